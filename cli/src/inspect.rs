@@ -1,0 +1,213 @@
+//! Whether the loader will put the library into a program, told before the program starts.
+//!
+//! A preloaded library reaches a program only through the dynamic loader, so that it misses static programs, programs for
+//! another machine, and programs with more rights than their user. None of these is an error: the program runs, but without
+//! the library, and the user should know.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{StatVfsMountFlags, getxattr, statvfs};
+use rustix::process::{getgid, getuid};
+
+use crate::elf::{self, Elf};
+use crate::program;
+
+/// How many interpreters of interpreters the kernel follows.
+const MAX_INTERPRETERS: usize = 4;
+
+const SET_USER_ID: u32 = 0o4000;
+/// Without the group's execute bit, the set-group-ID bit means something else.
+const SET_GROUP_ID: u32 = 0o2010;
+
+/// One line for each reason why `library` will not be in `program`.
+pub fn warnings(program: &Path, library: Elf) -> Vec<String> {
+    let executed = executed_file(program);
+    let name = if executed == program {
+        program.display().to_string()
+    } else {
+        format!(
+            "{}, which executes {},",
+            executed.display(),
+            program.display()
+        )
+    };
+    let of_format = elf::read(&executed)
+        .ok()
+        .flatten()
+        .and_then(|elf| format_warning(elf, library));
+    let of_rights = rights_warning(&executed);
+    [of_format, of_rights]
+        .into_iter()
+        .flatten()
+        .map(|why| format!("{name} {why}"))
+        .collect()
+}
+
+fn format_warning(program: Elf, library: Elf) -> Option<String> {
+    if program.bits != library.bits {
+        return Some(format!(
+            "is a {}-bit program and the library is for {}-bit ones: it will run without the library",
+            program.bits, library.bits
+        ));
+    }
+    if program.machine != library.machine {
+        let why = "is a program for another architecture: if it runs here, it will run without the library";
+        return Some(why.to_owned());
+    }
+    (!program.names_loader).then(|| {
+        "is statically linked, and only a dynamic loader can add a library: it will run without the library".to_owned()
+    })
+}
+
+/// Whether the kernel will start the file in secure mode, where the loader ignores preloaded libraries.
+fn rights_warning(file: &Path) -> Option<String> {
+    let gains = gained_rights(file)?;
+    let takes_effect = !rustix::thread::no_new_privs().unwrap_or(false)
+        && !statvfs(file).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID));
+    takes_effect.then(|| {
+        format!("{gains}, and the loader ignores preloaded libraries in such programs: it will run without the library")
+    })
+}
+
+fn gained_rights(file: &Path) -> Option<String> {
+    let metadata = fs::metadata(file).ok()?;
+    let mode = metadata.mode();
+    if mode & SET_USER_ID != 0 && metadata.uid() != getuid().as_raw() {
+        return Some(format!("is set-user-ID to user {}", metadata.uid()));
+    }
+    if mode & SET_GROUP_ID == SET_GROUP_ID && metadata.gid() != getgid().as_raw() {
+        return Some(format!("is set-group-ID to group {}", metadata.gid()));
+    }
+    // Root has every capability anyway, so that a file adds none.
+    (!getuid().is_root() && has_capabilities(file)).then(|| "has file capabilities".to_owned())
+}
+
+fn has_capabilities(file: &Path) -> bool {
+    // The largest form of this attribute has 24 bytes; all that counts is that there is one.
+    getxattr(file, "security.capability", &mut [0u8; 64]).is_ok()
+}
+
+/// The file that the kernel maps in the end: the program, or the interpreter of a script.
+fn executed_file(program: &Path) -> PathBuf {
+    let mut file = program.to_owned();
+    for _ in 0..MAX_INTERPRETERS {
+        match interpreter(&file) {
+            Ok(Some(next)) => file = next,
+            _ => break,
+        }
+    }
+    file
+}
+
+/// The interpreter of a script; `None` if the file is an ELF file.
+fn interpreter(file: &Path) -> io::Result<Option<PathBuf>> {
+    let mut head = Vec::new();
+    File::open(file)?.take(256).read_to_end(&mut head)?;
+    if head.starts_with(b"\x7fELF") {
+        return Ok(None);
+    }
+    let Some(line) = head.strip_prefix(b"#!") else {
+        // What the kernel does not recognise, `execvp` hands to the shell.
+        return Ok(Some(PathBuf::from("/bin/sh")));
+    };
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or(line);
+    let mut words = line
+        .split(|byte| byte.is_ascii_whitespace())
+        .filter(|word| !word.is_empty())
+        .map(|word| Path::new(OsStr::from_bytes(word)));
+    let named = words.next();
+    Ok(match named {
+        Some(env) if env.ends_with("env") => found_by_env(words).or(named.map(Path::to_owned)),
+        _ => named.map(Path::to_owned),
+    })
+}
+
+/// The program that `env` starts: the first word that is neither an option nor an assignment.
+fn found_by_env<'a>(mut words: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
+    let name = words.find(|word| {
+        let word = word.as_os_str().as_bytes();
+        !word.starts_with(b"-") && !word.contains(&b'=')
+    })?;
+    program::resolve(name.as_os_str()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::tests::image;
+    use object::elf::{EM_386, EM_AARCH64, EM_X86_64};
+
+    const LIBRARY: Elf = Elf {
+        bits: 64,
+        machine: EM_X86_64,
+        names_loader: false,
+    };
+    const DYNAMIC: Elf = Elf {
+        names_loader: true,
+        ..LIBRARY
+    };
+
+    /// The warnings for a file with these contents.
+    fn warned(contents: &[u8]) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), contents).unwrap();
+        warnings(file.path(), LIBRARY).join("\n")
+    }
+
+    #[test]
+    fn programs_out_of_reach_are_told_and_others_are_not() {
+        assert_eq!(warned(&image(DYNAMIC)), "");
+        let fixed = image(Elf {
+            names_loader: false,
+            ..DYNAMIC
+        });
+        assert!(warned(&fixed).contains("is statically linked"));
+        let narrow = image(Elf {
+            bits: 32,
+            machine: EM_386,
+            ..DYNAMIC
+        });
+        assert!(warned(&narrow).contains("is a 32-bit program"));
+        let foreign = image(Elf {
+            machine: EM_AARCH64,
+            ..DYNAMIC
+        });
+        assert!(warned(&foreign).contains("another architecture"));
+    }
+
+    #[test]
+    fn scripts_are_followed_to_their_interpreter() {
+        let fixed = tempfile::NamedTempFile::new().unwrap();
+        fs::write(fixed.path(), image(LIBRARY)).unwrap();
+        let script = format!("#! {} -x\necho\n", fixed.path().display());
+        let told = warned(script.as_bytes());
+        assert!(
+            told.contains("which executes") && told.contains("is statically linked"),
+            "{told}"
+        );
+        assert_eq!(warned(b"#!/bin/sh\n"), "");
+        assert_eq!(warned(b"echo no interpreter line\n"), "");
+    }
+
+    #[test]
+    fn env_lines_name_the_program_behind_env() {
+        let script = tempfile::NamedTempFile::new().unwrap();
+        for line in ["#!/usr/bin/env sh\n", "#!/usr/bin/env -S A=b sh -e\n"] {
+            fs::write(script.path(), line).unwrap();
+            let found = interpreter(script.path()).unwrap().unwrap();
+            assert!(found.ends_with("sh"), "{line}: {}", found.display());
+        }
+    }
+
+    #[test]
+    fn an_interpreter_that_names_itself_ends_the_search() {
+        let script = tempfile::NamedTempFile::new().unwrap();
+        fs::write(script.path(), format!("#!{}\n", script.path().display())).unwrap();
+        assert_eq!(executed_file(script.path()), script.path());
+    }
+}

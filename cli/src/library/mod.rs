@@ -1,0 +1,128 @@
+//! Finding the library that the command preloads.
+//!
+//! In this order: the file that COMMENSAL_LIBRARY names; `libcommensal.so` beside the command, where `cargo build` puts it;
+//! the one that the command carries inside (see `build.rs`), which `cache` writes to a file first. The loader splits
+//! LD_PRELOAD at spaces and colons and has no way to quote them, so that a library in a directory with such a name is
+//! copied to the cache, too.
+
+mod cache;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::elf::{self, Elf};
+use crate::failure::Failure;
+
+const FILE_NAME: &str = "libcommensal.so";
+const VARIABLE: &str = "COMMENSAL_LIBRARY";
+/// A C string that the library exports, so that its version can be read without loading it.
+const VERSION_SYMBOL: &str = "commensal_version";
+const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The library that was built for a command that will have none beside it.
+const EMBEDDED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// A library that the loader can preload.
+pub struct Library {
+    /// Absolute, and without the characters that LD_PRELOAD cannot hold.
+    pub path: PathBuf,
+    /// For which machine it is.
+    pub elf: Elf,
+}
+
+impl Library {
+    /// Finds the library, in the order above.
+    pub fn find() -> Result<Self, Failure> {
+        let path = preloadable(locate()?)?;
+        match elf::read(&path) {
+            Ok(Some(elf)) => Ok(Self { path, elf }),
+            Ok(None) => Err(unusable(&path, "is not a shared library")),
+            Err(error) => Err(unusable(&path, &format!("cannot be read ({error})"))),
+        }
+    }
+
+    /// One line if the library is not of the command's version: settings and statistics may then not fit.
+    pub fn version_warning(&self) -> Option<String> {
+        let version = elf::exported_string(&self.path, VERSION_SYMBOL);
+        if version.as_deref() == Some(OWN_VERSION) {
+            return None;
+        }
+        let version = version.unwrap_or_else(|| "unknown".to_owned());
+        Some(format!(
+            "{} has version {version} and this command has {OWN_VERSION}; build both from one source, or unset {VARIABLE}",
+            self.path.display()
+        ))
+    }
+}
+
+fn locate() -> Result<PathBuf, Failure> {
+    if let Some(named) = std::env::var_os(VARIABLE) {
+        let named = PathBuf::from(named);
+        return fs::canonicalize(&named)
+            .map_err(|error| unusable(&named, &format!("cannot be found ({error})")));
+    }
+    let command = std::env::current_exe()
+        .map_err(|error| Failure::ours(format!("cannot find itself: {error}")))?;
+    let beside = command.with_file_name(FILE_NAME);
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    match EMBEDDED {
+        Some(bytes) => cache::store(bytes),
+        None => Err(Failure::ours(format!(
+            "there is no {FILE_NAME} beside {}; build both with cargo build --release, or name one in {VARIABLE}",
+            command.display()
+        ))),
+    }
+}
+
+/// The same library at a path that LD_PRELOAD can hold; the loader expands `$` in it, too.
+fn preloadable(path: PathBuf) -> Result<PathBuf, Failure> {
+    if !needs_quoting(&path) {
+        return Ok(path);
+    }
+    let bytes =
+        fs::read(&path).map_err(|error| unusable(&path, &format!("cannot be read ({error})")))?;
+    let copy = cache::store(&bytes)?;
+    if needs_quoting(&copy) {
+        let why =
+            "lies in a directory with a space, a colon or a $ in its name, and so does the cache";
+        return Err(unusable(&path, why));
+    }
+    Ok(copy)
+}
+
+fn needs_quoting(path: &Path) -> bool {
+    path.as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| byte.is_ascii_whitespace() || b":$".contains(byte))
+}
+
+fn unusable(path: &Path, what: &str) -> Failure {
+    Failure::ours(format!(
+        "{} {what}; name another {FILE_NAME} in {VARIABLE}",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loader_takes_plain_paths_only() {
+        assert!(!needs_quoting(Path::new(
+            "/home/me/target/release/libcommensal.so"
+        )));
+        for path in [
+            "/home/my projects/l.so",
+            "/a:b/l.so",
+            "/$LIB/l.so",
+            "/a\tb/l.so",
+        ] {
+            assert!(needs_quoting(Path::new(path)), "{path}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The `commensal` command.
+//!
+//! `commensal run -- CMD` starts a program under the library; `commensal` alone is a tour that shows what the library
+//! does on this machine. The files, in the order in which `run` needs them: `program` finds the program, `inspect` tells
+//! whether the library can reach it, `library` finds the library, `conf` merges settings, `preload` writes the
+//! environment, `sigpipe` undoes what Rust's start-up changed, and `run` executes. `failure` holds the exit statuses.
+
+mod conf;
+mod elf;
+mod failure;
+mod inspect;
+mod library;
+mod preload;
+mod program;
+mod run;
+mod sigpipe;
+mod tour;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, Status};
+
+/// A malloc for Linux programs that costs next to nothing until a second thread shares it.
+///
+/// Without arguments: a tour of what it does on this machine.
+#[derive(Parser)]
+#[command(name = "commensal", version, after_help = EXIT_STATUS)]
+struct Cli {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Run(run::Run),
+}
+
+const EXIT_STATUS: &str = "\
+Exit status: that of the program; 127 if it is missing, 126 if it cannot be executed, 125 if the library
+cannot be found, 2 for bad usage. The tour: 0, or 1 if a program behaves differently under the library.";
+
+fn main() -> ExitCode {
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => act(cli),
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => Err(Failure::new(Status::Usage, one_line(&error.to_string()))),
+    };
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("commensal: {failure}");
+        failure.into()
+    })
+}
+
+fn act(cli: Cli) -> Result<ExitCode, Failure> {
+    match cli.action {
+        None => tour::tour(),
+        Some(Action::Run(request)) => Err(run::run(&request)),
+    }
+}
+
+/// What clap says in paragraphs, as one line: its own words, its tip if it has one, then where to read on.
+fn one_line(message: &str) -> String {
+    let words = ["Usage:", "For more information"]
+        .iter()
+        .fold(message, |rest, end| rest.split(end).next().unwrap_or(rest));
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let words = words.join(" ").replace(" tip: ", "; tip: ");
+    let words = words.trim_start_matches("error: ");
+    format!("{words}; see commensal --help")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_errors_fit_on_one_line() {
+        let error = Cli::try_parse_from(["commensal", "run"]).err().unwrap();
+        let line = one_line(&error.to_string());
+        assert!(!line.contains('\n'), "{line}");
+        assert!(line.contains("not provided: <CMD>"), "{line}");
+        assert!(line.ends_with("; see commensal --help"), "{line}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Finding the program that a name means, as `execvp` does.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use crate::failure::{Failure, Status};
+
+/// Where `execvp` looks when PATH is unset.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// The file that `name` means: a path if it has a slash, else the first executable of that name in PATH.
+pub fn resolve(name: &OsStr) -> Result<PathBuf, Failure> {
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return check(&path).map(|()| path);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
+    let mut refused = None;
+    for directory in std::env::split_paths(&path) {
+        // An empty entry means the current directory; joined to nothing, the name would be searched for once more.
+        let candidate = Path::new(".").join(directory).join(name);
+        match check(&candidate) {
+            Ok(()) => return Ok(candidate),
+            Err(failure) if failure.status == Status::NotExecutable && !candidate.is_dir() => {
+                refused.get_or_insert(failure);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(refused.unwrap_or_else(|| not_in_path(name)))
+}
+
+/// Whether `path` is a file that this user may execute.
+fn check(path: &Path) -> Result<(), Failure> {
+    let metadata = fs::metadata(path).map_err(|error| unreachable_path(path, &error))?;
+    if metadata.is_dir() {
+        return Err(refused(path, "is a directory; expected a program"));
+    }
+    if !metadata.is_file() {
+        return Err(refused(path, "is not a regular file; expected a program"));
+    }
+    if accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_err() {
+        return Err(refused(path, &not_executable(&metadata)));
+    }
+    Ok(())
+}
+
+fn not_executable(metadata: &Metadata) -> String {
+    let mode = metadata.permissions().mode() & 0o7777;
+    format!(
+        "is not executable for you (its mode is {mode:04o}); try chmod +x, or name its interpreter first"
+    )
+}
+
+fn refused(path: &Path, what: &str) -> Failure {
+    Failure::new(Status::NotExecutable, format!("{} {what}", path.display()))
+}
+
+fn unreachable_path(path: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::new(
+            Status::Missing,
+            format!(
+                "{} does not exist; expected a program, check the path",
+                path.display()
+            ),
+        ),
+        _ => refused(
+            path,
+            &format!("cannot be reached ({error}); check the permissions of its directories"),
+        ),
+    }
+}
+
+fn not_in_path(name: &OsStr) -> Failure {
+    let name = name.display();
+    let line = format!(
+        "{name} is not in any directory of PATH; check the spelling, install it, or give its path"
+    );
+    Failure::new(Status::Missing, line)
+}
+
+/// Why `execve` refused a file that passed every check above.
+pub fn cannot_execute(path: &Path, error: &io::Error) -> Failure {
+    let what = if error.kind() == ErrorKind::NotFound {
+        "exists, but the interpreter or loader that it names does not; install that, or name another one first".to_owned()
+    } else {
+        format!("cannot be executed ({error}); expected a program for this machine")
+    };
+    refused(path, &what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_looked_up_in_path_and_a_path_is_not() {
+        assert!(resolve(OsStr::new("sh")).unwrap().ends_with("sh"));
+        assert_eq!(
+            resolve(OsStr::new("/bin/sh")).unwrap(),
+            Path::new("/bin/sh")
+        );
+        let missing = resolve(OsStr::new("./sh")).unwrap_err();
+        assert_eq!(missing.status, Status::Missing);
+    }
+
+    #[test]
+    fn directories_and_plain_files_are_found_but_not_executable() {
+        for path in ["/tmp", "/etc/passwd", "/dev/null"] {
+            assert_eq!(
+                resolve(OsStr::new(path)).unwrap_err().status,
+                Status::NotExecutable,
+                "{path}"
+            );
+        }
+    }
+}

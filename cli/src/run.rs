@@ -1,0 +1,70 @@
+//! `commensal run`: executes a program under the library, in place of this process.
+//!
+//! Nothing stays between the program and its parent, so that exit status, signals, terminal and process group need no
+//! forwarding.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::conf;
+use crate::failure::Failure;
+use crate::inspect;
+use crate::library::Library;
+use crate::preload;
+use crate::program;
+use crate::sigpipe;
+
+/// Run a program under the library
+#[derive(Args)]
+pub struct Run {
+    /// Settings for the library; they win over those in COMMENSAL_CONF
+    #[arg(long, value_name = "KEY:VALUE,…", value_parser = conf::parse)]
+    conf: Option<String>,
+
+    /// Let the library print its statistics to standard error when the program exits
+    #[arg(long)]
+    stats: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
+    command: Vec<OsString>,
+}
+
+impl Run {
+    fn settings(&self) -> Vec<&str> {
+        let stats = self.stats.then_some(conf::STATS_AT_EXIT);
+        self.conf.as_deref().into_iter().chain(stats).collect()
+    }
+}
+
+/// Becomes the program; returns only if it cannot.
+pub fn run(request: &Run) -> Failure {
+    match prepare(request) {
+        Ok(mut command) => {
+            let error = command.exec();
+            program::cannot_execute(command.get_program().as_ref(), &error)
+        }
+        Err(failure) => failure,
+    }
+}
+
+fn prepare(request: &Run) -> Result<Command, Failure> {
+    let name = &request.command[0];
+    let path = program::resolve(name)?;
+    let library = Library::find()?;
+    let told = library
+        .version_warning()
+        .into_iter()
+        .chain(inspect::warnings(&path, library.elf));
+    for line in told {
+        eprintln!("commensal: {line}");
+    }
+    let mut command = Command::new(path);
+    command.arg0(name).args(&request.command[1..]);
+    preload::apply(&mut command, &library.path, &request.settings());
+    sigpipe::pass_on(&mut command);
+    Ok(command)
+}

@@ -1,0 +1,187 @@
+//! `commensal` without arguments: what the library does on this machine, in under 90 seconds.
+//!
+//! Everything that is printed was measured in this run: `jobs` runs programs with and without the library and compares what
+//! they print, `startup` measures what the library costs a program that does nothing, and one `run --stats` shows the
+//! statistics. `trial` runs one command, `spread` sums up samples. The report goes to standard output, progress to standard
+//! error.
+
+mod jobs;
+mod spread;
+mod startup;
+mod trial;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+
+use crate::elf;
+use crate::failure::{Failure, Status};
+use crate::library::Library;
+use crate::preload;
+use crate::program;
+use trial::Interrupt;
+
+const INTRODUCTION: &str = "\
+Commensal is a malloc for Linux programs: a table for one, and for every CPU once a second thread comes.
+This tour takes less than 90 seconds: your programs with and without it, its start-up cost, its statistics.";
+
+/// What may show the statistics; both programs leave by `exit`, without which nothing can be printed at the end.
+const EXAMPLES: [[&str; 3]; 2] = [
+    [
+        "python3",
+        "-c",
+        "print(sum(len(str(i)) for i in range(10**6)))",
+    ],
+    [
+        "awk",
+        "--",
+        "BEGIN { for (i = 0; i < 300000; i++) seat[i] = i \"\"; print seat[42] }",
+    ],
+];
+
+/// What all parts of the tour need.
+struct Tour {
+    library: Library,
+    scratch: TempDir,
+    interrupt: Interrupt,
+    progress: ProgressBar,
+}
+
+/// Shows the tour; status 1 if a program behaves differently under the library.
+pub fn tour() -> Result<ExitCode, Failure> {
+    let interrupt = Interrupt::register().map_err(|error| trouble("watch for Ctrl-C", &error))?;
+    let outcome = walk(interrupt.clone());
+    // Only now is the temporary directory gone and the progress bar cleared.
+    interrupt.obey();
+    outcome
+}
+
+fn walk(interrupt: Interrupt) -> Result<ExitCode, Failure> {
+    let start = Instant::now();
+    println!("{INTRODUCTION}\n");
+    let mut tour = prepare(interrupt)?;
+    let same = jobs::report(&tour)?;
+    if !same {
+        tour.scratch.disable_cleanup(true);
+    }
+    startup::report(&tour)?;
+    show_statistics(&tour)?;
+    tour.progress.finish_and_clear();
+    println!("{}", what_next(&tour.library.path));
+    println!("\nThe tour took {:.0} s.", start.elapsed().as_secs_f64());
+    Ok(if same {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn prepare(interrupt: Interrupt) -> Result<Tour, Failure> {
+    let library = Library::find()?;
+    if let Some(warning) = library.version_warning() {
+        eprintln!("commensal: {warning}");
+    }
+    check_loaded(&library)?;
+    let scratch = tempfile::Builder::new()
+        .prefix("commensal-tour-")
+        .tempdir()
+        .map_err(|error| trouble("make a temporary directory", &error))?;
+    let progress = ProgressBar::new(jobs::STEPS + startup::STEPS);
+    let style = ProgressStyle::with_template("{spinner} {bar:30} {elapsed} {msg}");
+    progress.set_style(style.expect("the template is well-formed"));
+    Ok(Tour {
+        library,
+        scratch,
+        interrupt,
+        progress,
+    })
+}
+
+/// Comparing programs would prove nothing if the loader did not put the library into them.
+fn check_loaded(library: &Library) -> Result<(), Failure> {
+    let mut command = Command::new("cat");
+    command.arg("/proc/self/maps").stdin(Stdio::null());
+    preload::apply_alone(&mut command, Some(&library.path));
+    let output = command
+        .output()
+        .map_err(|error| trouble("run cat", &error))?;
+    let maps = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && maps.contains(&*library.path.to_string_lossy()) {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = format!(
+        "cat /proc/self/maps under {} does not show the library ({}; it said {:?}); is cat static here?",
+        library.path.display(),
+        output.status,
+        said.lines().next().unwrap_or_default()
+    );
+    Err(Failure::new(Status::Ours, line))
+}
+
+fn show_statistics(tour: &Tour) -> Result<(), Failure> {
+    let Some(words) = EXAMPLES.iter().find(|words| is_no_script(words[0])) else {
+        return Ok(());
+    };
+    tour.progress.set_message("statistics");
+    let output = std::env::current_exe()
+        .and_then(|own| {
+            let mut command = Command::new(own);
+            command.args(["run", "--stats", "--"]).args(words);
+            command.stdin(Stdio::null()).output()
+        })
+        .map_err(|error| trouble("run itself", &error))?;
+    let lines = [output.stdout, output.stderr].concat();
+    tour.progress.suspend(|| {
+        println!(
+            "{} run --stats -- {} {} '{}'",
+            own_name(),
+            words[0],
+            words[1],
+            words[2]
+        );
+        for line in String::from_utf8_lossy(&lines).lines() {
+            println!("    {line}");
+        }
+        println!();
+    });
+    tour.interrupt.check()
+}
+
+/// Whether the name means a program itself: a script in its place, such as a version manager's, would show the statistics
+/// of its helpers as well.
+fn is_no_script(name: &str) -> bool {
+    let path = program::resolve(name.as_ref());
+    path.is_ok_and(|path| elf::read(&path).is_ok_and(|elf| elf.is_some()))
+}
+
+fn what_next(library: &Path) -> String {
+    let own = own_name();
+    format!(
+        "What to type next\n\
+         \x20   {own} run -- CMD ARGS…            your own program under the library\n\
+         \x20   {own} run --stats -- CMD ARGS…    and what it did with its memory, at exit\n\
+         \x20   LD_PRELOAD={} CMD ARGS…    the same without this command",
+        library.display()
+    )
+}
+
+/// The command as the user typed it, or as Cargo did.
+fn own_name() -> String {
+    let typed = std::env::args_os()
+        .next()
+        .unwrap_or_else(|| OsString::from("commensal"));
+    typed.display().to_string()
+}
+
+/// The tour cannot go on because of an error that has nothing to do with the library.
+fn trouble(what: &str, error: &io::Error) -> Failure {
+    Failure::ours(format!(
+        "the tour cannot {what} ({error}); mend that and start it again"
+    ))
+}

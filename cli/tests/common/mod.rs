@@ -1,0 +1,96 @@
+//! What the integration tests share: the command under test, the library, and a visible way to skip.
+
+#![allow(dead_code)] // Each test binary uses its part.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The `commensal` command, told where the library is.
+pub fn commensal() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_commensal"));
+    command.env("COMMENSAL_LIBRARY", library());
+    command
+        .env_remove("COMMENSAL_CONF")
+        .env_remove("LD_PRELOAD");
+    command
+}
+
+/// What `commensal ARGS…` does.
+pub fn commensal_does(args: &[&str]) -> Output {
+    commensal().args(args).output().expect("the command starts")
+}
+
+/// The library: the one that COMMENSAL_LIBRARY names, else the release build, brought up to date once.
+pub fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        std::env::var_os("COMMENSAL_LIBRARY").map_or_else(build_library, PathBuf::from)
+    })
+}
+
+/// `cargo test` builds no cdylib that nothing depends on.
+fn build_library() -> PathBuf {
+    let target = Path::new(env!("CARGO_BIN_EXE_commensal"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
+    let status = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package",
+            "commensal-malloc",
+            "--target-dir",
+        ])
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("Cargo starts");
+    assert!(
+        status.success(),
+        "building commensal-malloc ended with {status}"
+    );
+    target.join("release/libcommensal.so")
+}
+
+/// What was printed, for an assertion.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Writes an executable file.
+pub fn write_program(path: &Path, contents: &[u8]) {
+    fs::write(path, contents).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Compiles a C program with the system's compiler.
+pub fn compile(source: &str, output: &Path, options: &[&str]) {
+    let file = output.with_extension("c");
+    fs::write(&file, source).unwrap();
+    let status = Command::new("gcc")
+        .args(options)
+        .arg("-o")
+        .arg(output)
+        .arg(&file)
+        .status();
+    assert!(status.expect("gcc is installed").success());
+}
+
+/// Says that a test did not run. In CI a skip must be listed in `.ci/skips`, or it is a failure.
+pub fn skip(test: &str, why: &str) {
+    eprintln!("skipped {test}: {why}");
+    if std::env::var_os("CI").is_some() {
+        let list = concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/skips");
+        let listed = fs::read_to_string(list).unwrap_or_default();
+        let entry = format!("{test}:");
+        assert!(
+            listed.lines().any(|line| line.starts_with(&entry)),
+            "{test} is skipped ({why}) but not listed in .ci/skips"
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! The tour, in a PATH with few programs so that it is short.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{commensal, text, write_program};
+
+/// What the tour itself and its job for `sh` need.
+const PROGRAMS: [&str; 7] = ["sh", "cat", "true", "sort", "cut", "uniq", "cksum"];
+
+/// The tour with a temporary directory of its own and nothing but PROGRAMS in PATH.
+fn tour(folder: &Path) -> Command {
+    let programs = folder.join("bin");
+    fs::create_dir(&programs).unwrap();
+    for name in PROGRAMS {
+        let real = ["/bin", "/usr/bin"]
+            .iter()
+            .map(|place| Path::new(place).join(name));
+        symlink(
+            real.clone().find(|path| path.exists()).unwrap(),
+            programs.join(name),
+        )
+        .unwrap();
+    }
+    fs::create_dir(folder.join("tmp")).unwrap();
+    let mut command = commensal();
+    command
+        .env("PATH", &programs)
+        .env("TMPDIR", folder.join("tmp"));
+    command
+}
+
+fn left_behind(folder: &Path) -> usize {
+    fs::read_dir(folder.join("tmp")).unwrap().count()
+}
+
+fn assert_says(done: &Output, expected: &[&str]) {
+    let said = text(&done.stdout);
+    for words in expected {
+        assert!(
+            said.contains(words),
+            "{words:?} is missing in\n{said}{}",
+            text(&done.stderr)
+        );
+    }
+}
+
+#[test]
+fn the_tour_compares_what_is_there_and_names_what_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = tour(folder.path()).output().unwrap();
+    assert_says(
+        &done,
+        &[
+            "identical",
+            "not installed",
+            "Start-up of",
+            "times that",
+            "What to type next",
+        ],
+    );
+    assert_eq!(done.status.code(), Some(0));
+    assert_eq!(text(&done.stdout).matches("not installed").count(), 3);
+    assert_eq!(left_behind(folder.path()), 0);
+}
+
+/// The planted fault: a shell that notices the library and prints it.
+#[test]
+fn a_program_that_behaves_differently_fails_the_tour() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = tour(folder.path());
+    let shell = folder.path().join("bin/sh");
+    fs::remove_file(&shell).unwrap();
+    write_program(
+        &shell,
+        b"#!/bin/sh\necho \"${LD_PRELOAD:+seen}\"; exec /bin/sh \"$@\"\n",
+    );
+    let done = command.output().unwrap();
+    assert_says(&done, &["DIFFERENT in pair 1", "both outputs kept"]);
+    assert_eq!(done.status.code(), Some(1));
+    assert_eq!(left_behind(folder.path()), 1, "the outputs are kept");
+}
+
+#[test]
+fn an_interrupted_tour_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = tour(folder.path()).stdout(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while left_behind(folder.path()) == 0 {
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "the tour makes no directory"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
+    assert_eq!(left_behind(folder.path()), 0);
+}

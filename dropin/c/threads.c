@@ -1,0 +1,272 @@
+/* Threads: many in turn, many at once, blocks that one allocates and another frees.
+ *
+ * in_turn [COUNT]        COUNT threads one after the other; the footprint comes back
+ * together [SECONDS]     200 threads at once, each with blocks of its own and blocks that change hands
+ * pipeline [SECONDS]     producers allocate, consumers free; two and eight threads
+ * migrate [SECONDS]      the same while threads are moved from CPU to CPU all the time
+ * small_stacks           threads with the least stack there is use every size of block
+ * left_behind            what a thread allocated lives on after it and is freed by others */
+#include "churn.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+
+static atomic_bool stop;
+
+static pthread_t start_thread(size_t stack_bytes, void *(*body)(void *), void *argument) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, stack_bytes);
+    int error = pthread_create(&thread, &attributes, body, argument);
+    CHECK(error == 0, "pthread_create returned %d", error);
+    pthread_attr_destroy(&attributes);
+    return thread;
+}
+
+static void join(pthread_t thread) {
+    int error = pthread_join(thread, NULL);
+    CHECK(error == 0, "pthread_join returned %d", error);
+}
+
+/* -- in_turn -- */
+
+/* Each thread frees what its predecessor left and leaves something itself. */
+static void *short_life(void *argument) {
+    uint64_t random = (uintptr_t)argument + 1;
+    void *blocks[60];
+    for (size_t i = 0; i < 60; i++) {
+        size_t size = random_size(&random, 64 * KIB);
+        blocks[i] = malloc(size);
+        CHECK(blocks[i] != NULL, "malloc(%zu) failed with errno %d", size, errno);
+        fill(blocks[i], size < 512 ? size : 512, i);
+    }
+    for (size_t i = 0; i < 60; i++)
+        free(blocks[i]);
+    mailbox_steps(&random, 4, 4 * KIB);
+    return NULL;
+}
+
+static void check_in_turn(void) {
+    size_t count = number_argument(0, 10000), settled = 0;
+    for (size_t i = 0; i < count; i++) {
+        join(start_thread(256 * KIB, short_life, (void *)(uintptr_t)i));
+        if (i == count / 10)
+            settled = resident_bytes();
+    }
+    size_t after = resident_bytes();
+    CHECK(after < settled + 4 * MIB, "memory is not reused: after %zu threads %zu bytes are resident, after %zu %zu",
+          count / 10, settled, count, after);
+    mailboxes_empty();
+}
+
+/* -- together -- */
+
+enum { AT_ONCE = 200 };
+
+static void *crowd_member(void *argument) {
+    struct churn churn;
+    churn_begin(&churn, (uintptr_t)argument, 32 * KIB);
+    while (!atomic_load(&stop)) {
+        churn_steps(&churn, 200);
+        mailbox_steps(&churn.random, 100, 8 * KIB);
+        burst(&churn.random);
+    }
+    churn_end(&churn);
+    return NULL;
+}
+
+static void run_crowd(size_t count, double seconds) {
+    pthread_t threads[AT_ONCE];
+    atomic_store(&stop, false);
+    for (size_t i = 0; i < count; i++)
+        threads[i] = start_thread(256 * KIB, crowd_member, (void *)(uintptr_t)(i + 1));
+    sleep_us((long)(seconds * 1e6));
+    atomic_store(&stop, true);
+    for (size_t i = 0; i < count; i++)
+        join(threads[i]);
+    mailboxes_empty();
+}
+
+static void check_together(void) {
+    double seconds = (double)number_argument(0, 1);
+    run_crowd(AT_ONCE, seconds);
+    size_t once = resident_bytes();
+    run_crowd(AT_ONCE, seconds);
+    size_t twice = resident_bytes();
+    CHECK(twice < once + 32 * MIB, "memory is not reused: resident %zu, then %zu after the same again", once, twice);
+}
+
+/* -- pipeline -- */
+
+enum { RING = 1024, PAIRS = 4 };
+
+struct ring {
+    _Atomic(struct parcel *) slots[RING];
+    size_t largest;
+};
+
+static void *produce(void *argument) {
+    struct ring *ring = argument;
+    uint64_t random = (uintptr_t)ring;
+    for (size_t i = 0; !atomic_load(&stop); i++) {
+        struct parcel *parcel = parcel_new(&random, ring->largest), *empty = NULL;
+        while (!atomic_compare_exchange_weak(&ring->slots[i % RING], &empty, parcel)) {
+            empty = NULL;
+            sched_yield();
+            if (atomic_load(&stop)) {
+                parcel_drop(parcel, "never handed over");
+                return NULL;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void *consume(void *argument) {
+    struct ring *ring = argument;
+    for (size_t i = 0; !atomic_load(&stop);) {
+        struct parcel *parcel = atomic_exchange(&ring->slots[i % RING], NULL);
+        parcel_drop(parcel, "taken from a ring");
+        if (parcel)
+            i++;
+        else
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void run_pairs(size_t pairs, double seconds, size_t largest) {
+    static struct ring rings[PAIRS];
+    pthread_t threads[2 * PAIRS];
+    atomic_store(&stop, false);
+    for (size_t i = 0; i < pairs; i++) {
+        rings[i].largest = largest;
+        threads[2 * i] = start_thread(256 * KIB, produce, &rings[i]);
+        threads[2 * i + 1] = start_thread(256 * KIB, consume, &rings[i]);
+    }
+    sleep_us((long)(seconds * 1e6));
+    atomic_store(&stop, true);
+    for (size_t i = 0; i < 2 * pairs; i++)
+        join(threads[i]);
+    for (size_t i = 0; i < pairs * RING; i++)
+        parcel_drop(atomic_exchange(&rings[i / RING].slots[i % RING], NULL), "left in a ring");
+}
+
+static void check_pipeline(void) {
+    double seconds = (double)number_argument(0, 2);
+    run_pairs(1, seconds / 4, 100);
+    run_pairs(PAIRS, seconds / 4, 100);
+    size_t settled = resident_bytes();
+    run_pairs(1, seconds / 4, 16 * KIB);
+    run_pairs(PAIRS, seconds / 4, 16 * KIB);
+    run_pairs(PAIRS, seconds / 4, 100);
+    size_t after = resident_bytes();
+    CHECK(after < settled + 128 * MIB, "memory piles up at the consumer: resident %zu, then %zu", settled, after);
+}
+
+/* -- migrate -- */
+
+enum { MOVED = 4 };
+
+static void move_thread(pthread_t thread, size_t step) {
+    cpu_set_t allowed, one;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    size_t chosen = step % (size_t)CPU_COUNT(&allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed) || chosen-- != 0)
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        pthread_setaffinity_np(thread, sizeof one, &one);
+        return;
+    }
+}
+
+static void check_migrate(void) {
+    double end = seconds_now() + (double)number_argument(0, 2);
+    pthread_t threads[MOVED];
+    uint64_t random = 1;
+    for (size_t i = 0; i < MOVED; i++)
+        threads[i] = start_thread(256 * KIB, crowd_member, (void *)(uintptr_t)(i + 1));
+    while (seconds_now() < end) {
+        move_thread(threads[random_below(&random, MOVED)], random_below(&random, 1024));
+        sleep_us((long)random_below(&random, 200));
+    }
+    atomic_store(&stop, true);
+    for (size_t i = 0; i < MOVED; i++)
+        join(threads[i]);
+    mailboxes_empty();
+}
+
+/* -- small_stacks -- */
+
+static void *use_all_sizes(void *argument) {
+    (void)argument;
+    for (size_t size = 1; size <= 8 * MIB; size = size * 9 / 8 + 1) {
+        unsigned char *block = malloc(size);
+        CHECK(block != NULL, "malloc(%zu) failed with errno %d", size, errno);
+        block[0] = block[size - 1] = 1;
+        block = realloc(block, size + size / 2);
+        CHECK(block != NULL, "realloc to %zu bytes failed with errno %d", size + size / 2, errno);
+        free(block);
+        free(aligned_block(4096, size));
+    }
+    return NULL;
+}
+
+static void check_small_stacks(void) {
+    for (int round = 0; round < 5; round++) {
+        pthread_t threads[8];
+        for (size_t i = 0; i < 8; i++)
+            threads[i] = start_thread(PTHREAD_STACK_MIN, use_all_sizes, NULL);
+        for (size_t i = 0; i < 8; i++)
+            join(threads[i]);
+    }
+}
+
+/* -- left_behind -- */
+
+enum { HEIRLOOMS = 20000 };
+
+static struct parcel *heirlooms[HEIRLOOMS];
+
+static void *bequeath(void *argument) {
+    uint64_t random = (uintptr_t)argument + 1;
+    for (size_t i = 0; i < HEIRLOOMS; i++)
+        heirlooms[i] = parcel_new(&random, 2 * KIB);
+    return NULL;
+}
+
+static void *inherit(void *argument) {
+    (void)argument;
+    for (size_t i = 0; i < HEIRLOOMS; i++)
+        parcel_drop(heirlooms[i], "allocated by a thread that ended");
+    return NULL;
+}
+
+static void check_left_behind(void) {
+    size_t settled = 0, last = 0;
+    for (size_t round = 0; round < 20; round++) {
+        join(start_thread(256 * KIB, bequeath, (void *)round));
+        last = resident_bytes();
+        if (round == 4)
+            settled = last;
+        if (round % 2)
+            join(start_thread(256 * KIB, inherit, NULL));
+        else
+            inherit(NULL);
+    }
+    CHECK(last < settled + 8 * MIB, "memory is not reused: resident %zu, then %zu", settled, last);
+}
+
+static const struct check checks[] = {
+    {"in_turn", check_in_turn}, {"together", check_together},         {"pipeline", check_pipeline},
+    {"migrate", check_migrate}, {"small_stacks", check_small_stacks}, {"left_behind", check_left_behind},
+    {NULL, NULL}};
+
+int main(int count, char **arguments) {
+    return run_named(count, arguments, checks);
+}

@@ -1,0 +1,81 @@
+//! Injected failures, for tests: each point can be made to fail from its n-th passage on, or once.
+//!
+//! A disarmed point costs one load of a line that nobody writes, on paths that end in a system call anyway.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Where a failure can be injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Point {
+    /// [`crate::vm::reserve`] finds no address space.
+    Reserve,
+    /// [`crate::vm::commit`] is refused.
+    Commit,
+    /// [`crate::kick::restart`] and [`crate::kick::fence_all`] are refused.
+    Kick,
+}
+
+/// How a point fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Not at all.
+    Never,
+    /// The passage after `skip` others fails, and no other.
+    Once {
+        /// Passages that go well first.
+        skip: u32,
+    },
+    /// All passages after the first `skip` fail.
+    Always {
+        /// Passages that go well first.
+        skip: u32,
+    },
+}
+
+const POINTS: usize = 3;
+const ONCE: u64 = 1 << 32;
+const ALWAYS: u64 = 1 << 33;
+static PLANS: [AtomicU64; POINTS] = [const { AtomicU64::new(0) }; POINTS];
+
+/// Sets how `point` fails from now on.
+pub fn arm(point: Point, plan: Plan) {
+    let word = match plan {
+        Plan::Never => 0,
+        Plan::Once { skip } => ONCE | skip as u64,
+        Plan::Always { skip } => ALWAYS | skip as u64,
+    };
+    // Relaxed here and below: a plan is data of its own, ordered with nothing else.
+    PLANS[point as usize].store(word, Ordering::Relaxed);
+}
+
+/// Counts a passage of `point`, and says whether it has to fail.
+#[inline]
+pub fn fails(point: Point) -> bool {
+    let plan = &PLANS[point as usize];
+    plan.load(Ordering::Relaxed) != 0 && step(plan)
+}
+
+#[cold]
+fn step(plan: &AtomicU64) -> bool {
+    let next = |word: u64| match word as u32 {
+        _ if word == 0 => None,
+        0 if word & ONCE != 0 => Some(0),
+        0 => Some(word),
+        _ => Some(word - 1),
+    };
+    plan.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok_and(|old| old != 0 && old as u32 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_skips_then_fails() {
+        let plan = AtomicU64::new(ONCE | 2);
+        assert_eq!([(); 4].map(|()| step(&plan)), [false, false, true, false]);
+        let plan = AtomicU64::new(ALWAYS | 1);
+        assert_eq!([(); 3].map(|()| step(&plan)), [false, true, true]);
+    }
+}

@@ -1,0 +1,70 @@
+//! Kicks: making other CPUs of this process do something now. Two kinds, never to be confused.
+//!
+//! [`fence_all`] orders memory on every running thread of the process and aborts nothing. [`restart`] also aborts every
+//! restartable section that was in flight in a slot. Both are `membarrier`; the kernel can aim at a CPU but not at a
+//! concurrency id, so a restart goes to all CPUs that run a thread of ours.
+//!
+//! Registration costs microseconds while the process has one thread and tens of milliseconds later, so it is done when
+//! the second thread is being created ([`register`]), or else at the first kick.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::{fault, syscall};
+
+const PRIVATE_EXPEDITED: usize = 1 << 3;
+const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
+const PRIVATE_EXPEDITED_RSEQ: usize = 1 << 7;
+const REGISTER_PRIVATE_EXPEDITED_RSEQ: usize = 1 << 8;
+
+const UNREGISTERED: u32 = 0;
+const REGISTERED: u32 = 1;
+const REFUSED: u32 = 2;
+static STATE: AtomicU32 = AtomicU32::new(UNREGISTERED);
+static KICKS: AtomicU64 = AtomicU64::new(0);
+static REFUSALS: AtomicU64 = AtomicU64::new(0);
+
+/// The kernel refused the kick: no membarrier, or a filter forbids it. Nothing was ordered, nothing restarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+/// Tells the kernel that kicks will come. Idempotent; a fork child inherits it.
+pub fn register() -> Result<(), Refused> {
+    // Relaxed: the state only saves a system call that would do no harm.
+    match STATE.load(Ordering::Relaxed) {
+        REGISTERED => return Ok(()),
+        REFUSED => return Err(Refused),
+        _ => {}
+    }
+    let done = command(REGISTER_PRIVATE_EXPEDITED) && command(REGISTER_PRIVATE_EXPEDITED_RSEQ);
+    STATE.store(if done { REGISTERED } else { REFUSED }, Ordering::Relaxed);
+    if done { Ok(()) } else { Err(Refused) }
+}
+
+/// A full memory barrier on every running thread of the process. Aborts no restartable section.
+pub fn fence_all() -> Result<(), Refused> {
+    kick(PRIVATE_EXPEDITED)
+}
+
+/// Aborts every restartable section that is in flight in `slot` (here: in any slot), and is a [`fence_all`].
+pub fn restart(_slot: u32) -> Result<(), Refused> {
+    kick(PRIVATE_EXPEDITED_RSEQ)
+}
+
+/// Kicks made so far, and kicks refused.
+pub fn counts() -> (u64, u64) {
+    (KICKS.load(Ordering::Relaxed), REFUSALS.load(Ordering::Relaxed))
+}
+
+fn kick(kind: usize) -> Result<(), Refused> {
+    if !fault::fails(fault::Point::Kick) && register().is_ok() && command(kind) {
+        KICKS.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    } else {
+        REFUSALS.fetch_add(1, Ordering::Relaxed);
+        Err(Refused)
+    }
+}
+
+fn command(command: usize) -> bool {
+    // SAFETY: membarrier touches no memory of ours.
+    unsafe { syscall::call(syscall::MEMBARRIER, [command, 0, 0, 0, 0, 0]) }.is_ok()
+}

@@ -1,0 +1,37 @@
+//! The host machine: what Commensal's runtime asks of a computer, answered by Linux on x86-64.
+//!
+//! This package and its simulated twin have the same interface; `machine/conformance` specifies each operation once and
+//! tests both. The runtime names neither: it says `use machine::…`, and Cargo.toml decides which package that is.
+//!
+//! | module | operations |
+//! |---|---|
+//! | [`root`] | the one place where mutable state hangs |
+//! | [`slot`] | per-CPU slots and the restartable operations on them |
+//! | [`kick`] | ordering or restarting other CPUs (membarrier) |
+//! | [`sync`] | atomics, fences, ranked locks with contention accounting |
+//! | [`thread`] | thread identity, fork detection, fork hooks |
+//! | [`vm`] | reserving, committing and giving back address space |
+//! | [`clock`] | monotonic time |
+//! | [`process`] | environment, limits, messages, orderly death |
+//! | [`fault`] | injected failures |
+//!
+//! Nothing in here allocates, and nothing calls a C function that could: system calls are made directly, so that
+//! `errno` changes only where [`process::set_out_of_memory`] says so, and other libraries' interposed `mmap` is not entered.
+#![no_std]
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("commensal-machine-host speaks Linux on x86-64 only; found another target");
+
+#[cfg(test)]
+extern crate std;
+
+pub mod clock;
+pub mod fault;
+pub mod kick;
+pub mod process;
+pub mod root;
+pub mod slot;
+pub mod sync;
+mod syscall;
+pub mod thread;
+pub mod vm;

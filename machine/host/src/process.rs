@@ -1,0 +1,117 @@
+//! The process: its environment and limits, what it says, and how it dies.
+
+use crate::syscall;
+use core::ffi::{CStr, c_char, c_int};
+
+unsafe extern "C" {
+    fn getenv(name: *const c_char) -> *const c_char;
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+    fn getauxval(kind: u64) -> u64;
+    fn __errno_location() -> *mut c_int;
+    fn abort() -> !;
+    fn atexit(function: extern "C" fn()) -> c_int;
+    fn sysconf(name: c_int) -> i64;
+}
+
+const OUT_OF_MEMORY: c_int = 12;
+const SC_NPROCESSORS_CONF: c_int = 83;
+const STANDARD_ERROR: usize = 2;
+
+/// The value of an environment variable; none in a program that runs with raised privileges.
+pub fn environment(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: the name ends with a zero byte.
+    let value = unsafe { secure_getenv(name.as_ptr()) };
+    // SAFETY: the C library's answer is null or a string that lasts until the program changes its environment; we read it at once.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+}
+
+/// Whether a variable is set at all, privileges or not.
+pub fn is_set(name: &CStr) -> bool {
+    // SAFETY: the name ends with a zero byte.
+    !unsafe { getenv(name.as_ptr()) }.is_null()
+}
+
+/// A value of the kernel's auxiliary vector; zero if it has none.
+pub(crate) fn auxiliary(kind: u64) -> u64 {
+    // SAFETY: reads a table.
+    unsafe { getauxval(kind) }
+}
+
+/// CPUs that the machine is configured with. Reads a file: not for hot paths.
+pub fn configured_cpus() -> usize {
+    // SAFETY: asks, changes nothing.
+    unsafe { sysconf(SC_NPROCESSORS_CONF) }.max(1) as usize
+}
+
+/// Records, in the way of the C library, that memory was not to be had.
+#[cold]
+pub fn set_out_of_memory() {
+    // SAFETY: the location is this thread's own.
+    unsafe { *__errno_location() = OUT_OF_MEMORY };
+}
+
+/// Records that an argument was invalid; returns the error number as the C library's functions do.
+#[cold]
+pub fn set_invalid() -> i32 {
+    const INVALID: c_int = 22;
+    // SAFETY: the location is this thread's own.
+    unsafe { *__errno_location() = INVALID };
+    INVALID
+}
+
+/// Writes a message to standard error, unbuffered. What cannot be written is dropped.
+pub fn complain(message: &[u8]) {
+    let mut rest = message;
+    while !rest.is_empty() {
+        // SAFETY: reads `rest`.
+        match unsafe { syscall::call(syscall::WRITE, [STANDARD_ERROR, rest.as_ptr() as usize, rest.len(), 0, 0, 0]) } {
+            Ok(written) if written > 0 => rest = &rest[written..],
+            _ => return,
+        }
+    }
+}
+
+/// Ends the process as `abort` does.
+#[cold]
+pub fn die() -> ! {
+    // SAFETY: nothing is left to protect.
+    unsafe { abort() }
+}
+
+/// Has `function` called when the program exits in an orderly way.
+pub fn at_exit(function: extern "C" fn()) -> bool {
+    // SAFETY: the function lives as long as the process.
+    unsafe { atexit(function) == 0 }
+}
+
+/// The kernel's number of this process.
+pub fn id() -> u32 {
+    // SAFETY: asks, changes nothing.
+    unsafe { syscall::call(syscall::GETPID, [0; 6]) }.unwrap_or(0) as u32
+}
+
+/// Reads the beginning of a file into `buffer` without allocating; the part that was read.
+pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    const AT_FDCWD: usize = -100isize as usize;
+    const READ_ONLY_CLOSE_ON_EXEC: usize = 0o2000000;
+    // SAFETY: the path ends with a zero byte; the buffer is ours; the descriptor is closed again.
+    unsafe {
+        let arguments = [AT_FDCWD, path.as_ptr() as usize, READ_ONLY_CLOSE_ON_EXEC, 0, 0, 0];
+        let file = syscall::call(syscall::OPENAT, arguments).ok()?;
+        let read = syscall::call(syscall::READ, [file, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]);
+        let _ = syscall::call(syscall::CLOSE, [file, 0, 0, 0, 0, 0]);
+        Some(&buffer[..read.ok()?])
+    }
+}
+
+/// Runs `work`, and leaves errno as it was.
+pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: the location is this thread's own.
+    unsafe {
+        let location = __errno_location();
+        let before = *location;
+        let result = work();
+        *location = before;
+        result
+    }
+}

@@ -1,0 +1,69 @@
+//! The root: the one place where mutable state hangs.
+//!
+//! The runtime keeps all of its state in one *region* of address space, and this module keeps the region's address.
+//! Until the runtime has made its region, the address is that of a zeroed stand-in, in which every array of every slot
+//! reads as "empty and full": whoever comes early takes the slow path, which makes the region.
+//!
+//! ```text
+//!   base ──▶ stand-in, all zero, BOOTSTRAP_BYTES of .bss that nobody touches twice
+//!        └─▶ the region, once `install` has been called
+//! ```
+//!
+//! Runs at the same time: readers on every CPU, one `install` ever.
+
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::thread;
+use core::cell::UnsafeCell;
+
+/// Size of the stand-in: a runtime may read (never write) any offset below this before it has installed its region.
+pub const BOOTSTRAP_BYTES: usize = 6 << 20;
+
+/// Page-aligned zeroes. Only ever read, so the kernel backs it with its shared zero page.
+#[repr(C, align(4096))]
+struct Zeroes(UnsafeCell<[u8; BOOTSTRAP_BYTES]>);
+
+// SAFETY: nobody writes to it (`base`'s contract).
+unsafe impl Sync for Zeroes {}
+
+static BOOTSTRAP: Zeroes = Zeroes(UnsafeCell::new([0; BOOTSTRAP_BYTES]));
+/// Who is making the region right now; zero: nobody.
+static MAKER: AtomicU32 = AtomicU32::new(0);
+static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
+
+/// The address of the runtime's region, or of the zeroed stand-in that must not be written.
+#[inline(always)]
+pub fn base() -> *mut u8 {
+    // Acquire pairs with the release in `install`: who sees the new base also sees the region's contents, and, because
+    // `slot` reads its own state after this load, also the slot mode that was chosen before (see `slot::initialise`).
+    BASE.load(Ordering::Acquire)
+}
+
+/// Whether `install` has been called.
+#[inline]
+pub fn is_installed() -> bool {
+    BASE.load(Ordering::Relaxed) != BOOTSTRAP.0.get().cast()
+}
+
+/// Makes the region by `make` and publishes it, once. False: `make` gave none (the next call tries again), or this very
+/// thread is in `make` already.
+#[cold]
+pub fn install(make: impl FnOnce() -> Option<*mut u8>) -> bool {
+    let me = thread::lock_identity();
+    loop {
+        if is_installed() {
+            return true;
+        }
+        // Acquire pairs with the release below: a second try sees what the first one left.
+        match MAKER.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(maker) if maker == me => return false,
+            Err(_) => core::hint::spin_loop(),
+        }
+    }
+    let made = if is_installed() { None } else { make() };
+    if let Some(base) = made {
+        BASE.store(base, Ordering::Release);
+    }
+    MAKER.store(0, Ordering::Release);
+    is_installed()
+}

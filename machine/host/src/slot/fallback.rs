@@ -1,0 +1,65 @@
+//! Slots without the kernel's help: each thread owns one, from its first slow path to its death.
+//!
+//! A slot remembers the kernel's number of its owner. There is no thread-exit hook, which would have to allocate in the C
+//! library: instead, whoever needs a slot first looks at a few old ones, and takes over one whose owner is dead, with all
+//! that is cached there. Slot 0 is never given, so that a thread whose block is still zero finds "empty" and "full".
+//!
+//! Runs at the same time: any number of threads adopt; an owner is replaced by compare-and-swap only.
+
+use super::{MAX, Mode, mode};
+use crate::sync::{AtomicU32, Ordering};
+use crate::thread;
+
+static OWNERS: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
+/// Slots from 1 up to here have been given at least once.
+static GIVEN: AtomicU32 = AtomicU32::new(0);
+static CURSOR: AtomicU32 = AtomicU32::new(0);
+/// Old slots that are looked at before a new one is given: enough to keep up with threads that come and go in turn.
+const GLANCES: u32 = 4;
+
+/// Gives the calling thread a slot of its own, if one is to be had.
+#[cold]
+pub(super) fn adopt_slot() -> Option<u32> {
+    debug_assert!(mode() == Mode::PerThread);
+    let me = thread::tid();
+    let slot = (0..GLANCES).find_map(|_| adopt_dead(next_old()?, me)).or_else(|| give_new(me)).or_else(|| sweep(me))?;
+    // SAFETY: the word is this thread's own.
+    unsafe { *thread::fallback_slot() = slot };
+    Some(slot)
+}
+
+/// In a fork child: the slot stays with its thread, which the kernel calls by a new number now.
+pub(super) fn claim_after_fork() {
+    // SAFETY: the word is this thread's own.
+    let slot = unsafe { *thread::fallback_slot() };
+    if slot != 0 {
+        OWNERS[slot as usize].store(thread::tid(), Ordering::Relaxed);
+    }
+}
+
+fn next_old() -> Option<u32> {
+    let given = GIVEN.load(Ordering::Relaxed).min(MAX as u32 - 1);
+    (given > 0).then(|| 1 + CURSOR.fetch_add(1, Ordering::Relaxed) % given)
+}
+
+fn adopt_dead(slot: u32, me: u32) -> Option<u32> {
+    let owner = &OWNERS[slot as usize];
+    let old = owner.load(Ordering::Relaxed);
+    if old == 0 || (old != me && thread::is_alive(old)) {
+        return None;
+    }
+    // Acquire: the dead owner's writes are visible since the kernel told us that it is dead; this orders us behind another
+    // adopter that came, released nothing, and died too.
+    owner.compare_exchange(old, me, Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)
+}
+
+fn give_new(me: u32) -> Option<u32> {
+    let bump = |given| (given + 1 < MAX as u32).then_some(given + 1);
+    let slot = GIVEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, bump).ok()? + 1;
+    OWNERS[slot as usize].store(me, Ordering::Relaxed);
+    Some(slot)
+}
+
+fn sweep(me: u32) -> Option<u32> {
+    (1..MAX as u32).find_map(|slot| adopt_dead(slot, me))
+}

@@ -1,0 +1,161 @@
+//! Slots: the index of per-CPU data, and the restartable operations on it.
+//!
+//! A *slot* is the kernel's concurrency id of the running thread where the kernel has those (Linux 6.3): at any moment each
+//! running thread of the process has another one, and they are dense, so a process with two threads on 256 CPUs uses two
+//! slots. A section that begins by reading the slot and ends with one committing store is aborted by the kernel, and
+//! begun again, if the thread was preempted, migrated or interrupted by a signal in between ([`restartable`]).
+//!
+//! Where there are no concurrency ids, the process is in *fallback mode*: each thread owns a slot of its own
+//! ([`fallback`]), and the very same code works on it; only signals are not detected then, as in any other allocator.
+//! A single thread whose registration failed has no slot: every operation says "not here" and the caller must
+//! take its locked path.
+//!
+//! ```text
+//!   base ─▶ ┌──────────────────────┐ 0            array words are offsets from base, so that zero memory
+//!           │ header, starts with  │              means "empty" to pop and "full" to push
+//!           │ a zeroed array       │
+//!           ├──────────────────────┤ AREAS
+//!           │ slot 0   AREA bytes  │   word i of slot s is at AREAS + s·AREA + 8·i
+//!           │ slot 1               │
+//! ```
+//!
+//! An *array* is 512 bytes, aligned to 512 from base, of which word 0 belongs to the owner of the array, then at least one word
+//! is zero (the bottom), and the rest up to the end holds pointers, growing upwards. A *take word* is the offset of the topmost
+//! pointer; an array is empty when that offset holds zero. A *give word* is the offset behind the topmost pointer; an array
+//! is full when it is 0 or 8 modulo 512: 8 too, so that a push that is still in flight when another CPU takes an array away
+//! leaves a word that is full.
+
+mod fallback;
+mod restartable;
+
+use crate::sync::{AtomicBool, AtomicIsize, AtomicU32, Ordering};
+use crate::{process, thread};
+use core::arch::asm;
+
+pub use restartable::{Stored, compare_store, pop, push};
+
+/// The most slots that a process can use at once.
+pub const MAX: usize = 1024;
+/// Offset of slot 0's area from the base.
+pub const AREAS: usize = 4096;
+/// Bytes of a slot's area.
+pub const AREA: usize = 1 << AREA_SHIFT;
+const AREA_SHIFT: u32 = 12;
+/// Bytes, and alignment, of an array.
+pub const ARRAY: usize = 512;
+
+/// Where the words at 4, 8 and 24 lie, seen from the thread pointer: the kernel's rseq area, or the thread's own block.
+///
+/// Until `initialise` has run it is the unused part of the thread control block that the x86-64 ABI reserves (bytes 52 to 76),
+/// because no relocation that both linkers know can put the address of a thread-local block into a variable. The stand-in
+/// region makes every operation fail whatever is read there.
+static WORDS: AtomicIsize = AtomicIsize::new(48);
+static USES_CONCURRENCY_IDS: AtomicBool = AtomicBool::new(false);
+static IN_USE: AtomicU32 = AtomicU32::new(0);
+
+/// How slots are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By the kernel, one for each running thread.
+    ConcurrencyId,
+    /// By us, one for each thread.
+    PerThread,
+}
+
+/// Chooses the mode, for good. Must be called before the region is installed at the root.
+pub fn initialise() {
+    let concurrency_ids = kernel_gives_concurrency_ids();
+    let words = if concurrency_ids { rseq_offset().unwrap_or(0) } else { thread::block_offset() };
+    USES_CONCURRENCY_IDS.store(concurrency_ids, Ordering::Relaxed);
+    // Relaxed: `root::install` publishes with release, and every operation loads the base first.
+    WORDS.store(words, Ordering::Relaxed);
+}
+
+/// The mode of the process.
+pub fn mode() -> Mode {
+    if USES_CONCURRENCY_IDS.load(Ordering::Relaxed) { Mode::ConcurrencyId } else { Mode::PerThread }
+}
+
+/// The slot of the calling thread right now; in concurrency-id mode it may be another one by the time it is used, which
+/// the operations check. None: this thread has none, and must do without. Call [`thread::enter`] before.
+#[inline]
+pub fn current() -> Option<u32> {
+    let words = WORDS.load(Ordering::Relaxed);
+    let (cpu, slot): (i32, u32);
+    // SAFETY: both words are in the thread's own static TLS area (see WORDS).
+    unsafe {
+        asm!("mov {0:e}, dword ptr fs:[{2} + 4]", "mov {1:e}, dword ptr fs:[{2} + 24]",
+             out(reg) cpu, out(reg) slot, in(reg) words, options(readonly, nostack, preserves_flags));
+    }
+    if cpu < 0 {
+        return None;
+    }
+    let slot = if slot == 0 && mode() == Mode::PerThread { fallback::adopt_slot()? } else { slot };
+    if slot >= IN_USE.load(Ordering::Relaxed) {
+        // Relaxed: a bound for walks over slots, which find zeroed areas or miss a slot's first blocks; both are harmless.
+        IN_USE.fetch_max(slot + 1, Ordering::Relaxed);
+    }
+    Some(slot)
+}
+
+/// Slots below this number have been used.
+#[inline]
+pub fn in_use() -> u32 {
+    IN_USE.load(Ordering::Relaxed)
+}
+
+/// Tells fallback mode that the calling thread is the only one left after a fork.
+pub fn after_fork_in_child() {
+    if mode() == Mode::PerThread {
+        fallback::claim_after_fork();
+    }
+}
+
+/// Reads word `index` of slot `slot`, as it is at some moment.
+///
+/// # Safety
+/// `base` is the base of a region whose area for `slot` exists.
+#[inline]
+pub unsafe fn load(base: *mut u8, slot: u32, index: usize) -> usize {
+    // SAFETY: passed on; a volatile read of an aligned word does not tear on this machine.
+    unsafe { word(base, slot, index).read_volatile() }
+}
+
+/// Writes word `index` of any slot, also of one that another thread is working in: an operation of that thread that is in
+/// flight may overwrite it, or move it by one pointer, until the slot is restarted (`kick::restart`).
+///
+/// # Safety
+/// As for [`load`]; the caller accounts for the array that the word named.
+#[inline]
+pub unsafe fn overwrite(base: *mut u8, slot: u32, index: usize, value: usize) {
+    // SAFETY: passed on.
+    unsafe { word(base, slot, index).write_volatile(value) }
+}
+
+#[inline]
+fn word(base: *mut u8, slot: u32, index: usize) -> *mut usize {
+    base.wrapping_add(AREAS + slot as usize * AREA + index * 8).cast()
+}
+
+/// The rseq area's place, where the C library has registered one for this thread.
+fn rseq_offset() -> Option<isize> {
+    let offset: *const isize;
+    // SAFETY: reads the table's entry for a weak symbol of the loader: its address, or null before glibc 2.35.
+    unsafe {
+        asm!(".weak __rseq_offset", "mov {0}, qword ptr [rip + __rseq_offset@GOTPCREL]",
+             out(reg) offset, options(pure, readonly, nostack, preserves_flags));
+    }
+    // SAFETY: the symbol is a constant once the program runs.
+    (!offset.is_null()).then(|| unsafe { *offset })
+}
+
+/// `__rseq_size` of glibc 2.36 says 20 where the concurrency id at 24 is alive, so the auxiliary vector is asked instead.
+fn kernel_gives_concurrency_ids() -> bool {
+    const FEATURE_SIZE: u64 = 27;
+    const SIZE_WITH_CONCURRENCY_ID: u64 = 28;
+    let Some(offset) = rseq_offset() else { return false };
+    let cpu: i32;
+    // SAFETY: the C library laid the area out in this thread's static TLS.
+    unsafe { asm!("mov {0:e}, dword ptr fs:[{1} + 4]", out(reg) cpu, in(reg) offset, options(readonly, nostack)) };
+    cpu >= 0 && process::auxiliary(FEATURE_SIZE) >= SIZE_WITH_CONCURRENCY_ID && process::configured_cpus() <= MAX
+}

@@ -1,0 +1,154 @@
+//! The restartable operations, in x86-64 assembly. Their pseudo-code and their tests are in `machine/conformance`.
+//!
+//! The shape is always the same. Store the descriptor's address in the thread's rseq area; from the label `2` on, the
+//! kernel watches; read the slot *inside* the section, so that what is read is what is checked; work; commit with one store,
+//! after which label `3` ends the section; label `6` is the way out without a commit. If the kernel finds the thread's instruction pointer between the two when it
+//! was preempted, migrated or interrupted by a signal, it moves it to label `4`, which begins again. In fallback mode
+//! nobody watches, and nobody else uses the slot.
+//!
+//! The descriptor stays referenced after the section: the code must never be unloaded.
+
+use super::{AREA_SHIFT, AREAS, ARRAY, WORDS, word};
+use crate::sync::Ordering;
+use core::arch::asm;
+
+/// The descriptor (version, flags, start, length, abort address), the abort handler behind its signature, and the opening
+/// of the section up to the slot check. Uses operands `t` (scratch), `words` and `slot`.
+macro_rules! restartable {
+    ($($line:expr),* ; after: $($after:expr),* ; no slot: $leave:literal $($nowhere:expr),* ; $($operands:tt)*) => {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "77: .long 0, 0",
+            ".quad 2f, 3f - 2f, 4f",
+            ".popsection",
+            ".pushsection .text.commensal_abort, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "4: jmp 5f",
+            $($nowhere,)*
+            ".popsection",
+            "5: lea {t}, [rip + 77b]",
+            "mov qword ptr fs:[{words} + 8], {t}",
+            "2: cmp dword ptr fs:[{words} + 4], 0",
+            concat!("js ", $leave),
+            "mov {slot:e}, dword ptr fs:[{words} + 24]",
+            $($line,)*
+            "3:",
+            $($after,)*
+            "6:",
+            $($operands)*
+        )
+    };
+}
+
+/// Takes the topmost pointer of the array in word `index` of this thread's slot, a take word; null if it is empty or the thread has
+/// no slot.
+///
+/// # Safety
+/// `base` is the base of a region in which every slot has an area, and word `index` is a take word.
+#[inline(always)]
+pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
+    let words = WORDS.load(Ordering::Relaxed);
+    let object: *mut u8;
+    // SAFETY: the head is an offset to an array of this slot, readable even if another CPU takes the array away meanwhile
+    // (arrays are never unmapped); nothing is written before the commit.
+    unsafe {
+        restartable!(
+            "shl {slot:e}, {shift}",
+            "add {slot}, {base}",
+            "mov {t}, qword ptr [{slot} + {index}*8 + {areas}]",
+            "mov {object}, qword ptr [{base} + {t}]",
+            "test {object}, {object}",
+            "jz 6f",
+            "sub qword ptr [{slot} + {index}*8 + {areas}], 8";
+            after:;
+            no slot: "8b" "8: xor {object:e}, {object:e}", "jmp 6f";
+            t = out(reg) _, slot = out(reg) _, object = out(reg) object,
+            words = in(reg) words, base = in(reg) base, index = in(reg) index,
+            shift = const AREA_SHIFT, areas = const AREAS,
+            options(nostack)
+        );
+    }
+    object
+}
+
+/// Puts a pointer on the array in word `index + 1` of this thread's slot, the give word beside take word `index`; false if it
+/// is full or the thread has no slot.
+///
+/// # Safety
+/// As for [`pop`]. The caller owns what the pointer names, and gives it up if the answer is true.
+#[inline(always)]
+pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
+    let words = WORDS.load(Ordering::Relaxed);
+    let head: usize;
+    // SAFETY: the cell behind the topmost pointer belongs to nobody until the commit: a pointer left there by an aborted
+    // section is not part of the array.
+    unsafe {
+        restartable!(
+            "shl {slot:e}, {shift}",
+            "add {slot}, {base}",
+            "mov {head}, qword ptr [{slot} + {index}*8 + {gives}]",
+            "test {head:e}, {full}",
+            "jz 6f",
+            "mov qword ptr [{base} + {head}], {object}",
+            "add qword ptr [{slot} + {index}*8 + {gives}], 8";
+            after:;
+            no slot: "8b" "8: xor {head:e}, {head:e}", "jmp 6f";
+            t = out(reg) _, slot = out(reg) _, head = out(reg) head,
+            words = in(reg) words, base = in(reg) base, index = in(reg) index, object = in(reg) object,
+            shift = const AREA_SHIFT, gives = const AREAS + 8, full = const FULL_MASK,
+            options(nostack)
+        );
+    }
+    head & FULL_MASK != 0
+}
+
+/// A give word with none of these bits is full.
+pub(super) const FULL_MASK: usize = ARRAY - 16;
+
+/// What became of a [`compare_store`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Stored {
+    /// The word was as expected and is now new.
+    Done = 0,
+    /// The word was another one; nothing changed.
+    Differs = 1,
+    /// This thread is not in that slot (any more); nothing changed.
+    Elsewhere = 2,
+}
+
+/// Replaces word `index` of slot `slot` by `new` if this thread is in that slot and the word is `expected`.
+///
+/// # Safety
+/// As for [`pop`]. An array that the word stops to name is the caller's if the answer is [`Stored::Done`]; one that it starts to
+/// name is the slot's.
+#[inline]
+pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
+    let words = WORDS.load(Ordering::Relaxed);
+    let mut outcome = Stored::Elsewhere as u32;
+    // SAFETY: writes one word of the slot's area, in the commit.
+    unsafe {
+        restartable!(
+            "mov {outcome:e}, 2",
+            "cmp {slot:e}, {expected_slot:e}",
+            "jne 6f",
+            "mov {outcome:e}, 1",
+            "cmp qword ptr [{word}], {expected}",
+            "jne 6f",
+            "mov qword ptr [{word}], {new}";
+            after: "xor {outcome:e}, {outcome:e}";
+            no slot: "6f";
+            t = out(reg) _, slot = out(reg) _, outcome = inout(reg) outcome,
+            words = in(reg) words, expected_slot = in(reg) slot, word = in(reg) word(base, slot, index),
+            expected = in(reg) expected, new = in(reg) new,
+            options(nostack)
+        );
+    }
+    match outcome {
+        0 => Stored::Done,
+        1 => Stored::Differs,
+        _ => Stored::Elsewhere,
+    }
+}

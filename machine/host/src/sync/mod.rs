@@ -1,0 +1,10 @@
+//! Atomics, fences, and the ranked lock with contention accounting.
+//!
+//! The atomics are core's: the simulated machine puts its own, of the same shape, in their place.
+
+mod lock;
+
+pub(crate) use lock::WAITERS;
+pub use core::sync::atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use core::sync::atomic::{compiler_fence, fence};
+pub use lock::{Acquired, Contention, ContentionReport, Lock};

@@ -1,0 +1,215 @@
+//! Threads: who am I, has the process forked, does it have one thread.
+//!
+//! Each thread has a small block of thread-local memory in the static TLS area, so that reaching it is one addition and
+//! never allocates. An identity is given on the thread's first [`enter`], and never given again, not even after fork.
+//!
+//! **Fork without handlers.** A child made by `_Fork` or the bare system call runs no fork handler, and inherits locks
+//! whose holders do not exist there. One word in a page that the kernel wipes in children tells: it holds the *generation*
+//! of the process, and zero means that we are a child that has not noticed yet. The first thread in that finds zero declares
+//! all identities given so far to be gone and starts the next generation; every thread compares its own generation on
+//! each slow path, so the forking thread too gets a new identity before it takes a lock.
+//!
+//! Runs at the same time: all threads; the generation changes only in a fresh child.
+
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::{process, syscall, vm};
+use core::arch::{asm, global_asm};
+
+// The first 32 bytes have the layout of the kernel's `struct rseq`, of which the restartable operations use the
+// fields at 4 (negative: no slot), 8 (descriptor) and 24 (slot): in fallback mode they work on this block instead.
+global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 64",
+    ".globl commensal_thread",
+    ".hidden commensal_thread",
+    ".type commensal_thread,@object",
+    ".size commensal_thread,64",
+    "commensal_thread: .zero 64",
+    ".popsection",
+);
+
+/// The thread's block; all zero when the thread starts.
+#[repr(C)]
+struct Block {
+    stand_in: [u32; 6],
+    slot: u32,
+    generation: u32,
+    identity: u64,
+    ranks: u32,
+    tid: u32,
+    unused: [u64; 2],
+}
+
+const _: () = assert!(core::mem::size_of::<Block>() == 64 && core::mem::offset_of!(Block, slot) == 24);
+
+/// Where the thread's block lies, seen from the thread pointer.
+#[inline]
+pub(crate) fn block_offset() -> isize {
+    let offset: isize;
+    // SAFETY: reads a word of the global offset table, which the loader filled.
+    unsafe {
+        asm!("mov {0}, qword ptr [rip + commensal_thread@GOTTPOFF]", out(reg) offset, options(pure, readonly, nostack, preserves_flags));
+    }
+    offset
+}
+
+#[inline]
+fn block() -> *mut Block {
+    let pointer: usize;
+    // SAFETY: by the x86-64 TLS ABI, the word at fs:0 is the thread pointer itself.
+    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
+    (pointer as isize + block_offset()) as *mut Block
+}
+
+/// The generation before any fork was noticed.
+const FIRST_GENERATION: u32 = 1;
+/// Somebody is declaring the identities of the parent gone.
+const CHANGING: u32 = u32::MAX;
+
+static IN_PLACE_MARK: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
+static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const IN_PLACE_MARK).cast_mut());
+static GENERATION: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
+static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
+static GONE: AtomicU64 = AtomicU64::new(0);
+
+#[inline]
+fn mark() -> &'static AtomicU32 {
+    // SAFETY: MARK points to a static or to a page that is never unmapped. Relaxed: the page was written before the
+    // pointer was published, while the process had one thread.
+    unsafe { &*MARK.load(Ordering::Relaxed) }
+}
+
+/// Starts a slow path: afterwards [`identity`] is this thread's and of this process. Returns true if the process turned
+/// out to be a new fork child on this call.
+#[inline]
+pub fn enter() -> bool {
+    // SAFETY: the block is this thread's own.
+    let own = unsafe { (*block()).generation };
+    // Relaxed: the word changes only in a child whose other threads are born after the change, or find CHANGING or zero
+    // and come along `renew`, which acquires.
+    if own == mark().load(Ordering::Relaxed) { false } else { renew() }
+}
+
+#[cold]
+fn renew() -> bool {
+    let mut noticed = false;
+    let generation = loop {
+        // Acquire pairs with the release below: who sees the new generation also sees the new GONE.
+        match mark().load(Ordering::Acquire) {
+            0 => noticed |= begin_generation(),
+            CHANGING => core::hint::spin_loop(),
+            generation => break generation,
+        }
+    };
+    let identity = NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: gettid has no effects on memory.
+    let tid = unsafe { syscall::call(syscall::GETTID, [0; 6]) }.unwrap_or(0);
+    // SAFETY: the block is this thread's own; a signal handler that interrupts here gives itself an identity, which is
+    // then replaced by a newer one: both are unique.
+    unsafe {
+        (*block()).identity = identity;
+        (*block()).tid = tid as u32;
+        (*block()).generation = generation;
+    }
+    noticed
+}
+
+/// In a fresh child: declares everybody gone. True if it was this thread that did it.
+fn begin_generation() -> bool {
+    // Relaxed on failure: the caller loads again.
+    if mark().compare_exchange(0, CHANGING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return false;
+    }
+    GONE.store(NEXT_IDENTITY.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    // A grandchild that is forked right here finds zero again and the higher number: no generation is used twice.
+    let next = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
+    mark().store(next, Ordering::Release);
+    true
+}
+
+/// Arranges that forks without handlers are noticed. Called once, before a second thread runs. False: they will not be.
+pub fn notice_forks() -> bool {
+    let Some(page) = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite) else { return false };
+    // SAFETY: the page is fresh and ours.
+    unsafe {
+        (*page.cast::<AtomicU32>()).store(mark().load(Ordering::Relaxed), Ordering::Relaxed);
+        if !vm::wipe_on_fork(page, vm::PAGE) {
+            vm::release(page, vm::PAGE);
+            return false;
+        }
+    }
+    MARK.store(page.cast(), Ordering::Relaxed);
+    true
+}
+
+/// The thread's identity: never zero, never given twice. Call [`enter`] before.
+#[inline]
+pub fn identity() -> u64 {
+    // SAFETY: the block is this thread's own.
+    unsafe { (*block()).identity }
+}
+
+/// The low half of an identity, as lock words hold it.
+#[inline]
+pub(crate) fn lock_identity() -> u32 {
+    identity() as u32 & !crate::sync::WAITERS
+}
+
+/// Whether the thread with this lock identity vanished in a fork.
+pub(crate) fn is_gone(lock_identity: u32) -> bool {
+    // Relaxed: our own `enter` ordered us behind the change of generation. A wrapped identity (after 2^31 threads) can
+    // only make a thread of a parent look alive.
+    lock_identity as u64 <= GONE.load(Ordering::Relaxed)
+}
+
+/// Ranks of the locks that this thread holds, one bit each; only kept in debug builds.
+pub(crate) fn held_ranks() -> *mut u32 {
+    // SAFETY: only the address is taken.
+    unsafe { &raw mut (*block()).ranks }
+}
+
+/// This thread's own slot in fallback mode; zero: none yet.
+pub(crate) fn fallback_slot() -> *mut u32 {
+    // SAFETY: only the address is taken.
+    unsafe { &raw mut (*block()).slot }
+}
+
+/// The kernel's number of this thread. Call [`enter`] before.
+pub(crate) fn tid() -> u32 {
+    // SAFETY: the block is this thread's own.
+    unsafe { (*block()).tid }
+}
+
+/// Whether the thread that the kernel calls `tid` still lives in this process. When in doubt, true.
+pub(crate) fn is_alive(tid: u32) -> bool {
+    // SAFETY: signal 0 delivers nothing.
+    let asked = unsafe { syscall::call(syscall::TGKILL, [process::id() as usize, tid as usize, 0, 0, 0, 0]) };
+    asked != Err(syscall::Errno::NO_SUCH_PROCESS)
+}
+
+/// Whether the process has had one thread only, all its life. False when the C library cannot tell.
+#[inline]
+pub fn is_alone() -> bool {
+    let flag: *const u8;
+    // SAFETY: reads the table's entry for a weak symbol of the C library: its address, or null.
+    unsafe {
+        asm!(".weak __libc_single_threaded", "mov {0}, qword ptr [rip + __libc_single_threaded@GOTPCREL]",
+             out(reg) flag, options(pure, readonly, nostack, preserves_flags));
+    }
+    // SAFETY: if the symbol exists it is a char that the C library writes while no other thread runs.
+    !flag.is_null() && unsafe { flag.read_volatile() } != 0
+}
+
+unsafe extern "C" {
+    fn pthread_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+    ) -> i32;
+}
+
+/// Registers what runs around an ordinary `fork`: before it, and after it in the parent and in the child.
+pub fn on_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> bool {
+    // SAFETY: the functions live as long as the process: the library is never unloaded.
+    unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
+}

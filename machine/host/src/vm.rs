@@ -1,0 +1,147 @@
+//! Address space: reserve, commit, decommit, release, move.
+//!
+//! Sizes and addresses are multiples of [`PAGE`]. *Reserved* memory is readable as zeroes or inaccessible, and costs
+//! nothing; *committed* memory is readable and writable, zero at first touch. All calls may fail for lack of address
+//! space, and then change nothing.
+
+use crate::{fault, syscall};
+
+/// The page size that every size and address in here is a multiple of.
+pub const PAGE: usize = 4096;
+
+const PROT_NONE: usize = 0;
+const PROT_READ: usize = 1;
+const PROT_WRITE: usize = 2;
+const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
+const MAP_NORESERVE: usize = 0x4000;
+const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+const MADV_DONTNEED: usize = 4;
+const MADV_HUGEPAGE: usize = 14;
+const MADV_NOHUGEPAGE: usize = 15;
+const MADV_WIPEONFORK: usize = 18;
+const MREMAP_MAYMOVE: usize = 1;
+const MREMAP_FIXED: usize = 2;
+const MREMAP_DONTUNMAP: usize = 4;
+
+/// What may be done with a fresh mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Neither read nor write.
+    None,
+    /// Reads as zero.
+    Read,
+    /// Committed.
+    ReadWrite,
+}
+
+impl Access {
+    fn protection(self) -> usize {
+        match self {
+            Access::None => PROT_NONE,
+            Access::Read => PROT_READ,
+            Access::ReadWrite => PROT_READ | PROT_WRITE,
+        }
+    }
+}
+
+/// What the kernel should do about huge pages in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Huge {
+    /// Use them where they fit.
+    Prefer,
+    /// Never use them.
+    Avoid,
+}
+
+/// Maps `bytes` of fresh zeroes somewhere, or exactly at `at` if that is not null and nothing lies there.
+pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
+    if fault::fails(fault::Point::Reserve) {
+        return None;
+    }
+    let placement = if at.is_null() { 0 } else { MAP_FIXED_NOREPLACE };
+    let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE | placement;
+    let arguments = [at as usize, bytes, access.protection(), flags, usize::MAX, 0];
+    // SAFETY: an anonymous mapping that replaces nothing changes no memory in use.
+    let got = unsafe { syscall::call(syscall::MMAP, arguments) }.ok()? as *mut u8;
+    if !at.is_null() && got != at {
+        // A kernel before 4.17 takes the address for a mere wish.
+        // SAFETY: the mapping is ours and nobody has seen it.
+        unsafe { release(got, bytes) };
+        return None;
+    }
+    Some(got)
+}
+
+/// Makes `bytes` of reserved memory at `at` readable and writable. False: it is unchanged.
+///
+/// # Safety
+/// The range must be part of a mapping that the caller made with [`reserve`].
+pub unsafe fn commit(at: *mut u8, bytes: usize) -> bool {
+    if fault::fails(fault::Point::Commit) {
+        return false;
+    }
+    // SAFETY: the caller owns the range.
+    unsafe { syscall::call(syscall::MPROTECT, [at as usize, bytes, PROT_READ | PROT_WRITE, 0, 0, 0]) }.is_ok()
+}
+
+/// Gives the pages of a committed range back; it stays committed and reads as zero. False: contents are unchanged.
+///
+/// # Safety
+/// The caller owns the range and needs its contents no more.
+pub unsafe fn decommit(at: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the caller gives the contents up.
+    unsafe { advise(at, bytes, MADV_DONTNEED) }
+}
+
+/// Unmaps a range. False: it is still mapped (the kernel could not split a mapping), and the address must not be reused.
+///
+/// # Safety
+/// The caller owns the range; nobody touches it afterwards.
+pub unsafe fn release(at: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the caller gives the range up.
+    unsafe { syscall::call(syscall::MUNMAP, [at as usize, bytes, 0, 0, 0, 0]) }.is_ok()
+}
+
+/// States what is wanted of huge pages in a range. A kernel without them answers with false, which harms nobody.
+///
+/// # Safety
+/// The caller owns the range.
+pub unsafe fn advise_huge(at: *mut u8, bytes: usize, wish: Huge) -> bool {
+    let advice = if wish == Huge::Prefer { MADV_HUGEPAGE } else { MADV_NOHUGEPAGE };
+    // SAFETY: the advice changes no contents.
+    unsafe { advise(at, bytes, advice) }
+}
+
+/// Makes a range read as zero in every child that is forked from now on.
+///
+/// # Safety
+/// The caller owns the range.
+pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
+    // SAFETY: the advice changes no contents in this process.
+    unsafe { advise(at, bytes, MADV_WIPEONFORK) }
+}
+
+/// Moves the pages of `from` to `to` without copying them, in place of what is there; `from` stays committed and reads as
+/// zero. False: both ranges are as before (a kernel before 5.7, or too many mappings).
+///
+/// # Safety
+/// The caller owns both ranges, which do not overlap, and gives up what is at `to`.
+pub unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> bool {
+    let flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    // SAFETY: the caller owns both ranges.
+    unsafe { syscall::call(syscall::MREMAP, [from as usize, bytes, bytes, flags, to as usize, 0]) }.is_ok()
+}
+
+/// Resizes the mapping at `at` where it lies. False: it is unchanged.
+///
+/// # Safety
+/// The range is a whole mapping of the caller's; what shrinks away is not used any more.
+pub unsafe fn resize(at: *mut u8, old_bytes: usize, new_bytes: usize) -> bool {
+    // SAFETY: the caller owns the mapping; without MAYMOVE the kernel grows into free address space only.
+    unsafe { syscall::call(syscall::MREMAP, [at as usize, old_bytes, new_bytes, 0, 0, 0]) }.is_ok()
+}
+
+unsafe fn advise(at: *mut u8, bytes: usize, advice: usize) -> bool {
+    // SAFETY: passed on to our caller.
+    unsafe { syscall::call(syscall::MADVISE, [at as usize, bytes, advice, 0, 0, 0]) }.is_ok()
+}

@@ -1,0 +1,7 @@
+//! How the shared library is linked.
+
+fn main() {
+    // Restartable sections leave a pointer to their descriptor behind in each thread: the code must never be unloaded.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcommensal.so");
+}

@@ -1,0 +1,1 @@
+//! The operators new and delete.

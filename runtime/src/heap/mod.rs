@@ -1,0 +1,259 @@
+//! The heap: what malloc means. Sizes, alignment, moving, zeroing, fork.
+//!
+//! Requests up to 32 KiB are objects of the slab's classes, larger ones are runs of pages of the zone, and above 64 MiB
+//! mappings of their own. The functions with `#[inline(always)]` are the fast paths: on an upgraded process [`allocate`] is at
+//! most 22 instructions and [`free`] too, without a call (`xtask golden` counts them in the library); everything else is
+//! cold and outlined.
+//!
+//! The heap begins in solo mode, without a thread, a hook or a registration; when the second thread is being created
+//! ([`fork::upgrade_if_shared`]) it arranges for forks and kicks, once.
+
+pub mod fork;
+mod runtime;
+
+pub use crate::page::PAGE;
+use crate::slab::{class, misuse};
+use core::ptr::null_mut;
+use machine::{process, root, thread, vm};
+
+/// Every block is aligned to this.
+pub const ALIGNMENT: usize = 16;
+/// Large blocks of at least this many bytes are moved by the kernel, not copied.
+const MOVE_ABOVE: usize = 512 << 10;
+
+/// A block of at least `bytes`; null, with ENOMEM, if there is no memory.
+#[inline(always)]
+pub fn allocate(bytes: usize) -> *mut u8 {
+    if bytes <= class::LARGEST {
+        let object = runtime::general().take(bytes);
+        if !object.is_null() {
+            return object;
+        }
+    }
+    allocate_slow(bytes)
+}
+
+/// Gives a block back; null is nothing.
+///
+/// # Safety
+/// The block came from here, and is the caller's to give up.
+#[inline(always)]
+pub unsafe fn free(block: *mut u8) {
+    // SAFETY: passed on.
+    if !unsafe { runtime::general().put(block) } {
+        // SAFETY: passed on.
+        unsafe { free_slow(block) }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_slow(bytes: usize) -> *mut u8 {
+    or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
+        if bytes <= class::LARGEST {
+            runtime::general().take_slow(class::class_for(bytes))
+        } else {
+            allocate_pages(bytes, ALIGNMENT).map(|run| run.0)
+        }
+    })
+}
+
+/// Tries, and tries again after everything that is cached was brought back.
+fn or_out_of_memory(possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>) -> *mut u8 {
+    let got = if possible { attempt().or_else(|| (trim(0) > 0).then(&mut attempt)?) } else { None };
+    got.unwrap_or_else(|| {
+        process::set_out_of_memory();
+        null_mut()
+    })
+}
+
+/// A run of pages, and whether it is known to be zero.
+fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
+    let general = runtime::general();
+    let pages = bytes.div_ceil(PAGE);
+    let run = general.state().zone.allocate(&general.state().locks, pages, alignment.div_ceil(PAGE))?;
+    Some((run.start, run.is_zero))
+}
+
+/// Begins a slow path: the thread has an identity of this process, and the runtime exists. False: no memory for it.
+fn enter() -> bool {
+    if thread::enter() {
+        machine::slot::after_fork_in_child();
+    }
+    root::is_installed() || runtime::begin()
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn free_slow(block: *mut u8) {
+    if block.is_null() {
+        return;
+    }
+    if !enter() {
+        misuse::die(misuse::Found::Foreign, block);
+    }
+    let general = runtime::general();
+    match general.class_at(block) {
+        // SAFETY: passed on.
+        0 => unsafe { free_pages(block) },
+        // SAFETY: passed on.
+        class => unsafe { general.put_slow(class, block) },
+    }
+}
+
+unsafe fn free_pages(block: *mut u8) {
+    let (zone, locks) = (runtime::zone(), &runtime::general().state().locks);
+    if zone.large_pages(block).is_none() {
+        let found = if zone.holds(block) { misuse::Found::Interior } else { misuse::Found::Foreign };
+        misuse::die(found, block);
+    }
+    // SAFETY: a large block begins there, and it is the caller's to give up.
+    unsafe { zone.free(locks, block) };
+}
+
+/// A block of at least `bytes` zeroes; null, with ENOMEM, if there is no memory.
+pub fn allocate_zeroed(bytes: usize) -> *mut u8 {
+    fork::upgrade_if_shared();
+    if bytes <= class::LARGEST {
+        let block = allocate(bytes);
+        if !block.is_null() {
+            // SAFETY: the block is ours.
+            unsafe { block.write_bytes(0, bytes) };
+        }
+        return block;
+    }
+    let mut is_zero = false;
+    let block = or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
+        let run = allocate_pages(bytes, ALIGNMENT)?;
+        is_zero = run.1;
+        Some(run.0)
+    });
+    if !block.is_null() && !is_zero {
+        // SAFETY: the block is ours.
+        unsafe { block.write_bytes(0, bytes) };
+    }
+    block
+}
+
+/// A block of at least `bytes` at a multiple of `alignment`, a power of two; null, with ENOMEM, if there is no memory.
+pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
+    if alignment <= ALIGNMENT {
+        return allocate(bytes);
+    }
+    let small = if alignment <= PAGE { class::class_for_aligned(bytes, alignment) } else { None };
+    if let Some(class) = small {
+        let block = allocate(class::size(class));
+        debug_assert!((block as usize).is_multiple_of(alignment));
+        return block;
+    }
+    or_out_of_memory(enter() && bytes <= isize::MAX as usize - alignment, || {
+        allocate_pages(bytes.max(1), alignment).map(|run| run.0)
+    })
+}
+
+/// Bytes that the owner of a block may use; 0 for null.
+///
+/// # Safety
+/// The block came from here, and is the caller's.
+pub unsafe fn usable_bytes(block: *mut u8) -> usize {
+    if block.is_null() || !root::is_installed() {
+        return 0;
+    }
+    match runtime::general().class_at(block) {
+        0 => runtime::zone().large_pages(block).map_or(0, |pages| pages * PAGE),
+        class => class::size(class),
+    }
+}
+
+/// A block of at least `bytes` with the contents of `block`, which is given up; null, with ENOMEM, if there is no memory, and
+/// then `block` stays as it is.
+///
+/// # Safety
+/// The block came from here, and is the caller's to give up. It is not null.
+pub unsafe fn reallocate(block: *mut u8, bytes: usize) -> *mut u8 {
+    let class = runtime::general().class_at(block);
+    if class == 0 {
+        // SAFETY: passed on.
+        return unsafe { reallocate_pages(block, bytes) };
+    }
+    let old = class::size(class);
+    if bytes <= old && bytes * 2 > old {
+        return block;
+    }
+    let new = allocate(bytes);
+    if !new.is_null() {
+        // SAFETY: both are blocks of at least as many bytes.
+        unsafe {
+            new.copy_from_nonoverlapping(block, old.min(bytes));
+            free(block);
+        }
+    }
+    new
+}
+
+#[cold]
+unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
+    let found = if enter() { runtime::zone().large_pages(block) } else { None };
+    let Some(old_pages) = found else { misuse::die(misuse::Found::Foreign, block) };
+    let general = runtime::general();
+    let (zone, locks) = (&general.state().zone, &general.state().locks);
+    // SAFETY: passed on.
+    if bytes > class::LARGEST && unsafe { zone.resize(locks, block, old_pages, bytes.div_ceil(PAGE)) } {
+        return block;
+    }
+    let new = allocate(bytes);
+    if new.is_null() {
+        return new;
+    }
+    let common = bytes.min(old_pages * PAGE);
+    // SAFETY: both blocks are ours, and of whole pages if they are large; what is moved away is given up.
+    unsafe {
+        let whole = common / PAGE * PAGE;
+        let moved = if common >= MOVE_ABOVE && vm::move_pages(block, new, whole) { whole } else { 0 };
+        new.add(moved).copy_from_nonoverlapping(block.add(moved), common - moved);
+        free(block);
+    }
+    new
+}
+
+/// Gives memory that is free back to the kernel: arrays, depots, page lists, and all dirty pages of free runs beyond `keep`
+/// bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached became free.
+pub fn trim(keep: usize) -> usize {
+    if !enter() {
+        return 0;
+    }
+    let general = runtime::general();
+    let drained = general.drain_all();
+    let pages = general.state().zone.purge(&general.state().locks, (keep / PAGE) as u64, usize::MAX);
+    (pages as usize * PAGE).max(usize::from(drained > 0))
+}
+
+
+
+/// Null, with ENOMEM.
+#[cold]
+pub fn out_of_memory() -> *mut u8 {
+    process::set_out_of_memory();
+    null_mut()
+}
+
+/// Null, with EINVAL.
+#[cold]
+pub fn invalid() -> *mut u8 {
+    process::set_invalid();
+    null_mut()
+}
+
+/// Runs `work`, and leaves errno as it was.
+pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
+    process::keeping_errno(work)
+}
+
+/// The last words of a program in which the runtime itself failed.
+pub fn panicked(info: &core::panic::PanicInfo) -> ! {
+    use core::fmt::Write;
+    let mut line = misuse::Line::new();
+    let _ = writeln!(line, "commensal: a bug in the library itself: {info}");
+    process::complain(line.as_bytes());
+    process::die()
+}

@@ -1,0 +1,78 @@
+//! The runtime's region: one reservation of address space that everything else hangs from.
+//!
+//! ```text
+//!   │ slack │ first segment │ first metadata │ header │ slot areas │ page map            │
+//!           └─ aligned to 4 MiB              base     + 4 KiB      + 4 MiB     2 GiB      │
+//!           └──────────── readable and writable ──────────────────┘└─ reads as zero ─────┘
+//! ```
+//!
+//! It is made on the first allocation by three system calls, of which the pages that are touched cost something: the
+//! header, one slot's area, one page of the map, the metadata in use. Small heaps never use huge pages (a 2-MiB page
+//! for a program that needs 100 KiB is waste and a slow start); segments that come later follow the system's setting.
+
+use crate::page::{PAGE, PageMap, Segment, Zone};
+use crate::percpu::{AREAS_END, HEADER, Region};
+use crate::slab::{General, Slab};
+use core::ptr::null_mut;
+use machine::{root, slot, vm};
+
+/// Alignment of segments.
+const UNIT: usize = 4 << 20;
+const FIRST_SEGMENT: usize = UNIT;
+/// Segment table, the first segment's descriptions, and arrays.
+const FIRST_METADATA: usize = 512 << 10;
+
+const _: () = assert!(size_of::<Slab>() <= HEADER);
+const _: () = assert!(Segment::description_bytes(FIRST_SEGMENT) + (256 << 10) <= FIRST_METADATA);
+const _: () = assert!(AREAS_END + PAGE <= root::BOOTSTRAP_BYTES);
+
+/// Makes the region and installs it. False: there is no address space for it.
+#[cold]
+pub fn begin() -> bool {
+    root::install(|| {
+        let (start, entries) = reserve()?;
+        let segment = (start as usize).next_multiple_of(UNIT) as *mut u8;
+        let metadata = segment.wrapping_add(FIRST_SEGMENT);
+        let base = metadata.wrapping_add(FIRST_METADATA);
+        let writable = FIRST_SEGMENT + FIRST_METADATA + AREAS_END;
+        // SAFETY: the mapping is fresh and ours; zeroes are a valid slab.
+        unsafe {
+            if !vm::commit(segment, writable) {
+                vm::release(start, bytes(entries));
+                return None;
+            }
+            vm::advise_huge(segment, writable, vm::Huge::Avoid);
+            let slab = &mut *base.cast::<Slab>();
+            slab.zone.map.begin(entries);
+            slab.begin();
+            if !slab.zone.begin(base.wrapping_add(AREAS_END), (metadata, base), (segment, FIRST_SEGMENT)) {
+                vm::release(start, bytes(entries));
+                return None;
+            }
+        }
+        slot::initialise();
+        Some(base)
+    })
+}
+
+fn reserve() -> Option<(*mut u8, usize)> {
+    PageMap::EXTENTS
+        .into_iter()
+        .find_map(|entries| Some((vm::reserve(null_mut(), bytes(entries), vm::Access::Read)?, entries)))
+}
+
+const fn bytes(map_entries: usize) -> usize {
+    UNIT + FIRST_SEGMENT + FIRST_METADATA + AREAS_END + map_entries
+}
+
+/// The runtime's slab, or the stand-in before [`begin`].
+#[inline(always)]
+pub fn general() -> General<'static> {
+    // SAFETY: the root's base is a runtime's or the stand-in.
+    unsafe { General::of(Region::at(root::base())) }
+}
+
+/// The runtime's zone. After [`begin`].
+pub fn zone() -> &'static Zone {
+    &general().state().zone
+}

@@ -1,0 +1,55 @@
+//! What the runtime tells about itself: plain data, filled in by the parts that know.
+
+use machine::sync::{AtomicU64, Contention, Ordering};
+
+/// Contention of the runtime's locks, by kind.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct LockReport {
+    /// The depot's shards, one lock for each slot and class.
+    pub shards: Contention,
+    /// The per-CPU page lists.
+    pub page_lists: Contention,
+    /// The zone.
+    pub zone: Contention,
+}
+
+/// An event counter for slow paths: one atomic addition, read at any time.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Events(AtomicU64);
+
+impl Events {
+    /// Counts one.
+    #[inline]
+    pub fn count(&self) {
+        self.add(1);
+    }
+
+    /// Counts `n`.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        // Relaxed here and below: a statistic, ordered with nothing.
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Takes `n` back.
+    #[inline]
+    pub fn subtract(&self, n: u64) {
+        self.0.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    /// Raises the value to `n` if it is lower.
+    #[inline]
+    pub fn raise(&self, n: u64) {
+        if self.0.load(Ordering::Relaxed) < n {
+            self.0.fetch_max(n, Ordering::Relaxed);
+        }
+    }
+
+    /// The value at some moment.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,30 @@
+//! Pages: where address space comes from, who owns which page, and how runs of pages are handed out and taken back.
+//!
+//! * [`Zone`]: runs of pages under one ranked lock, coalesced when they are freed, and the segments they are cut from.
+//! * [`PageMap`]: "what class is this address?", one load and no lock, for the fast path of free.
+//! * [`Span`]: the description of a run that a slab cuts into objects.
+//! * [`PageList`]: ready spans per slot, so that slots seldom meet at the zone.
+//! * [`Metadata`]: memory for descriptions, out of line.
+
+mod bins;
+mod list;
+mod map;
+mod metadata;
+mod segment;
+mod span;
+mod units;
+mod zone;
+
+pub use list::PageList;
+pub use map::PageMap;
+pub use metadata::Metadata;
+pub use segment::{Owner, Segment};
+pub use span::{GRANULE, Misuse, Span};
+pub use zone::{Run, Zone, ZoneCounts};
+
+pub use machine::vm::PAGE;
+
+/// Rank of the zone's lock: nothing else is taken while it is held.
+pub const ZONE_RANK: u8 = 3;
+/// Rank of a page list's lock.
+pub const PAGE_LIST_RANK: u8 = 2;

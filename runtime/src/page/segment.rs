@@ -1,0 +1,203 @@
+//! Segments: contiguous address space that runs are cut from, and the description of each of its pages.
+//!
+//! ```text
+//!   user memory      | large runs ──▶ …       never used yet       … ◀── spans |
+//!                    start     low                              high            end
+//!   descriptions     Page × pages   Span × granules   bits × granules   dirty × pages/64
+//! ```
+//!
+//! Large runs are cut from the low end, so that the latest one can grow where it lies; spans from the high end, which keeps
+//! them aligned without holes. Runs that were freed are in the zone's bins. A page is *dirty* from the moment it is first given out until the kernel takes it back, so
+//! memory that is known to be zero need not be zeroed.
+//!
+//! A large block of its own (`Owner::Block`) is a segment without pages.
+
+use super::span::{BITS_BYTES, GRANULE, Span};
+use super::units::UNIT;
+use machine::vm::PAGE;
+
+/// Pages of a granule.
+pub const GRANULE_PAGES: u32 = (GRANULE / PAGE) as u32;
+
+/// Who has a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Owner {
+    /// Nobody; the description waits for reuse.
+    Nobody,
+    /// The zone cuts it into runs.
+    Zone,
+    /// It is one large block.
+    Block,
+}
+
+/// What a page is, as far as runs are concerned. Only the first and last page of a free run, and the first page of a run in
+/// use, say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Inside a run, or never used.
+    Inside,
+    /// First or last page of a free run in a bin.
+    Free,
+    /// First page of a large block.
+    Large,
+    /// First page of a span.
+    Slab,
+}
+
+/// The description of a page.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Page {
+    /// What it is.
+    pub kind: Kind,
+    /// Pages of the run that it is the first or last of.
+    pub pages: u32,
+    /// Next in the bin.
+    pub next: u32,
+    /// Previous in the bin.
+    pub previous: u32,
+}
+
+/// The description of a segment.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Segment {
+    start: *mut u8,
+    pages: u32,
+    /// Its number, the upper part of its pages' handles.
+    pub number: u32,
+    /// First page never used, from below.
+    pub low: u32,
+    /// First page ever used, from above.
+    pub high: u32,
+    /// Who has it.
+    pub owner: Owner,
+    /// Its free runs are lost: the lock's holder vanished in a fork.
+    pub frozen: bool,
+    descriptions: *mut Page,
+    spans: *mut Span,
+    bits: *mut u8,
+    dirty: *mut u64,
+    /// Bytes of the block, if it is one; of the mapping, if the zone has it.
+    pub bytes: usize,
+    /// Next description that waits for reuse.
+    pub next: *mut Segment,
+}
+
+impl Segment {
+    /// Bytes of descriptions for a segment of `bytes`.
+    pub const fn description_bytes(bytes: usize) -> usize {
+        let (pages, granules) = (bytes / PAGE, bytes / GRANULE);
+        granules * (size_of::<Span>() + BITS_BYTES) + pages * size_of::<Page>() + pages.div_ceil(64) * 8
+    }
+
+    /// Describes a segment of the zone's, all of it never used; `memory` is zero and has room for the descriptions.
+    pub fn begin(&mut self, start: *mut u8, bytes: usize, memory: *mut u8) {
+        debug_assert!((start as usize).is_multiple_of(UNIT) && bytes.is_multiple_of(GRANULE));
+        let (pages, granules) = (bytes / PAGE, bytes / GRANULE);
+        (self.start, self.bytes, self.pages) = (start, bytes, pages as u32);
+        (self.low, self.high) = (0, pages as u32);
+        self.spans = memory.cast();
+        self.descriptions = memory.wrapping_add(granules * size_of::<Span>()).cast();
+        self.dirty = self.descriptions.wrapping_add(pages).cast();
+        self.bits = self.dirty.wrapping_add(pages.div_ceil(64)).cast();
+        self.owner = Owner::Zone;
+    }
+
+    /// Describes a block of its own.
+    pub fn begin_block(&mut self, start: *mut u8, bytes: usize) {
+        (self.start, self.bytes, self.pages) = (start, bytes, 0);
+        self.owner = Owner::Block;
+    }
+
+    /// First byte.
+    pub fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Pages that it describes.
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Address of a page.
+    pub fn address(&self, page: u32) -> *mut u8 {
+        self.start.wrapping_add(page as usize * PAGE)
+    }
+
+    /// The page that an address lies in.
+    pub fn page_of(&self, address: *mut u8) -> u32 {
+        ((address as usize - self.start as usize) / PAGE) as u32
+    }
+
+    /// The description of a page. The caller holds the zone's lock, or owns the run that the page begins.
+    #[expect(clippy::mut_from_ref, reason = "descriptions lie outside of the segment, and the lock or the run's owner guards them")]
+    pub fn page(&self, page: u32) -> &mut Page {
+        debug_assert!(page < self.pages);
+        // SAFETY: there are `pages` descriptions, and the caller is the only one to use this one.
+        unsafe { &mut *self.descriptions.add(page as usize) }
+    }
+
+    /// The description of the span that holds an address, whose granule belongs to a slab.
+    pub fn span_of(&self, address: *mut u8) -> *mut Span {
+        let granule = (address as usize - self.start as usize) / GRANULE;
+        // SAFETY: there is a description for each granule, and it does not change its head while the span has objects.
+        unsafe {
+            let span = self.spans.add(granule);
+            if (*span).granules == 0 { (*span).next } else { span }
+        }
+    }
+
+    /// Describes the run that begins at `page` as a span.
+    pub fn make_span(&self, page: u32, granules: u8) -> *mut Span {
+        let first = (page / GRANULE_PAGES) as usize;
+        debug_assert!(page.is_multiple_of(GRANULE_PAGES));
+        // SAFETY: the run's owner is the only one to touch its granules' descriptions.
+        unsafe {
+            let head = self.spans.add(first);
+            (*head).describe(self.address(page), self.bits.add(first * BITS_BYTES).cast(), granules);
+            for inside in 1..granules as usize {
+                (*head.add(inside)).describe_inside(head);
+            }
+            head
+        }
+    }
+
+    /// Marks pages as dirty; returns how many were so before.
+    pub fn mark_dirty(&self, page: u32, pages: u32) -> u32 {
+        self.change_dirty(page, pages, |word, mask| {
+            let before = (*word & mask).count_ones();
+            *word |= mask;
+            before
+        })
+    }
+
+    /// Marks pages as clean; returns how many were dirty.
+    pub fn mark_clean(&self, page: u32, pages: u32) -> u32 {
+        self.change_dirty(page, pages, |word, mask| {
+            let before = (*word & mask).count_ones();
+            *word &= !mask;
+            before
+        })
+    }
+
+    /// Dirty pages in a range.
+    pub fn count_dirty(&self, page: u32, pages: u32) -> u32 {
+        self.change_dirty(page, pages, |word, mask| (*word & mask).count_ones())
+    }
+
+    fn change_dirty(&self, page: u32, pages: u32, change: impl Fn(&mut u64, u64) -> u32) -> u32 {
+        let (mut at, end) = (page, page + pages);
+        let mut sum = 0;
+        while at < end {
+            let stop = (at / 64 * 64 + 64).min(end);
+            let mask = (u64::MAX >> (64 - (stop - at))) << (at % 64);
+            // SAFETY: one bit for each page; the zone's lock is held.
+            sum += change(unsafe { &mut *self.dirty.add(at as usize / 64) }, mask);
+            at = stop;
+        }
+        sum
+    }
+}

@@ -1,0 +1,157 @@
+//! Arrays of pointers, out of the slots' words: what a slow path holds in its hands.
+//!
+//! ```text
+//!   word 0      link to the next array in a stack
+//!   words 1..   zero down to the bottom, which is the word before the first pointer
+//!   up to 63    pointers, from 64 − capacity on, growing upwards
+//! ```
+//!
+//! An [`Array`] value is a take word (see `machine::slot`): the offset, from the region's base, of the topmost pointer or of
+//! the bottom. So a value says how full its array is, and arrays are handed over together with their fill.
+
+use super::class;
+use crate::percpu::Region;
+use machine::slot::ARRAY;
+
+/// Words below this name no array: offsets into the header, which begins with zeroes.
+const FIRST: usize = crate::percpu::HEADER;
+/// A take word whose array is being taken away by another CPU. A pop in flight may still lower it by one pointer; both
+/// values point to zeroes, so nobody pops.
+pub const DRAINING_TAKE: usize = 24;
+/// A give word whose array is being taken away. A push in flight may still raise it by one pointer; both values are full.
+pub const DRAINING_GIVE: usize = ARRAY;
+
+/// An array that belongs to the holder of this value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Array(usize);
+
+impl Array {
+    /// A fresh array for objects of a class; `memory` is [`ARRAY`] zeroed bytes, aligned to as much from the base.
+    pub fn new(region: Region, memory: *mut u8, class: usize) -> Self {
+        let start = region.offset_of(memory);
+        debug_assert!(start.is_multiple_of(ARRAY));
+        Array(start + bottom(class))
+    }
+
+    /// What a take word names; none if it names no array, so that pop says "empty".
+    #[inline]
+    pub fn from_take_word(word: usize) -> Option<Self> {
+        (word >= FIRST).then_some(Array(word))
+    }
+
+    /// What a give word names; none if it names no array, so that push says "full".
+    #[inline]
+    pub fn from_give_word(word: usize) -> Option<Self> {
+        (word >= FIRST).then(|| Array(word - 8))
+    }
+
+    /// The take word for this array.
+    #[inline]
+    pub fn take_word(self) -> usize {
+        self.0
+    }
+
+    /// The give word for this array.
+    #[inline]
+    pub fn give_word(self) -> usize {
+        self.0 + 8
+    }
+
+    /// Pointers in the array.
+    #[inline]
+    pub fn len(self, class: usize) -> usize {
+        (self.0 % ARRAY - bottom(class)) / 8
+    }
+
+    /// Whether it holds no pointer.
+    #[inline]
+    pub fn is_empty(self, class: usize) -> bool {
+        self.len(class) == 0
+    }
+
+    /// Whether it has no room.
+    #[inline]
+    pub fn is_full(self) -> bool {
+        self.0 % ARRAY == ARRAY - 8
+    }
+
+    /// Puts a pointer on top; there is room.
+    #[inline]
+    pub fn push(&mut self, region: Region, object: *mut u8) {
+        debug_assert!(!self.is_full());
+        self.0 += 8;
+        // SAFETY: a word of our array.
+        unsafe { region.at_offset(self.0).cast::<*mut u8>().write(object) };
+    }
+
+    /// Takes the topmost pointer.
+    #[inline]
+    pub fn pop(&mut self, region: Region, class: usize) -> Option<*mut u8> {
+        if self.is_empty(class) {
+            return None;
+        }
+        // SAFETY: a word of our array.
+        let object = unsafe { region.at_offset(self.0).cast::<*mut u8>().read() };
+        self.0 -= 8;
+        Some(object)
+    }
+
+    /// Reverses the order of the pointers.
+    pub fn reverse(self, region: Region, class: usize) {
+        let len = self.len(class);
+        // SAFETY: the pointers of our array.
+        unsafe { core::slice::from_raw_parts_mut(region.at_offset(self.0 - (len - 1) * 8).cast::<usize>(), len) }.reverse();
+    }
+
+    /// The array's link.
+    #[inline]
+    pub fn link(self, region: Region) -> *mut usize {
+        region.at_offset(self.0 / ARRAY * ARRAY).cast()
+    }
+}
+
+/// Offset of an empty array's take word.
+#[inline]
+fn bottom(class: usize) -> usize {
+    ARRAY - 8 * class::array_capacity(class) - 8
+}
+
+/// A stack of arrays, linked through their word 0. All-zero memory is an empty stack.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Stack(usize);
+
+impl Stack {
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// Puts an array on top: one store makes it part of the stack.
+    #[inline]
+    pub fn push(&mut self, region: Region, array: Array) {
+        // SAFETY: a word of an array that is ours.
+        unsafe { array.link(region).write(self.0) };
+        self.0 = array.0;
+    }
+
+    /// Takes the topmost array: one store takes it off the stack.
+    #[inline]
+    pub fn pop(&mut self, region: Region) -> Option<Array> {
+        let top = Array::from_take_word(self.0)?;
+        // SAFETY: a word of an array on the stack.
+        self.0 = unsafe { top.link(region).read() };
+        Some(top)
+    }
+
+    /// Arrays on the stack.
+    pub fn count(&self, region: Region) -> usize {
+        // SAFETY: links of arrays on the stack.
+        core::iter::successors(Array::from_take_word(self.0), |top| {
+            Array::from_take_word(unsafe { top.link(region).read() })
+        })
+        .count()
+    }
+}

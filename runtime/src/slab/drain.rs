@@ -1,0 +1,152 @@
+//! Taking arrays away from slots, also from those of other CPUs.
+//!
+//! Another CPU's word cannot be compared and swapped: its owner changes it by plain instructions. Instead:
+//!
+//! 1. Store a value into the word that is empty (or full) for the owner, even after a pop (or push) that was in flight when
+//!    the store came has moved it by one pointer.
+//! 2. Restart the slot: now nothing is in flight that began before the store was visible.
+//! 3. Look at the word. One of the two values: the array is ours, and which of them it is says whether the operation in
+//!    flight moved the array's top. Anything else: our store was lost under the owner's; the array is still theirs.
+//!
+//! Nobody else replaces a draining word: slow paths see it and leave it alone.
+
+use super::array::{Array, DRAINING_GIVE, DRAINING_TAKE};
+use super::shard::{self};
+use super::{General, class, give_index, take_index};
+use crate::page::PageList;
+use machine::{kick, slot};
+
+impl General<'_> {
+    /// Brings everything that is cached and free back to the zone: arrays, depots, page lists. Slots whose kick the machine
+    /// refuses keep their arrays. Returns the number of arrays that were emptied.
+    pub fn drain_all(self) -> usize {
+        let mut arrays = 0;
+        for slot in 0..slot::in_use() {
+            for class in 1..class::CLASSES {
+                arrays += self.drain_shard(slot, class);
+            }
+            arrays += self.drain_slot(slot);
+            self.drain_page_list(slot);
+        }
+        arrays
+    }
+
+    fn drain_page_list(self, slot: u32) {
+        let (zone, locks) = (&self.slab.zone, &self.slab.locks);
+        // SAFETY: the slot's page list.
+        unsafe { PageList::drain(shard::page_list(self.region, slot), 0, zone, locks) };
+    }
+
+    fn drain_shard(self, slot: u32, class: usize) -> usize {
+        let mut arrays = 0;
+        loop {
+            let full = self.lock(slot, class).pop_full(self.region);
+            let Some(full) = full else { break };
+            self.flush(slot, class, full);
+            arrays += 1;
+        }
+        self.free_unused_spans(slot, class);
+        arrays
+    }
+
+    /// Gives the one unused span back that a shard may keep.
+    fn free_unused_spans(self, slot: u32, class: usize) {
+        let mut held = self.lock(slot, class);
+        let mut span = held.spans;
+        while !span.is_null() {
+            // SAFETY: spans on the list belong to the shard that we hold.
+            unsafe {
+                let next = (*span).next;
+                if (*span).is_unused() {
+                    held.unlink_span(span);
+                    self.free_span(slot, span);
+                }
+                span = next;
+            }
+        }
+    }
+
+    /// Empties the arrays of a slot: the calling thread's own without further ado, another one with a kick.
+    fn drain_slot(self, slot: u32) -> usize {
+        if slot::current() == Some(slot) {
+            return words().filter(|&(class, takes)| self.drain_own(slot, class, takes)).count();
+        }
+        let can_kick = slot::mode() == slot::Mode::ConcurrencyId && kick::register().is_ok();
+        if can_kick { self.drain_other(slot) } else { 0 }
+    }
+
+    fn drain_own(self, slot: u32, class: usize, takes: bool) -> bool {
+        let word = self.word(slot, index(class, takes));
+        let found = names_objects(word, class, takes);
+        match found {
+            Some(array) if self.replace(slot, index(class, takes), word, 0) => self.flush(slot, class, array),
+            _ => return false,
+        }
+        true
+    }
+
+    fn drain_other(self, slot: u32) -> usize {
+        let mut marked = [0usize; 2 * class::CLASSES];
+        let mut any = false;
+        for (class, takes) in words() {
+            let index = index(class, takes);
+            let word = self.word(slot, index);
+            if names_objects(word, class, takes).is_some() {
+                marked[index] = word;
+                any = true;
+                // SAFETY: the protocol above.
+                unsafe { slot::overwrite(self.region.base(), slot, index, draining(takes)) };
+            }
+        }
+        if !any {
+            return 0;
+        }
+        let restarted = kick::restart(slot).is_ok();
+        let mut arrays = 0;
+        for (class, takes) in words() {
+            let index = index(class, takes);
+            if marked[index] != 0 {
+                arrays += self.settle(slot, class, takes, marked[index], restarted) as usize;
+            }
+        }
+        arrays
+    }
+
+    /// Step 3 for one word.
+    fn settle(self, slot: u32, class: usize, takes: bool, before: usize, restarted: bool) -> bool {
+        let index = index(class, takes);
+        let word = self.word(slot, index);
+        let moved = if takes { DRAINING_TAKE - 8 } else { DRAINING_GIVE + 8 };
+        if word != draining(takes) && word != moved {
+            return false;
+        }
+        let after = before.wrapping_add(word).wrapping_sub(draining(takes));
+        // SAFETY: the word is draining, so nobody else replaces it.
+        unsafe { slot::overwrite(self.region.base(), slot, index, 0) };
+        match names_objects(after, class, takes) {
+            Some(array) if restarted => self.flush(slot, class, array),
+            // Without a restart an operation may still be in flight: the array is lost to everybody, which leaks it.
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn index(class: usize, takes: bool) -> usize {
+    if takes { take_index(class) } else { give_index(class) }
+}
+
+fn draining(takes: bool) -> usize {
+    if takes { DRAINING_TAKE } else { DRAINING_GIVE }
+}
+
+/// All take and give words of a slot.
+fn words() -> impl Iterator<Item = (usize, bool)> {
+    (1..class::CLASSES).flat_map(|class| [(class, true), (class, false)])
+}
+
+/// The array that a word names, if it holds any object.
+fn names_objects(word: usize, class: usize, takes: bool) -> Option<Array> {
+    let array = if takes { Array::from_take_word(word) } else { Array::from_give_word(word) };
+    array.filter(|array| !array.is_empty(class))
+}

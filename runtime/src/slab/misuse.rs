@@ -1,0 +1,63 @@
+//! The last words of a program that misused the heap: one line on standard error, then abort.
+
+use core::fmt::Write;
+use machine::process;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// An object was freed that is free already.
+    DoubleFree,
+    /// A pointer was freed that no allocation ever returned.
+    Foreign,
+    /// A pointer into the middle of an object, or behind the last one, was freed.
+    Interior,
+}
+
+/// Says what was found at `address`, and aborts.
+#[cold]
+pub fn die(found: Found, address: *mut u8) -> ! {
+    let (what, hint) = match found {
+        Found::DoubleFree => ("double free of", "free each object once; look for a second owner of it"),
+        Found::Foreign => ("free of a foreign pointer,", "free only what malloc and its kin returned"),
+        Found::Interior => ("free of a pointer into an object,", "free the address that malloc returned"),
+    };
+    let mut line = Line::new();
+    let _ = writeln!(line, "commensal: {what} {address:p}: {hint}");
+    process::complain(line.as_bytes());
+    process::die()
+}
+
+/// A line of text that needs no heap; what does not fit is cut off.
+pub struct Line {
+    text: [u8; 256],
+    length: usize,
+}
+
+impl Line {
+    /// An empty line.
+    pub const fn new() -> Self {
+        Line { text: [0; 256], length: 0 }
+    }
+
+    /// What was written.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[..self.length]
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let room = &mut self.text[self.length..];
+        let fitting = text.len().min(room.len());
+        room[..fitting].copy_from_slice(&text.as_bytes()[..fitting]);
+        self.length += fitting;
+        Ok(())
+    }
+}

@@ -1,0 +1,455 @@
+//! The slab: objects of a class, cut from spans, on their way through arrays.
+//!
+//! Taking and giving back an object is one restartable operation on the calling thread's slot ([`Slab::take`],
+//! [`Slab::put`]). A slot has two arrays for each class, one to take from and one to give to, so that a free does not feed the
+//! very next allocation through memory; they change places when one is empty and the other filled. Beyond them lies the
+//! slot's shard of the depot, then the other slots' shards, then the spans.
+//!
+//! On slow paths an array is first made private, by one committing store that takes it out of a slot's word, and then worked
+//! on at leisure; whatever goes wrong afterwards (the thread migrated, another one was faster) ends with the array in a
+//! depot. So no path has to undo anything.
+//!
+//! Runs at the same time: any number of threads; see `array`, `shard` and `page::span` for what guards what.
+
+mod array;
+pub mod class;
+mod drain;
+pub mod misuse;
+mod shard;
+
+pub use shard::SHARD_RANK;
+
+use crate::observe::{Events, LockReport};
+use crate::page::{PageList, Span, Zone};
+use crate::percpu::Region;
+use array::{Array, DRAINING_GIVE, DRAINING_TAKE};
+use machine::slot::{self, ARRAY, Stored};
+use misuse::Found;
+use shard::Held;
+
+/// Arrays that another slot may keep before we take one from it while our own spans can still give.
+const FEW: u32 = 4;
+/// Bytes of objects that a shard keeps in arrays.
+const DEPOT_BUDGET: usize = 256 << 10;
+/// The slot whose shards serve threads that have no slot.
+const NO_SLOT: u32 = slot::MAX as u32 - 1;
+
+/// The general caches: state that lies at the very start of a runtime's region.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Slab {
+    /// Where words that name no array point to.
+    zeroes: [u64; 64],
+    /// Twice the class for each step of sizes; zero, which is no class, until the slab has begun.
+    class_words: [u8; class::STEPS],
+    /// Where pages come from.
+    pub zone: Zone,
+    /// What waiting for locks cost.
+    pub locks: LockReport,
+    /// Spans in use by slabs.
+    pub spans: Events,
+    /// Arrays that exist.
+    pub arrays: Events,
+}
+
+/// The slab at the start of a region, with the region's address.
+#[derive(Clone, Copy)]
+pub struct General<'a> {
+    region: Region,
+    slab: &'a Slab,
+}
+
+impl Slab {
+    /// Begins to serve. The zone has begun; nobody else runs.
+    pub fn begin(&mut self) {
+        for (step, word) in self.class_words.iter_mut().enumerate() {
+            *word = take_index(class::class_for(step * class::STEP)) as u8;
+        }
+    }
+}
+
+/// The index of a class's take word in a slot's area.
+#[inline(always)]
+fn take_index(class: usize) -> usize {
+    class * 2
+}
+
+/// The index of a class's give word.
+#[inline(always)]
+fn give_index(class: usize) -> usize {
+    class * 2 + 1
+}
+
+impl<'a> General<'a> {
+    /// The slab that lies at the start of `region`.
+    ///
+    /// # Safety
+    /// The region is a runtime's, or the zeroed stand-in, of which only [`Self::take`] and [`Self::put`] may be used.
+    #[inline(always)]
+    pub unsafe fn of(region: Region) -> Self {
+        // SAFETY: the region begins with a slab; zeroes are a valid one.
+        General { region, slab: unsafe { &*region.base().cast::<Slab>() } }
+    }
+
+    /// The slab's shared state.
+    #[inline]
+    pub fn state(self) -> &'a Slab {
+        self.slab
+    }
+
+    fn page_map(self) -> *mut u8 {
+        self.region.at_offset(crate::percpu::AREAS_END)
+    }
+
+    // ---- the fast path ----
+
+    /// An object of at least `bytes`, at most [`class::LARGEST`]; null if the slot's array is empty.
+    #[inline(always)]
+    pub fn take(self, bytes: usize) -> *mut u8 {
+        debug_assert!(bytes <= class::LARGEST);
+        // SAFETY: the table has an entry for each step up to LARGEST.
+        let index = unsafe { *self.slab.class_words.get_unchecked(bytes.div_ceil(class::STEP)) } as usize;
+        // SAFETY: every slot has an area, and even words are take words.
+        unsafe { slot::pop(self.region.base(), index) }
+    }
+
+    /// Gives an object back to the slot's array; false if it is full, or if the object is none of ours.
+    ///
+    /// # Safety
+    /// The caller owns the object, and gives it up if the answer is true.
+    #[inline(always)]
+    pub unsafe fn put(self, object: *mut u8) -> bool {
+        // SAFETY: every slot has an area; the word behind a take word is its give word; class 0's is always full.
+        unsafe {
+            let index = self.slab.zone.map.class_word(self.page_map(), object);
+            slot::push(self.region.base(), index, object)
+        }
+    }
+
+    /// The class of the objects where an address lies; 0 if there are none.
+    #[inline]
+    pub fn class_at(self, address: *mut u8) -> usize {
+        // SAFETY: the map is the region's.
+        unsafe { self.slab.zone.map.class_word(self.page_map(), address) / 2 }
+    }
+
+    // ---- taking, slow ----
+
+    /// An object of a class, by whatever way is left.
+    #[cold]
+    pub fn take_slow(self, class: usize) -> Option<*mut u8> {
+        let slot = slot::current();
+        let at = slot.unwrap_or(NO_SLOT);
+        let mut array = slot.and_then(|slot| self.take_given(slot, class)).or_else(|| self.find_array(at, class))?;
+        let object = array.pop(self.region, class);
+        match slot {
+            Some(slot) => self.install_to_take(slot, class, array),
+            None => self.stow(at, class, array),
+        }
+        object
+    }
+
+    /// The slot's give array, if it is at least half full: it becomes the one to take from.
+    fn take_given(self, slot: u32, class: usize) -> Option<Array> {
+        let word = self.word(slot, give_index(class));
+        let array = Array::from_give_word(word)?;
+        let worth_it = array.len(class) * 2 >= class::array_capacity(class);
+        (worth_it && self.replace(slot, give_index(class), word, 0)).then_some(array)
+    }
+
+    /// Makes a private array the slot's to take from, if the one there is empty; its empty predecessor is kept.
+    fn install_to_take(self, slot: u32, class: usize, array: Array) {
+        let word = self.word(slot, take_index(class));
+        let old = Array::from_take_word(word);
+        let replaceable = old.is_none_or(|old| old.is_empty(class)) && !is_draining(word, DRAINING_TAKE - 8);
+        if !replaceable || !self.replace(slot, take_index(class), word, array.take_word()) {
+            return self.stow(slot, class, array);
+        }
+        if let Some(old) = old
+            && !self.replace(slot, give_index(class), 0, old.give_word())
+        {
+            self.lock(slot, class).empty.push(self.region, old);
+        }
+    }
+
+    /// A private array with objects, from the nearest place that has one.
+    fn find_array(self, slot: u32, class: usize) -> Option<Array> {
+        self.pop_own(slot, class)
+            .or_else(|| self.steal_array(slot, class, FEW))
+            .or_else(|| self.fill_from_spans(slot, class, false))
+            .or_else(|| self.steal_array(slot, class, 0))
+            .or_else(|| self.steal_span(slot, class).and_then(|()| self.fill_from_spans(slot, class, false)))
+            .or_else(|| self.fill_from_spans(slot, class, true))
+    }
+
+    fn pop_own(self, slot: u32, class: usize) -> Option<Array> {
+        let mut own = self.lock(slot, class);
+        own.refills = own.refills.wrapping_add(1);
+        own.pop_full(self.region)
+    }
+
+    /// Takes a full array from a slot that keeps more than `spared`, and gives it an empty one for it.
+    fn steal_array(self, slot: u32, class: usize, spared: u32) -> Option<Array> {
+        let array = self.others(slot).find_map(|other| {
+            // SAFETY: a shard of the region. A stale count only makes us pass by or look in vain.
+            let count = unsafe { (&raw const (*shard::of(self.region, other, class)).full_count).read_volatile() };
+            if count <= spared {
+                return None;
+            }
+            Held::try_lock(self.region, other, class)?.pop_full(self.region).map(|array| (other, array))
+        });
+        let (other, array) = array?;
+        if let Some(empty) = self.lock(slot, class).empty.pop(self.region) {
+            self.lock(other, class).empty.push(self.region, empty);
+        }
+        Some(array)
+    }
+
+    /// Moves a span that has objects to give from another slot's shard to ours.
+    fn steal_span(self, slot: u32, class: usize) -> Option<()> {
+        let span = self.others(slot).find_map(|other| {
+            // SAFETY: a shard of the region; a hint, as above.
+            let hint = unsafe { (&raw const (*shard::of(self.region, other, class)).spans).read_volatile() };
+            if hint.is_null() {
+                return None;
+            }
+            let mut theirs = Held::try_lock(self.region, other, class)?;
+            let span = theirs.spans;
+            if span.is_null() {
+                return None;
+            }
+            // SAFETY: the span is on the list of the shard that we hold. Whoever wants the span from now on locks our shard.
+            unsafe {
+                theirs.unlink_span(span);
+                (*span).set_owner(slot);
+            }
+            Some(span)
+        })?;
+        let mut own = self.lock(slot, class);
+        // SAFETY: the span exists. It may meanwhile have been linked, or emptied and freed, or stolen again, by whoever
+        // held our lock before us: `adopt` looks.
+        unsafe {
+            if (*span).class as usize == class && (*span).owner() == own.slot && (*span).available() > 0 {
+                own.link_span(span);
+            }
+        }
+        Some(())
+    }
+
+    /// An array filled from the spans of the slot's shard, or also from a new span.
+    fn fill_from_spans(self, slot: u32, class: usize, new_span: bool) -> Option<Array> {
+        let mut own = self.lock(slot, class);
+        if own.spans.is_null() {
+            let span = new_span.then(|| self.new_span(own.slot, class))??;
+            // SAFETY: the span is fresh and ours.
+            unsafe { own.link_span(span) };
+        }
+        let mut array = own.empty.pop(self.region).or_else(|| self.new_array(class))?;
+        while !array.is_full() && !own.spans.is_null() {
+            // SAFETY: spans on the list belong to the shard that we hold.
+            let span = unsafe { &mut *own.spans };
+            while !array.is_full()
+                && let Some(object) = span.take()
+            {
+                array.push(self.region, object);
+            }
+            if span.available() == 0 {
+                // SAFETY: as above.
+                unsafe { own.unlink_span(span) };
+            }
+        }
+        array.reverse(self.region, class);
+        Some(array)
+    }
+
+    fn new_span(self, slot: u32, class: usize) -> Option<*mut Span> {
+        let granules = class::span_granules(class);
+        let (zone, locks) = (&self.slab.zone, &self.slab.locks);
+        let span = match granules {
+            // SAFETY: the slot's page list.
+            1 => unsafe { PageList::take(shard::page_list(self.region, slot), zone, locks) },
+            _ => zone.allocate_span(locks, granules),
+        }?;
+        // SAFETY: the span is ours; its map entry is set before any object of it is given away.
+        unsafe {
+            (*span).begin(class as u8, class::size(class), slot);
+            (*span).listed = false;
+            zone.enter_class(span, take_index(class) as u8);
+        }
+        self.slab.spans.count();
+        Some(span)
+    }
+
+    fn new_array(self, class: usize) -> Option<Array> {
+        let memory = self.slab.zone.metadata.cut(ARRAY, ARRAY)?;
+        self.slab.arrays.count();
+        Some(Array::new(self.region, memory, class))
+    }
+
+    // ---- giving back, slow ----
+
+    /// Gives an object of a class back, by whatever way is left.
+    ///
+    /// # Safety
+    /// The caller owns the object, and gives it up.
+    #[cold]
+    pub unsafe fn put_slow(self, class: usize, object: *mut u8) {
+        let Some(slot) = slot::current() else { return self.put_into_span(object, None).forget() };
+        let word = self.word(slot, give_index(class));
+        let given = Array::from_give_word(word);
+        if given.is_some_and(|given| !given.is_full()) {
+            // SAFETY: passed on. The thread migrated since the fast path, or another one made room.
+            if unsafe { self.put(object) } {
+                return;
+            }
+            return self.put_into_span(object, None).forget();
+        }
+        let Some(mut next) = self.find_empty(slot, class) else { return self.put_into_span(object, None).forget() };
+        next.push(self.region, object);
+        if is_draining(word, DRAINING_GIVE) || !self.replace(slot, give_index(class), word, next.give_word()) {
+            return self.stow(slot, class, next);
+        }
+        let Some(full) = given else { return };
+        match self.word(slot, take_index(class)) {
+            0 => self.install_to_take(slot, class, full),
+            _ => self.stow(slot, class, full),
+        }
+    }
+
+    /// An empty private array: the slot's own take array if that is empty, else one from the shard, else a new one.
+    fn find_empty(self, slot: u32, class: usize) -> Option<Array> {
+        let word = self.word(slot, take_index(class));
+        if let Some(array) = Array::from_take_word(word)
+            && array.is_empty(class)
+            && self.replace(slot, take_index(class), word, 0)
+        {
+            return Some(array);
+        }
+        let kept = self.lock(slot, class).empty.pop(self.region);
+        kept.or_else(|| self.new_array(class))
+    }
+
+    /// Puts a private array into the slot's depot; what is too much there goes back to the spans.
+    fn stow(self, slot: u32, class: usize, array: Array) {
+        let mut own = self.lock(slot, class);
+        if array.is_empty(class) {
+            return own.empty.push(self.region, array);
+        }
+        own.returns = own.returns.wrapping_add(1);
+        own.push_full(self.region, array);
+        if own.full_count as usize <= depot_limit(class) {
+            return;
+        }
+        let excess = own.pop_full(self.region);
+        drop(own);
+        if let Some(excess) = excess {
+            self.flush(slot, class, excess);
+        }
+    }
+
+    /// Puts the objects of a private array back into their spans, and keeps the array.
+    fn flush(self, slot: u32, class: usize, mut array: Array) {
+        let mut held = None;
+        while let Some(object) = array.pop(self.region, class) {
+            held = self.put_into_span(object, held).0;
+        }
+        drop(held);
+        self.lock(slot, class).empty.push(self.region, array);
+    }
+
+    /// Puts an object back into its span, under the lock of the shard that owns the span; returns that shard, still held.
+    fn put_into_span(self, object: *mut u8, held: Option<Held>) -> StillHeld {
+        let Some(span) = self.slab.zone.span_of(object) else { misuse::die(Found::Foreign, object) };
+        // SAFETY: descriptions of spans are never freed, and the span is not either while the object lives.
+        let class = unsafe { (*span).class } as usize;
+        let mut held = self.lock_owner(span, class, held);
+        // SAFETY: we hold the lock of the shard that owns the span.
+        unsafe {
+            match (*span).put(object) {
+                Ok(()) => {}
+                Err(crate::page::Misuse::DoubleFree) => misuse::die(Found::DoubleFree, object),
+                Err(crate::page::Misuse::NotAnObject) => misuse::die(Found::Interior, object),
+            }
+            held.link_span(span);
+            // The last span stays: a slot that frees and allocates around one span's worth would move it in and out.
+            let others = !(*span).next.is_null() || !(*span).previous.is_null();
+            if (*span).is_unused() && others {
+                held.unlink_span(span);
+                self.free_span(held.slot, span);
+            }
+        }
+        StillHeld(Some(held))
+    }
+
+    fn lock_owner(self, span: *mut Span, class: usize, mut held: Option<Held>) -> Held {
+        loop {
+            // SAFETY: descriptions of spans are never freed.
+            let owner = unsafe { (*span).owner() };
+            let shard = match held.take() {
+                Some(shard) if shard.slot == owner => shard,
+                other => {
+                    drop(other);
+                    self.lock(owner, class)
+                }
+            };
+            // SAFETY: as above. The owner changes under the lock that we now hold, or changed before we had it.
+            if unsafe { (*span).owner() } == owner {
+                return shard;
+            }
+            held = Some(shard);
+        }
+    }
+
+    /// # Safety
+    /// The span is unused, on no list, and ours by the lock of its shard.
+    unsafe fn free_span(self, slot: u32, span: *mut Span) {
+        let (zone, locks) = (&self.slab.zone, &self.slab.locks);
+        self.slab.spans.subtract(1);
+        // SAFETY: passed on.
+        unsafe {
+            zone.enter_class(span, 0);
+            (*span).class = 0;
+            match (*span).granules {
+                1 => PageList::put(shard::page_list(self.region, slot), span, zone, locks),
+                _ => zone.free_span(locks, span),
+            }
+        }
+    }
+
+    // ---- small helpers ----
+
+    fn lock(self, slot: u32, class: usize) -> Held {
+        Held::lock(self.region, slot, class, &self.slab.locks)
+    }
+
+    fn word(self, slot: u32, index: usize) -> usize {
+        // SAFETY: every slot has an area.
+        unsafe { slot::load(self.region.base(), slot, index) }
+    }
+
+    /// Replaces a slot's word if the thread is still there and the word still so; then the old array is ours.
+    fn replace(self, slot: u32, index: usize, old: usize, new: usize) -> bool {
+        // SAFETY: every slot has an area; `new` names an array that is ours, or none.
+        unsafe { slot::compare_store(self.region.base(), slot, index, old, new) == Stored::Done }
+    }
+
+    fn others(self, slot: u32) -> impl Iterator<Item = u32> {
+        (0..slot::in_use()).filter(move |&other| other != slot)
+    }
+}
+
+/// A shard's lock that may be used for the next object too.
+struct StillHeld(Option<Held>);
+
+impl StillHeld {
+    fn forget(self) {}
+}
+
+/// Whether a word says that its array is being taken away, `low` being the lower of its two values.
+fn is_draining(word: usize, low: usize) -> bool {
+    word == low || word == low + 8
+}
+
+fn depot_limit(class: usize) -> usize {
+    (DEPOT_BUDGET / (class::array_capacity(class) * class::size(class))).max(2)
+}

@@ -1,0 +1,177 @@
+//! Shards of the depot: what a slot keeps of a class beyond its two arrays.
+//!
+//! ```text
+//!   slot's words      take ─▶ array      give ─▶ array
+//!                        ▲ full             │ full
+//!   shard             full: array ─▶ array ◀┘      empty: array ─▶ array
+//!                        ▲
+//!                     spans: span ⇄ span     with objects to give
+//! ```
+//!
+//! Sharding by slot keeps a producer's and a consumer's lines apart; full arrays wander between shards, and empty ones
+//! wander back. All-zero memory is a shard that holds nothing.
+//!
+//! Runs at the same time: any thread, under the shard's lock. A shard whose holder vanished in a fork forgets its spans'
+//! list, which may be half-linked; its stacks change by single stores.
+
+use super::array::{Array, Stack};
+use crate::observe::LockReport;
+use crate::page::{PageList, Span};
+use crate::percpu::Region;
+use core::ops::{Deref, DerefMut};
+use machine::slot;
+use machine::sync::{Acquired, Lock};
+
+/// Rank of a shard's lock.
+pub const SHARD_RANK: u8 = 1;
+/// Where the shards begin in a slot's area: behind the words of all classes.
+const SHARDS: usize = super::class::CLASSES * 16;
+const _: () = assert!(SHARDS + super::class::CLASSES * size_of::<Shard>() <= slot::AREA);
+const _: () = assert!(size_of::<PageList>() <= size_of::<Shard>());
+
+/// One slot's part of a class.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Shard {
+    lock: Lock<SHARD_RANK>,
+    /// Arrays on `full`; read without the lock as a hint.
+    pub full_count: u32,
+    /// Arrays that hold objects.
+    pub full: Stack,
+    /// Arrays that hold none.
+    pub empty: Stack,
+    /// Spans with objects to give.
+    pub spans: *mut Span,
+    /// Times that an array was taken from here.
+    pub refills: u32,
+    /// Times that an array was brought here.
+    pub returns: u32,
+}
+
+/// Where a slot's shard of a class lies.
+pub fn of(region: Region, slot: u32, class: usize) -> *mut Shard {
+    region.in_area(slot, SHARDS + class * size_of::<Shard>())
+}
+
+/// Where a slot's page list lies: in the place of the shard of class 0, which is no class.
+pub fn page_list(region: Region, slot: u32) -> *mut PageList {
+    of(region, slot, 0).cast()
+}
+
+/// A shard whose lock is held.
+pub struct Held {
+    shard: *mut Shard,
+    /// The slot that it belongs to.
+    pub slot: u32,
+}
+
+impl Held {
+    /// Locks a slot's shard; a signal handler that interrupted this very thread in there gets a neighbour's.
+    pub fn lock(region: Region, slot: u32, class: usize, locks: &LockReport) -> Held {
+        let mut other = 0;
+        loop {
+            let slot = slot ^ other;
+            let shard = of(region, slot, class);
+            // SAFETY: a shard of the region.
+            match unsafe { (*shard).lock.acquire(&locks.shards) } {
+                Acquired::Reentered => other = (other + 1) % slot::MAX as u32,
+                acquired => {
+                    let mut held = Held { shard, slot };
+                    if acquired == Acquired::Abandoned {
+                        held.repair(region);
+                    }
+                    return held;
+                }
+            }
+        }
+    }
+
+    /// Locks a slot's shard if nobody holds it.
+    pub fn try_lock(region: Region, slot: u32, class: usize) -> Option<Held> {
+        let shard = of(region, slot, class);
+        // SAFETY: a shard of the region.
+        unsafe { (*shard).lock.try_acquire() }.then_some(Held { shard, slot })
+    }
+
+    fn repair(&mut self, region: Region) {
+        self.spans = core::ptr::null_mut();
+        self.full_count = self.full.count(region) as u32;
+    }
+
+    /// Puts an array that holds objects on top.
+    pub fn push_full(&mut self, region: Region, array: Array) {
+        self.full.push(region, array);
+        self.full_count += 1;
+    }
+
+    /// Takes an array that holds objects.
+    pub fn pop_full(&mut self, region: Region) -> Option<Array> {
+        let array = self.full.pop(region)?;
+        self.full_count -= 1;
+        Some(array)
+    }
+
+    /// Puts a span with objects to give on the list.
+    ///
+    /// # Safety
+    /// The span exists and belongs to this shard.
+    pub unsafe fn link_span(&mut self, span: *mut Span) {
+        // SAFETY: passed on; the spans on the list exist.
+        unsafe {
+            if (*span).listed {
+                return;
+            }
+            (*span).listed = true;
+            (*span).previous = core::ptr::null_mut();
+            (*span).next = self.spans;
+            if let Some(head) = self.spans.as_mut() {
+                head.previous = span;
+            }
+        }
+        self.spans = span;
+    }
+
+    /// Takes a span off the list.
+    ///
+    /// # Safety
+    /// As for [`Self::link_span`].
+    pub unsafe fn unlink_span(&mut self, span: *mut Span) {
+        // SAFETY: passed on.
+        unsafe {
+            if !(*span).listed {
+                return;
+            }
+            (*span).listed = false;
+            if let Some(next) = (*span).next.as_mut() {
+                next.previous = (*span).previous;
+            }
+            match (*span).previous.as_mut() {
+                Some(previous) => previous.next = (*span).next,
+                None => self.spans = (*span).next,
+            }
+        }
+    }
+}
+
+impl Deref for Held {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        // SAFETY: we hold the lock.
+        unsafe { &*self.shard }
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Shard {
+        // SAFETY: we hold the lock.
+        unsafe { &mut *self.shard }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: we hold the lock.
+        unsafe { (*self.shard).lock.release() };
+    }
+}

@@ -1,0 +1,59 @@
+//! The project's own checks, as `cargo xtask NAME`.
+//!
+//! `tidy` reads the tree, `golden` reads the built library's instructions, and `ci` runs these and Cargo's own checks in the
+//! order in which CI does. Every check has a test in which it finds a planted violation.
+
+mod ci;
+mod golden;
+mod tidy;
+mod tokens;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check what compilers do not: module order, no Linux in the runtime, names cited in ARCHITECTURE.md, …
+    Tidy,
+    /// Count the instructions on the fast paths of the release library and compare them with xtask/golden/fast_path.txt
+    Golden {
+        /// Accept the present counts, as far as they keep the limits
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Run all steps of CI, with the time that each takes
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Tidy => tidy::run(&root()),
+        Task::Golden { bless } => golden::run(&root(), bless),
+        Task::Ci => ci::run(&root()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask/ lies in the workspace")
+        .to_owned()
+}

@@ -1,0 +1,131 @@
+//! The texts of the project, and what checks find wrong in them.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use crate::tokens::{self, Token};
+
+/// One text file; the path is relative to the root, with slashes.
+pub struct File {
+    pub path: String,
+    pub text: String,
+}
+
+impl File {
+    /// Whether it is Rust source.
+    pub fn is_rust(&self) -> bool {
+        self.has_extension(&["rs"])
+    }
+
+    /// Whether the path ends with one of these extensions.
+    pub fn has_extension(&self, extensions: &[&str]) -> bool {
+        self.path
+            .rsplit_once('.')
+            .is_some_and(|(_, extension)| extensions.contains(&extension))
+    }
+
+    /// The tokens of a Rust file.
+    pub fn tokens(&self) -> Vec<Token> {
+        tokens::of(&self.text)
+    }
+
+    /// Something wrong in this file; lines count from 1.
+    pub fn violation(&self, line: usize, what: impl Into<String>) -> Violation {
+        Violation {
+            path: self.path.clone(),
+            line,
+            what: what.into(),
+        }
+    }
+}
+
+/// All texts of the project, in the order of their paths.
+pub struct Tree {
+    pub files: Vec<File>,
+}
+
+impl Tree {
+    /// Reads what git would track below `root`.
+    pub fn read(root: &Path) -> Self {
+        let walk = ignore::WalkBuilder::new(root)
+            .hidden(false)
+            .require_git(false)
+            .filter_entry(|entry| entry.file_name() != ".git")
+            .sort_by_file_path(Path::cmp)
+            .build();
+        let files = walk.filter_map(Result::ok).filter_map(|entry| {
+            let text = fs::read_to_string(entry.path()).ok()?;
+            let path = entry.path().strip_prefix(root).ok()?.to_str()?.to_owned();
+            Some(File { path, text })
+        });
+        Self {
+            files: files.collect(),
+        }
+    }
+
+    /// The file at `path`.
+    pub fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// Whether there is such a file or folder.
+    pub fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        self.files.iter().any(|file| {
+            file.path
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+
+    /// The Rust files.
+    pub fn rust(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|file| file.is_rust())
+    }
+
+    /// A tree of these paths and texts.
+    #[cfg(test)]
+    pub fn of<const N: usize>(files: [(&str, &str); N]) -> Self {
+        let file = |(path, text): (&str, &str)| File {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        Self {
+            files: files.map(file).into(),
+        }
+    }
+}
+
+/// Something that a check does not accept.
+#[derive(Debug)]
+pub struct Violation {
+    pub path: String,
+    pub line: usize,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}: {}", self.path, self.line, self.what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_folders_are_found() {
+        let tree = Tree::of([("a/b.rs", "")]);
+        assert!(tree.has("a/b.rs") && tree.has("a") && tree.has("a/"));
+        assert!(!tree.has("b.rs") && !tree.has("a/b"));
+    }
+
+    #[test]
+    fn the_project_is_read_without_its_build_products() {
+        let tree = Tree::read(&crate::root());
+        assert!(tree.has("xtask/src/tree.rs") && tree.has(".cargo/config.toml"));
+        assert!(!tree.has("target") && !tree.has(".git/HEAD"));
+    }
+}
