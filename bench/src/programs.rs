@@ -246,3 +246,54 @@ impl Programs {
         geometric_mean(ratios?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rounds::Samples;
+
+    fn row(answers: &[(&'static str, &str)]) -> Row {
+        let samples = |answer: &str| {
+            let run = Run {
+                seconds: 1.0,
+                peak_kb: 1,
+                output: answer.to_owned(),
+            };
+            Samples {
+                values: vec![run],
+                failure: None,
+            }
+        };
+        let by_arm = answers
+            .iter()
+            .map(|&(label, answer)| (label, samples(answer)))
+            .collect();
+        Row {
+            name: "row",
+            by_arm,
+        }
+    }
+
+    #[test]
+    fn a_wrong_answer_fails_the_arm_that_gave_it() {
+        let mut row = row(&[(COMMENSAL, "1"), ("mimalloc", "2"), (GLIBC, "2")]);
+        row.check_answers();
+        assert_eq!(row.best(COMMENSAL, Figure::Time), None);
+        assert_eq!(row.best_peer(Figure::Time), Some(1.0));
+    }
+
+    #[test]
+    fn a_row_without_an_arm_leaves_it_no_mean() {
+        let whole = row(&[(COMMENSAL, "1"), ("mimalloc", "1")]);
+        let torn = row(&[("mimalloc", "1")]);
+        let programs = Programs {
+            rows: vec![whole, torn],
+            skipped: Vec::new(),
+        };
+        assert_eq!(programs.mean_over_best_peer(COMMENSAL, Figure::Time), None);
+        assert_eq!(
+            programs.mean_over_best_peer("mimalloc", Figure::Time),
+            Some(1.0)
+        );
+    }
+}

@@ -8,7 +8,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{commensal, commensal_does, compile, library, skip, text, write_program};
+use common::{
+    commensal, commensal_does, compile, install_program, library, skip, text, write_program,
+};
 
 /// A user without rights, there on every Linux.
 const NOBODY: u32 = 65534;
@@ -94,7 +96,7 @@ fn a_program_that_cannot_be_executed_is_126_and_one_line() {
     let plain = folder.path().join("plain");
     fs::write(&plain, "text").unwrap();
     let orphan = folder.path().join("orphan");
-    write_program(&orphan, b"#!/no/such/interpreter\n");
+    write_program(&orphan, "#!/no/such/interpreter\n");
     for path in [plain.as_path(), folder.path(), orphan.as_path()] {
         let path = path.to_str().unwrap();
         let done = commensal_does(&["run", "--", path]);
@@ -159,7 +161,7 @@ fn scripts_run_by_their_interpreter() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");
     for first in ["#!/bin/sh\n", "#!/usr/bin/env sh\n", ""] {
-        write_program(&script, format!("{first}echo $1; exit 4\n").as_bytes());
+        write_program(&script, &format!("{first}echo $1; exit 4\n"));
         let done = commensal_does(&["run", "--", script.to_str().unwrap(), "word"]);
         assert_eq!(
             (done.status.code(), text(&done.stdout).as_str()),
@@ -176,7 +178,7 @@ fn a_static_program_runs_and_is_named() {
     let program = folder.path().join("fixed");
     compile(STATIC_SOURCE, &program, &STATIC);
     let script = folder.path().join("script");
-    write_program(&script, format!("#!{}\n", program.display()).as_bytes());
+    write_program(&script, &format!("#!{}\n", program.display()));
     for path in [&program, &script] {
         let done = commensal_does(&["run", "--", path.to_str().unwrap()]);
         assert_eq!(done.status.code(), Some(7));
@@ -195,7 +197,7 @@ fn a_set_user_id_program_is_named_when_the_bit_takes_effect() {
     }
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("id");
-    fs::copy("/usr/bin/id", &program).unwrap();
+    install_program(fs::File::open("/usr/bin/id").unwrap(), &program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
     let own = commensal_does(&["run", "--", program.to_str().unwrap()]);
     assert_eq!(
@@ -227,8 +229,7 @@ fn a_program_with_file_capabilities_is_named() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let place = |from: &Path, name: &str| {
         let to = folder.path().join(name);
-        fs::copy(from, &to).unwrap();
-        fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
+        install_program(fs::File::open(from).unwrap(), &to);
         to
     };
     let command = place(Path::new(env!("CARGO_BIN_EXE_commensal")), "commensal");

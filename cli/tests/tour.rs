@@ -79,7 +79,7 @@ fn a_program_that_behaves_differently_fails_the_tour() {
     fs::remove_file(&shell).unwrap();
     write_program(
         &shell,
-        b"#!/bin/sh\necho \"${LD_PRELOAD:+seen}\"; exec /bin/sh \"$@\"\n",
+        "#!/bin/sh\necho \"${LD_PRELOAD:+seen}\"; exec /bin/sh \"$@\"\n",
     );
     let done = command.output().unwrap();
     assert_says(&done, &["DIFFERENT in pair 1", "both outputs kept"]);

@@ -7,7 +7,6 @@
  *     chunk (2^class bytes, or a mapping):  [ … padding … | header | user's block … ]
  *
  * Chunks never go back to the kernel; only mappings (requests above 1 MiB) do. */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>

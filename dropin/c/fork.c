@@ -1,6 +1,7 @@
 /* Fork at any moment, in every way there is: the child can use the heap fully.
  *
- * storm FORKS SECONDS WAYS     four threads fork while three others allocate and free like mad, until both
+ * storm FORKS SECONDS WAYS [PATIENCE]
+ *                              four threads fork while three others allocate and free like mad, until both
  *                              FORKS children ended and SECONDS went by; WAYS is a comma-separated list
  *                              of fork, _Fork, syscall, clone, vfork, spawn
  * handlers FORKS               the same with fork(), and fork handlers that allocate in prepare, parent and
@@ -9,7 +10,7 @@
  * vfork_allocates              a child of vfork in a process with one thread allocates before it execs, as
  *                              shells do
  *
- * A child that hangs is killed by its own alarm, so that the report names the way it was forked.
+ * A child that hangs is killed by its own alarm, after PATIENCE seconds, so that the report names the way it was forked.
  *
  * libc has locks of its own, which _Fork and the raw calls leave as they are. So their children never call
  * fork(); they do create threads, since no thread of the parent creates or ends any while the storm runs. */
@@ -25,7 +26,9 @@
 
 extern char **environ;
 
-enum { FORKERS = 4, CHURNERS = 3, CHILD_SECONDS = 20 };
+enum { FORKERS = 4, CHURNERS = 3 };
+
+static unsigned patience_seconds = 30;
 
 /* -- Ways to fork. Each returns the child's id, 0 in a child that runs our code. -- */
 
@@ -117,7 +120,7 @@ static void grandchild(const struct way *way, uint64_t seed) {
 /* `own` belongs to the thread that forked; the mailboxes hold blocks of threads that don't exist here.
  * Every child frees inherited blocks and allocates thousands; one in eight goes on to do everything. */
 static void child(const struct way *way, struct churn *own, size_t number) {
-    alarm(CHILD_SECONDS);
+    alarm(patience_seconds);
     uint64_t seed = number * 2654435761u + 1;
     burst(&seed);
     mailbox_steps(&seed, 100, KIB);
@@ -194,6 +197,7 @@ static void storm(size_t forks, size_t seconds) {
 
 static void check_storm(void) {
     choose_ways(argument(2) ? argument(2) : "fork");
+    patience_seconds = (unsigned)number_argument(3, patience_seconds);
     storm(number_argument(0, 1000), number_argument(1, 0));
 }
 
@@ -261,7 +265,7 @@ static void nested(size_t depth, struct churn *churn) {
         return;
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(CHILD_SECONDS);
+        alarm(patience_seconds);
         nested(depth - 1, churn);
         if (depth % 3 == 0)
             use_thread(depth);

@@ -4,6 +4,26 @@
 mod cxx;
 mod stdlib;
 
+/// The library's version, for the command to read from the file.
+#[allow(non_upper_case_globals, reason = "a symbol for C")]
+#[unsafe(no_mangle)]
+pub static commensal_version: [u8; env!("CARGO_PKG_VERSION").len() + 1] = {
+    let version = env!("CARGO_PKG_VERSION").as_bytes();
+    let mut text = [0; env!("CARGO_PKG_VERSION").len() + 1];
+    text.split_at_mut(version.len()).0.copy_from_slice(version);
+    text
+};
+
+/// Runs when the loader has the library ready: the C library's environment is readable from here on.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = {
+    extern "C" fn start() {
+        runtime::heap::conf::apply_environment();
+    }
+    start
+};
+
 /// Nothing in here unwinds; precompiled core refers to the symbol all the same.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}

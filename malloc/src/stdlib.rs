@@ -5,19 +5,14 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use runtime::heap;
+use runtime::heap::{self, report::Report};
 
-#[unsafe(no_mangle)]
-pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
-    heap::allocate(bytes).cast()
-}
-
-/// # Safety
-/// See the module.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: passed on.
-    unsafe { heap::free(block.cast()) }
+runtime::c_entries! {
+    take malloc or heap::allocate_slow;
+    put
+    /// # Safety
+    /// See the module.
+    free;
 }
 
 #[unsafe(no_mangle)]
@@ -131,4 +126,91 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _alignment: usiz
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     (heap::trim(pad) > 0) as c_int
+}
+
+/// Nothing can be tuned this way; as in glibc, 1 means that nothing went wrong.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
+    1
+}
+
+/// glibc's `struct mallinfo2`, and with `c_int` its `struct mallinfo`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct MallInfo<T> {
+    /// Bytes of address space in segments.
+    pub arena: T,
+    /// Free objects in arrays.
+    pub ordblks: T,
+    /// Unused.
+    pub smblks: T,
+    /// Unused.
+    pub hblks: T,
+    /// Bytes of large blocks.
+    pub hblkhd: T,
+    /// Unused.
+    pub usmblks: T,
+    /// Unused.
+    pub fsmblks: T,
+    /// Bytes that the program holds.
+    pub uordblks: T,
+    /// Bytes that are free.
+    pub fordblks: T,
+    /// Bytes that `malloc_trim` could give back at once.
+    pub keepcost: T,
+}
+
+fn information<T: Default>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
+    let Some(report) = Report::read() else { return MallInfo::default() };
+    MallInfo {
+        arena: convert(report.segment_bytes),
+        ordblks: convert(report.classes.iter().map(|class| class.cached).sum()),
+        hblkhd: convert(report.large_bytes),
+        uordblks: convert(report.in_use_bytes()),
+        fordblks: convert(report.segment_bytes.saturating_sub(report.in_use_bytes())),
+        keepcost: convert(report.dirty_bytes),
+        ..MallInfo::default()
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> MallInfo<usize> {
+    information(|value| value as usize)
+}
+
+/// Values that do not fit an `int` are cut to its largest.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo() -> MallInfo<c_int> {
+    information(|value| value.min(c_int::MAX as u64) as c_int)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_stats() {
+    heap::report::print();
+}
+
+/// A C stream as a place to write to.
+struct Stream(*mut c_void);
+
+impl core::fmt::Write for Stream {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        unsafe extern "C" {
+            fn fwrite(from: *const c_void, size: usize, count: usize, stream: *mut c_void) -> usize;
+        }
+        // SAFETY: the caller of `malloc_info` gave us the stream.
+        let written = unsafe { fwrite(text.as_ptr().cast(), 1, text.len(), self.0) };
+        if written == text.len() { Ok(()) } else { Err(core::fmt::Error) }
+    }
+}
+
+/// # Safety
+/// `stream` is a C stream that is open for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_int {
+    const INVALID: c_int = 22;
+    if options != 0 {
+        return INVALID;
+    }
+    let Some(report) = Report::read() else { return 0 };
+    if report.write_xml(&mut Stream(stream)).is_ok() { 0 } else { -1 }
 }

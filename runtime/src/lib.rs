@@ -19,3 +19,5 @@ pub mod slab;
 mod global;
 
 pub use global::Commensal;
+#[doc(hidden)]
+pub use machine;

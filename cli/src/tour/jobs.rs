@@ -47,7 +47,7 @@ const JOBS: [Job; 4] = [
 
 const PAIRS: u64 = 5;
 /// On a slow machine a job makes fewer pairs, so that the tour stays below 90 seconds.
-const TIME_PER_JOB: Duration = Duration::from_secs(12);
+const TIME_PER_JOB: Duration = Duration::from_secs(10);
 
 /// How far the progress bar advances here.
 pub const STEPS: u64 = JOBS.len() as u64 * PAIRS;

@@ -30,7 +30,7 @@ const INTRODUCTION: &str = "\
 Commensal is a malloc for Linux programs: a table for one, and for every CPU once a second thread comes.
 This tour takes less than 90 seconds: your programs with and without it, its start-up cost, its statistics.";
 
-/// What may show the statistics; both programs leave by `exit`, without which nothing can be printed at the end.
+/// What may show the statistics: programs that leave by `exit` with standard error open, as not all do.
 const EXAMPLES: [[&str; 3]; 2] = [
     [
         "python3",
@@ -38,9 +38,9 @@ const EXAMPLES: [[&str; 3]; 2] = [
         "print(sum(len(str(i)) for i in range(10**6)))",
     ],
     [
-        "awk",
-        "--",
-        "BEGIN { for (i = 0; i < 300000; i++) seat[i] = i \"\"; print seat[42] }",
+        "perl",
+        "-le",
+        "@seats = map { qq(guest $_) } 1 .. 300_000; print scalar @seats",
     ],
 ];
 

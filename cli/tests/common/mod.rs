@@ -3,9 +3,8 @@
 #![allow(dead_code)] // Each test binary uses its part.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// The `commensal` command, told where the library is.
@@ -62,10 +61,24 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Writes an executable file.
-pub fn write_program(path: &Path, contents: &[u8]) {
-    fs::write(path, contents).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+/// Makes an executable file that holds what `from` holds.
+///
+/// Another process writes it: a file that this one wrote could still be open in a child that another test is just
+/// starting, and what is open for writing cannot be executed.
+pub fn install_program(from: impl Into<Stdio>, to: &Path) {
+    let installed = Command::new("install")
+        .args(["-m", "755", "/dev/stdin"])
+        .arg(to)
+        .stdin(from)
+        .status();
+    assert!(installed.expect("install is there").success());
+}
+
+/// Makes an executable file with these contents, for instance a script.
+pub fn write_program(path: &Path, contents: &str) {
+    let text = path.with_extension("text");
+    fs::write(&text, contents).unwrap();
+    install_program(fs::File::open(&text).unwrap(), path);
 }
 
 /// Compiles a C program with the system's compiler.

@@ -1,5 +1,6 @@
 //! The process: its environment and limits, what it says, and how it dies.
 
+use crate::sync::{AtomicUsize, Ordering};
 use crate::syscall;
 use core::ffi::{CStr, c_char, c_int};
 
@@ -59,12 +60,27 @@ pub fn set_invalid() -> i32 {
     INVALID
 }
 
+/// Where messages go: standard error, or the copy that [`keep_standard_error`] made.
+static MESSAGES: AtomicUsize = AtomicUsize::new(STANDARD_ERROR);
+
+/// Makes a copy of standard error for messages at exit: some programs close the original before. Children do not inherit it.
+pub fn keep_standard_error() {
+    const DUPLICATE_CLOSE_ON_EXEC: usize = 1030;
+    const HIGH_ENOUGH: usize = 100;
+    // SAFETY: makes a new descriptor.
+    let copy = unsafe { syscall::call(syscall::FCNTL, [STANDARD_ERROR, DUPLICATE_CLOSE_ON_EXEC, HIGH_ENOUGH, 0, 0, 0]) };
+    if let Ok(copy) = copy {
+        MESSAGES.store(copy, Ordering::Relaxed);
+    }
+}
+
 /// Writes a message to standard error, unbuffered. What cannot be written is dropped.
 pub fn complain(message: &[u8]) {
     let mut rest = message;
+    let to = MESSAGES.load(Ordering::Relaxed);
     while !rest.is_empty() {
         // SAFETY: reads `rest`.
-        match unsafe { syscall::call(syscall::WRITE, [STANDARD_ERROR, rest.as_ptr() as usize, rest.len(), 0, 0, 0]) } {
+        match unsafe { syscall::call(syscall::WRITE, [to, rest.as_ptr() as usize, rest.len(), 0, 0, 0]) } {
             Ok(written) if written > 0 => rest = &rest[written..],
             _ => return,
         }

@@ -28,7 +28,8 @@ unsafe impl Sync for Zeroes {}
 static BOOTSTRAP: Zeroes = Zeroes(UnsafeCell::new([0; BOOTSTRAP_BYTES]));
 /// Who is making the region right now; zero: nobody.
 static MAKER: AtomicU32 = AtomicU32::new(0);
-static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
+#[doc(hidden)]
+pub static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
 
 /// The address of the runtime's region, or of the zeroed stand-in that must not be written.
 #[inline(always)]

@@ -7,33 +7,44 @@
 //!
 //! A fork in a process with one thread needs nothing: no lock can be held by anybody else.
 
-use super::runtime;
+use super::runtime::runtime;
 use machine::sync::{AtomicBool, AtomicU64, Ordering};
-use machine::{kick, root, slot, thread};
+use machine::{clock, kick, root, slot, thread};
 
-static UPGRADED: AtomicBool = AtomicBool::new(false);
-/// Identity of the thread that is forking, as it was before.
-static FORKING: AtomicU64 = AtomicU64::new(0);
+/// What the process did to be shared by threads.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Sharing {
+    upgraded: AtomicBool,
+    /// When, in nanoseconds of the machine's clock.
+    upgraded_at_ns: AtomicU64,
+    /// Identity of the thread that is forking, as it was before.
+    forking: AtomicU64,
+}
+
+impl Sharing {
+    /// When the process was upgraded, in nanoseconds of the machine's clock; none in solo mode.
+    pub fn upgraded_at_ns(&self) -> Option<u64> {
+        self.upgraded.load(Ordering::Relaxed).then(|| self.upgraded_at_ns.load(Ordering::Relaxed))
+    }
+}
 
 /// Upgrades the process if it is about to have a second thread, or has one.
 #[inline]
 pub fn upgrade_if_shared() {
-    if !UPGRADED.load(Ordering::Relaxed) && !thread::is_alone() {
+    // Relaxed: a flag of its own; whoever misses it comes to `upgrade`, which is for one only.
+    if !runtime().sharing.upgraded.load(Ordering::Relaxed) && !thread::is_alone() {
         upgrade();
     }
-}
-
-/// Whether the process has been upgraded.
-pub fn is_shared() -> bool {
-    UPGRADED.load(Ordering::Relaxed)
 }
 
 #[cold]
 fn upgrade() {
     // Once: whoever comes second finds it done or under way, and needs nothing of it yet.
-    if UPGRADED.swap(true, Ordering::Relaxed) {
+    if !super::enter() || runtime().sharing.upgraded.swap(true, Ordering::Relaxed) {
         return;
     }
+    runtime().sharing.upgraded_at_ns.store(clock::now_ns(), Ordering::Relaxed);
     thread::notice_forks();
     thread::enter();
     thread::on_fork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -43,14 +54,14 @@ fn upgrade() {
 extern "C" fn before_fork() {
     if root::is_installed() {
         thread::enter();
-        runtime::zone().prepare_fork(&runtime::general().state().locks);
-        FORKING.store(thread::identity(), Ordering::Relaxed);
+        runtime().slab.zone.prepare_fork(&runtime().slab.locks);
+        runtime().sharing.forking.store(thread::identity(), Ordering::Relaxed);
     }
 }
 
 extern "C" fn after_fork_in_parent() {
     if root::is_installed() {
-        runtime::zone().finish_fork(FORKING.load(Ordering::Relaxed));
+        runtime().slab.zone.finish_fork(runtime().sharing.forking.load(Ordering::Relaxed));
     }
 }
 

@@ -8,10 +8,14 @@
 //! The heap begins in solo mode, without a thread, a hook or a registration; when the second thread is being created
 //! ([`fork::upgrade_if_shared`]) it arranges for forks and kicks, once.
 
+pub mod conf;
 pub mod fork;
+pub mod report;
 mod runtime;
 
 pub use crate::page::PAGE;
+use crate::observe::LockReport;
+use crate::page::Zone;
 use crate::slab::{class, misuse};
 use core::ptr::null_mut;
 use machine::{process, root, thread, vm};
@@ -46,9 +50,25 @@ pub unsafe fn free(block: *mut u8) {
     }
 }
 
+/// [`allocate`] and [`free`] as functions with the C calling convention, as `malloc/` exports them under libc's names.
+#[macro_export]
+macro_rules! c_entries {
+    ($(take $(#[$attribute:meta])* $take:ident or $take_slow:path;)* $(put $(#[$put_attribute:meta])* $put:ident;)*) => {
+        $($crate::machine::take_entry! {
+            $(#[$attribute])* $take,
+            limit: $crate::slab::class::LARGEST, table: $crate::slab::Slab::CLASS_TABLE, slow: $take_slow
+        })*
+        $($crate::machine::put_entry! {
+            $(#[$put_attribute])* $put,
+            map: $crate::percpu::AREAS_END, mask: $crate::slab::Slab::MAP_MASK, slow: $crate::heap::free_slow
+        })*
+    };
+}
+
+/// What [`allocate`] does when the slot's array has no object.
 #[cold]
 #[inline(never)]
-fn allocate_slow(bytes: usize) -> *mut u8 {
+pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
     or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
         if bytes <= class::LARGEST {
             runtime::general().take_slow(class::class_for(bytes))
@@ -69,10 +89,13 @@ fn or_out_of_memory(possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>
 
 /// A run of pages, and whether it is known to be zero.
 fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
-    let general = runtime::general();
-    let pages = bytes.div_ceil(PAGE);
-    let run = general.state().zone.allocate(&general.state().locks, pages, alignment.div_ceil(PAGE))?;
+    let (zone, locks) = pages();
+    let run = zone.allocate(locks, bytes.div_ceil(PAGE), alignment.div_ceil(PAGE))?;
     Some((run.start, run.is_zero))
+}
+
+fn pages() -> (&'static Zone, &'static LockReport) {
+    (&runtime::runtime().slab.zone, &runtime::runtime().slab.locks)
 }
 
 /// Begins a slow path: the thread has an identity of this process, and the runtime exists. False: no memory for it.
@@ -83,9 +106,13 @@ fn enter() -> bool {
     root::is_installed() || runtime::begin()
 }
 
+/// What [`free`] does when the slot's array has no room.
+///
+/// # Safety
+/// As for [`free`].
 #[cold]
 #[inline(never)]
-unsafe fn free_slow(block: *mut u8) {
+pub unsafe extern "C" fn free_slow(block: *mut u8) {
     if block.is_null() {
         return;
     }
@@ -102,7 +129,7 @@ unsafe fn free_slow(block: *mut u8) {
 }
 
 unsafe fn free_pages(block: *mut u8) {
-    let (zone, locks) = (runtime::zone(), &runtime::general().state().locks);
+    let (zone, locks) = pages();
     if zone.large_pages(block).is_none() {
         let found = if zone.holds(block) { misuse::Found::Interior } else { misuse::Found::Foreign };
         misuse::die(found, block);
@@ -160,7 +187,7 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
         return 0;
     }
     match runtime::general().class_at(block) {
-        0 => runtime::zone().large_pages(block).map_or(0, |pages| pages * PAGE),
+        0 => pages().0.large_pages(block).map_or(0, |pages| pages * PAGE),
         class => class::size(class),
     }
 }
@@ -193,10 +220,9 @@ pub unsafe fn reallocate(block: *mut u8, bytes: usize) -> *mut u8 {
 
 #[cold]
 unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
-    let found = if enter() { runtime::zone().large_pages(block) } else { None };
+    let found = if enter() { pages().0.large_pages(block) } else { None };
     let Some(old_pages) = found else { misuse::die(misuse::Found::Foreign, block) };
-    let general = runtime::general();
-    let (zone, locks) = (&general.state().zone, &general.state().locks);
+    let (zone, locks) = pages();
     // SAFETY: passed on.
     if bytes > class::LARGEST && unsafe { zone.resize(locks, block, old_pages, bytes.div_ceil(PAGE)) } {
         return block;
@@ -222,10 +248,10 @@ pub fn trim(keep: usize) -> usize {
     if !enter() {
         return 0;
     }
-    let general = runtime::general();
-    let drained = general.drain_all();
-    let pages = general.state().zone.purge(&general.state().locks, (keep / PAGE) as u64, usize::MAX);
-    (pages as usize * PAGE).max(usize::from(drained > 0))
+    let drained = runtime::general().drain_all();
+    let (zone, locks) = pages();
+    let given = zone.purge(locks, (keep / PAGE) as u64, usize::MAX);
+    (given as usize * PAGE).max(usize::from(drained > 0))
 }
 
 

@@ -10,11 +10,22 @@
 //! header, one slot's area, one page of the map, the metadata in use. Small heaps never use huge pages (a 2-MiB page
 //! for a program that needs 100 KiB is waste and a slow start); segments that come later follow the system's setting.
 
-use crate::page::{PAGE, PageMap, Segment, Zone};
+use crate::page::{PAGE, PageMap, Segment};
 use crate::percpu::{AREAS_END, HEADER, Region};
+use super::fork::Sharing;
 use crate::slab::{General, Slab};
 use core::ptr::null_mut;
 use machine::{root, slot, vm};
+
+/// The one value that all state hangs from, at the region's base. Zeroes are a valid one that can give nothing.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Runtime {
+    /// The general caches, and below them the zone: first, because slot words are offsets into it.
+    pub slab: Slab,
+    /// What the process did to be shared by threads.
+    pub sharing: Sharing,
+}
 
 /// Alignment of segments.
 const UNIT: usize = 4 << 20;
@@ -22,7 +33,7 @@ const FIRST_SEGMENT: usize = UNIT;
 /// Segment table, the first segment's descriptions, and arrays.
 const FIRST_METADATA: usize = 512 << 10;
 
-const _: () = assert!(size_of::<Slab>() <= HEADER);
+const _: () = assert!(size_of::<Runtime>() <= HEADER);
 const _: () = assert!(Segment::description_bytes(FIRST_SEGMENT) + (256 << 10) <= FIRST_METADATA);
 const _: () = assert!(AREAS_END + PAGE <= root::BOOTSTRAP_BYTES);
 
@@ -35,6 +46,7 @@ pub fn begin() -> bool {
         let metadata = segment.wrapping_add(FIRST_SEGMENT);
         let base = metadata.wrapping_add(FIRST_METADATA);
         let writable = FIRST_SEGMENT + FIRST_METADATA + AREAS_END;
+        // The last array's worth of the metadata stays unused: the give word of a full array there would be 0, no array.
         // SAFETY: the mapping is fresh and ours; zeroes are a valid slab.
         unsafe {
             if !vm::commit(segment, writable) {
@@ -45,7 +57,7 @@ pub fn begin() -> bool {
             let slab = &mut *base.cast::<Slab>();
             slab.zone.map.begin(entries);
             slab.begin();
-            if !slab.zone.begin(base.wrapping_add(AREAS_END), (metadata, base), (segment, FIRST_SEGMENT)) {
+            if !slab.zone.begin(base.wrapping_add(AREAS_END), (metadata, base.wrapping_sub(slot::ARRAY)), (segment, FIRST_SEGMENT)) {
                 vm::release(start, bytes(entries));
                 return None;
             }
@@ -72,7 +84,8 @@ pub fn general() -> General<'static> {
     unsafe { General::of(Region::at(root::base())) }
 }
 
-/// The runtime's zone. After [`begin`].
-pub fn zone() -> &'static Zone {
-    &general().state().zone
+/// The runtime, or the stand-in, which must not be written.
+pub fn runtime() -> &'static Runtime {
+    // SAFETY: the root's base is a runtime's, or as many zeroes.
+    unsafe { &*root::base().cast::<Runtime>() }
 }

@@ -28,6 +28,9 @@ pub struct PageMap {
 }
 
 impl PageMap {
+    /// Offset of the mask.
+    pub const MASK: usize = core::mem::offset_of!(PageMap, mask);
+
     /// Extents to try, best first, in entries: which of them can be had depends on the limit on address space.
     pub const EXTENTS: [usize; 2] = [FULL, WINDOW];
 

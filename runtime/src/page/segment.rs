@@ -150,6 +150,20 @@ impl Segment {
         }
     }
 
+    /// Shows the descriptions of all spans that a slab has.
+    pub fn for_each_span(&self, show: &mut impl FnMut(&Span)) {
+        if self.owner != Owner::Zone {
+            return;
+        }
+        for granule in 0..self.bytes / GRANULE {
+            // SAFETY: there is a description for each granule.
+            let span = unsafe { &*self.spans.add(granule) };
+            if span.granules > 0 && span.class > 0 {
+                show(span);
+            }
+        }
+    }
+
     /// Describes the run that begins at `page` as a span.
     pub fn make_span(&self, page: u32, granules: u8) -> *mut Span {
         let first = (page / GRANULE_PAGES) as usize;

@@ -20,7 +20,7 @@ use super::units::{UNIT, Units};
 use super::{PAGE, ZONE_RANK};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
-use machine::sync::{Acquired, AtomicPtr, AtomicU64, Lock, Ordering};
+use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU64, Lock, Ordering};
 use machine::{thread, vm};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
@@ -81,6 +81,9 @@ pub struct Zone {
     lock: Lock<ZONE_RANK>,
     holder_for_fork: AtomicU64,
     deferred: AtomicPtr<u8>,
+    /// Dirty pages that free runs may keep, plus one; 0: as the constants say.
+    kept_dirty: AtomicU64,
+    avoid_huge: AtomicBool,
     map_start: *mut u8,
     /// The page map.
     pub map: PageMap,
@@ -96,6 +99,9 @@ pub struct Zone {
 unsafe impl Sync for Zone {}
 
 impl Zone {
+    /// Offset of the page map's mask.
+    pub const MAP_MASK: usize = core::mem::offset_of!(Zone, map) + PageMap::MASK;
+
     /// Begins with a page map at `map_start`, the first metadata extent, and a first segment. Before anybody else runs.
     pub fn begin(&mut self, map_start: *mut u8, extent: (*mut u8, *mut u8), segment: (*mut u8, usize)) -> bool {
         self.map_start = map_start;
@@ -251,8 +257,31 @@ impl Zone {
         }
     }
 
+    /// Sets how many dirty pages free runs may keep, whatever is in use.
+    pub fn set_kept_dirty(&self, pages: u64) {
+        self.kept_dirty.store(pages + 1, Ordering::Relaxed);
+    }
+
+    /// Sets that no segment uses huge pages.
+    pub fn set_avoid_huge(&self) {
+        self.avoid_huge.store(true, Ordering::Relaxed);
+    }
+
+    /// Shows every span that a slab has; each as it is at some moment, which is exact only at rest.
+    pub fn for_each_span(&self, mut show: impl FnMut(&Span)) {
+        // SAFETY: the table only grows, and descriptions are never freed.
+        let (table, count) = unsafe { ((*self.state.get()).segments, (*self.state.get()).segment_count as usize) };
+        for number in 1..=count {
+            // SAFETY: as above.
+            unsafe { (**table.add(number)).for_each_span(&mut show) };
+        }
+    }
+
     fn dirty_bound(&self) -> u64 {
-        KEPT_DIRTY.max(self.counts.in_use.get() / KEPT_DIRTY_SHARE)
+        match self.kept_dirty.load(Ordering::Relaxed) {
+            0 => KEPT_DIRTY.max(self.counts.in_use.get() / KEPT_DIRTY_SHARE),
+            set => set - 1,
+        }
     }
 
     /// Runs `work` under the lock; None if this very thread is in there already.
@@ -445,6 +474,10 @@ impl Zone {
 
     fn try_segment(&self, state: &mut State, bytes: usize) -> Option<*mut Segment> {
         let start = reserve_aligned(bytes, UNIT)?;
+        if self.avoid_huge.load(Ordering::Relaxed) {
+            // SAFETY: the mapping is ours.
+            unsafe { vm::advise_huge(start, bytes, vm::Huge::Avoid) };
+        }
         self.adopt_segment(state, start, bytes).or_else(|| {
             // SAFETY: the mapping is ours and unused.
             unsafe { vm::release(start, bytes) };

@@ -15,11 +15,9 @@ use machine::slot::ARRAY;
 
 /// Words below this name no array: offsets into the header, which begins with zeroes.
 const FIRST: usize = crate::percpu::HEADER;
-/// A take word whose array is being taken away by another CPU. A pop in flight may still lower it by one pointer; both
-/// values point to zeroes, so nobody pops.
-pub const DRAINING_TAKE: usize = 24;
-/// A give word whose array is being taken away. A push in flight may still raise it by one pointer; both values are full.
-pub const DRAINING_GIVE: usize = ARRAY;
+/// A word whose array is being taken away by another CPU. As a take word it points to a zero, so nobody pops; as a give word
+/// it is full, so nobody pushes.
+pub const DRAINING: usize = ARRAY;
 
 /// An array that belongs to the holder of this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,12 +121,6 @@ fn bottom(class: usize) -> usize {
 pub struct Stack(usize);
 
 impl Stack {
-    /// Whether there is none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0 == 0
-    }
-
     /// Puts an array on top: one store makes it part of the stack.
     #[inline]
     pub fn push(&mut self, region: Region, array: Array) {
@@ -146,12 +138,10 @@ impl Stack {
         Some(top)
     }
 
-    /// Arrays on the stack.
-    pub fn count(&self, region: Region) -> usize {
+    /// The arrays on the stack.
+    pub fn iter(&self, region: Region) -> impl Iterator<Item = Array> {
         // SAFETY: links of arrays on the stack.
-        core::iter::successors(Array::from_take_word(self.0), |top| {
-            Array::from_take_word(unsafe { top.link(region).read() })
-        })
-        .count()
+        let below = move |top: &Array| Array::from_take_word(unsafe { top.link(region).read() });
+        core::iter::successors(Array::from_take_word(self.0), below)
     }
 }

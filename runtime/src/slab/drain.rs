@@ -2,15 +2,14 @@
 //!
 //! Another CPU's word cannot be compared and swapped: its owner changes it by plain instructions. Instead:
 //!
-//! 1. Store a value into the word that is empty (or full) for the owner, even after a pop (or push) that was in flight when
-//!    the store came has moved it by one pointer.
-//! 2. Restart the slot: now nothing is in flight that began before the store was visible.
-//! 3. Look at the word. One of the two values: the array is ours, and which of them it is says whether the operation in
-//!    flight moved the array's top. Anything else: our store was lost under the owner's; the array is still theirs.
+//! 1. Store a value into the word that is empty (or full) for the owner.
+//! 2. Restart the slot: now no operation is in flight that began before the store was visible.
+//! 3. Look at the word. Still our value: the array is ours, as it was. Anything else: our store was lost under one of the
+//!    owner's; the array is still theirs.
 //!
 //! Nobody else replaces a draining word: slow paths see it and leave it alone.
 
-use super::array::{Array, DRAINING_GIVE, DRAINING_TAKE};
+use super::array::{Array, DRAINING};
 use super::shard::{self};
 use super::{General, class, give_index, take_index};
 use crate::page::PageList;
@@ -95,7 +94,7 @@ impl General<'_> {
                 marked[index] = word;
                 any = true;
                 // SAFETY: the protocol above.
-                unsafe { slot::overwrite(self.region.base(), slot, index, draining(takes)) };
+                unsafe { slot::overwrite(self.region.base(), slot, index, DRAINING) };
             }
         }
         if !any {
@@ -115,15 +114,12 @@ impl General<'_> {
     /// Step 3 for one word.
     fn settle(self, slot: u32, class: usize, takes: bool, before: usize, restarted: bool) -> bool {
         let index = index(class, takes);
-        let word = self.word(slot, index);
-        let moved = if takes { DRAINING_TAKE - 8 } else { DRAINING_GIVE + 8 };
-        if word != draining(takes) && word != moved {
+        if self.word(slot, index) != DRAINING {
             return false;
         }
-        let after = before.wrapping_add(word).wrapping_sub(draining(takes));
         // SAFETY: the word is draining, so nobody else replaces it.
         unsafe { slot::overwrite(self.region.base(), slot, index, 0) };
-        match names_objects(after, class, takes) {
+        match names_objects(before, class, takes) {
             Some(array) if restarted => self.flush(slot, class, array),
             // Without a restart an operation may still be in flight: the array is lost to everybody, which leaks it.
             _ => return false,
@@ -134,10 +130,6 @@ impl General<'_> {
 
 fn index(class: usize, takes: bool) -> usize {
     if takes { take_index(class) } else { give_index(class) }
-}
-
-fn draining(takes: bool) -> usize {
-    if takes { DRAINING_TAKE } else { DRAINING_GIVE }
 }
 
 /// All take and give words of a slot.

@@ -13,6 +13,7 @@
 
 mod array;
 pub mod class;
+mod count;
 mod drain;
 pub mod misuse;
 mod shard;
@@ -22,7 +23,7 @@ pub use shard::SHARD_RANK;
 use crate::observe::{Events, LockReport};
 use crate::page::{PageList, Span, Zone};
 use crate::percpu::Region;
-use array::{Array, DRAINING_GIVE, DRAINING_TAKE};
+use array::{Array, DRAINING};
 use machine::slot::{self, ARRAY, Stored};
 use misuse::Found;
 use shard::Held;
@@ -38,8 +39,8 @@ const NO_SLOT: u32 = slot::MAX as u32 - 1;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slab {
-    /// Where words that name no array point to.
-    zeroes: [u64; 64],
+    /// Where words that name no array point to: 0, and `DRAINING`.
+    zeroes: [u64; 65],
     /// Twice the class for each step of sizes; zero, which is no class, until the slab has begun.
     class_words: [u8; class::STEPS],
     /// Where pages come from.
@@ -60,6 +61,11 @@ pub struct General<'a> {
 }
 
 impl Slab {
+    /// Offset of the table from steps of sizes to take words, for the machine's entry points.
+    pub const CLASS_TABLE: usize = core::mem::offset_of!(Slab, class_words);
+    /// Offset of the page map's mask.
+    pub const MAP_MASK: usize = core::mem::offset_of!(Slab, zone) + Zone::MAP_MASK;
+
     /// Begins to serve. The zone has begun; nobody else runs.
     pub fn begin(&mut self) {
         for (step, word) in self.class_words.iter_mut().enumerate() {
@@ -149,11 +155,11 @@ impl<'a> General<'a> {
         object
     }
 
-    /// The slot's give array, if it is at least half full: it becomes the one to take from.
+    /// The slot's give array, if changing places is worth it: it becomes the one to take from.
     fn take_given(self, slot: u32, class: usize) -> Option<Array> {
         let word = self.word(slot, give_index(class));
         let array = Array::from_give_word(word)?;
-        let worth_it = array.len(class) * 2 >= class::array_capacity(class);
+        let worth_it = array.len(class) >= worth_changing(class);
         (worth_it && self.replace(slot, give_index(class), word, 0)).then_some(array)
     }
 
@@ -161,7 +167,7 @@ impl<'a> General<'a> {
     fn install_to_take(self, slot: u32, class: usize, array: Array) {
         let word = self.word(slot, take_index(class));
         let old = Array::from_take_word(word);
-        let replaceable = old.is_none_or(|old| old.is_empty(class)) && !is_draining(word, DRAINING_TAKE - 8);
+        let replaceable = old.is_none_or(|old| old.is_empty(class)) && word != DRAINING;
         if !replaceable || !self.replace(slot, take_index(class), word, array.take_word()) {
             return self.stow(slot, class, array);
         }
@@ -199,7 +205,8 @@ impl<'a> General<'a> {
             Held::try_lock(self.region, other, class)?.pop_full(self.region).map(|array| (other, array))
         });
         let (other, array) = array?;
-        if let Some(empty) = self.lock(slot, class).empty.pop(self.region) {
+        let empty = self.lock(slot, class).empty.pop(self.region);
+        if let Some(empty) = empty {
             self.lock(other, class).empty.push(self.region, empty);
         }
         Some(array)
@@ -304,9 +311,9 @@ impl<'a> General<'a> {
             }
             return self.put_into_span(object, None).forget();
         }
-        let Some(mut next) = self.find_empty(slot, class) else { return self.put_into_span(object, None).forget() };
+        let Some(mut next) = self.find_roomy(slot, class) else { return self.put_into_span(object, None).forget() };
         next.push(self.region, object);
-        if is_draining(word, DRAINING_GIVE) || !self.replace(slot, give_index(class), word, next.give_word()) {
+        if word == DRAINING || !self.replace(slot, give_index(class), word, next.give_word()) {
             return self.stow(slot, class, next);
         }
         let Some(full) = given else { return };
@@ -316,11 +323,12 @@ impl<'a> General<'a> {
         }
     }
 
-    /// An empty private array: the slot's own take array if that is empty, else one from the shard, else a new one.
-    fn find_empty(self, slot: u32, class: usize) -> Option<Array> {
+    /// A private array with room: the slot's own take array if changing places is worth it, else an empty one from the shard, else
+    /// a new one.
+    fn find_roomy(self, slot: u32, class: usize) -> Option<Array> {
         let word = self.word(slot, take_index(class));
         if let Some(array) = Array::from_take_word(word)
-            && array.is_empty(class)
+            && array.len(class) + worth_changing(class) <= class::array_capacity(class)
             && self.replace(slot, take_index(class), word, 0)
         {
             return Some(array);
@@ -445,9 +453,10 @@ impl StillHeld {
     fn forget(self) {}
 }
 
-/// Whether a word says that its array is being taken away, `low` being the lower of its two values.
-fn is_draining(word: usize, low: usize) -> bool {
-    word == low || word == low + 8
+/// Objects, or room for them, that make it worth it to let the two arrays change places. A quarter: less often would send arrays
+/// to the depot and back for programs that swing by little more than an array, more often would cost too much per object.
+fn worth_changing(class: usize) -> usize {
+    class::array_capacity(class).div_ceil(4)
 }
 
 fn depot_limit(class: usize) -> usize {

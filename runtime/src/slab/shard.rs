@@ -89,13 +89,13 @@ impl Held {
     /// Locks a slot's shard if nobody holds it.
     pub fn try_lock(region: Region, slot: u32, class: usize) -> Option<Held> {
         let shard = of(region, slot, class);
-        // SAFETY: a shard of the region.
-        unsafe { (*shard).lock.try_acquire() }.then_some(Held { shard, slot })
+        // SAFETY: a shard of the region. (Made only when the lock is ours: dropping it releases the lock.)
+        unsafe { (*shard).lock.try_acquire() }.then(|| Held { shard, slot })
     }
 
     fn repair(&mut self, region: Region) {
         self.spans = core::ptr::null_mut();
-        self.full_count = self.full.count(region) as u32;
+        self.full_count = self.full.iter(region).count() as u32;
     }
 
     /// Puts an array that holds objects on top.

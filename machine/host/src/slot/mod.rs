@@ -22,9 +22,9 @@
 //! An *array* is 512 bytes, aligned to 512 from base, of which word 0 belongs to the owner of the array, then at least one word
 //! is zero (the bottom), and the rest up to the end holds pointers, growing upwards. A *take word* is the offset of the topmost
 //! pointer; an array is empty when that offset holds zero. A *give word* is the offset behind the topmost pointer; an array
-//! is full when it is 0 or 8 modulo 512: 8 too, so that a push that is still in flight when another CPU takes an array away
-//! leaves a word that is full.
+//! is full when it is 0 modulo 512.
 
+mod entry;
 mod fallback;
 mod restartable;
 
@@ -40,7 +40,8 @@ pub const MAX: usize = 1024;
 pub const AREAS: usize = 4096;
 /// Bytes of a slot's area.
 pub const AREA: usize = 1 << AREA_SHIFT;
-const AREA_SHIFT: u32 = 12;
+#[doc(hidden)]
+pub const AREA_SHIFT: u32 = 12;
 /// Bytes, and alignment, of an array.
 pub const ARRAY: usize = 512;
 
@@ -49,7 +50,8 @@ pub const ARRAY: usize = 512;
 /// Until `initialise` has run it is the unused part of the thread control block that the x86-64 ABI reserves (bytes 52 to 76),
 /// because no relocation that both linkers know can put the address of a thread-local block into a variable. The stand-in
 /// region makes every operation fail whatever is read there.
-static WORDS: AtomicIsize = AtomicIsize::new(48);
+#[doc(hidden)]
+pub static WORDS: AtomicIsize = AtomicIsize::new(48);
 static USES_CONCURRENCY_IDS: AtomicBool = AtomicBool::new(false);
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 
@@ -122,7 +124,7 @@ pub unsafe fn load(base: *mut u8, slot: u32, index: usize) -> usize {
 }
 
 /// Writes word `index` of any slot, also of one that another thread is working in: an operation of that thread that is in
-/// flight may overwrite it, or move it by one pointer, until the slot is restarted (`kick::restart`).
+/// flight may overwrite it, as if our store had not been, until the slot is restarted (`kick::restart`).
 ///
 /// # Safety
 /// As for [`load`]; the caller accounts for the array that the word named.

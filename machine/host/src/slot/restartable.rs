@@ -6,6 +6,9 @@
 //! was preempted, migrated or interrupted by a signal, it moves it to label `4`, which begins again. In fallback mode
 //! nobody watches, and nobody else uses the slot.
 //!
+//! The commit is a plain store of a value computed from what was read, not an addition in memory: that is faster, and when
+//! another CPU overwrites the word meanwhile, its store is lost as a whole instead of being counted from (see `overwrite`).
+//!
 //! The descriptor stays referenced after the section: the code must never be unloaded.
 
 use super::{AREA_SHIFT, AREAS, ARRAY, WORDS, word};
@@ -17,15 +20,8 @@ use core::arch::asm;
 macro_rules! restartable {
     ($($line:expr),* ; after: $($after:expr),* ; no slot: $leave:literal $($nowhere:expr),* ; $($operands:tt)*) => {
         asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "77: .long 0, 0",
-            ".quad 2f, 3f - 2f, 4f",
-            ".popsection",
+            crate::restartable_section!(),
             ".pushsection .text.commensal_abort, \"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "4: jmp 5f",
             $($nowhere,)*
             ".popsection",
             "5: lea {t}, [rip + 77b]",
@@ -61,7 +57,8 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
             "mov {object}, qword ptr [{base} + {t}]",
             "test {object}, {object}",
             "jz 6f",
-            "sub qword ptr [{slot} + {index}*8 + {areas}], 8";
+            "lea {t}, [{t} - 8]",
+            "mov qword ptr [{slot} + {index}*8 + {areas}], {t}";
             after:;
             no slot: "8b" "8: xor {object:e}, {object:e}", "jmp 6f";
             t = out(reg) _, slot = out(reg) _, object = out(reg) object,
@@ -92,7 +89,8 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
             "test {head:e}, {full}",
             "jz 6f",
             "mov qword ptr [{base} + {head}], {object}",
-            "add qword ptr [{slot} + {index}*8 + {gives}], 8";
+            "lea {t}, [{head} + 8]",
+            "mov qword ptr [{slot} + {index}*8 + {gives}], {t}";
             after:;
             no slot: "8b" "8: xor {head:e}, {head:e}", "jmp 6f";
             t = out(reg) _, slot = out(reg) _, head = out(reg) head,
@@ -105,7 +103,7 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
 }
 
 /// A give word with none of these bits is full.
-pub(super) const FULL_MASK: usize = ARRAY - 16;
+pub(super) const FULL_MASK: usize = ARRAY - 1;
 
 /// What became of a [`compare_store`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

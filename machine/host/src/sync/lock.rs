@@ -165,7 +165,9 @@ impl<const RANK: u8> Lock<RANK> {
         self.note_released();
         // Release pairs with the acquires above. The exchange, not a store: a waiter's mark set just before is either
         // seen here and its owner woken, or set after and then set on a free word, which the kernel's check refuses.
-        if self.word.swap(0, Ordering::Release) & WAITERS != 0 {
+        let word = self.word.swap(0, Ordering::Release);
+        debug_assert_eq!(word & !WAITERS, thread::lock_identity(), "a lock released by another than its holder");
+        if word & WAITERS != 0 {
             self.wake_one();
         }
     }

@@ -1,0 +1,259 @@
+/* When address space runs out: NULL and ENOMEM, and everything works again once there is room.
+ *
+ * exhaust SIZE PERCENT      under a limit set before the program started (ulimit -v or -d): takes blocks of
+ *                           SIZE bytes to the end, which is at least PERCENT of the limit; twice
+ * exhaust_threads SIZE      the same from four threads at once
+ * lowered                   the limit falls to what is in use, later it is lifted
+ * staircase as|data         processes that may grow by 0, 1, 2, … steps, with their first thread among what
+ *                           may fail; afterwards the limit is lifted and everything works */
+#include "churn.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static struct rlimit get_limit(int resource) {
+    struct rlimit limit;
+    CHECK(getrlimit(resource, &limit) == 0, "getrlimit failed with errno %d", errno);
+    return limit;
+}
+
+static void set_limit(int resource, size_t bytes) {
+    struct rlimit limit = get_limit(resource);
+    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    CHECK(setrlimit(resource, &limit) == 0, "setrlimit failed with errno %d", errno);
+}
+
+/* -- exhaust -- */
+
+/* A taken block begins with the address of the one before it. */
+struct taken {
+    struct taken *before;
+};
+
+static struct taken *take_all(size_t size, size_t *count) {
+    struct taken *last = NULL;
+    for (*count = 0;; ++*count) {
+        errno = 0;
+        struct taken *block = malloc(size);
+        if (!block) {
+            CHECK(errno == ENOMEM, "malloc gave NULL with errno %d", errno);
+            return last;
+        }
+        block->before = last;
+        last = block;
+    }
+}
+
+static void give_all(struct taken *last) {
+    while (last) {
+        struct taken *before = last->before;
+        free(last);
+        last = before;
+    }
+}
+
+/* Nothing of this size is left; every function says so, and what exists stays usable. */
+static void check_refusals(struct taken *last, size_t size) {
+    void *untouched = &size;
+    errno = 0;
+    CHECK(calloc(1, size) == NULL && errno == ENOMEM, "calloc beyond the end: errno %d", errno);
+    errno = 0;
+    CHECK(memalign(4096, size + 64 * MIB) == NULL && errno == ENOMEM, "memalign beyond the end: errno %d", errno);
+    int error = posix_memalign(&untouched, 64, size + 64 * MIB);
+    CHECK(error == ENOMEM && untouched == &size, "posix_memalign beyond the end returned %d", error);
+    struct taken *before = last->before;
+    errno = 0;
+    CHECK(realloc(last, 8 * size + 256 * MIB) == NULL && errno == ENOMEM, "realloc beyond the end: errno %d", errno);
+    CHECK(last->before == before, "a failed realloc changed the block");
+}
+
+static size_t limit_in_force(void) {
+    size_t space = get_limit(RLIMIT_AS).rlim_cur, data = get_limit(RLIMIT_DATA).rlim_cur;
+    size_t limit = space < data ? space : data;
+    CHECK(limit != RLIM_INFINITY, "run this under ulimit -v or ulimit -d");
+    return limit;
+}
+
+static void check_exhaust(void) {
+    size_t size = number_argument(0, KIB), percent = number_argument(1, 50), limit = limit_in_force();
+    size_t count = 0, again = 0;
+    struct taken *last = take_all(size, &count);
+    CHECK(count * size >= limit / 100 * percent, "%zu blocks of %zu bytes are less than %zu %% of the limit %zu",
+          count, size, percent, limit);
+    check_refusals(last, size);
+    give_all(last);
+
+    give_all(take_all(size, &again));
+    CHECK(again >= count / 10 * 9, "%zu blocks fitted, after they were freed only %zu", count, again);
+
+    /* What small blocks used also serves a large one, and the other way round. */
+    void *large = malloc(limit / 3);
+    CHECK(large != NULL, "no block of %zu bytes under the limit %zu after all was freed", limit / 3, limit);
+    free(large);
+    static struct churn churn;
+    churn_begin(&churn, 1, 64 * KIB);
+    churn_steps(&churn, 10000);
+    churn_end(&churn);
+}
+
+static size_t thread_size;
+static pthread_barrier_t all_started;
+
+static void *take_and_give(void *unused) {
+    pthread_barrier_wait(&all_started);
+    for (int round = 0; round < 3; round++) {
+        size_t count = 0;
+        give_all(take_all(thread_size, &count));
+    }
+    return unused;
+}
+
+/* Who gets how much is chance; what they gave back is there afterwards. */
+static void check_exhaust_threads(void) {
+    thread_size = number_argument(0, KIB);
+    pthread_t threads[4];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 256 * KIB);
+    size_t limit = limit_in_force(), count = 0;
+    pthread_barrier_init(&all_started, NULL, 4);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], &attributes, take_and_give, NULL) == 0, "pthread_create failed");
+    for (size_t i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    give_all(take_all(thread_size, &count));
+    CHECK(count * thread_size >= limit / 8, "after the threads ended only %zu bytes of the limit %zu are to be had",
+          count * thread_size, limit);
+}
+
+/* -- lowered -- */
+
+/* Small requests may still be served from memory at hand; large ones can't be. */
+static void ask_for_everything(void) {
+    for (size_t size = 1; size <= 64 * MIB; size = size * 3 / 2 + 1) {
+        void *blocks[4] = {malloc(size), calloc(1, size), memalign(256, size), realloc(malloc(10), size)};
+        CHECK(size < 32 * MIB || (!blocks[0] && !blocks[1] && !blocks[2] && !blocks[3]),
+              "%zu bytes were given although no address space is left", size);
+        for (size_t i = 0; i < 4; i++)
+            free(blocks[i]);
+    }
+}
+
+static void *ask_in_thread(void *unused) {
+    for (int i = 0; i < 10; i++)
+        ask_for_everything();
+    return unused;
+}
+
+static void check_lowered(void) {
+    static struct churn churn;
+    pthread_t threads[2];
+    churn_begin(&churn, 1, 64 * KIB);
+    churn_steps(&churn, 5000);
+    for (int round = 0; round < 5; round++) {
+        set_limit(RLIMIT_AS, address_space_bytes());
+        ask_in_thread(NULL);
+        set_limit(RLIMIT_AS, RLIM_INFINITY);
+        churn_steps(&churn, 5000);
+    }
+    for (size_t i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, ask_in_thread, NULL) == 0, "pthread_create failed");
+    set_limit(RLIMIT_AS, address_space_bytes());
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    set_limit(RLIMIT_AS, RLIM_INFINITY);
+    churn_steps(&churn, 5000);
+    churn_end(&churn);
+    void *large = malloc(100 * MIB);
+    CHECK(large != NULL, "no 100 MiB after the limit was lifted");
+    free(large);
+}
+
+/* -- staircase -- */
+
+enum { SMALL_STEPS = 32, LARGE_STEPS = 96 };
+
+#define THREAD_STACK_BYTES (256 * KIB)
+
+static char thread_stack[THREAD_STACK_BYTES] __attribute__((aligned(4096)));
+
+static void *ask_politely(void *unused) {
+    uint64_t random = 5;
+    void *blocks[200] = {0};
+    for (size_t i = 0; i < 2000; i++) {
+        size_t which = random_below(&random, 200), size = random_size(&random, 256 * KIB);
+        errno = 0;
+        void *block = i % 3 ? malloc(size) : calloc(size, 1);
+        CHECK(block != NULL || errno == ENOMEM, "malloc(%zu) gave NULL with errno %d", size, errno);
+        void *resized = block ? realloc(block, size + 100) : NULL;
+        block = resized ? resized : block;
+        if (block)
+            memset(block, 1, size);
+        free(blocks[which]);
+        blocks[which] = block;
+    }
+    for (size_t i = 0; i < 200; i++)
+        free(blocks[i]);
+    return unused;
+}
+
+/* On a stack that needs no address space, so that the allocator is what fails. */
+static int start_thread(pthread_t *thread) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, thread_stack, THREAD_STACK_BYTES);
+    int error = pthread_create(thread, &attributes, ask_politely, NULL);
+    CHECK(error == 0 || error == EAGAIN || error == ENOMEM, "pthread_create returned %d", error);
+    return error == 0;
+}
+
+static size_t data_bytes(void) {
+    return statm_bytes(5);
+}
+
+static void one_step(int resource, size_t growth) {
+    static struct churn churn;
+    pthread_t thread;
+    alarm(20);
+    set_limit(resource, (resource == RLIMIT_AS ? address_space_bytes() : data_bytes()) + growth);
+    ask_politely(NULL);
+    int started = start_thread(&thread);
+    ask_politely(NULL);
+    set_limit(resource, RLIM_INFINITY);
+    churn_begin(&churn, 1, 64 * KIB);
+    churn_steps(&churn, 2000);
+    if (started)
+        pthread_join(thread, NULL);
+    CHECK(start_thread(&thread), "no thread after the limit was lifted");
+    churn_steps(&churn, 2000);
+    pthread_join(thread, NULL);
+    churn_end(&churn);
+    _exit(0);
+}
+
+static void check_staircase(void) {
+    int resource = argument(0) && strcmp(argument(0), "data") == 0 ? RLIMIT_DATA : RLIMIT_AS;
+    for (size_t step = 0; step < SMALL_STEPS + LARGE_STEPS; step++) {
+        size_t growth = step < SMALL_STEPS ? step * 8 * KIB : (step - SMALL_STEPS) * 320 * KIB;
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0)
+            one_step(resource, growth);
+        CHECK(waitpid(child, &status, 0) == child, "waitpid failed with errno %d", errno);
+        CHECK(!WIFSIGNALED(status), "signal %d with %zu KiB of growth allowed", WTERMSIG(status), growth / KIB);
+        CHECK(WEXITSTATUS(status) == 0, "status %d with %zu KiB of growth allowed", WEXITSTATUS(status),
+              growth / KIB);
+    }
+}
+
+static const struct check checks[] = {{"exhaust", check_exhaust},
+                                      {"exhaust_threads", check_exhaust_threads},
+                                      {"lowered", check_lowered},
+                                      {"staircase", check_staircase},
+                                      {NULL, NULL}};
+
+int main(int count, char **arguments) {
+    return run_named(count, arguments, checks);
+}

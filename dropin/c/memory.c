@@ -1,0 +1,145 @@
+/* Memory goes back to the kernel, and is used again.
+ *
+ * returns SIZE          200 MiB in blocks of SIZE bytes; after free and malloc_trim it is gone
+ * returns_threads SIZE  the same, allocated by four threads and freed by four others
+ * reuse SIZE            the same blocks again and again take no more memory
+ * recycle               memory of one size serves other sizes */
+#include "check.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#define TOTAL (200 * MIB)
+#define SLACK (6 * MIB)
+
+static void **blocks;
+
+/* The table is no heap block and is resident from the start, so it cancels out. */
+static void make_table(size_t count) {
+    size_t bytes = count * sizeof *blocks;
+    blocks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(blocks != MAP_FAILED, "mmap failed with errno %d", errno);
+    memset(blocks, 1, bytes);
+}
+
+static void take(size_t from, size_t to, size_t size) {
+    for (size_t i = from; i < to; i++) {
+        blocks[i] = malloc(size);
+        CHECK(blocks[i] != NULL, "malloc(%zu) failed with errno %d", size, errno);
+        for (size_t at = 0; at < size; at += 4096)
+            ((char *)blocks[i])[at] = 1;
+    }
+}
+
+/* In an order unlike that of the allocations: strides through the table. */
+static void give(size_t from, size_t to) {
+    enum { STRIDE = 97 };
+    for (size_t start = 0; start < STRIDE; start++) {
+        for (size_t i = from + start; i < to; i += STRIDE)
+            free(blocks[i]);
+    }
+}
+
+static void check_gone(size_t before, size_t with) {
+    malloc_trim(0);
+    size_t after = resident_bytes();
+    CHECK(with > before + TOTAL / 2, "only %zu bytes became resident", with - before);
+    CHECK(after < before + SLACK, "memory is kept: resident %zu at first, %zu with the blocks, %zu after them",
+          before, with, after);
+}
+
+static void check_returns(void) {
+    size_t size = number_argument(0, 64), count = TOTAL / size;
+    make_table(count);
+    free(malloc(size));
+    size_t before = resident_bytes();
+    take(0, count, size);
+    size_t with = resident_bytes();
+    give(0, count);
+    check_gone(before, with);
+}
+
+/* -- returns_threads -- */
+
+enum { THREADS = 4 };
+
+static size_t thread_size, thread_count;
+
+static void *take_part(void *part) {
+    take((size_t)part * thread_count, ((size_t)part + 1) * thread_count, thread_size);
+    return NULL;
+}
+
+static void *give_part(void *part) {
+    give((size_t)part * thread_count, ((size_t)part + 1) * thread_count);
+    return NULL;
+}
+
+static void *do_nothing(void *unused) {
+    return unused;
+}
+
+static void in_threads(void *(*body)(void *)) {
+    pthread_t threads[THREADS];
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, body, (void *)i) == 0, "pthread_create failed");
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void check_returns_threads(void) {
+    thread_size = number_argument(0, 64);
+    thread_count = TOTAL / thread_size / THREADS;
+    make_table(thread_count * THREADS);
+    in_threads(do_nothing);
+    size_t before = resident_bytes();
+    in_threads(take_part);
+    size_t with = resident_bytes();
+    in_threads(give_part);
+    check_gone(before, with);
+}
+
+/* -- reuse and recycle -- */
+
+#define ROUND_BYTES (40 * MIB)
+
+static void check_reuse(void) {
+    size_t size = number_argument(0, 64), count = ROUND_BYTES / size, first = 0, last = 0;
+    make_table(count);
+    for (int round = 0; round < 10; round++) {
+        take(0, count, size);
+        last = resident_bytes();
+        if (round == 0)
+            first = last;
+        give(0, count);
+    }
+    CHECK(last < first + SLACK, "memory is not reused: resident %zu in the first round, %zu in the tenth", first,
+          last);
+}
+
+static void check_recycle(void) {
+    size_t sizes[] = {32, 100, 1000, 5000, 33000, 200000, 3000000, 64, 20000, 400};
+    size_t first = 0, last = 0;
+    make_table(ROUND_BYTES / 32);
+    for (size_t round = 0; round < sizeof sizes / sizeof *sizes; round++) {
+        size_t count = ROUND_BYTES / sizes[round];
+        take(0, count, sizes[round]);
+        last = resident_bytes();
+        if (round == 0)
+            first = last;
+        CHECK(last < first + ROUND_BYTES, "memory is not recycled: resident %zu, then %zu with blocks of %zu", first,
+              last, sizes[round]);
+        give(0, count);
+    }
+}
+
+static const struct check checks[] = {{"returns", check_returns},
+                                      {"returns_threads", check_returns_threads},
+                                      {"reuse", check_reuse},
+                                      {"recycle", check_recycle},
+                                      {NULL, NULL}};
+
+int main(int count, char **arguments) {
+    return run_named(count, arguments, checks);
+}

@@ -1,0 +1,154 @@
+/* Programs that misuse the heap. Each case must end by SIGABRT after one line on standard error.
+ *
+ *     misuse CASE SIZE [threaded]
+ *
+ * A wrong free may sit in a per-CPU array for a while. It has to be found when the array is flushed, so each
+ * case goes on to free thousands of good blocks of the same size, calls malloc_trim and exits. A misuse
+ * that was missed shows as the line "not found" and status 0. */
+#include "check.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#pragma GCC diagnostic ignored "-Wfree-nonheap-object"
+#pragma GCC diagnostic ignored "-Wuse-after-free"
+
+static size_t size;
+static char in_the_program[4096] __attribute__((aligned(64)));
+
+/* The compiler must not see what is freed here. */
+static void wrong_free(void *block) {
+    void *volatile hidden = block;
+    free(hidden);
+}
+
+static void *free_in_thread(void *block) {
+    wrong_free(block);
+    return NULL;
+}
+
+static void double_free(void) {
+    void *block = malloc(size);
+    free(block);
+    wrong_free(block);
+}
+
+static void double_free_apart(void) {
+    void *block = malloc(size), *others[40];
+    for (size_t i = 0; i < 40; i++)
+        others[i] = malloc(size);
+    free(block);
+    for (size_t i = 0; i < 40; i++)
+        free(others[i]);
+    wrong_free(block);
+}
+
+static void double_free_other_thread(void) {
+    void *block = malloc(size);
+    pthread_t thread;
+    free(block);
+    CHECK(pthread_create(&thread, NULL, free_in_thread, block) == 0, "pthread_create failed");
+    pthread_join(thread, NULL);
+}
+
+static void double_free_by_realloc(void) {
+    void *block = malloc(size);
+    free(realloc(block, 3 * size + 64 * KIB));
+    wrong_free(block);
+}
+
+static void stack(void) {
+    char on_the_stack[256] __attribute__((aligned(64)));
+    wrong_free(on_the_stack);
+}
+
+static void program(void) {
+    wrong_free(in_the_program);
+}
+
+static void mapping(void) {
+    wrong_free(mmap(NULL, 1 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+static void wild(void) {
+    wrong_free((void *)(uintptr_t)0x123456789000);
+}
+
+static void interior(void) {
+    char *block = malloc(size);
+    wrong_free(block + (size / 2 + 15) / 16 * 16);
+}
+
+static void unaligned(void) {
+    char *block = malloc(size);
+    wrong_free(block + 1);
+}
+
+static void realloc_stack(void) {
+    char on_the_stack[256] __attribute__((aligned(64)));
+    void *volatile hidden = on_the_stack;
+    free(realloc(hidden, size));
+}
+
+static void wrong_size(void) {
+    void (*free_sized_)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
+    CHECK(free_sized_ != NULL, "free_sized is not defined");
+    free_sized_(malloc(size), 7 * size + 100);
+}
+
+static const struct check cases[] = {{"double_free", double_free},
+                                     {"double_free_apart", double_free_apart},
+                                     {"double_free_other_thread", double_free_other_thread},
+                                     {"double_free_by_realloc", double_free_by_realloc},
+                                     {"stack", stack},
+                                     {"program", program},
+                                     {"mapping", mapping},
+                                     {"wild", wild},
+                                     {"interior", interior},
+                                     {"unaligned", unaligned},
+                                     {"realloc_stack", realloc_stack},
+                                     {"wrong_size", wrong_size},
+                                     {NULL, NULL}};
+
+/* -- Flushing: blocks that were allocated before, freed after. -- */
+
+enum { FLUSH_BLOCKS = 20000 };
+
+static void *flush_blocks[FLUSH_BLOCKS];
+
+static size_t flush_count(void) {
+    return size < 16 * KIB ? FLUSH_BLOCKS : 200;
+}
+
+static void prepare_flush(void) {
+    for (size_t i = 0; i < flush_count(); i++)
+        flush_blocks[i] = malloc(size);
+}
+
+static void flush(void) {
+    for (size_t i = 0; i < flush_count(); i++)
+        free(flush_blocks[i]);
+    malloc_trim(0);
+}
+
+static void *idle(void *unused) {
+    free(malloc(100));
+    return unused;
+}
+
+int main(int count, char **arguments) {
+    CHECK(count >= 3, "usage: misuse CASE SIZE [threaded]");
+    size = strtoul(arguments[2], NULL, 10);
+    if (count > 3) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, idle, NULL) == 0, "pthread_create failed");
+        pthread_join(thread, NULL);
+    }
+    prepare_flush();
+    int status = run_named(count, arguments, cases);
+    flush();
+    say("not found");
+    return status;
+}

@@ -1,0 +1,138 @@
+/* Sandboxes: system-call filters that refuse what an allocator may ask the kernel for.
+ *
+ * run CALL=ERRNO,… COMMAND …    installs a filter, makes sure that it works and executes COMMAND
+ * solo CALL=ERRNO,…             installs it in a process with one thread, then starts threads
+ * late CALL=ERRNO,…             installs it for all threads of a process that is at work
+ *
+ * CALL is one of membarrier, rseq, mremap, madvise, sched_getaffinity. */
+#include "churn.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+struct call {
+    const char *name;
+    long number;
+};
+
+static const struct call calls[] = {{"membarrier", SYS_membarrier},
+                                    {"rseq", SYS_rseq},
+                                    {"mremap", SYS_mremap},
+                                    {"madvise", SYS_madvise},
+                                    {"sched_getaffinity", SYS_sched_getaffinity}};
+
+enum { CALLS = sizeof calls / sizeof *calls };
+
+struct refusal {
+    long number;
+    int error;
+};
+
+static size_t parse(const char *list, struct refusal refusals[CALLS]) {
+    size_t count = 0;
+    CHECK(list != NULL, "usage: seccomp CHECK CALL=ERRNO,…");
+    for (size_t i = 0; i < CALLS; i++) {
+        const char *found = strstr(list, calls[i].name);
+        if (!found)
+            continue;
+        int error = atoi(found + strlen(calls[i].name) + 1);
+        CHECK(error > 0, "no error number for %s in %s", calls[i].name, list);
+        refusals[count++] = (struct refusal){calls[i].number, error};
+    }
+    CHECK(count > 0, "no known call in %s", list);
+    return count;
+}
+
+/* Refuses the listed calls and allows all others, for the calling thread or for all (SECCOMP_FILTER_FLAG_TSYNC). */
+static void install(const char *list, unsigned flags) {
+    struct refusal refusals[CALLS];
+    struct sock_filter filter[3 + 2 * CALLS + 1];
+    size_t count = parse(list, refusals), length = 0;
+    filter[length++] =
+        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < count; i++) {
+        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)refusals[i].number, 0, 1);
+        filter[length++] =
+            (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)refusals[i].error);
+    }
+    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {(unsigned short)length, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "prctl failed with errno %d", errno);
+    long error = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+    CHECK(error == 0, "seccomp returned %ld with errno %d", error, errno);
+    for (size_t i = 0; i < count; i++) {
+        errno = 0;
+        long result = syscall(refusals[i].number, 0, 0, 0, 0, 0);
+        CHECK(result == -1 && errno == refusals[i].error, "the filter lets call %ld pass", refusals[i].number);
+    }
+}
+
+static void run_command(void) {
+    CHECK(argument(1) != NULL, "usage: seccomp run CALL=ERRNO,… COMMAND …");
+    install(argument(0), 0);
+    execv(argument(1), check_arguments + 3);
+    CHECK(false, "cannot execute %s: errno %d", argument(1), errno);
+}
+
+/* -- Work under a filter. -- */
+
+static atomic_bool stop;
+
+static void *work(void *seed) {
+    struct churn churn;
+    churn_begin(&churn, (uintptr_t)seed, MIB);
+    while (!atomic_load(&stop)) {
+        churn_steps(&churn, 100);
+        mailbox_steps(&churn.random, 100, 16 * KIB);
+        burst(&churn.random);
+    }
+    churn_end(&churn);
+    return NULL;
+}
+
+static void start(pthread_t threads[4]) {
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0, "pthread_create failed");
+}
+
+static void finish(pthread_t threads[4]) {
+    for (int i = 0; i < 10; i++) {
+        sleep_us(50000);
+        malloc_trim(0);
+    }
+    atomic_store(&stop, true);
+    for (size_t i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    mailboxes_empty();
+}
+
+static void check_solo(void) {
+    pthread_t threads[4];
+    uint64_t random = 1;
+    burst(&random);
+    install(argument(0), 0);
+    burst(&random);
+    start(threads);
+    finish(threads);
+}
+
+static void check_late(void) {
+    pthread_t threads[4];
+    start(threads);
+    sleep_us(100000);
+    install(argument(0), SECCOMP_FILTER_FLAG_TSYNC);
+    finish(threads);
+}
+
+static const struct check checks[] = {
+    {"run", run_command}, {"solo", check_solo}, {"late", check_late}, {NULL, NULL}};
+
+int main(int count, char **arguments) {
+    return run_named(count, arguments, checks);
+}

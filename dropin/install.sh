@@ -1,0 +1,36 @@
+#!/bin/sh
+# Installs the programs that the drop-in tests run, as far as they are missing. For Debian and its like; needs root.
+set -eu
+
+missing=
+need() { # COMMAND PACKAGE
+    command -v "$1" > /dev/null || missing="$missing $2"
+}
+
+need awk mawk
+need g++ g++
+need gcc gcc
+need git git
+need gzip gzip
+need javac default-jdk-headless
+need make make
+need node nodejs
+need objdump binutils
+need perl perl
+need python3 python3
+need redis-benchmark redis-tools
+need redis-server redis-server
+need setpriv util-linux
+need sqlite3 sqlite3
+need tar tar
+need xz xz-utils
+/usr/bin/python3 -c 'import test.test_list' 2> /dev/null || missing="$missing libpython3-testsuite"
+
+if [ -z "$missing" ]; then
+    echo "all programs are installed"
+    exit 0
+fi
+apt-get update
+# The names are separate words.
+# shellcheck disable=SC2086
+DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing

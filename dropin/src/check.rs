@@ -1,0 +1,193 @@
+//! A check: one line that runs a program of `c/`, as a test in both modes.
+//!
+//! A line is the program, the check's name in it and its arguments. Words in braces are filled in:
+//! `{library}` is the name of the library's file, `{library_path}` its path, `{plugin}` the shared library
+//! built from `c/plugin.cc`, `{seconds}` the length of a stress check, and `{NAME}` in capitals the program
+//! built from `c/name.c`.
+
+use crate::run::{End, Outcome, Run};
+use crate::subject::{self, Library, Mode};
+use crate::{compile, skips};
+use std::time::Duration;
+
+/// Time for a check that is not a stress check; far more than it needs, as machines are slow at times.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// A line of this module's little language.
+#[derive(Clone, Debug)]
+pub struct Check {
+    line: String,
+    limit: Duration,
+}
+
+/// The check of this line.
+pub fn check(line: &str) -> Check {
+    let stress = if line.contains("{seconds}") {
+        Duration::from_secs(10 * subject::stress_seconds())
+    } else {
+        Duration::ZERO
+    };
+    Check {
+        line: line.to_owned(),
+        limit: LIMIT + stress,
+    }
+}
+
+impl Check {
+    /// Sets the time after which the program counts as hanging.
+    pub fn limit(mut self, limit: Duration) -> Check {
+        self.limit = limit;
+        self
+    }
+
+    /// Must hold with the library under test.
+    pub fn holds(&self, mode: Mode) {
+        if self.is_possible() {
+            self.verdict(subject::library(), mode)
+                .unwrap_or_else(|report| panic!("{report}"));
+        }
+    }
+
+    /// Must end with this status and print these lines, in this order, among others.
+    pub fn ends(&self, mode: Mode, status: i32, lines: &[&str]) {
+        if !self.is_possible() {
+            return;
+        }
+        let outcome = self
+            .outcome(subject::library(), mode)
+            .ending(End::Exited(status));
+        let outcome = outcome.unwrap_or_else(|report| panic!("`{}` failed: {report}", self.line));
+        let mut printed = outcome.stdout.lines();
+        for expected in lines {
+            let found = printed.any(|line| line == *expected);
+            assert!(
+                found,
+                "`{}` failed: {}",
+                self.line,
+                outcome.report(&format!("expected the line {expected:?}"))
+            );
+        }
+    }
+
+    /// Success with this library, or a report.
+    ///
+    /// # Errors
+    /// The report of a check that failed, crashed or hung.
+    pub fn verdict(&self, library: &Library, mode: Mode) -> Result<Outcome, String> {
+        let outcome = self.outcome(library, mode).ending(End::Exited(0));
+        outcome.map_err(|report| format!("`{}` failed: {report}", self.line))
+    }
+
+    /// As [`verdict`](Check::verdict) with the library under test filled in, but not preloaded.
+    ///
+    /// # Errors
+    /// The report of a check that failed, crashed or hung.
+    pub fn without_preload(&self, mode: Mode) -> Result<Outcome, String> {
+        let words = self.words(subject::library());
+        let run = Run::new(&words[0]).args(&words[1..]).limit(self.limit);
+        run.with(&Library::none(), mode).ending(End::Exited(0))
+    }
+
+    /// Runs it.
+    pub fn outcome(&self, library: &Library, mode: Mode) -> Outcome {
+        let words = self.words(library);
+        Run::new(&words[0])
+            .args(&words[1..])
+            .limit(self.limit)
+            .with(library, mode)
+    }
+
+    /// Programs in C++ are skipped where there is no compiler for them.
+    fn is_possible(&self) -> bool {
+        let cxx = self.line.contains("{plugin}") || compile::is_cxx(self.program());
+        !cxx || skips::has_tools("c++", &["g++"])
+    }
+
+    fn program(&self) -> &str {
+        self.line
+            .split_whitespace()
+            .next()
+            .expect("a check names a program")
+    }
+
+    fn words(&self, library: &Library) -> Vec<String> {
+        let program = compile::program(self.program()).display().to_string();
+        let arguments = self
+            .line
+            .split_whitespace()
+            .skip(1)
+            .map(|word| filled_in(word, library));
+        std::iter::once(program).chain(arguments).collect()
+    }
+}
+
+fn filled_in(word: &str, library: &Library) -> String {
+    match word
+        .strip_prefix('{')
+        .and_then(|word| word.strip_suffix('}'))
+    {
+        Some("library") => library.name().to_owned(),
+        Some("library_path") => library
+            .path()
+            .expect("this check needs a library")
+            .display()
+            .to_string(),
+        Some("plugin") => compile::shared_library("plugin", "plugin", &[])
+            .display()
+            .to_string(),
+        Some("seconds") => subject::stress_seconds().to_string(),
+        Some(program) => compile::program(&program.to_lowercase())
+            .display()
+            .to_string(),
+        None => word.to_owned(),
+    }
+}
+
+/// A check of what Commensal promises beyond other malloc libraries; it is not asked of those.
+pub fn promised(line: &str) -> impl Fn(Mode) {
+    move |mode| {
+        if subject::is_commensal() {
+            check(line).holds(mode);
+        }
+    }
+}
+
+/// Makes each `name: body;` a test in module `normal` and another in module `fallback`; the body is called with
+/// the [`Mode`]. A function of the test file is `super::function`. A body of the form `"line"` is short for a [`check`] that holds.
+#[macro_export]
+macro_rules! in_both_modes {
+    ($($(#[$meta:meta])* $name:ident: $body:expr;)*) => {
+        mod normal {
+            #[allow(unused_imports)]
+            use super::*;
+            $($(#[$meta])* #[test] fn $name() {
+                $crate::check::Body::run(&$body, $crate::subject::Mode::Normal);
+            })*
+        }
+        mod fallback {
+            #[allow(unused_imports)]
+            use super::*;
+            $($(#[$meta])* #[test] fn $name() {
+                $crate::check::Body::run(&$body, $crate::subject::Mode::Fallback);
+            })*
+        }
+    };
+}
+
+/// What [`in_both_modes!`](crate::in_both_modes) takes as the body of a test.
+pub trait Body {
+    /// Runs it in this mode; panics if it fails.
+    fn run(&self, mode: Mode);
+}
+
+impl Body for &str {
+    fn run(&self, mode: Mode) {
+        check(self).holds(mode);
+    }
+}
+
+impl<F: Fn(Mode)> Body for F {
+    fn run(&self, mode: Mode) {
+        self(mode);
+    }
+}

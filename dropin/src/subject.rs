@@ -1,0 +1,128 @@
+//! What is tested: the shared library, and the modes that programs run in.
+//!
+//! The library is built once per test process, in release as users have it. `COMMENSAL_DROPIN_LIBRARY` names
+//! another one (any malloc library: the tests are not tied to ours) or `none` for libc's own malloc.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// How a program is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Without any preloaded library: what the others are compared with.
+    Without,
+    /// The library is preloaded.
+    Normal,
+    /// The library is preloaded and the C library is told not to register restartable sequences, so that the
+    /// library's fallback is at work.
+    Fallback,
+}
+
+/// A malloc library to preload; with no path, none is.
+#[derive(Clone, Debug)]
+pub struct Library {
+    path: Option<PathBuf>,
+}
+
+impl Library {
+    /// The library in this file.
+    pub fn at(path: PathBuf) -> Library {
+        assert!(
+            path.is_file(),
+            "no library at {}: build it, or correct COMMENSAL_DROPIN_LIBRARY",
+            path.display()
+        );
+        Library { path: Some(path) }
+    }
+
+    /// libc's own malloc.
+    pub fn none() -> Library {
+        Library { path: None }
+    }
+
+    /// The file, unless this is libc's own malloc.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The file's name, by which a process tells whether it has the library; libc's if none is preloaded.
+    pub fn name(&self) -> &str {
+        self.path()
+            .and_then(Path::file_name)
+            .and_then(|name| name.to_str())
+            .unwrap_or("libc.so")
+    }
+
+    /// The variables that put a program into this mode.
+    pub fn environment(&self, mode: Mode) -> Vec<(String, String)> {
+        let mut variables = Vec::new();
+        if mode == Mode::Fallback {
+            variables.push(("GLIBC_TUNABLES".into(), "glibc.pthread.rseq=0".into()));
+        }
+        if let (Some(path), true) = (self.path(), mode != Mode::Without) {
+            variables.push(("LD_PRELOAD".into(), path.display().to_string()));
+        }
+        variables
+    }
+}
+
+/// The library that all tests are about, built if need be.
+pub fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| match std::env::var("COMMENSAL_DROPIN_LIBRARY") {
+        Ok(name) if name == "none" => Library::none(),
+        Ok(path) => {
+            Library::at(std::path::absolute(path).expect("the path of the library is valid"))
+        }
+        Err(_) => Library::at(build("libcommensal.so")),
+    })
+}
+
+/// Is this Commensal's own library, so that what only it promises can be asked for?
+pub fn is_commensal() -> bool {
+    library().name() == "libcommensal.so"
+}
+
+/// `libcommensal.a`, for programs that link it.
+pub fn static_library() -> PathBuf {
+    build("libcommensal.a")
+}
+
+/// Builds the malloc package and returns the file of this name that cargo says it made.
+fn build(name: &str) -> PathBuf {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "build",
+            "--release",
+            "-p",
+            "commensal-malloc",
+            "--message-format=json-render-diagnostics",
+        ])
+        .current_dir(crate::folder())
+        .output()
+        .expect("cargo runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "`cargo build --release -p commensal-malloc` failed:\n{stderr}"
+    );
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let file = messages
+        .split('"')
+        .find(|text| text.ends_with(&format!("/{name}")));
+    PathBuf::from(
+        file.unwrap_or_else(|| {
+            panic!("`cargo build --release -p commensal-malloc` made no {name}")
+        }),
+    )
+}
+
+/// Seconds that a stress check runs.
+pub fn stress_seconds() -> u64 {
+    let text = std::env::var("COMMENSAL_STRESS_SECONDS").unwrap_or_else(|_| "1".into());
+    text.parse().unwrap_or_else(|_| {
+        panic!("COMMENSAL_STRESS_SECONDS is {text:?}, not a whole number of seconds")
+    })
+}

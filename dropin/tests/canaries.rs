@@ -1,0 +1,147 @@
+//! The checks can fail: each is run under an allocator with a defect that it is there to find.
+//!
+//! The allocator is `c/broken.c`, built once for each defect. Without a defect it passes the same checks, so
+//! what fails them is the defect.
+
+use commensal_dropin::check::{Check, check};
+use commensal_dropin::compile;
+use commensal_dropin::subject::{Library, Mode};
+use std::time::Duration;
+
+/// Enough for the checks here that pass, and what one waits for those that hang.
+const LIMIT: Duration = Duration::from_secs(15);
+
+fn allocator(defect: &str) -> Library {
+    let output = format!("broken_{}", defect.to_lowercase());
+    Library::at(compile::shared_library(
+        "broken",
+        &output,
+        &[&format!("-DDEFECT={defect}")],
+    ))
+}
+
+fn canary(line: &str) -> Check {
+    check(line).limit(LIMIT)
+}
+
+/// The check holds for the sound allocator; under the defect it fails with this text in its report.
+fn found(defect: &str, line: &str, text: &str) {
+    canary(line)
+        .verdict(&allocator("NONE"), Mode::Normal)
+        .unwrap_or_else(|report| panic!("{report}"));
+    found_by_a_strict_check(defect, line, text);
+}
+
+/// As `found`, for a check that even the sound allocator, which keeps its chunks, doesn't pass.
+fn found_by_a_strict_check(defect: &str, line: &str, text: &str) {
+    match canary(line).verdict(&allocator(defect), Mode::Normal) {
+        Ok(outcome) => panic!(
+            "{}",
+            outcome.report(&format!("`{line}` misses the defect {defect}"))
+        ),
+        Err(report) => assert!(
+            report.contains(text),
+            "`{line}` fails under {defect} for another reason: {report}"
+        ),
+    }
+}
+
+#[test]
+fn a_block_handed_out_twice() {
+    found("TWICE", "abi overlap", "block overwritten");
+    // Blocks that say themselves how long they are may also lead astray when they are overwritten.
+    found("TWICE", "threads together 1", "");
+}
+
+#[test]
+fn a_misaligned_block() {
+    found("MISALIGNED", "abi sizes", "misaligned");
+    found("MISALIGNED", "abi alignments", "misaligned");
+}
+
+#[test]
+fn memory_that_is_never_used_again() {
+    found("LEAKS", "memory reuse 64", "memory is not reused");
+    found("LEAKS", "threads in_turn 3000", "memory is not reused");
+    found("LEAKS", "threads left_behind", "memory is not reused");
+}
+
+#[test]
+fn memory_that_does_not_go_back() {
+    found("KEEPS", "memory returns 5000000", "memory is kept");
+    found_by_a_strict_check("NONE", "memory returns 48", "memory is kept");
+}
+
+#[test]
+fn a_lock_that_a_forked_child_finds_taken() {
+    found(
+        "LOCKED",
+        "fork storm 1500 0 fork 3",
+        "a child of fork hangs",
+    );
+}
+
+#[test]
+fn a_lock_that_a_signal_handler_finds_taken() {
+    let timer = check("signals timer 1").limit(Duration::from_secs(5));
+    timer
+        .verdict(&allocator("NONE"), Mode::Normal)
+        .unwrap_or_else(|report| panic!("{report}"));
+    let report = timer
+        .verdict(&allocator("LOCKED"), Mode::Normal)
+        .expect_err("a hang was missed");
+    assert!(
+        report.contains("TimedOut"),
+        "it fails for another reason: {report}"
+    );
+}
+
+#[test]
+fn memory_that_calloc_leaves_dirty() {
+    found("DIRTY", "abi calloc", "calloc: byte");
+}
+
+#[test]
+fn a_product_that_overflows() {
+    found("OVERFLOWS", "abi huge", "calloc");
+}
+
+#[test]
+fn an_errno_that_free_changes() {
+    found("EATS_ERRNO", "abi errno", "set errno to");
+}
+
+#[test]
+fn contents_that_realloc_loses() {
+    found("FORGETS", "abi realloc", "after realloc");
+}
+
+#[test]
+fn a_usable_size_that_is_too_large() {
+    found("BOASTS", "abi sizes", "CHECK");
+}
+
+#[test]
+fn a_full_address_space_that_crashes() {
+    found("ABORTS_WHEN_FULL", "limits lowered", "Signalled");
+}
+
+#[test]
+fn a_process_that_ends_otherwise() {
+    found("CHANGES_STATUS", "abi zero", "Exited(9)");
+}
+
+#[test]
+fn misuse_that_nobody_notices() {
+    let outcome = canary("misuse interior 5000000").outcome(&allocator("NONE"), Mode::Normal);
+    assert!(
+        outcome.stdout.contains("not found"),
+        "{}",
+        outcome.report("the sound allocator reports misuse")
+    );
+}
+
+#[test]
+fn another_library_than_expected() {
+    found_by_a_strict_check("NONE", "abi names elsewhere", "comes from");
+}

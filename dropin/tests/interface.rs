@@ -1,0 +1,105 @@
+//! The C and C++ interface: every function and operator, their results at the edges, and what is exported.
+
+use commensal_dropin::check::{check, promised};
+use commensal_dropin::run::{End, Run};
+use commensal_dropin::subject::{self, Library, Mode};
+use commensal_dropin::{compile, in_both_modes, skips};
+
+in_both_modes! {
+    names: promised("abi names {library}");
+    zero_sizes: "abi zero";
+    huge_sizes: "abi huge";
+    errno: "abi errno";
+    all_sizes: "abi sizes";
+    alignments: "abi alignments";
+    realloc: "abi realloc";
+    calloc: "abi calloc";
+    overlap: "abi overlap";
+    overlap_otherwise: "abi overlap 2";
+    sized_free: promised("abi sized");
+    information: super::information;
+
+    operators: "cxx operators";
+    containers: "cxx containers";
+    bad_alloc: "cxx bad_alloc";
+    new_handler: "cxx new_handler";
+    throwing_constructors: "cxx constructors";
+    thread_local_objects: |mode| check("cxx thread_local").ends(mode, 0, &["main's object destroyed"]);
+
+    program_with_its_own_malloc: |mode| check("own_malloc").ends(mode, 0, &["own malloc served"]);
+    linked_statically: super::linked_statically;
+    linked_dynamically: super::linked_dynamically;
+}
+
+/// malloc_stats speaks on standard error, as in glibc.
+fn information(mode: Mode) {
+    let outcome = check("abi information")
+        .verdict(subject::library(), mode)
+        .unwrap_or_else(|report| panic!("{report}"));
+    assert!(
+        !outcome.stderr.is_empty(),
+        "{}",
+        outcome.report("malloc_stats printed nothing")
+    );
+}
+
+fn linked_statically(mode: Mode) {
+    if subject::is_commensal() {
+        let archive = subject::static_library().display().to_string();
+        linked(mode, "abi_with_archive", &[&archive]);
+    }
+}
+
+fn linked_dynamically(mode: Mode) {
+    if !subject::is_commensal() {
+        return;
+    }
+    let path = subject::library().path().expect("Commensal is a file");
+    let folder = path
+        .parent()
+        .expect("a file is in a folder")
+        .display()
+        .to_string();
+    let name = format!("-l:{}", subject::library().name());
+    linked(
+        mode,
+        "abi_with_library",
+        &["-L", &folder, &format!("-Wl,-rpath,{folder}"), &name],
+    );
+}
+
+/// A program that was linked with the library, so nothing is preloaded.
+fn linked(mode: Mode, output: &str, flags: &[&str]) {
+    let program = compile::variant("abi", output, flags);
+    for name in ["zero", "huge", "realloc", "overlap", "sized"] {
+        let outcome = Run::new(&program)
+            .args([name])
+            .with(&Library::none(), mode)
+            .ending(End::Exited(0));
+        outcome.unwrap_or_else(|report| panic!("{output} {name} failed: {report}"));
+    }
+}
+
+/// Anything more would be loaded into every program, before it and without being asked.
+#[test]
+fn needs_libc_and_the_loader_only() {
+    if !subject::is_commensal() || !skips::has_tools("readelf", &["readelf"]) {
+        return;
+    }
+    let path = subject::library().path().expect("Commensal is a file");
+    let outcome = Run::new("readelf")
+        .args(["-d".as_ref(), path.as_os_str()])
+        .with(&Library::none(), Mode::Without);
+    let needed = outcome
+        .stdout
+        .lines()
+        .filter(|line| line.contains("(NEEDED)"));
+    for line in needed {
+        let known = line.contains("[libc.so.6]") || line.contains("[ld-linux-x86-64.so.2]");
+        assert!(
+            known,
+            "{}",
+            outcome.report(&format!("the library needs more than libc: {line}"))
+        );
+    }
+}

@@ -1,0 +1,17 @@
+//! Memory goes back to the kernel when it is free, and serves again before new memory is asked for.
+
+use commensal_dropin::check::promised;
+use commensal_dropin::in_both_modes;
+
+in_both_modes! {
+    small_blocks_go_back: promised("memory returns 48");
+    middling_blocks_go_back: promised("memory returns 1500");
+    larger_blocks_go_back: promised("memory returns 100000");
+    large_blocks_go_back: promised("memory returns 5000000");
+    small_blocks_of_threads_go_back: promised("memory returns_threads 64");
+    larger_blocks_of_threads_go_back: promised("memory returns_threads 20000");
+    small_blocks_are_reused: "memory reuse 64";
+    larger_blocks_are_reused: "memory reuse 30000";
+    large_blocks_are_reused: "memory reuse 3000000";
+    memory_serves_all_sizes: promised("memory recycle");
+}

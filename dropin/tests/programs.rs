@@ -1,0 +1,214 @@
+//! Real programs: each prints the same and ends the same with the library, in both modes, as without it.
+//!
+//! A program's work is a shell script in `programs/`, which prints nothing that differs from run to run. Each
+//! run has an empty folder of its own and a fixed environment. The first run, without the library, must
+//! succeed: it says what is right.
+
+use commensal_dropin::run::{End, Outcome, Run};
+use commensal_dropin::subject::{self, Library, Mode};
+use commensal_dropin::{compile, folder, scratch, skips};
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Far above what the longest of them takes.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Each test is the script of its name and the programs without which it cannot run.
+macro_rules! programs {
+    ($($name:ident: $($tool:literal)+;)*) => {
+        $(#[test] fn $name() {
+            agrees(stringify!($name), &[$($tool),+]);
+        })*
+
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+programs! {
+    sh: "sh" "awk" "tar" "gzip";
+    git: "git";
+    gcc: "gcc" "g++" "ar" "objdump";
+    make: "make" "gcc";
+    python: "python3";
+    python_tests: "python3";
+    perl: "perl";
+    node: "node";
+    java: "java" "javac";
+    cargo: "cargo" "gcc";
+    redis: "redis-server" "redis-cli" "redis-benchmark";
+    sqlite: "sqlite3";
+    xz: "xz";
+    sort: "sort" "gzip";
+}
+
+fn agrees(name: &str, tools: &[&str]) {
+    if skips::has_tools(name, tools) && has_python_tests(name) {
+        compare(name, subject::library()).unwrap_or_else(|report| panic!("{report}"));
+    }
+}
+
+/// Debian has the tests of Python's standard library in a package of their own.
+fn has_python_tests(name: &str) -> bool {
+    let present = name != "python_tests"
+        || Run::new("python3")
+            .args(["-c", "import test.test_list"])
+            .with(&Library::none(), Mode::Without)
+            .end
+            == End::Exited(0);
+    if !present {
+        skips::skip(
+            name,
+            "Python's own tests are not installed; dropin/install.sh installs them",
+        );
+    }
+    present
+}
+
+/// Runs the script three times; an error is the report of the first difference.
+fn compare(name: &str, library: &Library) -> Result<(), String> {
+    let expected = outcome(name, library, Mode::Without).ending(End::Exited(0))?;
+    assert!(
+        expected.stdout.ends_with("all done\n"),
+        "{}",
+        expected.report("the script stops half-way")
+    );
+    for mode in [Mode::Normal, Mode::Fallback] {
+        let found = outcome(name, library, mode).ending(expected.end)?;
+        if let Some(difference) = first_difference(&expected.stdout, &found.stdout) {
+            return Err(found.report(&format!(
+                "{name} prints something else than without the library: {difference}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn first_difference(expected: &str, found: &str) -> Option<String> {
+    let (mut expected, mut found) = (expected.lines(), found.lines());
+    for number in 1.. {
+        match (expected.next(), found.next()) {
+            (None, None) => break,
+            (a, b) if a == b => {}
+            (a, b) => return Some(format!("line {number}: expected {a:?}, found {b:?}")),
+        }
+    }
+    None
+}
+
+fn outcome(name: &str, library: &Library, mode: Mode) -> Outcome {
+    let folder = empty_folder(name, mode);
+    let script = script(name);
+    let run = Run::new("/bin/sh")
+        .args([&script])
+        .folder(&folder)
+        .limit(LIMIT);
+    let outcome = prepared(name, run).with(library, mode);
+    if outcome.end == End::Exited(0) {
+        std::fs::remove_dir_all(&folder).expect("a test's own folder can be removed");
+    }
+    outcome
+}
+
+/// What single programs need in their environment.
+fn prepared(name: &str, run: Run) -> Run {
+    match name {
+        "redis" => run.env("DROPIN_PORT", &free_port().to_string()),
+        "cargo" => run.env("PATH", &path_with_cargo()),
+        _ => run,
+    }
+}
+
+/// A port that was free just now.
+fn free_port() -> u16 {
+    let listener =
+        TcpListener::bind("127.0.0.1:0").expect("the loopback interface has a free port");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port()
+}
+
+/// The folder of the cargo that runs this test holds the matching rustc too.
+fn path_with_cargo() -> String {
+    let cargo = PathBuf::from(std::env::var("CARGO").expect("cargo runs the tests"));
+    let folder = cargo.parent().expect("a file is in a folder");
+    format!("{}:/usr/local/bin:/usr/bin:/bin", folder.display())
+}
+
+fn script(name: &str) -> PathBuf {
+    folder().join("programs").join(format!("{name}.sh"))
+}
+
+fn empty_folder(name: &str, mode: Mode) -> PathBuf {
+    let folder = scratch("programs").join(format!("{name}-{mode:?}-{}", std::process::id()));
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).expect("a test's own folder can be removed");
+    }
+    std::fs::create_dir(&folder).expect("a folder can be made below the target folder");
+    folder
+}
+
+/// No script is forgotten.
+#[test]
+fn every_script_is_a_test() {
+    let files = std::fs::read_dir(folder().join("programs")).expect("the scripts are there");
+    let stem = |path: &Path| {
+        path.file_stem()
+            .expect("a script has a name")
+            .to_string_lossy()
+            .into_owned()
+    };
+    let scripts: BTreeSet<String> = files
+        .map(|file| stem(&file.expect("a folder can be listed").path()))
+        .collect();
+    let tests: BTreeSet<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(
+        scripts, tests,
+        "scripts in programs/ on the left, tests on the right"
+    );
+}
+
+/// A name that no test has excuses nothing and hides a mistake.
+#[test]
+fn every_skip_is_of_a_test() {
+    let others = ["c++", "readelf", "set-user-id"];
+    for (name, _) in skips::listed() {
+        let known = NAMES.contains(&name.as_str()) || others.contains(&name.as_str());
+        assert!(
+            known,
+            ".ci/skips lists {name:?}, which is no test; the tests are {NAMES:?} and {others:?}"
+        );
+    }
+}
+
+// -- The comparison can fail. --
+
+fn defective(defect: &str) -> Library {
+    let output = format!("broken_{}", defect.to_lowercase());
+    Library::at(compile::shared_library(
+        "broken",
+        &output,
+        &[&format!("-DDEFECT={defect}")],
+    ))
+}
+
+#[test]
+fn a_sound_allocator_agrees() {
+    compare("sh", &defective("NONE")).unwrap_or_else(|report| panic!("{report}"));
+}
+
+#[test]
+fn a_line_too_many_is_found() {
+    let report = compare("sh", &defective("CHATTY")).expect_err("more output was missed");
+    assert!(
+        report.contains("something else"),
+        "it fails for another reason: {report}"
+    );
+}
+
+#[test]
+fn another_status_is_found() {
+    compare("sh", &defective("CHANGES_STATUS")).expect_err("another exit status was missed");
+}

@@ -1,0 +1,263 @@
+//! What surrounds a process: limits on its memory, sandboxes, privileges, configuration; and programs that
+//! misuse the heap.
+
+use commensal_dropin::check::{Check, check, promised};
+use commensal_dropin::run::{End, Outcome, Run};
+use commensal_dropin::subject::{self, Mode};
+use commensal_dropin::{compile, in_both_modes, skips};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+in_both_modes! {
+    the_mode_is_what_it_says: super::the_mode_is_what_it_says;
+
+    limit_64_mib: |mode| exhaust(mode, "-v", 64, &[64, 4096, 100_000, 1 << 20, 4 << 20]);
+    limit_256_mib: |mode| exhaust(mode, "-v", 256, &[64, 4096, 100_000, 1 << 20, 10 << 20]);
+    limit_1_gib: |mode| exhaust(mode, "-v", 1 << 10, &[100_000, 1 << 20, 10 << 20]);
+    limit_4_gib: |mode| exhaust(mode, "-v", 4 << 10, &[1 << 20, 10 << 20]);
+    limit_of_data: |mode| exhaust(mode, "-d", 128, &[64, 4096, 1 << 20]);
+    limit_lowered_at_run_time: promised("limits lowered");
+    limit_at_every_step: promised("limits staircase as");
+    limit_of_data_at_every_step: promised("limits staircase data");
+
+    membarrier_refused: "seccomp run membarrier=1 {THREADS} together {seconds}";
+    membarrier_unknown: "seccomp run membarrier=38 {THREADS} migrate {seconds}";
+    membarrier_refused_and_forks: "seccomp run membarrier=1 {FORK} storm 300 0 fork";
+    rseq_unknown: "seccomp run rseq=38 {THREADS} together {seconds}";
+    rseq_refused: "seccomp run rseq=1,membarrier=1 {THREADS} migrate {seconds}";
+    advice_refused: "seccomp run madvise=1,mremap=1 {ABI} realloc";
+    advice_unknown: "seccomp run madvise=38,mremap=38,sched_getaffinity=38 {THREADS} together {seconds}";
+    membarrier_refused_before_the_first_thread: "seccomp solo membarrier=1";
+    membarrier_refused_at_work: "seccomp late membarrier=1";
+    everything_refused_at_work: "seccomp late membarrier=1,rseq=1,madvise=1,mremap=1";
+
+    double_free: |mode| misused(mode, "double_free", &[16, 100, 2000, 30_000, 300_000, 5_000_000]);
+    double_free_with_others_between: |mode| misused(mode, "double_free_apart", &[16, 1000, 30_000]);
+    double_free_by_another_thread: |mode| misused(mode, "double_free_other_thread", &[16, 1000, 30_000]);
+    double_free_by_realloc: |mode| misused(mode, "double_free_by_realloc", &[16, 1000, 300_000]);
+    free_of_the_stack: |mode| misused(mode, "stack", &[100]);
+    free_of_the_program: |mode| misused(mode, "program", &[100]);
+    free_of_a_mapping: |mode| misused(mode, "mapping", &[100]);
+    free_of_nowhere: |mode| misused(mode, "wild", &[100]);
+    free_of_the_middle: |mode| misused(mode, "interior", &[64, 1000, 30_000, 300_000, 5_000_000]);
+    free_of_the_middle_unaligned: |mode| misused(mode, "unaligned", &[64, 1000, 30_000, 300_000, 5_000_000]);
+    realloc_of_the_stack: |mode| misused(mode, "realloc_stack", &[100, 100_000]);
+    free_with_a_wrong_size: |mode| misused(mode, "wrong_size", &[64, 1000, 300_000]);
+
+    static_program: super::static_program;
+    set_user_id_program: super::set_user_id_program;
+    unknown_key: super::unknown_key;
+    strange_configurations: super::strange_configurations;
+}
+
+fn holds(outcome: Outcome) -> Outcome {
+    outcome
+        .ending(End::Exited(0))
+        .unwrap_or_else(|report| panic!("{report}"))
+}
+
+/// The fallback would prove nothing if restartable sequences were still there.
+fn the_mode_is_what_it_says(mode: Mode) {
+    let name = subject::library().name();
+    let outcome = holds(
+        Run::new(compile::program("whoami"))
+            .args([name])
+            .with(subject::library(), mode),
+    );
+    let rseq = if mode == Mode::Fallback {
+        "rseq off"
+    } else {
+        "rseq on"
+    };
+    assert!(
+        outcome.stdout.contains(rseq),
+        "{}",
+        outcome.report(&format!("expected {rseq}: {}", outcome.stdout))
+    );
+    assert!(
+        outcome.stdout.contains("library loaded"),
+        "{}",
+        outcome.report("the library is absent")
+    );
+}
+
+// -- Limits --
+
+/// `kind` is the option of ulimit: -v for the address space, -d for data. What threads gave back is there for
+/// others afterwards, which not every malloc library can say of itself.
+fn exhaust(mode: Mode, kind: &str, mib: usize, sizes: &[usize]) {
+    let program = compile::program("limits");
+    let script = format!("ulimit {kind} {} && exec \"$@\"", mib * 1024);
+    let limited = Run::new("/bin/sh")
+        .args(["-c", &script, "sh"])
+        .args([&program]);
+    for size in sizes {
+        let size = size.to_string();
+        holds(
+            limited
+                .clone()
+                .args(["exhaust", &size, "50"])
+                .with(subject::library(), mode),
+        );
+        if subject::is_commensal() {
+            holds(
+                limited
+                    .clone()
+                    .args(["exhaust_threads", &size])
+                    .with(subject::library(), mode),
+            );
+        }
+    }
+}
+
+// -- Misuse --
+
+/// One line that says what was found, then SIGABRT; in a process with one thread and in one with two.
+fn misused(mode: Mode, case: &str, sizes: &[usize]) {
+    if !subject::is_commensal() {
+        return;
+    }
+    for size in sizes {
+        for threaded in ["", "threaded"] {
+            aborts(&check(&format!("misuse {case} {size} {threaded}")), mode);
+        }
+    }
+}
+
+fn aborts(misuse: &Check, mode: Mode) {
+    const SIGABRT: i32 = 6;
+    let outcome = misuse
+        .outcome(subject::library(), mode)
+        .ending(End::Signalled(SIGABRT));
+    let outcome = outcome.unwrap_or_else(|report| panic!("misuse was not reported: {report}"));
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let told = lines.len() == 1 && lines[0].starts_with("commensal:");
+    assert!(
+        told,
+        "{}",
+        outcome.report("expected one line that begins with `commensal:`")
+    );
+}
+
+// -- Privileges --
+
+/// The loader has no part in a static program, so the preload does nothing, and no harm.
+fn static_program(mode: Mode) {
+    let program = compile::variant("whoami", "whoami_static", &["-static"]);
+    let outcome = holds(
+        Run::new(program)
+            .args([subject::library().name()])
+            .with(subject::library(), mode),
+    );
+    assert!(
+        outcome.stdout.contains("library absent"),
+        "{}",
+        outcome.report(&outcome.stdout)
+    );
+}
+
+/// Secure execution ignores a preloaded path; the program runs as without it.
+fn set_user_id_program(mode: Mode) {
+    if subject::library().path().is_none() || !skips::has_tools("set-user-id", &["setpriv"]) {
+        return;
+    }
+    let folder = Folder::for_everybody(mode);
+    let program = folder.path.join("whoami");
+    std::fs::copy(compile::program("whoami"), &program).expect("a program can be copied");
+    let made = std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755));
+    made.expect("one's own file can be made set-user-id");
+
+    let words = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
+    let run = Run::new("setpriv")
+        .args(words)
+        .args([&program])
+        .args([subject::library().name()]);
+    let without = run.clone().with(subject::library(), Mode::Without);
+    if !without.stdout.starts_with("uid 65534 euid 0 ") {
+        skips::skip(
+            "set-user-id",
+            "this user or this file system cannot make set-user-id programs",
+        );
+        return;
+    }
+    let outcome = holds(run.with(subject::library(), mode));
+    assert!(
+        outcome.stdout.contains("library absent"),
+        "{}",
+        outcome.report("a set-user-id program was preloaded")
+    );
+}
+
+/// A folder that all users can reach, unlike a target folder in somebody's home.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn for_everybody(mode: Mode) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("commensal-dropin-{}-{mode:?}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder can be made");
+        let opened = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755));
+        opened.expect("one's own folder can be opened");
+        Folder { path }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left in a temporary folder harms nobody.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+// -- Configuration --
+
+fn configured(mode: Mode, configuration: &str) -> Outcome {
+    let program: &Path = &compile::program("whoami");
+    let run = Run::new(program)
+        .args([subject::library().name()])
+        .env("COMMENSAL_CONF", configuration);
+    holds(run.with(subject::library(), mode))
+}
+
+fn unknown_key(mode: Mode) {
+    if !subject::is_commensal() {
+        return;
+    }
+    let outcome = configured(mode, "bogus_key:1");
+    let told = outcome
+        .stderr
+        .lines()
+        .any(|line| line.starts_with("commensal:") && line.contains("bogus_key"));
+    assert!(
+        told,
+        "{}",
+        outcome.report("expected a line that begins with `commensal:` and names bogus_key")
+    );
+}
+
+/// Whatever the variable holds, the program starts.
+fn strange_configurations(mode: Mode) {
+    let quiet = configured(mode, "");
+    assert!(
+        quiet.stderr.is_empty(),
+        "{}",
+        quiet.report("an empty configuration is worth no line")
+    );
+    for strange in [
+        ",",
+        ":",
+        ":::,,,::",
+        "=",
+        "a:b:c",
+        "bogus_key",
+        "bogus_key:",
+        ":1",
+        "\u{7f}\u{ff}:\n\t",
+    ] {
+        configured(mode, strange);
+    }
+    configured(mode, &"x".repeat(100_000));
+    configured(mode, &"key:99999999999999999999999999,".repeat(1000));
+}

@@ -1,0 +1,118 @@
+//! The two operations as whole functions: what a C program calls when it calls malloc and free.
+//!
+//! They do what `pop` and `push` do behind the runtime's two table lookups, instruction for instruction; as functions of their
+//! own they test the outcome once, where inline assembly (which cannot jump out and give a value) makes its caller test it
+//! again. The layout and the slow path come from the runtime as arguments.
+
+/// Defines `extern "C" fn $name(bytes: usize) -> *mut c_void`: for up to `$limit` bytes, a [`pop`](super::pop) from the take word
+/// whose index is in the byte table at offset `$table` of the region, by steps of 16 bytes; `$slow(bytes)` if that gives null.
+///
+/// 21 instructions.
+#[macro_export]
+macro_rules! take_entry {
+    ($(#[$attribute:meta])* $name:ident, limit: $limit:expr, table: $table:expr, slow: $slow:path) => {
+        $(#[$attribute])*
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub extern "C-unwind" fn $name(bytes: usize) -> *mut core::ffi::c_void {
+            core::arch::naked_asm!(
+                $crate::restartable_section!(),
+                "cmp rdi, {limit}",
+                "ja {slow}",
+                "mov rcx, qword ptr [rip + {base}]",
+                "lea rax, [rdi + 15]",
+                "shr rax, 4",
+                "movzx edx, byte ptr [rcx + rax + {table}]",
+                "mov rsi, qword ptr [rip + {words}]",
+                "5: lea r8, [rip + 77b]",
+                "mov qword ptr fs:[rsi + 8], r8",
+                "2: cmp dword ptr fs:[rsi + 4], 0",
+                "js {slow}",
+                "mov r9d, dword ptr fs:[rsi + 24]",
+                "shl r9d, {shift}",
+                "add r9, rcx",
+                "mov r8, qword ptr [r9 + rdx*8 + {areas}]",
+                "mov rax, qword ptr [rcx + r8]",
+                "test rax, rax",
+                "jz {slow}",
+                "sub r8, 8",
+                "mov qword ptr [r9 + rdx*8 + {areas}], r8",
+                "3: ret",
+                ".p2align 6",
+                limit = const $limit,
+                table = const $table,
+                slow = sym $slow,
+                base = sym $crate::root::BASE,
+                words = sym $crate::slot::WORDS,
+                shift = const $crate::slot::AREA_SHIFT,
+                areas = const $crate::slot::AREAS,
+            )
+        }
+    };
+}
+
+/// Defines `unsafe extern "C" fn $name(object: *mut c_void)`: a [`push`](super::push) to the give word beside the take word whose
+/// index is in the byte map at offset `$map` of the region, by steps of 64 KiB, modulo the mask at offset `$mask`;
+/// `$slow(object)` if that fails.
+///
+/// 20 instructions.
+#[macro_export]
+macro_rules! put_entry {
+    ($(#[$attribute:meta])* $name:ident, map: $map:expr, mask: $mask:expr, slow: $slow:path) => {
+        $(#[$attribute])*
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(object: *mut core::ffi::c_void) {
+            core::arch::naked_asm!(
+                $crate::restartable_section!(),
+                "mov rcx, qword ptr [rip + {base}]",
+                "mov rax, rdi",
+                "shr rax, 16",
+                "and rax, qword ptr [rcx + {mask}]",
+                "movzx edx, byte ptr [rcx + rax + {map}]",
+                "mov rsi, qword ptr [rip + {words}]",
+                "5: lea r8, [rip + 77b]",
+                "mov qword ptr fs:[rsi + 8], r8",
+                "2: cmp dword ptr fs:[rsi + 4], 0",
+                "js {slow}",
+                "mov r9d, dword ptr fs:[rsi + 24]",
+                "shl r9d, {shift}",
+                "add r9, rcx",
+                "mov r8, qword ptr [r9 + rdx*8 + {gives}]",
+                "test r8d, {full}",
+                "jz {slow}",
+                "mov qword ptr [rcx + r8], rdi",
+                "add r8, 8",
+                "mov qword ptr [r9 + rdx*8 + {gives}], r8",
+                "3: ret",
+                ".p2align 6",
+                map = const $map,
+                mask = const $mask,
+                slow = sym $slow,
+                base = sym $crate::root::BASE,
+                words = sym $crate::slot::WORDS,
+                shift = const $crate::slot::AREA_SHIFT,
+                gives = const $crate::slot::AREAS + 8,
+                full = const $crate::slot::ARRAY - 1,
+            )
+        }
+    };
+}
+
+/// The descriptor and the abort handler of the section between labels `2` and `3`, which an abort begins again at `5`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! restartable_section {
+    () => {
+        ".pushsection __rseq_cs, \"aw\"
+         .balign 32
+         77: .long 0, 0
+         .quad 2f, 3f - 2f, 4f
+         .popsection
+         .pushsection .text.commensal_abort, \"ax\"
+         .byte 0x0f, 0xb9, 0x3d
+         .long 0x53053053
+         4: jmp 5f
+         .popsection"
+    };
+}

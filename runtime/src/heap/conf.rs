@@ -1,0 +1,98 @@
+//! `COMMENSAL_CONF`: `key:value` pairs, separated by commas.
+//!
+//! | key | values | effect |
+//! |---|---|---|
+//! | `stats` | `exit`, `off` | whether statistics are printed on standard error at exit |
+//! | `keep` | MiB | dirty memory that free runs may keep before it goes back to the kernel |
+//! | `huge` | `system`, `avoid` | whether later segments follow the system's huge-page setting or never use them |
+//!
+//! What is not understood is named with the nearest thing that would be, and the program starts all the same.
+
+use super::report;
+use super::runtime::runtime;
+use crate::page::PAGE;
+use crate::slab::misuse::Line;
+use core::fmt::Write;
+use machine::process;
+
+const KEYS: [(&str, &str); 3] =
+    [("stats", "exit or off"), ("keep", "a number of MiB"), ("huge", "system or avoid")];
+
+/// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
+pub fn apply_environment() {
+    if let Some(conf) = process::environment(c"COMMENSAL_CONF")
+        && super::enter()
+    {
+        for pair in conf.to_bytes().split(|&byte| byte == b',').filter(|pair| !pair.is_empty()) {
+            apply(core::str::from_utf8(pair).unwrap_or("?"));
+        }
+    }
+}
+
+fn apply(pair: &str) {
+    let (key, value) = pair.split_once(':').unwrap_or((pair, ""));
+    let zone = &runtime().slab.zone;
+    match (key, value) {
+        ("stats", "exit") => report::print_at_exit(),
+        ("stats", "off") | ("huge", "system") => {}
+        ("huge", "avoid") => zone.set_avoid_huge(),
+        ("keep", mib) if mib.parse::<u32>().is_ok() => {
+            zone.set_kept_dirty(mib.parse::<u64>().unwrap_or(0) * ((1 << 20) / PAGE as u64));
+        }
+        _ => complain(key, value),
+    }
+}
+
+#[cold]
+fn complain(key: &str, value: &str) {
+    let mut line = Line::new();
+    let _ = match KEYS.iter().find(|known| known.0 == key) {
+        Some((_, values)) => {
+            writeln!(line, "commensal: COMMENSAL_CONF: {key} cannot be '{value}': expected {values}; ignored")
+        }
+        None => writeln!(
+            line,
+            "commensal: COMMENSAL_CONF: unknown key '{key}': did you mean '{}'? ignored",
+            nearest(key, KEYS.iter().map(|known| known.0))
+        ),
+    };
+    process::complain(line.as_bytes());
+}
+
+/// The candidate that takes the fewest insertions, deletions and replacements to become `word`.
+fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> &'a str {
+    candidates.min_by_key(|candidate| distance(word.as_bytes(), candidate.as_bytes())).unwrap_or("")
+}
+
+/// Levenshtein's distance, of words up to 31 bytes; longer ones are cut.
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let b = &b[..b.len().min(31)];
+    let mut row = [0; 32];
+    for (column, cell) in row.iter_mut().enumerate() {
+        *cell = column;
+    }
+    for (line, &x) in a.iter().take(31).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, &y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_found() {
+        let keys = || KEYS.iter().map(|known| known.0);
+        assert_eq!(nearest("stat", keys()), "stats");
+        assert_eq!(nearest("kep", keys()), "keep");
+        assert_eq!(nearest("hugepages", keys()), "huge");
+        assert_eq!([distance(b"abc", b"abc"), distance(b"", b"abc"), distance(b"kitten", b"sitting")], [0, 3, 3]);
+    }
+}

@@ -1,0 +1,245 @@
+//! What the heap tells: a reading of its state, as text, as XML, or as numbers.
+//!
+//! All of it comes from counts that slow paths keep anyway, and from a walk over spans and slots; malloc and free count
+//! nothing. A reading takes no lock, so that it can be made in any state; it is exact at rest.
+
+use super::runtime::{general, runtime};
+use crate::page::PAGE;
+use crate::slab::class::{self, CLASSES};
+use crate::slab::misuse::Line;
+use core::fmt::{self, Write};
+use machine::sync::ContentionReport;
+use machine::{clock, kick, process, root, slot};
+
+/// A size class, read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClassReport {
+    /// Spans that serve it.
+    pub spans: u64,
+    /// Objects that the program holds.
+    pub in_use: u64,
+    /// Free objects in arrays.
+    pub cached: u64,
+    /// Bytes of address space of its spans.
+    pub span_bytes: u64,
+    /// Arrays taken from the depot.
+    pub refills: u64,
+    /// Arrays brought to the depot.
+    pub returns: u64,
+}
+
+/// The heap, read.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// By class; class 0 is none.
+    pub classes: [ClassReport; CLASSES],
+    /// Bytes of runs in use now: spans and large blocks.
+    pub run_bytes: u64,
+    /// The most that `run_bytes` has been.
+    pub peak_run_bytes: u64,
+    /// Bytes of large blocks in use.
+    pub large_bytes: u64,
+    /// Bytes of free runs that the kernel has not got back.
+    pub dirty_bytes: u64,
+    /// Bytes given back to the kernel so far.
+    pub purged_bytes: u64,
+    /// Bytes of address space in segments.
+    pub segment_bytes: u64,
+    /// Bytes of address space for metadata.
+    pub metadata_bytes: u64,
+    /// Runs handed out.
+    pub runs: u64,
+    /// Slots that have been used.
+    pub slots: u32,
+    /// How slots are given.
+    pub mode: slot::Mode,
+    /// Nanoseconds since the second thread came; none in solo mode.
+    pub shared_for_ns: Option<u64>,
+    /// Kicks made and refused.
+    pub kicks: (u64, u64),
+    /// Contention of shards, page lists and the zone.
+    pub locks: [(&'static str, ContentionReport); 3],
+}
+
+impl Report {
+    /// Reads the heap's state; none before the first allocation.
+    pub fn read() -> Option<Report> {
+        if !root::is_installed() {
+            return None;
+        }
+        let slab = &runtime().slab;
+        let pages = |count: u64| count * PAGE as u64;
+        let counts = &slab.zone.counts;
+        let mut classes = [ClassReport::default(); CLASSES];
+        general().count_classes(|class, spans, bytes, held| {
+            classes[class].spans += spans;
+            classes[class].span_bytes += bytes;
+            classes[class].in_use += held;
+        });
+        general().count_cached(|class, cached, refills, returns| {
+            let report = &mut classes[class];
+            report.cached += cached;
+            report.in_use = report.in_use.saturating_sub(cached);
+            report.refills += refills;
+            report.returns += returns;
+        });
+        let run_bytes = pages(counts.in_use.get());
+        Some(Report {
+            large_bytes: run_bytes.saturating_sub(classes.iter().map(|class| class.span_bytes).sum()),
+            classes,
+            run_bytes,
+            peak_run_bytes: pages(counts.peak.get()),
+            dirty_bytes: pages(counts.free_dirty.get()),
+            purged_bytes: pages(counts.purged.get()),
+            segment_bytes: pages(counts.reserved.get()),
+            metadata_bytes: slab.zone.metadata.reserved_bytes.get(),
+            runs: counts.allocations.get(),
+            slots: slot::in_use(),
+            mode: slot::mode(),
+            shared_for_ns: runtime().sharing.upgraded_at_ns().map(|at| clock::now_ns().saturating_sub(at)),
+            kicks: kick::counts(),
+            locks: [
+                ("depot shards", slab.locks.shards.report()),
+                ("page lists", slab.locks.page_lists.report()),
+                ("zone", slab.locks.zone.report()),
+            ],
+        })
+    }
+
+    /// Bytes that the program holds: small objects and large blocks.
+    pub fn in_use_bytes(&self) -> u64 {
+        let small = |(class, report): (usize, &ClassReport)| report.in_use * class::size(class) as u64;
+        self.large_bytes + self.classes.iter().enumerate().map(small).sum::<u64>()
+    }
+
+    /// Writes the report as text, a line at a time.
+    pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
+        writeln!(out, "commensal: statistics")?;
+        writeln!(
+            out,
+            "  in use {}, runs {} (peak {}), free but dirty {}, given back {}",
+            Bytes(self.in_use_bytes()),
+            Bytes(self.run_bytes),
+            Bytes(self.peak_run_bytes),
+            Bytes(self.dirty_bytes),
+            Bytes(self.purged_bytes)
+        )?;
+        writeln!(
+            out,
+            "  address space: segments {}, metadata {}; runs handed out {}",
+            Bytes(self.segment_bytes),
+            Bytes(self.metadata_bytes),
+            self.runs
+        )?;
+        self.write_mode(out)?;
+        for (name, lock) in &self.locks {
+            writeln!(
+                out,
+                "  lock {name}: contended {}, waited {} us in all, {} us at most",
+                lock.contended,
+                lock.total_wait_ns / 1000,
+                lock.max_wait_ns / 1000
+            )?;
+        }
+        writeln!(out, "  {:>6} {:>6} {:>10} {:>10} {:>9} {:>9}", "size", "spans", "in use", "cached", "refills", "returns")?;
+        for (class, report) in self.classes.iter().enumerate().filter(|(_, report)| report.spans + report.refills > 0) {
+            writeln!(
+                out,
+                "  {:>6} {:>6} {:>10} {:>10} {:>9} {:>9}",
+                class::size(class),
+                report.spans,
+                report.in_use,
+                report.cached,
+                report.refills,
+                report.returns
+            )?;
+        }
+        writeln!(out, "   large blocks {}", Bytes(self.large_bytes))
+    }
+
+    fn write_mode(&self, out: &mut impl Write) -> fmt::Result {
+        let slots = match self.mode {
+            slot::Mode::ConcurrencyId => "concurrency ids",
+            slot::Mode::PerThread => "one slot a thread (no concurrency ids here)",
+        };
+        match self.shared_for_ns {
+            None => write!(out, "  solo: the process never had a second thread")?,
+            Some(ns) => write!(out, "  shared: a second thread was created {} ms before this", ns / 1_000_000)?,
+        }
+        writeln!(out, "; slots used {} ({slots}); kicks {}, refused {}", self.slots, self.kicks.0, self.kicks.1)
+    }
+
+    /// Writes the report as XML, in the shape that readers of glibc's `malloc_info` know.
+    pub fn write_xml(&self, out: &mut impl Write) -> fmt::Result {
+        writeln!(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>")?;
+        for (class, report) in self.classes.iter().enumerate().filter(|(_, report)| report.spans > 0) {
+            writeln!(
+                out,
+                "  <size from=\"{}\" to=\"{}\" total=\"{}\" count=\"{}\" in_use=\"{}\"/>",
+                class::size(class - 1) + 1,
+                class::size(class),
+                report.cached * class::size(class) as u64,
+                report.cached,
+                report.in_use
+            )?;
+        }
+        let free = self.run_bytes.saturating_sub(self.in_use_bytes()) + self.dirty_bytes;
+        writeln!(out, "</sizes>\n<total type=\"rest\" count=\"0\" size=\"{free}\"/>")?;
+        writeln!(out, "<system type=\"current\" size=\"{}\"/>", self.run_bytes + self.dirty_bytes)?;
+        writeln!(out, "<system type=\"max\" size=\"{}\"/>", self.peak_run_bytes)?;
+        writeln!(out, "<aspace type=\"total\" size=\"{}\"/>\n</heap>\n</malloc>", self.segment_bytes)
+    }
+}
+
+/// A number of bytes, in the unit that suits it.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..10_240 => write!(out, "{} B", self.0),
+            10_240..10_485_760 => write!(out, "{} KiB", self.0 >> 10),
+            _ => write!(out, "{} MiB", self.0 >> 20),
+        }
+    }
+}
+
+/// Standard error as a place to write to, a line at a time.
+#[derive(Default)]
+pub struct StandardError(Line);
+
+impl Write for StandardError {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write_str(text)?;
+        if text.ends_with('\n') {
+            process::complain(self.0.as_bytes());
+            self.0 = Line::new();
+        }
+        Ok(())
+    }
+}
+
+/// Prints the report on standard error.
+pub fn print() {
+    if let Some(report) = Report::read() {
+        let _ = report.write_text(&mut StandardError::default());
+    }
+}
+
+/// Has the report printed on standard error when the program exits.
+pub fn print_at_exit() {
+    extern "C" fn at_exit() {
+        print();
+    }
+    process::keep_standard_error();
+    process::at_exit(at_exit);
+}
+
+/// Says why the program cannot go on, and aborts.
+#[cold]
+pub fn give_up(why: &str) -> ! {
+    let mut line = Line::new();
+    let _ = writeln!(line, "commensal: {why}");
+    process::complain(line.as_bytes());
+    process::die()
+}
