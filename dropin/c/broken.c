@@ -27,7 +27,7 @@ enum defect {
     FORGETS,         /* realloc copies too little */
     BOASTS,          /* malloc_usable_size promises more than there is */
     ABORTS_WHEN_FULL, /* instead of giving NULL */
-    CHATTY,          /* writes to standard output at exit */
+    CHATTY,          /* writes to standard output at the exit of a program called rev */
     CHANGES_STATUS,  /* ends the process with a status of its own */
 };
 
@@ -260,7 +260,7 @@ int posix_memalign(void **result, size_t alignment, size_t size) {
 }
 
 __attribute__((destructor)) static void at_exit(void) {
-    if (DEFECT == CHATTY && write(STDOUT_FILENO, "bye\n", 4) != 4)
+    if (DEFECT == CHATTY && strcmp(program_invocation_short_name, "rev") == 0 && write(STDOUT_FILENO, "bye\n", 4) != 4)
         _exit(1);
     if (DEFECT == CHANGES_STATUS)
         _exit(9);

@@ -18,7 +18,8 @@ done
 echo "sum: $total"
 
 seq 1 30000 | awk '{ print $1 % 97, $1 }' | sort -n -k1,1 -k2,2r | uniq -c | sed -n '1~2500p'
-seq 1 50000 | tee copy | gzip -9n | gunzip | cmp - copy && echo "gzip: equal"
+seq 1 50000 > copy
+gzip -9n < copy | gunzip | cmp - copy && echo "gzip: equal"
 mkdir -p a/b/c && for i in $(seq 1 200); do echo "file $i" > "a/b/c/$i"; done
 tar -cf - --sort=name --mtime=@0 --owner=0 --group=0 a | cksum
 find a -type f | sort | xargs grep -l 7 | wc -l

@@ -71,7 +71,7 @@ fn linked_dynamically(mode: Mode) {
 /// A program that was linked with the library, so nothing is preloaded.
 fn linked(mode: Mode, output: &str, flags: &[&str]) {
     let program = compile::variant("abi", output, flags);
-    for name in ["zero", "huge", "realloc", "overlap", "sized"] {
+    for name in ["zero", "huge", "realloc", "overlap"] {
         let outcome = Run::new(&program)
             .args([name])
             .with(&Library::none(), mode)

@@ -10,6 +10,7 @@ use commensal_dropin::{compile, folder, scratch, skips};
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Far above what the longest of them takes.
@@ -98,7 +99,7 @@ fn first_difference(expected: &str, found: &str) -> Option<String> {
 }
 
 fn outcome(name: &str, library: &Library, mode: Mode) -> Outcome {
-    let folder = empty_folder(name, mode);
+    let folder = empty_folder(name);
     let script = script(name);
     let run = Run::new("/bin/sh")
         .args([&script])
@@ -141,8 +142,12 @@ fn script(name: &str) -> PathBuf {
     folder().join("programs").join(format!("{name}.sh"))
 }
 
-fn empty_folder(name: &str, mode: Mode) -> PathBuf {
-    let folder = scratch("programs").join(format!("{name}-{mode:?}-{}", std::process::id()));
+/// Tests of the same script run at the same time, so folders are numbered.
+fn empty_folder(name: &str) -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: each value is given out once, whatever the order.
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = scratch("programs").join(format!("{name}-{}-{number}", std::process::id()));
     if folder.exists() {
         std::fs::remove_dir_all(&folder).expect("a test's own folder can be removed");
     }

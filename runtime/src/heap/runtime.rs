@@ -46,7 +46,7 @@ pub fn begin() -> bool {
         let metadata = segment.wrapping_add(FIRST_SEGMENT);
         let base = metadata.wrapping_add(FIRST_METADATA);
         let writable = FIRST_SEGMENT + FIRST_METADATA + AREAS_END;
-        // The last array's worth of the metadata stays unused: the give word of a full array there would be 0, no array.
+        // The last array's worth of the metadata stays unused: see `slab::array::DRAINING`.
         // SAFETY: the mapping is fresh and ours; zeroes are a valid slab.
         unsafe {
             if !vm::commit(segment, writable) {

@@ -3,7 +3,7 @@
 //! ```text
 //!   word 0      link to the next array in a stack
 //!   words 1..   zero down to the bottom, which is the word before the first pointer
-//!   up to 63    pointers, from 64 − capacity on, growing upwards
+//!   up to 127   pointers, from 128 − capacity on, growing upwards
 //! ```
 //!
 //! An [`Array`] value is a take word (see `machine::slot`): the offset, from the region's base, of the topmost pointer or of
@@ -15,9 +15,9 @@ use machine::slot::ARRAY;
 
 /// Words below this name no array: offsets into the header, which begins with zeroes.
 const FIRST: usize = crate::percpu::HEADER;
-/// A word whose array is being taken away by another CPU. As a take word it points to a zero, so nobody pops; as a give word
-/// it is full, so nobody pushes.
-pub const DRAINING: usize = ARRAY;
+/// A word whose array is being taken away by another CPU. It points before the region's base, to the last array's worth of the
+/// first metadata, which is never used: as a take word to a zero, so nobody pops; as a give word it is full, so nobody pushes.
+pub const DRAINING: usize = 0usize.wrapping_sub(ARRAY);
 
 /// An array that belongs to the holder of this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +35,13 @@ impl Array {
     /// What a take word names; none if it names no array, so that pop says "empty".
     #[inline]
     pub fn from_take_word(word: usize) -> Option<Self> {
-        (word >= FIRST).then_some(Array(word))
+        names_array(word).then_some(Array(word))
     }
 
     /// What a give word names; none if it names no array, so that push says "full".
     #[inline]
     pub fn from_give_word(word: usize) -> Option<Self> {
-        (word >= FIRST).then(|| Array(word - 8))
+        names_array(word).then(|| Array(word - 8))
     }
 
     /// The take word for this array.
@@ -107,6 +107,11 @@ impl Array {
     pub fn link(self, region: Region) -> *mut usize {
         region.at_offset(self.0 / ARRAY * ARRAY).cast()
     }
+}
+
+#[inline]
+fn names_array(word: usize) -> bool {
+    word >= FIRST && word != DRAINING
 }
 
 /// Offset of an empty array's take word.

@@ -39,8 +39,8 @@ const NO_SLOT: u32 = slot::MAX as u32 - 1;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slab {
-    /// Where words that name no array point to: 0, and `DRAINING`.
-    zeroes: [u64; 65],
+    /// Where a word that names no array points to.
+    zero: u64,
     /// Twice the class for each step of sizes; zero, which is no class, until the slab has begun.
     class_words: [u8; class::STEPS],
     /// Where pages come from.
@@ -157,9 +157,10 @@ impl<'a> General<'a> {
 
     /// The slot's give array, if changing places is worth it: it becomes the one to take from.
     fn take_given(self, slot: u32, class: usize) -> Option<Array> {
+        let refills = shard::count_refill(self.region, slot, class);
         let word = self.word(slot, give_index(class));
         let array = Array::from_give_word(word)?;
-        let worth_it = array.len(class) >= worth_changing(class);
+        let worth_it = array.len(class) >= worth_changing(class).min(batch(class, refills) / 2);
         (worth_it && self.replace(slot, give_index(class), word, 0)).then_some(array)
     }
 
@@ -189,9 +190,7 @@ impl<'a> General<'a> {
     }
 
     fn pop_own(self, slot: u32, class: usize) -> Option<Array> {
-        let mut own = self.lock(slot, class);
-        own.refills = own.refills.wrapping_add(1);
-        own.pop_full(self.region)
+        self.lock(slot, class).pop_full(self.region)
     }
 
     /// Takes a full array from a slot that keeps more than `spared`, and gives it an empty one for it.
@@ -252,13 +251,15 @@ impl<'a> General<'a> {
             unsafe { own.link_span(span) };
         }
         let mut array = own.empty.pop(self.region).or_else(|| self.new_array(class))?;
-        while !array.is_full() && !own.spans.is_null() {
+        let mut wanted = batch(class, own.refills);
+        while wanted > 0 && !own.spans.is_null() {
             // SAFETY: spans on the list belong to the shard that we hold.
             let span = unsafe { &mut *own.spans };
-            while !array.is_full()
+            while wanted > 0
                 && let Some(object) = span.take()
             {
                 array.push(self.region, object);
+                wanted -= 1;
             }
             if span.available() == 0 {
                 // SAFETY: as above.
@@ -311,7 +312,7 @@ impl<'a> General<'a> {
             }
             return self.put_into_span(object, None).forget();
         }
-        let Some(mut next) = self.find_roomy(slot, class) else { return self.put_into_span(object, None).forget() };
+        let Some(mut next) = self.find_roomy(slot, class, given.is_some()) else { return self.put_into_span(object, None).forget() };
         next.push(self.region, object);
         if word == DRAINING || !self.replace(slot, give_index(class), word, next.give_word()) {
             return self.stow(slot, class, next);
@@ -323,12 +324,12 @@ impl<'a> General<'a> {
         }
     }
 
-    /// A private array with room: the slot's own take array if changing places is worth it, else an empty one from the shard, else
-    /// a new one.
-    fn find_roomy(self, slot: u32, class: usize) -> Option<Array> {
+    /// A private array with room: the slot's own take array if it is empty, or if there is another one to change places with and
+    /// that is worth it; else an empty one from the shard, else a new one.
+    fn find_roomy(self, slot: u32, class: usize, can_change: bool) -> Option<Array> {
         let word = self.word(slot, take_index(class));
         if let Some(array) = Array::from_take_word(word)
-            && array.len(class) + worth_changing(class) <= class::array_capacity(class)
+            && array.len(class) + worth_changing(class) <= if can_change { class::array_capacity(class) } else { worth_changing(class) }
             && self.replace(slot, take_index(class), word, 0)
         {
             return Some(array);
@@ -451,6 +452,11 @@ struct StillHeld(Option<Held>);
 
 impl StillHeld {
     fn forget(self) {}
+}
+
+/// Objects that an array is filled with from spans: few at first, so that a short-lived process does not wander through fresh memory.
+fn batch(class: usize, refills: u32) -> usize {
+    class::array_capacity(class).min(8 << refills.min(4))
 }
 
 /// Objects, or room for them, that make it worth it to let the two arrays change places. A quarter: less often would send arrays

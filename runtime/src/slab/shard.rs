@@ -42,7 +42,7 @@ pub struct Shard {
     pub empty: Stack,
     /// Spans with objects to give.
     pub spans: *mut Span,
-    /// Times that an array was taken from here.
+    /// Times that the slot's take array ran out; see `count_refill`.
     pub refills: u32,
     /// Times that an array was brought here.
     pub returns: u32,
@@ -51,6 +51,18 @@ pub struct Shard {
 /// Where a slot's shard of a class lies.
 pub fn of(region: Region, slot: u32, class: usize) -> *mut Shard {
     region.in_area(slot, SHARDS + class * size_of::<Shard>())
+}
+
+/// Counts a visit to the slow path of taking; returns how many there were before. Without the lock: two threads that come
+/// at once may count as one.
+pub fn count_refill(region: Region, slot: u32, class: usize) -> u32 {
+    // SAFETY: a shard of the region; the word is used by volatile accesses only.
+    unsafe {
+        let refills = &raw mut (*of(region, slot, class)).refills;
+        let before = refills.read_volatile();
+        refills.write_volatile(before.wrapping_add(1));
+        before
+    }
 }
 
 /// Where a slot's page list lies: in the place of the shard of class 0, which is no class.

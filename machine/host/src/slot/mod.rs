@@ -19,10 +19,10 @@
 //!           │ slot 1               │
 //! ```
 //!
-//! An *array* is 512 bytes, aligned to 512 from base, of which word 0 belongs to the owner of the array, then at least one word
+//! An *array* is 1024 bytes, aligned to 1024 from base, of which word 0 belongs to the owner of the array, then at least one word
 //! is zero (the bottom), and the rest up to the end holds pointers, growing upwards. A *take word* is the offset of the topmost
 //! pointer; an array is empty when that offset holds zero. A *give word* is the offset behind the topmost pointer; an array
-//! is full when it is 0 modulo 512.
+//! is full when it is 0 modulo 1024.
 
 mod entry;
 mod fallback;
@@ -43,7 +43,7 @@ pub const AREA: usize = 1 << AREA_SHIFT;
 #[doc(hidden)]
 pub const AREA_SHIFT: u32 = 12;
 /// Bytes, and alignment, of an array.
-pub const ARRAY: usize = 512;
+pub const ARRAY: usize = 1024;
 
 /// Where the words at 4, 8 and 24 lie, seen from the thread pointer: the kernel's rseq area, or the thread's own block.
 ///
