@@ -120,8 +120,8 @@ static void refuse_to_grow(size_t from) {
 
 static void check_huge(void) {
     /* The address space has 47 bits. */
-    size_t sizes[] = {SIZE_MAX, SIZE_MAX - 15, SIZE_MAX - 4095, SIZE_MAX - 64 * KIB, too_large, too_large - 1,
-                      (size_t)1 << 47};
+    size_t sizes[] = {SIZE_MAX,  SIZE_MAX - 15, SIZE_MAX - 4095, SIZE_MAX - 64 * KIB,
+                      too_large, too_large - 1, (size_t)1 << 47};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         refuse_plain(sizes[i]);
     CHECK_REFUSED(calloc(too_large, 2));
@@ -224,7 +224,7 @@ static void align_and_resize(size_t alignment, size_t size) {
     unsigned char *third = (unsigned char *)aligned_block(alignment, size);
     check_aligned("posix_memalign", third, alignment, size);
 
-    size_t filled = malloc_usable_size(first);
+    size_t filled = malloc_usable_size(first), third_filled = malloc_usable_size(third);
     check_filled(first, filled, filled, alignment, "beside aligned blocks");
     size_t grown = filled + alignment + 100;
     first = (unsigned char *)realloc(first, grown);
@@ -232,7 +232,7 @@ static void align_and_resize(size_t alignment, size_t size) {
     check_filled(first, filled, filled, alignment, "after realloc of an aligned block");
     memset(first, 1, grown);
     third = (unsigned char *)realloc(third, size / 2 + 1);
-    check_filled(third, filled, size / 2 < size ? size / 2 : size, alignment, "after an aligned block shrank");
+    check_filled(third, third_filled, size / 2, alignment, "after an aligned block shrank");
     free(second);
     free(third);
     free(first);
@@ -351,7 +351,8 @@ enum { LIVE_BLOCKS = 20000, OVERLAP_STEPS = 150000 };
 static struct block live[LIVE_BLOCKS];
 
 static int by_address(const void *left, const void *right) {
-    uintptr_t a = (uintptr_t)((const struct block *)left)->at, b = (uintptr_t)((const struct block *)right)->at;
+    uintptr_t a = (uintptr_t)((const struct block *)left)->at,
+              b = (uintptr_t)((const struct block *)right)->at;
     return (a > b) - (a < b);
 }
 
@@ -437,7 +438,8 @@ static void check_counts(void) {
         free(blocks[i]);
     malloc_trim(0);
     size_t after = bytes_in_use();
-    CHECK(with >= before + asked / 10 * 9, "mallinfo2 grew from %zu to %zu for %zu bytes", before, with, asked);
+    CHECK(with >= before + asked / 10 * 9, "mallinfo2 grew from %zu to %zu for %zu bytes", before, with,
+          asked);
     CHECK(after <= before + asked / 10, "mallinfo2 fell from %zu to %zu only", with, after);
 }
 

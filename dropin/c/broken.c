@@ -16,19 +16,19 @@
 
 enum defect {
     NONE,
-    TWICE,           /* now and then a live block is handed out again */
-    MISALIGNED,      /* blocks above 1 KiB are aligned to 8 bytes only */
-    LEAKS,           /* free forgets the block */
-    KEEPS,           /* free keeps large mappings */
-    LOCKED,          /* one lock, which fork and signal handlers know nothing of */
-    DIRTY,           /* calloc does not clear memory that was used before */
-    OVERFLOWS,       /* calloc multiplies without looking */
-    EATS_ERRNO,      /* free changes errno */
-    FORGETS,         /* realloc copies too little */
-    BOASTS,          /* malloc_usable_size promises more than there is */
+    TWICE,            /* now and then a live block is handed out again */
+    MISALIGNED,       /* blocks above 1 KiB are aligned to 8 bytes only */
+    LEAKS,            /* free forgets the block */
+    KEEPS,            /* free keeps large mappings */
+    LOCKED,           /* one lock, which fork and signal handlers know nothing of */
+    DIRTY,            /* calloc does not clear memory that was used before */
+    OVERFLOWS,        /* calloc multiplies without looking */
+    EATS_ERRNO,       /* free changes errno */
+    FORGETS,          /* realloc copies too little */
+    BOASTS,           /* malloc_usable_size promises more than there is */
     ABORTS_WHEN_FULL, /* instead of giving NULL */
-    CHATTY,          /* writes to standard output at the exit of a program called rev */
-    CHANGES_STATUS,  /* ends the process with a status of its own */
+    CHATTY,           /* writes to standard output at the exit of a program called rev */
+    CHANGES_STATUS,   /* ends the process with a status of its own */
 };
 
 #ifndef DEFECT
@@ -67,7 +67,8 @@ static void leave(void) {
 
 static void *map(size_t bytes) {
     int saved = errno;
-    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *mapped =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) {
         if (DEFECT == ABORTS_WHEN_FULL)
             __builtin_trap();
@@ -98,7 +99,8 @@ static char *pop(uint32_t class_index) {
         if (!chunk)
             return fresh_chunk((size_t)1 << class_index);
         /* Stale if another thread took the chunk; then the tag has changed and the exchange fails. */
-        uint64_t next = (*(volatile uint64_t *)chunk & ADDRESS_MASK) | ((head & ~ADDRESS_MASK) + ADDRESS_MASK + 1);
+        uint64_t next =
+            (*(volatile uint64_t *)chunk & ADDRESS_MASK) | ((head & ~ADDRESS_MASK) + ADDRESS_MASK + 1);
         if (atomic_compare_exchange_weak(&free_lists[class_index], &head, next))
             return (char *)chunk;
     }
@@ -260,7 +262,8 @@ int posix_memalign(void **result, size_t alignment, size_t size) {
 }
 
 __attribute__((destructor)) static void at_exit(void) {
-    if (DEFECT == CHATTY && strcmp(program_invocation_short_name, "rev") == 0 && write(STDOUT_FILENO, "bye\n", 4) != 4)
+    if (DEFECT == CHATTY && strcmp(program_invocation_short_name, "rev") == 0 &&
+        write(STDOUT_FILENO, "bye\n", 4) != 4)
         _exit(1);
     if (DEFECT == CHANGES_STATUS)
         _exit(9);

@@ -110,7 +110,8 @@ static inline void fill(void *block, size_t size, uint64_t seed) {
 }
 
 /* Is the first `size` bytes of a block that was filled with `filled` bytes still as written? */
-static inline void check_filled(const void *block, size_t filled, size_t size, uint64_t seed, const char *when) {
+static inline void check_filled(const void *block, size_t filled, size_t size, uint64_t seed,
+                                const char *when) {
     for (size_t offset = 0; offset < size; offset += pattern_step(filled, offset)) {
         uint64_t word = pattern_word(seed, offset);
         size_t bytes = size - offset < sizeof word ? size - offset : sizeof word;

@@ -10,7 +10,8 @@
  * vfork_allocates              a child of vfork in a process with one thread allocates before it execs, as
  *                              shells do
  *
- * A child that hangs is killed by its own alarm, after PATIENCE seconds, so that the report names the way it was forked.
+ * A child that hangs is killed by its own alarm, after PATIENCE seconds, so that the report names the way it
+ * was forked.
  *
  * libc has locks of its own, which _Fork and the raw calls leave as they are. So their children never call
  * fork(); they do create threads, since no thread of the parent creates or ends any while the storm runs. */
@@ -184,7 +185,8 @@ static void storm(size_t forks, size_t seconds) {
     atomic_store(&forks_wanted, forks);
     storm_end = seconds_now() + (double)seconds;
     for (size_t i = 0; i < FORKERS + CHURNERS; i++) {
-        int error = pthread_create(&threads[i], NULL, i < FORKERS ? forker : churner, (void *)(uintptr_t)(i + 1));
+        int error =
+            pthread_create(&threads[i], NULL, i < FORKERS ? forker : churner, (void *)(uintptr_t)(i + 1));
         CHECK(error == 0, "pthread_create returned %d", error);
     }
     for (size_t i = 0; i < FORKERS; i++)

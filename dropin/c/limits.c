@@ -60,12 +60,14 @@ static void check_refusals(struct taken *last, size_t size) {
     errno = 0;
     CHECK(calloc(1, size) == NULL && errno == ENOMEM, "calloc beyond the end: errno %d", errno);
     errno = 0;
-    CHECK(memalign(4096, size + 64 * MIB) == NULL && errno == ENOMEM, "memalign beyond the end: errno %d", errno);
+    CHECK(memalign(4096, size + 64 * MIB) == NULL && errno == ENOMEM, "memalign beyond the end: errno %d",
+          errno);
     int error = posix_memalign(&untouched, 64, size + 64 * MIB);
     CHECK(error == ENOMEM && untouched == &size, "posix_memalign beyond the end returned %d", error);
     struct taken *before = last->before;
     errno = 0;
-    CHECK(realloc(last, 8 * size + 256 * MIB) == NULL && errno == ENOMEM, "realloc beyond the end: errno %d", errno);
+    CHECK(realloc(last, 8 * size + 256 * MIB) == NULL && errno == ENOMEM, "realloc beyond the end: errno %d",
+          errno);
     CHECK(last->before == before, "a failed realloc changed the block");
 }
 
@@ -80,8 +82,8 @@ static void check_exhaust(void) {
     size_t size = number_argument(0, KIB), percent = number_argument(1, 50), limit = limit_in_force();
     size_t count = 0, again = 0;
     struct taken *last = take_all(size, &count);
-    CHECK(count * size >= limit / 100 * percent, "%zu blocks of %zu bytes are less than %zu %% of the limit %zu",
-          count, size, percent, limit);
+    CHECK(count * size >= limit / 100 * percent,
+          "%zu blocks of %zu bytes are less than %zu %% of the limit %zu", count, size, percent, limit);
     check_refusals(last, size);
     give_all(last);
 
@@ -124,8 +126,9 @@ static void check_exhaust_threads(void) {
     for (size_t i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     give_all(take_all(thread_size, &count));
-    CHECK(count * thread_size >= limit / 8, "after the threads ended only %zu bytes of the limit %zu are to be had",
-          count * thread_size, limit);
+    CHECK(count * thread_size >= limit / 8,
+          "after the threads ended only %zu bytes of the limit %zu are to be had", count * thread_size,
+          limit);
 }
 
 /* -- lowered -- */
@@ -242,7 +245,8 @@ static void check_staircase(void) {
         if (child == 0)
             one_step(resource, growth);
         CHECK(waitpid(child, &status, 0) == child, "waitpid failed with errno %d", errno);
-        CHECK(!WIFSIGNALED(status), "signal %d with %zu KiB of growth allowed", WTERMSIG(status), growth / KIB);
+        CHECK(!WIFSIGNALED(status), "signal %d with %zu KiB of growth allowed", WTERMSIG(status),
+              growth / KIB);
         CHECK(WEXITSTATUS(status) == 0, "status %d with %zu KiB of growth allowed", WEXITSTATUS(status),
               growth / KIB);
     }

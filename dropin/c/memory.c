@@ -45,8 +45,8 @@ static void check_gone(size_t before, size_t with) {
     malloc_trim(0);
     size_t after = resident_bytes();
     CHECK(with > before + TOTAL / 2, "only %zu bytes became resident", with - before);
-    CHECK(after < before + SLACK, "memory is kept: resident %zu at first, %zu with the blocks, %zu after them",
-          before, with, after);
+    CHECK(after < before + SLACK,
+          "memory is kept: resident %zu at first, %zu with the blocks, %zu after them", before, with, after);
 }
 
 static void check_returns(void) {
@@ -114,8 +114,8 @@ static void check_reuse(void) {
             first = last;
         give(0, count);
     }
-    CHECK(last < first + SLACK, "memory is not reused: resident %zu in the first round, %zu in the tenth", first,
-          last);
+    CHECK(last < first + SLACK, "memory is not reused: resident %zu in the first round, %zu in the tenth",
+          first, last);
 }
 
 static void check_recycle(void) {
@@ -128,8 +128,8 @@ static void check_recycle(void) {
         last = resident_bytes();
         if (round == 0)
             first = last;
-        CHECK(last < first + ROUND_BYTES, "memory is not recycled: resident %zu, then %zu with blocks of %zu", first,
-              last, sizes[round]);
+        CHECK(last < first + ROUND_BYTES, "memory is not recycled: resident %zu, then %zu with blocks of %zu",
+              first, last, sizes[round]);
         give(0, count);
     }
 }

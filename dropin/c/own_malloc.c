@@ -19,7 +19,8 @@ static atomic_size_t used;
 
 static struct header *header_of(void *block) {
     struct header *header = (struct header *)block - 1;
-    CHECK((char *)block > memory && (char *)block < memory + sizeof memory, "%p is not this program's block", block);
+    CHECK((char *)block > memory && (char *)block < memory + sizeof memory, "%p is not this program's block",
+          block);
     CHECK(header->mark == OWN_MARK, "%p is not this program's block", block);
     return header;
 }

@@ -49,7 +49,8 @@ static size_t parse(const char *list, struct refusal refusals[CALLS]) {
     return count;
 }
 
-/* Refuses the listed calls and allows all others, for the calling thread or for all (SECCOMP_FILTER_FLAG_TSYNC). */
+/* Refuses the listed calls and allows all others, for the calling thread or for all
+ * (SECCOMP_FILTER_FLAG_TSYNC). */
 static void install(const char *list, unsigned flags) {
     struct refusal refusals[CALLS];
     struct sock_filter filter[3 + 2 * CALLS + 1];
@@ -57,7 +58,8 @@ static void install(const char *list, unsigned flags) {
     filter[length++] =
         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr));
     for (size_t i = 0; i < count; i++) {
-        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)refusals[i].number, 0, 1);
+        filter[length++] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)refusals[i].number, 0, 1);
         filter[length++] =
             (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)refusals[i].error);
     }
@@ -69,7 +71,8 @@ static void install(const char *list, unsigned flags) {
     for (size_t i = 0; i < count; i++) {
         errno = 0;
         long result = syscall(refusals[i].number, 0, 0, 0, 0, 0);
-        CHECK(result == -1 && errno == refusals[i].error, "the filter lets call %ld pass", refusals[i].number);
+        CHECK(result == -1 && errno == refusals[i].error, "the filter lets call %ld pass",
+              refusals[i].number);
     }
 }
 

@@ -144,7 +144,8 @@ static void first_threads(size_t number) {
     set_timers(60 + (long)(number * 7 % 100), 1000);
     for (size_t i = 0; i < 3; i++) {
         work(&churn);
-        CHECK(pthread_create(&threads[i], NULL, work_a_little, (void *)(i + 1)) == 0, "pthread_create failed");
+        CHECK(pthread_create(&threads[i], NULL, work_a_little, (void *)(i + 1)) == 0,
+              "pthread_create failed");
     }
     for (size_t i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);

@@ -7,6 +7,7 @@ use commensal_dropin::subject::{self, Mode};
 in_both_modes! {
     threads_in_turn: "threads in_turn 10000";
     threads_together: "threads together {seconds}";
+    footprint_of_threads: promised("threads footprint {seconds}");
     producers_and_consumers: "threads pipeline {seconds}";
     threads_that_migrate: "threads migrate {seconds}";
     threads_with_small_stacks: "threads small_stacks";

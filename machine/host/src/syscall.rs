@@ -17,7 +17,6 @@ pub const GETPID: usize = 39;
 pub const FCNTL: usize = 72;
 pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;
-pub const CLOCK_GETTIME: usize = 228;
 pub const TGKILL: usize = 234;
 pub const OPENAT: usize = 257;
 pub const MEMBARRIER: usize = 324;

@@ -22,8 +22,10 @@ use machine::{process, root, thread, vm};
 
 /// Every block is aligned to this.
 pub const ALIGNMENT: usize = 16;
-/// Large blocks of at least this many bytes are moved by the kernel, not copied.
-const MOVE_ABOVE: usize = 512 << 10;
+/// Large blocks of at least this many bytes are moved by the kernel, not copied, to where no pages are yet.
+const MOVE_ABOVE: usize = 1 << 20;
+/// And of at least this many bytes in any case.
+const MOVE_ALWAYS_ABOVE: usize = 32 << 20;
 
 /// A block of at least `bytes`; null, with ENOMEM, if there is no memory.
 #[inline(always)]
@@ -227,15 +229,25 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     if bytes > class::LARGEST && unsafe { zone.resize(locks, block, old_pages, bytes.div_ceil(PAGE)) } {
         return block;
     }
-    let new = allocate(bytes);
+    let mut is_zero = false;
+    let new = match bytes {
+        0..=class::LARGEST => allocate(bytes),
+        _ => or_out_of_memory(bytes <= isize::MAX as usize, || {
+            let run = allocate_pages(bytes, ALIGNMENT)?;
+            is_zero = run.1;
+            Some(run.0)
+        }),
+    };
     if new.is_null() {
         return new;
     }
     let common = bytes.min(old_pages * PAGE);
+    // Moving pages costs the ones at the other end: worth it where there are none yet, or where copying costs more.
+    let move_above = if is_zero { MOVE_ABOVE } else { MOVE_ALWAYS_ABOVE };
     // SAFETY: both blocks are ours, and of whole pages if they are large; what is moved away is given up.
     unsafe {
         let whole = common / PAGE * PAGE;
-        let moved = if common >= MOVE_ABOVE && vm::move_pages(block, new, whole) { whole } else { 0 };
+        let moved = if common >= move_above && vm::move_pages(block, new, whole) { whole } else { 0 };
         new.add(moved).copy_from_nonoverlapping(block.add(moved), common - moved);
         free(block);
     }

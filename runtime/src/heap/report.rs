@@ -22,10 +22,8 @@ pub struct ClassReport {
     pub cached: u64,
     /// Bytes of address space of its spans.
     pub span_bytes: u64,
-    /// Arrays taken from the depot.
+    /// Times that an array to take from ran out.
     pub refills: u64,
-    /// Arrays brought to the depot.
-    pub returns: u64,
 }
 
 /// The heap, read.
@@ -76,12 +74,11 @@ impl Report {
             classes[class].span_bytes += bytes;
             classes[class].in_use += held;
         });
-        general().count_cached(|class, cached, refills, returns| {
+        general().count_cached(|class, cached, refills| {
             let report = &mut classes[class];
             report.cached += cached;
             report.in_use = report.in_use.saturating_sub(cached);
             report.refills += refills;
-            report.returns += returns;
         });
         let run_bytes = pages(counts.in_use.get());
         Some(Report {
@@ -141,17 +138,16 @@ impl Report {
                 lock.max_wait_ns / 1000
             )?;
         }
-        writeln!(out, "  {:>6} {:>6} {:>10} {:>10} {:>9} {:>9}", "size", "spans", "in use", "cached", "refills", "returns")?;
+        writeln!(out, "  {:>6} {:>6} {:>10} {:>10} {:>9}", "size", "spans", "in use", "cached", "refills")?;
         for (class, report) in self.classes.iter().enumerate().filter(|(_, report)| report.spans + report.refills > 0) {
             writeln!(
                 out,
-                "  {:>6} {:>6} {:>10} {:>10} {:>9} {:>9}",
+                "  {:>6} {:>6} {:>10} {:>10} {:>9}",
                 class::size(class),
                 report.spans,
                 report.in_use,
                 report.cached,
-                report.refills,
-                report.returns
+                report.refills
             )?;
         }
         writeln!(out, "   large blocks {}", Bytes(self.large_bytes))

@@ -98,6 +98,11 @@ impl Span {
         (self.freed + self.total - self.carved) as usize
     }
 
+    /// Whether the span can give an object that was in use before.
+    pub fn has_freed(&self) -> bool {
+        self.freed > 0
+    }
+
     /// Whether no object of the span is in use.
     pub fn is_unused(&self) -> bool {
         self.freed == self.carved

@@ -2,8 +2,10 @@
 //!
 //! A run is taken from the bins of freed runs, else from what a segment has never used, else from a new segment. A freed run
 //! is joined with its free neighbours and put into a bin: in front if pages of it are dirty, so that memory which the process
-//! already has is used first. Beyond a bound, dirty pages of free runs are given back to the kernel, longest runs first,
-//! without the lock: a run that is being given back belongs to nobody meanwhile.
+//! already has is used first. Dirty pages of free runs that were of no use for a while, which is to say as many as there
+//! always were in the last quarter of a second, are given back to the kernel, half of them at a time and longest runs first,
+//! without the lock: a run that is being given back belongs to nobody meanwhile. A bound on the number of dirty pages
+//! alone would not do: a program whose large blocks come and go would fault its pages in again and again.
 //!
 //! Work under the lock is bounded: one search looks at a bounded number of runs, joining looks at two neighbours, at most
 //! one segment is reserved.
@@ -21,7 +23,7 @@ use super::{PAGE, ZONE_RANK};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
 use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU64, Lock, Ordering};
-use machine::{thread, vm};
+use machine::{clock, thread, vm};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = 1 << 14;
@@ -29,11 +31,12 @@ const BLOCK_PAGES: usize = 1 << 14;
 const GLANCES: usize = 8;
 const MAX_SEGMENTS: usize = 1 << 14;
 const LARGEST_SEGMENT: usize = 256 << 20;
-/// Dirty pages that free runs may keep in any case, 8 MiB; and the part of the pages in use that they may keep beyond that.
+/// Dirty pages that free runs may keep in any case: 8 MiB.
 const KEPT_DIRTY: u64 = 2048;
-const KEPT_DIRTY_SHARE: u64 = 4;
+/// How long dirty pages must have been of no use before half of them go back.
+const IDLE_NS: u64 = 250_000_000;
 /// Runs that are given back on one slow path at most.
-const PURGES_AT_ONCE: usize = 4;
+const PURGES_AT_ONCE: usize = 16;
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +84,11 @@ pub struct Zone {
     lock: Lock<ZONE_RANK>,
     holder_for_fork: AtomicU64,
     deferred: AtomicPtr<u8>,
-    /// Dirty pages that free runs may keep, plus one; 0: as the constants say.
+    /// Dirty pages that free runs may keep, plus one; 0: as the constant says.
     kept_dirty: AtomicU64,
+    /// The fewest dirty pages in free runs since `idle_since_ns`.
+    least_dirty: AtomicU64,
+    idle_since_ns: AtomicU64,
     avoid_huge: AtomicBool,
     map_start: *mut u8,
     /// The page map.
@@ -195,8 +201,25 @@ impl Zone {
         }
         if self.locked(locks, |state| self.put_run(state, start)).is_none() {
             self.defer(start);
-        } else if self.counts.free_dirty.get() > self.dirty_bound() {
-            self.purge(locks, self.dirty_bound() / 2, PURGES_AT_ONCE);
+        } else if self.counts.free_dirty.get() > self.kept_dirty() {
+            self.purge_idle(locks);
+        }
+    }
+
+    /// Gives half of the dirty pages back that no allocation needed since the last time, if that was long enough ago.
+    fn purge_idle(&self, locks: &LockReport) {
+        let now = clock::now_ns();
+        let since = self.idle_since_ns.load(Ordering::Relaxed);
+        // Relaxed: whoever wins does the work; the low-water mark is a number of its own.
+        if now.saturating_sub(since) < IDLE_NS
+            || self.idle_since_ns.compare_exchange(since, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        let dirty = self.counts.free_dirty.get();
+        let idle = self.least_dirty.swap(dirty, Ordering::Relaxed);
+        if since != 0 && idle > self.kept_dirty() {
+            self.purge(locks, dirty.saturating_sub(idle.div_ceil(2)), PURGES_AT_ONCE);
         }
     }
 
@@ -277,9 +300,9 @@ impl Zone {
         }
     }
 
-    fn dirty_bound(&self) -> u64 {
+    fn kept_dirty(&self) -> u64 {
         match self.kept_dirty.load(Ordering::Relaxed) {
-            0 => KEPT_DIRTY.max(self.counts.in_use.get() / KEPT_DIRTY_SHARE),
+            0 => KEPT_DIRTY,
             set => set - 1,
         }
     }
@@ -322,6 +345,7 @@ impl Zone {
         (description.kind, description.pages) = (kind, pages);
         let was_dirty = segment.mark_dirty(page, pages);
         self.counts.free_dirty.subtract(was_dirty as u64);
+        self.least_dirty.fetch_min(self.counts.free_dirty.get(), Ordering::Relaxed);
         self.count_taken(pages as u64);
         Some(Run { start: segment.address(page), is_zero: was_dirty == 0 })
     }

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   word 0      link to the next array in a stack
-//!   words 1..   zero down to the bottom, which is the word before the first pointer
+//!   word 1      capacity: pointers that it has room for
+//!   …           unused down to the bottom, which is zero and lies before the first pointer
 //!   up to 127   pointers, from 128 − capacity on, growing upwards
 //! ```
 //!
 //! An [`Array`] value is a take word (see `machine::slot`): the offset, from the region's base, of the topmost pointer or of
-//! the bottom. So a value says how full its array is, and arrays are handed over together with their fill.
+//! the bottom. So a value says how full its array is, and arrays are handed over together with their fill. The capacity is
+//! chosen anew whenever an empty array is put to use.
 
-use super::class;
 use crate::percpu::Region;
 use machine::slot::ARRAY;
 
@@ -19,17 +20,33 @@ const FIRST: usize = crate::percpu::HEADER;
 /// first metadata, which is never used: as a take word to a zero, so nobody pops; as a give word it is full, so nobody pushes.
 pub const DRAINING: usize = 0usize.wrapping_sub(ARRAY);
 
+/// The largest capacity: an array less its link, its capacity and the bottom.
+pub const MOST_POINTERS: usize = ARRAY / 8 - 3;
+
 /// An array that belongs to the holder of this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Array(usize);
 
 impl Array {
-    /// A fresh array for objects of a class; `memory` is [`ARRAY`] zeroed bytes, aligned to as much from the base.
-    pub fn new(region: Region, memory: *mut u8, class: usize) -> Self {
+    /// A fresh array, empty and without room; `memory` is [`ARRAY`] zeroed bytes, aligned to as much from the base.
+    pub fn new(region: Region, memory: *mut u8) -> Self {
         let start = region.offset_of(memory);
         debug_assert!(start.is_multiple_of(ARRAY));
-        Array(start + bottom(class))
+        Array(start + ARRAY - 8)
+    }
+
+    /// The array, which is empty, with room for `capacity` pointers.
+    pub fn sized(self, region: Region, capacity: usize) -> Self {
+        debug_assert!(self.is_empty(region) && (1..=MOST_POINTERS).contains(&capacity));
+        let start = self.0 / ARRAY * ARRAY;
+        let bottom = start + bottom(capacity);
+        // SAFETY: words of our array.
+        unsafe {
+            region.at_offset(start + 8).cast::<usize>().write(capacity);
+            region.at_offset(bottom).cast::<usize>().write(0);
+        }
+        Array(bottom)
     }
 
     /// What a take word names; none if it names no array, so that pop says "empty".
@@ -56,22 +73,36 @@ impl Array {
         self.0 + 8
     }
 
+    /// Pointers that it has room for.
+    #[inline]
+    pub fn capacity(self, region: Region) -> usize {
+        // SAFETY: a word of our array; of another's array it is a plain number that may be stale.
+        unsafe { region.at_offset(self.0 / ARRAY * ARRAY + 8).cast::<usize>().read() }
+    }
+
     /// Pointers in the array.
     #[inline]
-    pub fn len(self, class: usize) -> usize {
-        (self.0 % ARRAY - bottom(class)) / 8
+    pub fn len(self, region: Region) -> usize {
+        (self.0 % ARRAY).saturating_sub(bottom(self.capacity(region))) / 8
+    }
+
+    /// Pointers that still fit.
+    #[inline]
+    pub fn room(self) -> usize {
+        (ARRAY - 8 - self.0 % ARRAY) / 8
     }
 
     /// Whether it holds no pointer.
     #[inline]
-    pub fn is_empty(self, class: usize) -> bool {
-        self.len(class) == 0
+    pub fn is_empty(self, region: Region) -> bool {
+        // SAFETY: a word of our array: the topmost pointer, or the bottom.
+        unsafe { region.at_offset(self.0).cast::<usize>().read() == 0 }
     }
 
     /// Whether it has no room.
     #[inline]
     pub fn is_full(self) -> bool {
-        self.0 % ARRAY == ARRAY - 8
+        self.room() == 0
     }
 
     /// Puts a pointer on top; there is room.
@@ -85,8 +116,8 @@ impl Array {
 
     /// Takes the topmost pointer.
     #[inline]
-    pub fn pop(&mut self, region: Region, class: usize) -> Option<*mut u8> {
-        if self.is_empty(class) {
+    pub fn pop(&mut self, region: Region) -> Option<*mut u8> {
+        if self.is_empty(region) {
             return None;
         }
         // SAFETY: a word of our array.
@@ -96,10 +127,11 @@ impl Array {
     }
 
     /// Reverses the order of the pointers.
-    pub fn reverse(self, region: Region, class: usize) {
-        let len = self.len(class);
+    pub fn reverse(self, region: Region) {
+        let len = self.len(region);
+        let first = self.0 + 8 - len * 8;
         // SAFETY: the pointers of our array.
-        unsafe { core::slice::from_raw_parts_mut(region.at_offset(self.0 - (len - 1) * 8).cast::<usize>(), len) }.reverse();
+        unsafe { core::slice::from_raw_parts_mut(region.at_offset(first).cast::<usize>(), len) }.reverse();
     }
 
     /// The array's link.
@@ -114,10 +146,10 @@ fn names_array(word: usize) -> bool {
     word >= FIRST && word != DRAINING
 }
 
-/// Offset of an empty array's take word.
+/// Where in an array the bottom lies.
 #[inline]
-fn bottom(class: usize) -> usize {
-    ARRAY - 8 * class::array_capacity(class) - 8
+fn bottom(capacity: usize) -> usize {
+    ARRAY - 8 * capacity - 8
 }
 
 /// A stack of arrays, linked through their word 0. All-zero memory is an empty stack.

@@ -3,6 +3,8 @@
 //! Beyond what alignment to 16 asks for, at most 12.5 % of an object is waste: a request above 2^k is rounded up to the
 //! next multiple of 2^k / 8. Class 0 is no class: large blocks and foreign memory.
 
+use super::array::MOST_POINTERS;
+
 /// Requests above this are large blocks.
 pub const LARGEST: usize = 32 << 10;
 /// Number of classes, class 0 included.
@@ -16,8 +18,6 @@ pub const STEPS: usize = LARGEST / STEP + 1;
 const ARRAY_BUDGET: usize = 16 << 10;
 /// Objects above this many bytes are cut from spans of four granules.
 const LARGE_SPAN_ABOVE: usize = 4096;
-/// Pointers that an array has room for: its first word links it, its second is the bottom.
-const MOST_POINTERS: usize = machine::slot::ARRAY / 8 - 2;
 
 /// Bytes of an object of each class.
 pub static SIZES: [u16; CLASSES] = sizes();
@@ -61,7 +61,7 @@ pub fn class_for_aligned(bytes: usize, alignment: usize) -> Option<usize> {
     (class_for(least)..CLASSES).find(|&class| size(class).is_multiple_of(alignment))
 }
 
-/// Objects that an array of a class holds.
+/// Objects that an array of a class holds at most.
 #[inline]
 pub fn array_capacity(class: usize) -> usize {
     CAPACITIES[class] as usize

@@ -13,17 +13,17 @@ impl General<'_> {
         });
     }
 
-    /// Shows each slot's share of each class as (class, objects in arrays, refills, returns).
-    pub fn count_cached(self, mut show: impl FnMut(usize, u64, u64, u64)) {
+    /// Shows each slot's share of each class as (class, objects in arrays, refills).
+    pub fn count_cached(self, mut show: impl FnMut(usize, u64, u64)) {
         for slot in 0..slot::in_use() {
             for class in 1..class::CLASSES {
                 let take = Array::from_take_word(self.word(slot, take_index(class)));
                 let give = Array::from_give_word(self.word(slot, give_index(class)));
-                let in_words: usize = [take, give].into_iter().flatten().map(|array| array.len(class)).sum();
+                let in_words: usize = [take, give].into_iter().flatten().map(|array| array.len(self.region)).sum();
                 // SAFETY: a shard of the region; at rest nobody changes it.
                 let shard = unsafe { &*shard::of(self.region, slot, class) };
-                let in_depot: usize = shard.full.iter(self.region).map(|array| array.len(class)).sum();
-                show(class, (in_words + in_depot) as u64, shard.refills as u64, shard.returns as u64);
+                let in_depot: usize = shard.full.iter(self.region).map(|array| array.len(self.region)).sum();
+                show(class, (in_words + in_depot) as u64, shard.refills as u64);
             }
         }
     }

@@ -76,7 +76,7 @@ impl General<'_> {
 
     fn drain_own(self, slot: u32, class: usize, takes: bool) -> bool {
         let word = self.word(slot, index(class, takes));
-        let found = names_objects(word, class, takes);
+        let found = self.names_objects(word, takes);
         match found {
             Some(array) if self.replace(slot, index(class, takes), word, 0) => self.flush(slot, class, array),
             _ => return false,
@@ -90,7 +90,7 @@ impl General<'_> {
         for (class, takes) in words() {
             let index = index(class, takes);
             let word = self.word(slot, index);
-            if names_objects(word, class, takes).is_some() {
+            if self.names_objects(word, takes).is_some() {
                 marked[index] = word;
                 any = true;
                 // SAFETY: the protocol above.
@@ -111,6 +111,12 @@ impl General<'_> {
         arrays
     }
 
+    /// The array that a word names, if it holds any object.
+    fn names_objects(self, word: usize, takes: bool) -> Option<Array> {
+        let array = if takes { Array::from_take_word(word) } else { Array::from_give_word(word) };
+        array.filter(|array| !array.is_empty(self.region))
+    }
+
     /// Step 3 for one word.
     fn settle(self, slot: u32, class: usize, takes: bool, before: usize, restarted: bool) -> bool {
         let index = index(class, takes);
@@ -119,7 +125,7 @@ impl General<'_> {
         }
         // SAFETY: the word is draining, so nobody else replaces it.
         unsafe { slot::overwrite(self.region.base(), slot, index, 0) };
-        match names_objects(before, class, takes) {
+        match self.names_objects(before, takes) {
             Some(array) if restarted => self.flush(slot, class, array),
             // Without a restart an operation may still be in flight: the array is lost to everybody, which leaks it.
             _ => return false,
@@ -135,10 +141,4 @@ fn index(class: usize, takes: bool) -> usize {
 /// All take and give words of a slot.
 fn words() -> impl Iterator<Item = (usize, bool)> {
     (1..class::CLASSES).flat_map(|class| [(class, true), (class, false)])
-}
-
-/// The array that a word names, if it holds any object.
-fn names_objects(word: usize, class: usize, takes: bool) -> Option<Array> {
-    let array = if takes { Array::from_take_word(word) } else { Array::from_give_word(word) };
-    array.filter(|array| !array.is_empty(class))
 }

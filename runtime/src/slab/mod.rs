@@ -21,7 +21,7 @@ mod shard;
 pub use shard::SHARD_RANK;
 
 use crate::observe::{Events, LockReport};
-use crate::page::{PageList, Span, Zone};
+use crate::page::{PAGE, PageList, Span, Zone};
 use crate::percpu::Region;
 use array::{Array, DRAINING};
 use machine::slot::{self, ARRAY, Stored};
@@ -147,7 +147,7 @@ impl<'a> General<'a> {
         let slot = slot::current();
         let at = slot.unwrap_or(NO_SLOT);
         let mut array = slot.and_then(|slot| self.take_given(slot, class)).or_else(|| self.find_array(at, class))?;
-        let object = array.pop(self.region, class);
+        let object = array.pop(self.region);
         match slot {
             Some(slot) => self.install_to_take(slot, class, array),
             None => self.stow(at, class, array),
@@ -157,10 +157,10 @@ impl<'a> General<'a> {
 
     /// The slot's give array, if changing places is worth it: it becomes the one to take from.
     fn take_given(self, slot: u32, class: usize) -> Option<Array> {
-        let refills = shard::count_refill(self.region, slot, class);
+        let heat = shard::count_visit(self.region, slot, class, true);
         let word = self.word(slot, give_index(class));
         let array = Array::from_give_word(word)?;
-        let worth_it = array.len(class) >= worth_changing(class).min(batch(class, refills) / 2);
+        let worth_it = array.len(self.region) >= worth_changing(batch(class, heat));
         (worth_it && self.replace(slot, give_index(class), word, 0)).then_some(array)
     }
 
@@ -168,11 +168,11 @@ impl<'a> General<'a> {
     fn install_to_take(self, slot: u32, class: usize, array: Array) {
         let word = self.word(slot, take_index(class));
         let old = Array::from_take_word(word);
-        let replaceable = old.is_none_or(|old| old.is_empty(class)) && word != DRAINING;
+        let replaceable = old.is_none_or(|old| old.is_empty(self.region)) && word != DRAINING;
         if !replaceable || !self.replace(slot, take_index(class), word, array.take_word()) {
             return self.stow(slot, class, array);
         }
-        if let Some(old) = old
+        if let Some(old) = old.map(|old| self.sized(old, slot, class))
             && !self.replace(slot, give_index(class), 0, old.give_word())
         {
             self.lock(slot, class).empty.push(self.region, old);
@@ -183,10 +183,11 @@ impl<'a> General<'a> {
     fn find_array(self, slot: u32, class: usize) -> Option<Array> {
         self.pop_own(slot, class)
             .or_else(|| self.steal_array(slot, class, FEW))
-            .or_else(|| self.fill_from_spans(slot, class, false))
+            .or_else(|| self.fill_from_spans(slot, class, Source::Freed))
             .or_else(|| self.steal_array(slot, class, 0))
-            .or_else(|| self.steal_span(slot, class).and_then(|()| self.fill_from_spans(slot, class, false)))
-            .or_else(|| self.fill_from_spans(slot, class, true))
+            .or_else(|| self.fill_from_spans(slot, class, Source::Spans))
+            .or_else(|| self.steal_span(slot, class).and_then(|()| self.fill_from_spans(slot, class, Source::Spans)))
+            .or_else(|| self.fill_from_spans(slot, class, Source::NewSpan))
     }
 
     fn pop_own(self, slot: u32, class: usize) -> Option<Array> {
@@ -242,31 +243,38 @@ impl<'a> General<'a> {
         Some(())
     }
 
-    /// An array filled from the spans of the slot's shard, or also from a new span.
-    fn fill_from_spans(self, slot: u32, class: usize, new_span: bool) -> Option<Array> {
+    /// An array filled from the spans of the slot's shard.
+    fn fill_from_spans(self, slot: u32, class: usize, source: Source) -> Option<Array> {
         let mut own = self.lock(slot, class);
-        if own.spans.is_null() {
-            let span = new_span.then(|| self.new_span(own.slot, class))??;
+        if own.spans.is_null() && source == Source::NewSpan {
+            let span = self.new_span(own.slot, class)?;
             // SAFETY: the span is fresh and ours.
             unsafe { own.link_span(span) };
         }
-        let mut array = own.empty.pop(self.region).or_else(|| self.new_array(class))?;
-        let mut wanted = batch(class, own.refills);
-        while wanted > 0 && !own.spans.is_null() {
-            // SAFETY: spans on the list belong to the shard that we hold.
+        // SAFETY: spans on the list belong to the shard that we hold.
+        let head = unsafe { own.spans.as_ref() }?;
+        if source == Source::Freed && !head.has_freed() {
+            return None;
+        }
+        let array = own.empty.pop(self.region).or_else(|| self.new_array())?;
+        let mut array = self.sized(array, slot, class);
+        while !array.is_full() && !own.spans.is_null() {
+            // SAFETY: as above.
             let span = unsafe { &mut *own.spans };
-            while wanted > 0
+            while !array.is_full()
+                && (source != Source::Freed || span.has_freed())
                 && let Some(object) = span.take()
             {
                 array.push(self.region, object);
-                wanted -= 1;
             }
             if span.available() == 0 {
                 // SAFETY: as above.
                 unsafe { own.unlink_span(span) };
+            } else if source == Source::Freed {
+                break;
             }
         }
-        array.reverse(self.region, class);
+        array.reverse(self.region);
         Some(array)
     }
 
@@ -288,10 +296,15 @@ impl<'a> General<'a> {
         Some(span)
     }
 
-    fn new_array(self, class: usize) -> Option<Array> {
+    fn new_array(self) -> Option<Array> {
         let memory = self.slab.zone.metadata.cut(ARRAY, ARRAY)?;
         self.slab.arrays.count();
-        Some(Array::new(self.region, memory, class))
+        Some(Array::new(self.region, memory))
+    }
+
+    /// An empty private array, sized for a class as hot as it is in a slot.
+    fn sized(self, array: Array, slot: u32, class: usize) -> Array {
+        array.sized(self.region, batch(class, shard::heat(self.region, slot, class)))
     }
 
     // ---- giving back, slow ----
@@ -303,6 +316,7 @@ impl<'a> General<'a> {
     #[cold]
     pub unsafe fn put_slow(self, class: usize, object: *mut u8) {
         let Some(slot) = slot::current() else { return self.put_into_span(object, None).forget() };
+        shard::count_visit(self.region, slot, class, false);
         let word = self.word(slot, give_index(class));
         let given = Array::from_give_word(word);
         if given.is_some_and(|given| !given.is_full()) {
@@ -329,22 +343,21 @@ impl<'a> General<'a> {
     fn find_roomy(self, slot: u32, class: usize, can_change: bool) -> Option<Array> {
         let word = self.word(slot, take_index(class));
         if let Some(array) = Array::from_take_word(word)
-            && array.len(class) + worth_changing(class) <= if can_change { class::array_capacity(class) } else { worth_changing(class) }
+            && (array.is_empty(self.region) || (can_change && array.room() >= worth_changing(array.capacity(self.region))))
             && self.replace(slot, take_index(class), word, 0)
         {
-            return Some(array);
+            return Some(if array.is_empty(self.region) { self.sized(array, slot, class) } else { array });
         }
         let kept = self.lock(slot, class).empty.pop(self.region);
-        kept.or_else(|| self.new_array(class))
+        kept.or_else(|| self.new_array()).map(|array| self.sized(array, slot, class))
     }
 
     /// Puts a private array into the slot's depot; what is too much there goes back to the spans.
     fn stow(self, slot: u32, class: usize, array: Array) {
         let mut own = self.lock(slot, class);
-        if array.is_empty(class) {
+        if array.is_empty(self.region) {
             return own.empty.push(self.region, array);
         }
-        own.returns = own.returns.wrapping_add(1);
         own.push_full(self.region, array);
         if own.full_count as usize <= depot_limit(class) {
             return;
@@ -359,7 +372,7 @@ impl<'a> General<'a> {
     /// Puts the objects of a private array back into their spans, and keeps the array.
     fn flush(self, slot: u32, class: usize, mut array: Array) {
         let mut held = None;
-        while let Some(object) = array.pop(self.region, class) {
+        while let Some(object) = array.pop(self.region) {
             held = self.put_into_span(object, held).0;
         }
         drop(held);
@@ -447,6 +460,17 @@ impl<'a> General<'a> {
     }
 }
 
+/// Where objects may come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Objects that were in use before: likely to be in memory already.
+    Freed,
+    /// Any objects of the shard's spans.
+    Spans,
+    /// Also those of a new span.
+    NewSpan,
+}
+
 /// A shard's lock that may be used for the next object too.
 struct StillHeld(Option<Held>);
 
@@ -454,15 +478,18 @@ impl StillHeld {
     fn forget(self) {}
 }
 
-/// Objects that an array is filled with from spans: few at first, so that a short-lived process does not wander through fresh memory.
-fn batch(class: usize, refills: u32) -> usize {
-    class::array_capacity(class).min(8 << refills.min(4))
+/// Pointers that an array has room for: a page's worth of objects or eight while the class is cold, so that a program which uses
+/// many classes a little does not wander through fresh memory.
+fn batch(class: usize, heat: u32) -> usize {
+    let cold = (PAGE / 4 / class::size(class)).clamp(1, 8);
+    class::array_capacity(class).min(cold << heat)
 }
 
-/// Objects, or room for them, that make it worth it to let the two arrays change places. A quarter: less often would send arrays
-/// to the depot and back for programs that swing by little more than an array, more often would cost too much per object.
-fn worth_changing(class: usize) -> usize {
-    class::array_capacity(class).div_ceil(4)
+/// Objects, or room for them, that make it worth it to let the two arrays change places, by their capacity. A quarter: less
+/// often would send arrays to the depot and back for programs that swing by little more than an array, more often would
+/// cost too much per object.
+fn worth_changing(capacity: usize) -> usize {
+    capacity.div_ceil(4)
 }
 
 fn depot_limit(class: usize) -> usize {

@@ -19,7 +19,7 @@ use crate::observe::LockReport;
 use crate::page::{PageList, Span};
 use crate::percpu::Region;
 use core::ops::{Deref, DerefMut};
-use machine::slot;
+use machine::{clock, slot};
 use machine::sync::{Acquired, Lock};
 
 /// Rank of a shard's lock.
@@ -42,10 +42,10 @@ pub struct Shard {
     pub empty: Stack,
     /// Spans with objects to give.
     pub spans: *mut Span,
-    /// Times that the slot's take array ran out; see `count_refill`.
+    /// Times that the slot's take array ran out.
     pub refills: u32,
-    /// Times that an array was brought here.
-    pub returns: u32,
+    /// When that was last, and how hot the class is; see [`count_visit`].
+    heat: u32,
 }
 
 /// Where a slot's shard of a class lies.
@@ -53,16 +53,40 @@ pub fn of(region: Region, slot: u32, class: usize) -> *mut Shard {
     region.in_area(slot, SHARDS + class * size_of::<Shard>())
 }
 
-/// Counts a visit to the slow path of taking; returns how many there were before. Without the lock: two threads that come
-/// at once may count as one.
-pub fn count_refill(region: Region, slot: u32, class: usize) -> u32 {
-    // SAFETY: a shard of the region; the word is used by volatile accesses only.
+/// The hottest that a class gets.
+pub const HOTTEST: u32 = 7;
+/// Visits closer than this many units of 4096 ticks (together some 12 µs) make a class hotter.
+const CLOSE: u32 = 8;
+/// And those further apart than this many make it colder.
+const FAR: u32 = CLOSE * 16;
+
+/// Counts a visit to a slow path, a refill of the slot's take array or not; returns the heat of the class there, up to
+/// [`HOTTEST`]: the logarithm of how much more than a few objects it should have at hand, so that visits are some 12 µs or more apart.
+///
+/// Without the lock: of two threads that come at once, one may not count.
+pub fn count_visit(region: Region, slot: u32, class: usize, is_refill: bool) -> u32 {
+    let shard = of(region, slot, class);
+    // SAFETY: a shard of the region; the two words are used by volatile accesses only.
     unsafe {
-        let refills = &raw mut (*of(region, slot, class)).refills;
-        let before = refills.read_volatile();
-        refills.write_volatile(before.wrapping_add(1));
-        before
+        let refills = &raw mut (*shard).refills;
+        refills.write_volatile(refills.read_volatile().wrapping_add(is_refill as u32));
+        let word = (&raw const (*shard).heat).read_volatile();
+        let now = (clock::ticks() >> 12) as u32 & !HOTTEST;
+        let (last, heat) = (word & !HOTTEST, word & HOTTEST);
+        let heat = match now.wrapping_sub(last) {
+            0..=CLOSE => (heat + 1).min(HOTTEST),
+            interval if interval > FAR => heat.saturating_sub(1),
+            _ => heat,
+        };
+        (&raw mut (*shard).heat).write_volatile(now | heat);
+        heat
     }
+}
+
+/// How hot a class is in a slot.
+pub fn heat(region: Region, slot: u32, class: usize) -> u32 {
+    // SAFETY: as above.
+    unsafe { (&raw const (*of(region, slot, class)).heat).read_volatile() & HOTTEST }
 }
 
 /// Where a slot's page list lies: in the place of the shard of class 0, which is no class.

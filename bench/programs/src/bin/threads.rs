@@ -2,7 +2,7 @@
 //! some for the main thread to free: what an allocator sets up for a thread, it must give back when
 //! the thread has gone.
 //!
-//! Prints the answer, then the resident memory in kB before and after. "Before" is when a few
+//! Prints the answer, then the resident memory in kB before and after. "Before" is when a thousand
 //! threads have come and gone, so that what the C library and the allocator keep for the next
 //! thread isn't taken for a leak.
 
@@ -11,7 +11,7 @@ use std::thread;
 
 use programs::{Block, Rng, mix, mixed_size};
 
-const WARM_UP: u64 = 16;
+const WARM_UP: u64 = 1000;
 const THREADS: u64 = 10_000;
 const BLOCKS: u64 = 64;
 /// One block in eight outlives its thread.
