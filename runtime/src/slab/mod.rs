@@ -155,12 +155,12 @@ impl<'a> General<'a> {
         object
     }
 
-    /// The slot's give array, if changing places is worth it: it becomes the one to take from.
+    /// The slot's give array, if it is at least half as full as a refill would be: it becomes the one to take from.
     fn take_given(self, slot: u32, class: usize) -> Option<Array> {
         let heat = shard::count_visit(self.region, slot, class, true);
         let word = self.word(slot, give_index(class));
         let array = Array::from_give_word(word)?;
-        let worth_it = array.len(self.region) >= worth_changing(batch(class, heat));
+        let worth_it = array.len(self.region) >= batch(class, heat).div_ceil(2);
         (worth_it && self.replace(slot, give_index(class), word, 0)).then_some(array)
     }
 
@@ -343,13 +343,21 @@ impl<'a> General<'a> {
     fn find_roomy(self, slot: u32, class: usize, can_change: bool) -> Option<Array> {
         let word = self.word(slot, take_index(class));
         if let Some(array) = Array::from_take_word(word)
-            && (array.is_empty(self.region) || (can_change && array.room() >= worth_changing(array.capacity(self.region))))
+            && (array.is_empty(self.region) || (can_change && self.is_worth_changing(array, slot, class)))
             && self.replace(slot, take_index(class), word, 0)
         {
             return Some(if array.is_empty(self.region) { self.sized(array, slot, class) } else { array });
         }
         let kept = self.lock(slot, class).empty.pop(self.region);
         kept.or_else(|| self.new_array()).map(|array| self.sized(array, slot, class))
+    }
+
+    /// Whether a take array has so much room that it should become the one to give to. A quarter: more would send arrays to the
+    /// depot and back for programs that swing by little more than an array, less would cost too much per object. An
+    /// array that is too small for the class's heat had better be retired.
+    fn is_worth_changing(self, array: Array, slot: u32, class: usize) -> bool {
+        let capacity = array.capacity(self.region);
+        array.room() * 4 >= capacity && capacity >= batch(class, shard::heat(self.region, slot, class))
     }
 
     /// Puts a private array into the slot's depot; what is too much there goes back to the spans.
@@ -359,7 +367,7 @@ impl<'a> General<'a> {
             return own.empty.push(self.region, array);
         }
         own.push_full(self.region, array);
-        if own.full_count as usize <= depot_limit(class) {
+        if own.full_count as usize <= depot_limit(class, shard::heat(self.region, own.slot, class)) {
             return;
         }
         let excess = own.pop_full(self.region);
@@ -393,9 +401,10 @@ impl<'a> General<'a> {
                 Err(crate::page::Misuse::NotAnObject) => misuse::die(Found::Interior, object),
             }
             held.link_span(span);
-            // The last span stays: a slot that frees and allocates around one span's worth would move it in and out.
+            // The last span stays while the class is warm: a slot that frees and allocates around one span's worth would
+            // move it in and out.
             let others = !(*span).next.is_null() || !(*span).previous.is_null();
-            if (*span).is_unused() && others {
+            if (*span).is_unused() && (others || shard::heat(self.region, held.slot, class) == 0) {
                 held.unlink_span(span);
                 self.free_span(held.slot, span);
             }
@@ -485,13 +494,7 @@ fn batch(class: usize, heat: u32) -> usize {
     class::array_capacity(class).min(cold << heat)
 }
 
-/// Objects, or room for them, that make it worth it to let the two arrays change places, by their capacity. A quarter: less
-/// often would send arrays to the depot and back for programs that swing by little more than an array, more often would
-/// cost too much per object.
-fn worth_changing(capacity: usize) -> usize {
-    capacity.div_ceil(4)
-}
-
-fn depot_limit(class: usize) -> usize {
-    (DEPOT_BUDGET / (class::array_capacity(class) * class::size(class))).max(2)
+/// Arrays that a shard keeps: one while the class is cold, up to a budget of bytes when it is hot.
+fn depot_limit(class: usize, heat: u32) -> usize {
+    (DEPOT_BUDGET / (batch(class, heat) * class::size(class))).clamp(1, 1 << heat)
 }

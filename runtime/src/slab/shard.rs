@@ -60,6 +60,9 @@ const CLOSE: u32 = 8;
 /// And those further apart than this many make it colder.
 const FAR: u32 = CLOSE * 16;
 
+/// The hottest classes look at the clock only so often: it costs as much as the rest of a visit.
+const GLANCE_AT_CLOCK: u32 = 16;
+
 /// Counts a visit to a slow path, a refill of the slot's take array or not; returns the heat of the class there, up to
 /// [`HOTTEST`]: the logarithm of how much more than a few objects it should have at hand, so that visits are some 12 µs or more apart.
 ///
@@ -68,9 +71,12 @@ pub fn count_visit(region: Region, slot: u32, class: usize, is_refill: bool) -> 
     let shard = of(region, slot, class);
     // SAFETY: a shard of the region; the two words are used by volatile accesses only.
     unsafe {
-        let refills = &raw mut (*shard).refills;
-        refills.write_volatile(refills.read_volatile().wrapping_add(is_refill as u32));
+        let refills = (&raw const (*shard).refills).read_volatile().wrapping_add(is_refill as u32);
+        (&raw mut (*shard).refills).write_volatile(refills);
         let word = (&raw const (*shard).heat).read_volatile();
+        if word & HOTTEST == HOTTEST && !refills.is_multiple_of(GLANCE_AT_CLOCK) {
+            return HOTTEST;
+        }
         let now = (clock::ticks() >> 12) as u32 & !HOTTEST;
         let (last, heat) = (word & !HOTTEST, word & HOTTEST);
         let heat = match now.wrapping_sub(last) {
