@@ -21,13 +21,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=COMMENSAL_EMBED");
     let embed = env::var("COMMENSAL_EMBED").as_deref() != Ok("no");
-    let expression = if embed {
-        format!("Some(include_bytes!({:?}))", build_library())
-    } else {
-        "None".to_owned()
-    };
-    fs::write(directory("OUT_DIR").join("embedded.rs"), expression)
-        .expect("Cargo's OUT_DIR is writable");
+    let expression = if embed { format!("Some(include_bytes!({:?}))", build_library()) } else { "None".to_owned() };
+    fs::write(directory("OUT_DIR").join("embedded.rs"), expression).expect("Cargo's OUT_DIR is writable");
 }
 
 /// Builds the library as the release profile has it, without debug information, and says where it is.

@@ -16,9 +16,8 @@ use cargo_metadata::{Metadata, MetadataCommand, Package};
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR"));
-    let metadata = MetadataCommand::new()
-        .exec()
-        .expect("cargo metadata lists the crates that carry the peers' sources");
+    let metadata =
+        MetadataCommand::new().exec().expect("cargo metadata lists the crates that carry the peers' sources");
 
     let carrier = package(&metadata, "libmimalloc-sys2");
     publish("MIMALLOC", carrier, &mimalloc(&folder(carrier), &out));
@@ -36,11 +35,7 @@ fn mimalloc(source: &Path, out: &Path) -> PathBuf {
         &source.join("c_src/mimalloc3"),
         &build,
         "mimalloc",
-        &[
-            "-DMI_BUILD_STATIC=OFF",
-            "-DMI_BUILD_OBJECT=OFF",
-            "-DMI_BUILD_TESTS=OFF",
-        ],
+        &["-DMI_BUILD_STATIC=OFF", "-DMI_BUILD_OBJECT=OFF", "-DMI_BUILD_TESTS=OFF"],
     );
     build.join("libmimalloc.so")
 }
@@ -52,13 +47,8 @@ fn jemalloc(source: &Path, out: &Path) -> PathBuf {
     if build.exists() {
         fs::remove_dir_all(&build).expect("an earlier build can be removed");
     }
-    run(Command::new("cp")
-        .arg("-R")
-        .arg(source.join("jemalloc"))
-        .arg(&build));
-    run(Command::new("cp")
-        .arg(source.join("configure/configure"))
-        .arg(&build));
+    run(Command::new("cp").arg("-R").arg(source.join("jemalloc")).arg(&build));
+    run(Command::new("cp").arg(source.join("configure/configure")).arg(&build));
     run(in_folder("sh", &build).args([
         "configure",
         "--enable-doc=no",
@@ -67,9 +57,7 @@ fn jemalloc(source: &Path, out: &Path) -> PathBuf {
         // not used.
         "--with-version=5.3.1-0-g0000000000000000000000000000000000000000",
     ]));
-    run(in_folder("make", &build)
-        .arg("build_lib_shared")
-        .arg(jobs()));
+    run(in_folder("make", &build).arg("build_lib_shared").arg(jobs()));
     build.join("lib/libjemalloc.so.2")
 }
 
@@ -81,11 +69,7 @@ fn snmalloc(source: &Path, out: &Path) -> PathBuf {
         &source.join("upstream"),
         &build,
         "snmallocshim",
-        &[
-            "-DSNMALLOC_BUILD_TESTING=OFF",
-            "-DSNMALLOC_STATIC_LIBRARY=OFF",
-            "-DCMAKE_CXX_COMPILER=g++",
-        ],
+        &["-DSNMALLOC_BUILD_TESTING=OFF", "-DSNMALLOC_STATIC_LIBRARY=OFF", "-DCMAKE_CXX_COMPILER=g++"],
     );
     build.join("libsnmallocshim.so")
 }
@@ -99,11 +83,7 @@ fn cmake(source: &Path, build: &Path, target: &str, options: &[&str]) {
         .arg(build)
         .arg("-DCMAKE_BUILD_TYPE=Release")
         .args(options));
-    run(Command::new("cmake")
-        .arg("--build")
-        .arg(build)
-        .args(["--target", target])
-        .arg(jobs()));
+    run(Command::new("cmake").arg("--build").arg(build).args(["--target", target]).arg(jobs()));
 }
 
 fn in_folder(program: impl AsRef<OsStr>, folder: &Path) -> Command {
@@ -137,22 +117,11 @@ fn package<'a>(metadata: &'a Metadata, name: &str) -> &'a Package {
 }
 
 fn folder(package: &Package) -> PathBuf {
-    package
-        .manifest_path
-        .parent()
-        .expect("a manifest lies in a folder")
-        .into()
+    package.manifest_path.parent().expect("a manifest lies in a folder").into()
 }
 
 fn publish(variable: &str, carrier: &Package, library: &Path) {
-    assert!(
-        library.exists(),
-        "the build of {variable} left no {}",
-        library.display()
-    );
+    assert!(library.exists(), "the build of {variable} left no {}", library.display());
     println!("cargo:rustc-env={variable}={}", library.display());
-    println!(
-        "cargo:rustc-env={variable}_CRATE={} {}",
-        carrier.name, carrier.version
-    );
+    println!("cargo:rustc-env={variable}_CRATE={} {}", carrier.name, carrier.version);
 }

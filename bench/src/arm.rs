@@ -20,13 +20,8 @@ pub enum Allocator {
 
 impl Allocator {
     /// In the order of the tables' columns.
-    pub const ALL: [Allocator; 5] = [
-        Allocator::Glibc,
-        Allocator::Commensal,
-        Allocator::Mimalloc,
-        Allocator::Jemalloc,
-        Allocator::Snmalloc,
-    ];
+    pub const ALL: [Allocator; 5] =
+        [Allocator::Glibc, Allocator::Commensal, Allocator::Mimalloc, Allocator::Jemalloc, Allocator::Snmalloc];
 }
 
 /// The label of the arm that preloads nothing.
@@ -62,35 +57,21 @@ impl Arm {
 
     /// An arm that is no allocator, or none with a version: its origin is the library's path.
     pub fn preloading(label: &'static str, library: &Path) -> Arm {
-        Arm {
-            label,
-            origin: library.display().to_string(),
-            library: Some(library.to_owned()),
-        }
+        Arm { label, origin: library.display().to_string(), library: Some(library.to_owned()) }
     }
 
     fn without_library(label: &'static str) -> Arm {
-        Arm {
-            label,
-            origin: "nothing preloaded".to_owned(),
-            library: None,
-        }
+        Arm { label, origin: "nothing preloaded".to_owned(), library: None }
     }
 
     fn of_peer(label: &'static str, peer: &Peer) -> Arm {
         let origin = format!("{}, from the crate {}", peer.version, peer.carrier);
-        Arm {
-            label,
-            origin,
-            library: Some(peer.library().to_owned()),
-        }
+        Arm { label, origin, library: Some(peer.library().to_owned()) }
     }
 
     /// `LD_PRELOAD` for this arm, if it needs one.
     pub fn preload(&self) -> Option<String> {
-        self.library
-            .as_ref()
-            .map(|library| format!("LD_PRELOAD={}", library.display()))
+        self.library.as_ref().map(|library| format!("LD_PRELOAD={}", library.display()))
     }
 
     /// A command that will run on this arm's allocator.

@@ -87,11 +87,7 @@ fn main() -> ExitCode {
 
 /// Usage that the parser can't judge.
 fn check(options: &Options) {
-    let complain = |message: String| -> ! {
-        Options::command()
-            .error(ErrorKind::ValueValidation, message)
-            .exit()
-    };
+    let complain = |message: String| -> ! { Options::command().error(ErrorKind::ValueValidation, message).exit() };
     if options.only.is_some() && options.what != What::Programs {
         complain("--only chooses among the programs: use it with `programs`".to_owned());
     }
@@ -129,38 +125,21 @@ fn measure(options: &Options, binaries: &Path) -> Result<Report> {
     let rounds = usize::from(options.rounds);
     let startup_rounds = 4 * rounds;
     // In the order of the tables, and each once, however --libs was given.
-    let libraries = Allocator::ALL
-        .iter()
-        .filter(|allocator| options.libs.contains(allocator));
-    let arms: Vec<Arm> = libraries
-        .map(|&allocator| Arm::new(allocator, &options.commensal))
-        .collect();
+    let libraries = Allocator::ALL.iter().filter(|allocator| options.libs.contains(allocator));
+    let arms: Vec<Arm> = libraries.map(|&allocator| Arm::new(allocator, &options.commensal)).collect();
     let mut startup_arms = arms.clone();
-    startup_arms.push(Arm::preloading(
-        startup::EMPTY,
-        &binaries.join("libempty.so"),
-    ));
+    startup_arms.push(Arm::preloading(startup::EMPTY, &binaries.join("libempty.so")));
     let scratch = tempfile::tempdir()?;
-    let suite = what
-        .includes(What::Programs)
-        .then(|| Suite::prepare(options.only.as_deref(), binaries, scratch.path()));
+    let suite =
+        what.includes(What::Programs).then(|| Suite::prepare(options.only.as_deref(), binaries, scratch.path()));
 
     let progress = Progress::new(
-        part(what, What::Startup, || {
-            startup::expected_ms(startup_arms.len(), startup_rounds)
-        }) + part(what, What::Micro, || micro::expected_ms(arms.len(), rounds))
-            + part(what, What::Threads, || {
-                threads::expected_ms(arms.len(), rounds)
-            })
-            + suite
-                .as_ref()
-                .map_or(0, |suite| suite.expected_ms(arms.len(), rounds)),
+        part(what, What::Startup, || startup::expected_ms(startup_arms.len(), startup_rounds))
+            + part(what, What::Micro, || micro::expected_ms(arms.len(), rounds))
+            + part(what, What::Threads, || threads::expected_ms(arms.len(), rounds))
+            + suite.as_ref().map_or(0, |suite| suite.expected_ms(arms.len(), rounds)),
     );
-    let mut report = Report {
-        rounds,
-        all_programs: options.only.is_none(),
-        ..Report::default()
-    };
+    let mut report = Report { rounds, all_programs: options.only.is_none(), ..Report::default() };
     if what.includes(What::Startup) {
         report.startup = Some(startup::measure(&startup_arms, startup_rounds, &progress)?);
     }
@@ -182,35 +161,19 @@ fn measure(options: &Options, binaries: &Path) -> Result<Report> {
 
 /// Milliseconds of a part, if it is asked for.
 fn part(what: What, part: What, expected_ms: impl Fn() -> u64) -> u64 {
-    if what.includes(part) {
-        expected_ms()
-    } else {
-        0
-    }
+    if what.includes(part) { expected_ms() } else { 0 }
 }
 
 /// Builds what is run: the programs and the empty library. Returns the folder they are in.
 fn build() -> Result<PathBuf> {
     let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "-p",
-            "programs",
-            "-p",
-            "empty",
-            "--manifest-path",
-        ])
+        .args(["build", "--quiet", "--release", "-p", "programs", "-p", "empty", "--manifest-path"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .status()
         .context("cargo didn't start")?;
     ensure!(status.success(), "the programs didn't build");
     let this = env::current_exe()?;
-    let target = this
-        .ancestors()
-        .nth(2)
-        .context("this program isn't in Cargo's target folder")?;
+    let target = this.ancestors().nth(2).context("this program isn't in Cargo's target folder")?;
     Ok(target.join("release"))
 }
 

@@ -34,49 +34,28 @@ pub struct Setting {
 impl Setting {
     /// The depths that were measured, on whatever arm.
     pub fn depths(&self) -> Vec<usize> {
-        let first = self
-            .by_arm
-            .values()
-            .find_map(|samples| samples.values.first());
-        first
-            .map(|depths| depths.iter().map(|depth| depth.depth).collect())
-            .unwrap_or_default()
+        let first = self.by_arm.values().find_map(|samples| samples.values.first());
+        first.map(|depths| depths.iter().map(|depth| depth.depth).collect()).unwrap_or_default()
     }
 
     /// Nanoseconds a pair: the best of an arm's best rounds.
     pub fn best(&self, label: &str, depth: usize) -> Option<f64> {
-        Some(
-            self.by_arm
-                .get(label)?
-                .series(|depths| at(depths, depth).best_ns)?
-                .best(),
-        )
+        Some(self.by_arm.get(label)?.series(|depths| at(depths, depth).best_ns)?.best())
     }
 
     /// Nanoseconds a pair: the median of an arm's median rounds.
     pub fn median(&self, label: &str, depth: usize) -> Option<f64> {
-        Some(
-            self.by_arm
-                .get(label)?
-                .series(|depths| at(depths, depth).median_ns)?
-                .median(),
-        )
+        Some(self.by_arm.get(label)?.series(|depths| at(depths, depth).median_ns)?.median())
     }
 
     /// The best peer's best.
     pub fn best_peer(&self, depth: usize) -> Option<f64> {
-        PEERS
-            .iter()
-            .filter_map(|peer| self.best(peer, depth))
-            .min_by(f64::total_cmp)
+        PEERS.iter().filter_map(|peer| self.best(peer, depth)).min_by(f64::total_cmp)
     }
 }
 
 fn at(depths: &[Depth], depth: usize) -> &Depth {
-    depths
-        .iter()
-        .find(|measured| measured.depth == depth)
-        .expect("every run has the same depths")
+    depths.iter().find(|measured| measured.depth == depth).expect("every run has the same depths")
 }
 
 pub fn expected_ms(arms: usize, rounds: usize) -> u64 {
@@ -95,11 +74,7 @@ pub fn measure(arms: &[Arm], rounds: usize, binaries: &Path, progress: &Progress
         |_| ESTIMATE_MS,
         |setting, arm| parse(&process::run(arm.command(&program).arg(setting))?.output),
     );
-    SETTINGS
-        .iter()
-        .zip(results)
-        .map(|(name, by_arm)| Setting { name, by_arm })
-        .collect()
+    SETTINGS.iter().zip(results).map(|(name, by_arm)| Setting { name, by_arm }).collect()
 }
 
 /// Lines of a depth, the best and the median round.
@@ -108,15 +83,7 @@ fn parse(output: &str) -> Result<Vec<Depth>> {
         let mut words = line.split(' ');
         let depth = words.next()?.parse().ok()?;
         let mut nanoseconds = || words.next()?.parse().ok();
-        Some(Depth {
-            depth,
-            best_ns: nanoseconds()?,
-            median_ns: nanoseconds()?,
-        })
+        Some(Depth { depth, best_ns: nanoseconds()?, median_ns: nanoseconds()? })
     };
-    output
-        .lines()
-        .map(line)
-        .collect::<Option<_>>()
-        .with_context(|| format!("not the output of micro: {output}"))
+    output.lines().map(line).collect::<Option<_>>().with_context(|| format!("not the output of micro: {output}"))
 }

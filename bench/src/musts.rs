@@ -28,22 +28,9 @@ pub struct Must {
 }
 
 impl Must {
-    fn new(
-        what: impl Into<String>,
-        unit: &'static str,
-        measured: Option<f64>,
-        limit: Option<f64>,
-    ) -> Must {
-        let met = measured
-            .zip(limit)
-            .is_some_and(|(measured, limit)| measured <= limit);
-        Must {
-            what: what.into(),
-            unit,
-            measured,
-            limit,
-            met,
-        }
+    fn new(what: impl Into<String>, unit: &'static str, measured: Option<f64>, limit: Option<f64>) -> Must {
+        let met = measured.zip(limit).is_some_and(|(measured, limit)| measured <= limit);
+        Must { what: what.into(), unit, measured, limit, met }
     }
 
     fn ratio(what: impl Into<String>, measured: Option<f64>, limit: f64) -> Must {
@@ -58,43 +45,22 @@ pub fn judge(report: &Report) -> Vec<Must> {
     musts.extend(report.micro.iter().flatten().flat_map(micro));
     musts.extend(report.threads.iter().flat_map(threads));
     // A mean over a choice of rows says nothing about the mean over all.
-    musts.extend(
-        report
-            .programs
-            .iter()
-            .filter(|_| report.all_programs)
-            .flat_map(programs),
-    );
+    musts.extend(report.programs.iter().filter(|_| report.all_programs).flat_map(programs));
     musts
 }
 
 fn startup(startup: &Startup) -> Vec<Must> {
     let idle_limit = startup.peak_kb(GLIBC).map(|kb| kb + IDLE_MEMORY_KB);
     vec![
-        Must::ratio(
-            "start-up over the empty library's",
-            startup.median_ratio(COMMENSAL),
-            1.05,
-        ),
-        Must::new(
-            "peak memory of /bin/true",
-            "kB",
-            startup.peak_kb(COMMENSAL),
-            idle_limit,
-        ),
+        Must::ratio("start-up over the empty library's", startup.median_ratio(COMMENSAL), 1.05),
+        Must::new("peak memory of /bin/true", "kB", startup.peak_kb(COMMENSAL), idle_limit),
     ]
 }
 
 fn micro(setting: &Setting) -> Vec<Must> {
     let must = |depth, limit| {
-        let ratio = setting
-            .best(COMMENSAL, depth)
-            .zip(setting.best_peer(depth))
-            .map(|(ours, peer)| ours / peer);
-        let what = format!(
-            "malloc+free(64), {}, depth {depth}, over the best peer",
-            setting.name
-        );
+        let ratio = setting.best(COMMENSAL, depth).zip(setting.best_peer(depth)).map(|(ours, peer)| ours / peer);
+        let what = format!("malloc+free(64), {}, depth {depth}, over the best peer", setting.name);
         Must::ratio(what, ratio, limit)
     };
     vec![must(64, 1.0), must(1, 1.25)]
@@ -102,21 +68,12 @@ fn micro(setting: &Setting) -> Vec<Must> {
 
 fn threads(by_arm: &ByArm<Threads>) -> Vec<Must> {
     let best = |label: &str| Some(by_arm.get(label)?.series(|run| run.seconds)?.best());
-    let ratio = best(COMMENSAL)
-        .zip(best(GLIBC))
-        .map(|(ours, glibc)| ours / glibc);
-    let growth = by_arm
-        .get(COMMENSAL)
-        .and_then(|samples| samples.series(|run| run.growth_kb));
+    let ratio = best(COMMENSAL).zip(best(GLIBC)).map(|(ours, glibc)| ours / glibc);
+    let growth = by_arm.get(COMMENSAL).and_then(|samples| samples.series(|run| run.growth_kb));
     let growth = growth.map(|growth| growth.median());
     vec![
         Must::ratio("10,000 threads over glibc", ratio, 1.0),
-        Must::new(
-            "memory left of 10,000 threads",
-            "kB",
-            growth,
-            Some(THREADS_GROWTH_KB),
-        ),
+        Must::new("memory left of 10,000 threads", "kB", growth, Some(THREADS_GROWTH_KB)),
     ]
 }
 
@@ -124,15 +81,7 @@ fn programs(programs: &Programs) -> Vec<Must> {
     let time = programs.mean_over_best_peer(COMMENSAL, Figure::Time);
     let memory = programs.mean_over(COMMENSAL, SNMALLOC, Figure::Memory);
     vec![
-        Must::ratio(
-            "programs' time, geometric mean over the best peer of each",
-            time,
-            1.0,
-        ),
-        Must::ratio(
-            "programs' peak memory, geometric mean over snmalloc's",
-            memory,
-            1.0,
-        ),
+        Must::ratio("programs' time, geometric mean over the best peer of each", time, 1.0),
+        Must::ratio("programs' peak memory, geometric mean over snmalloc's", memory, 1.0),
     ]
 }

@@ -45,24 +45,14 @@ pub fn run(command: &mut Command) -> Result<Run> {
     unsafe { command.pre_exec(to_be_traced) };
 
     let start = Instant::now();
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("{:?} didn't start", command.get_program()))?;
+    let mut child = command.spawn().with_context(|| format!("{:?} didn't start", command.get_program()))?;
     let pid = Pid::from_raw(child.id().try_into().expect("process ids are positive"));
     let peak_kb = follow(pid)?;
     let seconds = start.elapsed().as_secs_f64();
 
     let mut output = String::new();
-    child
-        .stdout
-        .take()
-        .expect("it is piped")
-        .read_to_string(&mut output)?;
-    Ok(Run {
-        seconds,
-        peak_kb,
-        output: output.trim().to_owned(),
-    })
+    child.stdout.take().expect("it is piped").read_to_string(&mut output)?;
+    Ok(Run { seconds, peak_kb, output: output.trim().to_owned() })
 }
 
 /// Lets a traced child run to its end. Returns its peak memory in kB.
@@ -74,10 +64,7 @@ fn follow(pid: Pid) -> Result<u64> {
             WaitStatus::Stopped(_, Signal::SIGTRAP) if !started => {
                 // The stop after exec: the first chance to ask for the one at the exit.
                 started = true;
-                ptrace::setoptions(
-                    pid,
-                    Options::PTRACE_O_TRACEEXIT | Options::PTRACE_O_EXITKILL,
-                )?;
+                ptrace::setoptions(pid, Options::PTRACE_O_TRACEEXIT | Options::PTRACE_O_EXITKILL)?;
                 ptrace::cont(pid, None)?;
             }
             WaitStatus::Stopped(_, signal) => ptrace::cont(pid, signal)?,

@@ -50,9 +50,7 @@ const THEIRS: &[&str] = &["sqlite", "redis", "gcc"];
 
 /// The names of all rows, for `--only`.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    OURS.iter()
-        .map(|(name, ..)| *name)
-        .chain(THEIRS.iter().copied())
+    OURS.iter().map(|(name, ..)| *name).chain(THEIRS.iter().copied())
 }
 
 /// One of our programs.
@@ -84,29 +82,17 @@ impl Suite {
     /// Prepares all rows, or the `only` one. Their files go to `scratch`; our programs lie in
     /// `binaries`.
     pub fn prepare(only: Option<&str>, binaries: &Path, scratch: &Path) -> Suite {
-        let mut suite = Suite {
-            rows: Vec::new(),
-            skipped: Vec::new(),
-        };
+        let mut suite = Suite { rows: Vec::new(), skipped: Vec::new() };
         for &(name, file, arguments) in OURS {
             if only.is_none_or(|only| only == name) {
-                suite.rows.push((
-                    name,
-                    Box::new(Ours {
-                        file: binaries.join(file),
-                        arguments,
-                    }),
-                ));
+                suite.rows.push((name, Box::new(Ours { file: binaries.join(file), arguments })));
             }
         }
         for &name in THEIRS {
             if only.is_none_or(|only| only == name) {
                 match prepare_theirs(name, scratch) {
                     Ok(workload) => suite.rows.push((name, workload)),
-                    Err(error) => suite.skipped.push(Skipped {
-                        name,
-                        why: format!("{error:#}"),
-                    }),
+                    Err(error) => suite.skipped.push(Skipped { name, why: format!("{error:#}") }),
                 }
             }
         }
@@ -114,11 +100,7 @@ impl Suite {
     }
 
     pub fn expected_ms(&self, arms: usize, rounds: usize) -> u64 {
-        self.rows
-            .iter()
-            .map(|(_, workload)| workload.estimate_ms())
-            .sum::<u64>()
-            * (arms * rounds) as u64
+        self.rows.iter().map(|(_, workload)| workload.estimate_ms()).sum::<u64>() * (arms * rounds) as u64
     }
 
     pub fn measure(self, arms: &[Arm], rounds: usize, progress: &Progress) -> Programs {
@@ -131,17 +113,10 @@ impl Suite {
             |(_, workload)| workload.estimate_ms(),
             |(_, workload), arm| workload.run(arm),
         );
-        let mut rows: Vec<Row> = self
-            .rows
-            .iter()
-            .zip(results)
-            .map(|((name, _), by_arm)| Row { name, by_arm })
-            .collect();
+        let mut rows: Vec<Row> =
+            self.rows.iter().zip(results).map(|((name, _), by_arm)| Row { name, by_arm }).collect();
         rows.iter_mut().for_each(Row::check_answers);
-        Programs {
-            rows,
-            skipped: self.skipped,
-        }
+        Programs { rows, skipped: self.skipped }
     }
 }
 
@@ -165,23 +140,16 @@ impl Row {
     /// Fails each arm whose answer differs from the reference: glibc's, or else that of the first
     /// arm at hand.
     fn check_answers(&mut self) {
-        let reference = [GLIBC]
-            .iter()
-            .chain(&PEERS)
-            .chain(&[COMMENSAL])
-            .find_map(|&label| {
-                let first = self.by_arm.get(label)?.values.first()?;
-                Some((label, first.output.clone()))
-            });
+        let reference = [GLIBC].iter().chain(&PEERS).chain(&[COMMENSAL]).find_map(|&label| {
+            let first = self.by_arm.get(label)?.values.first()?;
+            Some((label, first.output.clone()))
+        });
         let Some((label, expected)) = reference else {
             return;
         };
         for samples in self.by_arm.values_mut() {
             if let Some(wrong) = samples.values.iter().find(|run| run.output != expected) {
-                let wrong = format!(
-                    "wrong answer {:.40}, {label} gave {expected:.40}",
-                    wrong.output
-                );
+                let wrong = format!("wrong answer {:.40}, {label} gave {expected:.40}", wrong.output);
                 samples.failure.get_or_insert(wrong);
             }
         }
@@ -199,10 +167,7 @@ impl Row {
 
     /// The best peer's best figure.
     pub fn best_peer(&self, figure: Figure) -> Option<f64> {
-        PEERS
-            .iter()
-            .filter_map(|peer| self.best(peer, figure))
-            .min_by(f64::total_cmp)
+        PEERS.iter().filter_map(|peer| self.best(peer, figure)).min_by(f64::total_cmp)
     }
 }
 
@@ -254,24 +219,11 @@ mod tests {
 
     fn row(answers: &[(&'static str, &str)]) -> Row {
         let samples = |answer: &str| {
-            let run = Run {
-                seconds: 1.0,
-                peak_kb: 1,
-                output: answer.to_owned(),
-            };
-            Samples {
-                values: vec![run],
-                failure: None,
-            }
+            let run = Run { seconds: 1.0, peak_kb: 1, output: answer.to_owned() };
+            Samples { values: vec![run], failure: None }
         };
-        let by_arm = answers
-            .iter()
-            .map(|&(label, answer)| (label, samples(answer)))
-            .collect();
-        Row {
-            name: "row",
-            by_arm,
-        }
+        let by_arm = answers.iter().map(|&(label, answer)| (label, samples(answer))).collect();
+        Row { name: "row", by_arm }
     }
 
     #[test]
@@ -286,14 +238,8 @@ mod tests {
     fn a_row_without_an_arm_leaves_it_no_mean() {
         let whole = row(&[(COMMENSAL, "1"), ("mimalloc", "1")]);
         let torn = row(&[("mimalloc", "1")]);
-        let programs = Programs {
-            rows: vec![whole, torn],
-            skipped: Vec::new(),
-        };
+        let programs = Programs { rows: vec![whole, torn], skipped: Vec::new() };
         assert_eq!(programs.mean_over_best_peer(COMMENSAL, Figure::Time), None);
-        assert_eq!(
-            programs.mean_over_best_peer("mimalloc", Figure::Time),
-            Some(1.0)
-        );
+        assert_eq!(programs.mean_over_best_peer("mimalloc", Figure::Time), Some(1.0));
     }
 }

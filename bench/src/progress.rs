@@ -14,17 +14,13 @@ impl Progress {
     pub fn new(expected_ms: u64) -> Progress {
         let style = ProgressStyle::with_template("{msg:10} {wide_bar} {percent:>3} %, {eta} left")
             .expect("the template is well-formed");
-        Progress {
-            bar: ProgressBar::new(expected_ms).with_style(style),
-        }
+        Progress { bar: ProgressBar::new(expected_ms).with_style(style) }
     }
 
     /// For tests.
     #[cfg(test)]
     pub fn hidden() -> Progress {
-        Progress {
-            bar: ProgressBar::hidden(),
-        }
+        Progress { bar: ProgressBar::hidden() }
     }
 
     /// Names the part that follows.

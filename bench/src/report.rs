@@ -70,43 +70,19 @@ impl Report {
         let mut all: Vec<_> = self
             .programs
             .iter()
-            .flat_map(|programs| {
-                programs
-                    .rows
-                    .iter()
-                    .flat_map(|row| failures_of(row.name, &row.by_arm))
-            })
+            .flat_map(|programs| programs.rows.iter().flat_map(|row| failures_of(row.name, &row.by_arm)))
             .collect();
-        all.extend(
-            self.startup
-                .iter()
-                .flat_map(|startup| failures_of("start-up", &startup.by_arm)),
-        );
-        all.extend(
-            self.micro
-                .iter()
-                .flatten()
-                .flat_map(|setting| failures_of(setting.name, &setting.by_arm)),
-        );
-        all.extend(
-            self.threads
-                .iter()
-                .flat_map(|threads| failures_of("threads", threads)),
-        );
+        all.extend(self.startup.iter().flat_map(|startup| failures_of("start-up", &startup.by_arm)));
+        all.extend(self.micro.iter().flatten().flat_map(|setting| failures_of(setting.name, &setting.by_arm)));
+        all.extend(self.threads.iter().flat_map(|threads| failures_of("threads", threads)));
         all
     }
 
     pub fn print_musts(&self) {
         let mut table = table("MUSTS", &["measured", "limit", ""]);
         for must in &self.musts {
-            let verdict = if must.met {
-                Cell::new("PASS").fg(Color::Green)
-            } else {
-                Cell::new("MISS").fg(Color::Red)
-            };
-            let number = |value: Option<f64>| {
-                value.map_or("–".to_owned(), |value| with_unit(value, must.unit))
-            };
+            let verdict = if must.met { Cell::new("PASS").fg(Color::Green) } else { Cell::new("MISS").fg(Color::Red) };
+            let number = |value: Option<f64>| value.map_or("–".to_owned(), |value| with_unit(value, must.unit));
             table.add_row([
                 Cell::new(&must.what),
                 right(number(must.measured)),
@@ -118,29 +94,15 @@ impl Report {
     }
 }
 
-fn failures_of<'a, T>(
-    row: &'a str,
-    by_arm: &'a ByArm<T>,
-) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
-    by_arm
-        .iter()
-        .filter_map(move |(label, samples)| Some((row, *label, samples.failure.as_deref()?)))
+fn failures_of<'a, T>(row: &'a str, by_arm: &'a ByArm<T>) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+    by_arm.iter().filter_map(move |(label, samples)| Some((row, *label, samples.failure.as_deref()?)))
 }
 
 fn print_startup(startup: &Startup, labels: &[&'static str]) {
-    let headings = [
-        "best ms",
-        "median ms",
-        "best / empty",
-        "median / empty",
-        "peak kB",
-    ];
+    let headings = ["best ms", "median ms", "best / empty", "median / empty", "peak kB"];
     let mut table = table("start-up of /bin/true", &headings);
     for label in [EMPTY].iter().chain(labels) {
-        let times = startup
-            .by_arm
-            .get(label)
-            .and_then(|samples| samples.series(|block| block.milliseconds));
+        let times = startup.by_arm.get(label).and_then(|samples| samples.series(|block| block.milliseconds));
         table.add_row([
             Cell::new(label),
             right(decimals(times.as_ref().map(Series::best), 3)),
@@ -162,10 +124,7 @@ fn print_micro(settings: &[Setting], labels: &[&'static str]) {
                 let (best, median) = (setting.best(label, depth), setting.median(label, depth));
                 right(format!("{} ({})", decimals(best, 2), decimals(median, 1)))
             };
-            let ratio = setting
-                .best(COMMENSAL, depth)
-                .zip(setting.best_peer(depth))
-                .map(|(ours, peer)| ours / peer);
+            let ratio = setting.best(COMMENSAL, depth).zip(setting.best_peer(depth)).map(|(ours, peer)| ours / peer);
             let mut row = vec![Cell::new(format!("{}, depth {depth}", setting.name))];
             row.extend(labels.iter().map(figure));
             row.push(right(decimals(ratio, 2)));
@@ -176,54 +135,29 @@ fn print_micro(settings: &[Setting], labels: &[&'static str]) {
 }
 
 fn print_threads(threads: &ByArm<Threads>, labels: &[&'static str]) {
-    let mut table = table(
-        "10,000 threads in turn",
-        &["best s", "median s", "peak MB", "growth kB"],
-    );
+    let mut table = table("10,000 threads in turn", &["best s", "median s", "peak MB", "growth kB"]);
     for label in labels {
-        let series = |figure: fn(&Threads) -> f64| {
-            threads
-                .get(label)
-                .and_then(|samples: &Samples<_>| samples.series(figure))
-        };
+        let series =
+            |figure: fn(&Threads) -> f64| threads.get(label).and_then(|samples: &Samples<_>| samples.series(figure));
         let seconds = series(|run| run.seconds);
         table.add_row([
             Cell::new(label),
             right(decimals(seconds.as_ref().map(Series::best), 3)),
             right(decimals(seconds.as_ref().map(Series::median), 3)),
-            right(decimals(
-                series(|run| run.peak_kb as f64 / 1024.0).map(|peak| peak.best()),
-                1,
-            )),
-            right(decimals(
-                series(|run| run.growth_kb).map(|growth| growth.median()),
-                0,
-            )),
+            right(decimals(series(|run| run.peak_kb as f64 / 1024.0).map(|peak| peak.best()), 1)),
+            right(decimals(series(|run| run.growth_kb).map(|growth| growth.median()), 0)),
         ]);
     }
     println!("\n{table}");
 }
 
 fn print_programs(programs: &Programs, labels: &[&'static str]) {
-    print_ratios(
-        "time over the best peer's (median s)",
-        programs,
-        labels,
-        Figure::Time,
-    );
-    print_ratios(
-        "peak memory over the best peer's (MB)",
-        programs,
-        labels,
-        Figure::Memory,
-    );
+    print_ratios("time over the best peer's (median s)", programs, labels, Figure::Time);
+    print_ratios("peak memory over the best peer's (MB)", programs, labels, Figure::Memory);
     if let Some(redis) = programs.rows.iter().find(|row| row.name == "redis") {
         let rate = |label: &&str| {
             let seconds = redis.best(label, Figure::Time)?;
-            Some(format!(
-                "{label} {:.0}",
-                f64::from(REDIS_REQUESTS) / seconds / 1000.0
-            ))
+            Some(format!("{label} {:.0}", f64::from(REDIS_REQUESTS) / seconds / 1000.0))
         };
         let rates: Vec<String> = labels.iter().filter_map(rate).collect();
         println!("redis, thousand requests/s: {}", rates.join(", "));
@@ -245,19 +179,10 @@ fn print_ratios(title: &str, programs: &Programs, labels: &[&'static str], figur
             };
             highlighted(format!("{} ({absolute})", decimals(ratio, 2)), label, ratio)
         };
-        table.add_row(
-            [Cell::new(row.name)]
-                .into_iter()
-                .chain(labels.iter().map(cell)),
-        );
+        table.add_row([Cell::new(row.name)].into_iter().chain(labels.iter().map(cell)));
     }
-    let mean =
-        |label: &&'static str| right(decimals(programs.mean_over_best_peer(label, figure), 3));
-    table.add_row(
-        [Cell::new("geometric mean")]
-            .into_iter()
-            .chain(labels.iter().map(mean)),
-    );
+    let mean = |label: &&'static str| right(decimals(programs.mean_over_best_peer(label, figure), 3));
+    table.add_row([Cell::new("geometric mean")].into_iter().chain(labels.iter().map(mean)));
     println!("\n{table}");
 }
 
@@ -273,11 +198,7 @@ fn highlighted(text: String, label: &str, ratio: Option<f64>) -> Cell {
 fn table(title: &str, headings: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE);
-    table.set_header(
-        [Cell::new(title)]
-            .into_iter()
-            .chain(headings.iter().map(right)),
-    );
+    table.set_header([Cell::new(title)].into_iter().chain(headings.iter().map(right)));
     table
 }
 

@@ -38,19 +38,7 @@ pub fn interleave<R, T>(
     estimate_ms: impl Fn(&R) -> u64,
     mut measure: impl FnMut(&R, &Arm) -> Result<T>,
 ) -> Vec<ByArm<T>> {
-    let empty = || {
-        arms.iter()
-            .map(|arm| {
-                (
-                    arm.label,
-                    Samples {
-                        values: Vec::new(),
-                        failure: None,
-                    },
-                )
-            })
-            .collect()
-    };
+    let empty = || arms.iter().map(|arm| (arm.label, Samples { values: Vec::new(), failure: None })).collect();
     let mut results: Vec<ByArm<T>> = rows.iter().map(|_| empty()).collect();
     let mut order: Vec<&Arm> = arms.iter().collect();
     for _ in 0..rounds {
@@ -117,10 +105,7 @@ mod tests {
 
     #[test]
     fn a_failed_arm_is_run_no_more_and_gives_no_series() {
-        let arms = [
-            Arm::preloading("a", "/a".as_ref()),
-            Arm::preloading("b", "/b".as_ref()),
-        ];
+        let arms = [Arm::preloading("a", "/a".as_ref()), Arm::preloading("b", "/b".as_ref())];
         let mut runs = 0;
         let results = interleave(
             &[()],
@@ -130,11 +115,7 @@ mod tests {
             |_| 1,
             |_, arm| {
                 runs += 1;
-                if arm.label == "a" {
-                    anyhow::bail!("broken")
-                } else {
-                    Ok(1.0)
-                }
+                if arm.label == "a" { anyhow::bail!("broken") } else { Ok(1.0) }
             },
         );
         assert_eq!(runs, 4);

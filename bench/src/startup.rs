@@ -56,24 +56,13 @@ impl Startup {
             return None;
         }
         let pairs = arm.values.iter().zip(&empty.values);
-        Some(
-            Series::new(
-                pairs
-                    .map(|(arm, empty)| arm.milliseconds / empty.milliseconds)
-                    .collect(),
-            )
-            .median(),
-        )
+        Some(Series::new(pairs.map(|(arm, empty)| arm.milliseconds / empty.milliseconds).collect()).median())
     }
 
     /// The middle one of the peaks: the kernel counts pages in batches, so that any single one is
     /// off by some.
     pub fn peak_kb(&self, label: &str) -> Option<f64> {
-        Some(
-            self.of(label)?
-                .series(|block| block.peak_kb as f64)?
-                .median(),
-        )
+        Some(self.of(label)?.series(|block| block.peak_kb as f64)?.median())
     }
 
     fn of(&self, label: &str) -> Option<&Samples<Block>> {
@@ -89,46 +78,24 @@ pub fn expected_ms(arms: usize, rounds: usize) -> u64 {
 pub fn measure(arms: &[Arm], rounds: usize, progress: &Progress) -> Result<Startup> {
     progress.part("start-up");
     let pinned = Pinned::to_last_cpu()?;
-    let mut results = interleave(
-        &[()],
-        arms,
-        rounds,
-        progress,
-        |()| ESTIMATE_MS,
-        |(), arm| block(arm),
-    );
+    let mut results = interleave(&[()], arms, rounds, progress, |()| ESTIMATE_MS, |(), arm| block(arm));
     drop(pinned);
-    Ok(Startup {
-        by_arm: results.remove(0),
-    })
+    Ok(Startup { by_arm: results.remove(0) })
 }
 
 fn block(arm: &Arm) -> Result<Block> {
-    let environment: Vec<CString> = arm
-        .preload()
-        .map(CString::new)
-        .into_iter()
-        .collect::<Result<_, _>>()?;
+    let environment: Vec<CString> = arm.preload().map(CString::new).into_iter().collect::<Result<_, _>>()?;
     // The first one finds the library's pages outside of every cache.
     spawn(&environment)?;
-    let times: Vec<f64> = (0..SPAWNS)
-        .map(|_| spawn(&environment))
-        .collect::<Result<_>>()?;
+    let times: Vec<f64> = (0..SPAWNS).map(|_| spawn(&environment)).collect::<Result<_>>()?;
     let peak_kb = process::run(&mut minimal(arm.command(PROGRAM)))?.peak_kb;
-    Ok(Block {
-        milliseconds: Series::new(times).median(),
-        peak_kb,
-    })
+    Ok(Block { milliseconds: Series::new(times).median(), peak_kb })
 }
 
 /// The command with nothing in its environment but what was set for it.
 fn minimal(command: Command) -> Command {
     let mut bare = Command::new(command.get_program());
-    bare.env_clear().envs(
-        command
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
+    bare.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     bare
 }
 
@@ -137,19 +104,10 @@ fn spawn(environment: &[CString]) -> Result<f64> {
     let (program, actions) = (CString::new(PROGRAM)?, PosixSpawnFileActions::init()?);
     let attributes = PosixSpawnAttr::init()?;
     let start = Instant::now();
-    let pid = posix_spawn(
-        program.as_c_str(),
-        &actions,
-        &attributes,
-        &[&program],
-        environment,
-    )?;
+    let pid = posix_spawn(program.as_c_str(), &actions, &attributes, &[&program], environment)?;
     let status = waitpid(pid, None)?;
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
-    ensure!(
-        matches!(status, WaitStatus::Exited(_, 0)),
-        "{PROGRAM} ended with {status:?}"
-    );
+    ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{PROGRAM} ended with {status:?}");
     Ok(milliseconds)
 }
 
@@ -163,9 +121,7 @@ impl Pinned {
     fn to_last_cpu() -> Result<Pinned> {
         let this = Pid::from_raw(0);
         let before = sched_getaffinity(this)?;
-        let last = (0..CpuSet::count())
-            .rev()
-            .find(|&cpu| before.is_set(cpu) == Ok(true));
+        let last = (0..CpuSet::count()).rev().find(|&cpu| before.is_set(cpu) == Ok(true));
         let mut one = CpuSet::new();
         one.set(last.context("this process may run on no CPU")?)?;
         sched_setaffinity(this, &one)?;

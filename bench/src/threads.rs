@@ -26,34 +26,17 @@ pub fn expected_ms(arms: usize, rounds: usize) -> u64 {
 }
 
 /// Runs `threads`, which lies in `binaries`.
-pub fn measure(
-    arms: &[Arm],
-    rounds: usize,
-    binaries: &Path,
-    progress: &Progress,
-) -> ByArm<Threads> {
+pub fn measure(arms: &[Arm], rounds: usize, binaries: &Path, progress: &Progress) -> ByArm<Threads> {
     progress.part("threads");
     let program = binaries.join("threads");
-    let mut results = interleave(
-        &[()],
-        arms,
-        rounds,
-        progress,
-        |()| ESTIMATE_MS,
-        |(), arm| run(arm, &program),
-    );
+    let mut results = interleave(&[()], arms, rounds, progress, |()| ESTIMATE_MS, |(), arm| run(arm, &program));
     results.remove(0)
 }
 
 fn run(arm: &Arm, program: &Path) -> Result<Threads> {
     let run = process::run(&mut arm.command(program))?;
-    let growth_kb = growth(&run.output)
-        .with_context(|| format!("not the output of threads: {}", run.output))?;
-    Ok(Threads {
-        seconds: run.seconds,
-        peak_kb: run.peak_kb,
-        growth_kb,
-    })
+    let growth_kb = growth(&run.output).with_context(|| format!("not the output of threads: {}", run.output))?;
+    Ok(Threads { seconds: run.seconds, peak_kb: run.peak_kb, growth_kb })
 }
 
 /// From the answer, the memory before and the memory after.

@@ -25,14 +25,10 @@ pub fn parse(text: &str) -> Result<String, String> {
 
 /// What COMMENSAL_CONF becomes: the inherited settings, less those that `given` names again, then `given`.
 pub fn merge(inherited: Option<&OsStr>, given: &[&str]) -> Option<OsString> {
-    let given: Vec<&[u8]> = given
-        .iter()
-        .flat_map(|text| items(text.as_bytes()))
-        .collect();
+    let given: Vec<&[u8]> = given.iter().flat_map(|text| items(text.as_bytes())).collect();
     let inherited = inherited.map_or(&b""[..], OsStrExt::as_bytes);
-    let mut merged: Vec<&[u8]> = items(inherited)
-        .filter(|item| !given.iter().any(|other| key(other) == key(item)))
-        .collect();
+    let mut merged: Vec<&[u8]> =
+        items(inherited).filter(|item| !given.iter().any(|other| key(other) == key(item))).collect();
     merged.extend(given.iter().enumerate().filter_map(|(i, item)| {
         let said_again = given[i + 1..].iter().any(|later| key(later) == key(item));
         (!said_again).then_some(*item)
@@ -41,8 +37,7 @@ pub fn merge(inherited: Option<&OsStr>, given: &[&str]) -> Option<OsString> {
 }
 
 fn items(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|&byte| byte == b',')
-        .filter(|item| !item.is_empty())
+    text.split(|&byte| byte == b',').filter(|item| !item.is_empty())
 }
 
 fn key(item: &[u8]) -> &[u8] {
@@ -67,10 +62,7 @@ mod tests {
 
     #[test]
     fn the_last_one_given_wins() {
-        assert_eq!(
-            merged("", &["stats:off,a:1", STATS_AT_EXIT]),
-            "a:1,stats:exit"
-        );
+        assert_eq!(merged("", &["stats:off,a:1", STATS_AT_EXIT]), "a:1,stats:exit");
     }
 
     #[test]
@@ -82,10 +74,7 @@ mod tests {
     fn a_setting_without_key_or_value_is_named() {
         assert!(parse("a:1,b:2").is_ok());
         for wrong in ["", "a", "a:", ":1", "a:1,"] {
-            assert!(
-                parse(wrong).unwrap_err().contains("is not KEY:VALUE"),
-                "{wrong}"
-            );
+            assert!(parse(wrong).unwrap_err().contains("is not KEY:VALUE"), "{wrong}");
         }
     }
 }

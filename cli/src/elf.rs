@@ -39,30 +39,18 @@ where
     let header = Header::parse(data).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, data).ok()?;
-    let names_loader = segments
-        .iter()
-        .any(|segment| segment.p_type(endian) == PT_INTERP);
+    let names_loader = segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP);
     let machine = header.e_machine(endian);
-    Some(Elf {
-        bits,
-        machine,
-        names_loader,
-    })
+    Some(Elf { bits, machine, names_loader })
 }
 
 /// The C string that the shared library at `path` exports as `symbol`.
 pub fn exported_string(path: &Path, symbol: &str) -> Option<String> {
     let data = ReadCache::new(File::open(path).ok()?);
     let file = object::File::parse(&data).ok()?;
-    let symbol = file
-        .dynamic_symbols()
-        .find(|other| other.name() == Ok(symbol))?;
-    let bytes = file.segments().find_map(|segment| {
-        segment
-            .data_range(symbol.address(), symbol.size())
-            .ok()
-            .flatten()
-    })?;
+    let symbol = file.dynamic_symbols().find(|other| other.name() == Ok(symbol))?;
+    let bytes =
+        file.segments().find_map(|segment| segment.data_range(symbol.address(), symbol.size()).ok().flatten())?;
     let text = bytes.split(|&byte| byte == 0).next()?;
     String::from_utf8(text.to_vec()).ok()
 }
@@ -91,14 +79,7 @@ pub mod tests {
         word(0);
         bytes.extend(0u32.to_le_bytes());
         let segment_bytes: u16 = if wide { 56 } else { 32 };
-        for half in [
-            header_bytes as u16,
-            segment_bytes,
-            1,
-            if wide { 64 } else { 40 },
-            0,
-            0,
-        ] {
+        for half in [header_bytes as u16, segment_bytes, 1, if wide { 64 } else { 40 }, 0, 0] {
             bytes.extend(half.to_le_bytes());
         }
         bytes.extend(u32::from(if elf.names_loader { 3u8 } else { 1 }).to_le_bytes());
@@ -111,11 +92,7 @@ pub mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (bits, machine) in [(32, EM_386), (64, EM_X86_64), (64, EM_AARCH64)] {
             for names_loader in [false, true] {
-                let elf = Elf {
-                    bits,
-                    machine,
-                    names_loader,
-                };
+                let elf = Elf { bits, machine, names_loader };
                 fs::write(file.path(), image(elf)).unwrap();
                 assert_eq!(read(file.path()).unwrap(), Some(elf));
             }

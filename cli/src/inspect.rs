@@ -30,22 +30,11 @@ pub fn warnings(program: &Path, library: Elf) -> Vec<String> {
     let name = if executed == program {
         program.display().to_string()
     } else {
-        format!(
-            "{}, which executes {},",
-            executed.display(),
-            program.display()
-        )
+        format!("{}, which executes {},", executed.display(), program.display())
     };
-    let of_format = elf::read(&executed)
-        .ok()
-        .flatten()
-        .and_then(|elf| format_warning(elf, library));
+    let of_format = elf::read(&executed).ok().flatten().and_then(|elf| format_warning(elf, library));
     let of_rights = rights_warning(&executed);
-    [of_format, of_rights]
-        .into_iter()
-        .flatten()
-        .map(|why| format!("{name} {why}"))
-        .collect()
+    [of_format, of_rights].into_iter().flatten().map(|why| format!("{name} {why}")).collect()
 }
 
 fn format_warning(program: Elf, library: Elf) -> Option<String> {
@@ -142,15 +131,8 @@ mod tests {
     use crate::elf::tests::image;
     use object::elf::{EM_386, EM_AARCH64, EM_X86_64};
 
-    const LIBRARY: Elf = Elf {
-        bits: 64,
-        machine: EM_X86_64,
-        names_loader: false,
-    };
-    const DYNAMIC: Elf = Elf {
-        names_loader: true,
-        ..LIBRARY
-    };
+    const LIBRARY: Elf = Elf { bits: 64, machine: EM_X86_64, names_loader: false };
+    const DYNAMIC: Elf = Elf { names_loader: true, ..LIBRARY };
 
     /// The warnings for a file with these contents.
     fn warned(contents: &[u8]) -> String {
@@ -162,21 +144,11 @@ mod tests {
     #[test]
     fn programs_out_of_reach_are_told_and_others_are_not() {
         assert_eq!(warned(&image(DYNAMIC)), "");
-        let fixed = image(Elf {
-            names_loader: false,
-            ..DYNAMIC
-        });
+        let fixed = image(Elf { names_loader: false, ..DYNAMIC });
         assert!(warned(&fixed).contains("is statically linked"));
-        let narrow = image(Elf {
-            bits: 32,
-            machine: EM_386,
-            ..DYNAMIC
-        });
+        let narrow = image(Elf { bits: 32, machine: EM_386, ..DYNAMIC });
         assert!(warned(&narrow).contains("is a 32-bit program"));
-        let foreign = image(Elf {
-            machine: EM_AARCH64,
-            ..DYNAMIC
-        });
+        let foreign = image(Elf { machine: EM_AARCH64, ..DYNAMIC });
         assert!(warned(&foreign).contains("another architecture"));
     }
 
@@ -186,10 +158,7 @@ mod tests {
         fs::write(fixed.path(), image(LIBRARY)).unwrap();
         let script = format!("#! {} -x\necho\n", fixed.path().display());
         let told = warned(script.as_bytes());
-        assert!(
-            told.contains("which executes") && told.contains("is statically linked"),
-            "{told}"
-        );
+        assert!(told.contains("which executes") && told.contains("is statically linked"), "{told}");
         assert_eq!(warned(b"#!/bin/sh\n"), "");
         assert_eq!(warned(b"echo no interpreter line\n"), "");
     }

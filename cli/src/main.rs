@@ -62,9 +62,8 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
 
 /// What clap says in paragraphs, as one line: its own words, its tip if it has one, then where to read on.
 fn one_line(message: &str) -> String {
-    let words = ["Usage:", "For more information"]
-        .iter()
-        .fold(message, |rest, end| rest.split(end).next().unwrap_or(rest));
+    let words =
+        ["Usage:", "For more information"].iter().fold(message, |rest, end| rest.split(end).next().unwrap_or(rest));
     let words: Vec<&str> = words.split_whitespace().collect();
     let words = words.join(" ").replace(" tip: ", "; tip: ");
     let words = words.trim_start_matches("error: ");

@@ -47,9 +47,6 @@ mod tests {
         let library = Path::new("/lib/c.so");
         assert_eq!(prepended(library, None), "/lib/c.so");
         assert_eq!(prepended(library, Some(OsStr::new(""))), "/lib/c.so");
-        assert_eq!(
-            prepended(library, Some(OsStr::new("a.so b.so"))),
-            "/lib/c.so:a.so b.so"
-        );
+        assert_eq!(prepended(library, Some(OsStr::new("a.so b.so"))), "/lib/c.so:a.so b.so");
     }
 }

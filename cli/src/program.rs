@@ -53,9 +53,7 @@ fn check(path: &Path) -> Result<(), Failure> {
 
 fn not_executable(metadata: &Metadata) -> String {
     let mode = metadata.permissions().mode() & 0o7777;
-    format!(
-        "is not executable for you (its mode is {mode:04o}); try chmod +x, or name its interpreter first"
-    )
+    format!("is not executable for you (its mode is {mode:04o}); try chmod +x, or name its interpreter first")
 }
 
 fn refused(path: &Path, what: &str) -> Failure {
@@ -66,30 +64,23 @@ fn unreachable_path(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::new(
             Status::Missing,
-            format!(
-                "{} does not exist; expected a program, check the path",
-                path.display()
-            ),
+            format!("{} does not exist; expected a program, check the path", path.display()),
         ),
-        _ => refused(
-            path,
-            &format!("cannot be reached ({error}); check the permissions of its directories"),
-        ),
+        _ => refused(path, &format!("cannot be reached ({error}); check the permissions of its directories")),
     }
 }
 
 fn not_in_path(name: &OsStr) -> Failure {
     let name = name.display();
-    let line = format!(
-        "{name} is not in any directory of PATH; check the spelling, install it, or give its path"
-    );
+    let line = format!("{name} is not in any directory of PATH; check the spelling, install it, or give its path");
     Failure::new(Status::Missing, line)
 }
 
 /// Why `execve` refused a file that passed every check above.
 pub fn cannot_execute(path: &Path, error: &io::Error) -> Failure {
     let what = if error.kind() == ErrorKind::NotFound {
-        "exists, but the interpreter or loader that it names does not; install that, or name another one first".to_owned()
+        "exists, but the interpreter or loader that it names does not; install that, or name another one first"
+            .to_owned()
     } else {
         format!("cannot be executed ({error}); expected a program for this machine")
     };
@@ -103,10 +94,7 @@ mod tests {
     #[test]
     fn a_name_is_looked_up_in_path_and_a_path_is_not() {
         assert!(resolve(OsStr::new("sh")).unwrap().ends_with("sh"));
-        assert_eq!(
-            resolve(OsStr::new("/bin/sh")).unwrap(),
-            Path::new("/bin/sh")
-        );
+        assert_eq!(resolve(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
         let missing = resolve(OsStr::new("./sh")).unwrap_err();
         assert_eq!(missing.status, Status::Missing);
     }
@@ -114,11 +102,7 @@ mod tests {
     #[test]
     fn directories_and_plain_files_are_found_but_not_executable() {
         for path in ["/tmp", "/etc/passwd", "/dev/null"] {
-            assert_eq!(
-                resolve(OsStr::new(path)).unwrap_err().status,
-                Status::NotExecutable,
-                "{path}"
-            );
+            assert_eq!(resolve(OsStr::new(path)).unwrap_err().status, Status::NotExecutable, "{path}");
         }
     }
 }

@@ -55,10 +55,7 @@ fn prepare(request: &Run) -> Result<Command, Failure> {
     let name = &request.command[0];
     let path = program::resolve(name)?;
     let library = Library::find()?;
-    let told = library
-        .version_warning()
-        .into_iter()
-        .chain(inspect::warnings(&path, library.elf));
+    let told = library.version_warning().into_iter().chain(inspect::warnings(&path, library.elf));
     for line in told {
         eprintln!("commensal: {line}");
     }

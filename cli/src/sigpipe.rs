@@ -21,8 +21,7 @@ extern "C" fn record() {
     // SAFETY: an all-zero `sigaction` is a valid value, and with a null new action the call only writes the old one.
     let ignored = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0
-            && action.sa_sigaction == libc::SIG_IGN
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
     };
     WAS_IGNORED.store(ignored, Relaxed);
 }
@@ -38,9 +37,5 @@ pub fn pass_on(command: &mut Command) {
 fn ignore() -> std::io::Result<()> {
     // SAFETY: ignoring a signal installs no handler.
     let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-    if before == libc::SIG_ERR {
-        Err(std::io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if before == libc::SIG_ERR { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -8,9 +8,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{
-    commensal, commensal_does, compile, install_program, library, skip, text, write_program,
-};
+use common::{commensal, commensal_does, compile, install_program, library, skip, text, write_program};
 
 /// A user without rights, there on every Linux.
 const NOBODY: u32 = 65534;
@@ -40,16 +38,9 @@ fn a_signal_that_ends_the_program_is_seen() {
 
 #[test]
 fn the_program_takes_the_place_of_the_command() {
-    let child = commensal()
-        .args(["run", "sh", "-c", "echo $$"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = commensal().args(["run", "sh", "-c", "echo $$"]).stdout(Stdio::piped()).spawn().unwrap();
     let id = child.id();
-    assert_eq!(
-        text(&child.wait_with_output().unwrap().stdout),
-        format!("{id}\n")
-    );
+    assert_eq!(text(&child.wait_with_output().unwrap().stdout), format!("{id}\n"));
     let words = commensal_does(&["run", "cat", "/proc/self/cmdline"]);
     assert_eq!(text(&words.stdout), "cat\0/proc/self/cmdline\0");
 }
@@ -63,21 +54,11 @@ fn signal_dispositions_and_mask_pass_through() {
             let mut command = Command::new("sh");
             command.env("COMMENSAL_LIBRARY", library());
             // The command line of the test runner may ignore SIGPIPE already; both start alike.
-            text(
-                &command
-                    .args(["-c", &script, "sh"])
-                    .args(words)
-                    .output()
-                    .unwrap()
-                    .stdout,
-            )
+            text(&command.args(["-c", &script, "sh"]).args(words).output().unwrap().stdout)
         };
         let without = shell(&["env"]);
         assert!(without.contains("SigIgn"), "{without}");
-        assert_eq!(
-            shell(&[env!("CARGO_BIN_EXE_commensal"), "run", "--"]),
-            without
-        );
+        assert_eq!(shell(&[env!("CARGO_BIN_EXE_commensal"), "run", "--"]), without);
     }
 }
 
@@ -149,10 +130,7 @@ fn settings_are_merged_and_the_command_line_wins() {
     };
     assert_eq!(merged("a:1,b:2", &["--conf", "b:3,c:4"]), "a:1,b:3,c:4\n");
     assert_eq!(merged("a:1", &["--stats"]), "a:1,stats:exit\n");
-    assert_eq!(
-        merged("stats:off", &["--conf", "b:2", "--stats"]),
-        "b:2,stats:exit\n"
-    );
+    assert_eq!(merged("stats:off", &["--conf", "b:2", "--stats"]), "b:2,stats:exit\n");
     assert_eq!(merged("a:1", &[]), "a:1\n");
 }
 
@@ -163,11 +141,7 @@ fn scripts_run_by_their_interpreter() {
     for first in ["#!/bin/sh\n", "#!/usr/bin/env sh\n", ""] {
         write_program(&script, &format!("{first}echo $1; exit 4\n"));
         let done = commensal_does(&["run", "--", script.to_str().unwrap(), "word"]);
-        assert_eq!(
-            (done.status.code(), text(&done.stdout).as_str()),
-            (Some(4), "word\n"),
-            "{first:?}"
-        );
+        assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(4), "word\n"), "{first:?}");
         assert_eq!(text(&done.stderr), "", "{first:?}");
     }
 }
@@ -190,39 +164,25 @@ fn a_static_program_runs_and_is_named() {
 #[test]
 fn a_set_user_id_program_is_named_when_the_bit_takes_effect() {
     if !rustix::process::getuid().is_root() {
-        return skip(
-            "a_set_user_id_program_is_named_when_the_bit_takes_effect",
-            "only root can give a file away",
-        );
+        return skip("a_set_user_id_program_is_named_when_the_bit_takes_effect", "only root can give a file away");
     }
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("id");
     install_program(fs::File::open("/usr/bin/id").unwrap(), &program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
     let own = commensal_does(&["run", "--", program.to_str().unwrap()]);
-    assert_eq!(
-        text(&own.stderr),
-        "",
-        "set-user-ID to oneself changes nothing"
-    );
+    assert_eq!(text(&own.stderr), "", "set-user-ID to oneself changes nothing");
     chown(&program, Some(NOBODY), None).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
     let done = commensal_does(&["run", "--", program.to_str().unwrap(), "-u"]);
-    assert_eq!(
-        text(&done.stdout),
-        format!("{NOBODY}\n"),
-        "is the temporary directory mounted nosuid?"
-    );
+    assert_eq!(text(&done.stdout), format!("{NOBODY}\n"), "is the temporary directory mounted nosuid?");
     assert_one_line(&done.stderr, "is set-user-ID to user 65534");
 }
 
 #[test]
 fn a_program_with_file_capabilities_is_named() {
     if !rustix::process::getuid().is_root() {
-        return skip(
-            "a_program_with_file_capabilities_is_named",
-            "only root can give capabilities",
-        );
+        return skip("a_program_with_file_capabilities_is_named", "only root can give capabilities");
     }
     // The least that an unprivileged user needs: the command, the library and the program where all may read.
     let folder = tempfile::tempdir().unwrap();
@@ -239,22 +199,10 @@ fn a_program_with_file_capabilities_is_named() {
     let mut value = [0u8; 20];
     value[..4].copy_from_slice(&0x0200_0001u32.to_le_bytes());
     value[4..8].copy_from_slice(&(1u32 << 10).to_le_bytes());
-    rustix::fs::setxattr(
-        &program,
-        "security.capability",
-        &value,
-        rustix::fs::XattrFlags::empty(),
-    )
-    .unwrap();
+    rustix::fs::setxattr(&program, "security.capability", &value, rustix::fs::XattrFlags::empty()).unwrap();
     let run = |user: u32| {
         let mut run = Command::new(&command);
-        let done = run
-            .args(["run", "--"])
-            .arg(&program)
-            .current_dir("/")
-            .uid(user)
-            .output()
-            .unwrap();
+        let done = run.args(["run", "--"]).arg(&program).current_dir("/").uid(user).output().unwrap();
         assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
         done.stderr
     };
@@ -265,11 +213,7 @@ fn a_program_with_file_capabilities_is_named() {
 #[test]
 fn a_library_that_is_missing_or_none_is_125_and_one_line() {
     for wrong in ["/no/such/libcommensal.so", "/etc/passwd"] {
-        let done = commensal()
-            .env("COMMENSAL_LIBRARY", wrong)
-            .args(["run", "true"])
-            .output()
-            .unwrap();
+        let done = commensal().env("COMMENSAL_LIBRARY", wrong).args(["run", "true"]).output().unwrap();
         assert_eq!(done.status.code(), Some(125));
         assert_one_line(&done.stderr, wrong);
     }
@@ -279,16 +223,8 @@ fn a_library_that_is_missing_or_none_is_125_and_one_line() {
 fn a_library_of_another_version_is_named_and_used() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("libcommensal.so");
-    compile(
-        "const char commensal_version[] = \"0.0.1\";",
-        &other,
-        &["-shared", "-fPIC"],
-    );
-    let done = commensal()
-        .env("COMMENSAL_LIBRARY", &other)
-        .args(["run", "true"])
-        .output()
-        .unwrap();
+    compile("const char commensal_version[] = \"0.0.1\";", &other, &["-shared", "-fPIC"]);
+    let done = commensal().env("COMMENSAL_LIBRARY", &other).args(["run", "true"]).output().unwrap();
     assert_eq!(done.status.code(), Some(0));
     assert_one_line(&done.stderr, "has version 0.0.1 and this command has");
 }
@@ -320,9 +256,6 @@ fn a_library_in_a_directory_with_a_space_is_copied_to_the_cache() {
 #[track_caller]
 fn assert_one_line(stderr: &[u8], expected: &str) {
     let said = text(stderr);
-    assert!(
-        said.starts_with("commensal: ") && said.contains(expected),
-        "{said:?}"
-    );
+    assert!(said.starts_with("commensal: ") && said.contains(expected), "{said:?}");
     assert_eq!(said.matches('\n').count(), 1, "{said:?}");
 }

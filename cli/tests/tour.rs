@@ -19,20 +19,12 @@ fn tour(folder: &Path) -> Command {
     let programs = folder.join("bin");
     fs::create_dir(&programs).unwrap();
     for name in PROGRAMS {
-        let real = ["/bin", "/usr/bin"]
-            .iter()
-            .map(|place| Path::new(place).join(name));
-        symlink(
-            real.clone().find(|path| path.exists()).unwrap(),
-            programs.join(name),
-        )
-        .unwrap();
+        let real = ["/bin", "/usr/bin"].iter().map(|place| Path::new(place).join(name));
+        symlink(real.clone().find(|path| path.exists()).unwrap(), programs.join(name)).unwrap();
     }
     fs::create_dir(folder.join("tmp")).unwrap();
     let mut command = commensal();
-    command
-        .env("PATH", &programs)
-        .env("TMPDIR", folder.join("tmp"));
+    command.env("PATH", &programs).env("TMPDIR", folder.join("tmp"));
     command
 }
 
@@ -43,11 +35,7 @@ fn left_behind(folder: &Path) -> usize {
 fn assert_says(done: &Output, expected: &[&str]) {
     let said = text(&done.stdout);
     for words in expected {
-        assert!(
-            said.contains(words),
-            "{words:?} is missing in\n{said}{}",
-            text(&done.stderr)
-        );
+        assert!(said.contains(words), "{words:?} is missing in\n{said}{}", text(&done.stderr));
     }
 }
 
@@ -55,16 +43,7 @@ fn assert_says(done: &Output, expected: &[&str]) {
 fn the_tour_compares_what_is_there_and_names_what_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let done = tour(folder.path()).output().unwrap();
-    assert_says(
-        &done,
-        &[
-            "identical",
-            "not installed",
-            "Start-up of",
-            "times that",
-            "What to type next",
-        ],
-    );
+    assert_says(&done, &["identical", "not installed", "Start-up of", "times that", "What to type next"]);
     assert_eq!(done.status.code(), Some(0));
     assert_eq!(text(&done.stdout).matches("not installed").count(), 3);
     assert_eq!(left_behind(folder.path()), 0);
@@ -77,10 +56,7 @@ fn a_program_that_behaves_differently_fails_the_tour() {
     let mut command = tour(folder.path());
     let shell = folder.path().join("bin/sh");
     fs::remove_file(&shell).unwrap();
-    write_program(
-        &shell,
-        "#!/bin/sh\necho \"${LD_PRELOAD:+seen}\"; exec /bin/sh \"$@\"\n",
-    );
+    write_program(&shell, "#!/bin/sh\necho \"${LD_PRELOAD:+seen}\"; exec /bin/sh \"$@\"\n");
     let done = command.output().unwrap();
     assert_says(&done, &["DIFFERENT in pair 1", "both outputs kept"]);
     assert_eq!(done.status.code(), Some(1));
@@ -93,10 +69,7 @@ fn an_interrupted_tour_leaves_nothing_behind() {
     let mut child = tour(folder.path()).stdout(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
     while left_behind(folder.path()) == 0 {
-        assert!(
-            start.elapsed() < Duration::from_secs(30),
-            "the tour makes no directory"
-        );
+        assert!(start.elapsed() < Duration::from_secs(30), "the tour makes no directory");
         std::thread::sleep(Duration::from_millis(5));
     }
     let id = rustix::process::Pid::from_child(&child);

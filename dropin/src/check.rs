@@ -22,15 +22,9 @@ pub struct Check {
 
 /// The check of this line.
 pub fn check(line: &str) -> Check {
-    let stress = if line.contains("{seconds}") {
-        Duration::from_secs(10 * subject::stress_seconds())
-    } else {
-        Duration::ZERO
-    };
-    Check {
-        line: line.to_owned(),
-        limit: LIMIT + stress,
-    }
+    let stress =
+        if line.contains("{seconds}") { Duration::from_secs(10 * subject::stress_seconds()) } else { Duration::ZERO };
+    Check { line: line.to_owned(), limit: LIMIT + stress }
 }
 
 impl Check {
@@ -43,8 +37,7 @@ impl Check {
     /// Must hold with the library under test.
     pub fn holds(&self, mode: Mode) {
         if self.is_possible() {
-            self.verdict(subject::library(), mode)
-                .unwrap_or_else(|report| panic!("{report}"));
+            self.verdict(subject::library(), mode).unwrap_or_else(|report| panic!("{report}"));
         }
     }
 
@@ -53,19 +46,12 @@ impl Check {
         if !self.is_possible() {
             return;
         }
-        let outcome = self
-            .outcome(subject::library(), mode)
-            .ending(End::Exited(status));
+        let outcome = self.outcome(subject::library(), mode).ending(End::Exited(status));
         let outcome = outcome.unwrap_or_else(|report| panic!("`{}` failed: {report}", self.line));
         let mut printed = outcome.stdout.lines();
         for expected in lines {
             let found = printed.any(|line| line == *expected);
-            assert!(
-                found,
-                "`{}` failed: {}",
-                self.line,
-                outcome.report(&format!("expected the line {expected:?}"))
-            );
+            assert!(found, "`{}` failed: {}", self.line, outcome.report(&format!("expected the line {expected:?}")));
         }
     }
 
@@ -91,10 +77,7 @@ impl Check {
     /// Runs it.
     pub fn outcome(&self, library: &Library, mode: Mode) -> Outcome {
         let words = self.words(library);
-        Run::new(&words[0])
-            .args(&words[1..])
-            .limit(self.limit)
-            .with(library, mode)
+        Run::new(&words[0]).args(&words[1..]).limit(self.limit).with(library, mode)
     }
 
     /// Programs in C++ are skipped where there is no compiler for them.
@@ -104,41 +87,23 @@ impl Check {
     }
 
     fn program(&self) -> &str {
-        self.line
-            .split_whitespace()
-            .next()
-            .expect("a check names a program")
+        self.line.split_whitespace().next().expect("a check names a program")
     }
 
     fn words(&self, library: &Library) -> Vec<String> {
         let program = compile::program(self.program()).display().to_string();
-        let arguments = self
-            .line
-            .split_whitespace()
-            .skip(1)
-            .map(|word| filled_in(word, library));
+        let arguments = self.line.split_whitespace().skip(1).map(|word| filled_in(word, library));
         std::iter::once(program).chain(arguments).collect()
     }
 }
 
 fn filled_in(word: &str, library: &Library) -> String {
-    match word
-        .strip_prefix('{')
-        .and_then(|word| word.strip_suffix('}'))
-    {
+    match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
         Some("library") => library.name().to_owned(),
-        Some("library_path") => library
-            .path()
-            .expect("this check needs a library")
-            .display()
-            .to_string(),
-        Some("plugin") => compile::shared_library("plugin", "plugin", &[])
-            .display()
-            .to_string(),
+        Some("library_path") => library.path().expect("this check needs a library").display().to_string(),
+        Some("plugin") => compile::shared_library("plugin", "plugin", &[]).display().to_string(),
         Some("seconds") => subject::stress_seconds().to_string(),
-        Some(program) => compile::program(&program.to_lowercase())
-            .display()
-            .to_string(),
+        Some(program) => compile::program(&program.to_lowercase()).display().to_string(),
         None => word.to_owned(),
     }
 }

@@ -9,22 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
-const FLAGS: &[&str] = &[
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-O1",
-    "-g",
-    "-fno-builtin",
-    "-D_GNU_SOURCE",
-    "-pthread",
-];
+const FLAGS: &[&str] = &["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fno-builtin", "-D_GNU_SOURCE", "-pthread"];
 
 /// Is this program one of C++, which needs a compiler that not everybody has?
 pub fn is_cxx(name: &str) -> bool {
-    source(name)
-        .extension()
-        .is_some_and(|extension| extension == "cc")
+    source(name).extension().is_some_and(|extension| extension == "cc")
 }
 
 /// The program made from `c/<name>.c` or `.cc`.
@@ -34,11 +23,7 @@ pub fn program(name: &str) -> PathBuf {
 
 /// The same as a shared library.
 pub fn shared_library(name: &str, output: &str, flags: &[&str]) -> PathBuf {
-    variant(
-        name,
-        &format!("{output}.so"),
-        &[&["-shared", "-fPIC"], flags].concat(),
-    )
+    variant(name, &format!("{output}.so"), &[&["-shared", "-fPIC"], flags].concat())
 }
 
 /// The program `output`, made from the source `name` with more flags; libraries among them come last.
@@ -46,30 +31,19 @@ pub fn variant(name: &str, output: &str, flags: &[&str]) -> PathBuf {
     // One cell an output, so that tests wait for a compilation only if it is theirs.
     static BUILT: OnceLock<Mutex<HashMap<String, Arc<OnceLock<PathBuf>>>>> = OnceLock::new();
     let cell = {
-        let mut built = BUILT
-            .get_or_init(Mutex::default)
-            .lock()
-            .expect("no test panics while it holds this lock");
+        let mut built = BUILT.get_or_init(Mutex::default).lock().expect("no test panics while it holds this lock");
         built.entry(output.to_owned()).or_default().clone()
     };
-    cell.get_or_init(|| compile(&source(name), output, flags))
-        .clone()
+    cell.get_or_init(|| compile(&source(name), output, flags)).clone()
 }
 
 fn source(name: &str) -> PathBuf {
     let c = crate::folder().join("c").join(format!("{name}.c"));
-    if c.exists() {
-        c
-    } else {
-        c.with_extension("cc")
-    }
+    if c.exists() { c } else { c.with_extension("cc") }
 }
 
 fn compile(source: &Path, output: &str, flags: &[&str]) -> PathBuf {
-    let (compiler, standard) = if source
-        .extension()
-        .is_some_and(|extension| extension == "cc")
-    {
+    let (compiler, standard) = if source.extension().is_some_and(|extension| extension == "cc") {
         ("g++", "-std=c++17")
     } else {
         ("gcc", "-std=c11")
@@ -86,11 +60,7 @@ fn compile(source: &Path, output: &str, flags: &[&str]) -> PathBuf {
         .output()
         .unwrap_or_else(|error| panic!("cannot run {compiler}, which these tests need: {error}"));
     let stderr = String::from_utf8_lossy(&result.stderr);
-    assert!(
-        result.status.success(),
-        "{compiler} refuses {}:\n{stderr}",
-        source.display()
-    );
+    assert!(result.status.success(), "{compiler} refuses {}:\n{stderr}", source.display());
     std::fs::rename(&unfinished, &made).expect("a file can be renamed in its folder");
     made
 }

@@ -35,12 +35,8 @@ pub fn folder() -> &'static Path {
 pub fn scratch(name: &str) -> PathBuf {
     // A test runs as <target>/<profile>/deps/<test>.
     let test = std::env::current_exe().expect("the running test has a path");
-    let target = test
-        .ancestors()
-        .nth(3)
-        .expect("a test runs three levels below the target folder");
+    let target = test.ancestors().nth(3).expect("a test runs three levels below the target folder");
     let folder = target.join("tmp").join("dropin").join(name);
-    std::fs::create_dir_all(&folder)
-        .unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));
+    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));
     folder
 }

@@ -43,16 +43,8 @@ pub struct Run {
 impl Run {
     /// This program without arguments, for at most a minute.
     pub fn new(program: impl Into<OsString>) -> Run {
-        let variables = vec![
-            ("PATH".into(), SEARCH_PATH.into()),
-            ("LC_ALL".into(), "C".into()),
-        ];
-        Run {
-            words: vec![program.into()],
-            variables,
-            folder: None,
-            limit: Duration::from_secs(60),
-        }
+        let variables = vec![("PATH".into(), SEARCH_PATH.into()), ("LC_ALL".into(), "C".into())];
+        Run { words: vec![program.into()], variables, folder: None, limit: Duration::from_secs(60) }
     }
 
     /// Adds arguments.
@@ -91,33 +83,17 @@ impl Run {
         let end = wait(&mut child, begin + self.limit);
         let took = begin.elapsed();
         let (stdout, stderr) = files.take();
-        Outcome {
-            end,
-            stdout,
-            stderr,
-            mode,
-            took,
-            replay: self.replay(),
-        }
+        Outcome { end, stdout, stderr, mode, took, replay: self.replay() }
     }
 
     fn start(&self, files: &Files) -> Child {
         let mut command = Command::new(&self.words[0]);
-        command
-            .args(&self.words[1..])
-            .env_clear()
-            .envs(self.variables.iter().cloned());
+        command.args(&self.words[1..]).env_clear().envs(self.variables.iter().cloned());
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
-        command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(files.create("out"))
-            .stderr(files.create("err"));
-        command
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {}: {error}", self.replay()))
+        command.process_group(0).stdin(Stdio::null()).stdout(files.create("out")).stderr(files.create("err"));
+        command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", self.replay()))
     }
 
     /// The command as one can type it.
@@ -160,24 +136,14 @@ fn wait(child: &mut Child, deadline: Instant) -> End {
 }
 
 fn end_of(status: ExitStatus) -> End {
-    status.signal().map_or_else(
-        || End::Exited(status.code().expect("no signal, so a status")),
-        End::Signalled,
-    )
+    status.signal().map_or_else(|| End::Exited(status.code().expect("no signal, so a status")), End::Signalled)
 }
 
 /// The child was not waited for, so its id still means it and its group.
 fn kill_group(child: &mut Child) {
     let script = format!("kill -s KILL -- -{}", child.id());
-    let killed = Command::new("/bin/sh")
-        .args(["-c", &script])
-        .status()
-        .expect("sh runs");
-    assert!(
-        killed.success(),
-        "cannot kill the process group {} of a test that hangs",
-        child.id()
-    );
+    let killed = Command::new("/bin/sh").args(["-c", &script]).status().expect("sh runs");
+    assert!(killed.success(), "cannot kill the process group {} of a test that hangs", child.id());
     child.wait().expect("a killed child can be waited for");
 }
 
@@ -191,15 +157,12 @@ impl Files {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         // Relaxed: each value is given out once, whatever the order.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Files {
-            stem: crate::scratch("output").join(format!("{}-{number}", std::process::id())),
-        }
+        Files { stem: crate::scratch("output").join(format!("{}-{number}", std::process::id())) }
     }
 
     fn create(&self, kind: &str) -> File {
         let path = self.stem.with_extension(kind);
-        File::create(&path)
-            .unwrap_or_else(|error| panic!("cannot create {}: {error}", path.display()))
+        File::create(&path).unwrap_or_else(|error| panic!("cannot create {}: {error}", path.display()))
     }
 
     /// What was written; the files are gone afterwards.

@@ -19,10 +19,7 @@ pub fn has_tools(test: &str, tools: &[&str]) -> bool {
     let Some(missing) = tools.iter().find(|tool| find(tool).is_none()) else {
         return true;
     };
-    skip(
-        test,
-        &format!("{missing} is not installed; dropin/install.sh installs it"),
-    );
+    skip(test, &format!("{missing} is not installed; dropin/install.sh installs it"));
     false
 }
 
@@ -32,29 +29,20 @@ pub fn has_tools(test: &str, tools: &[&str]) -> bool {
 /// In CI, if the list doesn't excuse it.
 pub fn skip(test: &str, reason: &str) {
     let excused = std::env::var_os("CI").is_none() || listed_reason(test).is_some();
-    assert!(
-        excused,
-        "{test} cannot run: {reason}. List it in .ci/skips if that is to be so."
-    );
+    assert!(excused, "{test} cannot run: {reason}. List it in .ci/skips if that is to be so.");
     tell(test, reason);
 }
 
 /// The names that `.ci/skips` lists, with their reasons.
 pub fn listed() -> Vec<(String, String)> {
     let text = std::fs::read_to_string(list_path()).unwrap_or_default();
-    let lines = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(parsed).collect()
 }
 
 fn parsed(line: &str) -> (String, String) {
     let (name, reason) = line.split_once(':').unwrap_or((line, ""));
-    assert!(
-        !reason.trim().is_empty(),
-        ".ci/skips: expected `name: reason`, found {line:?}"
-    );
+    assert!(!reason.trim().is_empty(), ".ci/skips: expected `name: reason`, found {line:?}");
     (name.trim().to_owned(), reason.trim().to_owned())
 }
 
@@ -63,9 +51,7 @@ fn list_path() -> PathBuf {
 }
 
 fn listed_reason(test: &str) -> Option<String> {
-    listed()
-        .into_iter()
-        .find_map(|(name, reason)| (name == test).then_some(reason))
+    listed().into_iter().find_map(|(name, reason)| (name == test).then_some(reason))
 }
 
 /// Past the test harness, which shows only what failed tests print.
@@ -77,7 +63,5 @@ fn tell(test: &str, reason: &str) {
 /// The file that a shell would run for this name.
 fn find(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(tool))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(tool)).find(|file| file.is_file())
 }

@@ -28,11 +28,7 @@ pub struct Library {
 impl Library {
     /// The library in this file.
     pub fn at(path: PathBuf) -> Library {
-        assert!(
-            path.is_file(),
-            "no library at {}: build it, or correct COMMENSAL_DROPIN_LIBRARY",
-            path.display()
-        );
+        assert!(path.is_file(), "no library at {}: build it, or correct COMMENSAL_DROPIN_LIBRARY", path.display());
         Library { path: Some(path) }
     }
 
@@ -48,10 +44,7 @@ impl Library {
 
     /// The file's name, by which a process tells whether it has the library; libc's if none is preloaded.
     pub fn name(&self) -> &str {
-        self.path()
-            .and_then(Path::file_name)
-            .and_then(|name| name.to_str())
-            .unwrap_or("libc.so")
+        self.path().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("libc.so")
     }
 
     /// The variables that put a program into this mode.
@@ -72,9 +65,7 @@ pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| match std::env::var("COMMENSAL_DROPIN_LIBRARY") {
         Ok(name) if name == "none" => Library::none(),
-        Ok(path) => {
-            Library::at(std::path::absolute(path).expect("the path of the library is valid"))
-        }
+        Ok(path) => Library::at(std::path::absolute(path).expect("the path of the library is valid")),
         Err(_) => Library::at(build("libcommensal.so")),
     })
 }
@@ -93,36 +84,19 @@ pub fn static_library() -> PathBuf {
 fn build(name: &str) -> PathBuf {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let output = Command::new(cargo)
-        .args([
-            "build",
-            "--release",
-            "-p",
-            "commensal-malloc",
-            "--message-format=json-render-diagnostics",
-        ])
+        .args(["build", "--release", "-p", "commensal-malloc", "--message-format=json-render-diagnostics"])
         .current_dir(crate::folder())
         .output()
         .expect("cargo runs");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "`cargo build --release -p commensal-malloc` failed:\n{stderr}"
-    );
+    assert!(output.status.success(), "`cargo build --release -p commensal-malloc` failed:\n{stderr}");
     let messages = String::from_utf8_lossy(&output.stdout);
-    let file = messages
-        .split('"')
-        .find(|text| text.ends_with(&format!("/{name}")));
-    PathBuf::from(
-        file.unwrap_or_else(|| {
-            panic!("`cargo build --release -p commensal-malloc` made no {name}")
-        }),
-    )
+    let file = messages.split('"').find(|text| text.ends_with(&format!("/{name}")));
+    PathBuf::from(file.unwrap_or_else(|| panic!("`cargo build --release -p commensal-malloc` made no {name}")))
 }
 
 /// Seconds that a stress check runs.
 pub fn stress_seconds() -> u64 {
     let text = std::env::var("COMMENSAL_STRESS_SECONDS").unwrap_or_else(|_| "1".into());
-    text.parse().unwrap_or_else(|_| {
-        panic!("COMMENSAL_STRESS_SECONDS is {text:?}, not a whole number of seconds")
-    })
+    text.parse().unwrap_or_else(|_| panic!("COMMENSAL_STRESS_SECONDS is {text:?}, not a whole number of seconds"))
 }

@@ -13,11 +13,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 
 fn allocator(defect: &str) -> Library {
     let output = format!("broken_{}", defect.to_lowercase());
-    Library::at(compile::shared_library(
-        "broken",
-        &output,
-        &[&format!("-DDEFECT={defect}")],
-    ))
+    Library::at(compile::shared_library("broken", &output, &[&format!("-DDEFECT={defect}")]))
 }
 
 fn canary(line: &str) -> Check {
@@ -26,23 +22,15 @@ fn canary(line: &str) -> Check {
 
 /// The check holds for the sound allocator; under the defect it fails with this text in its report.
 fn found(defect: &str, line: &str, text: &str) {
-    canary(line)
-        .verdict(&allocator("NONE"), Mode::Normal)
-        .unwrap_or_else(|report| panic!("{report}"));
+    canary(line).verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
     found_by_a_strict_check(defect, line, text);
 }
 
 /// As `found`, for a check that even the sound allocator, which keeps its chunks, doesn't pass.
 fn found_by_a_strict_check(defect: &str, line: &str, text: &str) {
     match canary(line).verdict(&allocator(defect), Mode::Normal) {
-        Ok(outcome) => panic!(
-            "{}",
-            outcome.report(&format!("`{line}` misses the defect {defect}"))
-        ),
-        Err(report) => assert!(
-            report.contains(text),
-            "`{line}` fails under {defect} for another reason: {report}"
-        ),
+        Ok(outcome) => panic!("{}", outcome.report(&format!("`{line}` misses the defect {defect}"))),
+        Err(report) => assert!(report.contains(text), "`{line}` fails under {defect} for another reason: {report}"),
     }
 }
 
@@ -74,26 +62,15 @@ fn memory_that_does_not_go_back() {
 
 #[test]
 fn a_lock_that_a_forked_child_finds_taken() {
-    found(
-        "LOCKED",
-        "fork storm 1500 0 fork 3",
-        "a child of fork hangs",
-    );
+    found("LOCKED", "fork storm 1500 0 fork 3", "a child of fork hangs");
 }
 
 #[test]
 fn a_lock_that_a_signal_handler_finds_taken() {
     let timer = check("signals timer 1").limit(Duration::from_secs(5));
-    timer
-        .verdict(&allocator("NONE"), Mode::Normal)
-        .unwrap_or_else(|report| panic!("{report}"));
-    let report = timer
-        .verdict(&allocator("LOCKED"), Mode::Normal)
-        .expect_err("a hang was missed");
-    assert!(
-        report.contains("TimedOut"),
-        "it fails for another reason: {report}"
-    );
+    timer.verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
+    let report = timer.verdict(&allocator("LOCKED"), Mode::Normal).expect_err("a hang was missed");
+    assert!(report.contains("TimedOut"), "it fails for another reason: {report}");
 }
 
 #[test]
@@ -134,11 +111,7 @@ fn a_process_that_ends_otherwise() {
 #[test]
 fn misuse_that_nobody_notices() {
     let outcome = canary("misuse interior 5000000").outcome(&allocator("NONE"), Mode::Normal);
-    assert!(
-        outcome.stdout.contains("not found"),
-        "{}",
-        outcome.report("the sound allocator reports misuse")
-    );
+    assert!(outcome.stdout.contains("not found"), "{}", outcome.report("the sound allocator reports misuse"));
 }
 
 #[test]

@@ -33,14 +33,9 @@ in_both_modes! {
 
 /// malloc_stats speaks on standard error, as in glibc.
 fn information(mode: Mode) {
-    let outcome = check("abi information")
-        .verdict(subject::library(), mode)
-        .unwrap_or_else(|report| panic!("{report}"));
-    assert!(
-        !outcome.stderr.is_empty(),
-        "{}",
-        outcome.report("malloc_stats printed nothing")
-    );
+    let outcome =
+        check("abi information").verdict(subject::library(), mode).unwrap_or_else(|report| panic!("{report}"));
+    assert!(!outcome.stderr.is_empty(), "{}", outcome.report("malloc_stats printed nothing"));
 }
 
 fn linked_statically(mode: Mode) {
@@ -55,27 +50,16 @@ fn linked_dynamically(mode: Mode) {
         return;
     }
     let path = subject::library().path().expect("Commensal is a file");
-    let folder = path
-        .parent()
-        .expect("a file is in a folder")
-        .display()
-        .to_string();
+    let folder = path.parent().expect("a file is in a folder").display().to_string();
     let name = format!("-l:{}", subject::library().name());
-    linked(
-        mode,
-        "abi_with_library",
-        &["-L", &folder, &format!("-Wl,-rpath,{folder}"), &name],
-    );
+    linked(mode, "abi_with_library", &["-L", &folder, &format!("-Wl,-rpath,{folder}"), &name]);
 }
 
 /// A program that was linked with the library, so nothing is preloaded.
 fn linked(mode: Mode, output: &str, flags: &[&str]) {
     let program = compile::variant("abi", output, flags);
     for name in ["zero", "huge", "realloc", "overlap"] {
-        let outcome = Run::new(&program)
-            .args([name])
-            .with(&Library::none(), mode)
-            .ending(End::Exited(0));
+        let outcome = Run::new(&program).args([name]).with(&Library::none(), mode).ending(End::Exited(0));
         outcome.unwrap_or_else(|report| panic!("{output} {name} failed: {report}"));
     }
 }
@@ -87,19 +71,10 @@ fn needs_libc_and_the_loader_only() {
         return;
     }
     let path = subject::library().path().expect("Commensal is a file");
-    let outcome = Run::new("readelf")
-        .args(["-d".as_ref(), path.as_os_str()])
-        .with(&Library::none(), Mode::Without);
-    let needed = outcome
-        .stdout
-        .lines()
-        .filter(|line| line.contains("(NEEDED)"));
+    let outcome = Run::new("readelf").args(["-d".as_ref(), path.as_os_str()]).with(&Library::none(), Mode::Without);
+    let needed = outcome.stdout.lines().filter(|line| line.contains("(NEEDED)"));
     for line in needed {
         let known = line.contains("[libc.so.6]") || line.contains("[ld-linux-x86-64.so.2]");
-        assert!(
-            known,
-            "{}",
-            outcome.report(&format!("the library needs more than libc: {line}"))
-        );
+        assert!(known, "{}", outcome.report(&format!("the library needs more than libc: {line}")));
     }
 }

@@ -41,11 +41,7 @@ in_both_modes! {
 }
 
 fn exit_handlers(mode: Mode) {
-    let lines = [
-        "100 exit handlers ran",
-        "a destructor ran",
-        "the last destructor ran",
-    ];
+    let lines = ["100 exit handlers ran", "a destructor ran", "the last destructor ran"];
     check("exits atexit").ends(mode, 7, &lines);
 }
 
@@ -55,6 +51,5 @@ fn loaded_at_run_time(mode: Mode) {
         return;
     }
     let late = check("dlopen late {library_path}");
-    late.without_preload(mode)
-        .unwrap_or_else(|report| panic!("{report}"));
+    late.without_preload(mode).unwrap_or_else(|report| panic!("{report}"));
 }

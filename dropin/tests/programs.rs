@@ -53,16 +53,10 @@ fn agrees(name: &str, tools: &[&str]) {
 /// Debian has the tests of Python's standard library in a package of their own.
 fn has_python_tests(name: &str) -> bool {
     let present = name != "python_tests"
-        || Run::new("python3")
-            .args(["-c", "import test.test_list"])
-            .with(&Library::none(), Mode::Without)
-            .end
+        || Run::new("python3").args(["-c", "import test.test_list"]).with(&Library::none(), Mode::Without).end
             == End::Exited(0);
     if !present {
-        skips::skip(
-            name,
-            "Python's own tests are not installed; dropin/install.sh installs them",
-        );
+        skips::skip(name, "Python's own tests are not installed; dropin/install.sh installs them");
     }
     present
 }
@@ -70,17 +64,11 @@ fn has_python_tests(name: &str) -> bool {
 /// Runs the script three times; an error is the report of the first difference.
 fn compare(name: &str, library: &Library) -> Result<(), String> {
     let expected = outcome(name, library, Mode::Without).ending(End::Exited(0))?;
-    assert!(
-        expected.stdout.ends_with("all done\n"),
-        "{}",
-        expected.report("the script stops half-way")
-    );
+    assert!(expected.stdout.ends_with("all done\n"), "{}", expected.report("the script stops half-way"));
     for mode in [Mode::Normal, Mode::Fallback] {
         let found = outcome(name, library, mode).ending(expected.end)?;
         if let Some(difference) = first_difference(&expected.stdout, &found.stdout) {
-            return Err(found.report(&format!(
-                "{name} prints something else than without the library: {difference}"
-            )));
+            return Err(found.report(&format!("{name} prints something else than without the library: {difference}")));
         }
     }
     Ok(())
@@ -101,10 +89,7 @@ fn first_difference(expected: &str, found: &str) -> Option<String> {
 fn outcome(name: &str, library: &Library, mode: Mode) -> Outcome {
     let folder = empty_folder(name);
     let script = script(name);
-    let run = Run::new("/bin/sh")
-        .args([&script])
-        .folder(&folder)
-        .limit(LIMIT);
+    let run = Run::new("/bin/sh").args([&script]).folder(&folder).limit(LIMIT);
     let outcome = prepared(name, run).with(library, mode);
     if outcome.end == End::Exited(0) {
         std::fs::remove_dir_all(&folder).expect("a test's own folder can be removed");
@@ -123,12 +108,8 @@ fn prepared(name: &str, run: Run) -> Run {
 
 /// A port that was free just now.
 fn free_port() -> u16 {
-    let listener =
-        TcpListener::bind("127.0.0.1:0").expect("the loopback interface has a free port");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
-        .port()
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface has a free port");
+    listener.local_addr().expect("a bound socket has an address").port()
 }
 
 /// The folder of the cargo that runs this test holds the matching rustc too.
@@ -159,20 +140,10 @@ fn empty_folder(name: &str) -> PathBuf {
 #[test]
 fn every_script_is_a_test() {
     let files = std::fs::read_dir(folder().join("programs")).expect("the scripts are there");
-    let stem = |path: &Path| {
-        path.file_stem()
-            .expect("a script has a name")
-            .to_string_lossy()
-            .into_owned()
-    };
-    let scripts: BTreeSet<String> = files
-        .map(|file| stem(&file.expect("a folder can be listed").path()))
-        .collect();
+    let stem = |path: &Path| path.file_stem().expect("a script has a name").to_string_lossy().into_owned();
+    let scripts: BTreeSet<String> = files.map(|file| stem(&file.expect("a folder can be listed").path())).collect();
     let tests: BTreeSet<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
-    assert_eq!(
-        scripts, tests,
-        "scripts in programs/ on the left, tests on the right"
-    );
+    assert_eq!(scripts, tests, "scripts in programs/ on the left, tests on the right");
 }
 
 /// A name that no test has excuses nothing and hides a mistake.
@@ -181,10 +152,7 @@ fn every_skip_is_of_a_test() {
     let others = ["c++", "readelf", "set-user-id"];
     for (name, _) in skips::listed() {
         let known = NAMES.contains(&name.as_str()) || others.contains(&name.as_str());
-        assert!(
-            known,
-            ".ci/skips lists {name:?}, which is no test; the tests are {NAMES:?} and {others:?}"
-        );
+        assert!(known, ".ci/skips lists {name:?}, which is no test; the tests are {NAMES:?} and {others:?}");
     }
 }
 
@@ -192,11 +160,7 @@ fn every_skip_is_of_a_test() {
 
 fn defective(defect: &str) -> Library {
     let output = format!("broken_{}", defect.to_lowercase());
-    Library::at(compile::shared_library(
-        "broken",
-        &output,
-        &[&format!("-DDEFECT={defect}")],
-    ))
+    Library::at(compile::shared_library("broken", &output, &[&format!("-DDEFECT={defect}")]))
 }
 
 #[test]
@@ -207,10 +171,7 @@ fn a_sound_allocator_agrees() {
 #[test]
 fn a_line_too_many_is_found() {
     let report = compare("sh", &defective("CHATTY")).expect_err("more output was missed");
-    assert!(
-        report.contains("something else"),
-        "it fails for another reason: {report}"
-    );
+    assert!(report.contains("something else"), "it fails for another reason: {report}");
 }
 
 #[test]

@@ -51,34 +51,16 @@ in_both_modes! {
 }
 
 fn holds(outcome: Outcome) -> Outcome {
-    outcome
-        .ending(End::Exited(0))
-        .unwrap_or_else(|report| panic!("{report}"))
+    outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"))
 }
 
 /// The fallback would prove nothing if restartable sequences were still there.
 fn the_mode_is_what_it_says(mode: Mode) {
     let name = subject::library().name();
-    let outcome = holds(
-        Run::new(compile::program("whoami"))
-            .args([name])
-            .with(subject::library(), mode),
-    );
-    let rseq = if mode == Mode::Fallback {
-        "rseq off"
-    } else {
-        "rseq on"
-    };
-    assert!(
-        outcome.stdout.contains(rseq),
-        "{}",
-        outcome.report(&format!("expected {rseq}: {}", outcome.stdout))
-    );
-    assert!(
-        outcome.stdout.contains("library loaded"),
-        "{}",
-        outcome.report("the library is absent")
-    );
+    let outcome = holds(Run::new(compile::program("whoami")).args([name]).with(subject::library(), mode));
+    let rseq = if mode == Mode::Fallback { "rseq off" } else { "rseq on" };
+    assert!(outcome.stdout.contains(rseq), "{}", outcome.report(&format!("expected {rseq}: {}", outcome.stdout)));
+    assert!(outcome.stdout.contains("library loaded"), "{}", outcome.report("the library is absent"));
 }
 
 // -- Limits --
@@ -88,24 +70,12 @@ fn the_mode_is_what_it_says(mode: Mode) {
 fn exhaust(mode: Mode, kind: &str, mib: usize, sizes: &[usize]) {
     let program = compile::program("limits");
     let script = format!("ulimit {kind} {} && exec \"$@\"", mib * 1024);
-    let limited = Run::new("/bin/sh")
-        .args(["-c", &script, "sh"])
-        .args([&program]);
+    let limited = Run::new("/bin/sh").args(["-c", &script, "sh"]).args([&program]);
     for size in sizes {
         let size = size.to_string();
-        holds(
-            limited
-                .clone()
-                .args(["exhaust", &size, "50"])
-                .with(subject::library(), mode),
-        );
+        holds(limited.clone().args(["exhaust", &size, "50"]).with(subject::library(), mode));
         if subject::is_commensal() {
-            holds(
-                limited
-                    .clone()
-                    .args(["exhaust_threads", &size])
-                    .with(subject::library(), mode),
-            );
+            holds(limited.clone().args(["exhaust_threads", &size]).with(subject::library(), mode));
         }
     }
 }
@@ -126,17 +96,11 @@ fn misused(mode: Mode, case: &str, sizes: &[usize]) {
 
 fn aborts(misuse: &Check, mode: Mode) {
     const SIGABRT: i32 = 6;
-    let outcome = misuse
-        .outcome(subject::library(), mode)
-        .ending(End::Signalled(SIGABRT));
+    let outcome = misuse.outcome(subject::library(), mode).ending(End::Signalled(SIGABRT));
     let outcome = outcome.unwrap_or_else(|report| panic!("misuse was not reported: {report}"));
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let told = lines.len() == 1 && lines[0].starts_with("commensal:");
-    assert!(
-        told,
-        "{}",
-        outcome.report("expected one line that begins with `commensal:`")
-    );
+    assert!(told, "{}", outcome.report("expected one line that begins with `commensal:`"));
 }
 
 // -- Privileges --
@@ -144,16 +108,8 @@ fn aborts(misuse: &Check, mode: Mode) {
 /// The loader has no part in a static program, so the preload does nothing, and no harm.
 fn static_program(mode: Mode) {
     let program = compile::variant("whoami", "whoami_static", &["-static"]);
-    let outcome = holds(
-        Run::new(program)
-            .args([subject::library().name()])
-            .with(subject::library(), mode),
-    );
-    assert!(
-        outcome.stdout.contains("library absent"),
-        "{}",
-        outcome.report(&outcome.stdout)
-    );
+    let outcome = holds(Run::new(program).args([subject::library().name()]).with(subject::library(), mode));
+    assert!(outcome.stdout.contains("library absent"), "{}", outcome.report(&outcome.stdout));
 }
 
 /// Secure execution ignores a preloaded path; the program runs as without it.
@@ -168,24 +124,14 @@ fn set_user_id_program(mode: Mode) {
     made.expect("one's own file can be made set-user-id");
 
     let words = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
-    let run = Run::new("setpriv")
-        .args(words)
-        .args([&program])
-        .args([subject::library().name()]);
+    let run = Run::new("setpriv").args(words).args([&program]).args([subject::library().name()]);
     let without = run.clone().with(subject::library(), Mode::Without);
     if !without.stdout.starts_with("uid 65534 euid 0 ") {
-        skips::skip(
-            "set-user-id",
-            "this user or this file system cannot make set-user-id programs",
-        );
+        skips::skip("set-user-id", "this user or this file system cannot make set-user-id programs");
         return;
     }
     let outcome = holds(run.with(subject::library(), mode));
-    assert!(
-        outcome.stdout.contains("library absent"),
-        "{}",
-        outcome.report("a set-user-id program was preloaded")
-    );
+    assert!(outcome.stdout.contains("library absent"), "{}", outcome.report("a set-user-id program was preloaded"));
 }
 
 /// A folder that all users can reach, unlike a target folder in somebody's home.
@@ -195,8 +141,7 @@ struct Folder {
 
 impl Folder {
     fn for_everybody(mode: Mode) -> Folder {
-        let path =
-            std::env::temp_dir().join(format!("commensal-dropin-{}-{mode:?}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("commensal-dropin-{}-{mode:?}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a temporary folder can be made");
         let opened = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755));
         opened.expect("one's own folder can be opened");
@@ -215,9 +160,7 @@ impl Drop for Folder {
 
 fn configured(mode: Mode, configuration: &str) -> Outcome {
     let program: &Path = &compile::program("whoami");
-    let run = Run::new(program)
-        .args([subject::library().name()])
-        .env("COMMENSAL_CONF", configuration);
+    let run = Run::new(program).args([subject::library().name()]).env("COMMENSAL_CONF", configuration);
     holds(run.with(subject::library(), mode))
 }
 
@@ -226,36 +169,15 @@ fn unknown_key(mode: Mode) {
         return;
     }
     let outcome = configured(mode, "bogus_key:1");
-    let told = outcome
-        .stderr
-        .lines()
-        .any(|line| line.starts_with("commensal:") && line.contains("bogus_key"));
-    assert!(
-        told,
-        "{}",
-        outcome.report("expected a line that begins with `commensal:` and names bogus_key")
-    );
+    let told = outcome.stderr.lines().any(|line| line.starts_with("commensal:") && line.contains("bogus_key"));
+    assert!(told, "{}", outcome.report("expected a line that begins with `commensal:` and names bogus_key"));
 }
 
 /// Whatever the variable holds, the program starts.
 fn strange_configurations(mode: Mode) {
     let quiet = configured(mode, "");
-    assert!(
-        quiet.stderr.is_empty(),
-        "{}",
-        quiet.report("an empty configuration is worth no line")
-    );
-    for strange in [
-        ",",
-        ":",
-        ":::,,,::",
-        "=",
-        "a:b:c",
-        "bogus_key",
-        "bogus_key:",
-        ":1",
-        "\u{7f}\u{ff}:\n\t",
-    ] {
+    assert!(quiet.stderr.is_empty(), "{}", quiet.report("an empty configuration is worth no line"));
+    for strange in [",", ":", ":::,,,::", "=", "a:b:c", "bogus_key", "bogus_key:", ":1", "\u{7f}\u{ff}:\n\t"] {
         configured(mode, strange);
     }
     configured(mode, &"x".repeat(100_000));

@@ -161,7 +161,9 @@ pub struct MallInfo<T> {
 }
 
 fn information<T: Default>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
-    let Some(report) = Report::read() else { return MallInfo::default() };
+    let Some(report) = Report::read() else {
+        return MallInfo::default();
+    };
     MallInfo {
         arena: convert(report.segment_bytes),
         ordblks: convert(report.classes.iter().map(|class| class.cached).sum()),
@@ -211,6 +213,8 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
     if options != 0 {
         return INVALID;
     }
-    let Some(report) = Report::read() else { return 0 };
+    let Some(report) = Report::read() else {
+        return 0;
+    };
     if report.write_xml(&mut Stream(stream)).is_ok() { 0 } else { -1 }
 }

@@ -12,19 +12,7 @@ type Step = fn(&Path) -> Result<(), String>;
 
 const STEPS: [(&str, Step); 7] = [
     ("fmt", |root| cargo(root, &["fmt", "--all", "--check"])),
-    ("clippy", |root| {
-        cargo(
-            root,
-            &[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ],
-        )
-    }),
+    ("clippy", |root| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tidy", tidy::run),
     ("build", |root| cargo(root, &["build", "--release"])),
     ("golden", |root| golden::run(root, false)),
@@ -59,34 +47,14 @@ fn cargo(root: &Path, args: &[&str]) -> Result<(), String> {
 fn install(root: &Path) -> Result<(), String> {
     let place = root.join("target/installed");
     let path = place.to_str().ok_or("the root's path is not UTF-8")?;
-    cargo(
-        root,
-        &[
-            "install", "--quiet", "--force", "--locked", "--path", "cli", "--root", path,
-        ],
-    )?;
+    cargo(root, &["install", "--quiet", "--force", "--locked", "--path", "cli", "--root", path])?;
     let mut command = Command::new(place.join("bin/commensal"));
-    command.args([
-        "run",
-        "--",
-        "grep",
-        "-q",
-        "/commensal/libcommensal-",
-        "/proc/self/maps",
-    ]);
-    command
-        .env_remove("COMMENSAL_LIBRARY")
-        .env("XDG_CACHE_HOME", place.join("cache"));
+    command.args(["run", "--", "grep", "-q", "/commensal/libcommensal-", "/proc/self/maps"]);
+    command.env_remove("COMMENSAL_LIBRARY").env("XDG_CACHE_HOME", place.join("cache"));
     succeeds(&mut command)
 }
 
 fn succeeds(command: &mut Command) -> Result<(), String> {
-    let status = command
-        .status()
-        .map_err(|error| format!("{command:?} cannot be started: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{command:?} ended with {status}"))
-    }
+    let status = command.status().map_err(|error| format!("{command:?} cannot be started: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}")) }
 }

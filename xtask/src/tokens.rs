@@ -31,18 +31,13 @@ pub fn of(source: &str) -> Vec<Token> {
 /// Where `pattern` begins in `tokens`; literals match nothing.
 pub fn find<'a>(tokens: &'a [Token], pattern: &'a [&str]) -> impl Iterator<Item = usize> + 'a {
     let starts = tokens.windows(pattern.len()).enumerate();
-    starts
-        .filter(|(_, window)| is(window, pattern))
-        .map(|(start, _)| start)
+    starts.filter(|(_, window)| is(window, pattern)).map(|(start, _)| start)
 }
 
 /// Whether `tokens` begins with `pattern`.
 pub fn is(tokens: &[Token], pattern: &[&str]) -> bool {
     tokens.len() >= pattern.len()
-        && tokens
-            .iter()
-            .zip(pattern)
-            .all(|(token, text)| !token.literal && token.text == *text)
+        && tokens.iter().zip(pattern).all(|(token, text)| !token.literal && token.text == *text)
 }
 
 fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
@@ -50,12 +45,7 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
     for tree in stream {
         let line = tree.span().start().line;
         let mut push = |text: String, literal| {
-            tokens.push(Token {
-                text,
-                line,
-                literal,
-                test: false,
-            });
+            tokens.push(Token { text, line, literal, test: false });
         };
         match tree {
             TokenTree::Group(group) => {
@@ -63,12 +53,7 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
                 push(open.to_owned(), false);
                 let end = group.span_close().start().line;
                 flatten(group.stream(), tokens);
-                tokens.push(Token {
-                    text: close.to_owned(),
-                    line: end,
-                    literal: false,
-                    test: false,
-                });
+                tokens.push(Token { text: close.to_owned(), line: end, literal: false, test: false });
             }
             TokenTree::Punct(punct) => {
                 glued.push(punct.as_char());
@@ -122,10 +107,7 @@ mod tests {
     #[test]
     fn comments_vanish_and_paths_and_lifetimes_are_whole() {
         let source = "// std::x\nfn f<'a>(x: &'static str) { a::b(\"std::y\") /* z */ }";
-        assert_eq!(
-            texts(source).join(" "),
-            "fn f < 'a > ( x : & 'static str ) { a :: b ( \"std::y\" ) }"
-        );
+        assert_eq!(texts(source).join(" "), "fn f < 'a > ( x : & 'static str ) { a :: b ( \"std::y\" ) }");
     }
 
     #[test]
@@ -137,11 +119,7 @@ mod tests {
     #[test]
     fn items_for_tests_are_marked_to_their_end() {
         let source = "#[cfg(test)] extern crate std; fn a() {} #[cfg(test)] mod tests { fn b() {} } fn c() {}";
-        let free: Vec<String> = of(source)
-            .into_iter()
-            .filter(|token| !token.test)
-            .map(|token| token.text)
-            .collect();
+        let free: Vec<String> = of(source).into_iter().filter(|token| !token.test).map(|token| token.text).collect();
         assert_eq!(free.join(" "), "fn a ( ) { } fn c ( ) { }");
     }
 }

@@ -20,9 +20,7 @@ impl File {
 
     /// Whether the path ends with one of these extensions.
     pub fn has_extension(&self, extensions: &[&str]) -> bool {
-        self.path
-            .rsplit_once('.')
-            .is_some_and(|(_, extension)| extensions.contains(&extension))
+        self.path.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
     }
 
     /// The tokens of a Rust file.
@@ -32,11 +30,7 @@ impl File {
 
     /// Something wrong in this file; lines count from 1.
     pub fn violation(&self, line: usize, what: impl Into<String>) -> Violation {
-        Violation {
-            path: self.path.clone(),
-            line,
-            what: what.into(),
-        }
+        Violation { path: self.path.clone(), line, what: what.into() }
     }
 }
 
@@ -59,9 +53,7 @@ impl Tree {
             let path = entry.path().strip_prefix(root).ok()?.to_str()?.to_owned();
             Some(File { path, text })
         });
-        Self {
-            files: files.collect(),
-        }
+        Self { files: files.collect() }
     }
 
     /// The file at `path`.
@@ -72,11 +64,9 @@ impl Tree {
     /// Whether there is such a file or folder.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
-        self.files.iter().any(|file| {
-            file.path
-                .strip_prefix(path)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
+        self.files
+            .iter()
+            .any(|file| file.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
     /// The Rust files.
@@ -87,13 +77,8 @@ impl Tree {
     /// A tree of these paths and texts.
     #[cfg(test)]
     pub fn of<const N: usize>(files: [(&str, &str); N]) -> Self {
-        let file = |(path, text): (&str, &str)| File {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
-        Self {
-            files: files.map(file).into(),
-        }
+        let file = |(path, text): (&str, &str)| File { path: path.to_owned(), text: text.to_owned() };
+        Self { files: files.map(file).into() }
     }
 }
 

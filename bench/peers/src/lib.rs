@@ -23,22 +23,10 @@ impl Peer {
 }
 
 /// mimalloc, by Daan Leijen at Microsoft Research.
-pub const MIMALLOC: Peer = Peer {
-    library: env!("MIMALLOC"),
-    version: "3.6.0",
-    carrier: env!("MIMALLOC_CRATE"),
-};
+pub const MIMALLOC: Peer = Peer { library: env!("MIMALLOC"), version: "3.6.0", carrier: env!("MIMALLOC_CRATE") };
 
 /// jemalloc, by Jason Evans and others.
-pub const JEMALLOC: Peer = Peer {
-    library: env!("JEMALLOC"),
-    version: "5.3.1",
-    carrier: env!("JEMALLOC_CRATE"),
-};
+pub const JEMALLOC: Peer = Peer { library: env!("JEMALLOC"), version: "5.3.1", carrier: env!("JEMALLOC_CRATE") };
 
 /// snmalloc, by Microsoft Research and others.
-pub const SNMALLOC: Peer = Peer {
-    library: env!("SNMALLOC"),
-    version: "0.7.6",
-    carrier: env!("SNMALLOC_CRATE"),
-};
+pub const SNMALLOC: Peer = Peer { library: env!("SNMALLOC"), version: "0.7.6", carrier: env!("SNMALLOC_CRATE") };

@@ -60,11 +60,7 @@ impl Block {
     /// The tag, after a check that both ends still hold it.
     pub fn tag(&self) -> u64 {
         let (first, last) = (self.read(0), self.read(self.size - size_of::<u64>()));
-        assert_eq!(
-            first, last,
-            "a block of {} bytes was written by someone else",
-            self.size
-        );
+        assert_eq!(first, last, "a block of {} bytes was written by someone else", self.size);
         first
     }
 

@@ -54,29 +54,14 @@ pub struct Compiler {
 
 impl Compiler {
     pub fn prepare(scratch: &Path) -> Result<Compiler> {
-        let (source, input, output) = (
-            scratch.join("gcc.cc"),
-            scratch.join("gcc.ii"),
-            scratch.join("gcc.s"),
-        );
+        let (source, input, output) = (scratch.join("gcc.cc"), scratch.join("gcc.ii"), scratch.join("gcc.s"));
         fs::write(&source, SOURCE)?;
-        let status = Command::new("g++")
-            .args(["-std=c++17", "-E", "-o"])
-            .arg(&input)
-            .arg(&source)
-            .status();
+        let status = Command::new("g++").args(["-std=c++17", "-E", "-o"]).arg(&input).arg(&source).status();
         let status = status.context("no g++ in the path; Debian's package g++ brings it")?;
         ensure!(status.success(), "g++ -E failed with {status}");
-        let printed = Command::new("g++")
-            .arg("-print-prog-name=cc1plus")
-            .output()?
-            .stdout;
+        let printed = Command::new("g++").arg("-print-prog-name=cc1plus").output()?.stdout;
         let compiler = String::from_utf8(printed)?.trim().into();
-        Ok(Compiler {
-            compiler,
-            input,
-            output,
-        })
+        Ok(Compiler { compiler, input, output })
     }
 }
 
@@ -84,17 +69,11 @@ impl Workload for Compiler {
     /// The answer is a hash of the assembly.
     fn run(&self, arm: &Arm) -> Result<Run> {
         let mut command = arm.command(&self.compiler);
-        command
-            .args(["-quiet", "-fpreprocessed", "-std=c++17", "-O1", "-o"])
-            .arg(&self.output)
-            .arg(&self.input);
+        command.args(["-quiet", "-fpreprocessed", "-std=c++17", "-O1", "-o"]).arg(&self.output).arg(&self.input);
         let run = process::run(&mut command)?;
         let mut hasher = DefaultHasher::new();
         fs::read(&self.output)?.hash(&mut hasher);
-        Ok(Run {
-            output: format!("{:016x}", hasher.finish()),
-            ..run
-        })
+        Ok(Run { output: format!("{:016x}", hasher.finish()), ..run })
     }
 
     fn estimate_ms(&self) -> u64 {

@@ -39,23 +39,11 @@ pub struct Redis {
 
 impl Redis {
     pub fn prepare(scratch: &Path) -> Result<Redis> {
-        for (program, package) in [
-            ("redis-server", "redis-server"),
-            ("redis-benchmark", "redis-tools"),
-        ] {
-            let installed = Command::new(program)
-                .arg("--version")
-                .stdout(Stdio::null())
-                .status()
-                .is_ok();
-            ensure!(
-                installed,
-                "no {program} in the path; Debian's package {package} brings it"
-            );
+        for (program, package) in [("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")] {
+            let installed = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+            ensure!(installed, "no {program} in the path; Debian's package {package} brings it");
         }
-        Ok(Redis {
-            socket: scratch.join("redis.sock"),
-        })
+        Ok(Redis { socket: scratch.join("redis.sock") })
     }
 
     fn start(&self, arm: &Arm) -> Result<Server> {
@@ -64,29 +52,14 @@ impl Redis {
             command.env("LD_PRELOAD", GLIBC);
         }
         // The background thread would be the linked jemalloc's, whoever serves malloc.
-        command.args([
-            "--port",
-            "0",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--jemalloc-bg-thread",
-            "no",
-        ]);
-        command
-            .arg("--unixsocket")
-            .arg(&self.socket)
-            .stdout(Stdio::null());
+        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--jemalloc-bg-thread", "no"]);
+        command.arg("--unixsocket").arg(&self.socket).stdout(Stdio::null());
         // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
         unsafe { command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) };
         let server = Server(command.spawn()?);
         let start = Instant::now();
         while UnixStream::connect(&self.socket).is_err() {
-            ensure!(
-                start.elapsed() < START_LIMIT,
-                "the server isn't up after {START_LIMIT:?}"
-            );
+            ensure!(start.elapsed() < START_LIMIT, "the server isn't up after {START_LIMIT:?}");
             thread::sleep(Duration::from_millis(5));
         }
         Ok(server)
@@ -98,24 +71,10 @@ impl Redis {
             .env_remove("LD_PRELOAD")
             .arg("-s")
             .arg(&self.socket)
-            .args([
-                "--csv",
-                "-P",
-                "16",
-                "-d",
-                "64",
-                "-r",
-                "100000",
-                "-n",
-                &REQUESTS_EACH.to_string(),
-            ])
+            .args(["--csv", "-P", "16", "-d", "64", "-r", "100000", "-n", &REQUESTS_EACH.to_string()])
             .args(["-t", &COMMANDS.join(",")])
             .output()?;
-        ensure!(
-            output.status.success(),
-            "redis-benchmark failed with {}",
-            output.status
-        );
+        ensure!(output.status.success(), "redis-benchmark failed with {}", output.status);
         seconds(&String::from_utf8(output.stdout)?)
     }
 }
@@ -126,24 +85,13 @@ fn seconds(csv: &str) -> Result<f64> {
     let rates: Vec<f64> = csv
         .lines()
         .skip(1)
-        .map(|line| {
-            line.split(',')
-                .nth(1)
-                .and_then(|rate| rate.trim_matches('"').parse().ok())
-        })
+        .map(|line| line.split(',').nth(1).and_then(|rate| rate.trim_matches('"').parse().ok()))
         .collect::<Option<_>>()
         .with_context(|| format!("not the output expected of redis-benchmark: {csv}"))?;
     if rates.len() != COMMANDS.len() {
-        bail!(
-            "redis-benchmark reported {} of {} commands",
-            rates.len(),
-            COMMANDS.len()
-        );
+        bail!("redis-benchmark reported {} of {} commands", rates.len(), COMMANDS.len());
     }
-    Ok(rates
-        .iter()
-        .map(|rate| f64::from(REQUESTS_EACH) / rate)
-        .sum())
+    Ok(rates.iter().map(|rate| f64::from(REQUESTS_EACH) / rate).sum())
 }
 
 impl Workload for Redis {
@@ -156,11 +104,7 @@ impl Workload for Redis {
         let peak_kb = peak_memory_kb(server.pid())?;
         drop(server);
         fs::remove_file(&self.socket)?;
-        Ok(Run {
-            seconds: measured?,
-            peak_kb,
-            output: String::new(),
-        })
+        Ok(Run { seconds: measured?, peak_kb, output: String::new() })
     }
 
     fn estimate_ms(&self) -> u64 {

@@ -41,15 +41,8 @@ pub struct Sqlite {
 
 impl Sqlite {
     pub fn prepare(scratch: &Path) -> Result<Sqlite> {
-        let installed = Command::new("sqlite3")
-            .arg("-version")
-            .stdout(Stdio::null())
-            .status()
-            .is_ok();
-        ensure!(
-            installed,
-            "no sqlite3 in the path; Debian's package sqlite3 brings it"
-        );
+        let installed = Command::new("sqlite3").arg("-version").stdout(Stdio::null()).status().is_ok();
+        ensure!(installed, "no sqlite3 in the path; Debian's package sqlite3 brings it");
         let script = scratch.join("sqlite.sql");
         fs::write(&script, text())?;
         Ok(Sqlite { script })
@@ -65,20 +58,13 @@ CREATE TABLE sale(id INTEGER PRIMARY KEY, customer TEXT, amount INTEGER, note TE
     .to_owned();
     for n in 1..=SINGLE_INSERTS {
         let (customer, amount) = (n * 31 % 5003, n * 17 % 1000);
-        text += &format!(
-            "INSERT INTO sale VALUES({n}, 'customer {customer}', {amount}, 'note {:08x}');\n",
-            n * 40503
-        );
+        text += &format!("INSERT INTO sale VALUES({n}, 'customer {customer}', {amount}, 'note {:08x}');\n", n * 40503);
     }
     text + "COMMIT;\n" + QUERIES
 }
 
 impl Workload for Sqlite {
     fn run(&self, arm: &Arm) -> Result<Run> {
-        process::run(
-            arm.command("sqlite3")
-                .args(["-batch", "-bail", ":memory:"])
-                .stdin(File::open(&self.script)?),
-        )
+        process::run(arm.command("sqlite3").args(["-batch", "-bail", ":memory:"]).stdin(File::open(&self.script)?))
     }
 }

@@ -28,25 +28,19 @@ pub fn store(library: &[u8]) -> Result<PathBuf, Failure> {
 
 /// `$XDG_CACHE_HOME/commensal`; that variable must hold an absolute path or is ignored, as its specification says.
 fn directory() -> Result<PathBuf, Failure> {
-    let absolute = |variable| {
-        std::env::var_os(variable)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let absolute = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
         .map(|cache| cache.join("commensal"))
         .ok_or_else(|| {
-            let line = "needs a directory to write the library to; set XDG_CACHE_HOME, or name a library in COMMENSAL_LIBRARY";
+            let line =
+                "needs a directory to write the library to; set XDG_CACHE_HOME, or name a library in COMMENSAL_LIBRARY";
             Failure::ours(line)
         })
 }
 
 fn store_in(directory: &Path, library: &[u8]) -> io::Result<PathBuf> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     check_directory(directory)?;
     let mut hasher = DefaultHasher::new();
     hasher.write(library);
@@ -56,8 +50,7 @@ fn store_in(directory: &Path, library: &[u8]) -> io::Result<PathBuf> {
     }
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(library)?;
-    file.as_file()
-        .set_permissions(Permissions::from_mode(0o644))?;
+    file.as_file().set_permissions(Permissions::from_mode(0o644))?;
     file.persist(&path)?;
     Ok(path)
 }
@@ -70,9 +63,7 @@ fn check_directory(directory: &Path) -> io::Result<()> {
         return Err(io::Error::other("it is not a directory"));
     }
     if owner != user {
-        return Err(io::Error::other(format!(
-            "it belongs to user {owner}, not to you, {user}"
-        )));
+        return Err(io::Error::other(format!("it belongs to user {owner}, not to you, {user}")));
     }
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
         return Err(io::Error::other("others may write to it"));
@@ -112,19 +103,9 @@ mod tests {
         let open = cache.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
-        assert!(
-            store_in(&open, b"x")
-                .unwrap_err()
-                .to_string()
-                .contains("others may write")
-        );
+        assert!(store_in(&open, b"x").unwrap_err().to_string().contains("others may write"));
         let link = cache.path().join("link");
         std::os::unix::fs::symlink(cache.path(), &link).unwrap();
-        assert!(
-            store_in(&link, b"x")
-                .unwrap_err()
-                .to_string()
-                .contains("not a directory")
-        );
+        assert!(store_in(&link, b"x").unwrap_err().to_string().contains("not a directory"));
     }
 }

@@ -59,11 +59,9 @@ impl Library {
 fn locate() -> Result<PathBuf, Failure> {
     if let Some(named) = std::env::var_os(VARIABLE) {
         let named = PathBuf::from(named);
-        return fs::canonicalize(&named)
-            .map_err(|error| unusable(&named, &format!("cannot be found ({error})")));
+        return fs::canonicalize(&named).map_err(|error| unusable(&named, &format!("cannot be found ({error})")));
     }
-    let command = std::env::current_exe()
-        .map_err(|error| Failure::ours(format!("cannot find itself: {error}")))?;
+    let command = std::env::current_exe().map_err(|error| Failure::ours(format!("cannot find itself: {error}")))?;
     let beside = command.with_file_name(FILE_NAME);
     if beside.is_file() {
         return Ok(beside);
@@ -82,29 +80,21 @@ fn preloadable(path: PathBuf) -> Result<PathBuf, Failure> {
     if !needs_quoting(&path) {
         return Ok(path);
     }
-    let bytes =
-        fs::read(&path).map_err(|error| unusable(&path, &format!("cannot be read ({error})")))?;
+    let bytes = fs::read(&path).map_err(|error| unusable(&path, &format!("cannot be read ({error})")))?;
     let copy = cache::store(&bytes)?;
     if needs_quoting(&copy) {
-        let why =
-            "lies in a directory with a space, a colon or a $ in its name, and so does the cache";
+        let why = "lies in a directory with a space, a colon or a $ in its name, and so does the cache";
         return Err(unusable(&path, why));
     }
     Ok(copy)
 }
 
 fn needs_quoting(path: &Path) -> bool {
-    path.as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|byte| byte.is_ascii_whitespace() || b":$".contains(byte))
+    path.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || b":$".contains(byte))
 }
 
 fn unusable(path: &Path, what: &str) -> Failure {
-    Failure::ours(format!(
-        "{} {what}; name another {FILE_NAME} in {VARIABLE}",
-        path.display()
-    ))
+    Failure::ours(format!("{} {what}; name another {FILE_NAME} in {VARIABLE}", path.display()))
 }
 
 #[cfg(test)]
@@ -113,15 +103,8 @@ mod tests {
 
     #[test]
     fn the_loader_takes_plain_paths_only() {
-        assert!(!needs_quoting(Path::new(
-            "/home/me/target/release/libcommensal.so"
-        )));
-        for path in [
-            "/home/my projects/l.so",
-            "/a:b/l.so",
-            "/$LIB/l.so",
-            "/a\tb/l.so",
-        ] {
+        assert!(!needs_quoting(Path::new("/home/me/target/release/libcommensal.so")));
+        for path in ["/home/my projects/l.so", "/a:b/l.so", "/$LIB/l.so", "/a\tb/l.so"] {
             assert!(needs_quoting(Path::new(path)), "{path}");
         }
     }

@@ -23,26 +23,10 @@ struct Job {
 }
 
 const JOBS: [Job; 4] = [
-    Job {
-        program: "sh",
-        what: "strings, functions, pipes",
-        script: include_str!("jobs/sh.sh"),
-    },
-    Job {
-        program: "git",
-        what: "15 commits, log, gc, fsck, clone",
-        script: include_str!("jobs/git.sh"),
-    },
-    Job {
-        program: "gcc",
-        what: "compile 300 functions, run them",
-        script: include_str!("jobs/gcc.sh"),
-    },
-    Job {
-        program: "python3",
-        what: "JSON, sorting, 4 threads",
-        script: include_str!("jobs/python3.sh"),
-    },
+    Job { program: "sh", what: "strings, functions, pipes", script: include_str!("jobs/sh.sh") },
+    Job { program: "git", what: "15 commits, log, gc, fsck, clone", script: include_str!("jobs/git.sh") },
+    Job { program: "gcc", what: "compile 300 functions, run them", script: include_str!("jobs/gcc.sh") },
+    Job { program: "python3", what: "JSON, sorting, 4 threads", script: include_str!("jobs/python3.sh") },
 ];
 
 const PAIRS: u64 = 5;
@@ -79,12 +63,7 @@ pub fn report(tour: &Tour) -> Result<bool, Failure> {
         let (output, time) = cells(&outcome);
         table.add_row([job.program, job.what, &output, &time]);
         if let Outcome::Different { without, with, .. } = outcome {
-            differences.push(format!(
-                "{}: diff {} {}",
-                job.program,
-                without.display(),
-                with.display()
-            ));
+            differences.push(format!("{}: diff {} {}", job.program, without.display(), with.display()));
         }
     }
     tour.progress.suspend(|| print(&table, &differences));
@@ -93,9 +72,7 @@ pub fn report(tour: &Tour) -> Result<bool, Failure> {
 
 fn print(table: &Table, differences: &[String]) {
     println!("Programs of this machine with and without the library\n{table}");
-    println!(
-        "Time: median of the pairs (their middle half); rough, a machine at rest gives better ones.\n"
-    );
+    println!("Time: median of the pairs (their middle half); rough, a machine at rest gives better ones.\n");
     for difference in differences {
         println!("DIFFERENT under the library, both outputs kept: {difference}\n");
     }
@@ -125,20 +102,12 @@ fn compare(tour: &Tour, job: &Job) -> Result<Outcome, Failure> {
         let with_first = pair % 2 == 0;
         let first = place.run(with_first)?;
         let second = place.run(!with_first)?;
-        let (without, with) = if with_first {
-            (second, first)
-        } else {
-            (first, second)
-        };
+        let (without, with) = if with_first { (second, first) } else { (first, second) };
         if !ended_well(&place.record(false)) {
             return Ok(Outcome::Broken);
         }
         if !same_contents(&place.record(false), &place.record(true)) {
-            return Ok(Outcome::Different {
-                pair,
-                without: place.record(false),
-                with: place.record(true),
-            });
+            return Ok(Outcome::Different { pair, without: place.record(false), with: place.record(true) });
         }
         ratios.push(with.as_secs_f64() / without.as_secs_f64());
         tour.progress.inc(1);
@@ -184,10 +153,7 @@ impl<'a> Place<'a> {
         };
         prepared.map_err(|error| trouble("empty a directory", &error))?;
         let mut command = Command::new("sh");
-        command
-            .args(["-eu", "-c", self.job.script])
-            .current_dir(&work)
-            .env("LC_ALL", "C");
+        command.args(["-eu", "-c", self.job.script]).current_dir(&work).env("LC_ALL", "C");
         let library = with.then_some(self.tour.library.path.as_path());
         preload::apply_alone(&mut command, library);
         let took = trial::run(&mut command, &self.record(with), &self.tour.interrupt)

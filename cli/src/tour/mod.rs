@@ -32,16 +32,8 @@ This tour takes less than 90 seconds: your programs with and without it, its sta
 
 /// What may show the statistics: programs that leave by `exit` with standard error open, as not all do.
 const EXAMPLES: [[&str; 3]; 2] = [
-    [
-        "python3",
-        "-c",
-        "print(sum(len(str(i)) for i in range(10**6)))",
-    ],
-    [
-        "perl",
-        "-le",
-        "@seats = map { qq(guest $_) } 1 .. 300_000; print scalar @seats",
-    ],
+    ["python3", "-c", "print(sum(len(str(i)) for i in range(10**6)))"],
+    ["perl", "-le", "@seats = map { qq(guest $_) } 1 .. 300_000; print scalar @seats"],
 ];
 
 /// What all parts of the tour need.
@@ -74,11 +66,7 @@ fn walk(interrupt: Interrupt) -> Result<ExitCode, Failure> {
     tour.progress.finish_and_clear();
     println!("{}", what_next(&tour.library.path));
     println!("\nThe tour took {:.0} s.", start.elapsed().as_secs_f64());
-    Ok(if same {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn prepare(interrupt: Interrupt) -> Result<Tour, Failure> {
@@ -94,12 +82,7 @@ fn prepare(interrupt: Interrupt) -> Result<Tour, Failure> {
     let progress = ProgressBar::new(jobs::STEPS + startup::STEPS);
     let style = ProgressStyle::with_template("{spinner} {bar:30} {elapsed} {msg}");
     progress.set_style(style.expect("the template is well-formed"));
-    Ok(Tour {
-        library,
-        scratch,
-        interrupt,
-        progress,
-    })
+    Ok(Tour { library, scratch, interrupt, progress })
 }
 
 /// Comparing programs would prove nothing if the loader did not put the library into them.
@@ -107,9 +90,7 @@ fn check_loaded(library: &Library) -> Result<(), Failure> {
     let mut command = Command::new("cat");
     command.arg("/proc/self/maps").stdin(Stdio::null());
     preload::apply_alone(&mut command, Some(&library.path));
-    let output = command
-        .output()
-        .map_err(|error| trouble("run cat", &error))?;
+    let output = command.output().map_err(|error| trouble("run cat", &error))?;
     let maps = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && maps.contains(&*library.path.to_string_lossy()) {
         return Ok(());
@@ -138,13 +119,7 @@ fn show_statistics(tour: &Tour) -> Result<(), Failure> {
         .map_err(|error| trouble("run itself", &error))?;
     let lines = [output.stdout, output.stderr].concat();
     tour.progress.suspend(|| {
-        println!(
-            "{} run --stats -- {} {} '{}'",
-            own_name(),
-            words[0],
-            words[1],
-            words[2]
-        );
+        println!("{} run --stats -- {} {} '{}'", own_name(), words[0], words[1], words[2]);
         for line in String::from_utf8_lossy(&lines).lines() {
             println!("    {line}");
         }
@@ -173,15 +148,11 @@ fn what_next(library: &Path) -> String {
 
 /// The command as the user typed it, or as Cargo did.
 fn own_name() -> String {
-    let typed = std::env::args_os()
-        .next()
-        .unwrap_or_else(|| OsString::from("commensal"));
+    let typed = std::env::args_os().next().unwrap_or_else(|| OsString::from("commensal"));
     typed.display().to_string()
 }
 
 /// The tour cannot go on because of an error that has nothing to do with the library.
 fn trouble(what: &str, error: &io::Error) -> Failure {
-    Failure::ours(format!(
-        "the tour cannot {what} ({error}); mend that and start it again"
-    ))
+    Failure::ours(format!("the tour cannot {what} ({error}); mend that and start it again"))
 }

@@ -19,27 +19,16 @@ impl Spread {
         samples.sort_by(f64::total_cmp);
         let at = |part: f64| {
             let rank = part * (samples.len() - 1) as f64;
-            let (below, above) = (
-                samples[rank.floor() as usize],
-                samples[rank.ceil() as usize],
-            );
+            let (below, above) = (samples[rank.floor() as usize], samples[rank.ceil() as usize]);
             below + (above - below) * rank.fract()
         };
-        Self {
-            low: at(0.25),
-            median: at(0.5),
-            high: at(0.75),
-        }
+        Self { low: at(0.25), median: at(0.5), high: at(0.75) }
     }
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{:.2} ({:.2} to {:.2})",
-            self.median, self.low, self.high
-        )
+        write!(out, "{:.2} ({:.2} to {:.2})", self.median, self.low, self.high)
     }
 }
 
@@ -50,14 +39,7 @@ mod tests {
     #[test]
     fn quartiles_lie_between_ranks() {
         let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0, 5.0]);
-        assert_eq!(
-            spread,
-            Spread {
-                low: 2.0,
-                median: 3.0,
-                high: 4.0
-            }
-        );
+        assert_eq!(spread, Spread { low: 2.0, median: 3.0, high: 4.0 });
         assert_eq!(Spread::of(vec![1.0, 2.0]).median, 1.5);
         assert_eq!(Spread::of(vec![7.0]).to_string(), "7.00 (7.00 to 7.00)");
     }

@@ -26,8 +26,7 @@ pub const STEPS: u64 = BLOCKS;
 pub fn report(tour: &Tour) -> Result<(), Failure> {
     tour.progress.set_message("start-up");
     let Ok(program) = program::resolve(OsStr::new("true")) else {
-        tour.progress
-            .suspend(|| println!("Start-up: not measured, there is no program true.\n"));
+        tour.progress.suspend(|| println!("Start-up: not measured, there is no program true.\n"));
         return Ok(());
     };
     let mut arms = Vec::new();
@@ -42,15 +41,9 @@ pub fn report(tour: &Tour) -> Result<(), Failure> {
             "Start-up of {} on one CPU, {BLOCKS} blocks of {STARTS_PER_BLOCK} starts each in turn",
             program.display()
         );
-        println!(
-            "    {:18} {:.3} ms ({:.3} to {:.3})",
-            "without a library", bare.median, bare.low, bare.high
-        );
+        println!("    {:18} {:.3} ms ({:.3} to {:.3})", "without a library", bare.median, bare.low, bare.high);
         for ((name, _), ratio) in arms.iter().zip(ratios) {
-            println!(
-                "    {:18} {ratio} times that",
-                format!("with {name}").trim_start_matches("with ")
-            );
+            println!("    {:18} {ratio} times that", format!("with {name}").trim_start_matches("with "));
         }
         println!();
     });
@@ -58,11 +51,7 @@ pub fn report(tour: &Tour) -> Result<(), Failure> {
 }
 
 /// The times without a library in milliseconds, and each library's ratio to them.
-fn measure(
-    tour: &Tour,
-    program: &Path,
-    libraries: &[&Path],
-) -> Result<(Spread, Vec<Spread>), Failure> {
+fn measure(tour: &Tour, program: &Path, libraries: &[&Path]) -> Result<(Spread, Vec<Spread>), Failure> {
     let mut bare = Vec::new();
     let mut ratios = vec![Vec::new(); libraries.len()];
     for _ in 0..BLOCKS {
@@ -74,10 +63,7 @@ fn measure(
         tour.progress.inc(1);
         tour.interrupt.check()?;
     }
-    Ok((
-        Spread::of(bare),
-        ratios.into_iter().map(Spread::of).collect(),
-    ))
+    Ok((Spread::of(bare), ratios.into_iter().map(Spread::of).collect()))
 }
 
 /// The median time in milliseconds from before the fork until the exit was seen.
@@ -88,9 +74,7 @@ fn block(program: &Path, library: Option<&Path>) -> Result<f64, Failure> {
     let mut times = Vec::with_capacity(STARTS_PER_BLOCK);
     for _ in 0..STARTS_PER_BLOCK {
         let start = Instant::now();
-        command
-            .status()
-            .map_err(|error| trouble("start true", &error))?;
+        command.status().map_err(|error| trouble("start true", &error))?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
     }
     Ok(Spread::of(times).median)
@@ -118,7 +102,5 @@ fn empty_library(folder: &Path) -> Option<PathBuf> {
         .arg(&library)
         .stderr(Stdio::null())
         .status();
-    status
-        .is_ok_and(|status| status.success())
-        .then_some(library)
+    status.is_ok_and(|status| status.success()).then_some(library)
 }

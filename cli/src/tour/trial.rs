@@ -22,10 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Runs `command`, appends its output and how it ended to `record`, and says how long it took.
 pub fn run(command: &mut Command, record: &Path, interrupt: &Interrupt) -> io::Result<Duration> {
     let mut output = File::create(record)?;
-    command
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?);
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     // A group of its own: whoever ends it early ends what it started, too.
     command.process_group(0);
     let start = Instant::now();
@@ -40,11 +37,7 @@ pub fn run(command: &mut Command, record: &Path, interrupt: &Interrupt) -> io::R
 }
 
 /// How the child ended; `None` if it had to be killed.
-fn wait(
-    child: &mut Child,
-    start: Instant,
-    interrupt: &Interrupt,
-) -> io::Result<Option<ExitStatus>> {
+fn wait(child: &mut Child, start: Instant, interrupt: &Interrupt) -> io::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
@@ -74,11 +67,7 @@ impl Interrupt {
 
     /// An error if a signal arrived, so that `?` leaves through every destructor; nobody reads its text.
     pub fn check(&self) -> Result<(), Failure> {
-        if self.seen() {
-            Err(Failure::ours("interrupted"))
-        } else {
-            Ok(())
-        }
+        if self.seen() { Err(Failure::ours("interrupted")) } else { Ok(()) }
     }
 
     /// Ends this process by the signal that arrived, if one did.
@@ -102,22 +91,14 @@ mod tests {
 
     fn recorded(script: &str, interrupt: &Interrupt) -> String {
         let record = tempfile::NamedTempFile::new().unwrap();
-        run(
-            Command::new("sh").args(["-c", script]),
-            record.path(),
-            interrupt,
-        )
-        .unwrap();
+        run(Command::new("sh").args(["-c", script]), record.path(), interrupt).unwrap();
         std::fs::read_to_string(record.path()).unwrap()
     }
 
     #[test]
     fn both_outputs_and_the_end_are_recorded() {
         let calm = Interrupt(Arc::default());
-        assert_eq!(
-            recorded("echo a; echo b >&2; exit 3", &calm),
-            "a\nb\n[exit status: 3]\n"
-        );
+        assert_eq!(recorded("echo a; echo b >&2; exit 3", &calm), "a\nb\n[exit status: 3]\n");
         assert!(recorded("kill -SEGV $$", &calm).contains("signal: 11"));
     }
 

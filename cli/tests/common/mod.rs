@@ -11,9 +11,7 @@ use std::sync::OnceLock;
 pub fn commensal() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_commensal"));
     command.env("COMMENSAL_LIBRARY", library());
-    command
-        .env_remove("COMMENSAL_CONF")
-        .env_remove("LD_PRELOAD");
+    command.env_remove("COMMENSAL_CONF").env_remove("LD_PRELOAD");
     command
 }
 
@@ -25,34 +23,19 @@ pub fn commensal_does(args: &[&str]) -> Output {
 /// The library: the one that COMMENSAL_LIBRARY names, else the release build, brought up to date once.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        std::env::var_os("COMMENSAL_LIBRARY").map_or_else(build_library, PathBuf::from)
-    })
+    LIBRARY.get_or_init(|| std::env::var_os("COMMENSAL_LIBRARY").map_or_else(build_library, PathBuf::from))
 }
 
 /// `cargo test` builds no cdylib that nothing depends on.
 fn build_library() -> PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_commensal"))
-        .ancestors()
-        .nth(2)
-        .unwrap();
+    let target = Path::new(env!("CARGO_BIN_EXE_commensal")).ancestors().nth(2).unwrap();
     let status = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "--package",
-            "commensal-malloc",
-            "--target-dir",
-        ])
+        .args(["build", "--quiet", "--release", "--package", "commensal-malloc", "--target-dir"])
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .expect("Cargo starts");
-    assert!(
-        status.success(),
-        "building commensal-malloc ended with {status}"
-    );
+    assert!(status.success(), "building commensal-malloc ended with {status}");
     target.join("release/libcommensal.so")
 }
 
@@ -66,11 +49,7 @@ pub fn text(bytes: &[u8]) -> String {
 /// Another process writes it: a file that this one wrote could still be open in a child that another test is just
 /// starting, and what is open for writing cannot be executed.
 pub fn install_program(from: impl Into<Stdio>, to: &Path) {
-    let installed = Command::new("install")
-        .args(["-m", "755", "/dev/stdin"])
-        .arg(to)
-        .stdin(from)
-        .status();
+    let installed = Command::new("install").args(["-m", "755", "/dev/stdin"]).arg(to).stdin(from).status();
     assert!(installed.expect("install is there").success());
 }
 
@@ -85,12 +64,7 @@ pub fn write_program(path: &Path, contents: &str) {
 pub fn compile(source: &str, output: &Path, options: &[&str]) {
     let file = output.with_extension("c");
     fs::write(&file, source).unwrap();
-    let status = Command::new("gcc")
-        .args(options)
-        .arg("-o")
-        .arg(output)
-        .arg(&file)
-        .status();
+    let status = Command::new("gcc").args(options).arg("-o").arg(output).arg(&file).status();
     assert!(status.expect("gcc is installed").success());
 }
 

@@ -68,7 +68,8 @@ pub fn keep_standard_error() {
     const DUPLICATE_CLOSE_ON_EXEC: usize = 1030;
     const HIGH_ENOUGH: usize = 100;
     // SAFETY: makes a new descriptor.
-    let copy = unsafe { syscall::call(syscall::FCNTL, [STANDARD_ERROR, DUPLICATE_CLOSE_ON_EXEC, HIGH_ENOUGH, 0, 0, 0]) };
+    let copy =
+        unsafe { syscall::call(syscall::FCNTL, [STANDARD_ERROR, DUPLICATE_CLOSE_ON_EXEC, HIGH_ENOUGH, 0, 0, 0]) };
     if let Ok(copy) = copy {
         MESSAGES.store(copy, Ordering::Relaxed);
     }

@@ -129,7 +129,9 @@ fn begin_generation() -> bool {
 
 /// Arranges that forks without handlers are noticed. Called once, before a second thread runs. False: they will not be.
 pub fn notice_forks() -> bool {
-    let Some(page) = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite) else { return false };
+    let Some(page) = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite) else {
+        return false;
+    };
     // SAFETY: the page is fresh and ours.
     unsafe {
         (*page.cast::<AtomicU32>()).store(mark().load(Ordering::Relaxed), Ordering::Relaxed);

@@ -15,8 +15,7 @@ use crate::slab::misuse::Line;
 use core::fmt::Write;
 use machine::process;
 
-const KEYS: [(&str, &str); 3] =
-    [("stats", "exit or off"), ("keep", "a number of MiB"), ("huge", "system or avoid")];
+const KEYS: [(&str, &str); 3] = [("stats", "exit or off"), ("keep", "a number of MiB"), ("huge", "system or avoid")];
 
 /// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
 pub fn apply_environment() {

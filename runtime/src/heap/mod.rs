@@ -13,8 +13,8 @@ pub mod fork;
 pub mod report;
 mod runtime;
 
-pub use crate::page::PAGE;
 use crate::observe::LockReport;
+pub use crate::page::PAGE;
 use crate::page::Zone;
 use crate::slab::{class, misuse};
 use core::ptr::null_mut;
@@ -226,7 +226,8 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     let Some(old_pages) = found else { misuse::die(misuse::Found::Foreign, block) };
     let (zone, locks) = pages();
     // SAFETY: passed on.
-    if bytes > class::LARGEST && unsafe { zone.resize(locks, block, old_pages, bytes.div_ceil(PAGE)) } {
+    let resize = |pages| unsafe { zone.resize(locks, block, old_pages, pages) };
+    if bytes > class::LARGEST && resize(bytes.div_ceil(PAGE)) {
         return block;
     }
     let mut is_zero = false;
@@ -265,8 +266,6 @@ pub fn trim(keep: usize) -> usize {
     let given = zone.purge(locks, (keep / PAGE) as u64, usize::MAX);
     (given as usize * PAGE).max(usize::from(drained > 0))
 }
-
-
 
 /// Null, with ENOMEM.
 #[cold]

@@ -80,7 +80,7 @@ impl Report {
             report.in_use = report.in_use.saturating_sub(cached);
             report.refills += refills;
         });
-        let run_bytes = pages(counts.in_use.get());
+        let run_bytes = pages(counts.in_use.get()).saturating_sub(general().listed_bytes());
         Some(Report {
             large_bytes: run_bytes.saturating_sub(classes.iter().map(|class| class.span_bytes).sum()),
             classes,

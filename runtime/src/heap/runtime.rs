@@ -10,9 +10,9 @@
 //! header, one slot's area, one page of the map, the metadata in use. Small heaps never use huge pages (a 2-MiB page
 //! for a program that needs 100 KiB is waste and a slow start); segments that come later follow the system's setting.
 
+use super::fork::Sharing;
 use crate::page::{PAGE, PageMap, Segment};
 use crate::percpu::{AREAS_END, HEADER, Region};
-use super::fork::Sharing;
 use crate::slab::{General, Slab};
 use core::ptr::null_mut;
 use machine::{root, slot, vm};
@@ -57,7 +57,11 @@ pub fn begin() -> bool {
             let slab = &mut *base.cast::<Slab>();
             slab.zone.map.begin(entries);
             slab.begin();
-            if !slab.zone.begin(base.wrapping_add(AREAS_END), (metadata, base.wrapping_sub(slot::ARRAY)), (segment, FIRST_SEGMENT)) {
+            if !slab.zone.begin(
+                base.wrapping_add(AREAS_END),
+                (metadata, base.wrapping_sub(slot::ARRAY)),
+                (segment, FIRST_SEGMENT),
+            ) {
                 vm::release(start, bytes(entries));
                 return None;
             }

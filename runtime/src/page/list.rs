@@ -27,6 +27,15 @@ pub struct PageList {
 }
 
 impl PageList {
+    /// Spans on the list, at some moment.
+    ///
+    /// # Safety
+    /// `this` is a slot's list.
+    pub unsafe fn count(this: *const PageList) -> usize {
+        // SAFETY: passed on.
+        unsafe { (&raw const (*this).count).read_volatile() as usize }
+    }
+
     /// Takes a span of one granule: from the list, else from the zone, of which a batch then comes along.
     ///
     /// # Safety
@@ -42,7 +51,9 @@ impl PageList {
         // SAFETY: as above.
         unsafe { (*this).batch = (batch * 2 + 1).min(MOST_AT_ONCE) };
         for _ in 0..batch {
-            let Some(more) = zone.allocate_span(locks, 1) else { break };
+            let Some(more) = zone.allocate_span(locks, 1) else {
+                break;
+            };
             // SAFETY: passed on; the span is ours.
             if !unsafe { Self::push(this, more, locks) } {
                 // SAFETY: the span is ours.
@@ -79,8 +90,9 @@ impl PageList {
         let mut given = 0;
         // SAFETY: passed on; a popped span is ours.
         unsafe {
-            while (*this).count > keep {
-                let Some(span) = Self::pop(this, locks) else { break };
+            while Self::count(this) > keep as usize
+                && let Some(span) = Self::pop(this, locks)
+            {
                 zone.free_span(locks, span);
                 given += 1;
             }

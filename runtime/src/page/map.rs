@@ -47,8 +47,8 @@ impl PageMap {
 
     /// The entry for an address.
     #[inline(always)]
-    pub fn index(&self, address: *mut u8) -> usize {
-        (address as usize >> GRANULE_SHIFT) & self.mask
+    pub fn index(&self, address: usize) -> usize {
+        (address >> GRANULE_SHIFT) & self.mask
     }
 
     /// The class of the objects at an address, as twice its number; 0 if there are none.
@@ -56,7 +56,7 @@ impl PageMap {
     /// # Safety
     /// `map` is the first entry of this map.
     #[inline(always)]
-    pub unsafe fn class_word(&self, map: *mut u8, address: *mut u8) -> usize {
+    pub unsafe fn class_word(&self, map: *mut u8, address: usize) -> usize {
         // SAFETY: the index is below the number of entries. A plain load (an atomic one costs an instruction more): whoever
         // frees an object got it from an allocation that happened after the entry was written, by whatever way the object
         // came to them, and no entry changes while an object of its granule lives.
@@ -69,7 +69,7 @@ impl PageMap {
     /// As for [`Self::class_word`]; the caller owns the granules, and [`Self::commit`] went well for them.
     pub unsafe fn set(&self, map: *mut u8, start: *mut u8, granules: usize, class_word: u8) {
         for granule in 0..granules {
-            let index = self.index(start.wrapping_add(granule << GRANULE_SHIFT));
+            let index = self.index(start as usize + (granule << GRANULE_SHIFT));
             // SAFETY: passed on. Relaxed: see `class_word`.
             unsafe { (*map.add(index).cast::<AtomicU8>()).store(class_word, Ordering::Relaxed) };
         }
@@ -80,8 +80,8 @@ impl PageMap {
     /// # Safety
     /// As for [`Self::class_word`].
     pub unsafe fn commit(&self, map: *mut u8, start: *mut u8, bytes: usize) -> bool {
-        let last = start.wrapping_add(bytes - 1);
-        let (first_page, last_page) = (self.index(start) / vm::PAGE, self.index(last) / vm::PAGE);
+        let last = start as usize + bytes - 1;
+        let (first_page, last_page) = (self.index(start as usize) / vm::PAGE, self.index(last) / vm::PAGE);
         let pages = if first_page <= last_page { first_page..last_page + 1 } else { 0..self.entries() / vm::PAGE };
         // SAFETY: the pages are the map's.
         unsafe { vm::commit(map.add(pages.start * vm::PAGE), pages.len() * vm::PAGE) }

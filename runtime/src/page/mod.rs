@@ -7,10 +7,13 @@
 //! * [`Metadata`]: memory for descriptions, out of line.
 
 mod bins;
+mod blocks;
+mod free_runs;
 mod list;
 mod map;
 mod metadata;
 mod segment;
+mod segments;
 mod span;
 mod units;
 mod zone;

@@ -133,7 +133,10 @@ impl Segment {
     }
 
     /// The description of a page. The caller holds the zone's lock, or owns the run that the page begins.
-    #[expect(clippy::mut_from_ref, reason = "descriptions lie outside of the segment, and the lock or the run's owner guards them")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "descriptions lie outside of the segment, and the lock or the run's owner guards them"
+    )]
     pub fn page(&self, page: u32) -> &mut Page {
         debug_assert!(page < self.pages);
         // SAFETY: there are `pages` descriptions, and the caller is the only one to use this one.

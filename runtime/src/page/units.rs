@@ -85,7 +85,9 @@ impl Units {
         // SAFETY: the tables exist, and the new one is zeroed memory of the right size.
         unsafe {
             let size = ((*old).mask + 1) * 4;
-            let Some(memory) = metadata.cut(size_of::<Table>() + size * size_of::<Entry>(), 64) else { return false };
+            let Some(memory) = metadata.cut(size_of::<Table>() + size * size_of::<Entry>(), 64) else {
+                return false;
+            };
             let new = memory.cast::<Table>();
             (*new).mask = size - 1;
             for at in 0..=(*old).mask {
@@ -105,7 +107,9 @@ impl Units {
 /// `table` is a table with a free entry; the caller is its only writer.
 unsafe fn enter(table: *mut Table, unit: u64, segment: *mut Segment) {
     // SAFETY: passed on.
-    let Some(entry) = (unsafe { probe(table, unit) }) else { return };
+    let Some(entry) = (unsafe { probe(table, unit) }) else {
+        return;
+    };
     entry.segment.store(segment, Ordering::Release);
     if entry.unit.load(Ordering::Relaxed) == 0 {
         // SAFETY: passed on.
@@ -155,7 +159,8 @@ mod tests {
     fn what_was_entered_is_found_and_nothing_else() {
         let memory = vec![0u64; 1 << 16].leak();
         // SAFETY: both are valid when all zero.
-        let (metadata, mut units): (Metadata, Box<Units>) = unsafe { (core::mem::zeroed(), Box::new(core::mem::zeroed())) };
+        let (metadata, mut units): (Metadata, Box<Units>) =
+            unsafe { (core::mem::zeroed(), Box::new(core::mem::zeroed())) };
         metadata.begin(memory.as_mut_ptr().cast(), memory.as_mut_ptr_range().end.cast());
         units.begin();
         let address = |unit: usize| (unit * UNIT + 123) as *mut u8;

@@ -13,11 +13,12 @@
 //! Runs at the same time: any number of threads. A signal handler that interrupts the lock's holder is told `None` for
 //! memory, and what it frees is kept until the holder is through.
 
-use super::bins::{BINS, LONGEST, Occupied, bin_of};
+use super::free_runs::FreeRuns;
 use super::map::PageMap;
 use super::metadata::Metadata;
-use super::segment::{GRANULE_PAGES, Kind, Owner, Page, Segment};
-use super::span::{GRANULE, Span};
+use super::segment::{GRANULE_PAGES, Kind, Owner, Segment};
+use super::segments::SEGMENT_TABLE_BYTES;
+use super::span::Span;
 use super::units::{UNIT, Units};
 use super::{PAGE, ZONE_RANK};
 use crate::observe::{Events, LockReport};
@@ -27,10 +28,6 @@ use machine::{clock, thread, vm};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = 1 << 14;
-/// Runs that a search looks at in one bin.
-const GLANCES: usize = 8;
-const MAX_SEGMENTS: usize = 1 << 14;
-const LARGEST_SEGMENT: usize = 256 << 20;
 /// Dirty pages that free runs may keep in any case: 8 MiB.
 const KEPT_DIRTY: u64 = 2048;
 /// How long dirty pages must have been of no use before half of them go back.
@@ -65,18 +62,6 @@ pub struct ZoneCounts {
     pub purged: Events,
 }
 
-/// What the lock protects.
-#[derive(Debug)]
-#[repr(C)]
-struct State {
-    bins: [u32; BINS],
-    occupied: Occupied,
-    segments: *mut *mut Segment,
-    segment_count: u32,
-    current: *mut Segment,
-    spare: *mut Segment,
-}
-
 /// The zone.
 #[derive(Debug)]
 #[repr(C)]
@@ -89,16 +74,16 @@ pub struct Zone {
     /// The fewest dirty pages in free runs since `idle_since_ns`.
     least_dirty: AtomicU64,
     idle_since_ns: AtomicU64,
-    avoid_huge: AtomicBool,
-    map_start: *mut u8,
+    pub(super) avoid_huge: AtomicBool,
+    pub(super) map_start: *mut u8,
     /// The page map.
     pub map: PageMap,
     /// Where descriptions come from.
     pub metadata: Metadata,
     /// What is counted.
     pub counts: ZoneCounts,
-    units: Units,
-    state: UnsafeCell<State>,
+    pub(super) units: Units,
+    pub(super) state: UnsafeCell<FreeRuns>,
 }
 
 // SAFETY: `state` is used under the lock only; the rest is atomic or constant once the zone has begun.
@@ -113,12 +98,14 @@ impl Zone {
         self.map_start = map_start;
         self.metadata.begin(extent.0, extent.1);
         self.units.begin();
-        let table = self.metadata.cut(MAX_SEGMENTS * size_of::<*mut Segment>(), 64);
+        let table = self.metadata.cut(SEGMENT_TABLE_BYTES, 64);
         // SAFETY: nobody else runs yet.
         let state = unsafe { &mut *self.state.get() };
         let Some(table) = table else { return false };
         state.segments = table.cast();
-        let Some(first) = self.adopt_segment(state, segment.0, segment.1) else { return false };
+        let Some(first) = self.adopt_segment(state, segment.0, segment.1) else {
+            return false;
+        };
         state.current = first;
         true
     }
@@ -195,7 +182,9 @@ impl Zone {
     /// # Safety
     /// The caller owns the run that begins at `start`, and gives it up.
     pub unsafe fn free(&self, locks: &LockReport, start: *mut u8) {
-        let Some(segment) = self.units.find(start) else { return };
+        let Some(segment) = self.units.find(start) else {
+            return;
+        };
         if segment.owner == Owner::Block {
             return self.free_block(locks, start);
         }
@@ -228,7 +217,9 @@ impl Zone {
     /// # Safety
     /// The caller owns the run, of `old` pages, and gives up what shrinks away.
     pub unsafe fn resize(&self, locks: &LockReport, start: *mut u8, old: usize, new: usize) -> bool {
-        let Some(segment) = self.units.find(start) else { return false };
+        let Some(segment) = self.units.find(start) else {
+            return false;
+        };
         if segment.owner == Owner::Block || new > BLOCK_PAGES {
             // SAFETY: passed on.
             return segment.owner == Owner::Block && unsafe { self.resize_block(locks, start, old, new) };
@@ -246,7 +237,9 @@ impl Zone {
             if self.counts.free_dirty.get() <= keep {
                 break;
             }
-            let Some(Some((start, pages))) = self.locked(locks, |state| self.take_dirty_run(state)) else { break };
+            let Some(Some((start, pages))) = self.locked(locks, |state| self.take_dirty_run(state)) else {
+                break;
+            };
             // SAFETY: the run is in no bin and in nobody's hands.
             let done = unsafe { vm::decommit(start, pages as usize * PAGE) };
             let put = self.locked(locks, |state| {
@@ -271,7 +264,8 @@ impl Zone {
         }
     }
 
-    /// Ends what [`Self::prepare_fork`] began; in the child, with the forking thread's identity before the fork.
+    /// Ends what [`Self::prepare_fork`] began; in the child, with the forking thread's identity before the fork. Nothing is left
+    /// to do if somebody else's fork handler allocated before ours ran there: the lock was taken over then.
     pub fn finish_fork(&self, identity: u64) {
         if self.holder_for_fork.load(Ordering::Relaxed) == identity {
             self.holder_for_fork.store(0, Ordering::Relaxed);
@@ -308,14 +302,14 @@ impl Zone {
     }
 
     /// Runs `work` under the lock; None if this very thread is in there already.
-    fn locked<R>(&self, locks: &LockReport, work: impl FnOnce(&mut State) -> R) -> Option<R> {
+    pub(super) fn locked<R>(&self, locks: &LockReport, work: impl FnOnce(&mut FreeRuns) -> R) -> Option<R> {
         let acquired = self.lock.acquire(&locks.zone);
         if acquired == Acquired::Reentered && self.holder_for_fork.load(Ordering::Relaxed) != thread::identity() {
             return None;
         }
         // SAFETY: we hold the lock; or our own thread holds it for a fork, and is not in the middle of a change.
         let state = unsafe { &mut *self.state.get() };
-        if acquired == Acquired::Abandoned {
+        if acquired == Acquired::Abandoned && self.holder_for_fork.swap(0, Ordering::Relaxed) == 0 {
             self.abandon_free_runs(state);
         }
         if !self.deferred.load(Ordering::Relaxed).is_null() {
@@ -331,13 +325,13 @@ impl Zone {
 
     // ---- runs, under the lock ----
 
-    fn take_run(&self, state: &mut State, pages: u32, alignment: u32, kind: Kind) -> Option<Run> {
-        let (segment, page) = self
-            .take_from_bins(state, pages, alignment)
-            .or_else(|| self.take_fresh(state, pages, alignment, kind))
+    fn take_run(&self, state: &mut FreeRuns, pages: u32, alignment: u32, kind: Kind) -> Option<Run> {
+        let (segment, page) = state
+            .take_from_bins(pages, alignment)
+            .or_else(|| state.take_fresh(pages, alignment, kind))
             .or_else(|| {
                 self.add_segment(state, pages, alignment)?;
-                self.take_fresh(state, pages, alignment, kind)
+                state.take_fresh(pages, alignment, kind)
             })?;
         // SAFETY: segments' descriptions are never freed.
         let segment = unsafe { &*segment };
@@ -350,66 +344,14 @@ impl Zone {
         Some(Run { start: segment.address(page), is_zero: was_dirty == 0 })
     }
 
-    fn count_taken(&self, pages: u64) {
+    pub(super) fn count_taken(&self, pages: u64) {
         self.counts.allocations.count();
         self.counts.in_use.add(pages);
         self.counts.peak.raise(self.counts.in_use.get());
     }
 
-    /// Cuts a run from a freed one; what is left on either side goes back into bins.
-    fn take_from_bins(&self, state: &mut State, pages: u32, alignment: u32) -> Option<(*mut Segment, u32)> {
-        let mut bin = state.occupied.next(bin_of(pages))?;
-        loop {
-            let mut handle = state.bins[bin];
-            for _ in 0..GLANCES {
-                let (segment, first) = state.resolve(handle);
-                // SAFETY: as in `take_run`.
-                let description = unsafe { (*segment).page(first) };
-                let start = first.next_multiple_of(alignment);
-                let end = first + description.pages;
-                if start + pages <= end {
-                    state.unlink(segment, first);
-                    state.link_if_any(segment, first, start - first);
-                    state.link_if_any(segment, start + pages, end - start - pages);
-                    return Some((segment, start));
-                }
-                handle = description.next;
-                if handle == state.bins[bin] {
-                    break;
-                }
-            }
-            bin = state.occupied.next(bin + 1)?;
-        }
-    }
-
-    /// Cuts a run from what the current segment has never used.
-    fn take_fresh(&self, state: &mut State, pages: u32, alignment: u32, kind: Kind) -> Option<(*mut Segment, u32)> {
-        let pointer = state.current;
-        // SAFETY: the current segment exists, and the lock is ours.
-        let segment = unsafe { &mut *pointer };
-        if segment.high < pages {
-            return None;
-        }
-        if kind == Kind::Slab {
-            let start = (segment.high - pages) / alignment * alignment;
-            if start < segment.low {
-                return None;
-            }
-            segment.high = start;
-            return Some((pointer, start));
-        }
-        let start = segment.low.next_multiple_of(alignment);
-        if start + pages > segment.high {
-            return None;
-        }
-        let gap = (segment.low, start - segment.low);
-        segment.low = start + pages;
-        state.link_if_any(pointer, gap.0, gap.1);
-        Some((pointer, start))
-    }
-
     /// Puts a run back, joined with its free neighbours.
-    fn put_run(&self, state: &mut State, start: *mut u8) {
+    pub(super) fn put_run(&self, state: &mut FreeRuns, start: *mut u8) {
         let segment = self.segment(start);
         let page = segment.page_of(start);
         let pages = segment.page(page).pages;
@@ -418,7 +360,7 @@ impl Zone {
         state.join_and_link((&raw const *segment).cast_mut(), page, pages);
     }
 
-    fn shrink_run(&self, state: &mut State, start: *mut u8, new: u32) -> bool {
+    fn shrink_run(&self, state: &mut FreeRuns, start: *mut u8, new: u32) -> bool {
         let segment = self.segment(start);
         let page = segment.page_of(start);
         let old = segment.page(page).pages;
@@ -431,7 +373,7 @@ impl Zone {
         true
     }
 
-    fn grow_run(&self, state: &mut State, start: *mut u8, new: u32) -> bool {
+    fn grow_run(&self, state: &mut FreeRuns, start: *mut u8, new: u32) -> bool {
         let pointer = (&raw const *self.segment(start)).cast_mut();
         // SAFETY: the segment exists, and the lock is ours.
         let segment = unsafe { &mut *pointer };
@@ -458,124 +400,20 @@ impl Zone {
     }
 
     /// Takes a free run with dirty pages out of its bin, the longest first; it counts as in use until it is put back.
-    fn take_dirty_run(&self, state: &mut State) -> Option<(*mut u8, u32)> {
-        let mut bin = state.occupied.last()?;
-        loop {
-            if state.bins[bin] != 0 {
-                let (segment, first) = state.resolve(state.bins[bin]);
-                // SAFETY: the segment exists.
-                let segment_ref = unsafe { &*segment };
-                let pages = segment_ref.page(first).pages;
-                let dirty = segment_ref.count_dirty(first, pages);
-                if dirty > 0 {
-                    state.unlink(segment, first);
-                    let description = segment_ref.page(first);
-                    (description.kind, description.pages) = (Kind::Large, pages);
-                    self.counts.free_dirty.subtract(dirty as u64);
-                    self.counts.in_use.add(pages as u64);
-                    return Some((segment_ref.address(first), pages));
-                }
-            }
-            bin = bin.checked_sub(1)?;
-        }
+    fn take_dirty_run(&self, state: &mut FreeRuns) -> Option<(*mut u8, u32)> {
+        let (segment, first, dirty) = state.unlink_longest_dirty()?;
+        // SAFETY: the segment exists.
+        let segment = unsafe { &*segment };
+        let description = segment.page(first);
+        description.kind = Kind::Large;
+        let pages = description.pages;
+        self.counts.free_dirty.subtract(dirty as u64);
+        self.counts.in_use.add(pages as u64);
+        Some((segment.address(first), pages))
     }
 
-    fn segment(&self, start: *mut u8) -> &Segment {
+    pub(super) fn segment(&self, start: *mut u8) -> &Segment {
         self.units.find(start).expect("a run of ours lies in a segment of ours")
-    }
-
-    // ---- segments, under the lock ----
-
-    /// Reserves a segment that has room for the run, and makes it the current one.
-    fn add_segment(&self, state: &mut State, pages: u32, alignment: u32) -> Option<()> {
-        let least = ((pages + alignment) as usize * PAGE).next_multiple_of(UNIT);
-        let usual = (self.counts.reserved.get() as usize * PAGE / 4).next_multiple_of(UNIT).clamp(UNIT, LARGEST_SEGMENT);
-        let segment = self.try_segment(state, least.max(usual)).or_else(|| self.try_segment(state, least))?;
-        state.close_frontier();
-        state.current = segment;
-        Some(())
-    }
-
-    fn try_segment(&self, state: &mut State, bytes: usize) -> Option<*mut Segment> {
-        let start = reserve_aligned(bytes, UNIT)?;
-        if self.avoid_huge.load(Ordering::Relaxed) {
-            // SAFETY: the mapping is ours.
-            unsafe { vm::advise_huge(start, bytes, vm::Huge::Avoid) };
-        }
-        self.adopt_segment(state, start, bytes).or_else(|| {
-            // SAFETY: the mapping is ours and unused.
-            unsafe { vm::release(start, bytes) };
-            None
-        })
-    }
-
-    fn adopt_segment(&self, state: &mut State, start: *mut u8, bytes: usize) -> Option<*mut Segment> {
-        if self.is_shadowed(start, bytes) {
-            return None;
-        }
-        // SAFETY: the map is ours.
-        if !unsafe { self.map.commit(self.map_start, start, bytes) } {
-            return None;
-        }
-        let descriptions = self.metadata.cut(Segment::description_bytes(bytes), 64)?;
-        let segment = self.new_segment(state)?;
-        // SAFETY: the description is ours alone until it is entered below.
-        unsafe { (*segment).begin(start, bytes, descriptions) };
-        for unit in 0..bytes / UNIT {
-            if !self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata) {
-                return None;
-            }
-        }
-        self.counts.reserved.add((bytes / PAGE) as u64);
-        Some(segment)
-    }
-
-    /// With a windowed map: whether a granule of the range has the same entry as one of another segment.
-    fn is_shadowed(&self, start: *mut u8, bytes: usize) -> bool {
-        let window = self.map.entries() * GRANULE;
-        // SAFETY: the lock is held, or nobody else runs.
-        let state = unsafe { &*self.state.get() };
-        (1..=state.segment_count).any(|number| {
-            let (segment, _) = state.resolve(number << LONGEST.ilog2());
-            // SAFETY: the segment exists.
-            let other = unsafe { &*segment };
-            let distance = (start as usize).wrapping_sub(other.start() as usize) % window;
-            other.owner == Owner::Zone && (distance < other.bytes || window - distance < bytes)
-        })
-    }
-
-    fn new_segment(&self, state: &mut State) -> Option<*mut Segment> {
-        if let Some(spare) = unsafe { state.spare.as_mut() } {
-            state.spare = spare.next;
-            return Some(spare);
-        }
-        if state.segment_count as usize + 1 >= MAX_SEGMENTS {
-            return None;
-        }
-        let segment = self.metadata.cut(size_of::<Segment>(), 64)?.cast::<Segment>();
-        state.segment_count += 1;
-        // SAFETY: the table has room; a zeroed description is a valid one of nobody's.
-        unsafe {
-            (*segment).number = state.segment_count;
-            *state.segments.add(state.segment_count as usize) = segment;
-        }
-        Some(segment)
-    }
-
-    /// After the holder vanished in a fork: forgets all free runs, and takes no run of the old segments back.
-    #[cold]
-    fn abandon_free_runs(&self, state: &mut State) {
-        state.bins.fill(0);
-        state.occupied.clear();
-        state.spare = core::ptr::null_mut();
-        for number in 1..=state.segment_count {
-            let (segment, _) = state.resolve(number << LONGEST.ilog2());
-            // SAFETY: the segment exists.
-            unsafe {
-                (*segment).frozen = true;
-                (*segment).high = (*segment).low;
-            }
-        }
     }
 
     // ---- what a signal handler frees while its thread is in here ----
@@ -594,7 +432,7 @@ impl Zone {
     }
 
     #[cold]
-    fn put_deferred(&self, state: &mut State) {
+    fn put_deferred(&self, state: &mut FreeRuns) {
         let mut start = self.deferred.swap(core::ptr::null_mut(), Ordering::Acquire);
         while !start.is_null() {
             // SAFETY: written by `defer`.
@@ -603,203 +441,4 @@ impl Zone {
             start = next;
         }
     }
-
-    // ---- blocks with a mapping of their own ----
-
-    fn allocate_block(&self, locks: &LockReport, pages: usize, alignment: usize) -> Option<Run> {
-        let bytes = pages.checked_mul(PAGE)?;
-        let start = reserve_aligned(bytes, UNIT.max(alignment * PAGE))?;
-        let entered = self.locked(locks, |state| {
-            let segment = self.new_segment(state)?;
-            // SAFETY: the description is ours alone.
-            unsafe { (*segment).begin_block(start, bytes) };
-            if !self.units.insert(start, segment, &self.metadata) {
-                state.recycle(segment);
-                return None;
-            }
-            self.count_taken(pages as u64);
-            Some(())
-        });
-        if !matches!(entered, Some(Some(()))) {
-            // SAFETY: the mapping is ours and unused.
-            unsafe { vm::release(start, bytes) };
-            return None;
-        }
-        Some(Run { start, is_zero: true })
-    }
-
-    fn free_block(&self, locks: &LockReport, start: *mut u8) {
-        let removed = self.locked(locks, |state| {
-            let segment = (&raw const *self.segment(start)).cast_mut();
-            self.units.remove(start);
-            // SAFETY: the block's owner gives it up.
-            let bytes = unsafe { (*segment).bytes };
-            state.recycle(segment);
-            self.counts.in_use.subtract((bytes / PAGE) as u64);
-            bytes
-        });
-        match removed {
-            // SAFETY: nobody finds the block any more.
-            Some(bytes) => _ = unsafe { vm::release(start, bytes) },
-            None => self.defer_block(start),
-        }
-    }
-
-    /// In a signal handler inside the zone: the block's pages go back at once, its address space when it can.
-    fn defer_block(&self, start: *mut u8) {
-        let bytes = self.segment(start).bytes;
-        // SAFETY: the block's owner gave it up.
-        unsafe { vm::decommit(start, bytes) };
-    }
-
-    /// # Safety
-    /// As for [`Self::resize`].
-    unsafe fn resize_block(&self, locks: &LockReport, start: *mut u8, old: usize, new: usize) -> bool {
-        // Growth must not reach into a unit that somebody else has: the kernel refuses that, as the mapping there is theirs.
-        // SAFETY: passed on.
-        if !unsafe { vm::resize(start, old * PAGE, new * PAGE) } {
-            return false;
-        }
-        let segment = (&raw const *self.segment(start)).cast_mut();
-        // SAFETY: the block's owner is the only one to look at its length.
-        unsafe { (*segment).bytes = new * PAGE };
-        let _ = locks;
-        if new > old {
-            self.count_taken((new - old) as u64);
-        } else {
-            self.counts.in_use.subtract((old - new) as u64);
-        }
-        true
-    }
-}
-
-impl State {
-    fn handle(&self, segment: *mut Segment, page: u32) -> u32 {
-        // SAFETY: the segment exists.
-        unsafe { (*segment).number << LONGEST.ilog2() | page }
-    }
-
-    fn resolve(&self, handle: u32) -> (*mut Segment, u32) {
-        // SAFETY: handles are made from segments that exist.
-        (unsafe { *self.segments.add((handle >> LONGEST.ilog2()) as usize) }, handle & (LONGEST - 1))
-    }
-
-    fn description<'a>(&self, handle: u32) -> &'a mut Page {
-        let (segment, page) = self.resolve(handle);
-        // SAFETY: descriptions are never freed, and the lock is held.
-        unsafe { (*segment).page(page) }
-    }
-
-    fn link_if_any(&mut self, segment: *mut Segment, page: u32, pages: u32) {
-        if pages > 0 {
-            self.link(segment, page, pages);
-        }
-    }
-
-    /// Puts a free run into its bin: in front if it has dirty pages, else behind.
-    fn link(&mut self, segment: *mut Segment, page: u32, pages: u32) {
-        // SAFETY: the segment exists, the lock is held.
-        let segment_ref = unsafe { &*segment };
-        for end in [page, page + pages - 1] {
-            let description = segment_ref.page(end);
-            (description.kind, description.pages) = (Kind::Free, pages);
-        }
-        let handle = self.handle(segment, page);
-        let bin = bin_of(pages);
-        let head = self.bins[bin];
-        if head == 0 {
-            let own = self.description(handle);
-            (own.next, own.previous) = (handle, handle);
-            self.bins[bin] = handle;
-            self.occupied.set(bin, true);
-            return;
-        }
-        let tail = self.description(head).previous;
-        self.description(tail).next = handle;
-        self.description(head).previous = handle;
-        let own = self.description(handle);
-        (own.next, own.previous) = (head, tail);
-        if segment_ref.count_dirty(page, pages) > 0 {
-            self.bins[bin] = handle;
-        }
-    }
-
-    /// Takes a free run out of its bin; its ends are no longer free.
-    fn unlink(&mut self, segment: *mut Segment, page: u32) {
-        let handle = self.handle(segment, page);
-        let own = self.description(handle);
-        let (pages, next, previous) = (own.pages, own.next, own.previous);
-        own.kind = Kind::Inside;
-        self.description(handle + pages - 1).kind = Kind::Inside;
-        let bin = bin_of(pages);
-        if next == handle {
-            self.bins[bin] = 0;
-            self.occupied.set(bin, false);
-            return;
-        }
-        self.description(previous).next = next;
-        self.description(next).previous = previous;
-        if self.bins[bin] == handle {
-            self.bins[bin] = next;
-        }
-    }
-
-    fn join_and_link(&mut self, segment: *mut Segment, page: u32, pages: u32) {
-        // SAFETY: the segment exists, the lock is held.
-        let segment_ref = unsafe { &*segment };
-        segment_ref.page(page).kind = Kind::Inside;
-        if segment_ref.frozen {
-            return;
-        }
-        let (mut first, mut end) = (page, page + pages);
-        if first > 0 && segment_ref.page(first - 1).kind == Kind::Free {
-            first -= segment_ref.page(first - 1).pages;
-            self.unlink(segment, first);
-        }
-        if end < segment_ref.pages() && segment_ref.page(end).kind == Kind::Free {
-            let following = segment_ref.page(end).pages;
-            self.unlink(segment, end);
-            end += following;
-        }
-        self.link(segment, first, end - first);
-    }
-
-    /// Puts what the current segment has never used into a bin.
-    fn close_frontier(&mut self) {
-        let segment = self.current;
-        // SAFETY: the segment exists, the lock is held.
-        let (low, high) = unsafe { ((*segment).low, (*segment).high) };
-        unsafe { (*segment).low = high };
-        if low < high {
-            self.join_and_link(segment, low, high - low);
-        }
-    }
-
-    fn recycle(&mut self, segment: *mut Segment) {
-        // SAFETY: nobody else has the description any more.
-        unsafe {
-            (*segment).owner = Owner::Nobody;
-            (*segment).next = self.spare;
-        }
-        self.spare = segment;
-    }
-}
-
-/// Reserves committed memory that is aligned to `alignment`, a multiple of the page size.
-fn reserve_aligned(bytes: usize, alignment: usize) -> Option<*mut u8> {
-    let bytes = bytes.checked_next_multiple_of(PAGE)?;
-    let all = bytes.checked_add(alignment)?;
-    let start = vm::reserve(core::ptr::null_mut(), all, vm::Access::ReadWrite)?;
-    let aligned = (start as usize).next_multiple_of(alignment) as *mut u8;
-    let (before, after) = (aligned as usize - start as usize, all - bytes - (aligned as usize - start as usize));
-    // SAFETY: the ends of a mapping that is ours.
-    unsafe {
-        if before > 0 {
-            vm::release(start, before);
-        }
-        if after > 0 {
-            vm::release(aligned.wrapping_add(bytes), after);
-        }
-    }
-    Some(aligned)
 }

@@ -116,7 +116,7 @@ mod tests {
         for alignment in (4..=12).map(|log| 1 << log) {
             for bytes in (1..=LARGEST).step_by(7) {
                 let class = class_for_aligned(bytes, alignment).unwrap();
-                assert!(size(class) >= bytes && size(class) % alignment == 0);
+                assert!(size(class) >= bytes && size(class).is_multiple_of(alignment));
             }
         }
         assert_eq!(class_for_aligned(LARGEST + 1, 16), None);

@@ -2,15 +2,23 @@
 
 use super::array::Array;
 use super::{General, class, give_index, shard, take_index};
+use crate::page::{GRANULE, PageList};
 use machine::slot;
 
 impl General<'_> {
     /// Shows each span as (class, 1, bytes, objects outside of the span).
     pub fn count_classes(self, mut show: impl FnMut(usize, u64, u64, u64)) {
         self.slab.zone.for_each_span(|span| {
-            let bytes = span.granules as u64 * crate::page::GRANULE as u64;
+            let bytes = span.granules as u64 * GRANULE as u64;
             show(span.class as usize, 1, bytes, span.in_use() as u64);
         });
+    }
+
+    /// Bytes of spans on page lists: runs in use as the zone sees it, but empty.
+    pub fn listed_bytes(self) -> u64 {
+        // SAFETY: the slots' page lists.
+        let count = |slot| unsafe { PageList::count(shard::page_list(self.region, slot)) };
+        (0..slot::in_use()).map(count).sum::<usize>() as u64 * GRANULE as u64
     }
 
     /// Shows each slot's share of each class as (class, objects in arrays, refills).

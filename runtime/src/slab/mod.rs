@@ -94,7 +94,8 @@ impl<'a> General<'a> {
     #[inline(always)]
     pub unsafe fn of(region: Region) -> Self {
         // SAFETY: the region begins with a slab; zeroes are a valid one.
-        General { region, slab: unsafe { &*region.base().cast::<Slab>() } }
+        let slab = unsafe { &*region.base().cast::<Slab>() };
+        General { region, slab }
     }
 
     /// The slab's shared state.
@@ -127,7 +128,7 @@ impl<'a> General<'a> {
     pub unsafe fn put(self, object: *mut u8) -> bool {
         // SAFETY: every slot has an area; the word behind a take word is its give word; class 0's is always full.
         unsafe {
-            let index = self.slab.zone.map.class_word(self.page_map(), object);
+            let index = self.slab.zone.map.class_word(self.page_map(), object as usize);
             slot::push(self.region.base(), index, object)
         }
     }
@@ -136,7 +137,7 @@ impl<'a> General<'a> {
     #[inline]
     pub fn class_at(self, address: *mut u8) -> usize {
         // SAFETY: the map is the region's.
-        unsafe { self.slab.zone.map.class_word(self.page_map(), address) / 2 }
+        unsafe { self.slab.zone.map.class_word(self.page_map(), address as usize) / 2 }
     }
 
     // ---- taking, slow ----
@@ -315,7 +316,9 @@ impl<'a> General<'a> {
     /// The caller owns the object, and gives it up.
     #[cold]
     pub unsafe fn put_slow(self, class: usize, object: *mut u8) {
-        let Some(slot) = slot::current() else { return self.put_into_span(object, None).forget() };
+        let Some(slot) = slot::current() else {
+            return self.put_into_span(object, None).forget();
+        };
         shard::count_visit(self.region, slot, class, false);
         let word = self.word(slot, give_index(class));
         let given = Array::from_give_word(word);
@@ -326,7 +329,9 @@ impl<'a> General<'a> {
             }
             return self.put_into_span(object, None).forget();
         }
-        let Some(mut next) = self.find_roomy(slot, class, given.is_some()) else { return self.put_into_span(object, None).forget() };
+        let Some(mut next) = self.find_roomy(slot, class, given.is_some()) else {
+            return self.put_into_span(object, None).forget();
+        };
         next.push(self.region, object);
         if word == DRAINING || !self.replace(slot, give_index(class), word, next.give_word()) {
             return self.stow(slot, class, next);

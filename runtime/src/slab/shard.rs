@@ -19,8 +19,8 @@ use crate::observe::LockReport;
 use crate::page::{PageList, Span};
 use crate::percpu::Region;
 use core::ops::{Deref, DerefMut};
-use machine::{clock, slot};
 use machine::sync::{Acquired, Lock};
+use machine::{clock, slot};
 
 /// Rank of a shard's lock.
 pub const SHARD_RANK: u8 = 1;

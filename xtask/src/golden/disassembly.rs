@@ -20,10 +20,7 @@ pub fn symbols(listing: &str) -> Vec<Symbol> {
         let is_code = ["T", "t", "W", "w", "i"].contains(&words.next()?);
         // A versioned symbol reads `name@@VERSION`.
         let name = words.next()?.split('@').next()?.to_owned();
-        is_code.then_some(Symbol {
-            name,
-            code: start..start + bytes,
-        })
+        is_code.then_some(Symbol { name, code: start..start + bytes })
     };
     listing.lines().filter_map(parse).collect()
 }
@@ -50,10 +47,7 @@ impl Disassembly {
         let mut address = symbol.code.start;
         // Each instruction has a byte at least, so that a longer path goes in circles.
         while path.len() as u64 <= symbol.code.end - symbol.code.start {
-            let text = self
-                .0
-                .get(&address)
-                .filter(|_| symbol.code.contains(&address));
+            let text = self.0.get(&address).filter(|_| symbol.code.contains(&address));
             let text = text.ok_or_else(|| stray(name, "runs out of its code", &path))?;
             path.push(format!("{address:8x}:  {text}"));
             match Step::of(text) {
@@ -62,9 +56,7 @@ impl Disassembly {
                 Step::Jump(target) => address = target,
                 Step::Next => {
                     let next = self.0.range(address + 1..).next();
-                    address = *next
-                        .ok_or_else(|| stray(name, "ends without a return", &path))?
-                        .0;
+                    address = *next.ok_or_else(|| stray(name, "ends without a return", &path))?.0;
                 }
             }
         }
@@ -86,17 +78,13 @@ enum Step {
 
 impl Step {
     fn of(instruction: &str) -> Self {
-        let mut words = instruction
-            .split_whitespace()
-            .filter(|word| !["bnd", "notrack", "repz", "rep"].contains(word));
+        let mut words = instruction.split_whitespace().filter(|word| !["bnd", "notrack", "repz", "rep"].contains(word));
         match words.next().unwrap_or_default() {
             "ret" | "retq" => Self::Return,
             "call" | "callq" => Self::Stray("makes a call"),
             "ud2" | "hlt" | "int3" | "(bad)" => Self::Stray("ends in a trap"),
             "jmp" | "jmpq" => {
-                let target = words
-                    .next()
-                    .and_then(|word| u64::from_str_radix(word, 16).ok());
+                let target = words.next().and_then(|word| u64::from_str_radix(word, 16).ok());
                 target.map_or(Self::Stray("makes an indirect jump"), Self::Jump)
             }
             _ => Self::Next,
@@ -110,18 +98,10 @@ mod tests {
 
     /// The path through instructions that lie one byte apart from address 0x1000.
     fn path(instructions: &[&str]) -> Result<Vec<String>, String> {
-        let lines = instructions
-            .iter()
-            .enumerate()
-            .map(|(index, text)| format!("    {:x}:\t{text}\n", 0x1000 + index));
-        let code = Disassembly::parse(
-            &("\n0000000000001000 <malloc>:\n".to_owned() + &lines.collect::<String>()),
-        );
+        let lines = instructions.iter().enumerate().map(|(index, text)| format!("    {:x}:\t{text}\n", 0x1000 + index));
+        let code = Disassembly::parse(&("\n0000000000001000 <malloc>:\n".to_owned() + &lines.collect::<String>()));
         let name = "malloc".to_owned();
-        code.fast_path(&Symbol {
-            name,
-            code: 0x1000..0x1000 + instructions.len() as u64,
-        })
+        code.fast_path(&Symbol { name, code: 0x1000..0x1000 + instructions.len() as u64 })
     }
 
     #[test]
@@ -129,10 +109,7 @@ mod tests {
         let listing = "0000000000001000 0000000000000056 T malloc\n0000000000002000 0000000000000010 W free@@V1\n\
                        0000000000003000 0000000000000006 R commensal_version\n";
         let expected = [("malloc", 0x1000..0x1056), ("free", 0x2000..0x2010)];
-        let expected = expected.map(|(name, code)| Symbol {
-            name: name.to_owned(),
-            code,
-        });
+        let expected = expected.map(|(name, code)| Symbol { name: name.to_owned(), code });
         assert_eq!(symbols(listing), expected);
     }
 
@@ -161,10 +138,7 @@ mod tests {
             (&["call   2000 <slow>", "ret"], "makes a call"),
             (&["jmp    2000 <slow>", "ret"], "runs out of its code"),
             (&["jmp    *%rax", "ret"], "makes an indirect jump"),
-            (
-                &["mov    %rax,%rbx", "jmp    1000 <malloc>"],
-                "goes in circles",
-            ),
+            (&["mov    %rax,%rbx", "jmp    1000 <malloc>"], "goes in circles"),
             (&["mov    %rax,%rbx"], "ends without a return"),
             (&["ud2"], "ends in a trap"),
         ];

@@ -33,24 +33,16 @@ pub fn run(root: &Path, bless: bool) -> Result<(), String> {
     let symbols = disassembly::symbols(&tool("nm", &["-D", "-S", "--defined-only"], &library)?);
     let code = Disassembly::parse(&tool("objdump", &["-d", "--no-show-raw-insn"], &library)?);
     let file = root.join(FILE);
-    let text =
-        fs::read_to_string(&file).map_err(|error| format!("{FILE} cannot be read: {error}"))?;
+    let text = fs::read_to_string(&file).map_err(|error| format!("{FILE} cannot be read: {error}"))?;
     let golden = parse(&text)?;
-    let counted = golden
-        .iter()
-        .map(|line| count(line, &symbols, &code))
-        .collect::<Result<Vec<_>, _>>()?;
+    let counted = golden.iter().map(|line| count(line, &symbols, &code)).collect::<Result<Vec<_>, _>>()?;
     if bless {
-        fs::write(&file, render(&counted))
-            .map_err(|error| format!("{FILE} cannot be written: {error}"))?;
+        fs::write(&file, render(&counted)).map_err(|error| format!("{FILE} cannot be written: {error}"))?;
     } else {
         compare(&golden, &counted, &symbols, &code)?;
     }
     for line in counted {
-        println!(
-            "golden: {} takes {} instructions, at most {} are allowed",
-            line.name, line.count, line.limit
-        );
+        println!("golden: {} takes {} instructions, at most {} are allowed", line.name, line.count, line.limit);
     }
     Ok(())
 }
@@ -65,11 +57,7 @@ fn count(line: &Golden, symbols: &[Symbol], code: &Disassembly) -> Result<Golden
             path.join("\n")
         ));
     }
-    Ok(Golden {
-        name: line.name.clone(),
-        count: path.len(),
-        limit: line.limit,
-    })
+    Ok(Golden { name: line.name.clone(), count: path.len(), limit: line.limit })
 }
 
 fn follow(line: &Golden, symbols: &[Symbol], code: &Disassembly) -> Result<Vec<String>, String> {
@@ -78,52 +66,29 @@ fn follow(line: &Golden, symbols: &[Symbol], code: &Disassembly) -> Result<Vec<S
     code.fast_path(symbol)
 }
 
-fn compare(
-    golden: &[Golden],
-    counted: &[Golden],
-    symbols: &[Symbol],
-    code: &Disassembly,
-) -> Result<(), String> {
+fn compare(golden: &[Golden], counted: &[Golden], symbols: &[Symbol], code: &Disassembly) -> Result<(), String> {
     let mut report = String::new();
-    for (expected, present) in golden
-        .iter()
-        .zip(counted)
-        .filter(|(expected, present)| expected != present)
-    {
+    for (expected, present) in golden.iter().zip(counted).filter(|(expected, present)| expected != present) {
         let path = follow(present, symbols, code)?.join("\n");
         let (name, was, is) = (&present.name, expected.count, present.count);
-        let _ = write!(
-            report,
-            "{name} took {was} instructions and now takes {is}:\n{path}\n"
-        );
+        let _ = write!(report, "{name} took {was} instructions and now takes {is}:\n{path}\n");
     }
     if report.is_empty() {
         return Ok(());
     }
-    Err(format!(
-        "{report}If that is meant to be so: cargo xtask golden --bless, and say why in the commit"
-    ))
+    Err(format!("{report}If that is meant to be so: cargo xtask golden --bless, and say why in the commit"))
 }
 
 fn parse(text: &str) -> Result<Vec<Golden>, String> {
-    let lines = text
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let parse_line = |line: &str| {
         let mut words = line.split_whitespace();
         let name = words.next()?.to_owned();
         let count = words.next()?.parse().ok()?;
         let limit = words.next()?.parse().ok()?;
-        words
-            .next()
-            .is_none()
-            .then_some(Golden { name, count, limit })
+        words.next().is_none().then_some(Golden { name, count, limit })
     };
-    lines
-        .map(|line| {
-            parse_line(line).ok_or_else(|| format!("{FILE}: {line:?} is not: name count limit"))
-        })
-        .collect()
+    lines.map(|line| parse_line(line).ok_or_else(|| format!("{FILE}: {line:?} is not: name count limit"))).collect()
 }
 
 fn render(lines: &[Golden]) -> String {
@@ -136,41 +101,23 @@ fn render(lines: &[Golden]) -> String {
 /// Builds the release library in the target directory that this program lies in.
 fn build_library(root: &Path) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let target = own
-        .ancestors()
-        .nth(2)
-        .ok_or("xtask does not lie in a target directory")?;
+    let target = own.ancestors().nth(2).ok_or("xtask does not lie in a target directory")?;
     let status = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "commensal-malloc",
-            "--target-dir",
-        ])
+        .args(["build", "--release", "--package", "commensal-malloc", "--target-dir"])
         .arg(target)
         .current_dir(root)
         .status()
         .map_err(|error| format!("cargo cannot be started: {error}"))?;
     let library = target.join("release/libcommensal.so");
-    if status.success() {
-        Ok(library)
-    } else {
-        Err(format!("cargo build ended with {status}"))
-    }
+    if status.success() { Ok(library) } else { Err(format!("cargo build ended with {status}")) }
 }
 
 /// What one of the binutils prints about the library.
 fn tool(name: &str, options: &[&str], library: &Path) -> Result<String, String> {
     let output = Command::new(name).args(options).arg(library).output();
-    let output =
-        output.map_err(|error| format!("{name} cannot be started ({error}); install binutils"))?;
+    let output = output.map_err(|error| format!("{name} cannot be started ({error}); install binutils"))?;
     if !output.status.success() {
-        return Err(format!(
-            "{name} ended with {}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        ));
+        return Err(format!("{name} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -185,18 +132,11 @@ mod tests {
         \x20   1003:\tret\n";
 
     fn library() -> (Vec<Symbol>, Disassembly) {
-        (
-            disassembly::symbols("0000000000001000 0000000000000004 T malloc\n"),
-            Disassembly::parse(CODE),
-        )
+        (disassembly::symbols("0000000000001000 0000000000000004 T malloc\n"), Disassembly::parse(CODE))
     }
 
     fn golden(count: usize, limit: usize) -> Golden {
-        Golden {
-            name: "malloc".to_owned(),
-            count,
-            limit,
-        }
+        Golden { name: "malloc".to_owned(), count, limit }
     }
 
     #[test]
@@ -206,34 +146,20 @@ mod tests {
         assert_eq!(present, [golden(2, 22)]);
         assert!(compare(&present, &present, &symbols, &code).is_ok());
         let said = compare(&[golden(3, 22)], &present, &symbols, &code).unwrap_err();
-        assert!(
-            said.contains("took 3 instructions and now takes 2"),
-            "{said}"
-        );
-        assert!(
-            said.contains("mov    (%rdi),%rax") && said.contains("--bless"),
-            "{said}"
-        );
+        assert!(said.contains("took 3 instructions and now takes 2"), "{said}");
+        assert!(said.contains("mov    (%rdi),%rax") && said.contains("--bless"), "{said}");
     }
 
     #[test]
     fn a_count_above_the_limit_is_refused_even_when_blessing() {
         let (symbols, code) = library();
-        assert!(
-            count(&golden(2, 1), &symbols, &code)
-                .unwrap_err()
-                .contains("at most 1")
-        );
+        assert!(count(&golden(2, 1), &symbols, &code).unwrap_err().contains("at most 1"));
     }
 
     #[test]
     fn the_file_is_read_as_it_is_written() {
         let lines = [golden(20, 22)];
         assert_eq!(parse(&render(&lines)).unwrap(), lines);
-        assert!(
-            parse("malloc 22")
-                .unwrap_err()
-                .contains("is not: name count limit")
-        );
+        assert!(parse("malloc 22").unwrap_err().contains("is not: name count limit"));
     }
 }

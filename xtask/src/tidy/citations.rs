@@ -50,11 +50,7 @@ fn citations(file: &File) -> Vec<(usize, Cited)> {
             in_block = !in_block;
         } else if !in_block {
             let quoted = line.split('`').skip(1).step_by(2).filter_map(understand);
-            cited.extend(
-                quoted
-                    .chain(links(line))
-                    .map(|citation| (index + 1, citation)),
-            );
+            cited.extend(quoted.chain(links(line)).map(|citation| (index + 1, citation)));
         }
     }
     cited
@@ -62,25 +58,16 @@ fn citations(file: &File) -> Vec<(usize, Cited)> {
 
 /// What a word in backticks cites, if it is a path or a name.
 fn understand(quoted: &str) -> Option<Cited> {
-    let of = |extra: &str, text: &str| {
-        text.chars()
-            .all(|c| c.is_ascii_alphanumeric() || extra.contains(c))
-    };
-    let has_extension = quoted
-        .rsplit_once('.')
-        .is_some_and(|(_, extension)| FILES.contains(&extension));
+    let of = |extra: &str, text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || extra.contains(c));
+    let has_extension = quoted.rsplit_once('.').is_some_and(|(_, extension)| FILES.contains(&extension));
     if of("_-./", quoted) && (has_extension || quoted.contains('/')) {
         let elsewhere = quoted.starts_with('/') || quoted.starts_with("target/");
         return (!elsewhere).then(|| Cited::Path(quoted.to_owned()));
     }
     let name = quoted.split_once('(').map_or(quoted, |(name, _)| name);
-    let is_name = of("_:", name)
-        && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    let parts_are_names = name
-        .split("::")
-        .all(|part| !part.is_empty() && !part.contains(':'));
-    (is_name && parts_are_names && (name == quoted || quoted.ends_with(')')))
-        .then(|| Cited::Name(name.to_owned()))
+    let is_name = of("_:", name) && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let parts_are_names = name.split("::").all(|part| !part.is_empty() && !part.contains(':'));
+    (is_name && parts_are_names && (name == quoted || quoted.ends_with(')'))).then(|| Cited::Name(name.to_owned()))
 }
 
 /// The relative targets of `[text](target)`.
@@ -102,11 +89,7 @@ fn names_in_code(tree: &Tree) -> HashSet<String> {
         if file.is_rust() {
             let tokens = file.tokens();
             let is_doc = |at: usize| at >= 2 && tokens[at - 2].text == "doc";
-            tokens
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| !is_doc(*at))
-                .for_each(|(_, token)| add(&token.text));
+            tokens.iter().enumerate().filter(|(at, _)| !is_doc(*at)).for_each(|(_, token)| add(&token.text));
         } else if file.has_extension(&CODE) {
             add(&file.text);
         }
@@ -118,14 +101,12 @@ fn names_in_code(tree: &Tree) -> HashSet<String> {
 mod tests {
     use super::*;
 
-    const SOURCE: &str = "//! Mentions gone_function.\nstruct Zone; impl Zone { fn take_run() { env(\"COMMENSAL_CONF\") } }";
+    const SOURCE: &str =
+        "//! Mentions gone_function.\nstruct Zone; impl Zone { fn take_run() { env(\"COMMENSAL_CONF\") } }";
 
     fn found(text: &str) -> Vec<String> {
         let tree = Tree::of([("runtime/src/page/zone.rs", SOURCE), (TEXT, text)]);
-        check(&tree)
-            .into_iter()
-            .map(|violation| violation.what)
-            .collect()
+        check(&tree).into_iter().map(|violation| violation.what).collect()
     }
 
     #[test]

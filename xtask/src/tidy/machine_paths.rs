@@ -15,10 +15,7 @@ fn check_file(file: &File) -> Vec<Violation> {
     lines
         .filter_map(|(index, line)| {
             let top = named_top(line)?;
-            Some(file.violation(
-                index + 1,
-                format!("names a path in `{top}` of one machine; make it relative"),
-            ))
+            Some(file.violation(index + 1, format!("names a path in `{top}` of one machine; make it relative")))
         })
         .collect()
 }
@@ -30,10 +27,7 @@ fn named_top(line: &str) -> Option<&'static str> {
     line.match_indices('/').find_map(|(at, _)| {
         let starts_path = !line[..at].ends_with(continues);
         let rest = &line[at + 1..];
-        let top = TOPS.into_iter().find(|top| {
-            rest.strip_prefix(top)
-                .is_some_and(|rest| !rest.starts_with(is_word))
-        });
+        let top = TOPS.into_iter().find(|top| rest.strip_prefix(top).is_some_and(|rest| !rest.starts_with(is_word)));
         top.filter(|_| starts_path)
     })
 }
@@ -45,20 +39,10 @@ mod tests {
     #[test]
     fn paths_of_one_machine_are_found() {
         for top in TOPS {
-            for line in [
-                format!("cd /{top}/x"),
-                format!("\"/{top}\""),
-                format!("A=/{top}/y"),
-                format!("/{top}"),
-            ] {
+            for line in [format!("cd /{top}/x"), format!("\"/{top}\""), format!("A=/{top}/y"), format!("/{top}")] {
                 assert_eq!(check(&Tree::of([("a.sh", &line)])).len(), 1, "{line}");
             }
-            for line in [
-                format!("x/{top}/y"),
-                format!("/{top}let"),
-                format!("/usr/{top}"),
-                format!("${{x}}/{top}"),
-            ] {
+            for line in [format!("x/{top}/y"), format!("/{top}let"), format!("/usr/{top}"), format!("${{x}}/{top}")] {
                 assert_eq!(check(&Tree::of([("a.sh", &line)])).len(), 0, "{line}");
             }
         }

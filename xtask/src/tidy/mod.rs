@@ -38,14 +38,8 @@ pub fn run(root: &Path) -> Result<(), String> {
         }
     }
     if count > 0 {
-        return Err(format!(
-            "tidy found {count} violations; the lines above say where and what to do"
-        ));
+        return Err(format!("tidy found {count} violations; the lines above say where and what to do"));
     }
-    println!(
-        "tidy: {} checks passed on {} files",
-        CHECKS.len(),
-        tree.files.len()
-    );
+    println!("tidy: {} checks passed on {} files", CHECKS.len(), tree.files.len());
     Ok(())
 }

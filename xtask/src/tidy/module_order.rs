@@ -6,12 +6,10 @@ use crate::tree::{File, Tree, Violation};
 const FOLDER: &str = "runtime/src/";
 
 /// Each module may use those before it.
-const ORDER: [&str; 9] = [
-    "percpu", "counter", "observe", "page", "slab", "rcu", "group", "upkeep", "heap",
-];
+const ORDER: [&str; 9] = ["percpu", "counter", "observe", "page", "slab", "rcu", "group", "upkeep", "heap"];
 
-/// What every module may use: the value from which all state is reached.
-const ROOT: [&str; 1] = ["runtime"];
+/// What every module may use: the machine, under the name that macros find it by in other crates.
+const ROOT: [&str; 1] = ["machine"];
 
 /// Finds uses of later modules and of modules in neither table.
 pub fn check(tree: &Tree) -> Vec<Violation> {
@@ -31,9 +29,7 @@ fn module_of(path: &str) -> Option<Vec<&str>> {
 fn check_file(file: &File, path: &[&str]) -> Vec<Violation> {
     let own = path[0];
     let uses = uses_of_root(&file.tokens(), path.len());
-    uses.into_iter()
-        .filter_map(|(used, line)| why_not(own, &used).map(|what| file.violation(line, what)))
-        .collect()
+    uses.into_iter().filter_map(|(used, line)| why_not(own, &used).map(|what| file.violation(line, what))).collect()
 }
 
 fn why_not(own: &str, used: &str) -> Option<String> {
@@ -43,9 +39,7 @@ fn why_not(own: &str, used: &str) -> Option<String> {
     }
     match rank(used) {
         Some(used_rank) if Some(used_rank) <= rank(own) => None,
-        Some(_) => Some(format!(
-            "{own} uses {used}, which comes after it; let {used} hand the service in"
-        )),
+        Some(_) => Some(format!("{own} uses {used}, which comes after it; let {used} hand the service in")),
         None => Some(format!(
             "{own} uses crate::{used}, which is in no table of xtask/src/tidy/module_order.rs; name the module that has it"
         )),
@@ -63,10 +57,7 @@ fn uses_of_root(tokens: &[Token], depth: usize) -> Vec<(String, usize)> {
             "crate" => collect_names(&tokens[at + 1..], &mut uses),
             "super" if !is(&tokens[at.saturating_sub(2)..], &["super", "::"]) => {
                 let inline_modules = braces.iter().filter(|is_module| **is_module).count();
-                let supers = (at..tokens.len())
-                    .step_by(2)
-                    .take_while(|next| is(&tokens[*next..], &["super"]))
-                    .count();
+                let supers = (at..tokens.len()).step_by(2).take_while(|next| is(&tokens[*next..], &["super"])).count();
                 if supers == depth + inline_modules {
                     collect_names(&tokens[at + 2 * supers - 1..], &mut uses);
                 }
@@ -109,10 +100,7 @@ mod tests {
     /// What the check says of `source` in the file at `path` below the runtime's sources.
     fn said(path: &str, source: &str) -> Vec<String> {
         let path = format!("{FOLDER}{path}");
-        check(&Tree::of([(&path, source)]))
-            .into_iter()
-            .map(|violation| violation.what)
-            .collect()
+        check(&Tree::of([(&path, source)])).into_iter().map(|violation| violation.what).collect()
     }
 
     #[test]
@@ -121,11 +109,7 @@ mod tests {
         assert!(said("slab/cache.rs", source).is_empty());
         assert!(said("lib.rs", "use crate::heap::Heap;").is_empty());
         assert!(
-            said(
-                "page/zone.rs",
-                "use super::slab; mod tests { use super::*; use super::super::list; }"
-            )
-            .is_empty()
+            said("page/zone.rs", "use super::slab; mod tests { use super::*; use super::super::list; }").is_empty()
         );
     }
 
@@ -133,10 +117,7 @@ mod tests {
     fn a_later_module_is_found_however_it_is_named() {
         let planted = [
             ("page/zone.rs", "use crate::slab::Cache;"),
-            (
-                "page/zone.rs",
-                "use crate::{percpu::Area, slab::{Cache, Depot}};",
-            ),
+            ("page/zone.rs", "use crate::{percpu::Area, slab::{Cache, Depot}};"),
             ("page/zone.rs", "fn f() { crate::slab::g() }"),
             ("page/zone.rs", "use super::super::slab::Cache;"),
             ("page/mod.rs", "use super::slab::Cache;"),

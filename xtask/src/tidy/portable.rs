@@ -10,10 +10,7 @@ const FOLDERS: [&str; 2] = ["runtime/", "workload/"];
 /// What must not stand there, and where to look instead.
 const FORBIDDEN: [(&[&str], &str); 8] = [
     (&["libc", "::"], "ask `machine` for it"),
-    (
-        &["commensal_machine_host"],
-        "say `machine`, so that Cargo.toml chooses which",
-    ),
+    (&["commensal_machine_host"], "say `machine`, so that Cargo.toml chooses which"),
     (&["syscall"], "ask `machine` for it"),
     (&["asm", "!"], "make it an operation of `machine`"),
     (&["global_asm", "!"], "make it an operation of `machine`"),
@@ -23,10 +20,8 @@ const FORBIDDEN: [(&[&str], &str); 8] = [
 ];
 
 /// Symbols for C belong to malloc/.
-const ONLY_RUNTIME: [(&[&str], &str); 2] = [
-    (&["no_mangle"], "C's names live in malloc/"),
-    (&["export_name"], "C's names live in malloc/"),
-];
+const ONLY_RUNTIME: [(&[&str], &str); 2] =
+    [(&["no_mangle"], "C's names live in malloc/"), (&["export_name"], "C's names live in malloc/")];
 
 /// Words in the type of a static that make it mutable.
 const MUTABLE: [&str; 7] = ["Atomic", "Cell", "Lock", "Mutex", "Once", "Lazy", "Condvar"];
@@ -45,38 +40,29 @@ fn check_file(file: &File) -> Vec<Violation> {
         table.extend(ONLY_RUNTIME);
     }
     for (pattern, advice) in table {
-        violations.extend(find(&tokens, pattern).map(|at| {
-            file.violation(
-                tokens[at].line,
-                format!("names `{}`; {advice}", pattern.concat()),
-            )
-        }));
+        violations.extend(
+            find(&tokens, pattern)
+                .map(|at| file.violation(tokens[at].line, format!("names `{}`; {advice}", pattern.concat()))),
+        );
     }
     let code: Vec<Token> = tokens.into_iter().filter(|token| !token.test).collect();
     // A test may use std's collections; tests/ and files that only tests compile are not this crate's code.
     if !file.path.contains("/tests/") && !file.path.ends_with("/tests.rs") {
-        violations.extend(find(&code, &["std", "::"]).map(|at| {
-            file.violation(
-                code[at].line,
-                "names `std::`; use `core::`, or ask `machine` for it",
-            )
-        }));
+        violations.extend(
+            find(&code, &["std", "::"])
+                .map(|at| file.violation(code[at].line, "names `std::`; use `core::`, or ask `machine` for it")),
+        );
     }
-    violations.extend(mutable_statics(&code).map(|at| {
-        file.violation(
-            code[at].line,
-            "is a mutable static; hang it from the Runtime",
-        )
-    }));
+    violations.extend(
+        mutable_statics(&code).map(|at| file.violation(code[at].line, "is a mutable static; hang it from the Runtime")),
+    );
     violations
 }
 
 /// Where `static NAME: TYPE` has a type that changes behind a shared reference.
 fn mutable_statics(code: &[Token]) -> impl Iterator<Item = usize> {
     find(code, &["static"]).filter(|at| {
-        let declared = code[*at..]
-            .iter()
-            .take_while(|token| token.text != "=" && token.text != ";");
+        let declared = code[*at..].iter().take_while(|token| token.text != "=" && token.text != ";");
         let mut kind = declared.skip(3);
         kind.any(|token| MUTABLE.iter().any(|word| token.text.contains(word)))
     })
@@ -108,13 +94,7 @@ mod tests {
             assert_eq!(found("workload/src/lib.rs", source), 1, "{source}");
             assert_eq!(found("machine/host/src/vm.rs", source), 0, "{source}");
         }
-        assert_eq!(
-            found(
-                "runtime/src/heap/mod.rs",
-                "#[unsafe(no_mangle)] extern \"C\" fn malloc() {}"
-            ),
-            1
-        );
+        assert_eq!(found("runtime/src/heap/mod.rs", "#[unsafe(no_mangle)] extern \"C\" fn malloc() {}"), 1);
     }
 
     #[test]

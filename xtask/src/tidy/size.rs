@@ -12,29 +12,24 @@ const EXCEPTIONS: &str = "xtask/tidy-exceptions.txt";
 pub fn check_opening(tree: &Tree) -> Vec<Violation> {
     tree.rust()
         .filter(|file| !file.text.starts_with("//!"))
-        .map(|file| {
-            file.violation(
-                1,
-                "opens without `//!`; say what it is, what it may use and its invariant",
-            )
-        })
+        .map(|file| file.violation(1, "opens without `//!`; say what it is, what it may use and its invariant"))
         .collect()
 }
 
 /// Finds long files without an exception, and exceptions without a reason or a long file.
 pub fn check_length(tree: &Tree) -> Vec<Violation> {
     let exceptions = exceptions(tree);
-    let long: Vec<_> = tree
-        .files
-        .iter()
-        .filter(|file| file.has_extension(&CODE) && file.text.lines().count() > MAX_LINES)
-        .collect();
+    let long: Vec<_> =
+        tree.files.iter().filter(|file| file.has_extension(&CODE) && file.text.lines().count() > MAX_LINES).collect();
     let mut violations: Vec<Violation> = long
         .iter()
         .filter(|file| !exceptions.iter().any(|exception| exception.path == file.path))
         .map(|file| {
             let lines = file.text.lines().count();
-            file.violation(lines, format!("has {lines} lines, over {MAX_LINES}; split it, or give a reason in {EXCEPTIONS}"))
+            file.violation(
+                lines,
+                format!("has {lines} lines, over {MAX_LINES}; split it, or give a reason in {EXCEPTIONS}"),
+            )
         })
         .collect();
     for exception in exceptions {
@@ -46,11 +41,7 @@ pub fn check_length(tree: &Tree) -> Vec<Violation> {
             continue;
         };
         let what = format!("the exception for {} {problem}", exception.path);
-        violations.push(Violation {
-            path: EXCEPTIONS.to_owned(),
-            line: exception.line,
-            what,
-        });
+        violations.push(Violation { path: EXCEPTIONS.to_owned(), line: exception.line, what });
     }
     violations
 }
@@ -68,11 +59,7 @@ fn exceptions(tree: &Tree) -> Vec<Exception<'_>> {
         .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
         .map(|(index, line)| {
             let (path, reason) = line.split_once(':').unwrap_or((line, ""));
-            Exception {
-                path: path.trim(),
-                reason: reason.trim(),
-                line: index + 1,
-            }
+            Exception { path: path.trim(), reason: reason.trim(), line: index + 1 }
         })
         .collect()
 }
@@ -84,10 +71,7 @@ mod tests {
     #[test]
     fn a_file_without_purpose_is_found() {
         let tree = Tree::of([("a.rs", "//! Good.\n"), ("b.rs", "// Bad.\n"), ("c.rs", "")]);
-        let paths: Vec<String> = check_opening(&tree)
-            .into_iter()
-            .map(|violation| violation.path)
-            .collect();
+        let paths: Vec<String> = check_opening(&tree).into_iter().map(|violation| violation.path).collect();
         assert_eq!(paths, ["b.rs", "c.rs"]);
     }
 

@@ -26,10 +26,7 @@ fn main() {
         let cover = random_cover(&mut rng, words);
         let complement = complement(&cover, words);
         sum = mix(sum, complement.len() as u64);
-        sum = complement
-            .iter()
-            .flat_map(|cube| cube.iter())
-            .fold(sum, |sum, &word| mix(sum, u64::from(word)));
+        sum = complement.iter().flat_map(|cube| cube.iter()).fold(sum, |sum, &word| mix(sum, u64::from(word)));
     }
     answer(sum);
 }
@@ -51,10 +48,7 @@ fn complement(cover: &Cover, words: usize) -> Cover {
     if cover.is_empty() {
         return vec![universe(words)];
     }
-    if cover
-        .iter()
-        .any(|cube| cube.iter().all(|&word| word == u32::MAX))
-    {
+    if cover.iter().any(|cube| cube.iter().all(|&word| word == u32::MAX)) {
         return Vec::new();
     }
     let variable = most_dependent(cover);
@@ -113,16 +107,9 @@ fn union(one: &Cube, other: &Cube) -> Cube {
 
 /// The variable that the most cubes depend on, the first of equals.
 fn most_dependent(cover: &Cover) -> usize {
-    let dependent = |variable| {
-        cover
-            .iter()
-            .filter(|cube| !(admits(cube, variable, false) && admits(cube, variable, true)))
-            .count()
-    };
-    (0..VARIABLES)
-        .rev()
-        .max_by_key(|&variable| dependent(variable))
-        .expect("there are variables")
+    let dependent =
+        |variable| cover.iter().filter(|cube| !(admits(cube, variable, false) && admits(cube, variable, true))).count();
+    (0..VARIABLES).rev().max_by_key(|&variable| dependent(variable)).expect("there are variables")
 }
 
 fn universe(words: usize) -> Cube {

@@ -11,18 +11,12 @@ const STEPS: u64 = 20_000;
 
 fn main() {
     let mut rng = Rng::with_seed(5);
-    let mut table: Vec<Block> = (0..BLOCKS)
-        .map(|tag| touched(&mut rng, tag as u64))
-        .collect();
+    let mut table: Vec<Block> = (0..BLOCKS).map(|tag| touched(&mut rng, tag as u64)).collect();
     let mut sum = 0;
     for step in 0..STEPS {
         let slot = &mut table[rng.usize(0..BLOCKS)];
         sum = mix(sum, slot.tag());
-        *slot = if step % 8 == 0 {
-            grown(&mut rng, step)
-        } else {
-            touched(&mut rng, step)
-        };
+        *slot = if step % 8 == 0 { grown(&mut rng, step) } else { touched(&mut rng, step) };
     }
     answer(sum);
 }

@@ -19,9 +19,7 @@ fn main() {
     thread::scope(|scope| {
         for _ in 0..THREADS {
             // The first blocks are all the main thread's.
-            let blocks = (0..BLOCKS)
-                .map(|tag| Block::new(rng.usize(SIZES), tag as u64))
-                .collect();
+            let blocks = (0..BLOCKS).map(|tag| Block::new(rng.usize(SIZES), tag as u64)).collect();
             let rng = rng.fork();
             let total = &total;
             scope.spawn(move || serve(scope, total, blocks, rng, GENERATIONS));

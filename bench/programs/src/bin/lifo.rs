@@ -13,10 +13,7 @@ fn main() {
     for _ in 0..LEGS {
         let depth = rng.usize(0..MAX_DEPTH);
         while stack.len() < depth {
-            stack.push(Block::new(
-                mixed_size(&mut rng, 16, 1024),
-                stack.len() as u64,
-            ));
+            stack.push(Block::new(mixed_size(&mut rng, 16, 1024), stack.len() as u64));
         }
         for block in stack.drain(depth..).rev() {
             sum = mix(sum, block.tag());

@@ -8,9 +8,7 @@ const STEPS: u64 = 25_000_000;
 
 fn main() {
     let mut rng = Rng::with_seed(2);
-    let mut table: Vec<Block> = (0..BLOCKS)
-        .map(|tag| Block::new(mixed_size(&mut rng, 16, 1024), tag as u64))
-        .collect();
+    let mut table: Vec<Block> = (0..BLOCKS).map(|tag| Block::new(mixed_size(&mut rng, 16, 1024), tag as u64)).collect();
     let mut sum = 0;
     for step in 0..STEPS {
         let slot = &mut table[rng.usize(0..BLOCKS)];

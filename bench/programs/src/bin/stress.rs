@@ -38,21 +38,11 @@ fn main() {
                     scope.spawn(move || live(seed, kept, transfers, total))
                 })
                 .collect();
-            workers
-                .into_iter()
-                .map(|worker| worker.join().expect("a worker ends"))
-                .collect()
+            workers.into_iter().map(|worker| worker.join().expect("a worker ends")).collect()
         });
     }
-    let left = transfers
-        .into_iter()
-        .filter_map(|slot| slot.into_inner().expect("no worker panicked"));
-    let sum = kept
-        .into_iter()
-        .flatten()
-        .chain(left)
-        .map(drain)
-        .fold(total.into_inner(), u64::wrapping_add);
+    let left = transfers.into_iter().filter_map(|slot| slot.into_inner().expect("no worker panicked"));
+    let sum = kept.into_iter().flatten().chain(left).map(drain).fold(total.into_inner(), u64::wrapping_add);
     answer(sum);
 }
 
@@ -93,10 +83,7 @@ fn build(rng: &mut Rng) -> Chain {
 fn node(rng: &mut Rng, next: Option<Box<Chain>>) -> Chain {
     let max = if rng.u8(0..100) == 0 { 16 << 10 } else { 256 };
     let size = mixed_size(rng, 16, max);
-    Chain {
-        block: Block::new(size, size as u64),
-        next,
-    }
+    Chain { block: Block::new(size, size as u64), next }
 }
 
 /// Frees a chain from its head to its end, and returns the sum of its tags.

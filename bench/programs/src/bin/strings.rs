@@ -29,11 +29,7 @@ fn main() {
             }
         }
     }
-    answer(
-        summary(&index)
-            .bytes()
-            .fold(sum, |sum, byte| mix(sum, u64::from(byte))),
-    );
+    answer(summary(&index).bytes().fold(sum, |sum, byte| mix(sum, u64::from(byte))));
 }
 
 /// A text of random words; few of them are frequent.
@@ -45,10 +41,7 @@ fn compose(rng: &mut Rng) -> String {
 fn word(rng: &mut Rng) -> String {
     let rank = rng.u32(1..VOCABULARY);
     let number = rng.u32(0..rank);
-    format!(
-        "{}{number:x}",
-        &"abcdefghijklmnopqrstuvwxyz"[..1 + (number % 26) as usize]
-    )
+    format!("{}{number:x}", &"abcdefghijklmnopqrstuvwxyz"[..1 + (number % 26) as usize])
 }
 
 /// Lines of words and where they stand, sorted.

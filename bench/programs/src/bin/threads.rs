@@ -31,17 +31,13 @@ fn main() {
 }
 
 fn live_and_die(seed: u64) -> u64 {
-    let left = thread::spawn(move || live(seed))
-        .join()
-        .expect("the thread ends");
+    let left = thread::spawn(move || live(seed)).join().expect("the thread ends");
     left.iter().fold(0, |sum, block| mix(sum, block.tag()))
 }
 
 fn live(seed: u64) -> Vec<Block> {
     let mut rng = Rng::with_seed(seed);
-    let blocks: Vec<Block> = (0..BLOCKS)
-        .map(|tag| Block::new(mixed_size(&mut rng, 16, 4096), tag))
-        .collect();
+    let blocks: Vec<Block> = (0..BLOCKS).map(|tag| Block::new(mixed_size(&mut rng, 16, 4096), tag)).collect();
     blocks.into_iter().step_by(LEFT).collect()
 }
 
@@ -49,12 +45,6 @@ fn live(seed: u64) -> Vec<Block> {
 /// kernels.
 fn resident_kb() -> u64 {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").expect("/proc is mounted");
-    let line = rollup
-        .lines()
-        .find(|line| line.starts_with("Rss:"))
-        .expect("the kernel reports Rss");
-    line.split_whitespace()
-        .nth(1)
-        .and_then(|kb| kb.parse().ok())
-        .expect("Rss is a number of kB")
+    let line = rollup.lines().find(|line| line.starts_with("Rss:")).expect("the kernel reports Rss");
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("Rss is a number of kB")
 }

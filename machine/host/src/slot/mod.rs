@@ -155,7 +155,9 @@ fn rseq_offset() -> Option<isize> {
 fn kernel_gives_concurrency_ids() -> bool {
     const FEATURE_SIZE: u64 = 27;
     const SIZE_WITH_CONCURRENCY_ID: u64 = 28;
-    let Some(offset) = rseq_offset() else { return false };
+    let Some(offset) = rseq_offset() else {
+        return false;
+    };
     let cpu: i32;
     // SAFETY: the C library laid the area out in this thread's static TLS.
     unsafe { asm!("mov {0:e}, dword ptr fs:[{1} + 4]", out(reg) cpu, in(reg) offset, options(readonly, nostack)) };

@@ -101,10 +101,8 @@ impl<const RANK: u8> Lock<RANK> {
     pub fn try_acquire(&self) -> bool {
         // Acquire pairs with the release in `release`: what the last holder wrote is visible to us. Relaxed on failure:
         // nothing is read then.
-        let taken = self
-            .word
-            .compare_exchange(0, thread::lock_identity(), Ordering::Acquire, Ordering::Relaxed)
-            .is_ok();
+        let taken =
+            self.word.compare_exchange(0, thread::lock_identity(), Ordering::Acquire, Ordering::Relaxed).is_ok();
         if taken {
             self.note_held();
         }
@@ -166,7 +164,10 @@ impl<const RANK: u8> Lock<RANK> {
         // Release pairs with the acquires above. The exchange, not a store: a waiter's mark set just before is either
         // seen here and its owner woken, or set after and then set on a free word, which the kernel's check refuses.
         let word = self.word.swap(0, Ordering::Release);
-        debug_assert_eq!(word & !WAITERS, thread::lock_identity(), "a lock released by another than its holder");
+        debug_assert!(
+            word & !WAITERS == thread::lock_identity() || thread::is_gone(word & !WAITERS),
+            "a lock released by another than its holder"
+        );
         if word & WAITERS != 0 {
             self.wake_one();
         }
@@ -186,7 +187,8 @@ impl<const RANK: u8> Lock<RANK> {
     #[cold]
     fn wake_one(&self) {
         // SAFETY: wakes by address; the memory of a runtime's locks is never unmapped.
-        let _ = unsafe { syscall::call(syscall::FUTEX, [&raw const self.word as usize, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]) };
+        let _ =
+            unsafe { syscall::call(syscall::FUTEX, [&raw const self.word as usize, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]) };
     }
 
     #[inline]

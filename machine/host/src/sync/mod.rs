@@ -4,7 +4,9 @@
 
 mod lock;
 
-pub(crate) use lock::WAITERS;
-pub use core::sync::atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use core::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 pub use core::sync::atomic::{compiler_fence, fence};
+pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Contention, ContentionReport, Lock};

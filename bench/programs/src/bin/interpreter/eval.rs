@@ -89,31 +89,17 @@ impl<'p> Interpreter<'p> {
             Expr::Name(name) => self.lookup(*name, environment),
             Expr::If(parts) => {
                 let [condition, yes, no] = &**parts;
-                let branch = if matches!(self.eval(condition, environment), Value::Nil) {
-                    no
-                } else {
-                    yes
-                };
+                let branch = if matches!(self.eval(condition, environment), Value::Nil) { no } else { yes };
                 self.eval(branch, environment)
             }
             Expr::Lambda { parameters, body } => {
                 let environment = environment.clone();
-                Value::Closure(Rc::new(Closure {
-                    parameters,
-                    body,
-                    environment,
-                }))
+                Value::Closure(Rc::new(Closure { parameters, body, environment }))
             }
             Expr::Define { .. } => panic!("definitions stand at the outermost level"),
-            Expr::Call {
-                function,
-                arguments,
-            } => {
+            Expr::Call { function, arguments } => {
                 let function = self.eval(function, environment);
-                let values = arguments
-                    .iter()
-                    .map(|argument| self.eval(argument, environment))
-                    .collect();
+                let values = arguments.iter().map(|argument| self.eval(argument, environment)).collect();
                 self.apply(function, values)
             }
         }
@@ -133,11 +119,7 @@ impl<'p> Interpreter<'p> {
         match function {
             Value::Closure(closure) => {
                 let outer = closure.environment.clone();
-                let frame = Frame {
-                    names: closure.parameters,
-                    values,
-                    outer,
-                };
+                let frame = Frame { names: closure.parameters, values, outer };
                 self.eval(closure.body, &Some(Rc::new(frame)))
             }
             Value::Builtin(primitive) => call_primitive(primitive, values),

@@ -10,18 +10,9 @@ pub enum Expr {
     Number(i64),
     Name(Symbol),
     If(Box<[Expr; 3]>),
-    Lambda {
-        parameters: Vec<Symbol>,
-        body: Box<Expr>,
-    },
-    Define {
-        name: Symbol,
-        value: Box<Expr>,
-    },
-    Call {
-        function: Box<Expr>,
-        arguments: Vec<Expr>,
-    },
+    Lambda { parameters: Vec<Symbol>, body: Box<Expr> },
+    Define { name: Symbol, value: Box<Expr> },
+    Call { function: Box<Expr>, arguments: Vec<Expr> },
 }
 
 /// The names met so far.
@@ -118,9 +109,7 @@ fn lambda(parameters: Vec<Symbol>, body: Option<Datum>, symbols: &mut Symbols) -
 }
 
 fn names(list: Option<Datum>, symbols: &mut Symbols) -> Vec<Symbol> {
-    let Some(Datum::List(words)) = list else {
-        panic!("a list of names was expected")
-    };
+    let Some(Datum::List(words)) = list else { panic!("a list of names was expected") };
     words
         .into_iter()
         .map(|word| match word {
@@ -132,10 +121,5 @@ fn names(list: Option<Datum>, symbols: &mut Symbols) -> Vec<Symbol> {
 
 fn call(function: Datum, arguments: impl Iterator<Item = Datum>, symbols: &mut Symbols) -> Expr {
     let function = Box::new(expression(function, symbols));
-    Expr::Call {
-        function,
-        arguments: arguments
-            .map(|argument| expression(argument, symbols))
-            .collect(),
-    }
+    Expr::Call { function, arguments: arguments.map(|argument| expression(argument, symbols)).collect() }
 }

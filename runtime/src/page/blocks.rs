@@ -1,0 +1,79 @@
+//! Blocks with a mapping of their own: for requests that are too large to be cut from segments, or aligned too coarsely.
+
+use super::PAGE;
+use super::segments::reserve_aligned;
+use super::units::UNIT;
+use super::zone::{Run, Zone};
+use crate::observe::LockReport;
+use machine::vm;
+
+impl Zone {
+    pub(super) fn allocate_block(&self, locks: &LockReport, pages: usize, alignment: usize) -> Option<Run> {
+        let bytes = pages.checked_mul(PAGE)?;
+        let start = reserve_aligned(bytes, UNIT.max(alignment * PAGE))?;
+        let entered = self.locked(locks, |state| {
+            if self.is_shadowed(start, bytes) {
+                return None;
+            }
+            let segment = self.new_segment(state)?;
+            // SAFETY: the description is ours alone.
+            unsafe { (*segment).begin_block(start, bytes) };
+            if !self.units.insert(start, segment, &self.metadata) {
+                state.recycle(segment);
+                return None;
+            }
+            self.count_taken(pages as u64);
+            Some(())
+        });
+        if !matches!(entered, Some(Some(()))) {
+            // SAFETY: the mapping is ours and unused.
+            unsafe { vm::release(start, bytes) };
+            return None;
+        }
+        Some(Run { start, is_zero: true })
+    }
+
+    pub(super) fn free_block(&self, locks: &LockReport, start: *mut u8) {
+        let removed = self.locked(locks, |state| {
+            let segment = (&raw const *self.segment(start)).cast_mut();
+            self.units.remove(start);
+            // SAFETY: the block's owner gives it up.
+            let bytes = unsafe { (*segment).bytes };
+            state.recycle(segment);
+            self.counts.in_use.subtract((bytes / PAGE) as u64);
+            bytes
+        });
+        match removed {
+            // SAFETY: nobody finds the block any more.
+            Some(bytes) => _ = unsafe { vm::release(start, bytes) },
+            None => self.defer_block(start),
+        }
+    }
+
+    /// In a signal handler inside the zone: the block's pages go back at once, its address space when it can.
+    fn defer_block(&self, start: *mut u8) {
+        let bytes = self.segment(start).bytes;
+        // SAFETY: the block's owner gave it up.
+        unsafe { vm::decommit(start, bytes) };
+    }
+
+    /// # Safety
+    /// As for [`Self::resize`].
+    pub(super) unsafe fn resize_block(&self, locks: &LockReport, start: *mut u8, old: usize, new: usize) -> bool {
+        // Growth must not reach into a unit that somebody else has: the kernel refuses that, as the mapping there is theirs.
+        // SAFETY: passed on.
+        if !unsafe { vm::resize(start, old * PAGE, new * PAGE) } {
+            return false;
+        }
+        let segment = (&raw const *self.segment(start)).cast_mut();
+        // SAFETY: the block's owner is the only one to look at its length.
+        unsafe { (*segment).bytes = new * PAGE };
+        let _ = locks;
+        if new > old {
+            self.count_taken((new - old) as u64);
+        } else {
+            self.counts.in_use.subtract((old - new) as u64);
+        }
+        true
+    }
+}

@@ -1,0 +1,218 @@
+//! Free runs: what the zone's lock protects. Bins of runs that were freed, and the segments that fresh runs are cut from.
+//!
+//! The runs of a bin are linked in a circle through the descriptions of their first pages, the ones with dirty pages in front. A
+//! *handle* names a page: the segment's number, and the page's in it.
+
+use super::bins::{BINS, LONGEST, Occupied, bin_of};
+use super::segment::{Kind, Owner, Page, Segment};
+
+/// Runs that a search looks at in one bin.
+const GLANCES: usize = 8;
+
+/// What the lock protects.
+#[derive(Debug)]
+#[repr(C)]
+pub struct FreeRuns {
+    bins: [u32; BINS],
+    occupied: Occupied,
+    /// All descriptions of segments, by number from 1.
+    pub segments: *mut *mut Segment,
+    /// The highest number.
+    pub segment_count: u32,
+    /// The segment that fresh runs are cut from.
+    pub current: *mut Segment,
+    /// Descriptions that wait for reuse.
+    pub spare: *mut Segment,
+}
+
+impl FreeRuns {
+    pub fn handle(&self, segment: *mut Segment, page: u32) -> u32 {
+        // SAFETY: the segment exists.
+        unsafe { (*segment).number << LONGEST.ilog2() | page }
+    }
+
+    pub fn resolve(&self, handle: u32) -> (*mut Segment, u32) {
+        // SAFETY: handles are made from segments that exist.
+        (unsafe { *self.segments.add((handle >> LONGEST.ilog2()) as usize) }, handle & (LONGEST - 1))
+    }
+
+    pub fn description<'a>(&self, handle: u32) -> &'a mut Page {
+        let (segment, page) = self.resolve(handle);
+        // SAFETY: descriptions are never freed, and the lock is held.
+        unsafe { (*segment).page(page) }
+    }
+
+    pub fn link_if_any(&mut self, segment: *mut Segment, page: u32, pages: u32) {
+        if pages > 0 {
+            self.link(segment, page, pages);
+        }
+    }
+
+    /// Puts a free run into its bin: in front if it has dirty pages, else behind.
+    pub fn link(&mut self, segment: *mut Segment, page: u32, pages: u32) {
+        // SAFETY: the segment exists, the lock is held.
+        let segment_ref = unsafe { &*segment };
+        for end in [page, page + pages - 1] {
+            let description = segment_ref.page(end);
+            (description.kind, description.pages) = (Kind::Free, pages);
+        }
+        let handle = self.handle(segment, page);
+        let bin = bin_of(pages);
+        let head = self.bins[bin];
+        if head == 0 {
+            let own = self.description(handle);
+            (own.next, own.previous) = (handle, handle);
+            self.bins[bin] = handle;
+            self.occupied.set(bin, true);
+            return;
+        }
+        let tail = self.description(head).previous;
+        self.description(tail).next = handle;
+        self.description(head).previous = handle;
+        let own = self.description(handle);
+        (own.next, own.previous) = (head, tail);
+        if segment_ref.count_dirty(page, pages) > 0 {
+            self.bins[bin] = handle;
+        }
+    }
+
+    /// Takes a free run out of its bin; its ends are no longer free.
+    pub fn unlink(&mut self, segment: *mut Segment, page: u32) {
+        let handle = self.handle(segment, page);
+        let own = self.description(handle);
+        let (pages, next, previous) = (own.pages, own.next, own.previous);
+        own.kind = Kind::Inside;
+        self.description(handle + pages - 1).kind = Kind::Inside;
+        let bin = bin_of(pages);
+        if next == handle {
+            self.bins[bin] = 0;
+            self.occupied.set(bin, false);
+            return;
+        }
+        self.description(previous).next = next;
+        self.description(next).previous = previous;
+        if self.bins[bin] == handle {
+            self.bins[bin] = next;
+        }
+    }
+
+    pub fn join_and_link(&mut self, segment: *mut Segment, page: u32, pages: u32) {
+        // SAFETY: the segment exists, the lock is held.
+        let segment_ref = unsafe { &*segment };
+        segment_ref.page(page).kind = Kind::Inside;
+        if segment_ref.frozen {
+            return;
+        }
+        let (mut first, mut end) = (page, page + pages);
+        if first > 0 && segment_ref.page(first - 1).kind == Kind::Free {
+            first -= segment_ref.page(first - 1).pages;
+            self.unlink(segment, first);
+        }
+        if end < segment_ref.pages() && segment_ref.page(end).kind == Kind::Free {
+            let following = segment_ref.page(end).pages;
+            self.unlink(segment, end);
+            end += following;
+        }
+        self.link(segment, first, end - first);
+    }
+
+    /// Puts what the current segment has never used into a bin.
+    pub fn close_frontier(&mut self) {
+        let segment = self.current;
+        // SAFETY: the segment exists, the lock is held.
+        let (low, high) = unsafe {
+            let gap = ((*segment).low, (*segment).high);
+            (*segment).low = gap.1;
+            gap
+        };
+        if low < high {
+            self.join_and_link(segment, low, high - low);
+        }
+    }
+
+    pub fn recycle(&mut self, segment: *mut Segment) {
+        // SAFETY: nobody else has the description any more.
+        unsafe {
+            (*segment).owner = Owner::Nobody;
+            (*segment).next = self.spare;
+        }
+        self.spare = segment;
+    }
+
+    /// Takes a run with dirty pages out of its bin, of the longest that have any; its segment, first page, and dirty pages.
+    pub fn unlink_longest_dirty(&mut self) -> Option<(*mut Segment, u32, u32)> {
+        let mut bin = self.occupied.last()?;
+        loop {
+            if self.bins[bin] != 0 {
+                let (segment, first) = self.resolve(self.bins[bin]);
+                // SAFETY: the segment exists.
+                let segment_ref = unsafe { &*segment };
+                let dirty = segment_ref.count_dirty(first, segment_ref.page(first).pages);
+                if dirty > 0 {
+                    self.unlink(segment, first);
+                    return Some((segment, first, dirty));
+                }
+            }
+            bin = bin.checked_sub(1)?;
+        }
+    }
+
+    /// Forgets all free runs, and all descriptions that wait for reuse.
+    pub fn forget(&mut self) {
+        self.bins.fill(0);
+        self.occupied.clear();
+        self.spare = core::ptr::null_mut();
+    }
+
+    /// Cuts a run from a freed one; what is left on either side goes back into bins.
+    pub fn take_from_bins(&mut self, pages: u32, alignment: u32) -> Option<(*mut Segment, u32)> {
+        let mut bin = self.occupied.next(bin_of(pages))?;
+        loop {
+            let mut handle = self.bins[bin];
+            for _ in 0..GLANCES {
+                let (segment, first) = self.resolve(handle);
+                // SAFETY: as in `take_run`.
+                let description = unsafe { (*segment).page(first) };
+                let start = first.next_multiple_of(alignment);
+                let end = first + description.pages;
+                if start + pages <= end {
+                    self.unlink(segment, first);
+                    self.link_if_any(segment, first, start - first);
+                    self.link_if_any(segment, start + pages, end - start - pages);
+                    return Some((segment, start));
+                }
+                handle = description.next;
+                if handle == self.bins[bin] {
+                    break;
+                }
+            }
+            bin = self.occupied.next(bin + 1)?;
+        }
+    }
+
+    /// Cuts a run from what the current segment has never used.
+    pub fn take_fresh(&mut self, pages: u32, alignment: u32, kind: Kind) -> Option<(*mut Segment, u32)> {
+        let pointer = self.current;
+        // SAFETY: the current segment exists, and the lock is ours.
+        let segment = unsafe { &mut *pointer };
+        if segment.high < pages {
+            return None;
+        }
+        if kind == Kind::Slab {
+            let start = (segment.high - pages) / alignment * alignment;
+            if start < segment.low {
+                return None;
+            }
+            segment.high = start;
+            return Some((pointer, start));
+        }
+        let start = segment.low.next_multiple_of(alignment);
+        if start + pages > segment.high {
+            return None;
+        }
+        let gap = (segment.low, start - segment.low);
+        segment.low = start + pages;
+        self.link_if_any(pointer, gap.0, gap.1);
+        Some((pointer, start))
+    }
+}

@@ -1,0 +1,130 @@
+//! The zone's segments: how address space is added to it, and what becomes of it after a fork that left the lock held.
+
+use super::PAGE;
+use super::bins::LONGEST;
+use super::free_runs::FreeRuns;
+use super::segment::{Owner, Segment};
+use super::span::GRANULE;
+use super::units::UNIT;
+use super::zone::Zone;
+use core::ptr::null_mut;
+use machine::sync::Ordering;
+use machine::vm;
+
+const MAX_SEGMENTS: usize = 1 << 14;
+/// Bytes of the table of all segments.
+pub(super) const SEGMENT_TABLE_BYTES: usize = MAX_SEGMENTS * size_of::<*mut Segment>();
+const LARGEST_SEGMENT: usize = 256 << 20;
+
+impl Zone {
+    /// Reserves a segment that has room for the run, and makes it the current one.
+    pub(super) fn add_segment(&self, state: &mut FreeRuns, pages: u32, alignment: u32) -> Option<()> {
+        let least = ((pages + alignment) as usize * PAGE).next_multiple_of(UNIT);
+        let usual =
+            (self.counts.reserved.get() as usize * PAGE / 4).next_multiple_of(UNIT).clamp(UNIT, LARGEST_SEGMENT);
+        let segment = self.try_segment(state, least.max(usual)).or_else(|| self.try_segment(state, least))?;
+        state.close_frontier();
+        state.current = segment;
+        Some(())
+    }
+
+    fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<*mut Segment> {
+        let start = reserve_aligned(bytes, UNIT)?;
+        if self.avoid_huge.load(Ordering::Relaxed) {
+            // SAFETY: the mapping is ours.
+            unsafe { vm::advise_huge(start, bytes, vm::Huge::Avoid) };
+        }
+        self.adopt_segment(state, start, bytes).or_else(|| {
+            // SAFETY: the mapping is ours and unused.
+            unsafe { vm::release(start, bytes) };
+            None
+        })
+    }
+
+    pub(super) fn adopt_segment(&self, state: &mut FreeRuns, start: *mut u8, bytes: usize) -> Option<*mut Segment> {
+        if self.is_shadowed(start, bytes) {
+            return None;
+        }
+        // SAFETY: the map is ours.
+        if !unsafe { self.map.commit(self.map_start, start, bytes) } {
+            return None;
+        }
+        let descriptions = self.metadata.cut(Segment::description_bytes(bytes), 64)?;
+        let segment = self.new_segment(state)?;
+        // SAFETY: the description is ours alone until it is entered below.
+        unsafe { (*segment).begin(start, bytes, descriptions) };
+        for unit in 0..bytes / UNIT {
+            if !self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata) {
+                return None;
+            }
+        }
+        self.counts.reserved.add((bytes / PAGE) as u64);
+        Some(segment)
+    }
+
+    /// With a windowed map: whether a granule of the range has the same entry as one of another segment, or block.
+    pub(super) fn is_shadowed(&self, start: *mut u8, bytes: usize) -> bool {
+        let window = self.map.entries() * GRANULE;
+        // SAFETY: the lock is held, or nobody else runs.
+        let state = unsafe { &*self.state.get() };
+        (1..=state.segment_count).any(|number| {
+            let (segment, _) = state.resolve(number << LONGEST.ilog2());
+            // SAFETY: the segment exists.
+            let other = unsafe { &*segment };
+            let distance = (start as usize).wrapping_sub(other.start() as usize) % window;
+            other.owner != Owner::Nobody && (distance < other.bytes || window - distance < bytes)
+        })
+    }
+
+    pub(super) fn new_segment(&self, state: &mut FreeRuns) -> Option<*mut Segment> {
+        // SAFETY: descriptions are never freed, and the lock is held.
+        if let Some(spare) = unsafe { state.spare.as_mut() } {
+            state.spare = spare.next;
+            return Some(spare);
+        }
+        if state.segment_count as usize + 1 >= MAX_SEGMENTS {
+            return None;
+        }
+        let segment = self.metadata.cut(size_of::<Segment>(), 64)?.cast::<Segment>();
+        state.segment_count += 1;
+        // SAFETY: the table has room; a zeroed description is a valid one of nobody's.
+        unsafe {
+            (*segment).number = state.segment_count;
+            *state.segments.add(state.segment_count as usize) = segment;
+        }
+        Some(segment)
+    }
+
+    /// After the holder vanished in a fork: forgets all free runs, and takes no run of the old segments back.
+    #[cold]
+    pub(super) fn abandon_free_runs(&self, state: &mut FreeRuns) {
+        state.forget();
+        for number in 1..=state.segment_count {
+            let (segment, _) = state.resolve(number << LONGEST.ilog2());
+            // SAFETY: the segment exists.
+            unsafe {
+                (*segment).frozen = true;
+                (*segment).high = (*segment).low;
+            }
+        }
+    }
+}
+
+/// Reserves committed memory that is aligned to `alignment`, a multiple of the page size.
+pub(super) fn reserve_aligned(bytes: usize, alignment: usize) -> Option<*mut u8> {
+    let bytes = bytes.checked_next_multiple_of(PAGE)?;
+    let all = bytes.checked_add(alignment)?;
+    let start = vm::reserve(null_mut(), all, vm::Access::ReadWrite)?;
+    let aligned = (start as usize).next_multiple_of(alignment) as *mut u8;
+    let (before, after) = (aligned as usize - start as usize, all - bytes - (aligned as usize - start as usize));
+    // SAFETY: the ends of a mapping that is ours.
+    unsafe {
+        if before > 0 {
+            vm::release(start, before);
+        }
+        if after > 0 {
+            vm::release(aligned.wrapping_add(bytes), after);
+        }
+    }
+    Some(aligned)
+}
