@@ -418,8 +418,10 @@ static void check_sized(void) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static void call_mallinfo(void) {
+    void *held = malloc(1000);
     struct mallinfo information = mallinfo();
     CHECK(information.uordblks + information.hblkhd > 0, "mallinfo counts nothing in use");
+    free(held);
 }
 #pragma GCC diagnostic pop
 

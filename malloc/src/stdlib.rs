@@ -40,14 +40,18 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_voi
     }
 }
 
+/// Calls `realloc` by its name, as glibc does: a program may bring a malloc of its own that has no `reallocarray`.
+///
 /// # Safety
 /// See the module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
-    match count.checked_mul(bytes) {
-        // SAFETY: passed on.
-        Some(all) => unsafe { realloc(block, all) },
-        None => heap::out_of_memory().cast(),
+    let Some(all) = count.checked_mul(bytes) else { return heap::out_of_memory().cast() };
+    let by_name: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+    // SAFETY: reads the table's entry for the symbol, which is there: this library defines it, if nobody else does.
+    unsafe {
+        core::arch::asm!("mov {0}, qword ptr [rip + realloc@GOTPCREL]", out(reg) by_name, options(pure, readonly, nostack));
+        by_name(block, all)
     }
 }
 
@@ -107,20 +111,30 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     unsafe { heap::usable_bytes(block.cast()) }
 }
 
+/// A size that cannot have been the one that was asked for ends the program.
+///
 /// # Safety
 /// See the module.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_sized(block: *mut c_void, _bytes: usize) {
+pub unsafe extern "C" fn free_sized(block: *mut c_void, bytes: usize) {
     // SAFETY: passed on.
-    unsafe { free(block) }
+    unsafe {
+        heap::check_size(block.cast(), bytes, heap::ALIGNMENT);
+        free(block)
+    }
 }
 
+/// As [`free_sized`].
+///
 /// # Safety
 /// See the module.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _alignment: usize, _bytes: usize) {
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, alignment: usize, bytes: usize) {
     // SAFETY: passed on.
-    unsafe { free(block) }
+    unsafe {
+        heap::check_size(block.cast(), bytes, alignment);
+        free(block)
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -132,3 +132,12 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
         result
     }
 }
+
+/// Bytes of address space that the process may have; `u64::MAX` if there is no limit.
+pub fn address_space_limit() -> u64 {
+    const ADDRESS_SPACE: usize = 9;
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: the kernel writes the two limits.
+    let _ = unsafe { syscall::call(syscall::PRLIMIT, [0, ADDRESS_SPACE, 0, limit.as_mut_ptr() as usize, 0, 0]) };
+    limit[0]
+}

@@ -19,6 +19,7 @@ pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;
 pub const TGKILL: usize = 234;
 pub const OPENAT: usize = 257;
+pub const PRLIMIT: usize = 302;
 pub const MEMBARRIER: usize = 324;
 
 /// An error number of the kernel, positive.

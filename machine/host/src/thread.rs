@@ -210,8 +210,8 @@ unsafe extern "C" {
     ) -> i32;
 }
 
-/// Registers what runs around an ordinary `fork`: before it, and after it in the parent and in the child.
-pub fn on_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> bool {
-    // SAFETY: the functions live as long as the process: the library is never unloaded.
-    unsafe { pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
+/// Registers what runs in the child of an ordinary `fork`, before the child can have a second thread.
+pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
+    // SAFETY: the function lives as long as the process: the library is never unloaded.
+    unsafe { pthread_atfork(None, None, Some(child)) == 0 }
 }

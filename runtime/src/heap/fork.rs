@@ -1,15 +1,18 @@
 //! Becoming shared, and forking.
 //!
 //! The moment before the second thread exists is the time to arrange for what only a process with threads needs: noticing
-//! forks that run no handlers, holding the zone over those that do, and registering for kicks. The C library tells: when
-//! `pthread_create` allocates the new thread's tables, `__libc_single_threaded` is 0 already, and one thread runs still.
-//! The upgrade is one-way: that flag stays 0 after a join and in fork children.
+//! forks, and registering for kicks. The C library tells: when `pthread_create` allocates the new thread's tables,
+//! `__libc_single_threaded` is 0 already, and one thread runs still. The upgrade is one-way: that flag stays 0 after a join
+//! and in fork children.
 //!
-//! A fork in a process with one thread needs nothing: no lock can be held by anybody else.
+//! Forking takes no lock, because fork handlers of others may run before and after ours and allocate, because `_Fork` runs none,
+//! and because a thread that waits for one lock may hold another. Instead, a child notices that it is one, takes locks over
+//! from holders that do not exist there, and puts in order what they protect. A fork in a process with one thread needs
+//! not even that: no lock can be held by anybody else.
 
 use super::runtime::runtime;
 use machine::sync::{AtomicBool, AtomicU64, Ordering};
-use machine::{clock, kick, root, slot, thread};
+use machine::{clock, kick, slot, thread};
 
 /// What the process did to be shared by threads.
 #[derive(Debug)]
@@ -18,8 +21,6 @@ pub struct Sharing {
     upgraded: AtomicBool,
     /// When, in nanoseconds of the machine's clock.
     upgraded_at_ns: AtomicU64,
-    /// Identity of the thread that is forking, as it was before.
-    forking: AtomicU64,
 }
 
 impl Sharing {
@@ -47,26 +48,12 @@ fn upgrade() {
     runtime().sharing.upgraded_at_ns.store(clock::now_ns(), Ordering::Relaxed);
     thread::notice_forks();
     thread::enter();
-    thread::on_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    thread::on_fork_in_child(after_fork_in_child);
     let _ = kick::register();
 }
 
-extern "C" fn before_fork() {
-    if root::is_installed() {
-        thread::enter();
-        runtime().slab.zone.prepare_fork(&runtime().slab.locks);
-        runtime().sharing.forking.store(thread::identity(), Ordering::Relaxed);
-    }
-}
-
-extern "C" fn after_fork_in_parent() {
-    if root::is_installed() {
-        runtime().slab.zone.finish_fork(runtime().sharing.forking.load(Ordering::Relaxed));
-    }
-}
-
 extern "C" fn after_fork_in_child() {
-    thread::enter();
-    slot::after_fork_in_child();
-    after_fork_in_parent();
+    if thread::enter() {
+        slot::after_fork_in_child();
+    }
 }

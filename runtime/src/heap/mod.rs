@@ -72,11 +72,8 @@ macro_rules! c_entries {
 #[inline(never)]
 pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
     or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
-        if bytes <= class::LARGEST {
-            runtime::general().take_slow(class::class_for(bytes))
-        } else {
-            allocate_pages(bytes, ALIGNMENT).map(|run| run.0)
-        }
+        let small = (bytes <= class::LARGEST).then(|| runtime::general().take_slow(class::class_for(bytes))).flatten();
+        small.or_else(|| allocate_pages(bytes.max(1), ALIGNMENT).map(|run| run.0))
     })
 }
 
@@ -191,6 +188,21 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     match runtime::general().class_at(block) {
         0 => pages().0.large_pages(block).map_or(0, |pages| pages * PAGE),
         class => class::size(class),
+    }
+}
+
+/// Ends the program if `bytes` cannot be what was asked for when `block` was allocated, or last reallocated: more than it has,
+/// or so little that a reallocation would have moved it.
+///
+/// # Safety
+/// The block came from here, and is the caller's, or is null.
+pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) {
+    // SAFETY: passed on.
+    let usable = unsafe { usable_bytes(block) };
+    let may_be_rounded = alignment > ALIGNMENT || bytes <= ALIGNMENT || usable > class::LARGEST;
+    let moved = bytes.saturating_mul(2) <= usable && !may_be_rounded;
+    if !block.is_null() && usable > 0 && (bytes > usable || moved) {
+        misuse::die(misuse::Found::Size { bytes, usable }, block);
     }
 }
 

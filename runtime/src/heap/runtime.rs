@@ -15,7 +15,7 @@ use crate::page::{PAGE, PageMap, Segment};
 use crate::percpu::{AREAS_END, HEADER, Region};
 use crate::slab::{General, Slab};
 use core::ptr::null_mut;
-use machine::{root, slot, vm};
+use machine::{process, root, slot, vm};
 
 /// The one value that all state hangs from, at the region's base. Zeroes are a valid one that can give nothing.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Runtime {
 /// Alignment of segments.
 const UNIT: usize = 4 << 20;
 const FIRST_SEGMENT: usize = UNIT;
+/// The page map may take one part in this many of the address space that the process may have.
+const SHARE_FOR_MAP: u64 = 16;
 /// Segment table, the first segment's descriptions, and arrays.
 const FIRST_METADATA: usize = 512 << 10;
 
@@ -71,9 +73,11 @@ pub fn begin() -> bool {
     })
 }
 
+/// A large map would eat up a limited address space.
 fn reserve() -> Option<(*mut u8, usize)> {
     PageMap::EXTENTS
         .into_iter()
+        .filter(|&entries| process::address_space_limit() / SHARE_FOR_MAP >= entries as u64)
         .find_map(|entries| Some((vm::reserve(null_mut(), bytes(entries), vm::Access::Read)?, entries)))
 }
 

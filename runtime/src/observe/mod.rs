@@ -47,6 +47,12 @@ impl Events {
         }
     }
 
+    /// Sets the value.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     /// The value at some moment.
     #[inline]
     pub fn get(&self) -> u64 {

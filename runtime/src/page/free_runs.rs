@@ -100,9 +100,6 @@ impl FreeRuns {
         // SAFETY: the segment exists, the lock is held.
         let segment_ref = unsafe { &*segment };
         segment_ref.page(page).kind = Kind::Inside;
-        if segment_ref.frozen {
-            return;
-        }
         let (mut first, mut end) = (page, page + pages);
         if first > 0 && segment_ref.page(first - 1).kind == Kind::Free {
             first -= segment_ref.page(first - 1).pages;
@@ -155,6 +152,30 @@ impl FreeRuns {
             }
             bin = bin.checked_sub(1)?;
         }
+    }
+
+    /// Links what lies between a segment's runs in use, all that it has never used included; the number of dirty pages there.
+    pub fn relink_segment(&mut self, segment: *mut Segment) -> u64 {
+        // SAFETY: the segment exists, the lock is held.
+        let segment_ref = unsafe { &mut *segment };
+        (segment_ref.low, segment_ref.high) = (0, 0);
+        let (mut page, mut start, mut dirty) = (0, 0, 0);
+        while page < segment_ref.pages() {
+            let description = segment_ref.page(page);
+            let in_use = matches!(description.kind, Kind::Large | Kind::Slab);
+            let step = if in_use { description.pages } else { 1 };
+            if in_use {
+                dirty += segment_ref.count_dirty(start, page - start) as u64;
+                self.link_if_any(segment, start, page - start);
+                start = page + step;
+            } else {
+                description.kind = Kind::Inside;
+            }
+            page += step;
+        }
+        dirty += segment_ref.count_dirty(start, page - start) as u64;
+        self.link_if_any(segment, start, page - start);
+        dirty
     }
 
     /// Forgets all free runs, and all descriptions that wait for reuse.

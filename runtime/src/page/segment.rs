@@ -74,8 +74,6 @@ pub struct Segment {
     pub high: u32,
     /// Who has it.
     pub owner: Owner,
-    /// Its free runs are lost: the lock's holder vanished in a fork.
-    pub frozen: bool,
     descriptions: *mut Page,
     spans: *mut Span,
     bits: *mut u8,
@@ -154,15 +152,17 @@ impl Segment {
     }
 
     /// Shows the descriptions of all spans that a slab has.
-    pub fn for_each_span(&self, show: &mut impl FnMut(&Span)) {
+    pub fn for_each_span(&self, show: &mut impl FnMut(*mut Span)) {
         if self.owner != Owner::Zone {
             return;
         }
         for granule in 0..self.bytes / GRANULE {
             // SAFETY: there is a description for each granule.
-            let span = unsafe { &*self.spans.add(granule) };
-            if span.granules > 0 && span.class > 0 {
-                show(span);
+            unsafe {
+                let span = self.spans.add(granule);
+                if (*span).granules > 0 && (*span).class > 0 {
+                    show(span);
+                }
             }
         }
     }

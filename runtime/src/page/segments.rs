@@ -95,18 +95,19 @@ impl Zone {
         Some(segment)
     }
 
-    /// After the holder vanished in a fork: forgets all free runs, and takes no run of the old segments back.
+    /// After the holder vanished in a fork: finds all free runs anew, as what lies between the runs in use.
     #[cold]
-    pub(super) fn abandon_free_runs(&self, state: &mut FreeRuns) {
+    pub(super) fn rebuild(&self, state: &mut FreeRuns) {
         state.forget();
+        let mut dirty = 0;
         for number in 1..=state.segment_count {
             let (segment, _) = state.resolve(number << LONGEST.ilog2());
             // SAFETY: the segment exists.
-            unsafe {
-                (*segment).frozen = true;
-                (*segment).high = (*segment).low;
+            if unsafe { (*segment).owner } == Owner::Zone {
+                dirty += state.relink_segment(segment);
             }
         }
+        self.counts.free_dirty.set(dirty);
     }
 }
 

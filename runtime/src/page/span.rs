@@ -173,6 +173,13 @@ impl Span {
         (index < self.carved as usize).then(|| self.object(index as u32))
     }
 
+    /// Counts the free objects anew.
+    pub fn recount(&mut self) {
+        // SAFETY: the span's bits.
+        let bits = (0..self.carved.div_ceil(64)).map(|word| unsafe { *self.bits.add(word as usize) }.count_ones());
+        self.freed = bits.sum();
+    }
+
     fn object(&self, index: u32) -> *mut u8 {
         self.start.wrapping_add(index as usize * self.object_bytes as usize)
     }

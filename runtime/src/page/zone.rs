@@ -10,9 +10,14 @@
 //! Work under the lock is bounded: one search looks at a bounded number of runs, joining looks at two neighbours, at most
 //! one segment is reserved.
 //!
-//! Runs at the same time: any number of threads. A signal handler that interrupts the lock's holder is told `None` for
-//! memory, and what it frees is kept until the holder is through.
+//! **Fork.** A child may inherit the lock from a thread that does not exist there. The descriptions of runs in use are
+//! changed by single stores, in an order that keeps them true at every moment: a run is in use from the store of its first
+//! page's kind to the store that takes it back. So the child can find everything that is free by going over them.
+//!
+//! Runs at the same time: any number of threads. A signal handler that interrupts the lock's holder gets pages of their own
+//! ([`Emergency`]), and what it frees is kept until the holder is through.
 
+use super::emergency::Emergency;
 use super::free_runs::FreeRuns;
 use super::map::PageMap;
 use super::metadata::Metadata;
@@ -23,8 +28,8 @@ use super::units::{UNIT, Units};
 use super::{PAGE, ZONE_RANK};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
-use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU64, Lock, Ordering};
-use machine::{clock, thread, vm};
+use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU64, Lock, Ordering, compiler_fence};
+use machine::{clock, vm};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = 1 << 14;
@@ -67,7 +72,6 @@ pub struct ZoneCounts {
 #[repr(C)]
 pub struct Zone {
     lock: Lock<ZONE_RANK>,
-    holder_for_fork: AtomicU64,
     deferred: AtomicPtr<u8>,
     /// Dirty pages that free runs may keep, plus one; 0: as the constant says.
     kept_dirty: AtomicU64,
@@ -80,6 +84,7 @@ pub struct Zone {
     pub map: PageMap,
     /// Where descriptions come from.
     pub metadata: Metadata,
+    emergency: Emergency,
     /// What is counted.
     pub counts: ZoneCounts,
     pub(super) units: Units,
@@ -115,7 +120,11 @@ impl Zone {
         if pages > BLOCK_PAGES || alignment > UNIT / PAGE {
             return self.allocate_block(locks, pages, alignment);
         }
-        self.locked(locks, |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large))?
+        match self.locked(locks, |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large)) {
+            Some(run) => run,
+            None if alignment == 1 => self.emergency.allocate(pages).map(|start| Run { start, is_zero: true }),
+            None => None,
+        }
     }
 
     /// A run for a span of `granules`.
@@ -150,7 +159,7 @@ impl Zone {
 
     /// Pages of the large block that begins at an address; none if none does.
     pub fn large_pages(&self, start: *mut u8) -> Option<usize> {
-        let segment = self.units.find(start)?;
+        let Some(segment) = self.units.find(start) else { return self.emergency.pages(start) };
         match segment.owner {
             Owner::Block => (segment.start() == start).then_some(segment.bytes / PAGE),
             Owner::Zone if (start as usize).is_multiple_of(PAGE) => {
@@ -183,6 +192,8 @@ impl Zone {
     /// The caller owns the run that begins at `start`, and gives it up.
     pub unsafe fn free(&self, locks: &LockReport, start: *mut u8) {
         let Some(segment) = self.units.find(start) else {
+            // SAFETY: passed on.
+            unsafe { self.emergency.free(start) };
             return;
         };
         if segment.owner == Owner::Block {
@@ -257,23 +268,6 @@ impl Zone {
         given
     }
 
-    /// Holds the lock over a fork, so that the child finds the zone in order. The same thread may go on allocating.
-    pub fn prepare_fork(&self, locks: &LockReport) {
-        if self.lock.acquire(&locks.zone) != Acquired::Reentered {
-            self.holder_for_fork.store(thread::identity(), Ordering::Relaxed);
-        }
-    }
-
-    /// Ends what [`Self::prepare_fork`] began; in the child, with the forking thread's identity before the fork. Nothing is left
-    /// to do if somebody else's fork handler allocated before ours ran there: the lock was taken over then.
-    pub fn finish_fork(&self, identity: u64) {
-        if self.holder_for_fork.load(Ordering::Relaxed) == identity {
-            self.holder_for_fork.store(0, Ordering::Relaxed);
-            // SAFETY: this thread took the lock in `prepare_fork`.
-            unsafe { self.lock.release() };
-        }
-    }
-
     /// Sets how many dirty pages free runs may keep, whatever is in use.
     pub fn set_kept_dirty(&self, pages: u64) {
         self.kept_dirty.store(pages + 1, Ordering::Relaxed);
@@ -285,7 +279,7 @@ impl Zone {
     }
 
     /// Shows every span that a slab has; each as it is at some moment, which is exact only at rest.
-    pub fn for_each_span(&self, mut show: impl FnMut(&Span)) {
+    pub fn for_each_span(&self, mut show: impl FnMut(*mut Span)) {
         // SAFETY: the table only grows, and descriptions are never freed.
         let (table, count) = unsafe { ((*self.state.get()).segments, (*self.state.get()).segment_count as usize) };
         for number in 1..=count {
@@ -304,22 +298,20 @@ impl Zone {
     /// Runs `work` under the lock; None if this very thread is in there already.
     pub(super) fn locked<R>(&self, locks: &LockReport, work: impl FnOnce(&mut FreeRuns) -> R) -> Option<R> {
         let acquired = self.lock.acquire(&locks.zone);
-        if acquired == Acquired::Reentered && self.holder_for_fork.load(Ordering::Relaxed) != thread::identity() {
+        if acquired == Acquired::Reentered {
             return None;
         }
-        // SAFETY: we hold the lock; or our own thread holds it for a fork, and is not in the middle of a change.
+        // SAFETY: we hold the lock.
         let state = unsafe { &mut *self.state.get() };
-        if acquired == Acquired::Abandoned && self.holder_for_fork.swap(0, Ordering::Relaxed) == 0 {
-            self.abandon_free_runs(state);
+        if acquired == Acquired::Abandoned {
+            self.rebuild(state);
         }
         if !self.deferred.load(Ordering::Relaxed).is_null() {
             self.put_deferred(state);
         }
         let result = work(state);
-        if acquired != Acquired::Reentered {
-            // SAFETY: acquired above.
-            unsafe { self.lock.release() };
-        }
+        // SAFETY: acquired above.
+        unsafe { self.lock.release() };
         Some(result)
     }
 
@@ -336,7 +328,10 @@ impl Zone {
         // SAFETY: segments' descriptions are never freed.
         let segment = unsafe { &*segment };
         let description = segment.page(page);
-        (description.kind, description.pages) = (kind, pages);
+        // In this order, for a child that is forked in between; see the module's beginning.
+        description.pages = pages;
+        compiler_fence(Ordering::Release);
+        description.kind = kind;
         let was_dirty = segment.mark_dirty(page, pages);
         self.counts.free_dirty.subtract(was_dirty as u64);
         self.least_dirty.fetch_min(self.counts.free_dirty.get(), Ordering::Relaxed);
@@ -382,11 +377,7 @@ impl Zone {
         let (end, more) = (page + old, new - old);
         if end == segment.low && more <= segment.high - segment.low {
             segment.low += more;
-        } else if !segment.frozen
-            && end < segment.pages()
-            && segment.page(end).kind == Kind::Free
-            && segment.page(end).pages >= more
-        {
+        } else if end < segment.pages() && segment.page(end).kind == Kind::Free && segment.page(end).pages >= more {
             let free = segment.page(end).pages;
             state.unlink(pointer, end);
             state.link_if_any(pointer, end + more, free - more);

@@ -9,6 +9,8 @@ impl General<'_> {
     /// Shows each span as (class, 1, bytes, objects outside of the span).
     pub fn count_classes(self, mut show: impl FnMut(usize, u64, u64, u64)) {
         self.slab.zone.for_each_span(|span| {
+            // SAFETY: descriptions are never freed; a reading may be stale.
+            let span = unsafe { &*span };
             let bytes = span.granules as u64 * GRANULE as u64;
             show(span.class as usize, 1, bytes, span.in_use() as u64);
         });

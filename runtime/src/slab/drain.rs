@@ -2,7 +2,7 @@
 //!
 //! Another CPU's word cannot be compared and swapped: its owner changes it by plain instructions. Instead:
 //!
-//! 1. Store a value into the word that is empty (or full) for the owner.
+//! 1. Exchange the word for a value that is empty (or full) for the owner. What was there says how full the array is.
 //! 2. Restart the slot: now no operation is in flight that began before the store was visible.
 //! 3. Look at the word. Still our value: the array is ours, as it was. Anything else: our store was lost under one of the
 //!    owner's; the array is still theirs.
@@ -13,6 +13,7 @@ use super::array::{Array, DRAINING};
 use super::shard::{self};
 use super::{General, class, give_index, take_index};
 use crate::page::PageList;
+use machine::sync::Acquired;
 use machine::{kick, slot};
 
 impl General<'_> {
@@ -65,13 +66,31 @@ impl General<'_> {
         }
     }
 
-    /// Empties the arrays of a slot: the calling thread's own without further ado, another one with a kick.
+    /// Empties the arrays of a slot: the calling thread's own without further ado, a dead thread's by taking its place, another
+    /// CPU's with a kick.
     fn drain_slot(self, slot: u32) -> usize {
         if slot::current() == Some(slot) {
             return words().filter(|&(class, takes)| self.drain_own(slot, class, takes)).count();
         }
-        let can_kick = slot::mode() == slot::Mode::ConcurrencyId && kick::register().is_ok();
-        if can_kick { self.drain_other(slot) } else { 0 }
+        match slot::mode() {
+            slot::Mode::PerThread => slot::while_dead(slot, || self.drain_quiet(slot)).unwrap_or(0),
+            slot::Mode::ConcurrencyId if kick::register().is_ok() => self.drain_other(slot),
+            slot::Mode::ConcurrencyId => 0,
+        }
+    }
+
+    /// Empties the arrays of a slot that no thread can be in.
+    fn drain_quiet(self, slot: u32) -> usize {
+        let drain = |&(class, takes): &(usize, bool)| {
+            // SAFETY: nobody is in the slot.
+            let word = unsafe { slot::exchange(self.region.base(), slot, index(class, takes), 0) };
+            let array = array_of(word, takes);
+            if let Some(array) = array {
+                self.flush(slot, class, array);
+            }
+            array.is_some()
+        };
+        words().filter(drain).count()
     }
 
     fn drain_own(self, slot: u32, class: usize, takes: bool) -> bool {
@@ -84,17 +103,38 @@ impl General<'_> {
         true
     }
 
+    /// One drainer at a time: of two, each could take the other's mark for its own.
     fn drain_other(self, slot: u32) -> usize {
+        match self.slab.drain_lock.acquire(&self.slab.locks.shards) {
+            Acquired::Reentered => return 0,
+            Acquired::Abandoned => self.unmark_all(),
+            Acquired::Clean => {}
+        }
+        let arrays = self.drain_marked(slot);
+        // SAFETY: acquired above.
+        unsafe { self.slab.drain_lock.release() };
+        arrays
+    }
+
+    /// After a drainer vanished in a fork: what it was taking away is lost, and the words are free again.
+    fn unmark_all(self) {
+        for slot in 0..slot::in_use() {
+            for (class, takes) in words().filter(|&(class, takes)| self.word(slot, index(class, takes)) == DRAINING) {
+                // SAFETY: nobody replaces a draining word.
+                unsafe { slot::exchange(self.region.base(), slot, index(class, takes), 0) };
+            }
+        }
+    }
+
+    fn drain_marked(self, slot: u32) -> usize {
         let mut marked = [0usize; 2 * class::CLASSES];
         let mut any = false;
         for (class, takes) in words() {
             let index = index(class, takes);
-            let word = self.word(slot, index);
-            if self.names_objects(word, takes).is_some() {
-                marked[index] = word;
-                any = true;
+            if self.names_objects(self.word(slot, index), takes).is_some() {
                 // SAFETY: the protocol above.
-                unsafe { slot::overwrite(self.region.base(), slot, index, DRAINING) };
+                marked[index] = unsafe { slot::exchange(self.region.base(), slot, index, DRAINING) };
+                any = true;
             }
         }
         if !any {
@@ -113,8 +153,7 @@ impl General<'_> {
 
     /// The array that a word names, if it holds any object.
     fn names_objects(self, word: usize, takes: bool) -> Option<Array> {
-        let array = if takes { Array::from_take_word(word) } else { Array::from_give_word(word) };
-        array.filter(|array| !array.is_empty(self.region))
+        array_of(word, takes).filter(|array| !array.is_empty(self.region))
     }
 
     /// Step 3 for one word.
@@ -124,8 +163,8 @@ impl General<'_> {
             return false;
         }
         // SAFETY: the word is draining, so nobody else replaces it.
-        unsafe { slot::overwrite(self.region.base(), slot, index, 0) };
-        match self.names_objects(before, takes) {
+        unsafe { slot::exchange(self.region.base(), slot, index, 0) };
+        match array_of(before, takes) {
             Some(array) if restarted => self.flush(slot, class, array),
             // Without a restart an operation may still be in flight: the array is lost to everybody, which leaks it.
             _ => return false,
@@ -141,4 +180,8 @@ fn index(class: usize, takes: bool) -> usize {
 /// All take and give words of a slot.
 fn words() -> impl Iterator<Item = (usize, bool)> {
     (1..class::CLASSES).flat_map(|class| [(class, true), (class, false)])
+}
+
+fn array_of(word: usize, takes: bool) -> Option<Array> {
+    if takes { Array::from_take_word(word) } else { Array::from_give_word(word) }
 }

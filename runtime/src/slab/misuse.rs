@@ -12,18 +12,43 @@ pub enum Found {
     Foreign,
     /// A pointer into the middle of an object, or behind the last one, was freed.
     Interior,
+    /// An object was freed with a size that is not its own.
+    Size {
+        /// The size that was given.
+        bytes: usize,
+        /// The size that the object has.
+        usable: usize,
+    },
 }
 
 /// Says what was found at `address`, and aborts.
 #[cold]
 pub fn die(found: Found, address: *mut u8) -> ! {
-    let (what, hint) = match found {
-        Found::DoubleFree => ("double free of", "free each object once; look for a second owner of it"),
-        Found::Foreign => ("free of a foreign pointer,", "free only what malloc and its kin returned"),
-        Found::Interior => ("free of a pointer into an object,", "free the address that malloc returned"),
-    };
     let mut line = Line::new();
-    let _ = writeln!(line, "commensal: {what} {address:p}: {hint}");
+    let _ = match found {
+        Found::DoubleFree => {
+            writeln!(
+                line,
+                "commensal: double free of {address:p}: free each object once; look for a second owner of it"
+            )
+        }
+        Found::Foreign => {
+            writeln!(
+                line,
+                "commensal: free of a foreign pointer, {address:p}: free only what malloc and its kin returned"
+            )
+        }
+        Found::Interior => {
+            writeln!(
+                line,
+                "commensal: free of a pointer into an object, {address:p}: free the address that malloc returned"
+            )
+        }
+        Found::Size { bytes, usable } => writeln!(
+            line,
+            "commensal: free of {address:p} with size {bytes}, expected about {usable}: give the size that was asked for"
+        ),
+    };
     process::complain(line.as_bytes());
     process::die()
 }

@@ -25,13 +25,17 @@ use crate::page::{PAGE, PageList, Span, Zone};
 use crate::percpu::Region;
 use array::{Array, DRAINING};
 use machine::slot::{self, ARRAY, Stored};
+use machine::sync::Lock;
 use misuse::Found;
 use shard::Held;
 
+/// Rank of the lock of those who take arrays away from other CPUs: they go on to lock shards.
+const DRAIN_RANK: u8 = 0;
 /// Arrays that another slot may keep before we take one from it while our own spans can still give.
 const FEW: u32 = 4;
-/// Bytes of objects that a shard keeps in arrays.
+/// Bytes of objects that a shard keeps in arrays, while no more than so many slots are in use; then they share.
 const DEPOT_BUDGET: usize = 256 << 10;
+const DEPOTS_AT_FULL_BUDGET: usize = 4;
 /// The slot whose shards serve threads that have no slot.
 const NO_SLOT: u32 = slot::MAX as u32 - 1;
 
@@ -51,6 +55,8 @@ pub struct Slab {
     pub spans: Events,
     /// Arrays that exist.
     pub arrays: Events,
+    /// Held by whoever takes arrays away from other CPUs.
+    drain_lock: Lock<DRAIN_RANK>,
 }
 
 /// The slab at the start of a region, with the region's address.
@@ -501,5 +507,6 @@ fn batch(class: usize, heat: u32) -> usize {
 
 /// Arrays that a shard keeps: one while the class is cold, up to a budget of bytes when it is hot.
 fn depot_limit(class: usize, heat: u32) -> usize {
-    (DEPOT_BUDGET / (batch(class, heat) * class::size(class))).clamp(1, 1 << heat)
+    let budget = DEPOT_BUDGET / (slot::in_use() as usize).div_ceil(DEPOTS_AT_FULL_BUDGET);
+    (budget / (batch(class, heat) * class::size(class))).clamp(1, 1 << heat)
 }

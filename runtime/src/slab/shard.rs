@@ -11,9 +11,9 @@
 //! Sharding by slot keeps a producer's and a consumer's lines apart; full arrays wander between shards, and empty ones
 //! wander back. All-zero memory is a shard that holds nothing.
 //!
-//! Runs at the same time: any thread, under the shard's lock. A shard whose holder vanished in a fork forgets its spans'
-//! list, which may be half-linked; its stacks change by single stores.
+//! Runs at the same time: any thread, under the shard's lock.
 
+use super::Slab;
 use super::array::{Array, Stack};
 use crate::observe::LockReport;
 use crate::page::{PageList, Span};
@@ -120,7 +120,7 @@ impl Held {
                 acquired => {
                     let mut held = Held { shard, slot };
                     if acquired == Acquired::Abandoned {
-                        held.repair(region);
+                        held.repair(region, class);
                     }
                     return held;
                 }
@@ -135,9 +135,26 @@ impl Held {
         unsafe { (*shard).lock.try_acquire() }.then(|| Held { shard, slot })
     }
 
-    fn repair(&mut self, region: Region) {
-        self.spans = core::ptr::null_mut();
+    /// Puts the shard in order after its holder vanished in a fork: its stacks change by single stores, but the count of one, the
+    /// list of spans and the spans themselves may be half-changed.
+    #[cold]
+    fn repair(&mut self, region: Region, class: usize) {
         self.full_count = self.full.iter(region).count() as u32;
+        self.spans = core::ptr::null_mut();
+        // SAFETY: the region begins with the slab.
+        let zone = unsafe { &(*region.base().cast::<Slab>()).zone };
+        zone.for_each_span(|span| {
+            // SAFETY: spans of this class that this slot owns are guarded by the lock that we hold.
+            unsafe {
+                if (*span).class as usize == class && (*span).owner() == self.slot {
+                    (*span).recount();
+                    (*span).listed = false;
+                    if (*span).available() > 0 {
+                        self.link_span(span);
+                    }
+                }
+            }
+        });
     }
 
     /// Puts an array that holds objects on top.

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn earlier_modules_and_the_root_set_may_be_used() {
-        let source = "use crate::percpu::Area; use crate::{page::Zone, runtime::Runtime, slab}; pub(crate) fn f() {}";
+        let source = "use crate::percpu::Area; use crate::{page::Zone, machine::vm, slab}; pub(crate) fn f() {}";
         assert!(said("slab/cache.rs", source).is_empty());
         assert!(said("lib.rs", "use crate::heap::Heap;").is_empty());
         assert!(

@@ -37,6 +37,23 @@ pub(super) fn claim_after_fork() {
     }
 }
 
+/// The number of a thread that never was: the slot is taken for a while.
+const BORROWED: u32 = u32::MAX;
+
+/// Runs `work` while the slot of a dead thread is kept from being adopted.
+pub(super) fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
+    let owner = &OWNERS[slot as usize];
+    let old = owner.load(Ordering::Relaxed);
+    if old == 0 || old == BORROWED || old == thread::tid() || thread::is_alive(old) {
+        return None;
+    }
+    // Acquire as in `adopt_dead`; the release below pairs with it.
+    owner.compare_exchange(old, BORROWED, Ordering::Acquire, Ordering::Relaxed).ok()?;
+    let result = work();
+    owner.store(old, Ordering::Release);
+    Some(result)
+}
+
 fn next_old() -> Option<u32> {
     let given = GIVEN.load(Ordering::Relaxed).min(MAX as u32 - 1);
     (given > 0).then(|| 1 + CURSOR.fetch_add(1, Ordering::Relaxed) % given)
@@ -45,7 +62,7 @@ fn next_old() -> Option<u32> {
 fn adopt_dead(slot: u32, me: u32) -> Option<u32> {
     let owner = &OWNERS[slot as usize];
     let old = owner.load(Ordering::Relaxed);
-    if old == 0 || (old != me && thread::is_alive(old)) {
+    if old == 0 || old == BORROWED || (old != me && thread::is_alive(old)) {
         return None;
     }
     // Acquire: the dead owner's writes are visible since the kernel told us that it is dead; this orders us behind another

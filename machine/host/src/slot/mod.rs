@@ -28,7 +28,7 @@ mod entry;
 mod fallback;
 mod restartable;
 
-use crate::sync::{AtomicBool, AtomicIsize, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use crate::{process, thread};
 use core::arch::asm;
 
@@ -106,6 +106,11 @@ pub fn in_use() -> u32 {
     IN_USE.load(Ordering::Relaxed)
 }
 
+/// In fallback mode: runs `work` while `slot` belongs to a thread that is dead, and nobody else can get it; none if its thread lives.
+pub fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
+    fallback::while_dead(slot, work)
+}
+
 /// Tells fallback mode that the calling thread is the only one left after a fork.
 pub fn after_fork_in_child() {
     if mode() == Mode::PerThread {
@@ -123,15 +128,18 @@ pub unsafe fn load(base: *mut u8, slot: u32, index: usize) -> usize {
     unsafe { word(base, slot, index).read_volatile() }
 }
 
-/// Writes word `index` of any slot, also of one that another thread is working in: an operation of that thread that is in
-/// flight may overwrite it, as if our store had not been, until the slot is restarted (`kick::restart`).
+/// Writes word `index` of any slot, also of one that another thread is working in, and returns what was there: an operation of
+/// that thread that is in flight may overwrite it, as if our store had not been, until the slot is restarted
+/// (`kick::restart`).
 ///
 /// # Safety
 /// As for [`load`]; the caller accounts for the array that the word named.
 #[inline]
-pub unsafe fn overwrite(base: *mut u8, slot: u32, index: usize, value: usize) {
-    // SAFETY: passed on.
-    unsafe { word(base, slot, index).write_volatile(value) }
+pub unsafe fn exchange(base: *mut u8, slot: u32, index: usize, value: usize) -> usize {
+    // AcqRel: what the owner wrote into the array before its last commit is visible to us, who get the array with its fill;
+    // and what we write later is not seen before the word has changed.
+    // SAFETY: passed on; the owner's plain stores of an aligned word do not tear on this machine.
+    unsafe { (*word(base, slot, index).cast::<AtomicUsize>()).swap(value, Ordering::AcqRel) }
 }
 
 #[inline]

@@ -7,7 +7,7 @@
 //! nobody watches, and nobody else uses the slot.
 //!
 //! The commit is a plain store of a value computed from what was read, not an addition in memory: that is faster, and when
-//! another CPU overwrites the word meanwhile, its store is lost as a whole instead of being counted from (see `overwrite`).
+//! another CPU overwrites the word meanwhile, its store is lost as a whole instead of being counted from (see `exchange`).
 //!
 //! The descriptor stays referenced after the section: the code must never be unloaded.
 
