@@ -11,11 +11,9 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
     fn abort() -> !;
     fn atexit(function: extern "C" fn()) -> c_int;
-    fn sysconf(name: c_int) -> i64;
 }
 
 const OUT_OF_MEMORY: c_int = 12;
-const SC_NPROCESSORS_CONF: c_int = 83;
 const STANDARD_ERROR: usize = 2;
 
 /// The value of an environment variable; none in a program that runs with raised privileges.
@@ -36,12 +34,6 @@ pub fn is_set(name: &CStr) -> bool {
 pub(crate) fn auxiliary(kind: u64) -> u64 {
     // SAFETY: reads a table.
     unsafe { getauxval(kind) }
-}
-
-/// CPUs that the machine is configured with. Reads a file: not for hot paths.
-pub fn configured_cpus() -> usize {
-    // SAFETY: asks, changes nothing.
-    unsafe { sysconf(SC_NPROCESSORS_CONF) }.max(1) as usize
 }
 
 /// Records, in the way of the C library, that memory was not to be had.

@@ -26,8 +26,8 @@ struct Zeroes(UnsafeCell<[u8; BOOTSTRAP_BYTES]>);
 unsafe impl Sync for Zeroes {}
 
 static BOOTSTRAP: Zeroes = Zeroes(UnsafeCell::new([0; BOOTSTRAP_BYTES]));
-/// Who is making the region right now; zero: nobody.
-static MAKER: AtomicU32 = AtomicU32::new(0);
+/// 1 while somebody makes the region.
+static MAKING: AtomicU32 = AtomicU32::new(0);
 #[doc(hidden)]
 pub static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
 
@@ -45,26 +45,21 @@ pub fn is_installed() -> bool {
     BASE.load(Ordering::Relaxed) != BOOTSTRAP.0.get().cast()
 }
 
-/// Makes the region by `make` and publishes it, once. False: `make` gave none (the next call tries again), or this very
-/// thread is in `make` already.
+/// Makes the region by `make` and publishes it, once. False: `make` gave none; the next call tries again. A signal handler
+/// that allocates too waits until we are through.
 #[cold]
 pub fn install(make: impl FnOnce() -> Option<*mut u8>) -> bool {
-    let me = thread::lock_identity();
-    loop {
-        if is_installed() {
-            return true;
-        }
+    thread::without_signals(|| {
         // Acquire pairs with the release below: a second try sees what the first one left.
-        match MAKER.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => break,
-            Err(maker) if maker == me => return false,
-            Err(_) => core::hint::spin_loop(),
+        while MAKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            core::hint::spin_loop();
         }
-    }
-    let made = if is_installed() { None } else { make() };
-    if let Some(base) = made {
-        BASE.store(base, Ordering::Release);
-    }
-    MAKER.store(0, Ordering::Release);
-    is_installed()
+        if !is_installed()
+            && let Some(base) = make()
+        {
+            BASE.store(base, Ordering::Release);
+        }
+        MAKING.store(0, Ordering::Release);
+        is_installed()
+    })
 }

@@ -12,6 +12,7 @@ pub const MMAP: usize = 9;
 pub const MPROTECT: usize = 10;
 pub const MUNMAP: usize = 11;
 pub const MREMAP: usize = 25;
+pub const RT_SIGPROCMASK: usize = 14;
 pub const MADVISE: usize = 28;
 pub const GETPID: usize = 39;
 pub const FCNTL: usize = 72;

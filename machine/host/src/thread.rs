@@ -116,6 +116,10 @@ fn renew() -> bool {
 
 /// In a fresh child: declares everybody gone. True if it was this thread that did it.
 fn begin_generation() -> bool {
+    without_signals(change_generation)
+}
+
+fn change_generation() -> bool {
     // Relaxed on failure: the caller loads again.
     if mark().compare_exchange(0, CHANGING, Ordering::Acquire, Ordering::Relaxed).is_err() {
         return false;
@@ -200,6 +204,22 @@ pub fn is_alone() -> bool {
     }
     // SAFETY: if the symbol exists it is a char that the C library writes while no other thread runs.
     !flag.is_null() && unsafe { flag.read_volatile() } != 0
+}
+
+/// Runs `work` while no signal handler can interrupt this thread.
+pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
+    const BLOCK: usize = 0;
+    const SET: usize = 2;
+    const SET_BYTES: usize = 8;
+    let (all, mut before) = (u64::MAX, 0u64);
+    let change = |how, from: *const u64, to: *mut u64| {
+        // SAFETY: the kernel reads and writes one set of signals.
+        let _ = unsafe { syscall::call(syscall::RT_SIGPROCMASK, [how, from as usize, to as usize, SET_BYTES, 0, 0]) };
+    };
+    change(BLOCK, &all, &mut before);
+    let result = work();
+    change(SET, &before, core::ptr::null_mut());
+    result
 }
 
 unsafe extern "C" {

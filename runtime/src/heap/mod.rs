@@ -8,6 +8,8 @@
 //! The heap begins in solo mode, without a thread, a hook or a registration; when the second thread is being created
 //! ([`fork::upgrade_if_shared`]) it arranges for forks and kicks, once.
 
+#[doc(hidden)]
+pub mod check;
 pub mod conf;
 pub mod fork;
 pub mod report;
@@ -89,6 +91,7 @@ fn or_out_of_memory(possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>
 /// A run of pages, and whether it is known to be zero.
 fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     let (zone, locks) = pages();
+    runtime::general().drain_before_growth(bytes.div_ceil(PAGE), alignment.div_ceil(PAGE));
     let run = zone.allocate(locks, bytes.div_ceil(PAGE), alignment.div_ceil(PAGE))?;
     Some((run.start, run.is_zero))
 }
@@ -275,8 +278,8 @@ pub fn trim(keep: usize) -> usize {
     }
     let drained = runtime::general().drain_all();
     let (zone, locks) = pages();
-    let given = zone.purge(locks, (keep / PAGE) as u64, usize::MAX);
-    (given as usize * PAGE).max(usize::from(drained > 0))
+    let given = zone.purge(locks, (keep / PAGE) as u64, usize::MAX) as usize * PAGE + zone.release_segments(locks);
+    given.max(usize::from(drained > 0))
 }
 
 /// Null, with ENOMEM.

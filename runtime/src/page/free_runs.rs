@@ -154,6 +154,20 @@ impl FreeRuns {
         }
     }
 
+    /// Whether a segment is one free run.
+    pub fn is_free(&self, segment: *mut Segment) -> bool {
+        // SAFETY: the segment exists, the lock is held.
+        let segment = unsafe { &*segment };
+        segment.owner == Owner::Zone && segment.page(0).kind == Kind::Free && segment.page(0).pages == segment.pages()
+    }
+
+    /// Whether an aligned run of `pages` can only be had from a new segment.
+    pub fn must_grow(&self, pages: u32, alignment: u32) -> bool {
+        // SAFETY: the current segment exists, the lock is held.
+        let fresh = unsafe { (*self.current).high - (*self.current).low };
+        fresh < pages && self.find(pages, alignment).is_none()
+    }
+
     /// Links what lies between a segment's runs in use, all that it has never used included; the number of dirty pages there.
     pub fn relink_segment(&mut self, segment: *mut Segment) -> u64 {
         // SAFETY: the segment exists, the lock is held.
@@ -178,6 +192,37 @@ impl FreeRuns {
         dirty
     }
 
+    /// Checks that the bins are circles, linked both ways, of free runs of their lengths, those with dirty pages in front; returns how
+    /// many runs they hold.
+    pub fn check_valid(&self) -> usize {
+        let runs_in = |bin: usize| {
+            let head = self.bins[bin];
+            assert_eq!(head != 0, self.occupied.next(bin) == Some(bin), "whether bin {bin} is occupied");
+            if head == 0 { 0 } else { self.check_circle(bin, head) }
+        };
+        (0..BINS).map(runs_in).sum()
+    }
+
+    fn check_circle(&self, bin: usize, head: u32) -> usize {
+        let (mut handle, mut runs, mut after_clean) = (head, 0, false);
+        loop {
+            let (segment, page) = self.resolve(handle);
+            let (kind, pages, next) =
+                (self.description(handle).kind, self.description(handle).pages, self.description(handle).next);
+            assert_eq!((kind, bin_of(pages)), (Kind::Free, bin), "a run of {pages} pages in bin {bin}");
+            assert_eq!(self.description(next).previous, handle, "the links of bin {bin}");
+            // SAFETY: the segment exists.
+            let is_clean = unsafe { (*segment).count_dirty(page, pages) } == 0;
+            assert!(is_clean || !after_clean, "a dirty run behind a clean one in bin {bin}");
+            after_clean = is_clean;
+            runs += 1;
+            if next == head {
+                return runs;
+            }
+            handle = next;
+        }
+    }
+
     /// Forgets all free runs, and all descriptions that wait for reuse.
     pub fn forget(&mut self) {
         self.bins.fill(0);
@@ -187,20 +232,26 @@ impl FreeRuns {
 
     /// Cuts a run from a freed one; what is left on either side goes back into bins.
     pub fn take_from_bins(&mut self, pages: u32, alignment: u32) -> Option<(*mut Segment, u32)> {
+        let (segment, first, start) = self.find(pages, alignment)?;
+        // SAFETY: the segment exists, the lock is held.
+        let end = first + unsafe { (*segment).page(first) }.pages;
+        self.unlink(segment, first);
+        self.link_if_any(segment, first, start - first);
+        self.link_if_any(segment, start + pages, end - start - pages);
+        Some((segment, start))
+    }
+
+    /// A freed run that holds an aligned one of `pages`: its segment, its first page, and where the aligned one begins.
+    fn find(&self, pages: u32, alignment: u32) -> Option<(*mut Segment, u32, u32)> {
         let mut bin = self.occupied.next(bin_of(pages))?;
         loop {
             let mut handle = self.bins[bin];
             for _ in 0..GLANCES {
                 let (segment, first) = self.resolve(handle);
-                // SAFETY: as in `take_run`.
-                let description = unsafe { (*segment).page(first) };
+                let description = self.description(handle);
                 let start = first.next_multiple_of(alignment);
-                let end = first + description.pages;
-                if start + pages <= end {
-                    self.unlink(segment, first);
-                    self.link_if_any(segment, first, start - first);
-                    self.link_if_any(segment, start + pages, end - start - pages);
-                    return Some((segment, start));
+                if start + pages <= first + description.pages {
+                    return Some((segment, first, start));
                 }
                 handle = description.next;
                 if handle == self.bins[bin] {

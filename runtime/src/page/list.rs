@@ -36,6 +36,21 @@ impl PageList {
         unsafe { (&raw const (*this).count).read_volatile() as usize }
     }
 
+    /// Checks the list, which nobody else uses meanwhile; returns how many spans it holds.
+    ///
+    /// # Safety
+    /// As for [`Self::count`].
+    #[doc(hidden)]
+    pub unsafe fn check_valid(this: *const PageList) -> usize {
+        // SAFETY: passed on; the spans on the list exist.
+        let spans = unsafe { core::iter::successors((*this).head.as_ref(), |span| span.next.as_ref()) };
+        let found =
+            spans.inspect(|span| assert_eq!((span.granules, span.class), (1, 0), "a span on a page list")).count();
+        // SAFETY: passed on.
+        assert_eq!(found, unsafe { Self::count(this) }, "spans on a page list, and its count");
+        found
+    }
+
     /// Takes a span of one granule: from the list, else from the zone, of which a batch then comes along.
     ///
     /// # Safety
@@ -45,13 +60,13 @@ impl PageList {
         if let Some(span) = unsafe { Self::pop(this, locks) } {
             return Some(span);
         }
-        let first = zone.allocate_span(locks, 1)?;
+        let first = zone.allocate_span(locks, 1, true)?;
         // SAFETY: passed on. A stale batch only changes how many spans come along.
         let batch = unsafe { (*this).batch };
         // SAFETY: as above.
         unsafe { (*this).batch = (batch * 2 + 1).min(MOST_AT_ONCE) };
         for _ in 0..batch {
-            let Some(more) = zone.allocate_span(locks, 1) else {
+            let Some(more) = zone.allocate_span(locks, 1, false) else {
                 break;
             };
             // SAFETY: passed on; the span is ours.

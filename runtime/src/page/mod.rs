@@ -8,6 +8,7 @@
 
 mod bins;
 mod blocks;
+mod check;
 mod emergency;
 mod free_runs;
 mod list;

@@ -74,6 +74,8 @@ pub struct Segment {
     pub high: u32,
     /// Who has it.
     pub owner: Owner,
+    memory: *mut u8,
+    memory_bytes: usize,
     descriptions: *mut Page,
     spans: *mut Span,
     bits: *mut u8,
@@ -91,17 +93,27 @@ impl Segment {
         granules * (size_of::<Span>() + BITS_BYTES) + pages * size_of::<Page>() + pages.div_ceil(64) * 8
     }
 
-    /// Describes a segment of the zone's, all of it never used; `memory` is zero and has room for the descriptions.
-    pub fn begin(&mut self, start: *mut u8, bytes: usize, memory: *mut u8) {
+    /// Describes a segment of the zone's, all of it never used, in memory from an earlier use of this description, or from
+    /// `cut`. False: there is none.
+    pub fn begin(&mut self, start: *mut u8, bytes: usize, cut: impl FnOnce(usize) -> Option<*mut u8>) -> bool {
         debug_assert!((start as usize).is_multiple_of(UNIT) && bytes.is_multiple_of(GRANULE));
+        let needed = Self::description_bytes(bytes);
+        if self.memory_bytes < needed {
+            let Some(memory) = cut(needed) else { return false };
+            (self.memory, self.memory_bytes) = (memory, needed);
+        } else {
+            // SAFETY: the memory is ours, and that large.
+            unsafe { self.memory.write_bytes(0, needed) };
+        }
         let (pages, granules) = (bytes / PAGE, bytes / GRANULE);
         (self.start, self.bytes, self.pages) = (start, bytes, pages as u32);
         (self.low, self.high) = (0, pages as u32);
-        self.spans = memory.cast();
-        self.descriptions = memory.wrapping_add(granules * size_of::<Span>()).cast();
+        self.spans = self.memory.cast();
+        self.descriptions = self.memory.wrapping_add(granules * size_of::<Span>()).cast();
         self.dirty = self.descriptions.wrapping_add(pages).cast();
         self.bits = self.dirty.wrapping_add(pages.div_ceil(64)).cast();
         self.owner = Owner::Zone;
+        true
     }
 
     /// Describes a block of its own.

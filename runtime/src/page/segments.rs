@@ -7,6 +7,7 @@ use super::segment::{Owner, Segment};
 use super::span::GRANULE;
 use super::units::UNIT;
 use super::zone::Zone;
+use crate::observe::LockReport;
 use core::ptr::null_mut;
 use machine::sync::Ordering;
 use machine::vm;
@@ -49,12 +50,17 @@ impl Zone {
         if !unsafe { self.map.commit(self.map_start, start, bytes) } {
             return None;
         }
-        let descriptions = self.metadata.cut(Segment::description_bytes(bytes), 64)?;
         let segment = self.new_segment(state)?;
         // SAFETY: the description is ours alone until it is entered below.
-        unsafe { (*segment).begin(start, bytes, descriptions) };
+        let described = unsafe { (*segment).begin(start, bytes, |size| self.metadata.cut(size, 64)) };
+        if !described {
+            state.recycle(segment);
+            return None;
+        }
         for unit in 0..bytes / UNIT {
             if !self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata) {
+                (0..unit).for_each(|unit| self.units.remove(start.wrapping_add(unit * UNIT)));
+                state.recycle(segment);
                 return None;
             }
         }
@@ -93,6 +99,36 @@ impl Zone {
             *state.segments.add(state.segment_count as usize) = segment;
         }
         Some(segment)
+    }
+
+    /// Unmaps segments that are free as a whole; returns the bytes of address space that went back.
+    pub fn release_segments(&self, locks: &LockReport) -> usize {
+        let mut released = 0;
+        while let Some(Some((start, bytes))) = self.locked(locks, |state| self.detach_empty_segment(state)) {
+            // SAFETY: nobody finds the segment any more.
+            unsafe { vm::release(start, bytes) };
+            released += bytes;
+        }
+        released
+    }
+
+    fn detach_empty_segment(&self, state: &mut FreeRuns) -> Option<(*mut u8, usize)> {
+        // The first segment is part of the region.
+        let segment = (2..=state.segment_count)
+            .map(|number| state.resolve(number << LONGEST.ilog2()).0)
+            .find(|&segment| segment != state.current && state.is_free(segment))?;
+        state.unlink(segment, 0);
+        // SAFETY: the segment exists, the lock is held.
+        let (start, bytes) = unsafe { ((*segment).start(), (*segment).bytes) };
+        let pages = (bytes / PAGE) as u32;
+        // SAFETY: as above.
+        self.counts.free_dirty.subtract(unsafe { (*segment).mark_clean(0, pages) } as u64);
+        self.counts.reserved.subtract(pages as u64);
+        for unit in 0..bytes / UNIT {
+            self.units.remove(start.wrapping_add(unit * UNIT));
+        }
+        state.recycle(segment);
+        Some((start, bytes))
     }
 
     /// After the holder vanished in a fork: finds all free runs anew, as what lies between the runs in use.

@@ -184,6 +184,13 @@ impl Span {
         self.start.wrapping_add(index as usize * self.object_bytes as usize)
     }
 
+    /// Whether an object that was given once is free in its span.
+    pub fn is_free(&self, object: *mut u8) -> bool {
+        let index = (object as usize - self.start as usize) / self.object_bytes as usize;
+        // SAFETY: a word of the span's bits.
+        index >= self.carved as usize || unsafe { *self.bits.add(index / 64) } & (1 << (index % 64)) != 0
+    }
+
     /// The span's invariants.
     pub fn check_valid(&self) {
         assert!(self.granules > 0 && self.class > 0 && self.freed <= self.carved && self.carved <= self.total);

@@ -37,6 +37,8 @@ const BLOCK_PAGES: usize = 1 << 14;
 const KEPT_DIRTY: u64 = 2048;
 /// How long dirty pages must have been of no use before half of them go back.
 const IDLE_NS: u64 = 250_000_000;
+/// Runs between two warnings that the heap is about to grow, at least.
+const RUNS_BETWEEN_GROWTH: u64 = 64;
 /// Runs that are given back on one slow path at most.
 const PURGES_AT_ONCE: usize = 16;
 
@@ -78,6 +80,8 @@ pub struct Zone {
     /// The fewest dirty pages in free runs since `idle_since_ns`.
     least_dirty: AtomicU64,
     idle_since_ns: AtomicU64,
+    /// Runs handed out when somebody was last told that the heap is about to grow.
+    growth_told_at: AtomicU64,
     pub(super) avoid_huge: AtomicBool,
     pub(super) map_start: *mut u8,
     /// The page map.
@@ -127,10 +131,25 @@ impl Zone {
         }
     }
 
-    /// A run for a span of `granules`.
-    pub fn allocate_span(&self, locks: &LockReport, granules: u8) -> Option<*mut Span> {
+    /// Whether the next run of `pages`, aligned to `alignment` pages, makes the heap grow by a segment; not true twice within a few runs, so that what is done
+    /// about it costs little for each.
+    pub fn is_about_to_grow(&self, locks: &LockReport, pages: usize, alignment: usize) -> bool {
+        let (runs, told_at) = (self.counts.allocations.get(), self.growth_told_at.load(Ordering::Relaxed));
+        // Relaxed: a hint; of two threads at once, one is told.
+        runs.wrapping_sub(told_at) >= RUNS_BETWEEN_GROWTH
+            && pages <= BLOCK_PAGES
+            && self.locked(locks, |state| state.must_grow(pages as u32, alignment as u32)) == Some(true)
+            && self.growth_told_at.compare_exchange(told_at, runs, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// A run for a span of `granules`; without making the heap grow, if it must not.
+    pub fn allocate_span(&self, locks: &LockReport, granules: u8, may_grow: bool) -> Option<*mut Span> {
         let pages = granules as u32 * GRANULE_PAGES;
-        let run = self.locked(locks, |state| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab))??;
+        let take = |state: &mut FreeRuns| {
+            let possible = may_grow || !state.must_grow(pages, GRANULE_PAGES);
+            possible.then(|| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab)).flatten()
+        };
+        let run = self.locked(locks, take)??;
         let segment = self.units.find(run.start)?;
         Some(segment.make_span(segment.page_of(run.start), granules))
     }

@@ -20,15 +20,36 @@ impl General<'_> {
     /// Brings everything that is cached and free back to the zone: arrays, depots, page lists. Slots whose kick the machine
     /// refuses keep their arrays. Returns the number of arrays that were emptied.
     pub fn drain_all(self) -> usize {
-        let mut arrays = 0;
+        let arrays = (0..slot::in_use()).map(|slot| self.drain_depot(slot) + self.drain_slot(slot)).sum();
+        self.free_all_unused_spans();
+        arrays
+    }
+
+    /// If a run of `pages`, aligned to `alignment` pages, would make the heap grow: brings depots, page lists and this slot's own arrays back, without a kick.
+    /// True if that was done.
+    pub fn drain_before_growth(self, pages: usize, alignment: usize) -> bool {
+        if !self.slab.zone.is_about_to_grow(&self.slab.locks, pages, alignment) {
+            return false;
+        }
         for slot in 0..slot::in_use() {
-            for class in 1..class::CLASSES {
-                arrays += self.drain_shard(slot, class);
-            }
-            arrays += self.drain_slot(slot);
+            self.drain_depot(slot);
+        }
+        if let Some(own) = slot::current() {
+            self.drain_slot(own);
+        }
+        self.free_all_unused_spans();
+        true
+    }
+
+    fn drain_depot(self, slot: u32) -> usize {
+        (1..class::CLASSES).map(|class| self.drain_shard(slot, class)).sum()
+    }
+
+    fn free_all_unused_spans(self) {
+        for slot in 0..slot::in_use() {
+            (1..class::CLASSES).for_each(|class| self.free_unused_spans(slot, class));
             self.drain_page_list(slot);
         }
-        arrays
     }
 
     fn drain_page_list(self, slot: u32) {
@@ -45,7 +66,6 @@ impl General<'_> {
             self.flush(slot, class, full);
             arrays += 1;
         }
-        self.free_unused_spans(slot, class);
         arrays
     }
 

@@ -12,6 +12,7 @@
 //! Runs at the same time: any number of threads; see `array`, `shard` and `page::span` for what guards what.
 
 mod array;
+mod check;
 pub mod class;
 mod count;
 mod drain;
@@ -21,7 +22,7 @@ mod shard;
 pub use shard::SHARD_RANK;
 
 use crate::observe::{Events, LockReport};
-use crate::page::{PAGE, PageList, Span, Zone};
+use crate::page::{GRANULE, PAGE, PageList, Span, Zone};
 use crate::percpu::Region;
 use array::{Array, DRAINING};
 use machine::slot::{self, ARRAY, Stored};
@@ -36,6 +37,8 @@ const FEW: u32 = 4;
 /// Bytes of objects that a shard keeps in arrays, while no more than so many slots are in use; then they share.
 const DEPOT_BUDGET: usize = 256 << 10;
 const DEPOTS_AT_FULL_BUDGET: usize = 4;
+/// More slots than this keep less each.
+const MANY_SLOTS: u32 = 16;
 /// The slot whose shards serve threads that have no slot.
 const NO_SLOT: u32 = slot::MAX as u32 - 1;
 
@@ -194,7 +197,17 @@ impl<'a> General<'a> {
             .or_else(|| self.steal_array(slot, class, 0))
             .or_else(|| self.fill_from_spans(slot, class, Source::Spans))
             .or_else(|| self.steal_span(slot, class).and_then(|()| self.fill_from_spans(slot, class, Source::Spans)))
+            .or_else(|| self.fill_before_growth(slot, class))
             .or_else(|| self.fill_from_spans(slot, class, Source::NewSpan))
+    }
+
+    /// If a new span would make the heap grow: brings what is cached back first, which may empty spans of other classes.
+    fn fill_before_growth(self, slot: u32, class: usize) -> Option<Array> {
+        let pages = class::span_granules(class) as usize * GRANULE / PAGE;
+        if !self.drain_before_growth(pages, GRANULE / PAGE) {
+            return None;
+        }
+        self.fill_from_spans(slot, class, Source::Spans)
     }
 
     fn pop_own(self, slot: u32, class: usize) -> Option<Array> {
@@ -291,7 +304,7 @@ impl<'a> General<'a> {
         let span = match granules {
             // SAFETY: the slot's page list.
             1 => unsafe { PageList::take(shard::page_list(self.region, slot), zone, locks) },
-            _ => zone.allocate_span(locks, granules),
+            _ => zone.allocate_span(locks, granules, true),
         }?;
         // SAFETY: the span is ours; its map entry is set before any object of it is given away.
         unsafe {
@@ -415,7 +428,8 @@ impl<'a> General<'a> {
             // The last span stays while the class is warm: a slot that frees and allocates around one span's worth would
             // move it in and out.
             let others = !(*span).next.is_null() || !(*span).previous.is_null();
-            if (*span).is_unused() && (others || shard::heat(self.region, held.slot, class) == 0) {
+            let may_stay = slot::in_use() <= MANY_SLOTS && shard::heat(self.region, held.slot, class) > 0;
+            if (*span).is_unused() && (others || !may_stay) {
                 held.unlink_span(span);
                 self.free_span(held.slot, span);
             }
@@ -501,6 +515,8 @@ impl StillHeld {
 /// Pointers that an array has room for: a page's worth of objects or eight while the class is cold, so that a program which uses
 /// many classes a little does not wander through fresh memory.
 fn batch(class: usize, heat: u32) -> usize {
+    // Where every thread has a slot, many of them rest: they share what two score of them might have.
+    let heat = if slot::in_use() > MANY_SLOTS && slot::mode() == slot::Mode::PerThread { heat.min(1) } else { heat };
     let cold = (PAGE / 4 / class::size(class)).clamp(1, 8);
     class::array_capacity(class).min(cold << heat)
 }

@@ -100,6 +100,13 @@ pub fn page_list(region: Region, slot: u32) -> *mut PageList {
     of(region, slot, 0).cast()
 }
 
+impl Shard {
+    /// Whether somebody holds the lock, at some moment.
+    pub fn is_held(&self) -> bool {
+        self.lock.is_held()
+    }
+}
+
 /// A shard whose lock is held.
 pub struct Held {
     shard: *mut Shard,

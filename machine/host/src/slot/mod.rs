@@ -89,7 +89,9 @@ pub fn current() -> Option<u32> {
         asm!("mov {0:e}, dword ptr fs:[{2} + 4]", "mov {1:e}, dword ptr fs:[{2} + 24]",
              out(reg) cpu, out(reg) slot, in(reg) words, options(readonly, nostack, preserves_flags));
     }
-    if cpu < 0 {
+    // A machine may have more CPUs than there are areas: beyond them lies the page map, whose first part reads as zero, so
+    // that `pop` and `push` find nothing to do there.
+    if cpu < 0 || slot as usize >= MAX {
         return None;
     }
     let slot = if slot == 0 && mode() == Mode::PerThread { fallback::adopt_slot()? } else { slot };
@@ -169,5 +171,5 @@ fn kernel_gives_concurrency_ids() -> bool {
     let cpu: i32;
     // SAFETY: the C library laid the area out in this thread's static TLS.
     unsafe { asm!("mov {0:e}, dword ptr fs:[{1} + 4]", out(reg) cpu, in(reg) offset, options(readonly, nostack)) };
-    cpu >= 0 && process::auxiliary(FEATURE_SIZE) >= SIZE_WITH_CONCURRENCY_ID && process::configured_cpus() <= MAX
+    cpu >= 0 && process::auxiliary(FEATURE_SIZE) >= SIZE_WITH_CONCURRENCY_ID
 }

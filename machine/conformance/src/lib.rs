@@ -1,0 +1,40 @@
+//! What a machine must do: each operation is specified once, as pseudo-code, and has one test body for all machines.
+//!
+//! | module | specifies | its stress |
+//! |---|---|---|
+//! | [`slot`] | per-CPU slots, the restartable operations, taking arrays away from another CPU | tokens that must stay single |
+//! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
+//! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
+//! | [`thread`] | identities, forks, being alone | |
+//! | [`vm`] | address space | mappings that must not overlap |
+//! | [`clock`], [`root`], [`fault`] | time, the one region, injected failures | |
+//!
+//! Each of them has the same parts: `Operations`, a table with the specification of each operation, filled with the machine's own
+//! as `Operations::MACHINE`; the bodies, which are functions of a [`Runner`] and such a table; and the [`Case`]s, which put
+//! the two together. A case is either the machine's, and must pass, or *planted*: one operation of the table is replaced
+//! by a wrong one, and the same body must find it. A body that nothing planted makes fail would be no test.
+//!
+//! The bodies know nothing of the machine but its interface, and get threads, interrupts and forks from the runner. So they
+//! run unchanged on the host (the program `commensal-conformance` and the tests of this package) and on a simulated machine.
+//!
+//! A case needs a process, or a simulated machine, of its own: slots are initialised and regions installed once.
+
+pub mod case;
+pub mod clock;
+pub mod fault;
+pub mod kick;
+pub mod root;
+pub mod runner;
+pub mod slot;
+pub mod sync;
+pub mod thread;
+pub mod vm;
+
+pub use case::{Case, Findings, Outcome};
+pub use runner::{Ended, Fork, Job, Placement, Runner};
+
+/// All cases that every machine has.
+pub fn cases() -> impl Iterator<Item = &'static Case> {
+    let modules = [slot::CASES, kick::CASES, sync::CASES, thread::CASES, vm::CASES, clock::CASES, root::CASES, fault::CASES];
+    modules.into_iter().flatten()
+}

@@ -1,0 +1,128 @@
+//! The seam between the bodies and whatever runs them: where threads, interrupts and forks come from.
+//!
+//! The host's runner makes threads of the operating system and disturbs them by signals and by moving them between CPUs. A
+//! simulated machine's runner schedules coroutines, and can do all of this between any two steps.
+
+use crate::case::Outcome;
+use machine::slot::Mode;
+use machine::thread;
+
+/// What one thread does. It has not [`thread::enter`]ed yet.
+pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+/// What a child of a fork does: it must not allocate, since locks of the allocator may have been held by others.
+pub type Child<'a> = &'a mut dyn FnMut() -> Result<(), &'static str>;
+
+/// Where jobs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Each on a CPU of its own, as far as CPUs last, and undisturbed: for races of single instructions.
+    Apart,
+    /// Moved from one CPU to another all the time.
+    Moved,
+    /// Left alone.
+    Anywhere,
+}
+
+/// How a process forks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// With the handlers that were registered.
+    Ordinary,
+    /// Without any handlers.
+    Bare,
+}
+
+/// How a child ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All was well.
+    Well,
+    /// It found this.
+    Found(String),
+    /// It was killed by a signal, or stopped itself.
+    Died,
+    /// It did not come to an end.
+    Hung,
+}
+
+impl Ended {
+    /// The child's finding, its death and its hanging as errors.
+    pub fn well(self) -> Result<(), String> {
+        match self {
+            Ended::Well => Ok(()),
+            Ended::Found(what) => Err(what),
+            Ended::Died => Err("a fork child died".into()),
+            Ended::Hung => Err("a fork child hung".into()),
+        }
+    }
+}
+
+/// Who runs a body.
+pub trait Runner: Sync {
+    /// The slot mode that the machine was told to be in.
+    fn mode(&self) -> Mode;
+
+    /// What random choices start from.
+    fn seed(&self) -> u64;
+
+    /// More threads than there are CPUs, but not many more.
+    fn width(&self) -> usize;
+
+    /// Whether a body that could go on for ever should.
+    fn goes_on(&self) -> bool;
+
+    /// Called in loops that wait for another thread.
+    fn pause(&self);
+
+    /// Runs the jobs at the same time, each on a new thread, and returns when these threads are dead. Meanwhile
+    /// `interrupt` is called on any of them between any two instructions, as a signal handler is. A job may call this again,
+    /// with [`Placement::Anywhere`] and no interrupt.
+    fn run(&self, placement: Placement, jobs: Vec<Job<'_>>, interrupt: Option<&(dyn Fn() + Sync)>);
+
+    /// Runs a job on a thread to which the machine could give no slot. False: no such thread can be made here.
+    fn run_without_slot(&self, job: Job<'_>) -> bool;
+
+    /// Runs `child` in a copy of the process, with the calling thread only, and waits for it.
+    fn fork(&self, fork: Fork, child: Child<'_>) -> Ended;
+}
+
+/// `count` jobs that call `work` with their number, after they have entered.
+pub fn crowd<'a>(count: usize, work: &'a (dyn Fn(usize) + Sync)) -> Vec<Job<'a>> {
+    let job = |number| {
+        Box::new(move || {
+            thread::enter();
+            work(number);
+        }) as Job<'a>
+    };
+    (0..count).map(job).collect()
+}
+
+/// Runs one job on a thread of its own, which has entered, and returns what it returns.
+pub fn alone<R: Send>(runner: &dyn Runner, job: impl FnOnce() -> R + Send) -> R {
+    let mut result = None;
+    let place = &mut result;
+    let job: Job<'_> = Box::new(move || {
+        thread::enter();
+        *place = Some(job());
+    });
+    runner.run(Placement::Anywhere, vec![job], None);
+    result.expect("the runner returns when its jobs have ended")
+}
+
+/// Random choices of one thread among several.
+pub fn random(runner: &dyn Runner, thread: usize) -> fastrand::Rng {
+    fastrand::Rng::with_seed(runner.seed() ^ (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Repeats a body as long as the runner goes on, and sums what it counts.
+pub fn repeat(runner: &dyn Runner, unit: &str, mut round: impl FnMut(u64) -> Result<u64, String>) -> Outcome {
+    let (mut rounds, mut sum) = (0, 0);
+    loop {
+        sum += round(rounds)?;
+        rounds += 1;
+        if !runner.goes_on() {
+            return Ok(format!("{sum} {unit} in {rounds} rounds"));
+        }
+    }
+}

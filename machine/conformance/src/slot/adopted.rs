@@ -1,0 +1,122 @@
+//! Slots of dead threads, in the mode where a slot belongs to a thread: they come into use again, with what is in them.
+//!
+//! Threads come, work like [`super::owners`], and die, leaving tokens behind, while drainers look for slots of dead threads
+//! and empty them. A fork child is all dead threads but one.
+
+use super::Operations;
+use super::owners::{KINDS, Owners};
+use super::region::{Array, Region};
+use crate::case::{Outcome, ensure};
+use crate::runner::{Fork, Placement, Runner, alone, crowd, random};
+use machine::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use machine::{slot, thread};
+
+const ARRAYS: usize = 12;
+/// Threads that live at the same time.
+const GENERATION: usize = 3;
+/// Rounds of taking and giving in a thread's life.
+const LIFE: usize = 20;
+
+/// The body of [`Operations::while_dead`].
+pub(super) fn while_dead(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let parents = 2;
+    let owners = Owners::new(operations, parents * GENERATION * ARRAYS, slot::ARRAY, runner.seed())?;
+    let guests: Vec<AtomicU32> = (0..slot::MAX).map(|_| AtomicU32::new(0)).collect();
+    let (births, taken, at_work) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicUsize::new(parents));
+    let job = |number| {
+        if number < parents {
+            while runner.goes_on() && owners.findings().none() {
+                let live = |_| live_and_die(runner, operations, &owners, &guests, births.fetch_add(1, Ordering::Relaxed));
+                runner.run(Placement::Anywhere, crowd(GENERATION, &live), None);
+            }
+            at_work.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            taken.fetch_add(bury(runner, operations, &owners, &guests, &at_work), Ordering::Relaxed);
+        }
+    };
+    runner.run(Placement::Moved, crowd(parents + 2, &job), None);
+    let tokens = owners.account()?;
+    let (births, taken, slots) = (births.into_inner(), taken.into_inner(), (operations.in_use)());
+    ensure!(taken > 0, "no array of {births} dead threads was found");
+    // Threads that come and go in turn must not each need a slot: those that live together do.
+    let bound = (10 * parents * (GENERATION + 1)) as u32;
+    ensure!(slots <= bound, "{births} threads, of which {} lived at the same time, have used {slots} slots", parents * GENERATION);
+    Ok(format!("{births} threads in {slots} slots; {taken} arrays of dead ones; {tokens} tokens in arrays at the end"))
+}
+
+/// Guards a slot as the specification promises it to its guest.
+fn visit(guests: &[AtomicU32], owners: &Owners<'_>, slot: u32, guest: u32) {
+    let before = guests[slot as usize].swap(guest, Ordering::AcqRel);
+    owners.findings().demand(before == 0, "two are in one slot: slot, first, second", [slot as u64, before as u64, guest as u64]);
+}
+
+fn leave(guests: &[AtomicU32], slot: u32) {
+    guests[slot as usize].store(0, Ordering::Release);
+}
+
+fn live_and_die(runner: &dyn Runner, operations: &Operations, owners: &Owners<'_>, guests: &[AtomicU32], number: usize) {
+    const LIVING: u32 = 1;
+    let Some(slot) = (operations.current)() else { return };
+    visit(guests, owners, slot, LIVING);
+    let rounds = AtomicUsize::new(0);
+    owners.work(runner, number, &|| rounds.fetch_add(1, Ordering::Relaxed) < LIFE);
+    leave(guests, slot);
+}
+
+/// Empties slots of dead threads as long as others are at work.
+fn bury(runner: &dyn Runner, operations: &Operations, owners: &Owners<'_>, guests: &[AtomicU32], at_work: &AtomicUsize) -> u64 {
+    const DRAINER: u32 = 2;
+    let mut random = random(runner, usize::MAX >> 1);
+    let mut taken = 0;
+    while at_work.load(Ordering::Relaxed) > 0 && owners.findings().none() {
+        let slot = random.u32(0..(operations.in_use)().max(1));
+        (operations.while_dead)(slot, &mut || {
+            visit(guests, owners, slot, DRAINER);
+            for index in 0..2 * KINDS {
+                // SAFETY: every slot has an area, and nobody is in this one.
+                let word = unsafe { (operations.exchange)(owners.region.base(), slot, index, 0) };
+                let array = Array::of_word(word, index);
+                taken += array.is_some() as u64;
+                array.into_iter().for_each(|array| owners.keep(array));
+            }
+            leave(guests, slot);
+        });
+        runner.pause();
+    }
+    taken
+}
+
+/// The body of [`Operations::after_fork_in_child`].
+pub(super) fn after_fork(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let _region = Region::new(1, slot::ARRAY)?;
+    ensure!(thread::notice_forks(), "forks will not be noticed");
+    thread::enter();
+    let own = (operations.current)();
+    let other = alone(runner, || (operations.current)());
+    ensure!(own.is_some() && other.is_some() && own != other, "two threads are in {own:?} and {other:?}");
+    for fork in [Fork::Bare, Fork::Ordinary] {
+        let child = &mut || goes_on_in_child(runner, operations, own);
+        runner.fork(fork, child).well()?;
+    }
+    ensure!((operations.current)() == own, "a fork changed its parent's slot");
+    Ok("kept by the thread that forked, and by nobody else".into())
+}
+
+fn goes_on_in_child(runner: &dyn Runner, operations: &Operations, own: Option<u32>) -> Result<(), &'static str> {
+    if !thread::enter() {
+        return Err("a child was not noticed");
+    }
+    (operations.after_fork_in_child)();
+    if (operations.current)() != own {
+        return Err("a thread lost its slot in a fork");
+    }
+    let collision = AtomicBool::new(false);
+    // Each newcomer looks at a few old slots: enough of them have looked at all.
+    for _ in 0..8 {
+        let slot = alone(runner, || (operations.current)());
+        if slot == own {
+            collision.store(true, Ordering::Relaxed);
+        }
+    }
+    if collision.into_inner() { Err("another thread got the slot of the one that forked") } else { Ok(()) }
+}

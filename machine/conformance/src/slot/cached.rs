@@ -1,0 +1,190 @@
+//! Pop and push, each for itself: all threads pop what lies in the slots, or push until all slots are full.
+//!
+//! Words are prepared while nobody runs, and nobody replaces arrays, so each of the two bodies relies on its own operation
+//! only. Threads migrate, are interrupted by handlers that do the same operation, and one of them restarts all slots over and over.
+
+use super::Operations;
+use super::region::{Array, CAPACITY, Region};
+use super::tokens::{INTERRUPT, Tokens, holder};
+use crate::case::{Outcome, ensure};
+use crate::runner::{Placement, Runner, alone, crowd, random, repeat};
+use machine::slot::Mode;
+use machine::sync::{AtomicUsize, Ordering};
+
+/// Arrays in each slot.
+const ARRAYS: usize = 64;
+
+/// Slots that the threads of a round may find themselves in. Slots of dead threads come into use again, but not at once.
+fn slots(runner: &dyn Runner) -> usize {
+    match runner.mode() {
+        Mode::ConcurrencyId => runner.width() + 2,
+        Mode::PerThread => 4 * runner.width(),
+    }
+}
+
+/// Handlers use no slots where nobody watches for them.
+pub(super) fn interrupts<'a>(runner: &dyn Runner, handler: &'a (dyn Fn() + Sync)) -> Option<&'a (dyn Fn() + Sync)> {
+    (runner.mode() == Mode::ConcurrencyId).then_some(handler)
+}
+
+/// The body of [`Operations::pop`].
+pub fn popped(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let region = Region::new(slots(runner) * ARRAYS, machine::slot::ARRAY)?;
+    alone(runner, || one_pops(&region, operations))?;
+    let mut random = random(runner, 0);
+    repeat(runner, "pops", |_| {
+        let tokens = Tokens::new(region.count() * CAPACITY / 2);
+        let mut next = 0;
+        for number in 0..region.count() {
+            let mut array = region.array(number, random.usize(1..=CAPACITY));
+            tokens.fill(&region, &mut array, &mut next);
+            set(&region, operations, number, 0, array.take_word());
+        }
+        pop_all(runner, operations, &region, &tokens);
+        let left = arrays(&region, operations, 0, Array::of_take_word);
+        Ok(next as u64 - tokens.account(&region, left)?)
+    })
+}
+
+/// The body of [`Operations::push`].
+pub fn pushed(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let region = Region::new(slots(runner) * ARRAYS, machine::slot::ARRAY)?;
+    alone(runner, || one_pushes(&region, operations))?;
+    let mut random = random(runner, 0);
+    repeat(runner, "pushes", |_| {
+        let tokens = Tokens::new(region.count() * CAPACITY / 2);
+        for number in 0..region.count() {
+            set(&region, operations, number, 1, region.array(number, random.usize(1..=CAPACITY)).give_word());
+        }
+        push_all(runner, operations, &region, &tokens);
+        tokens.account(&region, arrays(&region, operations, 1, Array::of_give_word))
+    })
+}
+
+/// What the specification says, step by step, where nobody disturbs.
+fn one_pops(region: &Region, operations: &Operations) -> Result<(), String> {
+    let slot = (operations.current)().ok_or("a thread that entered has no slot")? as usize;
+    let mut array = region.array(0, 3);
+    let pointers = [0, 1, 2].map(Tokens::pointer);
+    pointers.iter().for_each(|&pointer| assert!(array.push(region, pointer)));
+    // By ids the thread may be elsewhere by now: all slots get the same array, and the thread is alone.
+    (0..region.count() / ARRAYS).for_each(|slot| set(region, operations, slot * ARRAYS, 0, array.take_word()));
+    // SAFETY: the region is one, and even words are take words.
+    let got = [(); 4].map(|()| unsafe { (operations.pop)(region.base(), 0) });
+    let _ = slot;
+    let [first, second, third] = pointers;
+    ensure!(got[..3] == [third, second, first], "pops gave {got:?} from an array of {pointers:?}");
+    ensure!(got[3].is_null(), "the bottom of an array was popped: {:?}", got[3]);
+    // SAFETY: as above.
+    let from_nothing = unsafe { (operations.pop)(region.base(), 2) };
+    ensure!(from_nothing.is_null(), "a zero word gave {from_nothing:?}");
+    Ok(())
+}
+
+fn one_pushes(region: &Region, operations: &Operations) -> Result<(), String> {
+    let array = region.array(0, 2);
+    (0..region.count() / ARRAYS).for_each(|slot| set(region, operations, slot * ARRAYS, 1, array.give_word()));
+    // SAFETY: the region is one, odd words are give words, and nobody dereferences tokens.
+    let went = [0, 1, 2].map(|token| unsafe { (operations.push)(region.base(), 0, Tokens::pointer(token)) });
+    let (_, mut filled) = ((), region.array(0, 2));
+    ensure!(went == [true, true, false], "pushes on an array with room for two went {went:?}");
+    filled = Array::of_take_word(filled.take_word() + 16).ok_or("an array lies in the header")?;
+    let held: Vec<_> = region.pointers(filled).collect();
+    ensure!(held == [1, 0].map(Tokens::pointer), "two pushes left {held:?}");
+    // SAFETY: as above.
+    let on_nothing = unsafe { (operations.push)(region.base(), 2, Tokens::pointer(3)) };
+    ensure!(!on_nothing, "a push on a zero word succeeded");
+    Ok(())
+}
+
+/// Sets the word of array `number`, while nobody runs; `odd` is 0 for its take word, 1 for its give word.
+fn set(region: &Region, operations: &Operations, number: usize, odd: usize, word: usize) {
+    let (slot, index) = (number / ARRAYS, number % ARRAYS * 2 + odd);
+    // SAFETY: every slot has an area.
+    unsafe { (operations.exchange)(region.base(), slot as u32, index, word) };
+}
+
+/// The arrays in the slots' words, while nobody runs.
+fn arrays(region: &Region, operations: &Operations, odd: usize, of: fn(usize) -> Option<Array>) -> impl Iterator<Item = Array> {
+    (0..region.count()).filter_map(move |number| {
+        let (slot, index) = (number / ARRAYS, number % ARRAYS * 2 + odd);
+        // SAFETY: every slot has an area.
+        of(unsafe { (operations.load)(region.base(), slot as u32, index) })
+    })
+}
+
+fn pop_all(runner: &dyn Runner, operations: &Operations, region: &Region, tokens: &Tokens) {
+    // SAFETY: the region is one, and even words are take words.
+    let pop = |array| unsafe { (operations.pop)(region.base(), array * 2) };
+    let turn = AtomicUsize::new(0);
+    let handler = || {
+        let pointer = pop(turn.fetch_add(7, Ordering::Relaxed) % ARRAYS);
+        if !pointer.is_null() {
+            tokens.popped(pointer, INTERRUPT);
+        }
+    };
+    under_restarts(runner, operations, &handler, &|thread| {
+        (operations.current)();
+        let start = random(runner, thread).usize(0..ARRAYS);
+        let (mut array, mut misses) = (start, 0);
+        while misses < ARRAYS && tokens.findings().none() {
+            let pointer = pop(array % ARRAYS);
+            misses = if pointer.is_null() { misses + 1 } else { 0 };
+            if pointer.is_null() {
+                array += 1;
+            } else {
+                tokens.popped(pointer, holder(thread));
+            }
+        }
+    });
+}
+
+fn push_all(runner: &dyn Runner, operations: &Operations, region: &Region, tokens: &Tokens) {
+    let next = AtomicUsize::new(0);
+    let push_next = |array, holder| {
+        let token = next.fetch_add(1, Ordering::Relaxed);
+        if token >= tokens.count() || !tokens.pick_loose(token, holder) {
+            return false;
+        }
+        let pointer = tokens.will_push(token, holder);
+        // SAFETY: the region is one, odd words are give words, and nobody dereferences tokens.
+        let done = unsafe { (operations.push)(region.base(), array % ARRAYS * 2, pointer) };
+        if !done {
+            tokens.not_pushed(token);
+        }
+        done
+    };
+    let handler = || {
+        push_next(next.load(Ordering::Relaxed), INTERRUPT);
+    };
+    under_restarts(runner, operations, &handler, &|thread| {
+        (operations.current)();
+        let mut array = random(runner, thread).usize(0..ARRAYS);
+        let mut misses = 0;
+        while misses < ARRAYS && tokens.findings().none() {
+            let done = push_next(array, holder(thread));
+            misses = if done { 0 } else { misses + 1 };
+            array += !done as usize;
+        }
+    });
+}
+
+/// Runs `work` on many threads, while another one restarts all slots all the time.
+fn under_restarts(runner: &dyn Runner, operations: &Operations, handler: &(dyn Fn() + Sync), work: &(dyn Fn(usize) + Sync)) {
+    let workers = runner.width();
+    let at_work = AtomicUsize::new(workers);
+    let job = |number| {
+        if number < workers {
+            work(number);
+            // Relaxed: only stops the restarts.
+            at_work.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        while at_work.load(Ordering::Relaxed) > 0 {
+            // Refused by machines that cannot: then there is one disturbance less.
+            let _ = (operations.restart)(0);
+            runner.pause();
+        }
+    };
+    runner.run(Placement::Moved, crowd(workers + 1, &job), interrupts(runner, handler));
+}

@@ -1,0 +1,96 @@
+//! exchange and restart: arrays are taken away from owners at work.
+//!
+//! Drainers run the protocol of [`Operations::exchange`] on random words while threads work, with the whole arsenal of
+//! `replaced` against them. Each array lies in a page of its own, which a drainer gives back to the system when the array is empty: so
+//! a push may take a page fault between reading its word and committing, which is long, and restarts nothing.
+
+use super::Operations;
+use super::cached::interrupts;
+use super::owners::{KINDS, Owners};
+use super::region::{Array, DRAINING};
+use crate::case::{Outcome, ensure};
+use crate::runner::{Placement, Runner, crowd, random};
+use machine::slot;
+use machine::sync::{AtomicU64, AtomicUsize, Contention, Lock, Ordering};
+use machine::vm;
+
+const ARRAYS: usize = 12;
+const DRAINERS: usize = 2;
+
+/// The body of [`Operations::exchange`] and of the protocol.
+pub fn drained(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let workers = runner.width();
+    let owners = Owners::new(operations, workers * ARRAYS, vm::PAGE, runner.seed())?;
+    let drainer = Drainer { owners: &owners, operations, lock: Lock::new(), contention: Contention::new() };
+    let (moves, taken, turn) = (AtomicU64::new(0), AtomicU64::new(0), AtomicUsize::new(0));
+    let job = |thread| {
+        if thread < workers {
+            moves.fetch_add(owners.work(runner, thread, &|| runner.goes_on()), Ordering::Relaxed);
+        } else {
+            taken.fetch_add(drainer.work(runner, thread), Ordering::Relaxed);
+        }
+    };
+    let handler = || owners.interrupt(turn.fetch_add(1, Ordering::Relaxed) % KINDS);
+    runner.run(Placement::Moved, crowd(workers + DRAINERS, &job), interrupts(runner, &handler));
+    let tokens = owners.account()?;
+    let (moves, taken) = (moves.into_inner(), taken.into_inner());
+    ensure!(moves > 0 && taken > 0, "nothing moved: {moves} tokens, {taken} arrays taken away");
+    Ok(format!("{moves} moves of tokens, {taken} arrays taken away; {tokens} tokens in arrays at the end"))
+}
+
+struct Drainer<'a> {
+    owners: &'a Owners<'a>,
+    operations: &'a Operations,
+    lock: Lock<2>,
+    contention: Contention,
+}
+
+impl Drainer<'_> {
+    fn work(&self, runner: &dyn Runner, thread: usize) -> u64 {
+        let mut random = random(runner, thread);
+        let mut taken = 0;
+        while runner.goes_on() && self.owners.findings().none() {
+            let slot = random.u32(0..slot::in_use().max(1));
+            self.lock.acquire(&self.contention);
+            let arrays = self.drain(slot, &mut random);
+            // SAFETY: acquired above.
+            unsafe { self.lock.release() };
+            taken += arrays.len() as u64;
+            arrays.into_iter().for_each(|array| self.discard(array));
+            runner.pause();
+        }
+        taken
+    }
+
+    /// All arrays of a slot that can be had: one restart serves them all.
+    fn drain(&self, slot: u32, random: &mut fastrand::Rng) -> Vec<Array> {
+        let indices = (0..2 * KINDS).filter(|_| random.bool());
+        let marked: Vec<(usize, usize)> = indices.map(|index| (index, self.exchange(slot, index, DRAINING))).collect();
+        let restarted = (self.operations.restart)(slot);
+        let kept = marked.into_iter().filter(|&(index, _)| self.owners.word(slot, index) == DRAINING);
+        let taken = kept.filter_map(|(index, old)| {
+            self.exchange(slot, index, 0);
+            Array::of_word(old, index)
+        });
+        let taken = taken.collect();
+        self.owners.findings().demand(restarted.is_ok(), "a restart was refused", [slot as u64, 0, 0]);
+        taken
+    }
+
+    fn exchange(&self, slot: u32, index: usize, value: usize) -> usize {
+        // SAFETY: every slot has an area, and the protocol accounts for the array.
+        unsafe { (self.operations.exchange)(self.owners.region.base(), slot, index, value) }
+    }
+
+    /// Keeps an array that is ours; the page of an empty one goes back to the system first.
+    fn discard(&self, array: Array) {
+        let region = &self.owners.region;
+        if array.is_empty(region)
+            && let Some(number) = region.number(array)
+        {
+            // SAFETY: the array is private, alone in its page, and zeroes are an empty one.
+            unsafe { vm::decommit(region.memory(number), vm::PAGE) };
+        }
+        self.owners.keep(array);
+    }
+}

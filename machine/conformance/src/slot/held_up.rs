@@ -1,0 +1,184 @@
+//! restart: a push that is held up between reading its word and committing must begin again.
+//!
+//! Two threads on CPUs of their own. The owner pushes onto an array whose memory has been given back, so the push takes a page
+//! fault in its middle, which for a huge page lasts tens of microseconds and is no reason for the kernel to begin the
+//! push again. In that time the drainer takes the array away. With a fence in place of the restart, the push commits
+//! afterwards, to an array that is no longer the owner's.
+//!
+//! ```text
+//!   owner      install the array │ push: read word … page fault …… commit │ say whether it was done
+//!   drainer                        wait a little │ exchange, restart, look │ compare notes
+//! ```
+
+use super::Operations;
+use super::region::{Array, DRAINING, Region};
+use super::tokens::Tokens;
+use crate::case::{Findings, Outcome};
+use crate::runner::{Job, Placement, Runner, random};
+use machine::slot::Stored;
+use machine::sync::{AtomicU32, AtomicUsize, Ordering};
+use machine::{clock, thread, vm};
+
+/// The array's memory: a huge page, if the system has them.
+const MEMORY: usize = 2 << 20;
+/// The longest that the drainer waits, in nanoseconds: about as long as the fault takes. Half of its waits are much shorter.
+const LONGEST_WAIT_NS: u64 = 1 << 16;
+
+/// The body of [`Operations::restart`].
+pub fn held_up(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let region = Region::new(1, MEMORY)?;
+    // SAFETY: the memory is the region's only array's.
+    unsafe { vm::advise_huge(region.memory(0), MEMORY, vm::Huge::Prefer) };
+    let game = Game { region: &region, operations, runner, findings: Findings::new(), turn: AtomicUsize::new(0), slot: AtomicU32::new(0), pushed: AtomicUsize::new(0) };
+    let mut notes = Notes::default();
+    let (owner, drainer): (Job<'_>, Job<'_>) = (Box::new(|| game.own()), Box::new(|| game.drain(&mut notes)));
+    runner.run(Placement::Apart, vec![owner, drainer], None);
+    game.findings.outcome()?;
+    let Notes { rounds, taken, taken_late, lost } = notes;
+    Ok(format!("{rounds} rounds: taken away {taken} times before the push and {taken_late} after, lost to it {lost} times"))
+}
+
+/// Whose turn it is: rounds take four turns each.
+const PREPARE: usize = 0;
+const INSTALL: usize = 1;
+const PUSH: usize = 2;
+const COMPARE: usize = 3;
+const OVER: usize = usize::MAX;
+
+struct Game<'a> {
+    region: &'a Region,
+    operations: &'a Operations,
+    runner: &'a dyn Runner,
+    findings: Findings,
+    turn: AtomicUsize,
+    slot: AtomicU32,
+    pushed: AtomicUsize,
+}
+
+/// What happened.
+#[derive(Default)]
+struct Notes {
+    rounds: u64,
+    taken: u64,
+    taken_late: u64,
+    lost: u64,
+}
+
+impl Game<'_> {
+    /// The array's words: a give word and the take word beside it.
+    const TAKES: usize = 0;
+    const GIVES: usize = 1;
+
+    fn own(&self) {
+        thread::enter();
+        while self.wait_for(INSTALL) {
+            let word = self.region.array(0, 1).give_word();
+            let slot = self.install(word);
+            self.slot.store(slot, Ordering::Relaxed);
+            self.next(PUSH);
+            // SAFETY: the region is one; nobody dereferences tokens.
+            let pushed = unsafe { (self.operations.push)(self.region.base(), Self::TAKES, Tokens::pointer(0)) };
+            self.pushed.store(1 + pushed as usize, Ordering::Release);
+        }
+    }
+
+    fn install(&self, word: usize) -> u32 {
+        loop {
+            let slot = (self.operations.current)().unwrap_or(0);
+            // SAFETY: every slot has an area; the array is nobody's.
+            if unsafe { (self.operations.compare_store)(self.region.base(), slot, Self::GIVES, 0, word) } == Stored::Done {
+                return slot;
+            }
+            self.runner.pause();
+        }
+    }
+
+    fn drain(&self, notes: &mut Notes) {
+        thread::enter();
+        let mut random = random(self.runner, 0);
+        while self.runner.goes_on() && self.findings.none() {
+            // SAFETY: the array is nobody's now; zeroes are an empty one.
+            unsafe { vm::decommit(self.region.memory(0), MEMORY) };
+            self.next(INSTALL);
+            self.wait_for(PUSH);
+            // Powers of two, so that short waits are as frequent as long ones.
+            let wait = LONGEST_WAIT_NS >> random.u32(0..16);
+            let end = clock::now_ns() + random.u64(0..=wait);
+            while clock::now_ns() < end {}
+            self.take_away(notes);
+            self.next(PREPARE);
+        }
+        self.turn.store(OVER, Ordering::Release);
+    }
+
+    fn take_away(&self, notes: &mut Notes) {
+        let slot = self.slot.load(Ordering::Relaxed);
+        let old = self.exchange(slot, DRAINING);
+        let restarted = (self.operations.restart)(slot);
+        self.findings.demand(restarted.is_ok(), "a restart was refused", [0; 3]);
+        let ours = self.load(slot) == DRAINING;
+        let pushed = self.await_push();
+        self.next(COMPARE);
+        let now = self.exchange(slot, 0);
+        self.judge(old, ours, pushed, now);
+        notes.rounds += 1;
+        let count = match (ours, pushed) {
+            (true, false) => &mut notes.taken,
+            (true, true) => &mut notes.taken_late,
+            (false, _) => &mut notes.lost,
+        };
+        *count += 1;
+    }
+
+    /// An array that is ours stays ours, and holds what was pushed before; one that is not was pushed onto after.
+    fn judge(&self, old: usize, ours: bool, pushed: bool, now: usize) {
+        let (empty, full) = (self.region.array(0, 1).give_word(), self.region.array(0, 1).give_word() + 8);
+        let numbers = [old as u64, pushed as u64, now as u64];
+        if ours {
+            let what = "an operation that was in flight committed after the restart: word before, done, word after";
+            self.findings.demand(now == DRAINING, what, numbers);
+            let what = "an array taken away is not as its word said: word, push done, word after";
+            self.findings.demand(if pushed { old == full } else { old == empty }, what, numbers);
+        } else {
+            let what = "a word changed by nobody: word before, push done, word after";
+            self.findings.demand(pushed && now == full && old == empty, what, numbers);
+        }
+        let held = Array::of_give_word(full).is_some_and(|array| !array.is_empty(self.region));
+        self.findings.demand(!pushed || held, "a push that was done left nothing", numbers);
+    }
+
+    fn await_push(&self) -> bool {
+        loop {
+            match self.pushed.swap(0, Ordering::Acquire) {
+                0 => self.runner.pause(),
+                answer => return answer == 2,
+            }
+        }
+    }
+
+    fn exchange(&self, slot: u32, value: usize) -> usize {
+        // SAFETY: every slot has an area, and the protocol accounts for the array.
+        unsafe { (self.operations.exchange)(self.region.base(), slot, Self::GIVES, value) }
+    }
+
+    fn load(&self, slot: u32) -> usize {
+        // SAFETY: every slot has an area.
+        unsafe { (self.operations.load)(self.region.base(), slot, Self::GIVES) }
+    }
+
+    fn next(&self, turn: usize) {
+        // Release pairs with the acquire below: a turn sees what was done before it.
+        self.turn.store(turn, Ordering::Release);
+    }
+
+    /// False: there will be no more turns.
+    fn wait_for(&self, turn: usize) -> bool {
+        loop {
+            match self.turn.load(Ordering::Acquire) {
+                now if now == turn => return true,
+                OVER => return false,
+                _ => self.runner.pause(),
+            }
+        }
+    }
+}

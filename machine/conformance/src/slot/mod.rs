@@ -1,0 +1,224 @@
+//! `machine::slot`: slots, and the restartable operations on their words.
+//!
+//! The layout of a region and of arrays is in the machine's documentation. In the pseudo-code below, `word(s, i)` is word
+//! `i` of slot `s`, `read` and `write` are of a pointer-sized cell, and
+//!
+//! ```text
+//! restartably:          the block is done by the calling thread as if nobody else could run in its slot: whenever the thread
+//!     …                 is preempted, migrated, interrupted by a signal or restarted by kick::restart inside, the
+//!                       block begins again, in the slot where the thread is then; what it did until then is writes to cells
+//!                       that are nobody's, and only its last write, the *commit*, is to a word.
+//! ```
+//!
+//! A write to a word from another thread ([`Operations::exchange`]) does not begin the block again: if the block has read the
+//! word already, its commit follows, and the other thread's value is gone.
+//!
+//! In the mode [`Mode::PerThread`] a slot belongs to one thread until it dies, and there are no interrupts, that is, signal
+//! handlers use no slots; nobody can write into the slot of a thread that lives.
+//!
+//! The bodies move *tokens* about, see [`tokens`]: each is either in one array or held by one thread, and knows which.
+
+pub mod owners;
+pub mod region;
+pub mod tokens;
+
+mod adopted;
+mod cached;
+mod drained;
+mod held_up;
+mod planted;
+mod replaced;
+mod words;
+
+pub use cached::{popped, pushed};
+pub use drained::drained;
+pub use held_up::held_up;
+pub use replaced::replaced;
+
+use crate::case::Case;
+use machine::kick::{self, Refused};
+use machine::slot::{self, Mode, Stored};
+
+/// The operations on slots, and the kick that belongs to them.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// How slots are given, the same for the life of the process.
+    pub mode: fn() -> Mode,
+
+    /// The slot of the calling thread, which has entered; none if it has none, which then never changes.
+    ///
+    /// ```text
+    /// current():
+    ///     s = the slot of this thread
+    ///     in_use = max(in_use, s + 1)
+    ///     return s                       by ids it may be another one by now: only good for compare_store, and as a hint
+    /// ```
+    ///
+    /// By ids, of two threads that run at the same moment each has another one. In [`Mode::PerThread`] it is the thread's as
+    /// long as it lives, and no other living thread's; the dead ones' come into use again, with their words as they were.
+    pub current: fn() -> Option<u32>,
+
+    /// A bound of the slots that [`current`](Self::current) has answered with so far: they are below it.
+    pub in_use: fn() -> u32,
+
+    /// Takes the topmost pointer of the array at a take word.
+    ///
+    /// ```text
+    /// pop(base, i):
+    ///     restartably:
+    ///         if this thread has no slot: return null
+    ///         at = word(s, i)
+    ///         object = read(base + at)
+    ///         if object = null: return null
+    ///         word(s, i) = at − 8        commit
+    ///     return object
+    /// ```
+    pub pop: unsafe fn(base: *mut u8, index: usize) -> *mut u8,
+
+    /// Puts a pointer on the array at the give word beside a take word.
+    ///
+    /// ```text
+    /// push(base, i, object):
+    ///     restartably:
+    ///         if this thread has no slot: return false
+    ///         at = word(s, i + 1)
+    ///         if at mod 1024 = 0: return false
+    ///         write(base + at, object)
+    ///         word(s, i + 1) = at + 8    commit
+    ///     return true
+    /// ```
+    pub push: unsafe fn(base: *mut u8, index: usize, object: *mut u8) -> bool,
+
+    /// Replaces a word of a slot if the calling thread is there and the word is as expected.
+    ///
+    /// ```text
+    /// compare_store(base, s', i, expected, new):
+    ///     restartably:
+    ///         if this thread has no slot, or s ≠ s': return Elsewhere
+    ///         if word(s, i) ≠ expected: return Differs
+    ///         word(s, i) = new           commit
+    ///     return Done
+    /// ```
+    pub compare_store: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored,
+
+    /// Reads a word of any slot, whole, as it was at some moment of the call.
+    ///
+    /// ```text
+    /// load(base, s, i):
+    ///     return word(s, i)
+    /// ```
+    pub load: unsafe fn(base: *mut u8, slot: u32, index: usize) -> usize,
+
+    /// Writes a word of any slot and returns what was there at that very moment. An operation in flight may commit over it.
+    ///
+    /// ```text
+    /// exchange(base, s, i, value):
+    ///     atomically: old = word(s, i); word(s, i) = value
+    ///     return old
+    /// ```
+    ///
+    /// To take an array away from another CPU, by ids, one drainer at a time:
+    ///
+    /// ```text
+    /// drain(s, i):
+    ///     old = exchange(base, s, i, DRAINING)       empty to pop and full to push, and left alone by those who replace arrays
+    ///     restart(s)                                 now whoever read the word before has committed, or begins again
+    ///     if load(base, s, i) ≠ DRAINING: return     somebody committed: the array is still theirs
+    ///     exchange(base, s, i, 0)
+    ///     the array is ours, as old says
+    /// ```
+    pub exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, value: usize) -> usize,
+
+    /// `kick::restart`, by ids: begins again what is in flight in a slot.
+    ///
+    /// ```text
+    /// restart(s):
+    ///     on each CPU that may run in slot s (it is free to do more):
+    ///         whoever is inside a restartable block begins it again before their next step
+    ///     fence_all()
+    /// ```
+    pub restart: fn(slot: u32) -> Result<(), Refused>,
+
+    /// In [`Mode::PerThread`]: works on the slot of a dead thread, in which no thread comes to live meanwhile. False: the thread
+    /// lives, or the slot is nobody's, and nothing was done.
+    ///
+    /// ```text
+    /// while_dead(s, work):
+    ///     if the thread that s was given to is dead, and nobody else is here with s:
+    ///         work()
+    ///         return true
+    ///     return false
+    /// ```
+    pub while_dead: fn(slot: u32, work: &mut dyn FnMut()) -> bool,
+
+    /// Tells the slots that the calling thread, which noticed a fork by `thread::enter`, goes on in a child: it keeps its
+    /// slot, and those of all other threads are those of dead ones.
+    pub after_fork_in_child: fn(),
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations {
+        mode: slot::mode,
+        current: slot::current,
+        in_use: slot::in_use,
+        pop,
+        push,
+        compare_store: slot::compare_store,
+        load: slot::load,
+        exchange: slot::exchange,
+        restart: kick::restart,
+        while_dead: |slot, work| slot::while_dead(slot, work).is_some(),
+        after_fork_in_child: slot::after_fork_in_child,
+    };
+}
+
+/// # Safety
+/// As for the machine's, which is not a function to point to where it is always inlined.
+unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
+    // SAFETY: passed on.
+    unsafe { slot::pop(base, index) }
+}
+
+/// # Safety
+/// As for the machine's.
+unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
+    // SAFETY: passed on.
+    unsafe { slot::push(base, index, object) }
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+const BY_IDS: Mode = Mode::ConcurrencyId;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("slot::mode", |runner| words::mode(runner, &MACHINE)),
+    Case::machine("slot::current", |runner| words::current(runner, &MACHINE)),
+    Case::machine("slot::in_use", |runner| words::in_use(runner, &MACHINE)),
+    Case::machine("slot::load", |runner| words::load(runner, &MACHINE)),
+    Case::machine("slot::pop", |runner| popped(runner, &MACHINE)),
+    Case::machine("slot::push", |runner| pushed(runner, &MACHINE)),
+    Case::machine("slot::compare_store", |runner| replaced(runner, &MACHINE)),
+    Case::machine("slot::exchange", |runner| drained(runner, &MACHINE)).only(BY_IDS),
+    Case::machine("kick::restart", |runner| held_up(runner, &MACHINE)).only(BY_IDS),
+    Case::machine("slot::none", |runner| words::none(runner, &MACHINE)).only(BY_IDS),
+    Case::machine("slot::while_dead", |runner| adopted::while_dead(runner, &MACHINE)).only(Mode::PerThread),
+    Case::machine("slot::after_fork_in_child", |runner| adopted::after_fork(runner, &MACHINE)).only(Mode::PerThread),
+    Case::planted("slot::mode", planted::OTHER_MODE, |runner| words::mode(runner, &planted::other_mode())),
+    Case::planted("slot::current", planted::ALWAYS_ONE, |runner| words::current(runner, &planted::always_one())),
+    Case::planted("slot::in_use", planted::FROZEN, |runner| words::in_use(runner, &planted::frozen_bound())),
+    Case::planted("slot::load", planted::LOST_STORE, |runner| words::load(runner, &planted::lost_store())),
+    Case::planted("slot::pop", planted::PLAIN, |runner| popped(runner, &planted::plain_pop())),
+    Case::planted("slot::push", planted::PLAIN, |runner| pushed(runner, &planted::plain_push())),
+    Case::planted("slot::compare_store", planted::PLAIN, |runner| replaced(runner, &planted::plain_compare_store())),
+    Case::planted("slot::compare_store", planted::ANY_SLOT, |runner| replaced(runner, &planted::any_slot())),
+    Case::planted("slot::exchange", planted::TWO_STEPS, |runner| drained(runner, &planted::two_steps())).only(BY_IDS),
+    Case::planted("slot::exchange", planted::NO_KICK, |runner| drained(runner, &planted::no_kick())).only(BY_IDS),
+    Case::planted("slot::exchange", planted::FENCE, |runner| drained(runner, &planted::fence())).only(BY_IDS),
+    Case::planted("kick::restart", planted::FENCE, |runner| held_up(runner, &planted::fence())).only(BY_IDS),
+    Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),
+    Case::planted("slot::while_dead", planted::OF_LIVING, |runner| adopted::while_dead(runner, &planted::of_living()))
+        .only(Mode::PerThread),
+    Case::planted("slot::after_fork_in_child", planted::UNTOLD, |runner| adopted::after_fork(runner, &planted::untold()))
+        .only(Mode::PerThread),
+];

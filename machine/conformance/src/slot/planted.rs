@@ -1,0 +1,170 @@
+//! Wrong operations, each of which the body of its name must find.
+//!
+//! They are plain code on the words: right while nobody interferes.
+
+use super::Operations;
+use super::region::{DRAINING, WORDS};
+use machine::kick;
+use machine::slot::{self, ARRAY, AREA, AREAS, MAX, Mode, Stored};
+use machine::sync::{AtomicUsize, Ordering};
+
+pub(super) const OTHER_MODE: &str = "says the other mode";
+pub(super) const ALWAYS_ONE: &str = "one slot for all threads";
+pub(super) const FROZEN: &str = "does not rise";
+pub(super) const LOST_STORE: &str = "an exchange in two steps";
+pub(super) const PLAIN: &str = "not restartable";
+pub(super) const ANY_SLOT: &str = "does not compare the slot";
+pub(super) const TWO_STEPS: &str = "load, then store";
+pub(super) const NO_KICK: &str = "no restart";
+pub(super) const FENCE: &str = "a fence in place of the restart";
+pub(super) const SLOT_ZERO: &str = "slot 0 for who has none";
+pub(super) const OF_LIVING: &str = "also of the living";
+pub(super) const UNTOLD: &str = "nobody says so";
+
+pub(super) fn other_mode() -> Operations {
+    let mode = || if slot::mode() == Mode::PerThread { Mode::ConcurrencyId } else { Mode::PerThread };
+    Operations { mode, ..Operations::MACHINE }
+}
+
+pub(super) fn always_one() -> Operations {
+    Operations { current: || slot::current().map(|_| 1), ..Operations::MACHINE }
+}
+
+pub(super) fn frozen_bound() -> Operations {
+    Operations { in_use: || slot::in_use().min(1), ..Operations::MACHINE }
+}
+
+pub(super) fn lost_store() -> Operations {
+    Operations { exchange: load_then_store, ..Operations::MACHINE }
+}
+
+pub(super) fn plain_pop() -> Operations {
+    Operations { pop, ..Operations::MACHINE }
+}
+
+pub(super) fn plain_push() -> Operations {
+    Operations { push, ..Operations::MACHINE }
+}
+
+pub(super) fn plain_compare_store() -> Operations {
+    Operations { compare_store, ..Operations::MACHINE }
+}
+
+pub(super) fn any_slot() -> Operations {
+    Operations { compare_store: store_in_any_slot, ..Operations::MACHINE }
+}
+
+pub(super) fn two_steps() -> Operations {
+    Operations { exchange: load_then_store, ..Operations::MACHINE }
+}
+
+pub(super) fn no_kick() -> Operations {
+    Operations { restart: |_| Ok(()), ..Operations::MACHINE }
+}
+
+pub(super) fn fence() -> Operations {
+    Operations { restart: |_| kick::fence_all(), ..Operations::MACHINE }
+}
+
+pub(super) fn slot_zero() -> Operations {
+    Operations { pop, push, compare_store, ..Operations::MACHINE }
+}
+
+pub(super) fn of_living() -> Operations {
+    let while_dead = |slot, work: &mut dyn FnMut()| {
+        let given = slot > 0 && slot < slot::in_use();
+        if given {
+            work();
+        }
+        given
+    };
+    Operations { while_dead, ..Operations::MACHINE }
+}
+
+pub(super) fn untold() -> Operations {
+    Operations { after_fork_in_child: || (), ..Operations::MACHINE }
+}
+
+/// # Safety
+/// `base` is the base of a region.
+unsafe fn cell<'a>(base: *mut u8, offset: usize) -> &'a AtomicUsize {
+    // SAFETY: passed on.
+    unsafe { &*base.wrapping_add(offset).cast() }
+}
+
+fn word(slot: u32, index: usize) -> usize {
+    debug_assert!((slot as usize) < MAX && index < WORDS);
+    AREAS + slot as usize * AREA + index * 8
+}
+
+/// # Safety
+/// As for the machine's pop.
+unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
+    let at = word(slot::current().unwrap_or(0), index);
+    // SAFETY: passed on.
+    unsafe {
+        let top = cell(base, at).load(Ordering::Relaxed);
+        let object = cell(base, top).load(Ordering::Relaxed);
+        if object != 0 {
+            cell(base, at).store(top - 8, Ordering::Relaxed);
+        }
+        object as *mut u8
+    }
+}
+
+/// # Safety
+/// As for the machine's push.
+unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
+    let at = word(slot::current().unwrap_or(0), index + 1);
+    // SAFETY: passed on.
+    unsafe {
+        let top = cell(base, at).load(Ordering::Relaxed);
+        if top.is_multiple_of(ARRAY) {
+            return false;
+        }
+        cell(base, top).store(object as usize, Ordering::Relaxed);
+        cell(base, at).store(top + 8, Ordering::Relaxed);
+        true
+    }
+}
+
+/// # Safety
+/// As for the machine's compare_store.
+unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
+    if slot::current().unwrap_or(0) != slot {
+        return Stored::Elsewhere;
+    }
+    // SAFETY: passed on.
+    unsafe { store_if_equal(base, slot, index, expected, new) }
+}
+
+/// # Safety
+/// As for the machine's compare_store.
+unsafe fn store_in_any_slot(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
+    // SAFETY: passed on.
+    unsafe { store_if_equal(base, slot, index, expected, new) }
+}
+
+/// # Safety
+/// As for the machine's compare_store.
+unsafe fn store_if_equal(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
+    // SAFETY: passed on.
+    let cell = unsafe { cell(base, word(slot, index)) };
+    if cell.load(Ordering::Relaxed) != expected {
+        return Stored::Differs;
+    }
+    cell.store(new, Ordering::Relaxed);
+    Stored::Done
+}
+
+/// # Safety
+/// As for the machine's exchange.
+unsafe fn load_then_store(base: *mut u8, slot: u32, index: usize, value: usize) -> usize {
+    // SAFETY: passed on.
+    let cell = unsafe { cell(base, word(slot, index)) };
+    let old = cell.load(Ordering::Relaxed);
+    if value != DRAINING || old != DRAINING {
+        cell.store(value, Ordering::Relaxed);
+    }
+    old
+}

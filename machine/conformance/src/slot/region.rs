@@ -1,0 +1,159 @@
+//! A region as slot operations need it, with a number of arrays behind the areas.
+//!
+//! ```text
+//!   │ zeroes │ header │ slot areas │ … │ array 0 │ … │ array 1 │ … │
+//!            base                      each at a multiple of the stride
+//! ```
+//!
+//! The zeroes before the base are what a draining word names. Cells are accessed as atomics throughout, relaxed: an array
+//! is either private, or handed over by words, whose operations order it.
+
+use machine::slot::{self, ARRAY, AREA, AREAS};
+use machine::sync::{AtomicUsize, Ordering};
+use machine::vm;
+
+/// Alignment of the arrays' beginning: that of the largest stride.
+const ALIGNMENT: usize = 2 << 20;
+/// Words that a test may use in each slot.
+pub const WORDS: usize = AREA / 8;
+/// A word that is empty to pop and full to push, and that nobody but the drainer replaces.
+pub const DRAINING: usize = 0usize.wrapping_sub(ARRAY);
+/// The most pointers in an array: all words but the owner's and the bottom.
+pub const CAPACITY: usize = ARRAY / 8 - 2;
+
+/// A region of its own, given back when dropped.
+#[derive(Debug)]
+pub struct Region {
+    start: *mut u8,
+    bytes: usize,
+    base: *mut u8,
+    first: usize,
+    stride: usize,
+    count: usize,
+}
+
+// SAFETY: all access to its memory is atomic.
+unsafe impl Sync for Region {}
+// SAFETY: it owns its mapping.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// A region with `count` empty arrays, `stride` bytes apart. Initialises the slots: one for each process.
+    pub fn new(count: usize, stride: usize) -> Result<Self, String> {
+        slot::initialise();
+        let slots_end = vm::PAGE + AREAS + slot::MAX * AREA;
+        let bytes = slots_end + ALIGNMENT + count * stride;
+        let start = vm::reserve(core::ptr::null_mut(), bytes.next_multiple_of(vm::PAGE), vm::Access::ReadWrite)
+            .ok_or("no address space for a region")?;
+        let base = start.wrapping_add(vm::PAGE);
+        let first = (start as usize + slots_end).next_multiple_of(ALIGNMENT) - base as usize;
+        Ok(Region { start, bytes: bytes.next_multiple_of(vm::PAGE), base, first, stride, count })
+    }
+
+    /// Its address, as operations take it.
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// The number of arrays.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Array `number`, empty, with room for `capacity` pointers.
+    pub fn array(&self, number: usize, capacity: usize) -> Array {
+        debug_assert!(number < self.count && (1..=CAPACITY).contains(&capacity));
+        Array(self.first + number * self.stride + ARRAY - 8 * capacity - 8)
+    }
+
+    /// The memory that belongs to array `number`: a stride's worth.
+    pub fn memory(&self, number: usize) -> *mut u8 {
+        self.base.wrapping_add(self.first + number * self.stride)
+    }
+
+    /// The number of the array that an offset lies in.
+    pub fn number(&self, array: Array) -> Option<usize> {
+        let number = array.0.checked_sub(self.first)? / self.stride;
+        (number < self.count).then_some(number)
+    }
+
+    fn cell(&self, offset: usize) -> &AtomicUsize {
+        // SAFETY: offsets come from arrays of this region, or are below the base by less than a page; the mapping lives as
+        // long as we do, and zeroes are atomics.
+        unsafe { &*self.base.wrapping_add(offset).cast() }
+    }
+
+    /// The pointers of an array, topmost first, down to the bottom.
+    pub fn pointers(&self, array: Array) -> impl Iterator<Item = *mut u8> {
+        let down = (0..CAPACITY).map(move |depth| self.cell(array.0 - 8 * depth).load(Ordering::Relaxed));
+        down.take_while(|&cell| cell != 0).map(|cell| cell as *mut u8)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and whoever could use it has borrowed us.
+        unsafe { vm::release(self.start, self.bytes) };
+    }
+}
+
+/// An array with its fill: the offset of the topmost pointer, or of the bottom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Array(usize);
+
+impl Array {
+    /// What a take word names.
+    pub fn of_take_word(word: usize) -> Option<Self> {
+        (word >= AREAS && word != DRAINING).then_some(Array(word))
+    }
+
+    /// What a give word names.
+    pub fn of_give_word(word: usize) -> Option<Self> {
+        Self::of_take_word(word).map(|array| Array(array.0 - 8))
+    }
+
+    /// What a word of either kind names: take words have even indices.
+    pub fn of_word(word: usize, index: usize) -> Option<Self> {
+        if index.is_multiple_of(2) { Self::of_take_word(word) } else { Self::of_give_word(word) }
+    }
+
+    /// The take word that names it.
+    pub fn take_word(self) -> usize {
+        self.0
+    }
+
+    /// The give word that names it.
+    pub fn give_word(self) -> usize {
+        self.0 + 8
+    }
+
+    /// Whether it has no room.
+    pub fn is_full(self) -> bool {
+        (self.0 + 8).is_multiple_of(ARRAY)
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(self, region: &Region) -> bool {
+        region.cell(self.0).load(Ordering::Relaxed) == 0
+    }
+
+    /// Puts a pointer on top, while the array is private; false if it is full.
+    pub fn push(&mut self, region: &Region, pointer: *mut u8) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        self.0 += 8;
+        region.cell(self.0).store(pointer as usize, Ordering::Relaxed);
+        true
+    }
+
+    /// Takes the topmost pointer, while the array is private.
+    pub fn pop(&mut self, region: &Region) -> Option<*mut u8> {
+        let pointer = region.cell(self.0).load(Ordering::Relaxed);
+        if pointer == 0 {
+            return None;
+        }
+        self.0 -= 8;
+        Some(pointer as *mut u8)
+    }
+}

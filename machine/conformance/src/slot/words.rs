@@ -1,0 +1,180 @@
+//! The operations that need no race: mode, current, in_use, load, and what a thread without a slot gets.
+
+use super::Operations;
+use super::region::{Array, Region, WORDS};
+use super::tokens::Tokens;
+use crate::case::{Findings, Outcome, ensure};
+use crate::runner::{Job, Placement, Runner, crowd};
+use machine::slot::{MAX, Mode, Stored};
+use machine::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use machine::thread;
+
+/// The body of [`Operations::mode`].
+pub(super) fn mode(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let _region = Region::new(1, machine::slot::ARRAY)?;
+    let (wanted, found) = (runner.mode(), (operations.mode)());
+    ensure!(found == wanted, "the machine was told to be in mode {wanted:?}, and is in mode {found:?}");
+    Ok(format!("{found:?}"))
+}
+
+/// The body of [`Operations::current`]: all threads are in other slots, or are in other slots when they run at the same time.
+pub(super) fn current(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let region = Region::new(1, machine::slot::ARRAY)?;
+    let findings = Findings::new();
+    let meetings = AtomicUsize::new(0);
+    match runner.mode() {
+        Mode::ConcurrencyId => {
+            let job = |_| meet_own_slot(runner, operations, &region, &findings, &meetings);
+            runner.run(Placement::Apart, crowd(2, &job), None);
+        }
+        Mode::PerThread => {
+            let owners: Vec<_> = (0..MAX).map(|_| AtomicU32::new(0)).collect();
+            let job = |thread| own_a_slot(runner, operations, &owners, thread, &findings, &meetings);
+            runner.run(Placement::Moved, crowd(runner.width(), &job), None);
+        }
+    }
+    findings.outcome()?;
+    Ok(format!("{} meetings", meetings.into_inner()))
+}
+
+/// Two threads that run at the same time: each finds itself, most of the time, in the slot that `current` says.
+fn meet_own_slot(runner: &dyn Runner, operations: &Operations, region: &Region, findings: &Findings, meetings: &AtomicUsize) {
+    const TRIES: u64 = 100_000;
+    let mut misses = 0;
+    while runner.goes_on() && findings.none() {
+        let Some(slot) = (operations.current)() else { return findings.add("a thread that entered has no slot", [0; 3]) };
+        if slot as usize >= MAX {
+            return findings.add("a slot beyond the last", [slot as u64, MAX as u64, 0]);
+        }
+        // SAFETY: every slot has an area; the word stays zero.
+        let stored = unsafe { (operations.compare_store)(region.base(), slot, 0, 0, 0) };
+        misses = if stored == Stored::Done { 0 } else { misses + 1 };
+        meetings.fetch_add((stored == Stored::Done) as usize, Ordering::Relaxed);
+        findings.demand(misses < TRIES, "a thread is never in the slot that it is told: slot, tries", [slot as u64, TRIES, 0]);
+    }
+}
+
+/// Threads that live at the same time: each keeps its slot, and has it for itself.
+fn own_a_slot(runner: &dyn Runner, operations: &Operations, owners: &[AtomicU32], thread: usize, findings: &Findings, meetings: &AtomicUsize) {
+    let Some(slot) = (operations.current)() else { return findings.add("a thread that entered has no slot", [0; 3]) };
+    let before = owners[slot as usize].swap(thread as u32 + 1, Ordering::Relaxed);
+    findings.demand(before == 0, "two threads have one slot: slot, threads", [slot as u64, before as u64, thread as u64 + 1]);
+    // All must live until all have theirs.
+    let arrived = meetings.fetch_add(1, Ordering::Relaxed);
+    while meetings.load(Ordering::Relaxed) < runner.width() {
+        runner.pause();
+        let now = (operations.current)().unwrap_or(u32::MAX);
+        findings.demand(now == slot, "a thread's slot changed: before, after, thread", [slot as u64, now as u64, arrived as u64]);
+    }
+}
+
+/// The body of [`Operations::in_use`].
+pub(super) fn in_use(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let _region = Region::new(1, machine::slot::ARRAY)?;
+    let findings = Findings::new();
+    let met = AtomicUsize::new(0);
+    let job = |_| {
+        let slot = (operations.current)().unwrap_or(0);
+        met.fetch_add(1, Ordering::Relaxed);
+        while met.load(Ordering::Relaxed) < runner.width() {
+            runner.pause();
+            let slot = (operations.current)().unwrap_or(0);
+            let bound = (operations.in_use)();
+            findings.demand(slot < bound, "a slot is in use beyond the bound: slot, bound", [slot as u64, bound as u64, 0]);
+        }
+        let bound = (operations.in_use)();
+        findings.demand(slot < bound, "a slot is in use beyond the bound: slot, bound", [slot as u64, bound as u64, 1]);
+        findings.demand(bound as usize <= MAX, "the bound is beyond the last slot", [bound as u64, MAX as u64, 0]);
+    };
+    runner.run(Placement::Moved, crowd(runner.width(), &job), None);
+    // Two threads that run at the same time are in two slots at least.
+    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(runner, operations, &findings)), None);
+    findings.outcome()?;
+    let bound = (operations.in_use)();
+    ensure!(bound >= 2, "two threads have used slots below {bound}");
+    Ok(format!("slots below {bound}"))
+}
+
+fn count_to_two(runner: &dyn Runner, operations: &Operations, findings: &Findings) {
+    while runner.goes_on() && findings.none() && (operations.in_use)() < 2 {
+        let slot = (operations.current)().unwrap_or(0);
+        let bound = (operations.in_use)();
+        findings.demand(slot < bound, "a slot is in use beyond the bound: slot, bound", [slot as u64, bound as u64, 2]);
+    }
+}
+
+/// The body of [`Operations::load`], with exchange on a slot where nobody works: no value is torn or lost.
+pub(super) fn load(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const STEPS: usize = 20_000;
+    let region = Region::new(1, machine::slot::ARRAY)?;
+    let findings = Findings::new();
+    let at_work = AtomicBool::new(true);
+    let sum = AtomicUsize::new(0);
+    let threads = runner.width();
+    // Each value has equal halves. What is exchanged in comes out again exactly once: by another thread, or at the end.
+    let value = |number: usize| number << 32 | number;
+    let last = MAX as u32 - 1;
+    let job = |thread: usize| {
+        for step in 1..=STEPS {
+            // SAFETY: every slot has an area, in which no array lies.
+            let (old, seen) = unsafe {
+                let old = (operations.exchange)(region.base(), last, WORDS - 1, value(thread * STEPS + step));
+                (old, (operations.load)(region.base(), last, WORDS - 1))
+            };
+            sum.fetch_add(old & 0xffff_ffff, Ordering::Relaxed);
+            findings.demand(seen >> 32 == seen & 0xffff_ffff, "a word was read in two parts", [seen as u64, 0, 0]);
+        }
+        at_work.store(false, Ordering::Relaxed);
+    };
+    runner.run(Placement::Moved, crowd(threads, &job), None);
+    findings.outcome()?;
+    // SAFETY: as above.
+    let left = unsafe { (operations.load)(region.base(), last, WORDS - 1) } & 0xffff_ffff;
+    let (put, got) = (threads * STEPS * (threads * STEPS + 1) / 2, sum.into_inner() + left);
+    ensure!(put == got, "values that sum to {put} were exchanged in, and came out as {got}: one was lost or came twice");
+    Ok(format!("{} exchanges", threads * STEPS))
+}
+
+/// What a thread without a slot gets: nothing from pop, false from push, Elsewhere from compare_store.
+pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let region = Region::new(2, machine::slot::ARRAY)?;
+    let mut array = region.array(0, 1);
+    array.push(&region, Tokens::pointer(0));
+    for slot in 0..MAX as u32 {
+        // SAFETY: every slot has an area, and nobody runs.
+        unsafe {
+            (operations.exchange)(region.base(), slot, 0, array.take_word());
+            (operations.exchange)(region.base(), slot, 1, region.array(1, 1).give_word());
+        }
+    }
+    let mut finding = Err("a thread without a slot never ran".to_owned());
+    let place = &mut finding;
+    let job: Job<'_> = Box::new(|| *place = try_without(operations, &region));
+    ensure!(runner.run_without_slot(job), "the runner can make no thread without a slot here");
+    finding?;
+    let others = (0..MAX as u32).flat_map(|slot| [(slot, 0), (slot, 1)]);
+    for (slot, index) in others {
+        // SAFETY: every slot has an area.
+        let word = unsafe { (operations.load)(region.base(), slot, index) };
+        let full = Array::of_word(word, index).is_some_and(|now| now == array || now == region.array(1, 1));
+        ensure!(full, "a thread without a slot changed word {index} of slot {slot} to {word}");
+    }
+    Ok("pop, push and compare_store said no".into())
+}
+
+fn try_without(operations: &Operations, region: &Region) -> Result<(), String> {
+    thread::enter();
+    let slot = (operations.current)();
+    ensure!(slot.is_none(), "a thread that cannot have a slot is in {slot:?}");
+    // SAFETY: every slot has an area, word 0 is a take word; nobody dereferences tokens.
+    unsafe {
+        let pointer = (operations.pop)(region.base(), 0);
+        ensure!(pointer.is_null(), "a thread without a slot popped {pointer:?}");
+        ensure!(!(operations.push)(region.base(), 0, Tokens::pointer(1)), "a thread without a slot pushed");
+        for slot in 0..4 {
+            let stored = (operations.compare_store)(region.base(), slot, 2, 0, 8);
+            ensure!(stored == Stored::Elsewhere, "a thread without a slot stored to slot {slot}: {stored:?}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! The invariants of the whole heap, as code, and a count of what is in use for comparison with a model.
+
+use super::runtime;
+use machine::root;
+
+/// What the program holds, as the heap sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InUse {
+    /// Small objects.
+    pub objects: usize,
+    /// Large blocks.
+    pub large_blocks: usize,
+}
+
+/// Checks the whole heap; each violation panics. `show_cached` sees every object that an array holds.
+///
+/// For tests: nobody else may be in the heap, and no thread of a parent vanished in the middle of it. Takes time in proportion
+/// to the pages in segments.
+pub fn check_valid(mut show_cached: impl FnMut(*mut u8)) -> InUse {
+    if !root::is_installed() {
+        return InUse::default();
+    }
+    let slab = runtime::general().check_valid(&mut show_cached);
+    let zone = runtime::runtime().slab.zone.check_valid();
+    assert_eq!(slab.span_pages, zone.in_spans, "pages of spans that somebody has, and of all spans");
+    InUse { objects: slab.given - slab.cached, large_blocks: zone.blocks }
+}

@@ -1,0 +1,88 @@
+//! Tests that need a process of their own: the test binary runs itself again for a single test, with a case to act out.
+//!
+//! Whatever hangs is ended after a while and reported.
+
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const CASE: &str = "COMMENSAL_TEST_CASE";
+/// Makes the C library register no restartable sequences, so that the machine is in fallback mode.
+pub const FALLBACK: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+
+/// The case that this process was started to act out; none in the process that cargo started.
+pub fn case() -> Option<String> {
+    std::env::var(CASE).ok()
+}
+
+/// A command that runs `test` of this binary again, as the process's only thread, to act out `case`.
+pub fn command(test: &str, case: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, case).env("RUST_BACKTRACE", "0");
+    command.env_remove("COMMENSAL_CONF").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// How a child ended, and what it wrote.
+#[derive(Debug)]
+pub struct Outcome {
+    /// None if it had to be killed.
+    pub status: Option<ExitStatus>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Panics, with what the child said, unless it ended well.
+    pub fn expect_success(&self, what: &str) {
+        assert!(self.status.is_some_and(|status| status.success()), "{what}: {}", self.report());
+    }
+
+    /// What happened, in words.
+    pub fn report(&self) -> String {
+        let end = self.status.map_or("hung and was killed".to_string(), |status| status.to_string());
+        format!("{end}\n--- stdout\n{}\n--- stderr\n{}", self.stdout.trim(), self.stderr.trim())
+    }
+}
+
+/// Runs a command until it ends or `limit` has passed.
+pub fn run(command: &mut Command, limit: Duration) -> Outcome {
+    let mut child = command.spawn().expect("the test binary starts");
+    let stdout = collect(child.stdout.take());
+    let stderr = collect(child.stderr.take());
+    let status = wait(&mut child, limit);
+    Outcome { status, stdout: stdout.join().expect("text"), stderr: stderr.join().expect("text") }
+}
+
+/// Runs `test` again for `case`, which must end well; with the machine's usual mode and in fallback mode. `seed` is passed on.
+pub fn run_in_both_modes(test: &str, case: &str, seed: u64, limit: Duration) {
+    for (mode, variable) in [("concurrency ids", None), ("fallback", Some(FALLBACK))] {
+        let mut command = command(test, case);
+        command.envs(variable).env("COMMENSAL_TEST_SEED", seed.to_string());
+        run(&mut command, limit).expect_success(&format!("{test} with {mode}, seed {seed}"));
+    }
+}
+
+fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let started = Instant::now();
+    let mut nap = Duration::from_micros(200);
+    while started.elapsed() < limit {
+        if let Some(status) = child.try_wait().expect("the child is ours") {
+            return Some(status);
+        }
+        thread::sleep(nap);
+        nap = (nap * 3 / 2).min(Duration::from_millis(20));
+    }
+    child.kill().and_then(|()| child.wait()).expect("the child is ours");
+    None
+}
+
+fn collect(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        // A stream that ends badly has ended all the same.
+        let _ = stream.expect("the stream is piped").read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}

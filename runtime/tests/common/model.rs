@@ -1,0 +1,368 @@
+//! A model of the heap: who owns which bytes, and what is in them. Operations go to the heap, or to a broken stand-in for it,
+//! and whatever the model says is impossible is reported as a [`Violation`].
+
+use super::blocks::Block;
+use commensal::heap;
+use std::collections::BTreeMap;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const LARGEST_REQUEST: usize = 128 << 20;
+
+/// What gives memory: the heap, or a planted bug around it.
+pub trait Subject: Send {
+    fn allocate(&mut self, bytes: usize) -> *mut u8 {
+        heap::allocate(bytes)
+    }
+    fn allocate_zeroed(&mut self, bytes: usize) -> *mut u8 {
+        heap::allocate_zeroed(bytes)
+    }
+    fn allocate_aligned(&mut self, bytes: usize, alignment: usize) -> *mut u8 {
+        heap::allocate_aligned(bytes, alignment)
+    }
+    /// # Safety
+    /// As for [`heap::reallocate`].
+    unsafe fn reallocate(&mut self, block: *mut u8, bytes: usize) -> *mut u8 {
+        // SAFETY: passed on.
+        unsafe { heap::reallocate(block, bytes) }
+    }
+    /// # Safety
+    /// As for [`heap::free`].
+    unsafe fn free(&mut self, block: *mut u8) {
+        // SAFETY: passed on.
+        unsafe { heap::free(block) }
+    }
+    /// # Safety
+    /// As for [`heap::usable_bytes`].
+    unsafe fn usable_bytes(&mut self, block: *mut u8) -> usize {
+        // SAFETY: passed on.
+        unsafe { heap::usable_bytes(block) }
+    }
+}
+
+/// The heap itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heap;
+
+impl Subject for Heap {}
+
+/// What a heap must never do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// Two blocks share bytes.
+    Overlap,
+    /// A block's contents changed while somebody owned it, or were lost when it was moved.
+    Contents,
+    /// A block is not aligned as was asked.
+    Alignment,
+    /// A block has less room than was asked for.
+    Room,
+    /// A zeroed block is not zero.
+    Zero,
+    /// There was no memory, and nothing that accounts for it.
+    Null,
+    /// The heap holds more or fewer blocks than the program.
+    Count,
+}
+
+/// A violation, and what is known about it.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub violation: Violation,
+    pub details: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}: {}", self.violation, self.details)
+    }
+}
+
+fn fail<T>(violation: Violation, details: String) -> Result<T, Failure> {
+    Err(Failure { violation, details })
+}
+
+/// One thing that a program does with the heap. `which` chooses among the blocks that it owns.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation {
+    Allocate { bytes: usize },
+    AllocateZeroed { bytes: usize },
+    AllocateAligned { bytes: usize, log2_alignment: u32 },
+    Reallocate { which: u32, bytes: usize },
+    Free { which: u32 },
+    Trim { keep: usize },
+}
+
+/// Which bytes are owned, by anybody.
+#[derive(Clone, Debug, Default)]
+pub struct Owned(Arc<Mutex<BTreeMap<usize, usize>>>);
+
+impl Owned {
+    fn claim(&self, start: usize, bytes: usize) -> Result<(), Failure> {
+        let mut owned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = start + bytes.max(1);
+        if let Some((&other, &other_end)) = owned.range(..end).next_back()
+            && other_end > start
+        {
+            return fail(
+                Violation::Overlap,
+                format!("{start:#x}..{end:#x} was given while {other:#x}..{other_end:#x} is owned"),
+            );
+        }
+        owned.insert(start, end);
+        Ok(())
+    }
+
+    fn release(&self, start: usize) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&start);
+    }
+
+    fn starts(&self) -> HashSet<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+}
+
+/// The program's side: the blocks of one thread.
+pub struct Model<S: Subject> {
+    subject: S,
+    owned: Owned,
+    blocks: Vec<Block>,
+    tag: u64,
+    /// Bytes that this model may own at once; requests beyond free something first.
+    limit: usize,
+    total: usize,
+    /// Requests that were answered with null.
+    pub nulls: usize,
+    /// Whether null is an answer to requests that the machine could fulfil.
+    pub may_fail: bool,
+}
+
+impl<S: Subject> Model<S> {
+    /// A program that owns nothing and may own up to `limit` bytes. `tag` tells its blocks from other programs'.
+    pub fn new(subject: S, owned: Owned, tag: u64, limit: usize) -> Self {
+        Model { subject, owned, blocks: Vec::new(), tag: tag << 32, limit, total: 0, nulls: 0, may_fail: false }
+    }
+
+    /// Blocks that it owns.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Does one thing, and checks what comes of it.
+    pub fn step(&mut self, operation: Operation) -> Result<(), Failure> {
+        match operation {
+            Operation::Allocate { bytes } => self.allocate(bytes, 16, |subject| subject.allocate(bytes)).map(drop),
+            Operation::AllocateZeroed { bytes } => self.allocate_zeroed(bytes),
+            Operation::AllocateAligned { bytes, log2_alignment } => {
+                let alignment = 1 << log2_alignment;
+                self.allocate(bytes, alignment, |subject| subject.allocate_aligned(bytes, alignment)).map(drop)
+            }
+            Operation::Reallocate { which, bytes } => self.reallocate(which, bytes),
+            Operation::Free { which } => match self.index(which) {
+                Some(index) => self.free(index),
+                None => Ok(()),
+            },
+            Operation::Trim { keep } => {
+                heap::trim(keep);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a block out of the model, with its contents as they must be.
+    pub fn give_up(&mut self, which: u32) -> Option<Block> {
+        let block = self.blocks.swap_remove(self.index(which)?);
+        self.total -= block.usable;
+        Some(block)
+    }
+
+    /// Takes a block in that another model gave up.
+    pub fn take_in(&mut self, block: Block) -> Result<(), Failure> {
+        self.total += block.usable;
+        self.blocks.push(block);
+        self.check_contents(self.blocks.len() - 1, block.usable)
+    }
+
+    /// Checks the contents of all blocks.
+    pub fn check_all(&self) -> Result<(), Failure> {
+        (0..self.blocks.len()).try_for_each(|index| self.check_contents(index, self.blocks[index].usable))
+    }
+
+    /// Checks and frees all blocks.
+    pub fn free_all(&mut self) -> Result<(), Failure> {
+        while !self.blocks.is_empty() {
+            self.free(self.blocks.len() - 1)?;
+        }
+        Ok(())
+    }
+
+    fn index(&self, which: u32) -> Option<usize> {
+        (!self.blocks.is_empty()).then(|| which as usize % self.blocks.len())
+    }
+
+    fn allocate(
+        &mut self,
+        bytes: usize,
+        alignment: usize,
+        request: impl FnOnce(&mut S) -> *mut u8,
+    ) -> Result<Option<Block>, Failure> {
+        while self.total + bytes > self.limit && !self.blocks.is_empty() {
+            self.free(0)?;
+        }
+        let start = request(&mut self.subject);
+        if start.is_null() {
+            self.note_null(bytes)?;
+            return Ok(None);
+        }
+        self.enter(start, bytes, alignment).map(Some)
+    }
+
+    fn note_null(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.nulls += 1;
+        if self.may_fail || bytes > LARGEST_REQUEST {
+            return Ok(());
+        }
+        fail(Violation::Null, format!("no memory for {bytes} bytes"))
+    }
+
+    /// Checks a block that was just given, and fills it.
+    fn enter(&mut self, start: *mut u8, bytes: usize, alignment: usize) -> Result<Block, Failure> {
+        if !(start as usize).is_multiple_of(alignment.max(16)) {
+            return fail(
+                Violation::Alignment,
+                format!("{bytes} bytes at {start:p}, alignment {alignment} was asked for"),
+            );
+        }
+        // SAFETY: the block was given to us.
+        let usable = unsafe { self.subject.usable_bytes(start) };
+        if usable < bytes {
+            return fail(Violation::Room, format!("{usable} bytes at {start:p} for a request of {bytes}"));
+        }
+        self.owned.claim(start as usize, usable)?;
+        self.tag += 1;
+        let block = Block { start: start as usize, usable, tag: self.tag };
+        block.fill();
+        self.total += usable;
+        self.blocks.push(block);
+        Ok(block)
+    }
+
+    fn allocate_zeroed(&mut self, bytes: usize) -> Result<(), Failure> {
+        let mut damage = None;
+        let request = |subject: &mut S| {
+            let start = subject.allocate_zeroed(bytes);
+            let block = Block { start: start as usize, usable: bytes, tag: 0 };
+            // Before anything is written to it.
+            damage = if start.is_null() { None } else { block.find_nonzero(bytes) };
+            start
+        };
+        let block = self.allocate(bytes, 16, request)?;
+        match (block, damage) {
+            (Some(block), Some(offset)) => {
+                fail(Violation::Zero, format!("{bytes} zeroed bytes at {:#x}: not zero at {offset}", block.start))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn reallocate(&mut self, which: u32, bytes: usize) -> Result<(), Failure> {
+        let Some(index) = self.index(which) else { return Ok(()) };
+        let old = self.blocks[index];
+        self.check_contents(index, old.usable)?;
+        self.owned.release(old.start);
+        // SAFETY: the block is ours.
+        let start = unsafe { self.subject.reallocate(old.start as *mut u8, bytes) };
+        if start.is_null() {
+            self.owned.claim(old.start, old.usable)?;
+            self.note_null(bytes)?;
+            return self.check_contents(index, old.usable);
+        }
+        let moved = Block { start: start as usize, ..old };
+        let damage = moved.find_damage(old.usable.min(bytes));
+        self.blocks.swap_remove(index);
+        self.total -= old.usable;
+        self.enter(start, bytes, 16)?;
+        match damage {
+            Some(offset) => fail(
+                Violation::Contents,
+                format!(
+                    "byte {offset} of {} was lost when {:#x} was moved to {start:p} for {bytes}",
+                    old.usable, old.start
+                ),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    fn free(&mut self, index: usize) -> Result<(), Failure> {
+        self.check_contents(index, self.blocks[index].usable)?;
+        self.forget(index);
+        Ok(())
+    }
+
+    /// Gives a block back unchecked.
+    fn forget(&mut self, index: usize) {
+        let block = self.blocks.swap_remove(index);
+        self.total -= block.usable;
+        self.owned.release(block.start);
+        // SAFETY: the block is ours.
+        unsafe { self.subject.free(block.start as *mut u8) };
+    }
+
+    fn check_contents(&self, index: usize, bytes: usize) -> Result<(), Failure> {
+        let block = self.blocks[index];
+        match block.find_damage(bytes) {
+            Some(offset) => {
+                fail(Violation::Contents, format!("{block:x?} changed at byte {offset} while it was owned"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl<S: Subject> Drop for Model<S> {
+    /// After a failure: leaves the heap as it was found, as far as that is possible.
+    fn drop(&mut self) {
+        while !self.blocks.is_empty() {
+            self.forget(self.blocks.len() - 1);
+        }
+    }
+}
+
+/// A heap at rest, to compare with.
+pub struct AtRest {
+    blocks: usize,
+}
+
+impl AtRest {
+    /// The heap as it is before the test.
+    pub fn begin() -> Self {
+        AtRest { blocks: blocks_in_use(&HashSet::new()).unwrap_or_default() }
+    }
+
+    /// Checks the heap's invariants, which nobody may use meanwhile, and that it holds what is owned and nothing else.
+    pub fn check(&self, owned: &Owned) -> Result<(), Failure> {
+        let starts = owned.starts();
+        let found = blocks_in_use(&starts)?;
+        if found != self.blocks + starts.len() {
+            let expected = self.blocks + starts.len();
+            return fail(Violation::Count, format!("the heap holds {found} blocks in use, expected {expected}"));
+        }
+        Ok(())
+    }
+}
+
+/// Small and large blocks in use; fails if one of `starts` is in an array, or anything is in two.
+fn blocks_in_use(starts: &HashSet<usize>) -> Result<usize, Failure> {
+    let (mut cached, mut twice) = (HashSet::new(), None);
+    let in_use = heap::check::check_valid(|object| {
+        if !cached.insert(object as usize) || starts.contains(&(object as usize)) {
+            twice = Some(object);
+        }
+    });
+    match twice {
+        Some(object) => fail(Violation::Overlap, format!("{object:p} is in an array, and in use or in another array")),
+        None => Ok(in_use.objects + in_use.large_blocks),
+    }
+}
