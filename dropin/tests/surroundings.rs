@@ -20,13 +20,13 @@ in_both_modes! {
     limit_at_every_step: promised("limits staircase as");
     limit_of_data_at_every_step: promised("limits staircase data");
 
-    membarrier_refused: "seccomp run membarrier=1 {THREADS} together {seconds}";
+    membarrier_refused: "seccomp run membarrier=1 {THREADS} together {seconds} 160";
     membarrier_unknown: "seccomp run membarrier=38 {THREADS} migrate {seconds}";
     membarrier_refused_and_forks: "seccomp run membarrier=1 {FORK} storm 300 0 fork";
-    rseq_unknown: "seccomp run rseq=38 {THREADS} together {seconds}";
+    rseq_unknown: "seccomp run rseq=38 {THREADS} together {seconds} 160";
     rseq_refused: "seccomp run rseq=1,membarrier=1 {THREADS} migrate {seconds}";
     advice_refused: "seccomp run madvise=1,mremap=1 {ABI} realloc";
-    advice_unknown: "seccomp run madvise=38,mremap=38,sched_getaffinity=38 {THREADS} together {seconds}";
+    advice_unknown: "seccomp run madvise=38,mremap=38,sched_getaffinity=38 {THREADS} together {seconds} 160";
     membarrier_refused_before_the_first_thread: "seccomp solo membarrier=1";
     membarrier_refused_at_work: "seccomp late membarrier=1";
     everything_refused_at_work: "seccomp late membarrier=1,rseq=1,madvise=1,mremap=1";

@@ -158,6 +158,12 @@ fn bottom(capacity: usize) -> usize {
 pub struct Stack(usize);
 
 impl Stack {
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
     /// Puts an array on top: one store makes it part of the stack.
     #[inline]
     pub fn push(&mut self, region: Region, array: Array) {

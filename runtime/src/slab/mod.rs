@@ -18,6 +18,7 @@ mod count;
 mod drain;
 pub mod misuse;
 mod shard;
+mod spare;
 
 pub use shard::SHARD_RANK;
 
@@ -29,6 +30,7 @@ use machine::slot::{self, ARRAY, Stored};
 use machine::sync::Lock;
 use misuse::Found;
 use shard::Held;
+use spare::Spare;
 
 /// Rank of the lock of those who take arrays away from other CPUs: they go on to lock shards.
 const DRAIN_RANK: u8 = 0;
@@ -58,6 +60,8 @@ pub struct Slab {
     pub spans: Events,
     /// Arrays that exist.
     pub arrays: Events,
+    /// Empty arrays that no shard keeps.
+    spare: Spare,
     /// Held by whoever takes arrays away from other CPUs.
     drain_lock: Lock<DRAIN_RANK>,
 }
@@ -185,7 +189,7 @@ impl<'a> General<'a> {
         if let Some(old) = old.map(|old| self.sized(old, slot, class))
             && !self.replace(slot, give_index(class), 0, old.give_word())
         {
-            self.lock(slot, class).empty.push(self.region, old);
+            self.keep_empty(&mut self.lock(slot, class), old);
         }
     }
 
@@ -227,7 +231,7 @@ impl<'a> General<'a> {
         let (other, array) = array?;
         let empty = self.lock(slot, class).empty.pop(self.region);
         if let Some(empty) = empty {
-            self.lock(other, class).empty.push(self.region, empty);
+            self.keep_empty(&mut self.lock(other, class), empty);
         }
         Some(array)
     }
@@ -276,7 +280,7 @@ impl<'a> General<'a> {
         if source == Source::Freed && !head.has_freed() {
             return None;
         }
-        let array = own.empty.pop(self.region).or_else(|| self.new_array())?;
+        let array = self.find_empty(&mut own)?;
         let mut array = self.sized(array, slot, class);
         while !array.is_full() && !own.spans.is_null() {
             // SAFETY: as above.
@@ -316,10 +320,21 @@ impl<'a> General<'a> {
         Some(span)
     }
 
-    fn new_array(self) -> Option<Array> {
-        let memory = self.slab.zone.metadata.cut(ARRAY, ARRAY)?;
-        self.slab.arrays.count();
-        Some(Array::new(self.region, memory))
+    /// An empty private array: the shard's, or a spare one, or a new one.
+    fn find_empty(self, shard: &mut Held) -> Option<Array> {
+        let kept = shard.empty.pop(self.region).or_else(|| self.slab.spare.pop(self.region, &self.slab.locks));
+        kept.or_else(|| {
+            let memory = self.slab.zone.metadata.cut(ARRAY, ARRAY)?;
+            self.slab.arrays.count();
+            Some(Array::new(self.region, memory))
+        })
+    }
+
+    /// Keeps an empty private array at the shard if that has none, else with the spare ones, where every class finds it.
+    fn keep_empty(self, shard: &mut Held, array: Array) {
+        if shard.empty.is_empty() || !self.slab.spare.push(self.region, &self.slab.locks, array) {
+            shard.empty.push(self.region, array);
+        }
     }
 
     /// An empty private array, sized for a class as hot as it is in a slot.
@@ -372,8 +387,7 @@ impl<'a> General<'a> {
         {
             return Some(if array.is_empty(self.region) { self.sized(array, slot, class) } else { array });
         }
-        let kept = self.lock(slot, class).empty.pop(self.region);
-        kept.or_else(|| self.new_array()).map(|array| self.sized(array, slot, class))
+        self.find_empty(&mut self.lock(slot, class)).map(|array| self.sized(array, slot, class))
     }
 
     /// Whether a take array has so much room that it should become the one to give to. A quarter: more would send arrays to the
@@ -388,7 +402,7 @@ impl<'a> General<'a> {
     fn stow(self, slot: u32, class: usize, array: Array) {
         let mut own = self.lock(slot, class);
         if array.is_empty(self.region) {
-            return own.empty.push(self.region, array);
+            return self.keep_empty(&mut own, array);
         }
         own.push_full(self.region, array);
         if own.full_count as usize <= depot_limit(class, shard::heat(self.region, own.slot, class)) {
@@ -408,7 +422,7 @@ impl<'a> General<'a> {
             held = self.put_into_span(object, held).0;
         }
         drop(held);
-        self.lock(slot, class).empty.push(self.region, array);
+        self.keep_empty(&mut self.lock(slot, class), array);
     }
 
     /// Puts an object back into its span, under the lock of the shard that owns the span; returns that shard, still held.
@@ -521,8 +535,10 @@ fn batch(class: usize, heat: u32) -> usize {
     class::array_capacity(class).min(cold << heat)
 }
 
-/// Arrays that a shard keeps: one while the class is cold, up to a budget of bytes when it is hot.
+/// Arrays that a shard keeps: one while the class is cold, up to a budget of bytes when it is hot; where many slots share the
+/// budget, perhaps none.
 fn depot_limit(class: usize, heat: u32) -> usize {
-    let budget = DEPOT_BUDGET / (slot::in_use() as usize).div_ceil(DEPOTS_AT_FULL_BUDGET);
-    (budget / (batch(class, heat) * class::size(class))).clamp(1, 1 << heat)
+    let slots = slot::in_use();
+    let budget = DEPOT_BUDGET / (slots as usize).div_ceil(DEPOTS_AT_FULL_BUDGET);
+    (budget / (batch(class, heat) * class::size(class))).clamp(usize::from(slots <= MANY_SLOTS), 1 << heat)
 }

@@ -5,7 +5,7 @@
 use crate::tokens::{Token, find};
 use crate::tree::{File, Tree, Violation};
 
-const FOLDERS: [&str; 2] = ["runtime/", "workload/"];
+const FOLDERS: [&str; 2] = ["runtime/src/", "workload/src/"];
 
 /// What must not stand there, and where to look instead.
 const FORBIDDEN: [(&[&str], &str); 8] = [
@@ -36,7 +36,7 @@ fn check_file(file: &File) -> Vec<Violation> {
     let tokens = file.tokens();
     let mut violations = Vec::new();
     let mut table = FORBIDDEN.to_vec();
-    if file.path.starts_with("runtime/") {
+    if file.path.starts_with("runtime/src/") {
         table.extend(ONLY_RUNTIME);
     }
     for (pattern, advice) in table {

@@ -1,0 +1,170 @@
+//! `machine::kick`: orders memory on all CPUs that run this process, or restarts what they have in flight.
+//!
+//! The stress is store buffering, the one reordering of this kind of machine. `x` and `y` are zero; one side is fast and the
+//! other one pays for both:
+//!
+//! ```text
+//!   x = 1                  y = 1
+//!   compiler fence         fence_all()
+//!   a = y                  b = x           never a = 0 and b = 0
+//! ```
+//!
+//! Restarting is specified and tested with the slots: [`crate::slot::Operations::restart`].
+
+use crate::case::{Case, Findings, Outcome, ensure};
+use crate::runner::{Fork, Job, Placement, Runner, random};
+use machine::kick::{self, Refused};
+use machine::sync::{AtomicU64, Ordering, compiler_fence};
+use machine::{fault, thread};
+
+/// The operations of this module.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Says that kicks will come. Cheap while the process has one thread.
+    ///
+    /// ```text
+    /// register():
+    ///     if the system refuses: return Refused       and so do all kicks from now on
+    ///     from now on kicks are possible, in this process and in its fork children
+    /// ```
+    ///
+    /// A second call does nothing, and answers the same.
+    pub register: fn() -> Result<(), Refused>,
+
+    /// A full memory barrier everywhere.
+    ///
+    /// ```text
+    /// fence_all():
+    ///     register()
+    ///     if the system refuses: refused += 1; return Refused      and nothing was ordered
+    ///     on each CPU that runs a thread of this process: a full memory barrier, between two instructions
+    ///     on the calling one too
+    ///     kicks += 1
+    /// ```
+    pub fence_all: fn() -> Result<(), Refused>,
+
+    /// A [`fence_all`](Self::fence_all) that restarts a slot besides.
+    pub restart: fn(slot: u32) -> Result<(), Refused>,
+
+    /// `(kicks, refused)` of this process so far.
+    pub counts: fn() -> (u64, u64),
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations =
+        Operations { register: kick::register, fence_all: kick::fence_all, restart: kick::restart, counts: kick::counts };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("kick::register", |runner| registered(runner, &MACHINE)),
+    Case::machine("kick::fence_all", |runner| buffered(runner, MACHINE.fence_all)),
+    Case::machine("kick::restart is a fence", |runner| buffered(runner, || (MACHINE.restart)(0))),
+    Case::machine("kick::counts", |runner| counted(runner, &MACHINE)),
+    Case::planted("kick::register", "refuses", |runner| registered(runner, &Operations { register: || Err(Refused), ..MACHINE })),
+    Case::planted("kick::fence_all", "no fence", |runner| buffered(runner, || Ok(()))),
+    Case::planted("kick::counts", "refusals are not counted", |runner| {
+        counted(runner, &Operations { counts: || (kick::counts().0, 0), ..MACHINE })
+    }),
+];
+
+/// The body of [`Operations::register`].
+pub fn registered(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    ensure!((operations.register)() == Ok(()), "the system refuses kicks");
+    ensure!((operations.register)() == Ok(()), "the system refuses kicks at the second time");
+    for fork in [Fork::Bare, Fork::Ordinary] {
+        let kicks_in_child = &mut || {
+            let done = (operations.fence_all)().and((operations.restart)(0)).is_ok();
+            if done { Ok(()) } else { Err("a fork child cannot kick") }
+        };
+        runner.fork(fork, kicks_in_child).well()?;
+    }
+    Ok("also for fork children".into())
+}
+
+/// The body of [`Operations::counts`] and of refusals.
+pub fn counted(_: &dyn Runner, operations: &Operations) -> Outcome {
+    ensure!((operations.counts)() == (0, 0), "a process that never kicked counts {:?}", (operations.counts)());
+    let kicks: [fn(&Operations) -> Result<(), Refused>; 2] = [|operations| (operations.fence_all)(), |operations| (operations.restart)(0)];
+    for (number, kick) in (1..).zip(kicks) {
+        fault::arm(fault::Point::Kick, fault::Plan::Once { skip: 0 });
+        ensure!(kick(operations) == Err(Refused), "a kick that had to be refused was not");
+        ensure!(kick(operations) == Ok(()), "the kick after a refused one was refused, too");
+        let counts = (operations.counts)();
+        ensure!(counts == (number, number), "{number} kicks and as many refusals were counted as {counts:?}");
+    }
+    Ok("2 kicks, 2 refusals".into())
+}
+
+/// Lines of their own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+#[derive(Default)]
+struct Buffers {
+    x: Line,
+    y: Line,
+    start: Line,
+    /// Twice the round, plus one if the fast side saw `y`.
+    answer: Line,
+}
+
+/// The body of [`Operations::fence_all`]. Instead of going back to zero, `x` and `y` are numbers of rounds.
+pub fn buffered(runner: &dyn Runner, fence: fn() -> Result<(), Refused>) -> Outcome {
+    let (buffers, findings, mut rounds) = (Buffers::default(), Findings::new(), 0);
+    let count = &mut rounds;
+    let fast: Job<'_> = Box::new(|| fast_side(runner, &buffers));
+    let slow: Job<'_> = Box::new(|| *count = slow_side(runner, &buffers, fence, &findings));
+    runner.run(Placement::Apart, vec![fast, slow], None);
+    findings.outcome()?;
+    Ok(format!("{rounds} rounds"))
+}
+
+const OVER: u64 = u64::MAX;
+
+fn fast_side(runner: &dyn Runner, buffers: &Buffers) {
+    for round in 1.. {
+        loop {
+            match buffers.start.0.load(Ordering::Acquire) {
+                OVER => return,
+                now if now == round => break,
+                _ => runner.pause(),
+            }
+        }
+        buffers.x.0.store(round, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let seen = buffers.y.0.load(Ordering::Relaxed) == round;
+        buffers.answer.0.store(round * 2 + seen as u64, Ordering::Release);
+    }
+}
+
+fn slow_side(runner: &dyn Runner, buffers: &Buffers, fence: fn() -> Result<(), Refused>, findings: &Findings) -> u64 {
+    thread::enter();
+    let mut random = random(runner, 1);
+    let mut round = 0;
+    while runner.goes_on() && findings.none() {
+        round += 1;
+        // As many steps as the other side's reading of `start` may take.
+        let steps = random.u32(0..256);
+        buffers.start.0.store(round, Ordering::Release);
+        (0..steps).for_each(|_| core::hint::spin_loop());
+        buffers.y.0.store(round, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        findings.demand(fence().is_ok(), "a fence was refused", [round, 0, 0]);
+        compiler_fence(Ordering::SeqCst);
+        let seen = buffers.x.0.load(Ordering::Relaxed) == round;
+        let answer = loop {
+            match buffers.answer.0.load(Ordering::Acquire) {
+                answer if answer / 2 == round => break answer % 2 == 1,
+                _ => runner.pause(),
+            }
+        };
+        findings.demand(seen || answer, "neither side saw the other's store: round", [round, 0, 0]);
+    }
+    buffers.start.0.store(OVER, Ordering::Release);
+    round
+}

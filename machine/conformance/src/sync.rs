@@ -1,0 +1,360 @@
+//! `machine::sync`: the lock. (The atomics are the language's, and their meaning, too.)
+//!
+//! The stress is a pair of plain words that the lock keeps equal, for threads and for handlers that interrupt them anywhere,
+//! also in the middle of taking the lock.
+
+use crate::case::{Case, Findings, Outcome, ensure};
+use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd};
+use machine::sync::{Acquired, AtomicBool, AtomicU32, AtomicU64, Contention, Lock, Ordering};
+use machine::{clock, thread};
+
+/// The lock under test: of a rank in the middle.
+pub type Middle = Lock<5>;
+/// A lock that may not be taken after it.
+pub type Lower = Lock<4>;
+
+/// The operations of this module. Threads have entered, see [`crate::thread::Operations::enter`].
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Takes the lock if nobody holds it.
+    ///
+    /// ```text
+    /// try_acquire():
+    ///     atomically: if holder ≠ nobody: return false
+    ///                 holder = identity()
+    ///     in debug builds: die unless the rank is above those of all locks that the thread holds
+    ///     return true                                 what earlier holders wrote is visible
+    /// ```
+    pub try_acquire: fn(&Middle) -> bool,
+
+    /// Takes the lock.
+    ///
+    /// ```text
+    /// acquire(contention):
+    ///     if try_acquire(): return Clean
+    ///     if holder = identity(): return Reentered    and it is not held twice
+    ///     wait until try_acquire(), or until the holder is of a process that this one was forked from: then it becomes ours
+    ///     contention.contended += 1; contention.total_wait_ns += wait; contention.max_wait_ns = max(…, wait)
+    ///     return Clean or, in the latter case, Abandoned
+    /// ```
+    pub acquire: fn(&Middle, &Contention) -> Acquired,
+
+    /// Gives the lock back, and lets one of those who wait go on.
+    ///
+    /// ```text
+    /// release():                                      the calling thread holds it
+    ///     holder = nobody                             what we wrote is visible to later holders
+    /// ```
+    pub release: unsafe fn(&Middle),
+
+    /// Whether anybody held the lock at some moment of the call.
+    pub is_held: fn(&Middle) -> bool,
+
+    /// [`acquire`](Self::acquire) of a lower rank.
+    pub acquire_lower: fn(&Lower, &Contention) -> Acquired,
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations {
+        try_acquire: Middle::try_acquire,
+        acquire: Middle::acquire,
+        release: Middle::release,
+        is_held: Middle::is_held,
+        acquire_lower: Lower::acquire,
+    };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("sync::Lock excludes", |runner| excludes(runner, &MACHINE)),
+    Case::machine("sync::Lock is not reentered", |runner| not_reentered(runner, &MACHINE)),
+    Case::machine("sync::Lock outlives its holder in a fork", |runner| abandoned(runner, &MACHINE)),
+    Case::machine("sync::Contention", |runner| contended(runner, &MACHINE)),
+    Case::machine("sync::Lock ranks rise", |runner| ranked(runner, &MACHINE)),
+    Case::planted("sync::Lock excludes", "looks, then takes", |runner| excludes(runner, &planted::CARELESS)),
+    Case::planted("sync::Lock excludes", "wakes nobody", |runner| excludes(runner, &planted::SILENT)),
+    Case::planted("sync::Lock is not reentered", "waits for itself", |runner| not_reentered(runner, &planted::IMPATIENT)),
+    Case::planted("sync::Lock outlives its holder in a fork", "waits for the dead", |runner| abandoned(runner, &planted::IMPATIENT)),
+    Case::planted("sync::Contention", "not counted", |runner| contended(runner, &planted::UNCOUNTED)),
+    Case::planted("sync::Contention", "counts what did not wait", |runner| contended(runner, &planted::OVERCOUNTED)),
+    Case::planted("sync::Lock ranks rise", "in any order", |runner| ranked(runner, &planted::UNRANKED)),
+];
+
+/// What the lock protects: two words, changed by plain loads and stores.
+#[derive(Default)]
+struct Pair(AtomicU64, AtomicU64);
+
+impl Pair {
+    fn increment(&self, findings: &Findings) {
+        let (left, right) = (self.0.load(Ordering::Relaxed), self.1.load(Ordering::Relaxed));
+        findings.demand(left == right, "two threads are inside one lock: left, right", [left, right, 0]);
+        self.0.store(left + 1, Ordering::Relaxed);
+        self.1.store(right + 1, Ordering::Relaxed);
+    }
+}
+
+/// The body of [`Operations::acquire`] and [`Operations::release`] between threads.
+pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let (lock, contention, pair, findings) = (Middle::new(), Contention::new(), Pair::default(), Findings::new());
+    let (passes, reentries) = (AtomicU64::new(0), AtomicU64::new(0));
+    let pass = || match (operations.acquire)(&lock, &contention) {
+        Acquired::Clean => {
+            pair.increment(&findings);
+            passes.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: acquired above.
+            unsafe { (operations.release)(&lock) };
+        }
+        Acquired::Reentered => {
+            reentries.fetch_add(1, Ordering::Relaxed);
+        }
+        Acquired::Abandoned => findings.add("a lock was abandoned without a fork", [0; 3]),
+    };
+    let job = |_| {
+        while runner.goes_on() && findings.none() {
+            pass();
+        }
+    };
+    runner.run(Placement::Moved, crowd(runner.width(), &job), Some(&pass));
+    findings.outcome()?;
+    let (passes, counted) = (passes.into_inner(), pair.0.into_inner());
+    ensure!(passes == counted, "{passes} passes through a lock counted {counted}: two threads were inside");
+    ensure!(!(operations.is_held)(&lock), "a lock that everybody released is held");
+    let report = contention.report();
+    ensure!(report.contended <= passes, "{} of {passes} passes were contended", report.contended);
+    Ok(format!("{passes} passes, {} contended, {} interrupts met their own thread's lock", report.contended, reentries.into_inner()))
+}
+
+/// The body of [`Operations::acquire`] on one thread.
+pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    thread::enter();
+    let (lock, contention) = (Middle::new(), Contention::new());
+    ensure!(!(operations.is_held)(&lock), "a new lock is held");
+    for _ in 0..3 {
+        let first = (operations.acquire)(&lock, &contention);
+        ensure!(first == Acquired::Clean, "a free lock was acquired {first:?}");
+        ensure!((operations.is_held)(&lock), "an acquired lock is not held");
+        ensure!(!(operations.try_acquire)(&lock), "a held lock was acquired by its holder");
+        let second = (operations.acquire)(&lock, &contention);
+        ensure!(second == Acquired::Reentered, "a lock was acquired {second:?} by its holder");
+        let third = alone(runner, || (operations.try_acquire)(&lock));
+        ensure!(!third, "a held lock was acquired by another thread");
+        // SAFETY: acquired once.
+        unsafe { (operations.release)(&lock) };
+        ensure!(!(operations.is_held)(&lock), "a lock that was released once is held");
+    }
+    ensure!((operations.try_acquire)(&lock), "a free lock could not be acquired");
+    // SAFETY: acquired above.
+    unsafe { (operations.release)(&lock) };
+    Ok("3 times".into())
+}
+
+/// The body of [`Operations::acquire`] in fork children. Before the fork, one lock is held by a thread that stays behind,
+/// with somebody asleep on it; one by the thread that forks; and one by nobody.
+pub fn abandoned(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    ensure!(thread::notice_forks(), "forks will not be noticed");
+    let locks = [const { Middle::new() }; 3];
+    let contention = Contention::new();
+    let (held, forked) = (AtomicU32::new(0), AtomicBool::new(false));
+    let mut outcome = Ok(());
+    let place = std::sync::Mutex::new(&mut outcome);
+    let job = |number| match number {
+        0 => hold(runner, operations, &locks[0], &contention, &held, &forked),
+        1 => {
+            wait_until(runner, || held.load(Ordering::Acquire) == 1);
+            hold(runner, operations, &locks[0], &contention, &held, &forked);
+        }
+        _ => {
+            wait_until(runner, || held.load(Ordering::Acquire) == 1);
+            // Long enough for the other one to fall asleep.
+            let end = clock::now_ns() + 2_000_000;
+            wait_until(runner, || clock::now_ns() > end);
+            let result = fork_both_ways(runner, operations, &locks, &contention);
+            forked.store(true, Ordering::Release);
+            **place.lock().expect("nobody else uses it") = result;
+        }
+    };
+    runner.run(Placement::Anywhere, crowd(3, &job), None);
+    outcome?;
+    ensure!(held.into_inner() == 2, "a waiting thread never got the lock of the one that stayed");
+    Ok("in children and grandchildren, by both forks".into())
+}
+
+fn wait_until(runner: &dyn Runner, condition: impl Fn() -> bool) {
+    while !condition() {
+        runner.pause();
+    }
+}
+
+fn hold(runner: &dyn Runner, operations: &Operations, lock: &Middle, contention: &Contention, held: &AtomicU32, forked: &AtomicBool) {
+    (operations.acquire)(lock, contention);
+    held.fetch_add(1, Ordering::Release);
+    wait_until(runner, || forked.load(Ordering::Acquire));
+    // SAFETY: acquired above.
+    unsafe { (operations.release)(lock) };
+}
+
+fn fork_both_ways(runner: &dyn Runner, operations: &Operations, locks: &[Middle; 3], contention: &Contention) -> Result<(), String> {
+    for fork in [Fork::Bare, Fork::Ordinary] {
+        // The forking thread holds it, too; not at the same time as in the child, which has its own.
+        (operations.acquire)(&locks[1], contention);
+        let child: Child<'_> = &mut || inherit(runner, operations, locks, contention, 2);
+        let ended = runner.fork(fork, child);
+        // SAFETY: acquired above.
+        unsafe { (operations.release)(&locks[1]) };
+        ended.well()?;
+    }
+    Ok(())
+}
+
+/// In a child: takes over what nobody here holds, and does it again in a child of its own.
+fn inherit(runner: &dyn Runner, operations: &Operations, locks: &[Middle; 3], contention: &Contention, generations: u32) -> Result<(), &'static str> {
+    if !thread::enter() {
+        return Err("a child was not noticed");
+    }
+    // Ranks that the forking thread held are its past, not ours: one lock at a time.
+    for (lock, holder) in locks.iter().zip(["a thread that stayed behind", "the thread that forked", "nobody"]) {
+        let expected = if holder == "nobody" { Acquired::Clean } else { Acquired::Abandoned };
+        if (operations.acquire)(lock, contention) != expected {
+            return Err("a lock from before the fork was not acquired as abandoned, or a free one was");
+        }
+        // SAFETY: acquired above.
+        unsafe { (operations.release)(lock) };
+        if (operations.acquire)(lock, contention) != Acquired::Clean {
+            return Err("a lock that was taken over once is abandoned again");
+        }
+        if generations > 1 && holder != "nobody" {
+            continue;
+        }
+        // SAFETY: acquired above.
+        unsafe { (operations.release)(lock) };
+    }
+    Ok(())
+}
+
+/// The body of [`Contention`].
+pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const HOLD_NS: u64 = 3_000_000;
+    thread::enter();
+    let (lock, contention) = (Middle::new(), Contention::new());
+    for _ in 0..100 {
+        (operations.acquire)(&lock, &contention);
+        // SAFETY: acquired above.
+        unsafe { (operations.release)(&lock) };
+    }
+    ensure!(contention.report() == Default::default(), "nobody waited, and it was counted: {:?}", contention.report());
+    let held = AtomicBool::new(false);
+    let job = |number| {
+        if number > 0 {
+            wait_until(runner, || held.load(Ordering::Acquire));
+        }
+        (operations.acquire)(&lock, &contention);
+        if number == 0 {
+            held.store(true, Ordering::Release);
+            let end = clock::now_ns() + HOLD_NS;
+            wait_until(runner, || clock::now_ns() > end);
+        }
+        // SAFETY: acquired above.
+        unsafe { (operations.release)(&lock) };
+    };
+    runner.run(Placement::Anywhere, crowd(3, &job), None);
+    let report = contention.report();
+    let plausible = (1..=2).contains(&report.contended)
+        && report.max_wait_ns <= report.total_wait_ns
+        && report.total_wait_ns <= report.contended * report.max_wait_ns
+        && report.max_wait_ns > 0;
+    ensure!(plausible, "up to two threads waited up to {HOLD_NS} ns each, and it was counted as {report:?}");
+    Ok(format!("{report:?}"))
+}
+
+/// The body of the rank check, which only debug builds have.
+pub fn ranked(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    if !cfg!(debug_assertions) {
+        return Ok("no ranks in this build".into());
+    }
+    ensure!(thread::notice_forks(), "forks will not be noticed");
+    thread::enter();
+    let (middle, lower, contention) = (Middle::new(), Lower::new(), Contention::new());
+    let rising: Child<'_> = &mut || {
+        thread::enter();
+        (operations.acquire_lower)(&lower, &contention);
+        (operations.acquire)(&middle, &contention);
+        Ok(())
+    };
+    runner.fork(Fork::Bare, rising).well()?;
+    let falling: Child<'_> = &mut || {
+        thread::enter();
+        (operations.acquire)(&middle, &contention);
+        (operations.acquire_lower)(&lower, &contention);
+        Ok(())
+    };
+    let ended = runner.fork(Fork::Bare, falling);
+    ensure!(ended == Ended::Died, "a thread took a lock of a lower rank than one that it holds, and ended {ended:?}");
+    Ok("a falling rank is deadly".into())
+}
+
+/// Wrong locks. A lock is one word of 32 bits, zero if it is free, with the highest bit for those who sleep.
+mod planted {
+    use super::*;
+
+    const WAITERS: u32 = 1 << 31;
+    /// After so many tries, a lock that should wait for ever acts as if it had got it.
+    const PATIENCE: u32 = 200_000;
+
+    fn word<const RANK: u8>(lock: &Lock<RANK>) -> &AtomicU32 {
+        // SAFETY: a lock is transparent over its word.
+        unsafe { &*(&raw const *lock).cast() }
+    }
+
+    fn look_then_take<const RANK: u8>(lock: &Lock<RANK>, _: &Contention) -> Acquired {
+        for _ in 0..PATIENCE {
+            if word(lock).load(Ordering::Relaxed) == 0 {
+                word(lock).store(thread::identity() as u32, Ordering::Relaxed);
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        Acquired::Clean
+    }
+
+    pub(super) const CARELESS: Operations = Operations {
+        acquire: look_then_take,
+        release: |lock| word(lock).store(0, Ordering::Release),
+        ..Operations::MACHINE
+    };
+
+    pub(super) const SILENT: Operations = Operations {
+        release: |lock| {
+            word(lock).fetch_and(!WAITERS, Ordering::Relaxed);
+            // SAFETY: passed on.
+            unsafe { lock.release() };
+        },
+        ..Operations::MACHINE
+    };
+
+    pub(super) const IMPATIENT: Operations = Operations {
+        acquire: |lock, _| {
+            let _ = (0..PATIENCE).any(|_| lock.try_acquire());
+            Acquired::Clean
+        },
+        ..Operations::MACHINE
+    };
+
+    pub(super) const UNCOUNTED: Operations =
+        Operations { acquire: |lock, _| lock.acquire(&Contention::new()), ..Operations::MACHINE };
+
+    pub(super) const OVERCOUNTED: Operations = Operations {
+        acquire: |lock, contention| {
+            // A second try of the same thread waits for nobody; as a wait it would be one of no time.
+            let wait = Middle::new();
+            wait.acquire(contention);
+            let outcome = lock.acquire(contention);
+            outcome
+        },
+        ..Operations::MACHINE
+    };
+
+    pub(super) const UNRANKED: Operations = Operations { acquire_lower: look_then_take, ..Operations::MACHINE };
+}
