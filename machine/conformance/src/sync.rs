@@ -70,16 +70,16 @@ const MACHINE: Operations = Operations::MACHINE;
 /// The cases of this module.
 pub const CASES: &[Case] = &[
     Case::machine("sync::Lock excludes", |runner| excludes(runner, &MACHINE)),
+    Case::machine("sync::Lock wakes", |runner| wakes(runner, &MACHINE)),
     Case::machine("sync::Lock is not reentered", |runner| not_reentered(runner, &MACHINE)),
     Case::machine("sync::Lock outlives its holder in a fork", |runner| abandoned(runner, &MACHINE)),
     Case::machine("sync::Contention", |runner| contended(runner, &MACHINE)),
     Case::machine("sync::Lock ranks rise", |runner| ranked(runner, &MACHINE)),
     Case::planted("sync::Lock excludes", "looks, then takes", |runner| excludes(runner, &planted::CARELESS)),
-    Case::planted("sync::Lock excludes", "wakes nobody", |runner| excludes(runner, &planted::SILENT)),
+    Case::planted("sync::Lock wakes", "wakes nobody", |runner| wakes(runner, &planted::SILENT)),
     Case::planted("sync::Lock is not reentered", "waits for itself", |runner| not_reentered(runner, &planted::IMPATIENT)),
     Case::planted("sync::Lock outlives its holder in a fork", "waits for the dead", |runner| abandoned(runner, &planted::IMPATIENT)),
     Case::planted("sync::Contention", "not counted", |runner| contended(runner, &planted::UNCOUNTED)),
-    Case::planted("sync::Contention", "counts what did not wait", |runner| contended(runner, &planted::OVERCOUNTED)),
     Case::planted("sync::Lock ranks rise", "in any order", |runner| ranked(runner, &planted::UNRANKED)),
 ];
 
@@ -100,17 +100,21 @@ impl Pair {
 pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lock, contention, pair, findings) = (Middle::new(), Contention::new(), Pair::default(), Findings::new());
     let (passes, reentries) = (AtomicU64::new(0), AtomicU64::new(0));
-    let pass = || match (operations.acquire)(&lock, &contention) {
-        Acquired::Clean => {
-            pair.increment(&findings);
-            passes.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: acquired above.
-            unsafe { (operations.release)(&lock) };
+    let pass = || {
+        // A handler may come before its thread has entered.
+        thread::enter();
+        match (operations.acquire)(&lock, &contention) {
+            Acquired::Clean => {
+                pair.increment(&findings);
+                passes.fetch_add(1, Ordering::Relaxed);
+                // SAFETY: acquired above.
+                unsafe { (operations.release)(&lock) };
+            }
+            Acquired::Reentered => {
+                reentries.fetch_add(1, Ordering::Relaxed);
+            }
+            Acquired::Abandoned => findings.add("a lock was abandoned without a fork", [0; 3]),
         }
-        Acquired::Reentered => {
-            reentries.fetch_add(1, Ordering::Relaxed);
-        }
-        Acquired::Abandoned => findings.add("a lock was abandoned without a fork", [0; 3]),
     };
     let job = |_| {
         while runner.goes_on() && findings.none() {
@@ -125,6 +129,28 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let report = contention.report();
     ensure!(report.contended <= passes, "{} of {passes} passes were contended", report.contended);
     Ok(format!("{passes} passes, {} contended, {} interrupts met their own thread's lock", report.contended, reentries.into_inner()))
+}
+
+/// The body of [`Operations::release`] for those who sleep: holders keep the lock so long that the others do. Nothing else
+/// wakes them, so a lock that forgets one makes this body hang.
+pub fn wakes(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const HOLD_NS: u64 = 20_000;
+    let (lock, contention, passes) = (Middle::new(), Contention::new(), AtomicU64::new(0));
+    let job = |_| {
+        while runner.goes_on() {
+            (operations.acquire)(&lock, &contention);
+            let end = clock::now_ns() + HOLD_NS;
+            wait_until(runner, || clock::now_ns() > end);
+            // SAFETY: acquired above.
+            unsafe { (operations.release)(&lock) };
+            passes.fetch_add(1, Ordering::Relaxed);
+            // Away for a moment, so that the holder is not always the same.
+            let end = clock::now_ns() + HOLD_NS;
+            wait_until(runner, || clock::now_ns() > end);
+        }
+    };
+    runner.run(Placement::Anywhere, crowd(runner.width(), &job), None);
+    Ok(format!("{} passes, {} contended", passes.into_inner(), contention.report().contended))
 }
 
 /// The body of [`Operations::acquire`] on one thread.
@@ -198,9 +224,15 @@ fn hold(runner: &dyn Runner, operations: &Operations, lock: &Middle, contention:
 
 fn fork_both_ways(runner: &dyn Runner, operations: &Operations, locks: &[Middle; 3], contention: &Contention) -> Result<(), String> {
     for fork in [Fork::Bare, Fork::Ordinary] {
-        // The forking thread holds it, too; not at the same time as in the child, which has its own.
         (operations.acquire)(&locks[1], contention);
-        let child: Child<'_> = &mut || inherit(runner, operations, locks, contention, 2);
+        let inherited = [Acquired::Abandoned, Acquired::Abandoned, Acquired::Clean];
+        let child: Child<'_> = &mut || {
+            inherit(operations, locks, contention, inherited)?;
+            (operations.acquire)(&locks[2], contention);
+            let inherited = [Acquired::Clean, Acquired::Clean, Acquired::Abandoned];
+            let grandchild: Child<'_> = &mut || inherit(operations, locks, contention, inherited);
+            if runner.fork(fork, grandchild) == Ended::Well { Ok(()) } else { Err("a grandchild found another holder than its own child") }
+        };
         let ended = runner.fork(fork, child);
         // SAFETY: acquired above.
         unsafe { (operations.release)(&locks[1]) };
@@ -209,34 +241,32 @@ fn fork_both_ways(runner: &dyn Runner, operations: &Operations, locks: &[Middle;
     Ok(())
 }
 
-/// In a child: takes over what nobody here holds, and does it again in a child of its own.
-fn inherit(runner: &dyn Runner, operations: &Operations, locks: &[Middle; 3], contention: &Contention, generations: u32) -> Result<(), &'static str> {
+/// In a child: acquires what was held before the fork, as it should be found, and then once more.
+fn inherit(operations: &Operations, locks: &[Middle; 3], contention: &Contention, expected: [Acquired; 3]) -> Result<(), &'static str> {
     if !thread::enter() {
         return Err("a child was not noticed");
     }
-    // Ranks that the forking thread held are its past, not ours: one lock at a time.
-    for (lock, holder) in locks.iter().zip(["a thread that stayed behind", "the thread that forked", "nobody"]) {
-        let expected = if holder == "nobody" { Acquired::Clean } else { Acquired::Abandoned };
-        if (operations.acquire)(lock, contention) != expected {
-            return Err("a lock from before the fork was not acquired as abandoned, or a free one was");
+    for (lock, expected) in locks.iter().zip(expected) {
+        for expected in [expected, Acquired::Clean] {
+            let outcome = (operations.acquire)(lock, contention);
+            if outcome != expected {
+                return Err(if expected == Acquired::Clean {
+                    "a lock that nobody holds, or that was taken over, is not acquired clean in a child"
+                } else {
+                    "a lock that was held at the fork is not acquired as abandoned in a child"
+                });
+            }
+            // SAFETY: acquired above.
+            unsafe { (operations.release)(lock) };
         }
-        // SAFETY: acquired above.
-        unsafe { (operations.release)(lock) };
-        if (operations.acquire)(lock, contention) != Acquired::Clean {
-            return Err("a lock that was taken over once is abandoned again");
-        }
-        if generations > 1 && holder != "nobody" {
-            continue;
-        }
-        // SAFETY: acquired above.
-        unsafe { (operations.release)(lock) };
     }
     Ok(())
 }
 
 /// The body of [`Contention`].
 pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    const HOLD_NS: u64 = 3_000_000;
+    const HOLD_NS: u64 = 1_000_000;
+    const ROUNDS: u64 = 20;
     thread::enter();
     let (lock, contention) = (Middle::new(), Contention::new());
     for _ in 0..100 {
@@ -245,27 +275,32 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
         unsafe { (operations.release)(&lock) };
     }
     ensure!(contention.report() == Default::default(), "nobody waited, and it was counted: {:?}", contention.report());
-    let held = AtomicBool::new(false);
-    let job = |number| {
-        if number > 0 {
-            wait_until(runner, || held.load(Ordering::Acquire));
-        }
-        (operations.acquire)(&lock, &contention);
-        if number == 0 {
-            held.store(true, Ordering::Release);
-            let end = clock::now_ns() + HOLD_NS;
-            wait_until(runner, || clock::now_ns() > end);
-        }
-        // SAFETY: acquired above.
-        unsafe { (operations.release)(&lock) };
-    };
-    runner.run(Placement::Anywhere, crowd(3, &job), None);
+    for _ in 0..ROUNDS {
+        let held = AtomicBool::new(false);
+        let job = |number| match number {
+            0 => {
+                (operations.acquire)(&lock, &contention);
+                held.store(true, Ordering::Release);
+                let end = clock::now_ns() + HOLD_NS;
+                wait_until(runner, || clock::now_ns() > end);
+                // SAFETY: acquired above.
+                unsafe { (operations.release)(&lock) };
+            }
+            _ => {
+                wait_until(runner, || held.load(Ordering::Acquire));
+                (operations.acquire)(&lock, &contention);
+                // SAFETY: acquired above.
+                unsafe { (operations.release)(&lock) };
+            }
+        };
+        runner.run(Placement::Anywhere, crowd(3, &job), None);
+    }
     let report = contention.report();
-    let plausible = (1..=2).contains(&report.contended)
-        && report.max_wait_ns <= report.total_wait_ns
-        && report.total_wait_ns <= report.contended * report.max_wait_ns
-        && report.max_wait_ns > 0;
-    ensure!(plausible, "up to two threads waited up to {HOLD_NS} ns each, and it was counted as {report:?}");
+    // A waiter that the system runs late may find the lock free, but not each time.
+    let plausible = (1..=2 * ROUNDS).contains(&report.contended)
+        && (1..=report.total_wait_ns).contains(&report.max_wait_ns)
+        && report.total_wait_ns <= report.contended * report.max_wait_ns;
+    ensure!(plausible, "in {ROUNDS} rounds two threads waited {HOLD_NS} ns each, and it was counted as {report:?}");
     Ok(format!("{report:?}"))
 }
 
@@ -344,17 +379,6 @@ mod planted {
 
     pub(super) const UNCOUNTED: Operations =
         Operations { acquire: |lock, _| lock.acquire(&Contention::new()), ..Operations::MACHINE };
-
-    pub(super) const OVERCOUNTED: Operations = Operations {
-        acquire: |lock, contention| {
-            // A second try of the same thread waits for nobody; as a wait it would be one of no time.
-            let wait = Middle::new();
-            wait.acquire(contention);
-            let outcome = lock.acquire(contention);
-            outcome
-        },
-        ..Operations::MACHINE
-    };
 
     pub(super) const UNRANKED: Operations = Operations { acquire_lower: look_then_take, ..Operations::MACHINE };
 }

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! It is made on the first allocation by three system calls, of which the pages that are touched cost something: the
-//! header, one slot's area, one page of the map, the metadata in use. Small heaps never use huge pages (a 2-MiB page
-//! for a program that needs 100 KiB is waste and a slow start); segments that come later follow the system's setting.
+//! header, one slot's area, one page of the map, the metadata in use. Heaps up to 32 MiB never use huge pages
+//! (a 2-MiB page for a program that needs 100 KiB is waste and a slow start); segments that come later follow the system's
+//! setting.
 
 use super::fork::Sharing;
 use crate::page::{PAGE, PageMap, Segment};

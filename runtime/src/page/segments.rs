@@ -13,6 +13,8 @@ use machine::sync::Ordering;
 use machine::vm;
 
 const MAX_SEGMENTS: usize = 1 << 14;
+/// While a heap is no larger than this (32 MiB), none of it uses huge pages, whatever the system's setting.
+const SMALL_HEAP_PAGES: u64 = (32 << 20) / PAGE as u64;
 /// Bytes of the table of all segments.
 pub(super) const SEGMENT_TABLE_BYTES: usize = MAX_SEGMENTS * size_of::<*mut Segment>();
 const LARGEST_SEGMENT: usize = 256 << 20;
@@ -31,7 +33,8 @@ impl Zone {
 
     fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<*mut Segment> {
         let start = reserve_aligned(bytes, UNIT)?;
-        if self.avoid_huge.load(Ordering::Relaxed) {
+        let is_small = self.counts.reserved.get() < SMALL_HEAP_PAGES;
+        if is_small || self.avoid_huge.load(Ordering::Relaxed) {
             // SAFETY: the mapping is ours.
             unsafe { vm::advise_huge(start, bytes, vm::Huge::Avoid) };
         }

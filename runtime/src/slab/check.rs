@@ -36,6 +36,7 @@ impl General<'_> {
                 self.check_shard(slot, class, &mut found, show_cached);
             }
         }
+        found.arrays += self.slab.spare.check_valid(self.region) as u64;
         let listed = found.listed;
         // SAFETY: descriptions are never freed, and nobody else is in the heap.
         self.slab.zone.for_each_span(|span| self.check_span(unsafe { &*span }, &mut found));

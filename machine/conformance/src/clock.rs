@@ -1,0 +1,72 @@
+//! `machine::clock`: monotonic time, and a rough measure that is cheaper.
+
+use crate::case::{Case, Findings, Outcome, ensure};
+use crate::runner::{Placement, Runner, crowd};
+use machine::sync::{AtomicU64, Ordering};
+use machine::{clock, thread};
+
+/// The operations of this module.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Nanoseconds since some moment: a reading is not less than any that happened before it, on whichever thread.
+    pub now_ns: fn() -> u64,
+    /// Rises by one to five in a nanosecond, on one CPU; may differ a little between CPUs.
+    pub ticks: fn() -> u64,
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations { now_ns: clock::now_ns, ticks: clock::ticks };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("clock::now_ns", |runner| monotonic(runner, &MACHINE)),
+    Case::machine("clock::ticks", |runner| ticking(runner, &MACHINE)),
+    Case::planted("clock::now_ns", "each thread has its own", |runner| {
+        let now_ns = || clock::now_ns() + thread::identity() % 2 * 1_000_000;
+        monotonic(runner, &Operations { now_ns, ..MACHINE })
+    }),
+    Case::planted("clock::ticks", "too fast", |runner| {
+        ticking(runner, &Operations { ticks: || clock::ticks() * 8, ..MACHINE })
+    }),
+    Case::planted("clock::ticks", "stands still", |runner| ticking(runner, &Operations { ticks: || 7, ..MACHINE })),
+];
+
+/// The body of [`Operations::now_ns`].
+pub fn monotonic(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const READINGS: usize = 50_000;
+    let (latest, findings) = (AtomicU64::new(0), Findings::new());
+    let job = |_| {
+        for _ in 0..READINGS {
+            // Acquire and release: who sees a reading reads after it.
+            let before = latest.load(Ordering::Acquire);
+            let now = (operations.now_ns)();
+            findings.demand(before <= now, "the clock went back: before, now", [before, now, 0]);
+            latest.fetch_max(now, Ordering::AcqRel);
+        }
+    };
+    runner.run(Placement::Moved, crowd(runner.width(), &job), None);
+    findings.outcome()?;
+    Ok(format!("{} readings", READINGS * runner.width()))
+}
+
+/// The body of [`Operations::ticks`]. A quarter is allowed for reading two clocks one after the other, and a thread that
+/// is sent to sleep in between is given another try.
+pub fn ticking(_: &dyn Runner, operations: &Operations) -> Outcome {
+    const INTERVAL_NS: u64 = 3_000_000;
+    let mut rate = 0.0;
+    for _ in 0..10 {
+        let (start, first) = ((operations.now_ns)(), (operations.ticks)());
+        while (operations.now_ns)() < start + INTERVAL_NS {}
+        let ticks = (operations.ticks)().wrapping_sub(first) as i64;
+        rate = ticks as f64 / ((operations.now_ns)() - start) as f64;
+        if (0.75..6.25).contains(&rate) {
+            return Ok(format!("{rate:.2} a nanosecond"));
+        }
+    }
+    ensure!(false, "ticks rise by {rate} in a nanosecond, not by 1 to 5");
+    Ok(String::new())
+}

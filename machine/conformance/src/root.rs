@@ -1,0 +1,199 @@
+//! `machine::root`: the one region that all state hangs from.
+
+use crate::case::{Case, Findings, Outcome, ensure};
+use crate::runner::{Child, Fork, Placement, Runner, crowd};
+use machine::sync::{AtomicBool, AtomicUsize, Ordering};
+use machine::{root, thread, vm};
+
+/// What makes a region, or gives none.
+pub type Make<'a> = &'a mut dyn FnMut() -> Option<*mut u8>;
+
+/// The operations of this module. Threads have entered, see [`crate::thread::Operations::enter`].
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Makes the region, once.
+    ///
+    /// ```text
+    /// install(make):
+    ///     if installed: return true
+    ///     if this thread is in make already: return false
+    ///     one at a time, where those do not count that vanished in a fork:
+    ///         if not installed and make() gives a region: base = it; installed
+    ///     return installed
+    /// ```
+    pub install: fn(Make<'_>) -> bool,
+
+    /// The region, with all that was written to it in `make`; before, zeroes that must not be written.
+    pub base: fn() -> *mut u8,
+
+    /// Whether a region was installed at some moment of the call.
+    pub is_installed: fn() -> bool,
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations =
+        Operations { install: |make| root::install(make), base: root::base, is_installed: root::is_installed };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("root::base", |runner| zero_at_first(runner, &MACHINE)),
+    Case::machine("root::install", |runner| made_once(runner, &MACHINE)),
+    Case::machine("root::install after a fork", |runner| made_in_child(runner, &MACHINE)),
+    Case::planted("root::base", "not zero", |runner| {
+        let somewhere = || (&raw const planted::FILLED).cast_mut().cast();
+        zero_at_first(runner, &Operations { base: somewhere, ..MACHINE })
+    }),
+    Case::planted("root::install", "makes two", |runner| made_once(runner, &planted::TWO)),
+    Case::planted("root::install", "enters itself", |runner| made_once(runner, &planted::RECURSIVE)),
+    Case::planted("root::install after a fork", "waits for the dead", |runner| made_in_child(runner, &planted::WAITING)),
+];
+
+/// The body of [`Operations::base`] before anything is installed.
+pub fn zero_at_first(_: &dyn Runner, operations: &Operations) -> Outcome {
+    ensure!(!(operations.is_installed)(), "a new process has a region already");
+    let base: *const u64 = (operations.base)().cast();
+    // SAFETY: as many bytes may be read.
+    let word = |index| unsafe { base.add(index).read_volatile() };
+    let found = (0..root::BOOTSTRAP_BYTES / 8).map(word).position(|word| word != 0);
+    ensure!(found.is_none(), "word {} of the stand-in is not zero", found.unwrap_or(0));
+    Ok(format!("{} bytes of zeroes", root::BOOTSTRAP_BYTES))
+}
+
+/// The body of [`Operations::install`]: it fails once, then all threads do it at the same time.
+pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const MARK: usize = 0x5e7;
+    thread::enter();
+    ensure!(!(operations.install)(&mut || None), "no region was made, and it was installed");
+    ensure!(!(operations.is_installed)(), "no region was made, and one is installed");
+    let before = (operations.base)();
+    let (made, findings) = (AtomicUsize::new(0), Findings::new());
+    let make = || {
+        let page = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite)?;
+        made.fetch_add(1, Ordering::Relaxed);
+        let again = (operations.install)(&mut || Some(page));
+        findings.demand(!again, "the region was installed while it was being made", [0; 3]);
+        (0..100).for_each(|_| runner.pause());
+        // SAFETY: the page is ours until it is installed.
+        unsafe { page.cast::<usize>().write_volatile(MARK) };
+        Some(page)
+    };
+    let look = || {
+        let base = (operations.base)();
+        // SAFETY: it is readable, before and after.
+        let mark = unsafe { base.cast::<usize>().read_volatile() };
+        findings.demand(base == before || mark == MARK, "the region was seen before it was made", [mark as u64, 0, 0]);
+        base
+    };
+    let job = |_| {
+        look();
+        findings.demand((operations.install)(&mut || make()), "the region could not be made", [0; 3]);
+        findings.demand((operations.is_installed)(), "the region was made, and is not installed", [0; 3]);
+        findings.demand(look() != before, "the region was installed, and is not at the base", [0; 3]);
+    };
+    runner.run(Placement::Anywhere, crowd(4 * runner.width(), &job), None);
+    findings.outcome()?;
+    let made = made.into_inner();
+    ensure!(made == 1, "{made} regions were made");
+    Ok(format!("one region for {} threads", 4 * runner.width()))
+}
+
+/// The body of [`Operations::install`] in a child whose parent was making the region, on a thread that stayed behind.
+pub fn made_in_child(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    ensure!(thread::notice_forks(), "forks will not be noticed");
+    let (making, forked) = (AtomicBool::new(false), AtomicBool::new(false));
+    let ended = std::sync::Mutex::new(Ok(()));
+    let wait_for = |flag: &AtomicBool| {
+        while !flag.load(Ordering::Acquire) {
+            runner.pause();
+        }
+    };
+    let slow = || {
+        making.store(true, Ordering::Release);
+        wait_for(&forked);
+        None
+    };
+    let job = |number| {
+        if number == 0 {
+            (operations.install)(&mut || slow());
+            return;
+        }
+        wait_for(&making);
+        let child: Child<'_> = &mut || {
+            thread::enter();
+            let fresh = || vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite);
+            if (operations.install)(&mut || fresh()) { Ok(()) } else { Err("a child cannot make the region that its parent was making") }
+        };
+        let result = runner.fork(Fork::Bare, child).well();
+        forked.store(true, Ordering::Release);
+        *ended.lock().expect("nobody else uses it") = result;
+    };
+    runner.run(Placement::Anywhere, crowd(2, &job), None);
+    ended.into_inner().expect("nobody uses it any more")?;
+    Ok("by the child, from the beginning".into())
+}
+
+/// Wrong roots. They keep the machine's own base as the stand-in.
+mod planted {
+    use super::*;
+    use machine::sync::AtomicPtr;
+
+    pub(super) static FILLED: [u64; root::BOOTSTRAP_BYTES / 8] = {
+        let mut words = [0; root::BOOTSTRAP_BYTES / 8];
+        words[root::BOOTSTRAP_BYTES / 8 - 1] = 1;
+        words
+    };
+
+    static BASE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+    static BUSY: AtomicBool = AtomicBool::new(false);
+
+    fn base() -> *mut u8 {
+        let base = BASE.load(Ordering::Acquire);
+        if base.is_null() { root::base() } else { base }
+    }
+
+    fn install_at_once(make: Make<'_>) -> bool {
+        if BASE.load(Ordering::Acquire).is_null()
+            && let Some(made) = make()
+        {
+            BASE.store(made, Ordering::Release);
+        }
+        !BASE.load(Ordering::Acquire).is_null()
+    }
+
+    const OWN: Operations = Operations { install: install_at_once, base, is_installed: || base() != root::base() };
+
+    pub(super) const RECURSIVE: Operations = OWN;
+
+    /// The second maker does not wait for the first one.
+    pub(super) const TWO: Operations = Operations {
+        install: |make| {
+            if BUSY.swap(true, Ordering::Acquire) && BASE.load(Ordering::Acquire).is_null() && vm_is_busy() {
+                return install_at_once(make);
+            }
+            let done = install_at_once(make);
+            BUSY.store(false, Ordering::Release);
+            done
+        },
+        ..OWN
+    };
+
+    fn vm_is_busy() -> bool {
+        thread::identity() % 2 == 0
+    }
+
+    pub(super) const WAITING: Operations = Operations {
+        install: |make| {
+            while BUSY.swap(true, Ordering::Acquire) {
+                core::hint::spin_loop();
+            }
+            let done = install_at_once(make);
+            BUSY.store(false, Ordering::Release);
+            done
+        },
+        ..OWN
+    };
+}

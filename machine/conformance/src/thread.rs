@@ -1,0 +1,202 @@
+//! `machine::thread`: who am I, has the process forked, does it have one thread.
+
+use crate::case::{Case, Findings, Outcome, ensure};
+use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd, repeat};
+use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use machine::thread;
+
+/// The operations of this module.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Begins a slow path.
+    ///
+    /// ```text
+    /// enter():
+    ///     noticed = this process is a fork child, and enter() was never called in it, and notice_forks() was in its ancestors
+    ///     if noticed: all threads that had entered in ancestors are gone (see sync)
+    ///     if this thread has not entered in this process: identity = one that was never given, not in ancestors either
+    ///     return noticed                 true for one thread of a child, whichever comes first
+    /// ```
+    ///
+    /// A signal handler may call it, also when it interrupts itself.
+    pub enter: fn() -> bool,
+
+    /// Not zero. The same from one [`enter`](Self::enter) on to the thread's death or the next fork.
+    pub identity: fn() -> u64,
+
+    /// Arranges that children notice that they are, also those made without handlers. False: they will not.
+    pub notice_forks: fn() -> bool,
+
+    /// Whether the process has had one thread all its life; false when in doubt.
+    ///
+    /// ```text
+    /// is_alone():
+    ///     return no second thread was ever created, in this process or in those it was forked from
+    /// ```
+    pub is_alone: fn() -> bool,
+
+    /// Has a function called in children of ordinary forks before the fork returns there. False: it will not be.
+    pub on_fork_in_child: fn(extern "C" fn()) -> bool,
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations {
+        enter: thread::enter,
+        identity: thread::identity,
+        notice_forks: thread::notice_forks,
+        is_alone: thread::is_alone,
+        on_fork_in_child: thread::on_fork_in_child,
+    };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("thread::identity", |runner| identified(runner, &MACHINE)),
+    Case::machine("thread::enter", |runner| entered(runner, &MACHINE)),
+    Case::machine("thread::is_alone", |runner| alone_at_first(runner, &MACHINE)),
+    Case::machine("thread::on_fork_in_child", |runner| told(runner, &MACHINE)),
+    Case::planted("thread::identity", "given again", |runner| {
+        identified(runner, &Operations { identity: || thread::identity() % 32 + 1, ..MACHINE })
+    }),
+    Case::planted("thread::enter", "notices nothing", |runner| {
+        let enter = || {
+            thread::enter();
+            false
+        };
+        entered(runner, &Operations { enter, ..MACHINE })
+    }),
+    Case::planted("thread::enter", "forks are not noticed", |runner| {
+        entered(runner, &Operations { notice_forks: || true, ..MACHINE })
+    }),
+    Case::planted("thread::is_alone", "always", |runner| alone_at_first(runner, &Operations { is_alone: || true, ..MACHINE })),
+    Case::planted("thread::is_alone", "never", |runner| alone_at_first(runner, &Operations { is_alone: || false, ..MACHINE })),
+    Case::planted("thread::on_fork_in_child", "forgotten", |runner| {
+        told(runner, &Operations { on_fork_in_child: |_| true, ..MACHINE })
+    }),
+];
+
+/// The body of [`Operations::identity`].
+pub fn identified(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const ROUND: usize = 16;
+    ensure!((operations.notice_forks)(), "forks will not be noticed");
+    let mut given = Vec::new();
+    let outcome = repeat(runner, "identities", |_| {
+        let identities = [const { AtomicU64::new(0) }; ROUND];
+        let findings = Findings::new();
+        let job = |number: usize| {
+            (operations.enter)();
+            let identity = (operations.identity)();
+            identities[number].store(identity, Ordering::Relaxed);
+            findings.demand(!(operations.enter)(), "a second enter noticed a fork", [0; 3]);
+            findings.demand(identity == (operations.identity)(), "an identity changed", [identity, (operations.identity)(), 0]);
+        };
+        runner.run(Placement::Moved, crowd(ROUND, &job), None);
+        findings.outcome()?;
+        given.extend(identities.map(AtomicU64::into_inner));
+        Ok(ROUND as u64)
+    })?;
+    given.sort_unstable();
+    ensure!(given.first().is_none_or(|&first| first > 0), "zero was given as an identity");
+    let twice = given.windows(2).find(|pair| pair[0] == pair[1]);
+    ensure!(twice.is_none(), "identity {} was given twice", twice.unwrap_or_default()[0]);
+    let last = given.last().copied().unwrap_or(0);
+    let child: Child<'_> = &mut || fresh_in_child(runner, operations, last);
+    runner.fork(Fork::Bare, child).well()?;
+    Ok(outcome)
+}
+
+fn fresh_in_child(runner: &dyn Runner, operations: &Operations, last: u64) -> Result<(), &'static str> {
+    let before = (operations.identity)();
+    (operations.enter)();
+    let after = (operations.identity)();
+    let other = alone(runner, || (operations.identity)());
+    if after == before || after <= last || other <= last || after == other {
+        return Err("an identity of the parent was given again in a child");
+    }
+    Ok(())
+}
+
+/// The body of [`Operations::enter`] and [`Operations::notice_forks`].
+pub fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    ensure!(!(operations.enter)(), "a process that never forked is a child");
+    ensure!((operations.notice_forks)(), "forks will not be noticed");
+    ensure!(!(operations.enter)(), "arranging for forks to be noticed made one");
+    for fork in [Fork::Bare, Fork::Ordinary] {
+        for other_first in [false, true] {
+            let child: Child<'_> = &mut || notice_once(runner, operations, fork, other_first);
+            runner.fork(fork, child).well()?;
+            ensure!(!(operations.enter)(), "a parent takes itself for a child");
+        }
+    }
+    Ok("by children and grandchildren".into())
+}
+
+fn notice_once(runner: &dyn Runner, operations: &Operations, fork: Fork, other_first: bool) -> Result<(), &'static str> {
+    let noticed = AtomicU32::new(0);
+    let others = 4;
+    let enter = |_| {
+        noticed.fetch_add((operations.enter)() as u32, Ordering::Relaxed);
+    };
+    if other_first {
+        // Not `crowd`, whose jobs have entered.
+        let jobs = (0..others).map(|number| Box::new(move || enter(number)) as crate::Job<'_>);
+        runner.run(Placement::Anywhere, jobs.collect(), None);
+    }
+    let before = noticed.load(Ordering::Relaxed);
+    let own = (operations.enter)();
+    if before + own as u32 != 1 || own == other_first {
+        return Err("a child was noticed by nobody, or by more than one thread");
+    }
+    if (operations.enter)() {
+        return Err("a child was noticed twice");
+    }
+    let child: Child<'_> = &mut || if (operations.enter)() { Ok(()) } else { Err("a grandchild was not noticed") };
+    if runner.fork(fork, child) != Ended::Well {
+        return Err("a grandchild was not noticed");
+    }
+    Ok(())
+}
+
+/// The body of [`Operations::is_alone`].
+pub fn alone_at_first(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    ensure!((operations.is_alone)(), "a process that never had a second thread is not alone");
+    in_children(runner, operations, true)?;
+    let during = alone(runner, || (operations.is_alone)());
+    ensure!(!during, "a process with two threads is alone");
+    ensure!(!(operations.is_alone)(), "a process that had a second thread is alone again");
+    in_children(runner, operations, false)?;
+    Ok("until the second thread".into())
+}
+
+fn in_children(runner: &dyn Runner, operations: &Operations, expected: bool) -> Result<(), String> {
+    for fork in [Fork::Bare, Fork::Ordinary] {
+        let child: Child<'_> = &mut || {
+            if (operations.is_alone)() == expected { Ok(()) } else { Err("a child does not say what its parent said of being alone") }
+        };
+        runner.fork(fork, child).well()?;
+    }
+    Ok(())
+}
+
+static TOLD: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn tell() {
+    TOLD.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The body of [`Operations::on_fork_in_child`].
+pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    ensure!((operations.on_fork_in_child)(tell), "the function will not be called");
+    for (fork, expected) in [(Fork::Ordinary, 1), (Fork::Bare, 0), (Fork::Ordinary, 1)] {
+        let child: Child<'_> = &mut || {
+            let told = TOLD.load(Ordering::Relaxed);
+            if told == expected { Ok(()) } else { Err("a function for fork children was called too often, or not at all") }
+        };
+        runner.fork(fork, child).well()?;
+        ensure!(TOLD.load(Ordering::Relaxed) == 0, "a function for fork children was called in the parent");
+    }
+    Ok("in children of ordinary forks".into())
+}

@@ -1,0 +1,353 @@
+//! `machine::vm`: address space. Sizes and addresses are multiples of `PAGE`.
+//!
+//! In the pseudo-code, a page is `free`, or it is somebody's and `hidden` (no access), `zero` (reads as zero, must not be
+//! written), or `committed`, with contents. An operation that answers null or false has changed nothing.
+
+use crate::case::{Case, Findings, Outcome, ensure};
+use crate::runner::{Child, Ended, Fork, Placement, Runner, crowd, random};
+use core::ptr::null_mut;
+use machine::fault::{self, Plan, Point};
+use machine::sync::{AtomicU64, Ordering};
+use machine::vm::{self, Access, Huge, PAGE};
+
+/// The operations of this module.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Makes free pages ours.
+    ///
+    /// ```text
+    /// reserve(at, bytes, access):
+    ///     if at = null: at = the start of some free pages, or return null
+    ///     else if any of the pages is not free: return null
+    ///     the pages are ours and hidden, zero, or committed with zeroes, as access says
+    ///     return at
+    /// ```
+    pub reserve: fn(*mut u8, usize, Access) -> Option<*mut u8>,
+    /// `hidden` and `zero` pages of ours become `committed` with zeroes; committed ones stay as they are.
+    pub commit: unsafe fn(*mut u8, usize) -> bool,
+    /// Committed pages of ours lose their contents and hold zeroes. Their memory goes back to the system.
+    pub decommit: unsafe fn(*mut u8, usize) -> bool,
+    /// Pages of ours become free.
+    pub release: unsafe fn(*mut u8, usize) -> bool,
+    /// Says what is wanted of huge pages. Contents stay.
+    pub advise_huge: unsafe fn(*mut u8, usize, Huge) -> bool,
+    /// In each child of a later fork the pages hold zeroes. Here contents stay.
+    pub wipe_on_fork: unsafe fn(*mut u8, usize) -> bool,
+    /// Moves contents without copying.
+    ///
+    /// ```text
+    /// move_pages(from, to, bytes):                     both committed and ours, not overlapping
+    ///     to's contents = from's contents
+    ///     from's contents = zeroes
+    /// ```
+    pub move_pages: unsafe fn(*mut u8, *mut u8, usize) -> bool,
+    /// Grows a mapping into free pages behind it, with zeroes, or frees its end. The rest stays as it is.
+    pub resize: unsafe fn(*mut u8, usize, usize) -> bool,
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations {
+        reserve: vm::reserve,
+        commit: vm::commit,
+        decommit: vm::decommit,
+        release: vm::release,
+        advise_huge: vm::advise_huge,
+        wipe_on_fork: vm::wipe_on_fork,
+        move_pages: vm::move_pages,
+        resize: vm::resize,
+    };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("vm::reserve", |runner| reserved(runner, &MACHINE)),
+    Case::machine("vm::reserve by many", |runner| disjoint(runner, &MACHINE)),
+    Case::machine("vm::commit", |runner| committed(runner, &MACHINE)),
+    Case::machine("vm::decommit", |runner| decommitted(runner, &MACHINE)),
+    Case::machine("vm::release", |runner| released(runner, &MACHINE)),
+    Case::machine("vm::advise_huge", |runner| advised(runner, &MACHINE)),
+    Case::machine("vm::wipe_on_fork", |runner| wiped(runner, &MACHINE)),
+    Case::machine("vm::move_pages", |runner| moved(runner, &MACHINE)),
+    Case::machine("vm::resize", |runner| resized(runner, &MACHINE)),
+    Case::planted("vm::reserve", "elsewhere than asked", |runner| {
+        reserved(runner, &Operations { reserve: |_, bytes, access| vm::reserve(null_mut(), bytes, access), ..MACHINE })
+    }),
+    Case::planted("vm::reserve", "always accessible", |runner| {
+        reserved(runner, &Operations { reserve: |at, bytes, _| vm::reserve(at, bytes, Access::ReadWrite), ..MACHINE })
+    }),
+    Case::planted("vm::reserve by many", "the same twice", |runner| {
+        disjoint(runner, &Operations { reserve: planted::reserve_again, ..MACHINE })
+    }),
+    Case::planted("vm::commit", "does nothing", |runner| committed(runner, &Operations { commit: |_, _| true, ..MACHINE })),
+    Case::planted("vm::decommit", "does nothing", |runner| decommitted(runner, &Operations { decommit: |_, _| true, ..MACHINE })),
+    Case::planted("vm::release", "does nothing", |runner| released(runner, &Operations { release: |_, _| true, ..MACHINE })),
+    Case::planted("vm::advise_huge", "loses contents", |runner| {
+        // SAFETY: passed on; the loss is the bug.
+        advised(runner, &Operations { advise_huge: |at, bytes, _| unsafe { vm::decommit(at, bytes) }, ..MACHINE })
+    }),
+    Case::planted("vm::wipe_on_fork", "does nothing", |runner| wiped(runner, &Operations { wipe_on_fork: |_, _| true, ..MACHINE })),
+    Case::planted("vm::move_pages", "copies", |runner| moved(runner, &Operations { move_pages: planted::copy, ..MACHINE })),
+    Case::planted("vm::resize", "does nothing", |runner| resized(runner, &Operations { resize: |_, _, _| true, ..MACHINE })),
+];
+
+const PAGES: usize = 8;
+const BYTES: usize = PAGES * PAGE;
+
+fn word(at: *mut u8, page: usize) -> *mut u64 {
+    at.wrapping_add(page * PAGE).cast()
+}
+
+fn get(at: *mut u8, page: usize) -> u64 {
+    // SAFETY: the tests give pages that are readable, or that a child may die of.
+    unsafe { word(at, page).read_volatile() }
+}
+
+fn put(at: *mut u8, page: usize, value: u64) {
+    // SAFETY: the tests give pages that are writable, or that a child may die of.
+    unsafe { word(at, page).write_volatile(value) }
+}
+
+fn fill(at: *mut u8, pages: usize, first: u64) {
+    (0..pages).for_each(|page| put(at, page, first + page as u64));
+}
+
+/// Whether the pages hold what `fill` left, or zeroes if `first` is none.
+fn holds(at: *mut u8, pages: usize, first: Option<u64>) -> bool {
+    (0..pages).all(|page| get(at, page) == first.map_or(0, |first| first + page as u64))
+}
+
+/// Whether a child dies of reading, or of writing, a page.
+fn is_deadly(runner: &dyn Runner, at: *mut u8, page: usize, write: bool) -> bool {
+    let child: Child<'_> = &mut || {
+        if write {
+            put(at, page, 1);
+        } else {
+            get(at, page);
+        }
+        Ok(())
+    };
+    runner.fork(Fork::Bare, child) == Ended::Died
+}
+
+fn fresh(operations: &Operations, access: Access) -> Result<*mut u8, String> {
+    (operations.reserve)(null_mut(), BYTES, access).ok_or_else(|| "there is no address space".into())
+}
+
+/// The body of [`Operations::reserve`].
+pub fn reserved(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let [hidden, zero, committed] = [Access::None, Access::Read, Access::ReadWrite].map(|access| fresh(operations, access));
+    let (hidden, zero, committed) = (hidden?, zero?, committed?);
+    ensure!([hidden, zero, committed].iter().all(|at| at.addr().is_multiple_of(PAGE)), "a mapping is not aligned to pages");
+    ensure!(is_deadly(runner, hidden, 1, false), "a page without access can be read");
+    ensure!(holds(zero, PAGES, None), "reserved memory is not zero");
+    ensure!(is_deadly(runner, zero, 1, true), "a page that is only readable can be written");
+    ensure!(holds(committed, PAGES, None), "fresh committed memory is not zero");
+    fill(committed, PAGES, 10);
+    ensure!(holds(committed, PAGES, Some(10)), "committed memory does not keep what is written");
+    // Exactly there, or not at all.
+    ensure!((operations.reserve)(committed, PAGE, Access::ReadWrite).is_none(), "a mapping was made over another");
+    ensure!(holds(committed, PAGES, Some(10)), "a refused mapping changed what lay there");
+    // SAFETY: the mapping is ours.
+    unsafe { vm::release(zero, BYTES) };
+    let again = (operations.reserve)(zero, BYTES, Access::ReadWrite);
+    ensure!(again == Some(zero), "a free place was asked for, and {again:?} was given, not {zero:?}");
+    ensure!((operations.reserve)(null_mut(), 1 << 62, Access::None).is_none(), "more than there is was given");
+    fault::arm(Point::Reserve, Plan::Once { skip: 0 });
+    ensure!((operations.reserve)(null_mut(), PAGE, Access::Read).is_none(), "an injected failure did not happen");
+    ensure!((operations.reserve)(null_mut(), PAGE, Access::Read).is_some(), "an injected failure happened twice");
+    Ok("anywhere, there, and refused".into())
+}
+
+/// The body of [`Operations::reserve`] by many threads: no page is given to two.
+pub fn disjoint(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let (findings, count) = (Findings::new(), AtomicU64::new(0));
+    let job = |thread: usize| {
+        let mut random = random(runner, thread);
+        while runner.goes_on() && findings.none() {
+            let pages = random.usize(1..=PAGES);
+            let Some(at) = (operations.reserve)(null_mut(), pages * PAGE, Access::ReadWrite) else { continue };
+            findings.demand(holds(at, pages, None), "a fresh mapping is not zero: address", [at as u64, 0, 0]);
+            fill(at, pages, thread as u64 + 1);
+            runner.pause();
+            findings.demand(holds(at, pages, Some(thread as u64 + 1)), "a mapping is another's, too: address", [at as u64, 0, 0]);
+            count.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the mapping is ours.
+            let released = unsafe { (operations.release)(at, pages * PAGE) };
+            findings.demand(released, "a mapping could not be released: address", [at as u64, 0, 0]);
+        }
+    };
+    runner.run(Placement::Moved, crowd(runner.width(), &job), None);
+    findings.outcome()?;
+    Ok(format!("{} mappings", count.into_inner()))
+}
+
+/// The body of [`Operations::commit`].
+pub fn committed(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let (hidden, zero) = (fresh(operations, Access::None)?, fresh(operations, Access::Read)?);
+    for at in [hidden, zero] {
+        fault::arm(Point::Commit, Plan::Once { skip: 0 });
+        let middle = at.wrapping_add(2 * PAGE);
+        // SAFETY: the mappings are ours.
+        unsafe {
+            ensure!(!(operations.commit)(middle, PAGE), "an injected failure did not happen");
+            ensure!(is_deadly(runner, at, 2, true), "a page was committed although it was refused");
+            ensure!((operations.commit)(middle, 4 * PAGE), "reserved pages could not be committed");
+            ensure!(!is_deadly(runner, at, 2, true), "a committed page cannot be written");
+            ensure!(holds(middle, 4, None), "fresh committed memory is not zero");
+            fill(middle, 4, 20);
+            ensure!((operations.commit)(at, BYTES), "pages could not be committed again");
+        }
+        ensure!(holds(middle, 4, Some(20)), "committing again lost contents");
+        ensure!(holds(at, 2, None), "fresh committed memory is not zero");
+    }
+    Ok("hidden and zero pages".into())
+}
+
+/// The body of [`Operations::decommit`].
+pub fn decommitted(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let at = fresh(operations, Access::ReadWrite)?;
+    fill(at, PAGES, 30);
+    // SAFETY: the mapping is ours.
+    ensure!(unsafe { (operations.decommit)(at.wrapping_add(2 * PAGE), 3 * PAGE) }, "pages could not be decommitted");
+    ensure!(holds(at, 2, Some(30)), "decommitting lost pages before");
+    ensure!(holds(at.wrapping_add(2 * PAGE), 3, None), "decommitted memory is not zero");
+    ensure!(holds(at.wrapping_add(5 * PAGE), 3, Some(35)), "decommitting lost pages behind");
+    ensure!(!is_deadly(runner, at, 3, true), "decommitted memory cannot be written");
+    Ok("three pages of eight".into())
+}
+
+/// The body of [`Operations::release`].
+pub fn released(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let at = fresh(operations, Access::ReadWrite)?;
+    fill(at, PAGES, 40);
+    let middle = at.wrapping_add(3 * PAGE);
+    // SAFETY: the mapping is ours.
+    ensure!(unsafe { (operations.release)(middle, 2 * PAGE) }, "pages could not be released");
+    ensure!(is_deadly(runner, at, 3, false) && is_deadly(runner, at, 4, false), "released memory can be read");
+    ensure!(holds(at, 3, Some(40)) && holds(at.wrapping_add(5 * PAGE), 3, Some(45)), "releasing lost pages beside");
+    let again = (operations.reserve)(middle, 2 * PAGE, Access::ReadWrite);
+    ensure!(again == Some(middle), "released address space is not free: {again:?}");
+    Ok("two pages of eight".into())
+}
+
+/// The body of [`Operations::advise_huge`].
+pub fn advised(_: &dyn Runner, operations: &Operations) -> Outcome {
+    let at = fresh(operations, Access::ReadWrite)?;
+    fill(at, PAGES, 50);
+    // SAFETY: the mapping is ours.
+    let heard = [Huge::Prefer, Huge::Avoid].map(|wish| unsafe { (operations.advise_huge)(at, BYTES, wish) });
+    ensure!(holds(at, PAGES, Some(50)), "advice lost contents");
+    Ok(format!("heard: {heard:?}"))
+}
+
+/// The body of [`Operations::wipe_on_fork`].
+pub fn wiped(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let at = fresh(operations, Access::ReadWrite)?;
+    fill(at, PAGES, 60);
+    // SAFETY: the mapping is ours.
+    ensure!(unsafe { (operations.wipe_on_fork)(at, 4 * PAGE) }, "pages will not be wiped");
+    ensure!(holds(at, PAGES, Some(60)), "pages were wiped before a fork");
+    for fork in [Fork::Bare, Fork::Ordinary] {
+        let grandchild = || {
+            put(at, 0, 1);
+            let child: Child<'_> = &mut || if holds(at, 4, None) { Ok(()) } else { Err("pages were not wiped in a grandchild") };
+            if runner.fork(fork, child) == Ended::Well { Ok(()) } else { Err("pages were not wiped in a grandchild") }
+        };
+        let child: Child<'_> = &mut || match (holds(at, 4, None), holds(at.wrapping_add(4 * PAGE), 4, Some(64))) {
+            (true, true) => grandchild(),
+            (false, _) => Err("pages were not wiped in a child"),
+            (_, false) => Err("other pages were wiped, too"),
+        };
+        runner.fork(fork, child).well()?;
+        ensure!(holds(at, PAGES, Some(60)), "a fork wiped the parent's pages");
+    }
+    Ok("four pages of eight, by both forks".into())
+}
+
+/// The body of [`Operations::move_pages`].
+pub fn moved(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let (from, to) = (fresh(operations, Access::ReadWrite)?, fresh(operations, Access::ReadWrite)?);
+    fill(from, PAGES, 70);
+    fill(to, PAGES, 90);
+    // SAFETY: the mappings are ours.
+    ensure!(unsafe { (operations.move_pages)(from.wrapping_add(PAGE), to.wrapping_add(2 * PAGE), 4 * PAGE) }, "pages could not be moved");
+    ensure!(holds(to.wrapping_add(2 * PAGE), 4, Some(71)), "moved pages do not hold what they held");
+    ensure!(holds(from.wrapping_add(PAGE), 4, None), "pages were copied, not moved");
+    ensure!(holds(from, 1, Some(70)) && holds(from.wrapping_add(5 * PAGE), 3, Some(75)), "moving lost pages beside the source");
+    ensure!(holds(to, 2, Some(90)) && holds(to.wrapping_add(6 * PAGE), 2, Some(96)), "moving lost pages beside the target");
+    ensure!(!is_deadly(runner, from, 2, true) && !is_deadly(runner, to, 3, true), "moved pages, or those left, cannot be written");
+    move_what_differs(operations)?;
+    Ok("four pages of eight".into())
+}
+
+/// A source that the system sees as two: it may be refused, but then nothing has changed.
+fn move_what_differs(operations: &Operations) -> Result<(), String> {
+    let (from, to) = (fresh(operations, Access::ReadWrite)?, fresh(operations, Access::ReadWrite)?);
+    fill(from, PAGES, 110);
+    fill(to, PAGES, 130);
+    // SAFETY: the mappings are ours.
+    unsafe { vm::wipe_on_fork(from.wrapping_add(4 * PAGE), 4 * PAGE) };
+    // SAFETY: as above.
+    if unsafe { (operations.move_pages)(from, to, BYTES) } {
+        ensure!(holds(to, PAGES, Some(110)) && holds(from, PAGES, None), "two kinds of pages were not moved whole");
+        return Ok(());
+    }
+    ensure!(holds(from, PAGES, Some(110)), "a refused move changed its source");
+    let taken = vm::reserve(to, BYTES, Access::Read).is_some();
+    ensure!(!taken, "a refused move freed its target");
+    ensure!(holds(to, PAGES, Some(130)), "a refused move changed its target");
+    Ok(())
+}
+
+/// The body of [`Operations::resize`].
+pub fn resized(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let at = fresh(operations, Access::ReadWrite)?;
+    fill(at, PAGES, 150);
+    // SAFETY: the mapping is ours.
+    unsafe {
+        ensure!((operations.resize)(at, BYTES, 5 * PAGE), "a mapping could not be shortened");
+        ensure!(is_deadly(runner, at, 5, false), "the end of a shortened mapping can be read");
+        ensure!(holds(at, 5, Some(150)), "shortening lost what stays");
+        ensure!((operations.resize)(at, 5 * PAGE, BYTES), "a mapping could not grow into the place that it left");
+        ensure!(holds(at, 5, Some(150)) && holds(at.wrapping_add(5 * PAGE), 3, None), "growing lost contents, or brought some");
+        fill(at, PAGES, 160);
+        let last = at.wrapping_add(7 * PAGE);
+        ensure!((operations.resize)(at, BYTES, 7 * PAGE), "a mapping could not be shortened");
+        ensure!(vm::reserve(last, PAGE, Access::None) == Some(last), "the end of a shortened mapping is not free");
+        ensure!(!(operations.resize)(at, 7 * PAGE, BYTES), "a mapping grew over another");
+        ensure!(holds(at, 7, Some(160)), "a refused growth lost contents");
+    }
+    Ok("shorter, longer, and refused".into())
+}
+
+/// Wrong operations.
+mod planted {
+    use super::*;
+    use machine::sync::AtomicPtr;
+
+    static LAST: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+    /// Gives a mapping that was given before every now and then. It stays mapped: `release` is not told.
+    pub(super) fn reserve_again(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
+        let last = LAST.swap(null_mut(), Ordering::Relaxed);
+        if !last.is_null() && bytes == PAGE {
+            return Some(last);
+        }
+        let got = vm::reserve(at, bytes, access)?;
+        if bytes == PAGE {
+            LAST.store(got, Ordering::Relaxed);
+        }
+        Some(got)
+    }
+
+    /// # Safety
+    /// Both ranges are the caller's.
+    pub(super) unsafe fn copy(from: *mut u8, to: *mut u8, bytes: usize) -> bool {
+        // SAFETY: passed on.
+        unsafe { to.copy_from_nonoverlapping(from, bytes) };
+        true
+    }
+}
