@@ -41,7 +41,9 @@ pub const CASES: &[Case] = &[
         planned(runner, &Operations { arm: planted::arm, fails: planted::fails })
     }),
     Case::planted("fault::arm", "arms all points", |runner| {
-        let arm = |_, plan| [Point::Reserve, Point::Commit, Point::Kick].into_iter().for_each(|point| fault::arm(point, plan));
+        let arm = |_, plan| {
+            [Point::Reserve, Point::Commit, Point::Kick].into_iter().for_each(|point| fault::arm(point, plan))
+        };
         planned(runner, &Operations { arm, ..MACHINE })
     }),
 ];

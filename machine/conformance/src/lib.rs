@@ -35,6 +35,7 @@ pub use runner::{Ended, Fork, Job, Placement, Runner};
 
 /// All cases that every machine has.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    let modules = [slot::CASES, kick::CASES, sync::CASES, thread::CASES, vm::CASES, clock::CASES, root::CASES, fault::CASES];
+    let modules =
+        [slot::CASES, kick::CASES, sync::CASES, thread::CASES, vm::CASES, clock::CASES, root::CASES, fault::CASES];
     modules.into_iter().flatten()
 }

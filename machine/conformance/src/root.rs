@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Findings, Outcome, ensure};
 use crate::runner::{Child, Fork, Placement, Runner, crowd};
-use machine::sync::{AtomicBool, AtomicUsize, Ordering};
+use machine::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use machine::{root, thread, vm};
 
 /// What makes a region, or gives none.
@@ -42,14 +42,12 @@ const MACHINE: Operations = Operations::MACHINE;
 pub const CASES: &[Case] = &[
     Case::machine("root::base", |runner| zero_at_first(runner, &MACHINE)),
     Case::machine("root::install", |runner| made_once(runner, &MACHINE)),
-    Case::machine("root::install after a fork", |runner| made_in_child(runner, &MACHINE)),
     Case::planted("root::base", "not zero", |runner| {
         let somewhere = || (&raw const planted::FILLED).cast_mut().cast();
         zero_at_first(runner, &Operations { base: somewhere, ..MACHINE })
     }),
     Case::planted("root::install", "makes two", |runner| made_once(runner, &planted::TWO)),
-    Case::planted("root::install", "enters itself", |runner| made_once(runner, &planted::RECURSIVE)),
-    Case::planted("root::install after a fork", "waits for the dead", |runner| made_in_child(runner, &planted::WAITING)),
+    Case::planted("root::install", "lets handlers in", |runner| made_once(runner, &planted::OPEN)),
 ];
 
 /// The body of [`Operations::base`] before anything is installed.
@@ -69,14 +67,14 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     thread::enter();
     ensure!(!(operations.install)(&mut || None), "no region was made, and it was installed");
     ensure!(!(operations.is_installed)(), "no region was made, and one is installed");
-    let before = (operations.base)();
+    let before = (operations.base)().addr();
     let (made, findings) = (AtomicUsize::new(0), Findings::new());
     let make = || {
         let page = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite)?;
         made.fetch_add(1, Ordering::Relaxed);
         let again = (operations.install)(&mut || Some(page));
         findings.demand(!again, "the region was installed while it was being made", [0; 3]);
-        (0..100).for_each(|_| runner.pause());
+        (0..3).for_each(|_| runner.pause());
         // SAFETY: the page is ours until it is installed.
         unsafe { page.cast::<usize>().write_volatile(MARK) };
         Some(page)
@@ -85,8 +83,12 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
         let base = (operations.base)();
         // SAFETY: it is readable, before and after.
         let mark = unsafe { base.cast::<usize>().read_volatile() };
-        findings.demand(base == before || mark == MARK, "the region was seen before it was made", [mark as u64, 0, 0]);
-        base
+        findings.demand(
+            base.addr() == before || mark == MARK,
+            "the region was seen before it was made",
+            [mark as u64, 0, 0],
+        );
+        base.addr()
     };
     let job = |_| {
         look();
@@ -94,46 +96,11 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
         findings.demand((operations.is_installed)(), "the region was made, and is not installed", [0; 3]);
         findings.demand(look() != before, "the region was installed, and is not at the base", [0; 3]);
     };
-    runner.run(Placement::Anywhere, crowd(4 * runner.width(), &job), None);
+    runner.run(Placement::Anywhere, crowd(runner.width(), &job), None);
     findings.outcome()?;
     let made = made.into_inner();
     ensure!(made == 1, "{made} regions were made");
-    Ok(format!("one region for {} threads", 4 * runner.width()))
-}
-
-/// The body of [`Operations::install`] in a child whose parent was making the region, on a thread that stayed behind.
-pub fn made_in_child(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    ensure!(thread::notice_forks(), "forks will not be noticed");
-    let (making, forked) = (AtomicBool::new(false), AtomicBool::new(false));
-    let ended = std::sync::Mutex::new(Ok(()));
-    let wait_for = |flag: &AtomicBool| {
-        while !flag.load(Ordering::Acquire) {
-            runner.pause();
-        }
-    };
-    let slow = || {
-        making.store(true, Ordering::Release);
-        wait_for(&forked);
-        None
-    };
-    let job = |number| {
-        if number == 0 {
-            (operations.install)(&mut || slow());
-            return;
-        }
-        wait_for(&making);
-        let child: Child<'_> = &mut || {
-            thread::enter();
-            let fresh = || vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite);
-            if (operations.install)(&mut || fresh()) { Ok(()) } else { Err("a child cannot make the region that its parent was making") }
-        };
-        let result = runner.fork(Fork::Bare, child).well();
-        forked.store(true, Ordering::Release);
-        *ended.lock().expect("nobody else uses it") = result;
-    };
-    runner.run(Placement::Anywhere, crowd(2, &job), None);
-    ended.into_inner().expect("nobody uses it any more")?;
-    Ok("by the child, from the beginning".into())
+    Ok(format!("one region for {} threads", runner.width()))
 }
 
 /// Wrong roots. They keep the machine's own base as the stand-in.
@@ -149,6 +116,7 @@ mod planted {
 
     static BASE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
     static BUSY: AtomicBool = AtomicBool::new(false);
+    static MAKER: AtomicU64 = AtomicU64::new(0);
 
     fn base() -> *mut u8 {
         let base = BASE.load(Ordering::Acquire);
@@ -166,24 +134,17 @@ mod planted {
 
     const OWN: Operations = Operations { install: install_at_once, base, is_installed: || base() != root::base() };
 
+    /// A maker does not notice that it makes already.
     pub(super) const RECURSIVE: Operations = OWN;
 
     /// The second maker does not wait for the first one.
     pub(super) const TWO: Operations = Operations {
         install: |make| {
-            if BUSY.swap(true, Ordering::Acquire) && BASE.load(Ordering::Acquire).is_null() && vm_is_busy() {
-                return install_at_once(make);
-            }
-            let done = install_at_once(make);
-            BUSY.store(false, Ordering::Release);
-            done
+            let me = thread::identity();
+            MAKER.swap(me, Ordering::Relaxed) != me && install_at_once(make)
         },
         ..OWN
     };
-
-    fn vm_is_busy() -> bool {
-        thread::identity() % 2 == 0
-    }
 
     pub(super) const WAITING: Operations = Operations {
         install: |make| {

@@ -69,6 +69,9 @@ pub trait Runner: Sync {
     /// More threads than there are CPUs, but not many more.
     fn width(&self) -> usize;
 
+    /// How many of the lowest slots the threads of one [`run`](Self::run) with as many jobs will mostly be in.
+    fn slots(&self) -> usize;
+
     /// Whether a body that could go on for ever should.
     fn goes_on(&self) -> bool;
 

@@ -77,8 +77,12 @@ pub const CASES: &[Case] = &[
     Case::machine("sync::Lock ranks rise", |runner| ranked(runner, &MACHINE)),
     Case::planted("sync::Lock excludes", "looks, then takes", |runner| excludes(runner, &planted::CARELESS)),
     Case::planted("sync::Lock wakes", "wakes nobody", |runner| wakes(runner, &planted::SILENT)),
-    Case::planted("sync::Lock is not reentered", "waits for itself", |runner| not_reentered(runner, &planted::IMPATIENT)),
-    Case::planted("sync::Lock outlives its holder in a fork", "waits for the dead", |runner| abandoned(runner, &planted::IMPATIENT)),
+    Case::planted("sync::Lock is not reentered", "waits for itself", |runner| {
+        not_reentered(runner, &planted::IMPATIENT)
+    }),
+    Case::planted("sync::Lock outlives its holder in a fork", "waits for the dead", |runner| {
+        abandoned(runner, &planted::PATIENT)
+    }),
     Case::planted("sync::Contention", "not counted", |runner| contended(runner, &planted::UNCOUNTED)),
     Case::planted("sync::Lock ranks rise", "in any order", |runner| ranked(runner, &planted::UNRANKED)),
 ];
@@ -128,7 +132,11 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(!(operations.is_held)(&lock), "a lock that everybody released is held");
     let report = contention.report();
     ensure!(report.contended <= passes, "{} of {passes} passes were contended", report.contended);
-    Ok(format!("{passes} passes, {} contended, {} interrupts met their own thread's lock", report.contended, reentries.into_inner()))
+    Ok(format!(
+        "{passes} passes, {} contended, {} interrupts met their own thread's lock",
+        report.contended,
+        reentries.into_inner()
+    ))
 }
 
 /// The body of [`Operations::release`] for those who sleep: holders keep the lock so long that the others do. Nothing else
@@ -214,7 +222,14 @@ fn wait_until(runner: &dyn Runner, condition: impl Fn() -> bool) {
     }
 }
 
-fn hold(runner: &dyn Runner, operations: &Operations, lock: &Middle, contention: &Contention, held: &AtomicU32, forked: &AtomicBool) {
+fn hold(
+    runner: &dyn Runner,
+    operations: &Operations,
+    lock: &Middle,
+    contention: &Contention,
+    held: &AtomicU32,
+    forked: &AtomicBool,
+) {
     (operations.acquire)(lock, contention);
     held.fetch_add(1, Ordering::Release);
     wait_until(runner, || forked.load(Ordering::Acquire));
@@ -222,7 +237,12 @@ fn hold(runner: &dyn Runner, operations: &Operations, lock: &Middle, contention:
     unsafe { (operations.release)(lock) };
 }
 
-fn fork_both_ways(runner: &dyn Runner, operations: &Operations, locks: &[Middle; 3], contention: &Contention) -> Result<(), String> {
+fn fork_both_ways(
+    runner: &dyn Runner,
+    operations: &Operations,
+    locks: &[Middle; 3],
+    contention: &Contention,
+) -> Result<(), String> {
     for fork in [Fork::Bare, Fork::Ordinary] {
         (operations.acquire)(&locks[1], contention);
         let inherited = [Acquired::Abandoned, Acquired::Abandoned, Acquired::Clean];
@@ -231,7 +251,11 @@ fn fork_both_ways(runner: &dyn Runner, operations: &Operations, locks: &[Middle;
             (operations.acquire)(&locks[2], contention);
             let inherited = [Acquired::Clean, Acquired::Clean, Acquired::Abandoned];
             let grandchild: Child<'_> = &mut || inherit(operations, locks, contention, inherited);
-            if runner.fork(fork, grandchild) == Ended::Well { Ok(()) } else { Err("a grandchild found another holder than its own child") }
+            if runner.fork(fork, grandchild) == Ended::Well {
+                Ok(())
+            } else {
+                Err("a grandchild found another holder than its own child")
+            }
         };
         let ended = runner.fork(fork, child);
         // SAFETY: acquired above.
@@ -242,7 +266,12 @@ fn fork_both_ways(runner: &dyn Runner, operations: &Operations, locks: &[Middle;
 }
 
 /// In a child: acquires what was held before the fork, as it should be found, and then once more.
-fn inherit(operations: &Operations, locks: &[Middle; 3], contention: &Contention, expected: [Acquired; 3]) -> Result<(), &'static str> {
+fn inherit(
+    operations: &Operations,
+    locks: &[Middle; 3],
+    contention: &Contention,
+    expected: [Acquired; 3],
+) -> Result<(), &'static str> {
     if !thread::enter() {
         return Err("a child was not noticed");
     }
@@ -372,6 +401,16 @@ mod planted {
     pub(super) const IMPATIENT: Operations = Operations {
         acquire: |lock, _| {
             let _ = (0..PATIENCE).any(|_| lock.try_acquire());
+            Acquired::Clean
+        },
+        ..Operations::MACHINE
+    };
+
+    pub(super) const PATIENT: Operations = Operations {
+        acquire: |lock, _| {
+            while !lock.try_acquire() {
+                core::hint::spin_loop();
+            }
             Acquired::Clean
         },
         ..Operations::MACHINE

@@ -71,8 +71,12 @@ pub const CASES: &[Case] = &[
     Case::planted("thread::enter", "forks are not noticed", |runner| {
         entered(runner, &Operations { notice_forks: || true, ..MACHINE })
     }),
-    Case::planted("thread::is_alone", "always", |runner| alone_at_first(runner, &Operations { is_alone: || true, ..MACHINE })),
-    Case::planted("thread::is_alone", "never", |runner| alone_at_first(runner, &Operations { is_alone: || false, ..MACHINE })),
+    Case::planted("thread::is_alone", "always", |runner| {
+        alone_at_first(runner, &Operations { is_alone: || true, ..MACHINE })
+    }),
+    Case::planted("thread::is_alone", "never", |runner| {
+        alone_at_first(runner, &Operations { is_alone: || false, ..MACHINE })
+    }),
     Case::planted("thread::on_fork_in_child", "forgotten", |runner| {
         told(runner, &Operations { on_fork_in_child: |_| true, ..MACHINE })
     }),
@@ -91,7 +95,11 @@ pub fn identified(runner: &dyn Runner, operations: &Operations) -> Outcome {
             let identity = (operations.identity)();
             identities[number].store(identity, Ordering::Relaxed);
             findings.demand(!(operations.enter)(), "a second enter noticed a fork", [0; 3]);
-            findings.demand(identity == (operations.identity)(), "an identity changed", [identity, (operations.identity)(), 0]);
+            findings.demand(
+                identity == (operations.identity)(),
+                "an identity changed",
+                [identity, (operations.identity)(), 0],
+            );
         };
         runner.run(Placement::Moved, crowd(ROUND, &job), None);
         findings.outcome()?;
@@ -134,7 +142,12 @@ pub fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("by children and grandchildren".into())
 }
 
-fn notice_once(runner: &dyn Runner, operations: &Operations, fork: Fork, other_first: bool) -> Result<(), &'static str> {
+fn notice_once(
+    runner: &dyn Runner,
+    operations: &Operations,
+    fork: Fork,
+    other_first: bool,
+) -> Result<(), &'static str> {
     let noticed = AtomicU32::new(0);
     let others = 4;
     let enter = |_| {
@@ -174,7 +187,11 @@ pub fn alone_at_first(runner: &dyn Runner, operations: &Operations) -> Outcome {
 fn in_children(runner: &dyn Runner, operations: &Operations, expected: bool) -> Result<(), String> {
     for fork in [Fork::Bare, Fork::Ordinary] {
         let child: Child<'_> = &mut || {
-            if (operations.is_alone)() == expected { Ok(()) } else { Err("a child does not say what its parent said of being alone") }
+            if (operations.is_alone)() == expected {
+                Ok(())
+            } else {
+                Err("a child does not say what its parent said of being alone")
+            }
         };
         runner.fork(fork, child).well()?;
     }
@@ -193,7 +210,11 @@ pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
     for (fork, expected) in [(Fork::Ordinary, 1), (Fork::Bare, 0), (Fork::Ordinary, 1)] {
         let child: Child<'_> = &mut || {
             let told = TOLD.load(Ordering::Relaxed);
-            if told == expected { Ok(()) } else { Err("a function for fork children was called too often, or not at all") }
+            if told == expected {
+                Ok(())
+            } else {
+                Err("a function for fork children was called too often, or not at all")
+            }
         };
         runner.fork(fork, child).well()?;
         ensure!(TOLD.load(Ordering::Relaxed) == 0, "a function for fork children was called in the parent");

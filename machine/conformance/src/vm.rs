@@ -79,18 +79,30 @@ pub const CASES: &[Case] = &[
         reserved(runner, &Operations { reserve: |at, bytes, _| vm::reserve(at, bytes, Access::ReadWrite), ..MACHINE })
     }),
     Case::planted("vm::reserve by many", "the same twice", |runner| {
-        disjoint(runner, &Operations { reserve: planted::reserve_again, ..MACHINE })
+        disjoint(runner, &Operations { reserve: planted::reserve_again, release: |_, _| true, ..MACHINE })
     }),
-    Case::planted("vm::commit", "does nothing", |runner| committed(runner, &Operations { commit: |_, _| true, ..MACHINE })),
-    Case::planted("vm::decommit", "does nothing", |runner| decommitted(runner, &Operations { decommit: |_, _| true, ..MACHINE })),
-    Case::planted("vm::release", "does nothing", |runner| released(runner, &Operations { release: |_, _| true, ..MACHINE })),
+    Case::planted("vm::commit", "does nothing", |runner| {
+        committed(runner, &Operations { commit: |_, _| true, ..MACHINE })
+    }),
+    Case::planted("vm::decommit", "does nothing", |runner| {
+        decommitted(runner, &Operations { decommit: |_, _| true, ..MACHINE })
+    }),
+    Case::planted("vm::release", "does nothing", |runner| {
+        released(runner, &Operations { release: |_, _| true, ..MACHINE })
+    }),
     Case::planted("vm::advise_huge", "loses contents", |runner| {
         // SAFETY: passed on; the loss is the bug.
         advised(runner, &Operations { advise_huge: |at, bytes, _| unsafe { vm::decommit(at, bytes) }, ..MACHINE })
     }),
-    Case::planted("vm::wipe_on_fork", "does nothing", |runner| wiped(runner, &Operations { wipe_on_fork: |_, _| true, ..MACHINE })),
-    Case::planted("vm::move_pages", "copies", |runner| moved(runner, &Operations { move_pages: planted::copy, ..MACHINE })),
-    Case::planted("vm::resize", "does nothing", |runner| resized(runner, &Operations { resize: |_, _, _| true, ..MACHINE })),
+    Case::planted("vm::wipe_on_fork", "does nothing", |runner| {
+        wiped(runner, &Operations { wipe_on_fork: |_, _| true, ..MACHINE })
+    }),
+    Case::planted("vm::move_pages", "copies", |runner| {
+        moved(runner, &Operations { move_pages: planted::copy, ..MACHINE })
+    }),
+    Case::planted("vm::resize", "does nothing", |runner| {
+        resized(runner, &Operations { resize: |_, _, _| true, ..MACHINE })
+    }),
 ];
 
 const PAGES: usize = 8;
@@ -138,9 +150,13 @@ fn fresh(operations: &Operations, access: Access) -> Result<*mut u8, String> {
 
 /// The body of [`Operations::reserve`].
 pub fn reserved(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let [hidden, zero, committed] = [Access::None, Access::Read, Access::ReadWrite].map(|access| fresh(operations, access));
+    let [hidden, zero, committed] =
+        [Access::None, Access::Read, Access::ReadWrite].map(|access| fresh(operations, access));
     let (hidden, zero, committed) = (hidden?, zero?, committed?);
-    ensure!([hidden, zero, committed].iter().all(|at| at.addr().is_multiple_of(PAGE)), "a mapping is not aligned to pages");
+    ensure!(
+        [hidden, zero, committed].iter().all(|at| at.addr().is_multiple_of(PAGE)),
+        "a mapping is not aligned to pages"
+    );
     ensure!(is_deadly(runner, hidden, 1, false), "a page without access can be read");
     ensure!(holds(zero, PAGES, None), "reserved memory is not zero");
     ensure!(is_deadly(runner, zero, 1, true), "a page that is only readable can be written");
@@ -172,7 +188,11 @@ pub fn disjoint(runner: &dyn Runner, operations: &Operations) -> Outcome {
             findings.demand(holds(at, pages, None), "a fresh mapping is not zero: address", [at as u64, 0, 0]);
             fill(at, pages, thread as u64 + 1);
             runner.pause();
-            findings.demand(holds(at, pages, Some(thread as u64 + 1)), "a mapping is another's, too: address", [at as u64, 0, 0]);
+            findings.demand(
+                holds(at, pages, Some(thread as u64 + 1)),
+                "a mapping is another's, too: address",
+                [at as u64, 0, 0],
+            );
             count.fetch_add(1, Ordering::Relaxed);
             // SAFETY: the mapping is ours.
             let released = unsafe { (operations.release)(at, pages * PAGE) };
@@ -253,7 +273,8 @@ pub fn wiped(runner: &dyn Runner, operations: &Operations) -> Outcome {
     for fork in [Fork::Bare, Fork::Ordinary] {
         let grandchild = || {
             put(at, 0, 1);
-            let child: Child<'_> = &mut || if holds(at, 4, None) { Ok(()) } else { Err("pages were not wiped in a grandchild") };
+            let child: Child<'_> =
+                &mut || if holds(at, 4, None) { Ok(()) } else { Err("pages were not wiped in a grandchild") };
             if runner.fork(fork, child) == Ended::Well { Ok(()) } else { Err("pages were not wiped in a grandchild") }
         };
         let child: Child<'_> = &mut || match (holds(at, 4, None), holds(at.wrapping_add(4 * PAGE), 4, Some(64))) {
@@ -273,12 +294,22 @@ pub fn moved(runner: &dyn Runner, operations: &Operations) -> Outcome {
     fill(from, PAGES, 70);
     fill(to, PAGES, 90);
     // SAFETY: the mappings are ours.
-    ensure!(unsafe { (operations.move_pages)(from.wrapping_add(PAGE), to.wrapping_add(2 * PAGE), 4 * PAGE) }, "pages could not be moved");
+    let done = unsafe { (operations.move_pages)(from.wrapping_add(PAGE), to.wrapping_add(2 * PAGE), 4 * PAGE) };
+    ensure!(done, "pages could not be moved");
     ensure!(holds(to.wrapping_add(2 * PAGE), 4, Some(71)), "moved pages do not hold what they held");
     ensure!(holds(from.wrapping_add(PAGE), 4, None), "pages were copied, not moved");
-    ensure!(holds(from, 1, Some(70)) && holds(from.wrapping_add(5 * PAGE), 3, Some(75)), "moving lost pages beside the source");
-    ensure!(holds(to, 2, Some(90)) && holds(to.wrapping_add(6 * PAGE), 2, Some(96)), "moving lost pages beside the target");
-    ensure!(!is_deadly(runner, from, 2, true) && !is_deadly(runner, to, 3, true), "moved pages, or those left, cannot be written");
+    ensure!(
+        holds(from, 1, Some(70)) && holds(from.wrapping_add(5 * PAGE), 3, Some(75)),
+        "moving lost pages beside the source"
+    );
+    ensure!(
+        holds(to, 2, Some(90)) && holds(to.wrapping_add(6 * PAGE), 2, Some(96)),
+        "moving lost pages beside the target"
+    );
+    ensure!(
+        !is_deadly(runner, from, 2, true) && !is_deadly(runner, to, 3, true),
+        "moved pages, or those left, cannot be written"
+    );
     move_what_differs(operations)?;
     Ok("four pages of eight".into())
 }
@@ -312,7 +343,10 @@ pub fn resized(runner: &dyn Runner, operations: &Operations) -> Outcome {
         ensure!(is_deadly(runner, at, 5, false), "the end of a shortened mapping can be read");
         ensure!(holds(at, 5, Some(150)), "shortening lost what stays");
         ensure!((operations.resize)(at, 5 * PAGE, BYTES), "a mapping could not grow into the place that it left");
-        ensure!(holds(at, 5, Some(150)) && holds(at.wrapping_add(5 * PAGE), 3, None), "growing lost contents, or brought some");
+        ensure!(
+            holds(at, 5, Some(150)) && holds(at.wrapping_add(5 * PAGE), 3, None),
+            "growing lost contents, or brought some"
+        );
         fill(at, PAGES, 160);
         let last = at.wrapping_add(7 * PAGE);
         ensure!((operations.resize)(at, BYTES, 7 * PAGE), "a mapping could not be shortened");
@@ -330,7 +364,7 @@ mod planted {
 
     static LAST: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-    /// Gives a mapping that was given before every now and then. It stays mapped: `release` is not told.
+    /// Gives a mapping that was given before every now and then. Nothing is released, so that nobody dies of it.
     pub(super) fn reserve_again(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
         let last = LAST.swap(null_mut(), Ordering::Relaxed);
         if !last.is_null() && bytes == PAGE {

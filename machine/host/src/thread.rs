@@ -102,13 +102,11 @@ fn renew() -> bool {
         }
     };
     let identity = NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: gettid has no effects on memory.
-    let tid = unsafe { syscall::call(syscall::GETTID, [0; 6]) }.unwrap_or(0);
+    look_up_number();
     // SAFETY: the block is this thread's own; a signal handler that interrupts here gives itself an identity, which is
     // then replaced by a newer one: both are unique.
     unsafe {
         (*block()).identity = identity;
-        (*block()).tid = tid as u32;
         (*block()).generation = generation;
     }
     noticed
@@ -184,6 +182,12 @@ pub(crate) fn fallback_slot() -> *mut u32 {
 pub(crate) fn tid() -> u32 {
     // SAFETY: the block is this thread's own.
     unsafe { (*block()).tid }
+}
+
+/// Asks the kernel for the number of this thread anew.
+pub fn look_up_number() {
+    // SAFETY: gettid has no effects on memory, and the block is this thread's own.
+    unsafe { (*block()).tid = syscall::call(syscall::GETTID, [0; 6]).unwrap_or(0) as u32 };
 }
 
 /// Whether the thread that the kernel calls `tid` still lives in this process. When in doubt, true.

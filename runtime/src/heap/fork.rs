@@ -30,12 +30,23 @@ impl Sharing {
     }
 }
 
-/// Upgrades the process if it is about to have a second thread, or has one.
+/// Upgrades the process if it is about to have a second thread, or has one. Comes along whenever a thread is created, so that a
+/// child of a fork without handlers has put its own thread in order before there is another.
 #[inline]
 pub fn upgrade_if_shared() {
     // Relaxed: a flag of its own; whoever misses it comes to `upgrade`, which is for one only.
-    if !runtime().sharing.upgraded.load(Ordering::Relaxed) && !thread::is_alone() {
+    if runtime().sharing.upgraded.load(Ordering::Relaxed) {
+        notice();
+    } else if !thread::is_alone() {
         upgrade();
+    }
+}
+
+/// Begins a slow path: the thread has an identity of this process, and in a new child its slot.
+#[inline]
+pub fn notice() {
+    if thread::enter() {
+        slot::claim();
     }
 }
 
@@ -45,15 +56,16 @@ fn upgrade() {
     if !super::enter() || runtime().sharing.upgraded.swap(true, Ordering::Relaxed) {
         return;
     }
+    // A process without threads may have forked unnoticed, and its only thread have a new number since.
+    thread::look_up_number();
+    slot::claim();
     runtime().sharing.upgraded_at_ns.store(clock::now_ns(), Ordering::Relaxed);
     thread::notice_forks();
-    thread::enter();
+    notice();
     thread::on_fork_in_child(after_fork_in_child);
     let _ = kick::register();
 }
 
 extern "C" fn after_fork_in_child() {
-    if thread::enter() {
-        slot::after_fork_in_child();
-    }
+    notice();
 }

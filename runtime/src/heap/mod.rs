@@ -20,7 +20,7 @@ pub use crate::page::PAGE;
 use crate::page::Zone;
 use crate::slab::{class, misuse};
 use core::ptr::null_mut;
-use machine::{process, root, thread, vm};
+use machine::{process, root, vm};
 
 /// Every block is aligned to this.
 pub const ALIGNMENT: usize = 16;
@@ -102,9 +102,7 @@ fn pages() -> (&'static Zone, &'static LockReport) {
 
 /// Begins a slow path: the thread has an identity of this process, and the runtime exists. False: no memory for it.
 fn enter() -> bool {
-    if thread::enter() {
-        machine::slot::after_fork_in_child();
-    }
+    fork::notice();
     root::is_installed() || runtime::begin()
 }
 

@@ -1,11 +1,8 @@
 //! Blocks of memory and what is written into them.
 //!
-//! Each block is filled, over all of its usable bytes, with words that follow from its tag and their place. Of large blocks only
-//! the first and last page and a word in each 64 KiB are written, or a test would spend its time there.
-
-/// Blocks up to here are written and checked as a whole.
-const WHOLE: usize = 64 << 10;
-const PAGE: usize = 4096;
+//! Each block is filled, over all of its usable bytes, with words that follow from its tag and their place: every word of small
+//! blocks, some hundred of larger ones, at least one in each page up to 16 MiB and in each 64 KiB beyond; more, and a test
+//! would spend its time there.
 
 /// A block that somebody owns.
 #[derive(Clone, Copy, Debug)]
@@ -50,12 +47,11 @@ impl Block {
     }
 }
 
-/// Where words are written in a block of `bytes`, in rising order.
+/// Where words are written in a block of `bytes`, in rising order: the first and the last word, and some in between.
 fn offsets(bytes: usize) -> impl Iterator<Item = usize> {
-    let (first, stride, last) =
-        if bytes <= WHOLE { (bytes, WHOLE, bytes) } else { (PAGE, WHOLE, bytes / PAGE * PAGE - PAGE) };
-    let first = (0..first).step_by(8);
-    let middle = (stride..last).step_by(stride);
-    let last = (last..bytes).step_by(8);
-    first.chain(middle).chain(last).filter(move |offset| offset + 8 <= bytes)
+    let most = if bytes <= 16 << 20 { 4 << 10 } else { 64 << 10 };
+    let stride = (bytes / 64).next_power_of_two().clamp(8, most);
+    let words = bytes / 8 * 8;
+    let last = words.checked_sub(8).filter(move |last| !last.is_multiple_of(stride));
+    (0..words).step_by(stride).chain(last)
 }

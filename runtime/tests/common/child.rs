@@ -3,6 +3,7 @@
 //! Whatever hangs is ended after a while and reported.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,12 +56,26 @@ pub fn run(command: &mut Command, limit: Duration) -> Outcome {
     Outcome { status, stdout: stdout.join().expect("text"), stderr: stderr.join().expect("text") }
 }
 
+/// Limits the address space of the process that `command` makes, so that the page map covers a window only.
+pub fn limit_address_space(command: &mut Command) -> &mut Command {
+    const BYTES: libc::rlim_t = 16 << 30;
+    let limit = || {
+        // SAFETY: the limit is a local.
+        let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: BYTES, rlim_max: BYTES }) };
+        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure makes one system call.
+    unsafe { command.pre_exec(limit) }
+}
+
 /// Runs `test` again for `case`, which must end well; with the machine's usual mode and in fallback mode. `seed` is passed on.
 pub fn run_in_both_modes(test: &str, case: &str, seed: u64, limit: Duration) {
     for (mode, variable) in [("concurrency ids", None), ("fallback", Some(FALLBACK))] {
         let mut command = command(test, case);
         command.envs(variable).env("COMMENSAL_TEST_SEED", seed.to_string());
-        run(&mut command, limit).expect_success(&format!("{test} with {mode}, seed {seed}"));
+        let outcome = run(&mut command, limit);
+        outcome.expect_success(&format!("{test} with {mode}, seed {seed}"));
+        println!("{mode}: {}", outcome.stderr.trim());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Each case in a process of its own: a fork of this one, in which nobody has used the heap yet.
 //!
 //! So a case begins from nothing, a failing one can be shortened although it left its heap in ruins, and one that hangs is
-//! ended by an alarm. For a process with one thread, as `child::command` starts it.
+//! ended by an alarm. For processes that `child::command` started: their only other thread is the harness's, which waits.
 
 use std::io::{Read, Write, pipe};
 use std::panic::{self, AssertUnwindSafe};
@@ -13,7 +13,7 @@ const TOO_LONG: u32 = 60;
 /// Runs `case` in a fork of this process; what it returned, or how it ended otherwise.
 pub fn run(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let (mut reader, mut writer) = pipe().expect("a pipe can be had");
-    // SAFETY: the process has one thread, so the child may do whatever the parent may.
+    // SAFETY: no other thread is in the middle of anything, so the child may do whatever the parent may.
     match unsafe { libc::fork() } {
         -1 => panic!("no fork: {}", std::io::Error::last_os_error()),
         0 => {

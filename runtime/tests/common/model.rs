@@ -6,7 +6,7 @@ use commensal::heap;
 use std::collections::BTreeMap;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const LARGEST_REQUEST: usize = 128 << 20;
 
@@ -94,32 +94,47 @@ pub enum Operation {
     Trim { keep: usize },
 }
 
-/// Which bytes are owned, by anybody.
-#[derive(Clone, Debug, Default)]
-pub struct Owned(Arc<Mutex<BTreeMap<usize, usize>>>);
+/// Which bytes are owned, by anybody; or nothing of the kind, where a lock around it would keep threads from meeting in the heap.
+#[derive(Clone, Debug)]
+pub struct Owned(Option<Arc<Mutex<BTreeMap<usize, usize>>>>);
+
+impl Default for Owned {
+    fn default() -> Self {
+        Owned(Some(Arc::default()))
+    }
+}
 
 impl Owned {
+    /// Finds no overlaps: that is left to the blocks' contents.
+    pub fn untracked() -> Self {
+        Owned(None)
+    }
+
+    fn map(&self) -> Option<MutexGuard<'_, BTreeMap<usize, usize>>> {
+        self.0.as_ref().map(|map| map.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn claim(&self, start: usize, bytes: usize) -> Result<(), Failure> {
-        let mut owned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut owned) = self.map() else { return Ok(()) };
         let end = start + bytes.max(1);
         if let Some((&other, &other_end)) = owned.range(..end).next_back()
             && other_end > start
         {
-            return fail(
-                Violation::Overlap,
-                format!("{start:#x}..{end:#x} was given while {other:#x}..{other_end:#x} is owned"),
-            );
+            let other = format!("{other:#x}..{other_end:#x}");
+            return fail(Violation::Overlap, format!("{start:#x}..{end:#x} was given while {other} is owned"));
         }
         owned.insert(start, end);
         Ok(())
     }
 
     fn release(&self, start: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&start);
+        if let Some(mut owned) = self.map() {
+            owned.remove(&start);
+        }
     }
 
     fn starts(&self) -> HashSet<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+        self.map().map(|owned| owned.keys().copied().collect()).unwrap_or_default()
     }
 }
 

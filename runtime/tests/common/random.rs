@@ -1,5 +1,6 @@
 //! Randomness that can be had again: a seed, a generator, and the words that say how to replay a failure.
 
+use super::model::Operation;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -53,14 +54,32 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// The size of a request: mostly small, of every magnitude up to 2^`magnitudes`, the edges of classes more often than others.
+    /// The size of a request: of every magnitude up to 2^`magnitudes`, the edges of classes more often than others.
     pub fn size(&mut self, magnitudes: usize) -> usize {
         let magnitude = self.below(magnitudes);
         let size = (1 << magnitude) + self.below(1 << magnitude);
+        let eighth = (1 << magnitude >> 3).max(1);
         match self.below(4) {
-            0 => size.next_multiple_of((1 << magnitude >> 3).max(1)),
-            1 => size.next_multiple_of((1 << magnitude >> 3).max(1)) + 1,
+            0 => size.next_multiple_of(eighth),
+            1 => size.next_multiple_of(eighth) + 1,
             _ => size,
+        }
+    }
+
+    /// An operation: as many allocations as frees, on small blocks mostly.
+    pub fn operation(&mut self) -> Operation {
+        let bytes = match self.below(1024) {
+            0 => self.size(27),
+            1..32 => self.size(20),
+            _ => self.size(14),
+        };
+        let which = self.next() as u32;
+        match self.below(16) {
+            0..6 => Operation::Allocate { bytes },
+            6 => Operation::AllocateZeroed { bytes },
+            7 => Operation::AllocateAligned { bytes, log2_alignment: self.below(14) as u32 },
+            8 => Operation::Reallocate { which, bytes },
+            _ => Operation::Free { which },
         }
     }
 }

@@ -26,7 +26,8 @@ pub(super) fn while_dead(runner: &dyn Runner, operations: &Operations) -> Outcom
     let job = |number| {
         if number < parents {
             while runner.goes_on() && owners.findings().none() {
-                let live = |_| live_and_die(runner, operations, &owners, &guests, births.fetch_add(1, Ordering::Relaxed));
+                let live =
+                    |_| live_and_die(runner, operations, &owners, &guests, births.fetch_add(1, Ordering::Relaxed));
                 runner.run(Placement::Anywhere, crowd(GENERATION, &live), None);
             }
             at_work.fetch_sub(1, Ordering::Relaxed);
@@ -40,21 +41,35 @@ pub(super) fn while_dead(runner: &dyn Runner, operations: &Operations) -> Outcom
     ensure!(taken > 0, "no array of {births} dead threads was found");
     // Threads that come and go in turn must not each need a slot: those that live together do.
     let bound = (10 * parents * (GENERATION + 1)) as u32;
-    ensure!(slots <= bound, "{births} threads, of which {} lived at the same time, have used {slots} slots", parents * GENERATION);
+    ensure!(
+        slots <= bound,
+        "{births} threads, of which {} lived at the same time, have used {slots} slots",
+        parents * GENERATION
+    );
     Ok(format!("{births} threads in {slots} slots; {taken} arrays of dead ones; {tokens} tokens in arrays at the end"))
 }
 
 /// Guards a slot as the specification promises it to its guest.
 fn visit(guests: &[AtomicU32], owners: &Owners<'_>, slot: u32, guest: u32) {
     let before = guests[slot as usize].swap(guest, Ordering::AcqRel);
-    owners.findings().demand(before == 0, "two are in one slot: slot, first, second", [slot as u64, before as u64, guest as u64]);
+    owners.findings().demand(
+        before == 0,
+        "two are in one slot: slot, first, second",
+        [slot as u64, before as u64, guest as u64],
+    );
 }
 
 fn leave(guests: &[AtomicU32], slot: u32) {
     guests[slot as usize].store(0, Ordering::Release);
 }
 
-fn live_and_die(runner: &dyn Runner, operations: &Operations, owners: &Owners<'_>, guests: &[AtomicU32], number: usize) {
+fn live_and_die(
+    runner: &dyn Runner,
+    operations: &Operations,
+    owners: &Owners<'_>,
+    guests: &[AtomicU32],
+    number: usize,
+) {
     const LIVING: u32 = 1;
     let Some(slot) = (operations.current)() else { return };
     visit(guests, owners, slot, LIVING);
@@ -64,7 +79,13 @@ fn live_and_die(runner: &dyn Runner, operations: &Operations, owners: &Owners<'_
 }
 
 /// Empties slots of dead threads as long as others are at work.
-fn bury(runner: &dyn Runner, operations: &Operations, owners: &Owners<'_>, guests: &[AtomicU32], at_work: &AtomicUsize) -> u64 {
+fn bury(
+    runner: &dyn Runner,
+    operations: &Operations,
+    owners: &Owners<'_>,
+    guests: &[AtomicU32],
+    at_work: &AtomicUsize,
+) -> u64 {
     const DRAINER: u32 = 2;
     let mut random = random(runner, usize::MAX >> 1);
     let mut taken = 0;
@@ -86,7 +107,7 @@ fn bury(runner: &dyn Runner, operations: &Operations, owners: &Owners<'_>, guest
     taken
 }
 
-/// The body of [`Operations::after_fork_in_child`].
+/// The body of [`Operations::claim`].
 pub(super) fn after_fork(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, slot::ARRAY)?;
     ensure!(thread::notice_forks(), "forks will not be noticed");
@@ -106,7 +127,7 @@ fn goes_on_in_child(runner: &dyn Runner, operations: &Operations, own: Option<u3
     if !thread::enter() {
         return Err("a child was not noticed");
     }
-    (operations.after_fork_in_child)();
+    (operations.claim)();
     if (operations.current)() != own {
         return Err("a thread lost its slot in a fork");
     }

@@ -8,19 +8,11 @@ use super::region::{Array, CAPACITY, Region};
 use super::tokens::{INTERRUPT, Tokens, holder};
 use crate::case::{Outcome, ensure};
 use crate::runner::{Placement, Runner, alone, crowd, random, repeat};
-use machine::slot::Mode;
+use machine::slot::{ARRAY, Mode};
 use machine::sync::{AtomicUsize, Ordering};
 
-/// Arrays in each slot.
-const ARRAYS: usize = 64;
-
-/// Slots that the threads of a round may find themselves in. Slots of dead threads come into use again, but not at once.
-fn slots(runner: &dyn Runner) -> usize {
-    match runner.mode() {
-        Mode::ConcurrencyId => runner.width() + 2,
-        Mode::PerThread => 4 * runner.width(),
-    }
-}
+/// Arrays in each slot. Threads go through them in the same order, so that those in one slot meet at the same word.
+const ARRAYS: usize = 128;
 
 /// Handlers use no slots where nobody watches for them.
 pub(super) fn interrupts<'a>(runner: &dyn Runner, handler: &'a (dyn Fn() + Sync)) -> Option<&'a (dyn Fn() + Sync)> {
@@ -29,7 +21,7 @@ pub(super) fn interrupts<'a>(runner: &dyn Runner, handler: &'a (dyn Fn() + Sync)
 
 /// The body of [`Operations::pop`].
 pub fn popped(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let region = Region::new(slots(runner) * ARRAYS, machine::slot::ARRAY)?;
+    let region = Region::new(runner.slots() * ARRAYS, ARRAY)?;
     alone(runner, || one_pops(&region, operations))?;
     let mut random = random(runner, 0);
     repeat(runner, "pops", |_| {
@@ -48,7 +40,7 @@ pub fn popped(runner: &dyn Runner, operations: &Operations) -> Outcome {
 
 /// The body of [`Operations::push`].
 pub fn pushed(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let region = Region::new(slots(runner) * ARRAYS, machine::slot::ARRAY)?;
+    let region = Region::new(runner.slots() * ARRAYS, ARRAY)?;
     alone(runner, || one_pushes(&region, operations))?;
     let mut random = random(runner, 0);
     repeat(runner, "pushes", |_| {
@@ -63,7 +55,7 @@ pub fn pushed(runner: &dyn Runner, operations: &Operations) -> Outcome {
 
 /// What the specification says, step by step, where nobody disturbs.
 fn one_pops(region: &Region, operations: &Operations) -> Result<(), String> {
-    let slot = (operations.current)().ok_or("a thread that entered has no slot")? as usize;
+    ensure!((operations.current)().is_some(), "a thread that entered has no slot");
     let mut array = region.array(0, 3);
     let pointers = [0, 1, 2].map(Tokens::pointer);
     pointers.iter().for_each(|&pointer| assert!(array.push(region, pointer)));
@@ -71,7 +63,6 @@ fn one_pops(region: &Region, operations: &Operations) -> Result<(), String> {
     (0..region.count() / ARRAYS).for_each(|slot| set(region, operations, slot * ARRAYS, 0, array.take_word()));
     // SAFETY: the region is one, and even words are take words.
     let got = [(); 4].map(|()| unsafe { (operations.pop)(region.base(), 0) });
-    let _ = slot;
     let [first, second, third] = pointers;
     ensure!(got[..3] == [third, second, first], "pops gave {got:?} from an array of {pointers:?}");
     ensure!(got[3].is_null(), "the bottom of an array was popped: {:?}", got[3]);
@@ -82,13 +73,13 @@ fn one_pops(region: &Region, operations: &Operations) -> Result<(), String> {
 }
 
 fn one_pushes(region: &Region, operations: &Operations) -> Result<(), String> {
+    ensure!((operations.current)().is_some(), "a thread that entered has no slot");
     let array = region.array(0, 2);
     (0..region.count() / ARRAYS).for_each(|slot| set(region, operations, slot * ARRAYS, 1, array.give_word()));
     // SAFETY: the region is one, odd words are give words, and nobody dereferences tokens.
     let went = [0, 1, 2].map(|token| unsafe { (operations.push)(region.base(), 0, Tokens::pointer(token)) });
-    let (_, mut filled) = ((), region.array(0, 2));
     ensure!(went == [true, true, false], "pushes on an array with room for two went {went:?}");
-    filled = Array::of_take_word(filled.take_word() + 16).ok_or("an array lies in the header")?;
+    let filled = Array::of_take_word(array.take_word() + 16).ok_or("an array lies in the header")?;
     let held: Vec<_> = region.pointers(filled).collect();
     ensure!(held == [1, 0].map(Tokens::pointer), "two pushes left {held:?}");
     // SAFETY: as above.
@@ -105,7 +96,12 @@ fn set(region: &Region, operations: &Operations, number: usize, odd: usize, word
 }
 
 /// The arrays in the slots' words, while nobody runs.
-fn arrays(region: &Region, operations: &Operations, odd: usize, of: fn(usize) -> Option<Array>) -> impl Iterator<Item = Array> {
+fn arrays(
+    region: &Region,
+    operations: &Operations,
+    odd: usize,
+    of: fn(usize) -> Option<Array>,
+) -> impl Iterator<Item = Array> {
     (0..region.count()).filter_map(move |number| {
         let (slot, index) = (number / ARRAYS, number % ARRAYS * 2 + odd);
         // SAFETY: every slot has an area.
@@ -116,61 +112,63 @@ fn arrays(region: &Region, operations: &Operations, odd: usize, of: fn(usize) ->
 fn pop_all(runner: &dyn Runner, operations: &Operations, region: &Region, tokens: &Tokens) {
     // SAFETY: the region is one, and even words are take words.
     let pop = |array| unsafe { (operations.pop)(region.base(), array * 2) };
-    let turn = AtomicUsize::new(0);
+    let latest = AtomicUsize::new(0);
     let handler = || {
-        let pointer = pop(turn.fetch_add(7, Ordering::Relaxed) % ARRAYS);
+        let pointer = pop(latest.load(Ordering::Relaxed));
         if !pointer.is_null() {
             tokens.popped(pointer, INTERRUPT);
         }
     };
-    under_restarts(runner, operations, &handler, &|thread| {
+    let work = |thread| {
         (operations.current)();
-        let start = random(runner, thread).usize(0..ARRAYS);
-        let (mut array, mut misses) = (start, 0);
-        while misses < ARRAYS && tokens.findings().none() {
-            let pointer = pop(array % ARRAYS);
-            misses = if pointer.is_null() { misses + 1 } else { 0 };
-            if pointer.is_null() {
-                array += 1;
-            } else {
-                tokens.popped(pointer, holder(thread));
+        for array in (0..ARRAYS).chain(0..ARRAYS) {
+            latest.store(array, Ordering::Relaxed);
+            loop {
+                let pointer = pop(array);
+                if pointer.is_null() || tokens.popped(pointer, holder(thread)).is_none() {
+                    break;
+                }
             }
         }
-    });
+    };
+    under_restarts(runner, operations, &handler, &work);
 }
 
 fn push_all(runner: &dyn Runner, operations: &Operations, region: &Region, tokens: &Tokens) {
-    let next = AtomicUsize::new(0);
-    let push_next = |array, holder| {
+    let (latest, next) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let push_next = |array: usize, holder| {
         let token = next.fetch_add(1, Ordering::Relaxed);
         if token >= tokens.count() || !tokens.pick_loose(token, holder) {
             return false;
         }
         let pointer = tokens.will_push(token, holder);
         // SAFETY: the region is one, odd words are give words, and nobody dereferences tokens.
-        let done = unsafe { (operations.push)(region.base(), array % ARRAYS * 2, pointer) };
+        let done = unsafe { (operations.push)(region.base(), array * 2, pointer) };
         if !done {
             tokens.not_pushed(token);
         }
         done
     };
     let handler = || {
-        push_next(next.load(Ordering::Relaxed), INTERRUPT);
+        push_next(latest.load(Ordering::Relaxed), INTERRUPT);
     };
-    under_restarts(runner, operations, &handler, &|thread| {
+    let work = |thread| {
         (operations.current)();
-        let mut array = random(runner, thread).usize(0..ARRAYS);
-        let mut misses = 0;
-        while misses < ARRAYS && tokens.findings().none() {
-            let done = push_next(array, holder(thread));
-            misses = if done { 0 } else { misses + 1 };
-            array += !done as usize;
+        for array in (0..ARRAYS).chain(0..ARRAYS) {
+            latest.store(array, Ordering::Relaxed);
+            while push_next(array, holder(thread)) && tokens.findings().none() {}
         }
-    });
+    };
+    under_restarts(runner, operations, &handler, &work);
 }
 
 /// Runs `work` on many threads, while another one restarts all slots all the time.
-fn under_restarts(runner: &dyn Runner, operations: &Operations, handler: &(dyn Fn() + Sync), work: &(dyn Fn(usize) + Sync)) {
+fn under_restarts(
+    runner: &dyn Runner,
+    operations: &Operations,
+    handler: &(dyn Fn() + Sync),
+    work: &(dyn Fn(usize) + Sync),
+) {
     let workers = runner.width();
     let at_work = AtomicUsize::new(workers);
     let job = |number| {

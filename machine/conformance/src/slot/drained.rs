@@ -16,6 +16,8 @@ use machine::vm;
 
 const ARRAYS: usize = 12;
 const DRAINERS: usize = 2;
+/// Slots that a drainer looks at before it lets others run.
+const BURST: usize = 64;
 
 /// The body of [`Operations::exchange`] and of the protocol.
 pub fn drained(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -49,20 +51,29 @@ impl Drainer<'_> {
     fn work(&self, runner: &dyn Runner, thread: usize) -> u64 {
         let mut random = random(runner, thread);
         let mut taken = 0;
-        while runner.goes_on() && self.owners.findings().none() {
-            let slot = random.u32(0..slot::in_use().max(1));
-            self.lock.acquire(&self.contention);
-            let arrays = self.drain(slot, &mut random);
-            // SAFETY: acquired above.
-            unsafe { self.lock.release() };
-            taken += arrays.len() as u64;
-            arrays.into_iter().for_each(|array| self.discard(array));
+        while runner.goes_on() {
+            for _ in 0..BURST {
+                taken += self.drain_one(random.u32(0..slot::in_use().max(1)), &mut random);
+            }
             runner.pause();
         }
         taken
     }
 
-    /// All arrays of a slot that can be had: one restart serves them all.
+    fn drain_one(&self, slot: u32, random: &mut fastrand::Rng) -> u64 {
+        if !self.owners.findings().none() {
+            return 0;
+        }
+        self.lock.acquire(&self.contention);
+        let arrays = self.drain(slot, random);
+        // SAFETY: acquired above.
+        unsafe { self.lock.release() };
+        let taken = arrays.len() as u64;
+        arrays.into_iter().for_each(|array| self.discard(array));
+        taken
+    }
+
+    /// Some arrays of a slot, if they can be had: one restart serves them all.
     fn drain(&self, slot: u32, random: &mut fastrand::Rng) -> Vec<Array> {
         let indices = (0..2 * KINDS).filter(|_| random.bool());
         let marked: Vec<(usize, usize)> = indices.map(|index| (index, self.exchange(slot, index, DRAINING))).collect();

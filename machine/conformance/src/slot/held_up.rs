@@ -29,13 +29,24 @@ pub fn held_up(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(1, MEMORY)?;
     // SAFETY: the memory is the region's only array's.
     unsafe { vm::advise_huge(region.memory(0), MEMORY, vm::Huge::Prefer) };
-    let game = Game { region: &region, operations, runner, findings: Findings::new(), turn: AtomicUsize::new(0), slot: AtomicU32::new(0), pushed: AtomicUsize::new(0) };
+    let game = Game {
+        region: &region,
+        array: region.array(0, 1),
+        operations,
+        runner,
+        findings: Findings::new(),
+        turn: AtomicUsize::new(0),
+        slot: AtomicU32::new(0),
+        pushed: AtomicUsize::new(0),
+    };
     let mut notes = Notes::default();
     let (owner, drainer): (Job<'_>, Job<'_>) = (Box::new(|| game.own()), Box::new(|| game.drain(&mut notes)));
     runner.run(Placement::Apart, vec![owner, drainer], None);
     game.findings.outcome()?;
     let Notes { rounds, taken, taken_late, lost } = notes;
-    Ok(format!("{rounds} rounds: taken away {taken} times before the push and {taken_late} after, lost to it {lost} times"))
+    Ok(format!(
+        "{rounds} rounds: taken away {taken} times before the push and {taken_late} after, lost to it {lost} times"
+    ))
 }
 
 /// Whose turn it is: rounds take four turns each.
@@ -47,6 +58,7 @@ const OVER: usize = usize::MAX;
 
 struct Game<'a> {
     region: &'a Region,
+    array: Array,
     operations: &'a Operations,
     runner: &'a dyn Runner,
     findings: Findings,
@@ -72,7 +84,7 @@ impl Game<'_> {
     fn own(&self) {
         thread::enter();
         while self.wait_for(INSTALL) {
-            let word = self.region.array(0, 1).give_word();
+            let word = self.array.give_word();
             let slot = self.install(word);
             self.slot.store(slot, Ordering::Relaxed);
             self.next(PUSH);
@@ -86,7 +98,9 @@ impl Game<'_> {
         loop {
             let slot = (self.operations.current)().unwrap_or(0);
             // SAFETY: every slot has an area; the array is nobody's.
-            if unsafe { (self.operations.compare_store)(self.region.base(), slot, Self::GIVES, 0, word) } == Stored::Done {
+            if unsafe { (self.operations.compare_store)(self.region.base(), slot, Self::GIVES, 0, word) }
+                == Stored::Done
+            {
                 return slot;
             }
             self.runner.pause();
@@ -132,7 +146,7 @@ impl Game<'_> {
 
     /// An array that is ours stays ours, and holds what was pushed before; one that is not was pushed onto after.
     fn judge(&self, old: usize, ours: bool, pushed: bool, now: usize) {
-        let (empty, full) = (self.region.array(0, 1).give_word(), self.region.array(0, 1).give_word() + 8);
+        let (empty, full) = (self.array.give_word(), self.array.give_word() + 8);
         let numbers = [old as u64, pushed as u64, now as u64];
         if ours {
             let what = "an operation that was in flight committed after the restart: word before, done, word after";

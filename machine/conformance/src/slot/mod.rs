@@ -45,7 +45,8 @@ pub struct Operations {
     /// How slots are given, the same for the life of the process.
     pub mode: fn() -> Mode,
 
-    /// The slot of the calling thread, which has entered; none if it has none, which then never changes.
+    /// The slot of the calling thread, which has entered; none if it has none: the machine failed to give it one, or it would be
+    /// one beyond the last.
     ///
     /// ```text
     /// current():
@@ -153,7 +154,7 @@ pub struct Operations {
 
     /// Tells the slots that the calling thread, which noticed a fork by `thread::enter`, goes on in a child: it keeps its
     /// slot, and those of all other threads are those of dead ones.
-    pub after_fork_in_child: fn(),
+    pub claim: fn(),
 }
 
 impl Operations {
@@ -169,7 +170,7 @@ impl Operations {
         exchange: slot::exchange,
         restart: kick::restart,
         while_dead: |slot, work| slot::while_dead(slot, work).is_some(),
-        after_fork_in_child: slot::after_fork_in_child,
+        claim: slot::claim,
     };
 }
 
@@ -203,14 +204,18 @@ pub const CASES: &[Case] = &[
     Case::machine("kick::restart", |runner| held_up(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::none", |runner| words::none(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::while_dead", |runner| adopted::while_dead(runner, &MACHINE)).only(Mode::PerThread),
-    Case::machine("slot::after_fork_in_child", |runner| adopted::after_fork(runner, &MACHINE)).only(Mode::PerThread),
+    Case::machine("slot::claim", |runner| adopted::after_fork(runner, &MACHINE)).only(Mode::PerThread),
     Case::planted("slot::mode", planted::OTHER_MODE, |runner| words::mode(runner, &planted::other_mode())),
     Case::planted("slot::current", planted::ALWAYS_ONE, |runner| words::current(runner, &planted::always_one())),
     Case::planted("slot::in_use", planted::FROZEN, |runner| words::in_use(runner, &planted::frozen_bound())),
     Case::planted("slot::load", planted::LOST_STORE, |runner| words::load(runner, &planted::lost_store())),
-    Case::planted("slot::pop", planted::PLAIN, |runner| popped(runner, &planted::plain_pop())),
-    Case::planted("slot::push", planted::PLAIN, |runner| pushed(runner, &planted::plain_push())),
-    Case::planted("slot::compare_store", planted::PLAIN, |runner| replaced(runner, &planted::plain_compare_store())),
+    Case::planted("slot::pop", planted::PLAIN, |runner| popped(runner, &planted::plain_pop())).only(BY_IDS),
+    Case::planted("slot::push", planted::PLAIN, |runner| pushed(runner, &planted::plain_push())).only(BY_IDS),
+    Case::planted("slot::compare_store", planted::PLAIN, |runner| replaced(runner, &planted::plain_compare_store()))
+        .only(BY_IDS),
+    Case::planted("slot::pop", planted::ONE_FOR_ALL, |runner| popped(runner, &planted::one_for_all())),
+    Case::planted("slot::push", planted::ONE_FOR_ALL, |runner| pushed(runner, &planted::one_for_all())),
+    Case::planted("slot::compare_store", planted::ONE_FOR_ALL, |runner| replaced(runner, &planted::one_for_all())),
     Case::planted("slot::compare_store", planted::ANY_SLOT, |runner| replaced(runner, &planted::any_slot())),
     Case::planted("slot::exchange", planted::TWO_STEPS, |runner| drained(runner, &planted::two_steps())).only(BY_IDS),
     Case::planted("slot::exchange", planted::NO_KICK, |runner| drained(runner, &planted::no_kick())).only(BY_IDS),
@@ -219,6 +224,8 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),
     Case::planted("slot::while_dead", planted::OF_LIVING, |runner| adopted::while_dead(runner, &planted::of_living()))
         .only(Mode::PerThread),
-    Case::planted("slot::after_fork_in_child", planted::UNTOLD, |runner| adopted::after_fork(runner, &planted::untold()))
-        .only(Mode::PerThread),
+    Case::planted("slot::claim", planted::UNTOLD, |runner| {
+        adopted::after_fork(runner, &planted::untold())
+    })
+    .only(Mode::PerThread),
 ];

@@ -14,7 +14,7 @@ use machine::sync::{Acquired, AtomicU64, Contention, Lock, Ordering};
 use std::cell::UnsafeCell;
 
 /// Kinds of objects.
-pub const KINDS: usize = 4;
+pub const KINDS: usize = 2;
 /// Tokens that a thread holds at most.
 const HELD: usize = 24;
 
@@ -41,7 +41,8 @@ impl<'a> Owners<'a> {
         for number in 0..count {
             // Small arrays: their ends come often. An array keeps its capacity, so that a word which was read before says
             // the same about it later.
-            let mut array = region.array(number, if random.bool() { random.usize(1..8) } else { random.usize(8..=CAPACITY) });
+            let mut array =
+                region.array(number, if random.bool() { random.usize(1..8) } else { random.usize(8..=CAPACITY) });
             if number % 2 == 0 {
                 tokens.fill(&region, &mut array, &mut next);
             }
@@ -194,7 +195,8 @@ impl<'a> Owners<'a> {
 
     fn replace(&self, slot: u32, index: usize, old: usize, new: usize) -> bool {
         // SAFETY: every slot has an area; `new` names an array that is ours, or none.
-        let done = unsafe { (self.operations.compare_store)(self.region.base(), slot, index, old, new) } == Stored::Done;
+        let done =
+            unsafe { (self.operations.compare_store)(self.region.base(), slot, index, old, new) } == Stored::Done;
         self.replaced.fetch_add(done as u64, Ordering::Relaxed);
         done
     }
@@ -258,7 +260,11 @@ impl Depot {
     fn locked<R>(&self, work: impl FnOnce(&mut [Vec<Array>; 2]) -> R) -> R {
         machine::thread::enter();
         let acquired = self.lock.acquire(&self.contention);
-        assert_eq!(acquired, Acquired::Clean, "the depot's lock is used by threads of one process, never by interrupts");
+        assert_eq!(
+            acquired,
+            Acquired::Clean,
+            "the depot's lock is used by threads of one process, never by interrupts"
+        );
         // SAFETY: we hold the lock.
         let result = work(unsafe { &mut *self.stacks.get() });
         // SAFETY: acquired above.

@@ -5,7 +5,7 @@
 use super::Operations;
 use super::region::{DRAINING, WORDS};
 use machine::kick;
-use machine::slot::{self, ARRAY, AREA, AREAS, MAX, Mode, Stored};
+use machine::slot::{self, AREA, AREAS, ARRAY, MAX, Mode, Stored};
 use machine::sync::{AtomicUsize, Ordering};
 
 pub(super) const OTHER_MODE: &str = "says the other mode";
@@ -13,6 +13,7 @@ pub(super) const ALWAYS_ONE: &str = "one slot for all threads";
 pub(super) const FROZEN: &str = "does not rise";
 pub(super) const LOST_STORE: &str = "an exchange in two steps";
 pub(super) const PLAIN: &str = "not restartable";
+pub(super) const ONE_FOR_ALL: &str = "the same slot for all threads";
 pub(super) const ANY_SLOT: &str = "does not compare the slot";
 pub(super) const TWO_STEPS: &str = "load, then store";
 pub(super) const NO_KICK: &str = "no restart";
@@ -50,6 +51,11 @@ pub(super) fn plain_compare_store() -> Operations {
     Operations { compare_store, ..Operations::MACHINE }
 }
 
+/// Slot 1 for whoever comes: which slot a thread is in makes no difference to what is not restartable.
+pub(super) fn one_for_all() -> Operations {
+    Operations { pop: pop_from_one, push: push_to_one, ..Operations::MACHINE }
+}
+
 pub(super) fn any_slot() -> Operations {
     Operations { compare_store: store_in_any_slot, ..Operations::MACHINE }
 }
@@ -82,7 +88,7 @@ pub(super) fn of_living() -> Operations {
 }
 
 pub(super) fn untold() -> Operations {
-    Operations { after_fork_in_child: || (), ..Operations::MACHINE }
+    Operations { claim: || (), ..Operations::MACHINE }
 }
 
 /// # Safety
@@ -100,7 +106,20 @@ fn word(slot: u32, index: usize) -> usize {
 /// # Safety
 /// As for the machine's pop.
 unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
-    let at = word(slot::current().unwrap_or(0), index);
+    // SAFETY: passed on.
+    unsafe { pop_at(base, word(slot::current().unwrap_or(0), index)) }
+}
+
+/// # Safety
+/// As for the machine's pop.
+unsafe fn pop_from_one(base: *mut u8, index: usize) -> *mut u8 {
+    // SAFETY: passed on.
+    unsafe { pop_at(base, word(1, index)) }
+}
+
+/// # Safety
+/// `at` is the offset of a take word.
+unsafe fn pop_at(base: *mut u8, at: usize) -> *mut u8 {
     // SAFETY: passed on.
     unsafe {
         let top = cell(base, at).load(Ordering::Relaxed);
@@ -115,7 +134,20 @@ unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
 /// # Safety
 /// As for the machine's push.
 unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
-    let at = word(slot::current().unwrap_or(0), index + 1);
+    // SAFETY: passed on.
+    unsafe { push_at(base, word(slot::current().unwrap_or(0), index + 1), object) }
+}
+
+/// # Safety
+/// As for the machine's push.
+unsafe fn push_to_one(base: *mut u8, index: usize, object: *mut u8) -> bool {
+    // SAFETY: passed on.
+    unsafe { push_at(base, word(1, index + 1), object) }
+}
+
+/// # Safety
+/// `at` is the offset of a give word.
+unsafe fn push_at(base: *mut u8, at: usize, object: *mut u8) -> bool {
     // SAFETY: passed on.
     unsafe {
         let top = cell(base, at).load(Ordering::Relaxed);

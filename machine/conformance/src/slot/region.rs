@@ -8,7 +8,7 @@
 //! The zeroes before the base are what a draining word names. Cells are accessed as atomics throughout, relaxed: an array
 //! is either private, or handed over by words, whose operations order it.
 
-use machine::slot::{self, ARRAY, AREA, AREAS};
+use machine::slot::{self, AREA, AREAS, ARRAY};
 use machine::sync::{AtomicUsize, Ordering};
 use machine::vm;
 
@@ -60,10 +60,12 @@ impl Region {
         self.count
     }
 
-    /// Array `number`, empty, with room for `capacity` pointers.
+    /// Array `number`, which is nobody's, made empty with room for `capacity` pointers.
     pub fn array(&self, number: usize, capacity: usize) -> Array {
         debug_assert!(number < self.count && (1..=CAPACITY).contains(&capacity));
-        Array(self.first + number * self.stride + ARRAY - 8 * capacity - 8)
+        let bottom = self.first + number * self.stride + ARRAY - 8 * capacity - 8;
+        self.cell(bottom).store(0, Ordering::Relaxed);
+        Array(bottom)
     }
 
     /// The memory that belongs to array `number`: a stride's worth.

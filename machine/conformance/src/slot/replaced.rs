@@ -53,7 +53,10 @@ fn one_replaces(owners: &Owners<'_>, operations: &Operations) -> Result<(), Stri
     let here = here.ok_or("a thread never meets the slot that it is in")?;
     ensure!(owners.word(here, INDEX) == 8, "a word that was stored to reads as {}", owners.word(here, INDEX));
     let differs = (0..10_000).map(|_| store(here, 0, 16)).find(|&outcome| outcome != Stored::Elsewhere);
-    ensure!(differs.is_none_or(|outcome| outcome == Stored::Differs), "another word than expected was replaced: {differs:?}");
+    ensure!(
+        differs.is_none_or(|outcome| outcome == Stored::Differs),
+        "another word than expected was replaced: {differs:?}"
+    );
     let elsewhere = store(MAX as u32 - 1, 0, 8);
     ensure!(elsewhere == Stored::Elsewhere, "a store to a slot that no thread is in: {elsewhere:?}");
     ensure!(owners.word(MAX as u32 - 1, INDEX) == 0, "a store that was elsewhere was done");

@@ -71,7 +71,8 @@ impl Tokens {
         if before == IN_ARRAY {
             return Some(token);
         }
-        self.findings.add("a token was popped twice: token, holder, popper", [token as u64, before as u64, holder as u64]);
+        self.findings
+            .add("a token was popped twice: token, holder, popper", [token as u64, before as u64, holder as u64]);
         None
     }
 

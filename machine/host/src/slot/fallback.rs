@@ -29,7 +29,7 @@ pub(super) fn adopt_slot() -> Option<u32> {
 }
 
 /// In a fork child: the slot stays with its thread, which the kernel calls by a new number now.
-pub(super) fn claim_after_fork() {
+pub(super) fn claim() {
     // SAFETY: the word is this thread's own.
     let slot = unsafe { *thread::fallback_slot() };
     if slot != 0 {

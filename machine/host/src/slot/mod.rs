@@ -113,10 +113,11 @@ pub fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
     fallback::while_dead(slot, work)
 }
 
-/// Tells fallback mode that the calling thread is the only one left after a fork.
-pub fn after_fork_in_child() {
+/// Makes sure that the slot of the calling thread is its own, also under the number that the kernel gave it in a fork child. Call
+/// it there before another thread exists.
+pub fn claim() {
     if mode() == Mode::PerThread {
-        fallback::claim_after_fork();
+        fallback::claim();
     }
 }
 

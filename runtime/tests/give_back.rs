@@ -1,0 +1,140 @@
+//! Memory goes back: how much of what a program once used is still in memory, as the kernel counts it, after the program
+//! freed it; each case in a process of its own, in both modes of the machine.
+//!
+//! Measured on Linux 6.18: nothing is left of the blocks themselves, and up to 1 MiB of arrays and descriptions after eight threads.
+//! The bounds are twice that.
+
+mod common;
+
+use commensal::heap::{self, report::Report};
+use commensal::machine::slot;
+use common::child;
+use std::thread;
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").expect("the kernel tells");
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).expect("it names Rss");
+    let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("it is a number");
+    kib << 10
+}
+
+/// Blocks of the given sizes, in turn, that have about `total` bytes together; every byte is written.
+fn allocate(total: usize, sizes: &[usize]) -> Vec<*mut u8> {
+    let rounds = total / sizes.iter().sum::<usize>();
+    let one = |&bytes: &usize| {
+        let block = heap::allocate(bytes);
+        assert!(!block.is_null(), "no memory for {bytes} bytes");
+        // SAFETY: the block is ours.
+        unsafe { block.write_bytes(1, bytes) };
+        block
+    };
+    (0..rounds).flat_map(|_| sizes.iter().map(one)).collect()
+}
+
+fn free(blocks: Vec<*mut u8>) {
+    // SAFETY: the blocks are ours.
+    blocks.into_iter().for_each(|block| unsafe { heap::free(block) });
+}
+
+/// Acts out `body` in a process of its own, with COMMENSAL_CONF set so.
+fn in_child(test: &str, conf: &str, body: fn()) {
+    if child::case().is_some() {
+        heap::conf::apply_environment();
+        free(allocate(MIB, &[64]));
+        return body();
+    }
+    for variable in [None, Some(child::FALLBACK)] {
+        let mut command = child::command(test, "act");
+        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable), Duration::from_secs(60));
+        outcome.expect_success(test);
+        println!("{}", outcome.stdout);
+    }
+}
+
+/// What a use of memory leaves resident, after it was freed and after it was trimmed.
+fn leftovers(use_memory: impl FnOnce()) -> (usize, usize) {
+    let before = resident();
+    use_memory();
+    let freed = resident().saturating_sub(before);
+    heap::trim(0);
+    let trimmed = resident().saturating_sub(before);
+    println!("left after free {} KiB, after trim {} KiB", freed >> 10, trimmed >> 10);
+    (freed, trimmed)
+}
+
+#[test]
+fn small_blocks_after_trim() {
+    in_child("small_blocks_after_trim", "stats:off", || {
+        let (_, trimmed) = leftovers(|| free(allocate(64 * MIB, &[16, 48, 112, 640, 3000])));
+        assert!(trimmed < MIB, "{trimmed} bytes are left of 64 MiB");
+    });
+}
+
+#[test]
+fn large_blocks_after_trim() {
+    in_child("large_blocks_after_trim", "stats:off", || {
+        let (_, trimmed) = leftovers(|| free(allocate(64 * MIB, &[100_000, MIB, 3 * MIB])));
+        assert!(trimmed < MIB, "{trimmed} bytes are left of 64 MiB");
+    });
+}
+
+#[test]
+fn huge_blocks_at_once() {
+    in_child("huge_blocks_at_once", "stats:off", || {
+        let (freed, _) = leftovers(|| free(allocate(100 * MIB, &[100 * MIB])));
+        assert!(freed < MIB, "{freed} bytes are left of 100 MiB");
+    });
+}
+
+/// What other threads left in their arrays and depots goes back too.
+#[test]
+fn blocks_of_threads_that_ended() {
+    in_child("blocks_of_threads_that_ended", "stats:off", || {
+        let work = || thread::spawn(|| free(allocate(8 * MIB, &[32, 200, 1500])));
+        let (_, trimmed) = leftovers(|| {
+            let threads: Vec<_> = (0..8).map(|_| work()).collect();
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        });
+        assert!(trimmed < 2 * MIB, "{trimmed} bytes are left of 64 MiB, slots {:?}", slot::mode());
+    });
+}
+
+/// Trimming keeps what it is told to keep, and no more.
+#[test]
+fn trim_keeps_some() {
+    in_child("trim_keeps_some", "stats:off", || {
+        free(allocate(64 * MIB, &[MIB]));
+        heap::trim(16 * MIB);
+        let dirty = Report::read().expect("the heap was used").dirty_bytes as usize;
+        assert!((12 * MIB..=16 * MIB).contains(&dirty), "{dirty} bytes are kept, expected up to 16 MiB");
+    });
+}
+
+/// Without a trim, pages that are of no use go back by and by, down to what may be kept.
+#[test]
+fn idle_pages_by_and_by() {
+    in_child("idle_pages_by_and_by", "stats:off", || must_decay_to(9 * MIB));
+}
+
+#[test]
+fn idle_pages_by_and_by_down_to_what_conf_keeps() {
+    in_child("idle_pages_by_and_by_down_to_what_conf_keeps", "keep:1", || must_decay_to(2 * MIB));
+}
+
+fn must_decay_to(bound: usize) {
+    let before = resident();
+    free(allocate(64 * MIB, &[MIB]));
+    let freed = resident() - before;
+    for _ in 0..120 {
+        thread::sleep(Duration::from_millis(50));
+        free(allocate(64 << 10, &[64 << 10]));
+        if resident().saturating_sub(before) < bound {
+            return println!("from {} MiB", freed >> 20);
+        }
+    }
+    panic!("{} bytes are left of {freed}", resident() - before);
+}

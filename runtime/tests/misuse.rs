@@ -1,0 +1,165 @@
+//! Misuse of the heap ends the program: with SIGABRT, and with one line on standard error that says what was found.
+//!
+//! Frees of small objects are looked at when their array goes back to its span, so a trim follows where that matters.
+
+mod common;
+
+use commensal::heap;
+use common::child;
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+/// Acts out `crime` in a process of its own, which must die of it, saying `expected`.
+fn must_die(test: &str, expected: &str, crime: fn()) {
+    if child::case().is_some() {
+        crime();
+        heap::trim(0);
+        return;
+    }
+    let outcome = child::run(&mut child::command(test, "crime"), Duration::from_secs(30));
+    let signal = outcome.status.and_then(|status| status.signal());
+    assert_eq!(signal, Some(libc::SIGABRT), "{}", outcome.report());
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    assert!(lines.len() == 1 && lines[0].starts_with("commensal: "), "expected one line: {}", outcome.report());
+    assert!(lines[0].contains(expected), "expected {expected:?}: {}", outcome.report());
+}
+
+fn block(bytes: usize) -> *mut u8 {
+    let block = heap::allocate(bytes);
+    assert!(!block.is_null());
+    block
+}
+
+fn free(block: *mut u8) {
+    // SAFETY: it is not safe; that is the point.
+    unsafe { heap::free(block) }
+}
+
+/// A block whose span stays in use, so that what is wrong with its neighbour can be told.
+fn block_with_neighbour(bytes: usize) -> *mut u8 {
+    let (first, _second) = (block(bytes), block(bytes));
+    first
+}
+
+#[test]
+fn small_block_freed_twice() {
+    must_die("small_block_freed_twice", "double free", || {
+        let block = block_with_neighbour(40);
+        free(block);
+        free(block);
+    });
+}
+
+#[test]
+fn small_block_freed_twice_with_others_in_between() {
+    must_die("small_block_freed_twice_with_others_in_between", "double free", || {
+        let blocks: Vec<_> = (0..5000).map(|_| block(200)).collect();
+        // Some stay, so that no span is given back as a whole: nobody could tell then what was in it.
+        let freed = blocks.iter().enumerate().filter(|(number, _)| number % 10 != 0);
+        freed.for_each(|(_, &block)| free(block));
+        free(blocks[17]);
+    });
+}
+
+#[test]
+fn small_block_freed_by_two_threads() {
+    must_die("small_block_freed_by_two_threads", "double free", || {
+        let address = block_with_neighbour(1000) as usize;
+        let threads = [(); 2].map(|()| std::thread::spawn(move || free(address as *mut u8)));
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn large_block_freed_twice() {
+    must_die("large_block_freed_twice", "free of", || {
+        let block = block(100_000);
+        free(block);
+        free(block);
+    });
+}
+
+#[test]
+fn huge_block_freed_twice() {
+    must_die("huge_block_freed_twice", "free of", || {
+        let block = block(100 << 20);
+        free(block);
+        free(block);
+    });
+}
+
+#[test]
+fn pointer_into_a_small_block() {
+    must_die("pointer_into_a_small_block", "pointer into an object", || {
+        free(block_with_neighbour(100).wrapping_add(16));
+    });
+}
+
+#[test]
+fn pointer_behind_the_last_object() {
+    must_die("pointer_behind_the_last_object", "pointer into an object", || {
+        let block = block(100);
+        free((block as usize / 0x10000 * 0x10000 + 0xffc0) as *mut u8);
+    });
+}
+
+#[test]
+fn pointer_into_a_large_block() {
+    must_die("pointer_into_a_large_block", "pointer into an object", || free(block(100_000).wrapping_add(4096)));
+}
+
+#[test]
+fn pointer_to_the_stack() {
+    must_die("pointer_to_the_stack", "foreign pointer", || {
+        let mut local = [0u64; 4];
+        free(local.as_mut_ptr().cast());
+    });
+}
+
+#[test]
+fn pointer_of_another_allocator() {
+    must_die("pointer_of_another_allocator", "foreign pointer", || {
+        free(block(10));
+        free(Box::into_raw(Box::new([0u64; 100])).cast());
+    });
+}
+
+#[test]
+fn foreign_pointer_before_the_first_allocation() {
+    must_die("foreign_pointer_before_the_first_allocation", "foreign pointer", || {
+        free(Box::into_raw(Box::new(1u64)).cast());
+    });
+}
+
+#[test]
+fn reallocation_of_a_foreign_pointer() {
+    must_die("reallocation_of_a_foreign_pointer", "foreign pointer", || {
+        let mut local = [0u64; 4];
+        // SAFETY: it is not safe; that is the point.
+        unsafe { heap::reallocate(local.as_mut_ptr().cast(), 100) };
+    });
+}
+
+#[test]
+fn wrong_size_at_a_sized_free() {
+    must_die("wrong_size_at_a_sized_free", "with size", || {
+        let block = block(100);
+        // SAFETY: the block is ours.
+        unsafe { heap::check_size(block, 1000, heap::ALIGNMENT) };
+    });
+}
+
+#[test]
+fn proper_use_does_not_die() {
+    const TEST: &str = "proper_use_does_not_die";
+    if child::case().is_some() {
+        let blocks: Vec<_> = (0..10_000).map(|number| block(number * 7)).collect();
+        blocks.into_iter().for_each(free);
+        free(std::ptr::null_mut());
+        heap::trim(0);
+        return;
+    }
+    let outcome = child::run(&mut child::command(TEST, "use"), Duration::from_secs(30));
+    outcome.expect_success(TEST);
+    assert_eq!(outcome.stderr, "");
+}

@@ -1,0 +1,226 @@
+//! Stress: many more threads than CPUs, blocks that are freed by other threads than theirs, and everything that disturbs
+//! restartable operations: migration, signals, kicks, and a thread that takes all arrays away again and again.
+//!
+//! What is checked: each block's contents whenever it is moved, handed over or freed; at the end, the heap's invariants, and that
+//! it holds nothing more than before. Lock ranks are checked in debug builds. Nothing else is shared between the threads: they
+//! meet in the heap. `COMMENSAL_STRESS_SECONDS` sets how long each of the three modes is stressed.
+//!
+//! The output says how much happened: operations, trims and kicks. A failure names the block and the byte.
+//!
+//! Planted: a heap that gives one block in a thousand twice.
+
+mod common;
+
+use commensal::heap;
+use commensal::machine::{kick, slot};
+use common::blocks::Block;
+use common::model::{AtRest, Failure, Heap, Model, Owned, Subject};
+use common::planted::SameBlockTwice;
+use common::random::Random;
+use common::{child, random, seconds};
+use std::os::unix::thread::JoinHandleExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const THREADS_PER_CPU: usize = 4;
+/// Bytes that one thread owns at once.
+const LIMIT: usize = 16 << 20;
+
+/// One thread's part.
+struct Worker<S: Subject> {
+    model: Model<S>,
+    random: Random,
+    inbox: Receiver<Block>,
+    others: Vec<Sender<Block>>,
+}
+
+impl<S: Subject> Worker<S> {
+    /// Works until told to stop; how many operations it made.
+    fn run(&mut self, stop: &AtomicBool) -> Result<u64, Failure> {
+        let mut operations = 0;
+        while !stop.load(Ordering::Relaxed) {
+            self.model.step(self.random.operation())?;
+            operations += 1;
+            if self.random.once_in(4) {
+                self.exchange()?;
+            }
+            if self.random.once_in(256) {
+                migrate(&mut self.random);
+            }
+        }
+        self.model.free_all()?;
+        Ok(operations)
+    }
+
+    /// Sends a block to somebody, and takes in what others sent.
+    fn exchange(&mut self) -> Result<(), Failure> {
+        let which = self.random.next() as u32;
+        if let Some(block) = self.model.give_up(which) {
+            let other = self.random.below(self.others.len());
+            // Whoever has stopped leaves its inbox to the end.
+            self.others[other].send(block).expect("inboxes outlive all threads");
+        }
+        self.inbox.try_iter().try_for_each(|block| self.model.take_in(block))
+    }
+}
+
+/// Moves the calling thread to some CPU.
+fn migrate(random: &mut Random) {
+    let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    // SAFETY: the set is a local.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(random.below(cpus), &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+type Ended<S> = (Result<u64, Failure>, Worker<S>);
+
+fn start_workers<S: Subject + 'static>(
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+    subject: impl Fn() -> S,
+) -> Vec<JoinHandle<Ended<S>>> {
+    let count = THREADS_PER_CPU * thread::available_parallelism().map_or(1, |cpus| cpus.get()).max(2);
+    let (senders, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| channel()).unzip();
+    let start = |(number, inbox)| {
+        let number = number as u64 + 1;
+        let model = Model::new(subject(), Owned::untracked(), number, LIMIT);
+        let mut worker = Worker { model, random: Random::new(seed, number), inbox, others: senders.clone() };
+        let stop = stop.clone();
+        thread::spawn(move || {
+            let result = worker.run(&stop);
+            stop.fetch_or(result.is_err(), Ordering::Relaxed);
+            (result, worker)
+        })
+    };
+    inboxes.into_iter().enumerate().map(start).collect()
+}
+
+/// Repeats `work` until told to stop; how often.
+fn repeat(stop: &Arc<AtomicBool>, mut work: impl FnMut() + Send + 'static) -> JoinHandle<u64> {
+    let stop = stop.clone();
+    thread::spawn(move || (0..).take_while(|_| !stop.load(Ordering::Relaxed)).inspect(|_| work()).count() as u64)
+}
+
+fn start_disturbances<T>(seed: u64, stop: &Arc<AtomicBool>, workers: &[JoinHandle<T>]) -> [JoinHandle<u64>; 3] {
+    install_empty_handler();
+    let threads: Vec<_> = workers.iter().map(|worker| worker.as_pthread_t()).collect();
+    let (mut naps, mut targets) = (Random::new(seed, 1001), Random::new(seed, 1002));
+    let trims = repeat(stop, move || {
+        heap::trim(0);
+        thread::sleep(Duration::from_micros(naps.below(4000) as u64));
+    });
+    let kicks = repeat(stop, || {
+        // A refusal is no failure here: then the arrays stay where they are.
+        let _ = kick::restart(0);
+        thread::sleep(Duration::from_micros(50));
+    });
+    let signals = repeat(stop, move || {
+        // SAFETY: the workers are joined after this thread.
+        unsafe { libc::pthread_kill(threads[targets.below(threads.len())], libc::SIGUSR1) };
+        thread::sleep(Duration::from_micros(20));
+    });
+    [trims, kicks, signals]
+}
+
+fn install_empty_handler() {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    // SAFETY: the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+    }
+}
+
+/// The whole stress, in this process.
+fn stress<S: Subject + 'static>(seed: u64, duration: Duration, subject: impl Fn() -> S) -> Result<(), Failure> {
+    heap::fork::upgrade_if_shared();
+    let at_rest = AtRest::begin();
+    let (stop, calm) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let workers = start_workers(seed, &stop, subject);
+    let disturbances = start_disturbances(seed, &calm, &workers);
+    let end = Instant::now() + duration;
+    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    calm.store(true, Ordering::Relaxed);
+    let [trims, kicks, signals] = disturbances.map(|thread| thread.join().expect("no panic"));
+    stop.store(true, Ordering::Relaxed);
+    // The inboxes stay until all have ended.
+    let ended: Vec<_> = workers.into_iter().map(|worker| worker.join().expect("no panic")).collect();
+    let mut operations = 0;
+    for (result, mut worker) in ended {
+        operations += result?;
+        worker.inbox.try_iter().try_for_each(|block| worker.model.take_in(block))?;
+        worker.model.free_all()?;
+    }
+    println!("{:?}: {operations} operations, {trims} trims, {kicks} kicks, {signals} signals", slot::mode());
+    at_rest.check(&Owned::default())
+}
+
+fn act_out(test: &str) {
+    let seed = random::seed();
+    if let Err(failure) = stress(seed, Duration::from_secs_f64(seconds(3.0)), || Heap) {
+        panic!("{failure}\n{}", random::replay("stress", test, seed));
+    }
+}
+
+fn limit() -> Duration {
+    Duration::from_secs_f64(seconds(3.0) + 60.0)
+}
+
+fn run(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) {
+    let mut command = child::command(test, "stress");
+    let outcome = child::run(prepare(&mut command), limit());
+    outcome.expect_success(test);
+    println!("{}", outcome.stdout.trim());
+}
+
+#[test]
+fn with_concurrency_ids() {
+    const TEST: &str = "with_concurrency_ids";
+    if child::case().is_some() {
+        return act_out(TEST);
+    }
+    run(TEST, |command| command);
+}
+
+#[test]
+fn in_fallback_mode() {
+    const TEST: &str = "in_fallback_mode";
+    if child::case().is_some() {
+        act_out(TEST);
+        return assert_eq!(slot::mode(), slot::Mode::PerThread);
+    }
+    run(TEST, |command| command.envs([child::FALLBACK]));
+}
+
+#[test]
+fn with_limited_address_space() {
+    const TEST: &str = "with_limited_address_space";
+    if child::case().is_some() {
+        return act_out(TEST);
+    }
+    run(TEST, child::limit_address_space);
+}
+
+#[test]
+fn planted_a_block_given_twice_is_found() {
+    const TEST: &str = "planted_a_block_given_twice_is_found";
+    if child::case().is_some() {
+        let found = stress(random::seed(), limit(), || SameBlockTwice::new(1000));
+        return println!("found: {}", found.expect_err("the planted bug was not found"));
+    }
+    let outcome = child::run(&mut child::command(TEST, "planted"), limit());
+    // Whoever frees the block second may be faster than whoever looks into it.
+    let found = outcome.stdout.contains("found: Contents") || outcome.stderr.starts_with("commensal: ");
+    assert!(found, "{}", outcome.report());
+}
