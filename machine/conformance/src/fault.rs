@@ -50,7 +50,7 @@ pub const CASES: &[Case] = &[
 
 /// The body of both operations, by all threads at the same time.
 pub fn planned(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    const PASSAGES: u64 = 2_000;
+    const PASSAGES: u64 = 50_000;
     let all = PASSAGES * runner.width() as u64;
     let skip = (all / 3) as u32;
     let plans = [

@@ -154,8 +154,9 @@ fn slow_side(runner: &dyn Runner, buffers: &Buffers, fence: fn() -> Result<(), R
     let mut round = 0;
     while runner.goes_on() && findings.none() {
         round += 1;
-        // As many steps as the other side's reading of `start` may take.
-        let steps = random.u32(0..256);
+        // As many steps as the other side's reading of `start` may take: mostly few.
+        let range = 2 << random.u32(0..7);
+        let steps = random.u32(0..range);
         buffers.start.0.store(round, Ordering::Release);
         (0..steps).for_each(|_| core::hint::spin_loop());
         buffers.y.0.store(round, Ordering::Relaxed);

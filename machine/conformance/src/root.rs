@@ -1,26 +1,26 @@
 //! `machine::root`: the one region that all state hangs from.
 
 use crate::case::{Case, Findings, Outcome, ensure};
-use crate::runner::{Child, Fork, Placement, Runner, crowd};
-use machine::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use machine::{root, thread, vm};
+use crate::runner::{Placement, Runner, crowd};
+use machine::sync::{AtomicUsize, Ordering};
+use machine::{clock, root, vm};
 
 /// What makes a region, or gives none.
 pub type Make<'a> = &'a mut dyn FnMut() -> Option<*mut u8>;
 
-/// The operations of this module. Threads have entered, see [`crate::thread::Operations::enter`].
+/// The operations of this module.
 #[derive(Clone, Copy, Debug)]
 pub struct Operations {
     /// Makes the region, once.
     ///
     /// ```text
     /// install(make):
-    ///     if installed: return true
-    ///     if this thread is in make already: return false
-    ///     one at a time, where those do not count that vanished in a fork:
+    ///     without interrupts, one thread at a time:       a handler that comes to install waits for nobody that it interrupts
     ///         if not installed and make() gives a region: base = it; installed
     ///     return installed
     /// ```
+    ///
+    /// `make` does not install, and the process does not fork meanwhile: it has no second thread yet that could.
     pub install: fn(Make<'_>) -> bool,
 
     /// The region, with all that was written to it in `make`; before, zeroes that must not be written.
@@ -61,10 +61,11 @@ pub fn zero_at_first(_: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} bytes of zeroes", root::BOOTSTRAP_BYTES))
 }
 
-/// The body of [`Operations::install`]: it fails once, then all threads do it at the same time.
+/// The body of [`Operations::install`]: it fails once, then all threads do it at the same time, and handlers, too.
 pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const MARK: usize = 0x5e7;
-    thread::enter();
+    const TIMES: usize = 10;
+    const MAKING_NS: u64 = 40_000_000;
     ensure!(!(operations.install)(&mut || None), "no region was made, and it was installed");
     ensure!(!(operations.is_installed)(), "no region was made, and one is installed");
     let before = (operations.base)().addr();
@@ -72,9 +73,8 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let make = || {
         let page = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite)?;
         made.fetch_add(1, Ordering::Relaxed);
-        let again = (operations.install)(&mut || Some(page));
-        findings.demand(!again, "the region was installed while it was being made", [0; 3]);
-        (0..3).for_each(|_| runner.pause());
+        let end = clock::now_ns() + MAKING_NS;
+        while clock::now_ns() < end {}
         // SAFETY: the page is ours until it is installed.
         unsafe { page.cast::<usize>().write_volatile(MARK) };
         Some(page)
@@ -90,13 +90,14 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
         );
         base.addr()
     };
-    let job = |_| {
+    let work = || {
         look();
         findings.demand((operations.install)(&mut || make()), "the region could not be made", [0; 3]);
         findings.demand((operations.is_installed)(), "the region was made, and is not installed", [0; 3]);
         findings.demand(look() != before, "the region was installed, and is not at the base", [0; 3]);
     };
-    runner.run(Placement::Anywhere, crowd(runner.width(), &job), None);
+    let job = |_| (0..TIMES).for_each(|_| work());
+    runner.run(Placement::Anywhere, crowd(runner.width(), &job), Some(&work));
     findings.outcome()?;
     let made = made.into_inner();
     ensure!(made == 1, "{made} regions were made");
@@ -106,7 +107,7 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
 /// Wrong roots. They keep the machine's own base as the stand-in.
 mod planted {
     use super::*;
-    use machine::sync::AtomicPtr;
+    use machine::sync::{AtomicBool, AtomicPtr};
 
     pub(super) static FILLED: [u64; root::BOOTSTRAP_BYTES / 8] = {
         let mut words = [0; root::BOOTSTRAP_BYTES / 8];
@@ -116,7 +117,6 @@ mod planted {
 
     static BASE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
     static BUSY: AtomicBool = AtomicBool::new(false);
-    static MAKER: AtomicU64 = AtomicU64::new(0);
 
     fn base() -> *mut u8 {
         let base = BASE.load(Ordering::Acquire);
@@ -132,21 +132,12 @@ mod planted {
         !BASE.load(Ordering::Acquire).is_null()
     }
 
-    const OWN: Operations = Operations { install: install_at_once, base, is_installed: || base() != root::base() };
-
-    /// A maker does not notice that it makes already.
-    pub(super) const RECURSIVE: Operations = OWN;
-
     /// The second maker does not wait for the first one.
-    pub(super) const TWO: Operations = Operations {
-        install: |make| {
-            let me = thread::identity();
-            MAKER.swap(me, Ordering::Relaxed) != me && install_at_once(make)
-        },
-        ..OWN
-    };
+    pub(super) const TWO: Operations =
+        Operations { install: install_at_once, base, is_installed: || base() != root::base() };
 
-    pub(super) const WAITING: Operations = Operations {
+    /// A handler waits for the thread that it interrupts.
+    pub(super) const OPEN: Operations = Operations {
         install: |make| {
             while BUSY.swap(true, Ordering::Acquire) {
                 core::hint::spin_loop();
@@ -155,6 +146,6 @@ mod planted {
             BUSY.store(false, Ordering::Release);
             done
         },
-        ..OWN
+        ..TWO
     };
 }

@@ -3,7 +3,7 @@
 use crate::case::{Case, Findings, Outcome, ensure};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd, repeat};
 use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use machine::thread;
+use machine::{clock, thread};
 
 /// The operations of this module.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,9 @@ pub struct Operations {
     /// ```
     pub is_alone: fn() -> bool,
 
+    /// Runs `work` on this thread without interrupts: those that come are handled after it.
+    pub without_signals: fn(work: &mut dyn FnMut()),
+
     /// Has a function called in children of ordinary forks before the fork returns there. False: it will not be.
     pub on_fork_in_child: fn(extern "C" fn()) -> bool,
 }
@@ -46,6 +49,7 @@ impl Operations {
         identity: thread::identity,
         notice_forks: thread::notice_forks,
         is_alone: thread::is_alone,
+        without_signals: |work| thread::without_signals(work),
         on_fork_in_child: thread::on_fork_in_child,
     };
 }
@@ -57,6 +61,7 @@ pub const CASES: &[Case] = &[
     Case::machine("thread::identity", |runner| identified(runner, &MACHINE)),
     Case::machine("thread::enter", |runner| entered(runner, &MACHINE)),
     Case::machine("thread::is_alone", |runner| alone_at_first(runner, &MACHINE)),
+    Case::machine("thread::without_signals", |runner| uninterrupted(runner, &MACHINE)),
     Case::machine("thread::on_fork_in_child", |runner| told(runner, &MACHINE)),
     Case::planted("thread::identity", "given again", |runner| {
         identified(runner, &Operations { identity: || thread::identity() % 32 + 1, ..MACHINE })
@@ -76,6 +81,9 @@ pub const CASES: &[Case] = &[
     }),
     Case::planted("thread::is_alone", "never", |runner| {
         alone_at_first(runner, &Operations { is_alone: || false, ..MACHINE })
+    }),
+    Case::planted("thread::without_signals", "with signals", |runner| {
+        uninterrupted(runner, &Operations { without_signals: |work| work(), ..MACHINE })
     }),
     Case::planted("thread::on_fork_in_child", "forgotten", |runner| {
         told(runner, &Operations { on_fork_in_child: |_| true, ..MACHINE })
@@ -196,6 +204,45 @@ fn in_children(runner: &dyn Runner, operations: &Operations, expected: bool) -> 
         runner.fork(fork, child).well()?;
     }
     Ok(())
+}
+
+/// The body of [`Operations::without_signals`].
+pub fn uninterrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const STAY_NS: u64 = 20_000;
+    // Each place holds the identity of a thread that must not be interrupted.
+    let sheltered: Vec<_> = (0..runner.width()).map(|_| AtomicU64::new(0)).collect();
+    let (findings, interrupts) = (Findings::new(), AtomicU64::new(0));
+    let handler = || {
+        interrupts.fetch_add(1, Ordering::Relaxed);
+        let me = (operations.identity)();
+        let interrupted = me != 0 && sheltered.iter().any(|place| place.load(Ordering::Relaxed) == me);
+        findings.demand(!interrupted, "a thread was interrupted that was without signals: identity", [me, 0, 0]);
+    };
+    let stay = || {
+        let end = clock::now_ns() + STAY_NS;
+        while clock::now_ns() < end {}
+    };
+    let rounds = AtomicU64::new(0);
+    let job = |number: usize| {
+        let me = (operations.identity)();
+        while runner.goes_on() && findings.none() {
+            (operations.without_signals)(&mut || {
+                sheltered[number].store(me, Ordering::Relaxed);
+                stay();
+                sheltered[number].store(0, Ordering::Relaxed);
+            });
+            stay();
+            rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    runner.run(Placement::Anywhere, crowd(runner.width(), &job), Some(&handler));
+    findings.outcome()?;
+    let (rounds, interrupts) = (rounds.into_inner(), interrupts.into_inner());
+    ensure!(
+        interrupts > runner.width() as u64,
+        "threads that were without signals for a while got no signals any more"
+    );
+    Ok(format!("{rounds} rounds, {interrupts} interrupts"))
 }
 
 static TOLD: AtomicUsize = AtomicUsize::new(0);

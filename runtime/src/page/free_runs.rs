@@ -284,7 +284,9 @@ impl FreeRuns {
         }
         let gap = (segment.low, start - segment.low);
         segment.low = start + pages;
-        self.link_if_any(pointer, gap.0, gap.1);
+        if gap.1 > 0 {
+            self.join_and_link(pointer, gap.0, gap.1);
+        }
         Some((pointer, start))
     }
 }

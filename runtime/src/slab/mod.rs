@@ -431,6 +431,11 @@ impl<'a> General<'a> {
         // SAFETY: descriptions of spans are never freed, and the span is not either while the object lives.
         let class = unsafe { (*span).class } as usize;
         let mut held = self.lock_owner(span, class, held);
+        // SAFETY: as above.
+        if held.slot != unsafe { (*span).owner() } {
+            // A signal handler in the middle of this very thread's work on the shard: the object is lost, nothing else.
+            return StillHeld(Some(held));
+        }
         // SAFETY: we hold the lock of the shard that owns the span.
         unsafe {
             match (*span).put(object) {

@@ -51,7 +51,7 @@ impl Drainer<'_> {
     fn work(&self, runner: &dyn Runner, thread: usize) -> u64 {
         let mut random = random(runner, thread);
         let mut taken = 0;
-        while runner.goes_on() {
+        while runner.goes_on() && self.owners.findings().none() {
             for _ in 0..BURST {
                 taken += self.drain_one(random.u32(0..slot::in_use().max(1)), &mut random);
             }

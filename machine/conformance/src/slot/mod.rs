@@ -218,14 +218,11 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::compare_store", planted::ONE_FOR_ALL, |runner| replaced(runner, &planted::one_for_all())),
     Case::planted("slot::compare_store", planted::ANY_SLOT, |runner| replaced(runner, &planted::any_slot())),
     Case::planted("slot::exchange", planted::TWO_STEPS, |runner| drained(runner, &planted::two_steps())).only(BY_IDS),
-    Case::planted("slot::exchange", planted::NO_KICK, |runner| drained(runner, &planted::no_kick())).only(BY_IDS),
-    Case::planted("slot::exchange", planted::FENCE, |runner| drained(runner, &planted::fence())).only(BY_IDS),
+    Case::planted("kick::restart", planted::NO_KICK, |runner| held_up(runner, &planted::no_kick())).only(BY_IDS),
     Case::planted("kick::restart", planted::FENCE, |runner| held_up(runner, &planted::fence())).only(BY_IDS),
     Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),
     Case::planted("slot::while_dead", planted::OF_LIVING, |runner| adopted::while_dead(runner, &planted::of_living()))
         .only(Mode::PerThread),
-    Case::planted("slot::claim", planted::UNTOLD, |runner| {
-        adopted::after_fork(runner, &planted::untold())
-    })
-    .only(Mode::PerThread),
+    Case::planted("slot::claim", planted::UNTOLD, |runner| adopted::after_fork(runner, &planted::untold()))
+        .only(Mode::PerThread),
 ];

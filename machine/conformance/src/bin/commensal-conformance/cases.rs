@@ -1,11 +1,12 @@
 //! All cases on this machine: those of every machine, and those that only the host has.
 //!
 //! The host's own are operations in a form that only the host has: malloc's entry points, which do what pop and push do behind
-//! two table lookups ([`crate::entries`]); restartable sections with a bug inside ([`crate::sections`]); kicks that a
+//! two table lookups ([`crate::entries`]); restartable sections that are drawn out ([`crate::sections`]); kicks that a
 //! filter refuses.
 
-use crate::{entries, filter, sections};
-use commensal_machine_conformance::{Case, Outcome, cases, slot};
+use crate::sections::{self, NO_CHECK, drawn_out};
+use crate::{entries, filter};
+use commensal_machine_conformance::{Case, Outcome, Runner, cases, slot};
 use machine::kick::{self, Refused};
 use machine::slot::Mode;
 
@@ -19,10 +20,19 @@ const HOST: &[Case] = &[
     }),
     Case::machine("kick::register refused", |_| refused(|| filter::refuse(libc::SYS_membarrier, libc::EPERM))),
     Case::planted("kick::register refused", "not refused", |_| refused(|| true)),
-    Case::planted("slot::pop", sections::NO_CHECK, |runner| slot::popped(runner, &sections::pop())).only(BY_IDS),
-    Case::planted("slot::push", sections::NO_CHECK, |runner| slot::pushed(runner, &sections::push())).only(BY_IDS),
-    Case::planted("slot::compare_store", sections::NO_CHECK, |runner| {
-        slot::replaced(runner, &sections::compare_store())
+    Case::machine("slot::pop drawn out", |runner| drawn_out(|| slot::popped(runner, &sections::RIGHT))).only(BY_IDS),
+    Case::machine("slot::push drawn out", |runner| drawn_out(|| slot::pushed(runner, &sections::RIGHT))).only(BY_IDS),
+    Case::machine("slot::compare_store drawn out", |runner| drawn_out(|| slot::replaced(runner, &sections::RIGHT)))
+        .only(BY_IDS),
+    Case::machine("slot::exchange drawn out", |runner| drawn_out(|| slot::drained(runner, &sections::RIGHT)))
+        .only(BY_IDS),
+    Case::planted("slot::pop drawn out", NO_CHECK, |runner| slot::popped(runner, &sections::WRONG)).only(BY_IDS),
+    Case::planted("slot::push drawn out", NO_CHECK, |runner| slot::pushed(runner, &sections::WRONG)).only(BY_IDS),
+    Case::planted("slot::compare_store drawn out", NO_CHECK, |runner| slot::replaced(runner, &sections::WRONG))
+        .only(BY_IDS),
+    Case::planted("slot::exchange drawn out", "no restart", |runner| drained_by(runner, |_| Ok(()))).only(BY_IDS),
+    Case::planted("slot::exchange drawn out", "a fence in place of the restart", |runner| {
+        drained_by(runner, |_| kick::fence_all())
     })
     .only(BY_IDS),
 ];
@@ -30,6 +40,11 @@ const HOST: &[Case] = &[
 /// All cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     cases().chain(HOST)
+}
+
+/// Drains drawn-out sections with something else than a restart.
+fn drained_by(runner: &dyn Runner, restart: fn(u32) -> Result<(), Refused>) -> Outcome {
+    slot::drained(runner, &slot::Operations { restart, ..sections::RIGHT })
 }
 
 /// What a kick answers where the system has none.

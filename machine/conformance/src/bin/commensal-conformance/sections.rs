@@ -1,103 +1,142 @@
-//! Restartable sections without the slot check: the slot was looked up before the section, and an abort begins again with
-//! the same one, wherever the thread is by then. Right as long as threads stay where they are.
+//! Restartable sections that are drawn out: between reading the word and committing they rest for a while.
+//!
+//! The machine's own sections last two nanoseconds, and whatever is wrong with their surroundings has to hit these. Drawn out
+//! to half a microsecond, nearly every disturbance finds a thread inside, and another thread in the same array. With
+//! the slot check they must pass all the same bodies; without it, or with a fence in place of a restart, they must not.
+//!
+//! Without the check, the slot is looked up before the section, and an abort begins again with the same one, wherever the
+//! thread is by then.
 
+use commensal_machine_conformance::Outcome;
 use commensal_machine_conformance::slot::Operations;
 use core::arch::asm;
-use machine::slot::{self, AREA, AREAS, ARRAY, Stored, WORDS};
-use std::sync::atomic::Ordering;
+use machine::slot::{self, AREA_SHIFT, AREAS, ARRAY, Stored, WORDS};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-pub const NO_CHECK: &str = "a section without the slot check";
+pub const NO_CHECK: &str = "no slot check";
 
-pub fn pop() -> Operations {
-    Operations { pop: pop_from_stale_slot, ..Operations::MACHINE }
+/// Steps of a rest, of some 25 ns each.
+const REST: u32 = 20;
+
+/// Sections that an abort began again.
+static AGAIN: AtomicU64 = AtomicU64::new(0);
+
+/// Drawn-out sections with the slot check.
+pub const RIGHT: Operations =
+    Operations { pop: pop::<true>, push: push::<true>, compare_store: compare_store::<true>, ..Operations::MACHINE };
+
+/// Drawn-out sections without it.
+pub const WRONG: Operations =
+    Operations { pop: pop::<false>, push: push::<false>, compare_store: compare_store::<false>, ..Operations::MACHINE };
+
+/// Runs a body on drawn-out sections, of which some must have been aborted.
+pub fn drawn_out(body: impl FnOnce() -> Outcome) -> Outcome {
+    let summary = body()?;
+    match AGAIN.load(Ordering::Relaxed) {
+        0 => Err("no section was aborted: nothing was tested".into()),
+        again => Ok(format!("{summary}; {again} sections began again")),
+    }
 }
 
-pub fn push() -> Operations {
-    Operations { push: push_to_stale_slot, ..Operations::MACHINE }
-}
-
-pub fn compare_store() -> Operations {
-    Operations { compare_store: store_in_stale_slot, ..Operations::MACHINE }
-}
-
-/// The word's address in the slot where the thread was a moment ago.
-fn word(base: *mut u8, index: usize) -> *mut usize {
-    let slot = slot::current().unwrap_or(0) as usize;
-    base.wrapping_add(AREAS + slot * AREA + index * 8).cast()
+/// A section: descriptor, abort handler, the check or not, the work with its rest, and how often it began.
+macro_rules! section {
+    ($checked:expr, $slot:expr, [$($read:literal),*], [$($commit:literal),*], $($operands:tt)*) => {
+        let (mut begun, stale): (u64, u32) = (0, $slot);
+        if $checked {
+            section!(@ "mov {slot:e}, dword ptr fs:[{words} + 24]"; [$($read),*] [$($commit),*] begun stale $($operands)*);
+        } else {
+            section!(@ ""; [$($read),*] [$($commit),*] begun stale $($operands)*);
+        }
+        AGAIN.fetch_add(begun - 1, Ordering::Relaxed);
+    };
+    (@ $check:literal; [$($read:literal),*] [$($commit:literal),*] $begun:ident $stale:ident $($operands:tt)*) => {
+        // SAFETY: as for the machine's sections; where the check is missing, that is the bug.
+        unsafe {
+            asm!(
+                machine::restartable_section!(),
+                "5: inc {begun}",
+                "lea {t}, [rip + 77b]",
+                "mov qword ptr fs:[{words} + 8], {t}",
+                "2: mov {rest:e}, {steps}",
+                "mov {slot:e}, {stale:e}",
+                $check,
+                $($read,)*
+                "9: pause",
+                "dec {rest:e}",
+                "jnz 9b",
+                $($commit,)*
+                "3:",
+                "6:",
+                begun = inout(reg) $begun, stale = in(reg) $stale, slot = out(reg) _, rest = out(reg) _,
+                t = out(reg) _,
+                words = in(reg) WORDS.load(Ordering::Relaxed), steps = const REST,
+                $($operands)*
+                options(nostack)
+            );
+        }
+    };
 }
 
 /// # Safety
 /// As for `slot::pop`.
-unsafe fn pop_from_stale_slot(base: *mut u8, index: usize) -> *mut u8 {
+unsafe fn pop<const CHECKED: bool>(base: *mut u8, index: usize) -> *mut u8 {
+    let Some(slot) = slot::current() else { return core::ptr::null_mut() };
     let object: *mut u8;
-    // SAFETY: as for the right one, but for the missing check, which is the bug.
-    unsafe {
-        asm!(
-            machine::restartable_section!(),
-            "5: lea {t}, [rip + 77b]",
-            "mov qword ptr fs:[{words} + 8], {t}",
-            "2: mov {t}, qword ptr [{word}]",
-            "mov {object}, qword ptr [{base} + {t}]",
-            "test {object}, {object}",
-            "jz 6f",
-            "lea {t}, [{t} - 8]",
-            "mov qword ptr [{word}], {t}",
-            "3:",
-            "6:",
-            t = out(reg) _, object = out(reg) object, words = in(reg) WORDS.load(Ordering::Relaxed), base = in(reg) base,
-            word = in(reg) word(base, index), options(nostack)
-        );
-    }
+    section!(
+        CHECKED, slot,
+        ["shl {slot:e}, {shift}", "add {slot}, {word}", "mov {t}, qword ptr [{slot}]", "mov {object}, qword ptr [{base} + {t}]",
+         "test {object}, {object}", "jz 6f"],
+        ["lea {t}, [{t} - 8]", "mov qword ptr [{slot}], {t}"],
+        object = out(reg) object, base = in(reg) base, word = in(reg) word_of_slot_zero(base, index), shift = const AREA_SHIFT,
+    );
     object
 }
 
 /// # Safety
 /// As for `slot::push`.
-unsafe fn push_to_stale_slot(base: *mut u8, index: usize, object: *mut u8) -> bool {
+unsafe fn push<const CHECKED: bool>(base: *mut u8, index: usize, object: *mut u8) -> bool {
+    let Some(slot) = slot::current() else { return false };
     let head: usize;
-    // SAFETY: as for the right one, but for the missing check, which is the bug.
-    unsafe {
-        asm!(
-            machine::restartable_section!(),
-            "5: lea {t}, [rip + 77b]",
-            "mov qword ptr fs:[{words} + 8], {t}",
-            "2: mov {head}, qword ptr [{word}]",
-            "test {head:e}, {full}",
-            "jz 6f",
-            "mov qword ptr [{base} + {head}], {object}",
-            "lea {t}, [{head} + 8]",
-            "mov qword ptr [{word}], {t}",
-            "3:",
-            "6:",
-            t = out(reg) _, head = out(reg) head, words = in(reg) WORDS.load(Ordering::Relaxed), base = in(reg) base,
-            object = in(reg) object, word = in(reg) word(base, index + 1), full = const ARRAY - 1, options(nostack)
-        );
-    }
+    section!(
+        CHECKED, slot,
+        ["shl {slot:e}, {shift}", "add {slot}, {word}", "mov {head}, qword ptr [{slot}]", "test {head:e}, {full}", "jz 6f",
+         "mov qword ptr [{base} + {head}], {object}"],
+        ["lea {t}, [{head} + 8]", "mov qword ptr [{slot}], {t}"],
+        head = out(reg) head, object = in(reg) object, base = in(reg) base,
+        word = in(reg) word_of_slot_zero(base, index + 1), shift = const AREA_SHIFT, full = const ARRAY - 1,
+    );
     !head.is_multiple_of(ARRAY)
 }
 
 /// # Safety
 /// As for `slot::compare_store`.
-unsafe fn store_in_stale_slot(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
-    if slot::current() != Some(slot) {
+unsafe fn compare_store<const CHECKED: bool>(
+    base: *mut u8,
+    expected_slot: u32,
+    index: usize,
+    expected: usize,
+    new: usize,
+) -> Stored {
+    if slot::current() != Some(expected_slot) {
         return Stored::Elsewhere;
     }
-    let mut differs: u32 = 1;
-    let word = base.wrapping_add(AREAS + slot as usize * AREA + index * 8);
-    // SAFETY: as for the right one, but for the missing check, which is the bug.
-    unsafe {
-        asm!(
-            machine::restartable_section!(),
-            "5: lea {t}, [rip + 77b]",
-            "mov qword ptr fs:[{words} + 8], {t}",
-            "2: cmp qword ptr [{word}], {expected}",
-            "jne 6f",
-            "mov qword ptr [{word}], {new}",
-            "3: xor {differs:e}, {differs:e}",
-            "6:",
-            t = out(reg) _, differs = inout(reg) differs, words = in(reg) WORDS.load(Ordering::Relaxed),
-            word = in(reg) word, expected = in(reg) expected, new = in(reg) new, options(nostack)
-        );
+    let mut outcome: u32 = 0;
+    let word = word_of_slot_zero(base, index).wrapping_add(expected_slot as usize * slot::AREA);
+    section!(
+        CHECKED, expected_slot,
+        ["mov {outcome:e}, 2", "cmp {slot:e}, {expected_slot:e}", "jne 6f", "mov {outcome:e}, 1",
+         "cmp qword ptr [{word}], {expected}", "jne 6f", "mov {outcome:e}, 0"],
+        ["mov qword ptr [{word}], {new}"],
+        outcome = inout(reg) outcome, expected_slot = in(reg) expected_slot, word = in(reg) word, expected = in(reg) expected,
+        new = in(reg) new,
+    );
+    match outcome {
+        0 => Stored::Done,
+        1 => Stored::Differs,
+        _ => Stored::Elsewhere,
     }
-    if differs == 0 { Stored::Done } else { Stored::Differs }
+}
+
+fn word_of_slot_zero(base: *mut u8, index: usize) -> *mut u8 {
+    base.wrapping_add(AREAS + index * 8)
 }
