@@ -72,6 +72,7 @@ pub const CASES: &[Case] = &[
         registered(runner, &Operations { register: || Err(Refused), ..MACHINE })
     }),
     Case::planted("kick::fence_all", "no fence", |runner| buffered(runner, || Ok(()))),
+    Case::planted("kick::restart is a fence", "no fence", |runner| buffered(runner, || Ok(()))),
     Case::planted("kick::counts", "refusals are not counted", |runner| {
         counted(runner, &Operations { counts: || (kick::counts().0, 0), ..MACHINE })
     }),

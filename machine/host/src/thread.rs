@@ -87,7 +87,8 @@ pub fn enter() -> bool {
     let own = unsafe { (*block()).generation };
     // Relaxed: the word changes only in a child whose other threads are born after the change, or find CHANGING or zero
     // and come along `renew`, which acquires.
-    if own == mark().load(Ordering::Relaxed) { false } else { renew() }
+    // Zero is a thread that never entered, and must not be taken for one of a child that nobody noticed.
+    if own == mark().load(Ordering::Relaxed) && own != 0 { false } else { renew() }
 }
 
 #[cold]
@@ -107,6 +108,8 @@ fn renew() -> bool {
     // then replaced by a newer one: both are unique.
     unsafe {
         (*block()).identity = identity;
+        // Locks that it held under its old identity are not its own any more.
+        (*block()).ranks = 0;
         (*block()).generation = generation;
     }
     noticed

@@ -3,9 +3,8 @@
 //! So a case begins from nothing, a failing one can be shortened although it left its heap in ruins, and one that hangs is
 //! ended by an alarm. For processes that `child::command` started: their only other thread is the harness's, which waits.
 
-use std::io::{Read, Write, pipe};
+use std::io::{PipeWriter, Read, Write, pipe};
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, OnceLock};
 
 /// Seconds after which a case is taken to hang.
 const TOO_LONG: u32 = 60;
@@ -20,10 +19,9 @@ pub fn run(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
             drop(reader);
             // SAFETY: the alarm's signal ends the process.
             unsafe { libc::alarm(TOO_LONG) };
-            let text = catching(case).err().unwrap_or_default();
-            let written = writer.write_all(text.as_bytes());
+            let ended_well = case_tells(case, &mut writer);
             // SAFETY: nothing of the parent's is to be finished in the child.
-            unsafe { libc::_exit((written.is_err() || !text.is_empty()) as i32) }
+            unsafe { libc::_exit(!ended_well as i32) }
         }
         child => {
             drop(writer);
@@ -43,13 +41,20 @@ pub fn run(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     }
 }
 
-/// Runs `case`; if it panics, in any thread, that is an error whose text says where, and nothing is printed.
-fn catching(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-    let first = Arc::new(OnceLock::new());
-    let seen = first.clone();
-    panic::set_hook(Box::new(move |panic| drop(seen.set(panic.to_string()))));
-    let result = panic::catch_unwind(AssertUnwindSafe(case));
-    result.unwrap_or_else(|_| Err(first.get().cloned().unwrap_or_default()))
+/// Runs `case` and writes what is wrong, if anything is. A panic, in any thread, is written at once: it may be the last thing that
+/// the process does, as from functions that C calls.
+fn case_tells(case: impl FnOnce() -> Result<(), String>, writer: &mut PipeWriter) -> bool {
+    let tell = |mut writer: &PipeWriter, why: &str| writer.write_all(why.as_bytes()).expect("the parent listens");
+    let for_panics = writer.try_clone().expect("a pipe has two ends");
+    panic::set_hook(Box::new(move |panic| tell(&for_panics, &format!("{panic}\n"))));
+    match panic::catch_unwind(AssertUnwindSafe(case)) {
+        Ok(Ok(())) => true,
+        Ok(Err(why)) => {
+            tell(writer, &why);
+            false
+        }
+        Err(_) => false,
+    }
 }
 
 fn died(status: i32) -> String {

@@ -7,8 +7,8 @@ use super::Operations;
 use super::owners::{KINDS, Owners};
 use super::region::{Array, Region};
 use crate::case::{Outcome, ensure};
-use crate::runner::{Fork, Placement, Runner, alone, crowd, random};
-use machine::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::runner::{Child, Fork, Placement, Runner, alone, crowd, random};
+use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use machine::{slot, thread};
 
 const ARRAYS: usize = 12;
@@ -108,15 +108,24 @@ fn bury(
 }
 
 /// The body of [`Operations::claim`].
-pub(super) fn after_fork(runner: &dyn Runner, operations: &Operations) -> Outcome {
+pub(super) fn claimed(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, slot::ARRAY)?;
-    ensure!(thread::notice_forks(), "forks will not be noticed");
     thread::enter();
     let own = (operations.current)();
+    ensure!(own.is_some(), "a thread that entered has no slot");
+    let unnoticed: Child<'_> = &mut || {
+        thread::look_up_number();
+        goes_on_in_child(runner, operations, own)
+    };
+    runner.fork(Fork::Bare, unnoticed).well()?;
+    ensure!(thread::notice_forks(), "forks will not be noticed");
     let other = alone(runner, || (operations.current)());
-    ensure!(own.is_some() && other.is_some() && own != other, "two threads are in {own:?} and {other:?}");
+    ensure!(other.is_some() && own != other, "two threads are in {own:?} and {other:?}");
     for fork in [Fork::Bare, Fork::Ordinary] {
-        let child = &mut || goes_on_in_child(runner, operations, own);
+        let child: Child<'_> = &mut || match thread::enter() {
+            true => goes_on_in_child(runner, operations, own),
+            false => Err("a child was not noticed"),
+        };
         runner.fork(fork, child).well()?;
     }
     ensure!((operations.current)() == own, "a fork changed its parent's slot");
@@ -124,20 +133,11 @@ pub(super) fn after_fork(runner: &dyn Runner, operations: &Operations) -> Outcom
 }
 
 fn goes_on_in_child(runner: &dyn Runner, operations: &Operations, own: Option<u32>) -> Result<(), &'static str> {
-    if !thread::enter() {
-        return Err("a child was not noticed");
-    }
     (operations.claim)();
     if (operations.current)() != own {
         return Err("a thread lost its slot in a fork");
     }
-    let collision = AtomicBool::new(false);
     // Each newcomer looks at a few old slots: enough of them have looked at all.
-    for _ in 0..8 {
-        let slot = alone(runner, || (operations.current)());
-        if slot == own {
-            collision.store(true, Ordering::Relaxed);
-        }
-    }
-    if collision.into_inner() { Err("another thread got the slot of the one that forked") } else { Ok(()) }
+    let collides = (0..8).any(|_| alone(runner, || (operations.current)()) == own);
+    if collides { Err("another thread got the slot of the one that forked") } else { Ok(()) }
 }

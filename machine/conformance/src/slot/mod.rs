@@ -152,8 +152,15 @@ pub struct Operations {
     /// ```
     pub while_dead: fn(slot: u32, work: &mut dyn FnMut()) -> bool,
 
-    /// Tells the slots that the calling thread, which noticed a fork by `thread::enter`, goes on in a child: it keeps its
-    /// slot, and those of all other threads are those of dead ones.
+    /// In [`Mode::PerThread`], in a fork child that has one thread yet and knows its number: the thread keeps its slot, and all
+    /// others are those of dead threads.
+    ///
+    /// ```text
+    /// claim():
+    ///     if this thread was given a slot: it is given to this thread, as the kernel calls it now
+    /// ```
+    ///
+    /// The number is known after `thread::enter` noticed the fork, or after `thread::look_up_number` where nothing notices forks.
     pub claim: fn(),
 }
 
@@ -204,7 +211,7 @@ pub const CASES: &[Case] = &[
     Case::machine("kick::restart", |runner| held_up(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::none", |runner| words::none(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::while_dead", |runner| adopted::while_dead(runner, &MACHINE)).only(Mode::PerThread),
-    Case::machine("slot::claim", |runner| adopted::after_fork(runner, &MACHINE)).only(Mode::PerThread),
+    Case::machine("slot::claim", |runner| adopted::claimed(runner, &MACHINE)).only(Mode::PerThread),
     Case::planted("slot::mode", planted::OTHER_MODE, |runner| words::mode(runner, &planted::other_mode())),
     Case::planted("slot::current", planted::ALWAYS_ONE, |runner| words::current(runner, &planted::always_one())),
     Case::planted("slot::in_use", planted::FROZEN, |runner| words::in_use(runner, &planted::frozen_bound())),
@@ -223,6 +230,6 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),
     Case::planted("slot::while_dead", planted::OF_LIVING, |runner| adopted::while_dead(runner, &planted::of_living()))
         .only(Mode::PerThread),
-    Case::planted("slot::claim", planted::UNTOLD, |runner| adopted::after_fork(runner, &planted::untold()))
+    Case::planted("slot::claim", planted::UNTOLD, |runner| adopted::claimed(runner, &planted::untold()))
         .only(Mode::PerThread),
 ];

@@ -4,7 +4,7 @@
 //! two table lookups ([`crate::entries`]); restartable sections that are drawn out ([`crate::sections`]); kicks that a
 //! filter refuses.
 
-use crate::sections::{self, NO_CHECK, drawn_out};
+use crate::sections::{LONG, NO_CHECK, RIGHT, SHORT, WRONG, drawn_out};
 use crate::{entries, filter};
 use commensal_machine_conformance::{Case, Outcome, Runner, cases, slot};
 use machine::kick::{self, Refused};
@@ -13,23 +13,30 @@ use machine::slot::Mode;
 const BY_IDS: Mode = Mode::ConcurrencyId;
 
 const HOST: &[Case] = &[
-    Case::machine("slot::take_entry", |runner| entries::installed(|| slot::popped(runner, &entries::operations()))),
-    Case::machine("slot::put_entry", |runner| entries::installed(|| slot::pushed(runner, &entries::operations()))),
-    Case::machine("slot entries together", |runner| {
+    Case::machine("slot::pop by take_entry", |runner| {
+        entries::installed(|| slot::popped(runner, &entries::operations()))
+    }),
+    Case::machine("slot::push by put_entry", |runner| {
+        entries::installed(|| slot::pushed(runner, &entries::operations()))
+    }),
+    Case::machine("slot::compare_store with entries", |runner| {
         entries::installed(|| slot::replaced(runner, &entries::operations()))
     }),
     Case::machine("kick::register refused", |_| refused(|| filter::refuse(libc::SYS_membarrier, libc::EPERM))),
     Case::planted("kick::register refused", "not refused", |_| refused(|| true)),
-    Case::machine("slot::pop drawn out", |runner| drawn_out(|| slot::popped(runner, &sections::RIGHT))).only(BY_IDS),
-    Case::machine("slot::push drawn out", |runner| drawn_out(|| slot::pushed(runner, &sections::RIGHT))).only(BY_IDS),
-    Case::machine("slot::compare_store drawn out", |runner| drawn_out(|| slot::replaced(runner, &sections::RIGHT)))
+    Case::machine("slot::pop drawn out", |runner| drawn_out(SHORT, || slot::popped(runner, &RIGHT))).only(BY_IDS),
+    Case::machine("slot::push drawn out", |runner| drawn_out(SHORT, || slot::pushed(runner, &RIGHT))).only(BY_IDS),
+    Case::machine("slot::compare_store drawn out", |runner| drawn_out(SHORT, || slot::replaced(runner, &RIGHT)))
         .only(BY_IDS),
-    Case::machine("slot::exchange drawn out", |runner| drawn_out(|| slot::drained(runner, &sections::RIGHT)))
+    Case::machine("slot::exchange drawn out", |runner| drawn_out(LONG, || slot::drained(runner, &RIGHT))).only(BY_IDS),
+    Case::planted("slot::pop drawn out", NO_CHECK, |runner| drawn_out(SHORT, || slot::popped(runner, &WRONG)))
         .only(BY_IDS),
-    Case::planted("slot::pop drawn out", NO_CHECK, |runner| slot::popped(runner, &sections::WRONG)).only(BY_IDS),
-    Case::planted("slot::push drawn out", NO_CHECK, |runner| slot::pushed(runner, &sections::WRONG)).only(BY_IDS),
-    Case::planted("slot::compare_store drawn out", NO_CHECK, |runner| slot::replaced(runner, &sections::WRONG))
+    Case::planted("slot::push drawn out", NO_CHECK, |runner| drawn_out(SHORT, || slot::pushed(runner, &WRONG)))
         .only(BY_IDS),
+    Case::planted("slot::compare_store drawn out", NO_CHECK, |runner| {
+        drawn_out(SHORT, || slot::replaced(runner, &WRONG))
+    })
+    .only(BY_IDS),
     Case::planted("slot::exchange drawn out", "no restart", |runner| drained_by(runner, |_| Ok(()))).only(BY_IDS),
     Case::planted("slot::exchange drawn out", "a fence in place of the restart", |runner| {
         drained_by(runner, |_| kick::fence_all())
@@ -44,7 +51,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
 
 /// Drains drawn-out sections with something else than a restart.
 fn drained_by(runner: &dyn Runner, restart: fn(u32) -> Result<(), Refused>) -> Outcome {
-    slot::drained(runner, &slot::Operations { restart, ..sections::RIGHT })
+    drawn_out(LONG, || slot::drained(runner, &slot::Operations { restart, ..RIGHT }))
 }
 
 /// What a kick answers where the system has none.

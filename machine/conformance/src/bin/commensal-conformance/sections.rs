@@ -1,7 +1,7 @@
 //! Restartable sections that are drawn out: between reading the word and committing they rest for a while.
 //!
 //! The machine's own sections last two nanoseconds, and whatever is wrong with their surroundings has to hit these. Drawn out
-//! to half a microsecond, nearly every disturbance finds a thread inside, and another thread in the same array. With
+//! to microseconds, nearly every disturbance finds a thread inside, and another thread in the same array. With
 //! the slot check they must pass all the same bodies; without it, or with a fence in place of a restart, they must not.
 //!
 //! Without the check, the slot is looked up before the section, and an abort begins again with the same one, wherever the
@@ -11,12 +11,16 @@ use commensal_machine_conformance::Outcome;
 use commensal_machine_conformance::slot::Operations;
 use core::arch::asm;
 use machine::slot::{self, AREA_SHIFT, AREAS, ARRAY, Stored, WORDS};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub const NO_CHECK: &str = "no slot check";
 
 /// Steps of a rest, of some 25 ns each.
-const REST: u32 = 20;
+static REST: AtomicU32 = AtomicU32::new(0);
+/// Long enough for other threads to meet in the same array.
+pub const SHORT: u32 = 40;
+/// Longer than a kick takes.
+pub const LONG: u32 = 400;
 
 /// Sections that an abort began again.
 static AGAIN: AtomicU64 = AtomicU64::new(0);
@@ -29,8 +33,9 @@ pub const RIGHT: Operations =
 pub const WRONG: Operations =
     Operations { pop: pop::<false>, push: push::<false>, compare_store: compare_store::<false>, ..Operations::MACHINE };
 
-/// Runs a body on drawn-out sections, of which some must have been aborted.
-pub fn drawn_out(body: impl FnOnce() -> Outcome) -> Outcome {
+/// Runs a body on sections that are drawn out by so many steps, of which some must have been aborted.
+pub fn drawn_out(steps: u32, body: impl FnOnce() -> Outcome) -> Outcome {
+    REST.store(steps, Ordering::Relaxed);
     let summary = body()?;
     match AGAIN.load(Ordering::Relaxed) {
         0 => Err("no section was aborted: nothing was tested".into()),
@@ -57,7 +62,7 @@ macro_rules! section {
                 "5: inc {begun}",
                 "lea {t}, [rip + 77b]",
                 "mov qword ptr fs:[{words} + 8], {t}",
-                "2: mov {rest:e}, {steps}",
+                "2: mov {rest:e}, dword ptr [rip + {steps}]",
                 "mov {slot:e}, {stale:e}",
                 $check,
                 $($read,)*
@@ -69,7 +74,7 @@ macro_rules! section {
                 "6:",
                 begun = inout(reg) $begun, stale = in(reg) $stale, slot = out(reg) _, rest = out(reg) _,
                 t = out(reg) _,
-                words = in(reg) WORDS.load(Ordering::Relaxed), steps = const REST,
+                words = in(reg) WORDS.load(Ordering::Relaxed), steps = sym REST,
                 $($operands)*
                 options(nostack)
             );

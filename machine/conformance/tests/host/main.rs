@@ -1,0 +1,45 @@
+//! The host passes all bodies, and the bodies find what is planted, in both slot modes.
+//!
+//! Each case is a process of its own, see [`suite`]. `COMMENSAL_STRESS_SECONDS` says how long each body of the host's own
+//! operations goes on that could go on for ever: half a second if it is not set.
+
+mod suite;
+
+use suite::{Mode, cases, find, pass};
+
+macro_rules! tests {
+    ($($module:ident)*) => {
+        tests! { by_ids, Mode::Ids, pass, $($module)* }
+        tests! { in_fallback, Mode::Fallback, pass, $($module)* }
+        tests! { planted_by_ids, Mode::Ids, find, $($module)* }
+        tests! { planted_in_fallback, Mode::Fallback, find, $($module)* }
+        const MODULES: &[&str] = &[$(stringify!($module)),*];
+    };
+    ($name:ident, $mode:expr, $run:ident, $($module:ident)*) => {
+        mod $name {
+            use super::*;
+            $(#[test] fn $module() { $run($mode, stringify!($module)); })*
+        }
+    };
+}
+
+tests! { slot kick sync thread vm clock root fault }
+
+#[test]
+fn no_case_is_left_out() {
+    for mode in [Mode::Ids, Mode::Fallback] {
+        let left_out: Vec<_> = cases(mode).into_iter().filter(|case| !MODULES.contains(&case.module())).collect();
+        assert!(left_out.is_empty(), "these cases belong to no module that is tested: {left_out:?}");
+    }
+}
+
+/// A body that nothing planted makes fail would be no test.
+#[test]
+fn something_is_planted_in_each_operation() {
+    for mode in [Mode::Ids, Mode::Fallback] {
+        let cases = cases(mode);
+        let is_planted = |name: &str| cases.iter().any(|case| case.operation() == name && case.is_planted());
+        let bare: Vec<_> = cases.iter().filter(|case| !is_planted(case.operation())).collect();
+        assert!(bare.is_empty(), "nothing is planted in {bare:?}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Runs cases of the conformance suite, each in a process of its own.
+
+use std::process::{Command, Output};
+
+/// How slots are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As the system offers it: by the kernel's concurrency ids.
+    Ids,
+    /// Without restartable sequences.
+    Fallback,
+}
+
+/// What turns restartable sequences off in the C library.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+
+/// How long, in seconds, a planted bug may take to be found: the first tries are short, because some bugs make bodies hang.
+const PATIENCE: [&str; 4] = ["0.5", "2", "10", "20"];
+
+/// A line of the suite's list.
+#[derive(Debug)]
+pub struct Case {
+    name: String,
+    planted: String,
+    only: String,
+}
+
+impl Case {
+    /// The module of the operation.
+    pub fn module(&self) -> &str {
+        self.name.split("::").next().unwrap_or_default()
+    }
+
+    /// The operation: what follows it in the name says in what respect it is tested.
+    pub fn operation(&self) -> &str {
+        self.name.split(' ').next().unwrap_or_default()
+    }
+
+    /// Whether the operation is a wrong one.
+    pub fn is_planted(&self) -> bool {
+        !self.planted.is_empty()
+    }
+}
+
+/// All cases that make sense in a mode.
+pub fn cases(mode: Mode) -> Vec<Case> {
+    let output = suite(mode).arg("--list").output().expect("the suite can be started");
+    let list = String::from_utf8(output.stdout).expect("names are UTF-8");
+    let parse = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, planted, only] = fields[..] else { panic!("expected three fields, found {line:?}") };
+        Case { name: name.into(), planted: planted.into(), only: only.into() }
+    };
+    let name = if mode == Mode::Ids { "ids" } else { "fallback" };
+    list.lines().map(parse).filter(|case| case.only == "both" || case.only == name).collect()
+}
+
+fn of_module(mode: Mode, module: &str, planted: bool) -> Vec<Case> {
+    let of_module = |case: &Case| case.module() == module && case.is_planted() == planted;
+    let found: Vec<Case> = cases(mode).into_iter().filter(of_module).collect();
+    assert!(!found.is_empty(), "there is no such case of {module}");
+    found
+}
+
+fn suite(mode: Mode) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_commensal-conformance"));
+    match mode {
+        Mode::Ids => command.env_remove(TUNABLES),
+        Mode::Fallback => command.env(TUNABLES, "glibc.pthread.rseq=0"),
+    };
+    command
+}
+
+fn text(output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    format!("{out}{err}{}", output.status)
+}
+
+/// Runs the machine's cases of a module; none may find anything.
+pub fn pass(mode: Mode, module: &str) {
+    let run = |case: Case| {
+        let output = suite(mode).arg(&case.name).output().expect("the suite can be started");
+        println!("{}", text(&output));
+        (!output.status.success()).then(|| format!("{} in mode {mode:?}:\n{}\n", case.name, text(&output)))
+    };
+    let failures: Vec<String> = of_module(mode, module, false).into_iter().filter_map(run).collect();
+    assert!(failures.is_empty(), "{}", failures.concat());
+}
+
+/// Runs the planted cases of a module; each must find something.
+pub fn find(mode: Mode, module: &str) {
+    let missed: Vec<String> = of_module(mode, module, true).into_iter().filter_map(|case| miss(mode, &case)).collect();
+    assert!(missed.is_empty(), "{}", missed.concat());
+}
+
+/// What a body said that did not find what is planted.
+fn miss(mode: Mode, case: &Case) -> Option<String> {
+    let mut last = String::new();
+    for seconds in PATIENCE {
+        let command = &mut suite(mode);
+        command.args([&case.name, "--planted", &case.planted, "--seconds", seconds]);
+        let output = command.output().expect("the suite can be started");
+        last = text(&output);
+        println!("{last}");
+        if last.starts_with("found: ") {
+            return None;
+        }
+        if !output.status.success() {
+            break;
+        }
+    }
+    Some(format!("{} in mode {mode:?} misses what is planted: {}:\n{last}\n", case.name, case.planted))
+}
