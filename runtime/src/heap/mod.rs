@@ -276,7 +276,8 @@ pub fn trim(keep: usize) -> usize {
     }
     let drained = runtime::general().drain_all();
     let (zone, locks) = pages();
-    let given = zone.purge(locks, (keep / PAGE) as u64, usize::MAX) as usize * PAGE + zone.release_segments(locks);
+    let purged = zone.purge(locks, (keep / PAGE) as u64, usize::MAX) as usize * PAGE;
+    let given = purged + if keep == 0 { zone.release_segments(locks) } else { 0 };
     given.max(usize::from(drained > 0))
 }
 

@@ -1,6 +1,7 @@
 //! Runs cases of the conformance suite, each in a process of its own.
 
-use std::process::{Command, Output};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Output};
 
 /// How slots are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,12 @@ pub fn find(mode: Mode, module: &str) {
     assert!(missed.is_empty(), "{}", missed.concat());
 }
 
+/// Whether what is planted killed the process before the body could say what it found: it crashed, or ended itself.
+fn died(status: ExitStatus) -> bool {
+    const OF_ITSELF: [i32; 4] = [libc::SIGILL, libc::SIGABRT, libc::SIGBUS, libc::SIGSEGV];
+    status.signal().is_some_and(|signal| OF_ITSELF.contains(&signal))
+}
+
 /// What a body said that did not find what is planted.
 fn miss(mode: Mode, case: &Case) -> Option<String> {
     let mut last = String::new();
@@ -102,9 +109,11 @@ fn miss(mode: Mode, case: &Case) -> Option<String> {
         let output = command.output().expect("the suite can be started");
         last = text(&output);
         println!("{last}");
-        // What is planted may also kill the process before the body can say what it found.
-        if last.starts_with("found: ") || !output.status.success() {
+        if last.starts_with("found: ") || died(output.status) {
             return None;
+        }
+        if !output.status.success() {
+            break;
         }
     }
     Some(format!("{} in mode {mode:?} misses what is planted: {}:\n{last}\n", case.name, case.planted))
