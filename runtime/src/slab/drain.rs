@@ -147,13 +147,13 @@ impl General<'_> {
     }
 
     fn drain_marked(self, slot: u32) -> usize {
-        let mut marked = [0usize; 2 * class::CLASSES];
+        let mut marked = [None; 2 * class::CLASSES];
         let mut any = false;
         for (class, takes) in words() {
             let index = index(class, takes);
             if self.names_objects(self.word(slot, index), takes).is_some() {
                 // SAFETY: the protocol above.
-                marked[index] = unsafe { slot::exchange(self.region.base(), slot, index, DRAINING) };
+                marked[index] = Some(unsafe { slot::exchange(self.region.base(), slot, index, DRAINING) });
                 any = true;
             }
         }
@@ -164,8 +164,8 @@ impl General<'_> {
         let mut arrays = 0;
         for (class, takes) in words() {
             let index = index(class, takes);
-            if marked[index] != 0 {
-                arrays += self.settle(slot, class, takes, marked[index], restarted) as usize;
+            if let Some(before) = marked[index] {
+                arrays += self.settle(slot, class, takes, before, restarted) as usize;
             }
         }
         arrays
