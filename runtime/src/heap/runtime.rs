@@ -62,7 +62,7 @@ pub fn begin() -> bool {
             slab.begin();
             if !slab.zone.begin(
                 base.wrapping_add(AREAS_END),
-                (metadata, base.wrapping_sub(slot::ARRAY)),
+                (metadata, base.wrapping_sub(2 * slot::ARRAY)),
                 (segment, FIRST_SEGMENT),
             ) {
                 vm::release(start, bytes(entries));

@@ -95,12 +95,13 @@ impl Zone {
             return None;
         }
         let segment = self.metadata.cut(size_of::<Segment>(), 64)?.cast::<Segment>();
-        state.segment_count += 1;
         // SAFETY: the table has room; a zeroed description is a valid one of nobody's.
         unsafe {
-            (*segment).number = state.segment_count;
-            *state.segments.add(state.segment_count as usize) = segment;
+            (*segment).number = state.segment_count + 1;
+            *state.segments.add(state.segment_count as usize + 1) = segment;
         }
+        machine::sync::compiler_fence(Ordering::Release);
+        state.segment_count += 1;
         Some(segment)
     }
 
@@ -138,15 +139,22 @@ impl Zone {
     #[cold]
     pub(super) fn rebuild(&self, state: &mut FreeRuns) {
         state.forget();
-        let mut dirty = 0;
+        let (mut dirty, mut reserved) = (0, 0);
         for number in 1..=state.segment_count {
             let (segment, _) = state.resolve(number << LONGEST.ilog2());
             // SAFETY: the segment exists.
-            if unsafe { (*segment).owner } == Owner::Zone {
-                dirty += state.relink_segment(segment);
+            let (owner, start, bytes) = unsafe { ((*segment).owner, (*segment).start(), (*segment).bytes) };
+            if owner == Owner::Zone {
+                // The holder may have been entering the segment's units, or removing them.
+                let enter = |unit| self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata);
+                if (0..bytes / UNIT).all(enter) {
+                    dirty += state.relink_segment(segment);
+                    reserved += (bytes / PAGE) as u64;
+                }
             }
         }
         self.counts.free_dirty.set(dirty);
+        self.counts.reserved.set(reserved);
     }
 }
 

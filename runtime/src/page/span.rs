@@ -86,11 +86,12 @@ impl Span {
     /// Begins to serve objects of a class; all of them are free, none carved.
     pub fn begin(&mut self, class: u8, object_bytes: usize, owner: u32) {
         let bytes = self.granules as usize * GRANULE;
-        self.class = class;
         self.object_bytes = object_bytes as u32;
         self.total = (bytes / object_bytes) as u32;
         (self.carved, self.freed, self.hint) = (0, 0, 0);
         self.set_owner(owner);
+        machine::sync::compiler_fence(Ordering::Release);
+        self.class = class;
     }
 
     /// Objects that the span can give right now.

@@ -267,7 +267,9 @@ impl Zone {
             if self.counts.free_dirty.get() <= keep {
                 break;
             }
-            let Some(Some((start, pages))) = self.locked(locks, |state| self.take_dirty_run(state)) else {
+            let Some(Some((start, pages))) = self.locked(locks, |state| {
+                self.take_dirty_run(state, self.counts.free_dirty.get().saturating_sub(keep).max(1))
+            }) else {
                 break;
             };
             // SAFETY: the run is in no bin and in nobody's hands.
@@ -410,13 +412,24 @@ impl Zone {
     }
 
     /// Takes a free run with dirty pages out of its bin, the longest first; it counts as in use until it is put back.
-    fn take_dirty_run(&self, state: &mut FreeRuns) -> Option<(*mut u8, u32)> {
-        let (segment, first, dirty) = state.unlink_longest_dirty()?;
+    fn take_dirty_run(&self, state: &mut FreeRuns, excess: u64) -> Option<(*mut u8, u32)> {
+        let (pointer, mut first, mut dirty) = state.unlink_longest_dirty()?;
         // SAFETY: the segment exists.
-        let segment = unsafe { &*segment };
+        let segment = unsafe { &*pointer };
+        let mut pages = segment.page(first).pages;
+        if dirty as u64 > excess {
+            let (mut kept, mut given) = (pages, 0);
+            while (given as u64) < excess {
+                kept -= 1;
+                given += segment.count_dirty(first + kept, 1);
+            }
+            state.link_if_any(pointer, first, kept);
+            (first, pages, dirty) = (first + kept, pages - kept, given);
+        }
         let description = segment.page(first);
+        description.pages = pages;
+        compiler_fence(Ordering::Release);
         description.kind = Kind::Large;
-        let pages = description.pages;
         self.counts.free_dirty.subtract(dirty as u64);
         self.counts.in_use.add(pages as u64);
         Some((segment.address(first), pages))

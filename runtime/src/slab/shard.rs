@@ -156,6 +156,7 @@ impl Held {
                 if (*span).class as usize == class && (*span).owner() == self.slot {
                     (*span).recount();
                     (*span).listed = false;
+                    zone.enter_class(span, super::take_index(class) as u8);
                     if (*span).available() > 0 {
                         self.link_span(span);
                     }
