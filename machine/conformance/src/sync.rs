@@ -1,7 +1,7 @@
 //! `machine::sync`: the lock. (The atomics are the language's, and their meaning, too.)
 //!
-//! The stress is a pair of plain words that the lock keeps equal, for threads and for handlers that interrupt them anywhere,
-//! also in the middle of taking the lock.
+//! The stress is a pair of plain words that each of two locks keeps equal, for threads and for handlers that interrupt them
+//! anywhere, also in the middle of taking a lock, and that take the two in any order.
 
 use crate::case::{Case, Findings, Outcome, ensure};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd};
@@ -10,7 +10,7 @@ use machine::{clock, thread};
 
 /// The lock under test: of a rank in the middle.
 pub type Middle = Lock<5>;
-/// A lock that may not be taken after it.
+/// A lock that has to be taken before it.
 pub type Lower = Lock<4>;
 
 /// The operations of this module. Threads have entered, see [`crate::thread::Operations::enter`].
@@ -22,7 +22,6 @@ pub struct Operations {
     /// try_acquire():
     ///     atomically: if holder ≠ nobody: return false
     ///                 holder = identity()
-    ///     in debug builds: die unless the rank is above those of all locks that the thread holds
     ///     return true                                 what earlier holders wrote is visible
     /// ```
     pub try_acquire: fn(&Middle) -> bool,
@@ -31,8 +30,10 @@ pub struct Operations {
     ///
     /// ```text
     /// acquire(contention):
+    ///     if the thread holds any lock of this rank or above:
+    ///         contention.out_of_order += 1
+    ///         return Clean if try_acquire(), else WouldDeadlock
     ///     if try_acquire(): return Clean
-    ///     if holder = identity(): return Reentered    and it is not held twice
     ///     wait until try_acquire(), or until the holder is of a process that this one was forked from: then it becomes ours
     ///     contention.contended += 1; contention.total_wait_ns += wait; contention.max_wait_ns = max(…, wait)
     ///     return Clean or, in the latter case, Abandoned
@@ -52,6 +53,9 @@ pub struct Operations {
 
     /// [`acquire`](Self::acquire) of a lower rank.
     pub acquire_lower: fn(&Lower, &Contention) -> Acquired,
+
+    /// [`release`](Self::release) of a lower rank.
+    pub release_lower: unsafe fn(&Lower),
 }
 
 impl Operations {
@@ -62,6 +66,7 @@ impl Operations {
         release: Middle::release,
         is_held: Middle::is_held,
         acquire_lower: Lower::acquire,
+        release_lower: Lower::release,
     };
 }
 
@@ -74,7 +79,7 @@ pub const CASES: &[Case] = &[
     Case::machine("sync::Lock is not reentered", |runner| not_reentered(runner, &MACHINE)),
     Case::machine("sync::Lock outlives its holder in a fork", |runner| abandoned(runner, &MACHINE)),
     Case::machine("sync::Contention", |runner| contended(runner, &MACHINE)),
-    Case::machine("sync::Lock ranks rise", |runner| ranked(runner, &MACHINE)),
+    Case::machine("sync::Lock waits in order only", |runner| in_order(runner, &MACHINE)),
     Case::planted("sync::Lock excludes", "looks, then takes", |runner| excludes(runner, &planted::CARELESS)),
     Case::planted("sync::Lock wakes", "wakes nobody", |runner| wakes(runner, &planted::SILENT)),
     Case::planted("sync::Lock is not reentered", "waits for itself", |runner| {
@@ -84,7 +89,9 @@ pub const CASES: &[Case] = &[
         abandoned(runner, &planted::PATIENT)
     }),
     Case::planted("sync::Contention", "not counted", |runner| contended(runner, &planted::UNCOUNTED)),
-    Case::planted("sync::Lock ranks rise", "in any order", |runner| ranked(runner, &planted::UNRANKED)),
+    Case::planted("sync::Lock waits in order only", "waits unless it holds this very lock", |runner| {
+        in_order(runner, &planted::UNRANKED)
+    }),
 ];
 
 /// What the lock protects: two words, changed by plain loads and stores.
@@ -100,24 +107,40 @@ impl Pair {
     }
 }
 
-/// The body of [`Operations::acquire`] and [`Operations::release`] between threads.
+/// The body of [`Operations::acquire`] and [`Operations::release`] between threads. They hold one lock while they take the
+/// other, and so do the handlers on top of them: a cycle of those who wait would make this body hang.
 pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let (lock, contention, pair, findings) = (Middle::new(), Contention::new(), Pair::default(), Findings::new());
-    let (passes, reentries) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (lower, middle, contention, findings) = (Lower::new(), Middle::new(), Contention::new(), Findings::new());
+    let (lower_pair, middle_pair) = (Pair::default(), Pair::default());
+    let (passes, refusals) = (AtomicU64::new(0), AtomicU64::new(0));
+    let enters = |acquired| match acquired {
+        Acquired::Clean => true,
+        Acquired::WouldDeadlock => {
+            refusals.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+        Acquired::Abandoned => {
+            findings.add("a lock was abandoned without a fork", [0; 3]);
+            false
+        }
+    };
     let pass = || {
         // A handler may come before its thread has entered.
         thread::enter();
-        match (operations.acquire)(&lock, &contention) {
-            Acquired::Clean => {
-                pair.increment(&findings);
-                passes.fetch_add(1, Ordering::Relaxed);
-                // SAFETY: acquired above.
-                unsafe { (operations.release)(&lock) };
-            }
-            Acquired::Reentered => {
-                reentries.fetch_add(1, Ordering::Relaxed);
-            }
-            Acquired::Abandoned => findings.add("a lock was abandoned without a fork", [0; 3]),
+        let has_lower = enters((operations.acquire_lower)(&lower, &contention));
+        if has_lower {
+            lower_pair.increment(&findings);
+            passes.fetch_add(1, Ordering::Relaxed);
+        }
+        if enters((operations.acquire)(&middle, &contention)) {
+            middle_pair.increment(&findings);
+            passes.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: acquired above.
+            unsafe { (operations.release)(&middle) };
+        }
+        if has_lower {
+            // SAFETY: acquired above.
+            unsafe { (operations.release_lower)(&lower) };
         }
     };
     let job = |_| {
@@ -127,15 +150,15 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), Some(&pass));
     findings.outcome()?;
-    let (passes, counted) = (passes.into_inner(), pair.0.into_inner());
-    ensure!(passes == counted, "{passes} passes through a lock counted {counted}: two threads were inside");
-    ensure!(!(operations.is_held)(&lock), "a lock that everybody released is held");
-    let report = contention.report();
+    let (passes, counted) = (passes.into_inner(), lower_pair.0.into_inner() + middle_pair.0.into_inner());
+    ensure!(passes == counted, "{passes} passes through two locks counted {counted}: two threads were inside");
+    ensure!(!(operations.is_held)(&middle), "a lock that everybody released is held");
+    let (report, refusals) = (contention.report(), refusals.into_inner());
     ensure!(report.contended <= passes, "{} of {passes} passes were contended", report.contended);
+    ensure!(refusals <= report.out_of_order, "{refusals} refusals, of {} attempts out of order", report.out_of_order);
     Ok(format!(
-        "{passes} passes, {} contended, {} interrupts met their own thread's lock",
-        report.contended,
-        reentries.into_inner()
+        "{passes} passes, {} contended, {} out of order, {refusals} refused",
+        report.contended, report.out_of_order
     ))
 }
 
@@ -172,7 +195,7 @@ pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
         ensure!((operations.is_held)(&lock), "an acquired lock is not held");
         ensure!(!(operations.try_acquire)(&lock), "a held lock was acquired by its holder");
         let second = (operations.acquire)(&lock, &contention);
-        ensure!(second == Acquired::Reentered, "a lock was acquired {second:?} by its holder");
+        ensure!(second == Acquired::WouldDeadlock, "a lock was acquired {second:?} by its holder");
         let third = alone(runner, || (operations.try_acquire)(&lock));
         ensure!(!third, "a held lock was acquired by another thread");
         // SAFETY: acquired once.
@@ -186,7 +209,7 @@ pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
 }
 
 /// The body of [`Operations::acquire`] in fork children. Before the fork, one lock is held by a thread that stays behind,
-/// with somebody asleep on it; one by the thread that forks; and one by nobody.
+/// with somebody asleep on it; one by the thread that forks, in a handler as it were; and one by nobody.
 pub fn abandoned(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(thread::notice_forks(), "forks will not be noticed");
     let locks = [const { Middle::new() }; 3];
@@ -245,12 +268,10 @@ fn fork_both_ways(
 ) -> Result<(), String> {
     for fork in [Fork::Bare, Fork::Ordinary] {
         (operations.acquire)(&locks[1], contention);
-        let inherited = [Acquired::Abandoned, Acquired::Abandoned, Acquired::Clean];
         let child: Child<'_> = &mut || {
-            inherit(operations, locks, contention, inherited)?;
+            inherit(operations, locks, contention, 1, [Acquired::Abandoned, Acquired::Clean, Acquired::Clean])?;
             (operations.acquire)(&locks[2], contention);
-            let inherited = [Acquired::Clean, Acquired::Clean, Acquired::Abandoned];
-            let grandchild: Child<'_> = &mut || inherit(operations, locks, contention, inherited);
+            let grandchild: Child<'_> = &mut || inherit(operations, locks, contention, 2, [Acquired::Clean; 3]);
             if runner.fork(fork, grandchild) == Ended::Well {
                 Ok(())
             } else {
@@ -265,16 +286,23 @@ fn fork_both_ways(
     Ok(())
 }
 
-/// In a child: acquires what was held before the fork, as it should be found, and then once more.
+/// In a child: goes on as the thread that forked while it held the lock `own`; then acquires them all, as they should be
+/// found, and once more.
 fn inherit(
     operations: &Operations,
     locks: &[Middle; 3],
     contention: &Contention,
+    own: usize,
     expected: [Acquired; 3],
 ) -> Result<(), &'static str> {
     if !thread::enter() {
         return Err("a child was not noticed");
     }
+    if (operations.acquire)(&locks[own], contention) != Acquired::WouldDeadlock {
+        return Err("a child took the lock over that its own thread held when it forked");
+    }
+    // SAFETY: the thread acquired it before the fork.
+    unsafe { (operations.release)(&locks[own]) };
     for (lock, expected) in locks.iter().zip(expected) {
         for expected in [expected, Acquired::Clean] {
             let outcome = (operations.acquire)(lock, contention);
@@ -333,30 +361,43 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{report:?}"))
 }
 
-/// The body of the rank check, which only debug builds have.
-pub fn ranked(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    if !cfg!(debug_assertions) {
-        return Ok("no ranks in this build".into());
-    }
-    ensure!(thread::notice_forks(), "forks will not be noticed");
-    thread::enter();
-    let (middle, lower, contention) = (Middle::new(), Lower::new(), Contention::new());
-    let rising: Child<'_> = &mut || {
-        thread::enter();
-        (operations.acquire_lower)(&lower, &contention);
-        (operations.acquire)(&middle, &contention);
-        Ok(())
+/// The body of [`Operations::acquire`] by a thread that holds a lock of a higher rank, as a signal handler's may.
+pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let (lower, middle, contention, findings) = (Lower::new(), Middle::new(), Contention::new(), Findings::new());
+    let (held, asked) = (AtomicBool::new(false), AtomicBool::new(false));
+    let demand = |acquired, expected, what| findings.demand(acquired == expected, what, [0; 3]);
+    let job = |number| match number {
+        0 => {
+            (operations.acquire_lower)(&lower, &contention);
+            held.store(true, Ordering::Release);
+            wait_until(runner, || asked.load(Ordering::Acquire));
+            // SAFETY: acquired above.
+            unsafe { (operations.release_lower)(&lower) };
+        }
+        _ => {
+            wait_until(runner, || held.load(Ordering::Acquire));
+            let free = Lower::new();
+            (operations.acquire)(&middle, &contention);
+            let got = (operations.acquire_lower)(&free, &contention);
+            demand(got, Acquired::Clean, "a free lock of a lower rank was refused");
+            // SAFETY: acquired above.
+            unsafe { (operations.release_lower)(&free) };
+            let got = (operations.acquire_lower)(&lower, &contention);
+            demand(got, Acquired::WouldDeadlock, "a thread waited for a lock of a lower rank than one that it holds");
+            asked.store(true, Ordering::Release);
+            // SAFETY: acquired above.
+            unsafe { (operations.release)(&middle) };
+            let got = (operations.acquire_lower)(&lower, &contention);
+            demand(got, Acquired::Clean, "a lock was not waited for, though no other is held");
+            // SAFETY: acquired above.
+            unsafe { (operations.release_lower)(&lower) };
+        }
     };
-    runner.fork(Fork::Bare, rising).well()?;
-    let falling: Child<'_> = &mut || {
-        thread::enter();
-        (operations.acquire)(&middle, &contention);
-        (operations.acquire_lower)(&lower, &contention);
-        Ok(())
-    };
-    let ended = runner.fork(Fork::Bare, falling);
-    ensure!(ended == Ended::Died, "a thread took a lock of a lower rank than one that it holds, and ended {ended:?}");
-    Ok("a falling rank is deadly".into())
+    runner.run(Placement::Anywhere, crowd(2, &job), None);
+    findings.outcome()?;
+    let counted = contention.report().out_of_order;
+    ensure!(counted == 2, "2 attempts out of order were counted as {counted}");
+    Ok("refused what is held, took what is free".into())
 }
 
 /// Wrong locks. A lock is one word of 32 bits, zero if it is free, with the highest bit for those who sleep.
@@ -419,5 +460,20 @@ mod planted {
     pub(super) const UNCOUNTED: Operations =
         Operations { acquire: |lock, _| lock.acquire(&Contention::new()), ..Operations::MACHINE };
 
-    pub(super) const UNRANKED: Operations = Operations { acquire_lower: look_then_take, ..Operations::MACHINE };
+    /// What this lock once did. Where it would wait for ever it goes on after a while, without the lock.
+    pub(super) const UNRANKED: Operations = Operations {
+        acquire_lower: |lock, _| {
+            for _ in 0..PATIENCE {
+                if lock.try_acquire() {
+                    break;
+                }
+                if word(lock).load(Ordering::Relaxed) & !WAITERS == thread::identity() as u32 {
+                    return Acquired::WouldDeadlock;
+                }
+                core::hint::spin_loop();
+            }
+            Acquired::Clean
+        },
+        ..Operations::MACHINE
+    };
 }

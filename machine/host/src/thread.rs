@@ -35,9 +35,9 @@ struct Block {
     slot: u32,
     generation: u32,
     identity: u64,
-    ranks: u32,
+    held_ranks: u64,
     tid: u32,
-    unused: [u64; 2],
+    unused: [u32; 3],
 }
 
 const _: () = assert!(core::mem::size_of::<Block>() == 64 && core::mem::offset_of!(Block, slot) == 24);
@@ -108,8 +108,6 @@ fn renew() -> bool {
     // then replaced by a newer one: both are unique.
     unsafe {
         (*block()).identity = identity;
-        // Locks that it held under its old identity are not its own any more.
-        (*block()).ranks = 0;
         (*block()).generation = generation;
     }
     noticed
@@ -169,10 +167,18 @@ pub(crate) fn is_gone(lock_identity: u32) -> bool {
     lock_identity as u64 <= GONE.load(Ordering::Relaxed)
 }
 
-/// Ranks of the locks that this thread holds, one bit each; only kept in debug builds.
-pub(crate) fn held_ranks() -> *mut u32 {
-    // SAFETY: only the address is taken.
-    unsafe { &raw mut (*block()).ranks }
+/// How many locks of each rank this thread holds, one byte each. A fork child's thread holds what it held: the fork was in a
+/// handler then, and the interrupted code goes on.
+#[inline]
+pub(crate) fn held_ranks() -> u64 {
+    // SAFETY: the block is this thread's own. Volatile: handlers of the same thread read and write it too.
+    unsafe { (&raw const (*block()).held_ranks).read_volatile() }
+}
+
+#[inline]
+pub(crate) fn set_held_ranks(counts: u64) {
+    // SAFETY: as above.
+    unsafe { (&raw mut (*block()).held_ranks).write_volatile(counts) };
 }
 
 /// This thread's own slot in fallback mode; zero: none yet.

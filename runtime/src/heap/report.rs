@@ -132,10 +132,11 @@ impl Report {
         for (name, lock) in &self.locks {
             writeln!(
                 out,
-                "  lock {name}: contended {}, waited {} us in all, {} us at most",
+                "  lock {name}: contended {}, waited {} us in all, {} us at most, by signal handlers {}",
                 lock.contended,
                 lock.total_wait_ns / 1000,
-                lock.max_wait_ns / 1000
+                lock.max_wait_ns / 1000,
+                lock.out_of_order
             )?;
         }
         writeln!(out, "  {:>6} {:>6} {:>10} {:>10} {:>9}", "size", "spans", "in use", "cached", "refills")?;

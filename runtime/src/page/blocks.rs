@@ -1,6 +1,7 @@
 //! Blocks with a mapping of their own: for requests that are too large to be cut from segments, or aligned too coarsely.
 
 use super::PAGE;
+use super::free_runs::FreeRuns;
 use super::segments::reserve_aligned;
 use super::units::UNIT;
 use super::zone::{Run, Zone};
@@ -34,27 +35,33 @@ impl Zone {
     }
 
     pub(super) fn free_block(&self, locks: &LockReport, start: *mut u8) {
-        let removed = self.locked(locks, |state| {
-            let segment = (&raw const *self.segment(start)).cast_mut();
-            self.units.remove(start);
-            // SAFETY: the block's owner gives it up.
-            let bytes = unsafe { (*segment).bytes };
-            state.recycle(segment);
-            self.counts.in_use.subtract((bytes / PAGE) as u64);
-            bytes
-        });
-        match removed {
+        let forgotten = self.locked(locks, |state| self.forget_block(state, start));
+        if let Some(bytes) = forgotten {
             // SAFETY: nobody finds the block any more.
-            Some(bytes) => _ = unsafe { vm::release(start, bytes) },
-            None => self.defer_block(start),
+            unsafe { vm::release(start, bytes) };
+            return;
         }
+        // In a signal handler inside the zone: the block's pages go back now, its address space with the next who locks it.
+        // SAFETY: the block's owner gave it up.
+        unsafe { vm::decommit(start, self.segment(start).bytes) };
+        self.defer(start);
     }
 
-    /// In a signal handler inside the zone: the block's pages go back at once, its address space when it can.
-    fn defer_block(&self, start: *mut u8) {
-        let bytes = self.segment(start).bytes;
-        // SAFETY: the block's owner gave it up.
-        unsafe { vm::decommit(start, bytes) };
+    /// The rest of [`Self::free_block`] for a block that was deferred.
+    pub(super) fn give_block_back(&self, state: &mut FreeRuns, start: *mut u8) {
+        let bytes = self.forget_block(state, start);
+        // SAFETY: nobody finds the block any more.
+        unsafe { vm::release(start, bytes) };
+    }
+
+    fn forget_block(&self, state: &mut FreeRuns, start: *mut u8) -> usize {
+        let segment = (&raw const *self.segment(start)).cast_mut();
+        self.units.remove(start);
+        // SAFETY: the block's owner gives it up.
+        let bytes = unsafe { (*segment).bytes };
+        state.recycle(segment);
+        self.counts.in_use.subtract((bytes / PAGE) as u64);
+        bytes
     }
 
     /// # Safety

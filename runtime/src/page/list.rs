@@ -145,13 +145,13 @@ impl PageList {
         true
     }
 
-    /// False in a signal handler that interrupted this very thread at the list: it does without.
+    /// False in a signal handler that must not wait: it does without.
     unsafe fn lock(this: *mut PageList, locks: &LockReport) -> bool {
         // SAFETY: passed on.
         unsafe {
             match (*this).lock.acquire(&locks.page_lists) {
                 Acquired::Clean => true,
-                Acquired::Reentered => false,
+                Acquired::WouldDeadlock => false,
                 Acquired::Abandoned => {
                     // The list changes by single stores of its head, so only the count can be wrong.
                     let spans = core::iter::successors((*this).head.as_ref(), |span| span.next.as_ref());

@@ -280,6 +280,9 @@ impl Zone {
                 }
                 self.put_run(state, start);
             });
+            if put.is_none() {
+                self.defer(start);
+            }
             if put.is_none() || !done {
                 break;
             }
@@ -316,10 +319,10 @@ impl Zone {
         }
     }
 
-    /// Runs `work` under the lock; None if this very thread is in there already.
+    /// Runs `work` under the lock; None in a signal handler that must not wait for it.
     pub(super) fn locked<R>(&self, locks: &LockReport, work: impl FnOnce(&mut FreeRuns) -> R) -> Option<R> {
         let acquired = self.lock.acquire(&locks.zone);
-        if acquired == Acquired::Reentered {
+        if acquired == Acquired::WouldDeadlock {
             return None;
         }
         // SAFETY: we hold the lock.
@@ -441,12 +444,12 @@ impl Zone {
 
     // ---- what a signal handler frees while its thread is in here ----
 
-    fn defer(&self, start: *mut u8) {
+    pub(super) fn defer(&self, start: *mut u8) {
         let mut head = self.deferred.load(Ordering::Relaxed);
         loop {
             // SAFETY: the run is free and at least a page; its first word links it.
             unsafe { start.cast::<*mut u8>().write(head) };
-            // Release pairs with the acquire in `put_deferred`, though the only reader is this very thread.
+            // Release pairs with the acquire in `put_deferred`: who sees the run sees its link, or does not see the run.
             match self.deferred.compare_exchange_weak(head, start, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(seen) => head = seen,
@@ -460,7 +463,10 @@ impl Zone {
         while !start.is_null() {
             // SAFETY: written by `defer`.
             let next = unsafe { start.cast::<*mut u8>().read() };
-            self.put_run(state, start);
+            match self.segment(start).owner {
+                Owner::Block => self.give_block_back(state, start),
+                _ => self.put_run(state, start),
+            }
             start = next;
         }
     }

@@ -126,7 +126,7 @@ impl General<'_> {
     /// One drainer at a time: of two, each could take the other's mark for its own.
     fn drain_other(self, slot: u32) -> usize {
         match self.slab.drain_lock.acquire(&self.slab.locks.shards) {
-            Acquired::Reentered => return 0,
+            Acquired::WouldDeadlock => return 0,
             Acquired::Abandoned => self.unmark_all(),
             Acquired::Clean => {}
         }

@@ -26,8 +26,9 @@ use crate::observe::{Events, LockReport};
 use crate::page::{GRANULE, PAGE, PageList, Span, Zone};
 use crate::percpu::Region;
 use array::{Array, DRAINING};
+use core::ptr::null_mut;
 use machine::slot::{self, ARRAY, Stored};
-use machine::sync::Lock;
+use machine::sync::{AtomicPtr, Lock, Ordering};
 use misuse::Found;
 use shard::Held;
 use spare::Spare;
@@ -64,6 +65,8 @@ pub struct Slab {
     spare: Spare,
     /// Held by whoever takes arrays away from other CPUs.
     drain_lock: Lock<DRAIN_RANK>,
+    /// Objects that signal handlers could not give back, linked by their first words.
+    deferred: AtomicPtr<u8>,
 }
 
 /// The slab at the start of a region, with the region's address.
@@ -158,6 +161,7 @@ impl<'a> General<'a> {
     /// An object of a class, by whatever way is left.
     #[cold]
     pub fn take_slow(self, class: usize) -> Option<*mut u8> {
+        self.put_deferred();
         let slot = slot::current();
         let at = slot.unwrap_or(NO_SLOT);
         let mut array = slot.and_then(|slot| self.take_given(slot, class)).or_else(|| self.find_array(at, class))?;
@@ -433,7 +437,8 @@ impl<'a> General<'a> {
         let mut held = self.lock_owner(span, class, held);
         // SAFETY: as above.
         if held.slot != unsafe { (*span).owner() } {
-            // A signal handler in the middle of this very thread's work on the shard: the object is lost, nothing else.
+            // In a signal handler that must not wait for the owner.
+            self.defer(object);
             return StillHeld(Some(held));
         }
         // SAFETY: we hold the lock of the shard that owns the span.
@@ -454,6 +459,32 @@ impl<'a> General<'a> {
             }
         }
         StillHeld(Some(held))
+    }
+
+    /// Keeps an object that is free for the next who comes along a slow path.
+    #[cold]
+    fn defer(self, object: *mut u8) {
+        let link = |head| {
+            // SAFETY: the object is free, and ours until the exchange.
+            unsafe { object.cast::<*mut u8>().write(head) };
+            Some(object)
+        };
+        // Release pairs with the acquire in `put_deferred`: who sees the object sees its link, or does not see the object.
+        let _ = self.slab.deferred.fetch_update(Ordering::Release, Ordering::Relaxed, link);
+    }
+
+    /// Gives back what signal handlers could not.
+    #[inline]
+    fn put_deferred(self) {
+        if !self.slab.deferred.load(Ordering::Relaxed).is_null() {
+            let mut object = self.slab.deferred.swap(null_mut(), Ordering::Acquire);
+            while !object.is_null() {
+                // SAFETY: written by `defer`, and the object is ours since the exchange.
+                let next = unsafe { object.cast::<*mut u8>().read() };
+                self.put_into_span(object, None).forget();
+                object = next;
+            }
+        }
     }
 
     fn lock_owner(self, span: *mut Span, class: usize, mut held: Option<Held>) -> Held {

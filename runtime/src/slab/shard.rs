@@ -115,7 +115,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Locks a slot's shard; a signal handler that interrupted this very thread in there gets a neighbour's.
+    /// Locks a slot's shard; a signal handler that must not wait gets the nearest neighbour's that is free.
     pub fn lock(region: Region, slot: u32, class: usize, locks: &LockReport) -> Held {
         let mut other = 0;
         loop {
@@ -123,7 +123,7 @@ impl Held {
             let shard = of(region, slot, class);
             // SAFETY: a shard of the region.
             match unsafe { (*shard).lock.acquire(&locks.shards) } {
-                Acquired::Reentered => other = (other + 1) % slot::MAX as u32,
+                Acquired::WouldDeadlock => other = (other + 1) % slot::MAX as u32,
                 acquired => {
                     let mut held = Held { shard, slot };
                     if acquired == Acquired::Abandoned {

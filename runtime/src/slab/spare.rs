@@ -46,7 +46,7 @@ impl Spare {
     }
 
     fn locked<R>(&self, locks: &LockReport, work: impl FnOnce(&mut Stack) -> R) -> Option<R> {
-        if self.lock.acquire(&locks.shards) == Acquired::Reentered {
+        if self.lock.acquire(&locks.shards) == Acquired::WouldDeadlock {
             return None;
         }
         // SAFETY: we hold the lock.

@@ -5,16 +5,22 @@
 //!   bits 0-30  identity of the holder, 0 = free
 //! ```
 //!
-//! Knowing the holder buys two things that an allocator needs. A lock whose holder vanished in a fork is taken over, and
-//! the caller is told that what it protects may be half-changed. A thread that meets its own lock (a signal handler
-//! that allocates in the middle of an allocation) is told so instead of waiting for ever.
+//! Knowing the holder buys what an allocator needs in forks: a lock whose holder vanished in one is taken over, and the
+//! caller is told that what it protects may be half-changed.
+//!
+//! **No deadlock, even in signal handlers.** A thread counts the locks that it holds, by rank, and waits only for a lock whose
+//! rank is above them all. So along any chain of threads that wait for each other ranks rise, and no chain closes. A
+//! handler that allocates in the middle of its own thread's allocation finds ranks in its way: it gets the lock if that is
+//! free, and is told [`Acquired::WouldDeadlock`] otherwise. It is not enough to tell those apart that meet their own lock: a
+//! handler above the holder of B that waits for A, whose holder waits for B, hangs as well.
 //!
 //! Accounting follows Linux's lock-contention tracing: no timestamp unless the first try failed, and the counters are
 //! updated after the lock was acquired, so an uncontended pass costs nothing but the atomic exchange.
 //!
-//! In debug builds each acquisition checks that ranks only rise. Runs at the same time: any number of threads.
+//! Without handlers ranks only rise; [`ContentionReport::out_of_order`] counts those that did not.
+//! Runs at the same time: any number of threads.
 
-use super::{AtomicU32, AtomicU64, Ordering};
+use super::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use crate::{clock, syscall, thread};
 
 /// Set in the lock word while somebody may be asleep on it.
@@ -30,8 +36,8 @@ pub enum Acquired {
     Clean,
     /// The lock is ours, but its last holder vanished in a fork while it held it.
     Abandoned,
-    /// The lock is *not* ours twice: this very thread holds it further up its stack.
-    Reentered,
+    /// The lock is *not* ours: somebody has it, and this thread holds one of its rank or above further up its stack.
+    WouldDeadlock,
 }
 
 /// What waiting for a group of locks cost.
@@ -41,6 +47,7 @@ pub struct Contention {
     contended: AtomicU64,
     total_wait_ns: AtomicU64,
     max_wait_ns: AtomicU64,
+    out_of_order: AtomicU64,
 }
 
 /// A reading of [`Contention`].
@@ -52,20 +59,28 @@ pub struct ContentionReport {
     pub total_wait_ns: u64,
     /// The longest single wait in nanoseconds.
     pub max_wait_ns: u64,
+    /// Acquisitions, or attempts, by a thread that held a lock of the same rank or above: a signal handler's.
+    pub out_of_order: u64,
 }
 
 impl Contention {
     /// Nothing waited yet.
     pub const fn new() -> Self {
-        Contention { contended: AtomicU64::new(0), total_wait_ns: AtomicU64::new(0), max_wait_ns: AtomicU64::new(0) }
+        Contention {
+            contended: AtomicU64::new(0),
+            total_wait_ns: AtomicU64::new(0),
+            max_wait_ns: AtomicU64::new(0),
+            out_of_order: AtomicU64::new(0),
+        }
     }
 
-    /// The three counters; each exact, together only at rest.
+    /// The counters; each exact, together only at rest.
     pub fn report(&self) -> ContentionReport {
         ContentionReport {
             contended: self.contended.load(Ordering::Relaxed),
             total_wait_ns: self.total_wait_ns.load(Ordering::Relaxed),
             max_wait_ns: self.max_wait_ns.load(Ordering::Relaxed),
+            out_of_order: self.out_of_order.load(Ordering::Relaxed),
         }
     }
 
@@ -83,7 +98,7 @@ impl Default for Contention {
     }
 }
 
-/// A lock of a rank; a thread takes locks in rising rank only. All-zero memory is a free lock.
+/// A lock of a rank, 0 to 7; a thread takes locks in rising rank. All-zero memory is a free lock.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Lock<const RANK: u8> {
@@ -91,6 +106,12 @@ pub struct Lock<const RANK: u8> {
 }
 
 impl<const RANK: u8> Lock<RANK> {
+    /// Where the count of held locks of this rank begins in [`thread::held_ranks`].
+    const COUNTER: u32 = {
+        assert!(RANK < 8);
+        RANK as u32 * 8
+    };
+
     /// A free lock.
     pub const fn new() -> Self {
         Lock { word: AtomicU32::new(0) }
@@ -99,36 +120,30 @@ impl<const RANK: u8> Lock<RANK> {
     /// Takes the lock if it is free. The calling thread must have [`thread::enter`]ed.
     #[inline]
     pub fn try_acquire(&self) -> bool {
-        // Acquire pairs with the release in `release`: what the last holder wrote is visible to us. Relaxed on failure:
-        // nothing is read then.
-        let taken =
-            self.word.compare_exchange(0, thread::lock_identity(), Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if taken {
-            self.note_held();
-        }
-        taken
+        self.exchange(0, thread::lock_identity())
     }
 
-    /// Takes the lock, waiting for it as long as it takes. Only [`Acquired::Reentered`] leaves the caller without it.
+    /// Takes the lock, waiting for it as long as it takes, unless that might be for ever.
     #[inline]
     pub fn acquire(&self, contention: &Contention) -> Acquired {
-        if self.try_acquire() { Acquired::Clean } else { self.wait(contention) }
+        let in_order = thread::held_ranks() >> Self::COUNTER == 0;
+        if in_order && self.try_acquire() { Acquired::Clean } else { self.acquire_slow(contention, in_order) }
     }
 
     #[cold]
-    fn wait(&self, contention: &Contention) -> Acquired {
-        let me = thread::lock_identity();
-        if self.word.load(Ordering::Relaxed) & !WAITERS == me {
-            return Acquired::Reentered;
+    fn acquire_slow(&self, contention: &Contention, in_order: bool) -> Acquired {
+        if !in_order {
+            contention.out_of_order.fetch_add(1, Ordering::Relaxed);
+            return if self.try_acquire() { Acquired::Clean } else { Acquired::WouldDeadlock };
         }
         let start = clock::now_ns();
-        let outcome = self.wait_for(me);
+        let outcome = self.wait();
         contention.record(clock::now_ns() - start);
-        self.note_held();
         outcome
     }
 
-    fn wait_for(&self, me: u32) -> Acquired {
+    fn wait(&self) -> Acquired {
+        let me = thread::lock_identity();
         let mut spins = 0;
         // Once we have slept, others may sleep too and we cannot know: we leave the mark for our own release.
         let mut mark = 0;
@@ -136,10 +151,8 @@ impl<const RANK: u8> Lock<RANK> {
             let word = self.word.load(Ordering::Relaxed);
             let holder = word & !WAITERS;
             if holder == 0 || thread::is_gone(holder) {
-                // Acquire as in `try_acquire`. A holder that is gone released nothing: what it wrote before the fork is
-                // ours by the fork itself.
-                let ours = me | mark | (word & WAITERS);
-                if self.word.compare_exchange_weak(word, ours, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                // A holder that is gone released nothing: what it wrote before the fork is ours by the fork itself.
+                if self.exchange(word, me | mark | (word & WAITERS)) {
                     return if holder == 0 { Acquired::Clean } else { Acquired::Abandoned };
                 }
             } else if spins < SPINS {
@@ -154,13 +167,28 @@ impl<const RANK: u8> Lock<RANK> {
         }
     }
 
+    /// Makes the lock ours if its word is still `word`.
+    #[inline]
+    fn exchange(&self, word: u32, ours: u32) -> bool {
+        // Counted before it is ours and until after it is not: a handler that comes in between finds too much counted,
+        // never too little. It leaves the count as it was, so the plain addition loses nothing.
+        thread::set_held_ranks(thread::held_ranks() + (1 << Self::COUNTER));
+        compiler_fence(Ordering::SeqCst);
+        // Acquire pairs with the release in `release`: what the last holder wrote is visible to us. Relaxed on failure:
+        // nothing is read then.
+        let taken = self.word.compare_exchange(word, ours, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if !taken {
+            thread::set_held_ranks(thread::held_ranks() - (1 << Self::COUNTER));
+        }
+        taken
+    }
+
     /// Gives the lock back.
     ///
     /// # Safety
     /// The calling thread holds it.
     #[inline]
     pub unsafe fn release(&self) {
-        self.note_released();
         // Release pairs with the acquires above. The exchange, not a store: a waiter's mark set just before is either
         // seen here and its owner woken, or set after and then set on a free word, which the kernel's check refuses.
         let word = self.word.swap(0, Ordering::Release);
@@ -168,6 +196,8 @@ impl<const RANK: u8> Lock<RANK> {
             word & !WAITERS == thread::lock_identity() || thread::is_gone(word & !WAITERS),
             "a lock released by another than its holder"
         );
+        compiler_fence(Ordering::SeqCst);
+        thread::set_held_ranks(thread::held_ranks() - (1 << Self::COUNTER));
         if word & WAITERS != 0 {
             self.wake_one();
         }
@@ -189,24 +219,6 @@ impl<const RANK: u8> Lock<RANK> {
         // SAFETY: wakes by address; the memory of a runtime's locks is never unmapped.
         let _ =
             unsafe { syscall::call(syscall::FUTEX, [&raw const self.word as usize, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]) };
-    }
-
-    #[inline]
-    fn note_held(&self) {
-        if cfg!(debug_assertions) {
-            // SAFETY: the word is this thread's own.
-            let held = unsafe { &mut *thread::held_ranks() };
-            assert!(*held >> RANK == 0, "lock of rank {RANK} taken while holding ranks {held:#b}: ranks must rise");
-            *held |= 1 << RANK;
-        }
-    }
-
-    #[inline]
-    fn note_released(&self) {
-        if cfg!(debug_assertions) {
-            // SAFETY: the word is this thread's own.
-            unsafe { *thread::held_ranks() &= !(1 << RANK) };
-        }
     }
 }
 
