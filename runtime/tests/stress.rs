@@ -2,7 +2,7 @@
 //! restartable operations: migration, signals, kicks, and a thread that takes all arrays away again and again.
 //!
 //! What is checked: each block's contents whenever it is moved, handed over or freed; at the end, the heap's invariants, and that
-//! it holds nothing more than before. Lock ranks are checked in debug builds. Nothing else is shared between the threads: they
+//! it holds nothing more than before; and that no lock was ever asked for below another. Nothing else is shared between the threads: they
 //! meet in the heap. `COMMENSAL_STRESS_SECONDS` sets how long each of the three modes is stressed.
 //!
 //! The output says how much happened: operations, trims and kicks. A failure names the block and the byte.
@@ -11,7 +11,7 @@
 
 mod common;
 
-use commensal::heap;
+use commensal::heap::{self, report::Report};
 use commensal::machine::{kick, slot};
 use common::blocks::Block;
 use common::model::{AtRest, Failure, Heap, Model, Owned, Subject};
@@ -163,6 +163,9 @@ fn stress<S: Subject + 'static>(seed: u64, duration: Duration, subject: impl Fn(
         worker.model.free_all()?;
     }
     println!("{:?}: {operations} operations, {trims} trims, {kicks} kicks, {signals} signals", slot::mode());
+    for (name, lock) in Report::read().expect("the heap has begun").locks {
+        assert_eq!(lock.out_of_order, 0, "locks of {name} were asked for by who held one of their rank or above");
+    }
     at_rest.check(&Owned::default())
 }
 

@@ -122,14 +122,32 @@ pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
 }
 
 /// Moves the pages of `from` to `to` without copying them, in place of what is there; `from` stays committed and reads as
-/// zero. False: both ranges are as before (a kernel before 5.7, or too many mappings).
+/// zero. False: both ranges are as before (a kernel before 5.7, too many mappings, no room for a third range).
+///
+/// By way of a third range: a kernel before 6.17 that refuses to move to a given place may have unmapped that place first, and it
+/// refuses a source that it sees as more than one mapping. To a place of its own choice it moves or changes nothing, and from
+/// there a single mapping moves on.
 ///
 /// # Safety
 /// The caller owns both ranges, which do not overlap, and gives up what is at `to`.
 pub unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> bool {
-    let flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
-    // SAFETY: the caller owns both ranges.
-    unsafe { syscall::call(syscall::MREMAP, [from as usize, bytes, bytes, flags, to as usize, 0]) }.is_ok()
+    let remap = |from: *mut u8, flags, to: *mut u8| {
+        // SAFETY: all ranges are the caller's, or fresh.
+        unsafe { syscall::call(syscall::MREMAP, [from as usize, bytes, bytes, MREMAP_MAYMOVE | flags, to as usize, 0]) }
+    };
+    let Ok(between) = remap(from, MREMAP_DONTUNMAP, core::ptr::null_mut()) else { return false };
+    let between = between as *mut u8;
+    if remap(between, MREMAP_FIXED, to).is_ok() {
+        return true;
+    }
+    if remap(between, MREMAP_FIXED, from).is_err() {
+        // SAFETY: the source is committed, and reads as zero since its pages are in between.
+        unsafe {
+            from.copy_from_nonoverlapping(between, bytes);
+            release(between, bytes);
+        }
+    }
+    false
 }
 
 /// Resizes the mapping at `at` where it lies. False: it is unchanged.

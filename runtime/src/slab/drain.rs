@@ -6,6 +6,8 @@
 //! 2. Restart the slot: now no operation is in flight that began before the store was visible.
 //! 3. Look at the word. Still our value: the array is ours, as it was. Anything else: our store was lost under one of the
 //!    owner's; the array is still theirs.
+//! 4. If the restart was refused: put back what was there, where our value still is, in one step. Whoever has committed
+//!    meanwhile keeps what they made of it, and whoever does so later makes it of the same word.
 //!
 //! Nobody else replaces a draining word: slow paths see it and leave it alone.
 
@@ -176,17 +178,13 @@ impl General<'_> {
         array_of(word, takes).filter(|array| !array.is_empty(self.region))
     }
 
-    /// Step 3 for one word.
+    /// Steps 3 and 4 for one word.
     fn settle(self, slot: u32, class: usize, takes: bool, before: usize, restarted: bool) -> bool {
-        let index = index(class, takes);
-        if self.word(slot, index) != DRAINING {
-            return false;
-        }
-        // SAFETY: the word is draining, so nobody else replaces it.
-        unsafe { slot::exchange(self.region.base(), slot, index, 0) };
+        let next = if restarted { 0 } else { before };
+        // SAFETY: the array is ours if the word is still draining, and goes back or becomes private.
+        let kept = unsafe { slot::compare_exchange(self.region.base(), slot, index(class, takes), DRAINING, next) };
         match array_of(before, takes) {
-            Some(array) if restarted => self.flush(slot, class, array),
-            // Without a restart an operation may still be in flight: the array is lost to everybody, which leaks it.
+            Some(array) if kept && restarted => self.flush(slot, class, array),
             _ => return false,
         }
         true

@@ -1,4 +1,4 @@
-//! exchange and restart: arrays are taken away from owners at work.
+//! exchange, compare_exchange and restart: arrays are taken away from owners at work, or given back to them.
 //!
 //! Drainers run the protocol of [`Operations::exchange`] on random words while threads work, with the whole arsenal of
 //! `replaced` against them. Each array lies in a page of its own, which a drainer gives back to the system when the array is empty: so
@@ -16,10 +16,12 @@ use machine::vm;
 
 const ARRAYS: usize = 12;
 const DRAINERS: usize = 2;
+/// One in so many drainings makes no restart.
+const REFUSED: u32 = 3;
 /// Slots that a drainer looks at before it lets others run.
 const BURST: usize = 64;
 
-/// The body of [`Operations::exchange`] and of the protocol.
+/// The body of [`Operations::exchange`], [`Operations::compare_exchange`] and of the protocol.
 pub fn drained(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let workers = runner.width();
     let owners = Owners::new(operations, workers * ARRAYS, vm::PAGE, runner.seed())?;
@@ -73,19 +75,25 @@ impl Drainer<'_> {
         taken
     }
 
-    /// Some arrays of a slot, if they can be had: one restart serves them all.
+    /// Some arrays of a slot, if they can be had: one restart serves them all. Sometimes there is none, as if it were refused.
     fn drain(&self, slot: u32, random: &mut fastrand::Rng) -> Vec<Array> {
         let indices = (0..2 * KINDS).filter(|_| random.bool());
         let marked: Vec<(usize, usize)> = indices.map(|index| (index, self.exchange(slot, index, DRAINING))).collect();
+        if random.u32(0..REFUSED) == 0 {
+            for (index, old) in marked {
+                self.compare_exchange(slot, index, old);
+            }
+            return Vec::new();
+        }
         let restarted = (self.operations.restart)(slot);
-        let kept = marked.into_iter().filter(|&(index, _)| self.owners.word(slot, index) == DRAINING);
-        let taken = kept.filter_map(|(index, old)| {
-            self.exchange(slot, index, 0);
-            Array::of_word(old, index)
-        });
-        let taken = taken.collect();
         self.owners.findings().demand(restarted.is_ok(), "a restart was refused", [slot as u64, 0, 0]);
-        taken
+        let kept = marked.into_iter().filter(|&(index, _)| self.compare_exchange(slot, index, 0));
+        kept.filter_map(|(index, old)| Array::of_word(old, index)).collect()
+    }
+
+    fn compare_exchange(&self, slot: u32, index: usize, new: usize) -> bool {
+        // SAFETY: as below.
+        unsafe { (self.operations.compare_exchange)(self.owners.region.base(), slot, index, DRAINING, new) }
     }
 
     fn exchange(&self, slot: u32, index: usize, value: usize) -> usize {

@@ -123,12 +123,25 @@ pub struct Operations {
     /// ```text
     /// drain(s, i):
     ///     old = exchange(base, s, i, DRAINING)       empty to pop and full to push, and left alone by those who replace arrays
-    ///     restart(s)                                 now whoever read the word before has committed, or begins again
-    ///     if load(base, s, i) ≠ DRAINING: return     somebody committed: the array is still theirs
-    ///     exchange(base, s, i, 0)
-    ///     the array is ours, as old says
+    ///     if restart(s) is refused:
+    ///         compare_exchange(base, s, i, DRAINING, old)
+    ///         return
+    ///     now whoever read the word before has committed, or begins again
+    ///     if compare_exchange(base, s, i, DRAINING, 0):
+    ///         the array is ours, as old says
+    ///     otherwise somebody committed: the array is still theirs
     /// ```
     pub exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, value: usize) -> usize,
+
+    /// Writes a word of any slot if it is as expected at that very moment. An operation in flight may commit over it.
+    ///
+    /// ```text
+    /// compare_exchange(base, s, i, expected, new):
+    ///     atomically: if word(s, i) ≠ expected: return false
+    ///                 word(s, i) = new
+    ///     return true
+    /// ```
+    pub compare_exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> bool,
 
     /// `kick::restart`, by ids: begins again what is in flight in a slot.
     ///
@@ -175,6 +188,7 @@ impl Operations {
         compare_store: slot::compare_store,
         load: slot::load,
         exchange: slot::exchange,
+        compare_exchange: slot::compare_exchange,
         restart: kick::restart,
         while_dead: |slot, work| slot::while_dead(slot, work).is_some(),
         claim: slot::claim,
@@ -225,6 +239,7 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::compare_store", planted::ONE_FOR_ALL, |runner| replaced(runner, &planted::one_for_all())),
     Case::planted("slot::compare_store", planted::ANY_SLOT, |runner| replaced(runner, &planted::any_slot())),
     Case::planted("slot::exchange", planted::TWO_STEPS, |runner| drained(runner, &planted::two_steps())).only(BY_IDS),
+    Case::planted("slot::exchange", planted::UNCOMPARED, |runner| drained(runner, &planted::uncompared())).only(BY_IDS),
     Case::planted("kick::restart", planted::NO_KICK, |runner| held_up(runner, &planted::no_kick())).only(BY_IDS),
     Case::planted("kick::restart", planted::FENCE, |runner| held_up(runner, &planted::fence())).only(BY_IDS),
     Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),

@@ -16,6 +16,7 @@ pub(super) const PLAIN: &str = "not restartable";
 pub(super) const ONE_FOR_ALL: &str = "the same slot for all threads";
 pub(super) const ANY_SLOT: &str = "does not compare the slot";
 pub(super) const TWO_STEPS: &str = "load, then store";
+pub(super) const UNCOMPARED: &str = "its second half does not look";
 pub(super) const NO_KICK: &str = "no restart";
 pub(super) const FENCE: &str = "a fence in place of the restart";
 pub(super) const SLOT_ZERO: &str = "slot 0 for who has none";
@@ -62,6 +63,10 @@ pub(super) fn any_slot() -> Operations {
 
 pub(super) fn two_steps() -> Operations {
     Operations { exchange: load_then_store, ..Operations::MACHINE }
+}
+
+pub(super) fn uncompared() -> Operations {
+    Operations { compare_exchange: exchange_anyway, ..Operations::MACHINE }
 }
 
 pub(super) fn no_kick() -> Operations {
@@ -187,6 +192,14 @@ unsafe fn store_if_equal(base: *mut u8, slot: u32, index: usize, expected: usize
     }
     cell.store(new, Ordering::Relaxed);
     Stored::Done
+}
+
+/// # Safety
+/// As for the machine's compare_exchange.
+unsafe fn exchange_anyway(base: *mut u8, slot: u32, index: usize, _: usize, new: usize) -> bool {
+    // SAFETY: passed on.
+    unsafe { slot::exchange(base, slot, index, new) };
+    true
 }
 
 /// # Safety

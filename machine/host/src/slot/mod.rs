@@ -145,6 +145,19 @@ pub unsafe fn exchange(base: *mut u8, slot: u32, index: usize, value: usize) -> 
     unsafe { (*word(base, slot, index).cast::<AtomicUsize>()).swap(value, Ordering::AcqRel) }
 }
 
+/// Replaces word `index` of any slot if it is `expected` at that very moment. As with [`exchange`], an operation in flight may
+/// commit over it.
+///
+/// # Safety
+/// As for [`exchange`].
+#[inline]
+pub unsafe fn compare_exchange(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> bool {
+    // SAFETY: as for `exchange`.
+    let word = unsafe { &*word(base, slot, index).cast::<AtomicUsize>() };
+    // AcqRel as for `exchange`; Relaxed on failure: nothing is read then.
+    word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
 #[inline]
 fn word(base: *mut u8, slot: u32, index: usize) -> *mut usize {
     base.wrapping_add(AREAS + slot as usize * AREA + index * 8).cast()
