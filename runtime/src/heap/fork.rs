@@ -30,8 +30,8 @@ impl Sharing {
     }
 }
 
-/// Upgrades the process if it is about to have a second thread, or has one. Comes along whenever a thread is created, so that a
-/// child of a fork without handlers has put its own thread in order before there is another.
+/// Upgrades the process if it is about to have a second thread, or has one: every slow path comes along, and whoever creates a
+/// thread, so that a child of a fork without handlers has put its own thread in order before there is another.
 #[inline]
 pub fn upgrade_if_shared() {
     // Relaxed: a flag of its own; whoever misses it comes to `upgrade`, which is for one only.
@@ -53,7 +53,7 @@ pub fn notice() {
 #[cold]
 fn upgrade() {
     // Once: whoever comes second finds it done or under way, and needs nothing of it yet.
-    if !super::enter() || runtime().sharing.upgraded.swap(true, Ordering::Relaxed) {
+    if !super::begin() || runtime().sharing.upgraded.swap(true, Ordering::Relaxed) {
         return;
     }
     // A process without threads may have forked unnoticed, and its only thread have a new number since.

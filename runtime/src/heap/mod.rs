@@ -100,8 +100,16 @@ fn pages() -> (&'static Zone, &'static LockReport) {
     (&runtime::runtime().slab.zone, &runtime::runtime().slab.locks)
 }
 
-/// Begins a slow path: the thread has an identity of this process, and the runtime exists. False: no memory for it.
+/// Begins a slow path: the thread has an identity of this process, and the runtime exists and knows whether it is shared.
+/// False: no memory for it.
+#[inline]
 fn enter() -> bool {
+    fork::upgrade_if_shared();
+    begin()
+}
+
+/// [`enter`], but for the last.
+fn begin() -> bool {
     fork::notice();
     root::is_installed() || runtime::begin()
 }
@@ -140,6 +148,7 @@ unsafe fn free_pages(block: *mut u8) {
 
 /// A block of at least `bytes` zeroes; null, with ENOMEM, if there is no memory.
 pub fn allocate_zeroed(bytes: usize) -> *mut u8 {
+    // Whoever creates a thread comes here: glibc's pthread_create asks for the thread's tables.
     fork::upgrade_if_shared();
     if bytes <= class::LARGEST {
         let block = allocate(bytes);
@@ -173,7 +182,7 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
         debug_assert!((block as usize).is_multiple_of(alignment));
         return block;
     }
-    or_out_of_memory(enter() && bytes <= isize::MAX as usize - alignment, || {
+    or_out_of_memory(enter() && bytes.checked_add(alignment).is_some_and(|all| all <= isize::MAX as usize), || {
         allocate_pages(bytes.max(1), alignment).map(|run| run.0)
     })
 }
@@ -240,13 +249,16 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     let (zone, locks) = pages();
     // SAFETY: passed on.
     let resize = |pages| unsafe { zone.resize(locks, block, old_pages, pages) };
+    if bytes > isize::MAX as usize {
+        return out_of_memory();
+    }
     if bytes > class::LARGEST && resize(bytes.div_ceil(PAGE)) {
         return block;
     }
     let mut is_zero = false;
     let new = match bytes {
         0..=class::LARGEST => allocate(bytes),
-        _ => or_out_of_memory(bytes <= isize::MAX as usize, || {
+        _ => or_out_of_memory(true, || {
             let run = allocate_pages(bytes, ALIGNMENT)?;
             is_zero = run.1;
             Some(run.0)

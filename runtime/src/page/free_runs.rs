@@ -223,7 +223,7 @@ impl FreeRuns {
         }
     }
 
-    /// Forgets all free runs, and all descriptions that wait for reuse.
+    /// Forgets all free runs, and all descriptions that wait for reuse: they are found anew.
     pub fn forget(&mut self) {
         self.bins.fill(0);
         self.occupied.clear();

@@ -9,7 +9,7 @@ use super::units::UNIT;
 use super::zone::Zone;
 use crate::observe::LockReport;
 use core::ptr::null_mut;
-use machine::sync::Ordering;
+use machine::sync::{Ordering, compiler_fence};
 use machine::vm;
 
 const MAX_SEGMENTS: usize = 1 << 14;
@@ -98,9 +98,10 @@ impl Zone {
         // SAFETY: the table has room; a zeroed description is a valid one of nobody's.
         unsafe {
             (*segment).number = state.segment_count + 1;
-            *state.segments.add(state.segment_count as usize + 1) = segment;
+            state.segments.add(state.segment_count as usize + 1).write_volatile(segment);
         }
-        machine::sync::compiler_fence(Ordering::Release);
+        // In this order, for a child that is forked in between, and for those who walk the segments without the lock.
+        compiler_fence(Ordering::Release);
         state.segment_count += 1;
         Some(segment)
     }
@@ -144,13 +145,15 @@ impl Zone {
             let (segment, _) = state.resolve(number << LONGEST.ilog2());
             // SAFETY: the segment exists.
             let (owner, start, bytes) = unsafe { ((*segment).owner, (*segment).start(), (*segment).bytes) };
-            if owner == Owner::Zone {
-                // The holder may have been entering the segment's units, or removing them.
-                let enter = |unit| self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata);
-                if (0..bytes / UNIT).all(enter) {
+            // The holder may have been entering the segment's units, or removing them.
+            let enter = |unit| self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata);
+            match owner {
+                Owner::Zone if (0..bytes / UNIT).all(enter) => {
                     dirty += state.relink_segment(segment);
                     reserved += (bytes / PAGE) as u64;
                 }
+                Owner::Nobody => state.recycle(segment),
+                _ => {}
             }
         }
         self.counts.free_dirty.set(dirty);

@@ -190,9 +190,13 @@ impl<'a> General<'a> {
         if !replaceable || !self.replace(slot, take_index(class), word, array.take_word()) {
             return self.stow(slot, class, array);
         }
-        if let Some(old) = old.map(|old| self.sized(old, slot, class))
-            && !self.replace(slot, give_index(class), 0, old.give_word())
-        {
+        let Some(old) = old else { return };
+        if !old.is_empty(self.region) {
+            // It went away after we had looked, and came back with objects, under the same word.
+            return self.stow(slot, class, old);
+        }
+        let old = self.sized(old, slot, class);
+        if !self.replace(slot, give_index(class), 0, old.give_word()) {
             self.keep_empty(&mut self.lock(slot, class), old);
         }
     }

@@ -8,7 +8,7 @@
 
 use super::{MAX, Mode, mode};
 use crate::sync::{AtomicU32, Ordering};
-use crate::thread;
+use crate::{process, thread};
 
 static OWNERS: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
 /// Slots from 1 up to here have been given at least once.
@@ -17,11 +17,17 @@ static CURSOR: AtomicU32 = AtomicU32::new(0);
 /// Old slots that are looked at before a new one is given: enough to keep up with threads that come and go in turn.
 const GLANCES: u32 = 4;
 
+/// The owner is the thread whose number is that of the process: where one thread runs, that is the one, and forks, which go
+/// unnoticed then, give it another number.
+const FIRST_THREAD: u32 = u32::MAX - 1;
+/// The number of a thread that never was: the slot is taken for a while.
+const BORROWED: u32 = u32::MAX;
+
 /// Gives the calling thread a slot of its own, if one is to be had.
 #[cold]
 pub(super) fn adopt_slot() -> Option<u32> {
     debug_assert!(mode() == Mode::PerThread);
-    let me = thread::tid();
+    let me = if thread::is_alone() { FIRST_THREAD } else { thread::tid() };
     let slot = (0..GLANCES).find_map(|_| adopt_dead(next_old()?, me)).or_else(|| give_new(me)).or_else(|| sweep(me))?;
     // SAFETY: the word is this thread's own.
     unsafe { *thread::fallback_slot() = slot };
@@ -37,14 +43,11 @@ pub(super) fn claim() {
     }
 }
 
-/// The number of a thread that never was: the slot is taken for a while.
-const BORROWED: u32 = u32::MAX;
-
 /// Runs `work` while the slot of a dead thread is kept from being adopted.
 pub(super) fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
     let owner = &OWNERS[slot as usize];
     let old = owner.load(Ordering::Relaxed);
-    if old == 0 || old == BORROWED || old == thread::tid() || thread::is_alive(old) {
+    if !is_dead(old) {
         return None;
     }
     // Acquire as in `adopt_dead`; the release below pairs with it.
@@ -52,6 +55,14 @@ pub(super) fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
     let result = work();
     owner.store(old, Ordering::Release);
     Some(result)
+}
+
+fn is_dead(owner: u32) -> bool {
+    match owner {
+        0 | BORROWED => false,
+        FIRST_THREAD => !thread::is_alive(process::id()),
+        number => number != thread::tid() && !thread::is_alive(number),
+    }
 }
 
 fn next_old() -> Option<u32> {
@@ -62,7 +73,7 @@ fn next_old() -> Option<u32> {
 fn adopt_dead(slot: u32, me: u32) -> Option<u32> {
     let owner = &OWNERS[slot as usize];
     let old = owner.load(Ordering::Relaxed);
-    if old == 0 || old == BORROWED || (old != me && thread::is_alive(old)) {
+    if old != me && !is_dead(old) {
         return None;
     }
     // Acquire: the dead owner's writes are visible since the kernel told us that it is dead; this orders us behind another
