@@ -113,27 +113,33 @@ pub(super) fn claimed(runner: &dyn Runner, operations: &Operations) -> Outcome {
     thread::enter();
     let own = (operations.current)();
     ensure!(own.is_some(), "a thread that entered has no slot");
-    let unnoticed: Child<'_> = &mut || {
-        thread::look_up_number();
-        goes_on_in_child(runner, operations, own)
-    };
+    // Where one thread runs nobody notices forks, and nobody needs to.
+    let unnoticed: Child<'_> = &mut || goes_on_in_child(runner, operations, own);
     runner.fork(Fork::Bare, unnoticed).well()?;
     ensure!(thread::notice_forks(), "forks will not be noticed");
-    let other = alone(runner, || (operations.current)());
-    ensure!(other.is_some() && own != other, "two threads are in {own:?} and {other:?}");
-    for fork in [Fork::Bare, Fork::Ordinary] {
-        let child: Child<'_> = &mut || match thread::enter() {
-            true => goes_on_in_child(runner, operations, own),
-            false => Err("a child was not noticed"),
-        };
-        runner.fork(fork, child).well()?;
-    }
+    alone(runner, || fork_in_thread(runner, operations, own))?;
     ensure!((operations.current)() == own, "a fork changed its parent's slot");
     Ok("kept by the thread that forked, and by nobody else".into())
 }
 
+fn fork_in_thread(runner: &dyn Runner, operations: &Operations, first: Option<u32>) -> Result<(), String> {
+    let own = (operations.current)();
+    ensure!(own.is_some() && own != first, "two threads are in {first:?} and {own:?}");
+    for fork in [Fork::Bare, Fork::Ordinary] {
+        let child: Child<'_> = &mut || {
+            if !thread::enter() {
+                return Err("a child was not noticed");
+            }
+            (operations.claim)();
+            goes_on_in_child(runner, operations, own)
+        };
+        runner.fork(fork, child).well()?;
+    }
+    ensure!((operations.current)() == own, "a fork changed its parent's slot");
+    Ok(())
+}
+
 fn goes_on_in_child(runner: &dyn Runner, operations: &Operations, own: Option<u32>) -> Result<(), &'static str> {
-    (operations.claim)();
     if (operations.current)() != own {
         return Err("a thread lost its slot in a fork");
     }

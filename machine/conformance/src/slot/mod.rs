@@ -173,7 +173,8 @@ pub struct Operations {
     ///     if this thread was given a slot: it is given to this thread, as the kernel calls it now
     /// ```
     ///
-    /// The number is known after `thread::enter` noticed the fork, or after `thread::look_up_number` where nothing notices forks.
+    /// The number is known after `thread::enter` noticed the fork. A process that never had a second thread need not claim
+    /// anything: the slot of its only thread is that of its children's only thread.
     pub claim: fn(),
 }
 
