@@ -4,9 +4,9 @@ use super::Operations;
 use super::region::{Region, WORDS};
 use super::tokens::Tokens;
 use crate::case::{Findings, Outcome, ensure};
-use crate::runner::{Job, Placement, Runner, crowd};
+use crate::runner::{Job, Placement, Runner, crowd, repeat};
 use machine::slot::{MAX, Mode, Stored};
-use machine::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use machine::sync::{AtomicU32, AtomicUsize, Ordering};
 use machine::thread;
 
 /// The body of [`Operations::mode`].
@@ -136,37 +136,36 @@ fn count_to_two(runner: &dyn Runner, operations: &Operations, findings: &Finding
 
 /// The body of [`Operations::load`], with exchange on a slot where nobody works: no value is torn or lost.
 pub(super) fn load(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    const STEPS: usize = 20_000;
     let region = Region::new(1, machine::slot::ARRAY)?;
-    let findings = Findings::new();
-    let at_work = AtomicBool::new(true);
-    let sum = AtomicUsize::new(0);
-    let threads = runner.width();
-    // Each value has equal halves. What is exchanged in comes out again exactly once: by another thread, or at the end.
-    let value = |number: usize| number << 32 | number;
-    let last = MAX as u32 - 1;
+    repeat(runner, "exchanges", |_| exchange_values(runner, operations, &region))
+}
+
+/// Each value has equal halves. What is exchanged in comes out again exactly once: by another thread, or at the end.
+fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region) -> Result<u64, String> {
+    const STEPS: usize = 20_000;
+    let (findings, sum, threads) = (Findings::new(), AtomicUsize::new(0), runner.width());
+    // SAFETY: every slot has an area, in which no array lies.
+    let exchange = |value| unsafe { (operations.exchange)(region.base(), MAX as u32 - 1, WORDS - 1, value) };
     let job = |thread: usize| {
         for step in 1..=STEPS {
-            // SAFETY: every slot has an area, in which no array lies.
-            let (old, seen) = unsafe {
-                let old = (operations.exchange)(region.base(), last, WORDS - 1, value(thread * STEPS + step));
-                (old, (operations.load)(region.base(), last, WORDS - 1))
-            };
+            let number = thread * STEPS + step;
+            let old = exchange(number << 32 | number);
+            // SAFETY: as above.
+            let seen = unsafe { (operations.load)(region.base(), MAX as u32 - 1, WORDS - 1) };
             sum.fetch_add(old & 0xffff_ffff, Ordering::Relaxed);
             findings.demand(seen >> 32 == seen & 0xffff_ffff, "a word was read in two parts", [seen as u64, 0, 0]);
         }
-        at_work.store(false, Ordering::Relaxed);
     };
     runner.run(Placement::Moved, crowd(threads, &job), None);
     findings.outcome()?;
-    // SAFETY: as above.
-    let left = unsafe { (operations.load)(region.base(), last, WORDS - 1) } & 0xffff_ffff;
-    let (put, got) = (threads * STEPS * (threads * STEPS + 1) / 2, sum.into_inner() + left);
+    let left = exchange(0) & 0xffff_ffff;
+    let all = threads * STEPS;
+    let (put, got) = (all * (all + 1) / 2, sum.into_inner() + left);
     ensure!(
         put == got,
         "values that sum to {put} were exchanged in, and came out as {got}: one was lost or came twice"
     );
-    Ok(format!("{} exchanges", threads * STEPS))
+    Ok(all as u64)
 }
 
 /// What a thread without a slot gets: nothing from pop, false from push, Elsewhere from compare_store.
