@@ -12,10 +12,10 @@ pub struct Operations {
     ///
     /// ```text
     /// enter():
-    ///     noticed = this process is a fork child, and enter() was never called in it, and notice_forks() was in its ancestors
-    ///     if noticed: all threads that had entered in ancestors are gone (see sync)
+    ///     if this process is a fork child, and enter() was never called in it, and notice_forks() was in its ancestors:
+    ///         all threads that had entered in ancestors are gone (see sync)
     ///     if this thread has not entered in this process: identity = one that was never given, not in ancestors either
-    ///     return noticed                 true for one thread of a child, whichever comes first
+    ///     return whether it had entered in an ancestor, and not in this process before: once, for the thread that forked
     /// ```
     ///
     /// A signal handler may call it, also when it interrupts itself.
@@ -168,8 +168,11 @@ fn notice_once(
     }
     let before = noticed.load(Ordering::Relaxed);
     let own = (operations.enter)();
-    if before + own as u32 != 1 || own == other_first {
-        return Err("a child was noticed by nobody, or by more than one thread");
+    if before > 0 {
+        return Err("a fork was noticed by a thread that was born after it");
+    }
+    if !own {
+        return Err("a fork was not noticed by the thread that forked");
     }
     if (operations.enter)() {
         return Err("a child was noticed twice");

@@ -62,7 +62,7 @@ fn block() -> *mut Block {
 }
 
 /// The generation before any fork was noticed.
-const FIRST_GENERATION: u32 = 1;
+pub(crate) const FIRST_GENERATION: u32 = 1;
 /// Somebody is declaring the identities of the parent gone.
 const CHANGING: u32 = u32::MAX;
 
@@ -79,8 +79,8 @@ fn mark() -> &'static AtomicU32 {
     unsafe { &*MARK.load(Ordering::Relaxed) }
 }
 
-/// Starts a slow path: afterwards [`identity`] is this thread's and of this process. Returns true if the process turned
-/// out to be a new fork child on this call.
+/// Starts a slow path: afterwards [`identity`] is this thread's and of this process. Returns true, once, if this is the thread that
+/// forked and it had entered in the parent.
 #[inline]
 pub fn enter() -> bool {
     // SAFETY: the block is this thread's own.
@@ -88,16 +88,15 @@ pub fn enter() -> bool {
     // Relaxed: the word changes only in a child whose other threads are born after the change, or find CHANGING or zero
     // and come along `renew`, which acquires.
     // Zero is a thread that never entered, and must not be taken for one of a child that nobody noticed.
-    if own == mark().load(Ordering::Relaxed) && own != 0 { false } else { renew() }
+    if own == mark().load(Ordering::Relaxed) && own != 0 { false } else { renew(own) }
 }
 
 #[cold]
-fn renew() -> bool {
-    let mut noticed = false;
+fn renew(own: u32) -> bool {
     let generation = loop {
         // Acquire pairs with the release below: who sees the new generation also sees the new GONE.
         match mark().load(Ordering::Acquire) {
-            0 => noticed |= begin_generation(),
+            0 => begin_generation(),
             CHANGING => core::hint::spin_loop(),
             generation => break generation,
         }
@@ -110,24 +109,28 @@ fn renew() -> bool {
         (*block()).identity = identity;
         (*block()).generation = generation;
     }
-    noticed
+    own != 0
 }
 
-/// In a fresh child: declares everybody gone. True if it was this thread that did it.
-fn begin_generation() -> bool {
-    without_signals(change_generation)
+/// In a fresh child: declares everybody gone.
+fn begin_generation() {
+    without_signals(change_generation);
 }
 
-fn change_generation() -> bool {
+fn change_generation() {
     // Relaxed on failure: the caller loads again.
     if mark().compare_exchange(0, CHANGING, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        return false;
+        return;
     }
     GONE.store(NEXT_IDENTITY.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     // A grandchild that is forked right here finds zero again and the higher number: no generation is used twice.
     let next = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
     mark().store(next, Ordering::Release);
-    true
+}
+
+/// How often forks were noticed in the process and its ancestors. Call [`enter`] before.
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
 }
 
 /// Arranges that forks without handlers are noticed. Called once, before a second thread runs. False: they will not be.

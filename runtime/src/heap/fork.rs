@@ -11,6 +11,7 @@
 //! not even that: no lock can be held by anybody else.
 
 use super::runtime::runtime;
+use crate::percpu;
 use machine::sync::{AtomicBool, AtomicU64, Ordering};
 use machine::{clock, kick, slot, thread};
 
@@ -36,17 +37,9 @@ impl Sharing {
 pub fn upgrade_if_shared() {
     // Relaxed: a flag of its own; whoever misses it comes to `upgrade`, which is for one only.
     if runtime().sharing.upgraded.load(Ordering::Relaxed) {
-        notice();
+        percpu::enter();
     } else if !thread::is_alone() {
         upgrade();
-    }
-}
-
-/// Begins a slow path: the thread has an identity of this process, and in a new child its slot.
-#[inline]
-pub fn notice() {
-    if thread::enter() {
-        slot::claim();
     }
 }
 
@@ -61,11 +54,11 @@ fn upgrade() {
     slot::claim();
     runtime().sharing.upgraded_at_ns.store(clock::now_ns(), Ordering::Relaxed);
     thread::notice_forks();
-    notice();
+    percpu::enter();
     thread::on_fork_in_child(after_fork_in_child);
     let _ = kick::register();
 }
 
 extern "C" fn after_fork_in_child() {
-    notice();
+    percpu::enter();
 }

@@ -18,6 +18,7 @@ mod runtime;
 use crate::observe::LockReport;
 pub use crate::page::PAGE;
 use crate::page::Zone;
+use crate::percpu;
 use crate::slab::{class, misuse};
 use core::ptr::null_mut;
 use machine::{process, root, vm};
@@ -73,6 +74,19 @@ macro_rules! c_entries {
 #[cold]
 #[inline(never)]
 pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
+    if bytes <= class::LARGEST
+        && root::is_installed()
+        && let Some(object) = runtime::general().take_changed(bytes)
+    {
+        return object;
+    }
+    allocate_slower(bytes)
+}
+
+/// The rest of [`allocate_slow`]: apart from it, because it needs more registers.
+#[cold]
+#[inline(never)]
+extern "C-unwind" fn allocate_slower(bytes: usize) -> *mut u8 {
     or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
         let small = (bytes <= class::LARGEST).then(|| runtime::general().take_slow(class::class_for(bytes))).flatten();
         small.or_else(|| allocate_pages(bytes.max(1), ALIGNMENT).map(|run| run.0))
@@ -110,7 +124,7 @@ fn enter() -> bool {
 
 /// [`enter`], but for the last.
 fn begin() -> bool {
-    fork::notice();
+    percpu::enter();
     root::is_installed() || runtime::begin()
 }
 

@@ -12,7 +12,7 @@
 //! need no initialisation, and a slot's page costs nothing until a thread first runs there.
 
 use core::ptr::NonNull;
-use machine::slot;
+use machine::{slot, thread};
 
 /// A region of address space that holds a runtime: header, slot areas, page map. See `heap::runtime` for the whole.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,14 @@ pub struct Region(NonNull<u8>);
 pub const HEADER: usize = slot::AREAS;
 /// The areas end here, and the page map begins.
 pub const AREAS_END: usize = slot::AREAS + slot::MAX * slot::AREA;
+
+/// Begins a slow path that takes locks: the thread has an identity of this process, and in a new child its slot.
+#[inline]
+pub fn enter() {
+    if thread::enter() {
+        slot::claim();
+    }
+}
 
 impl Region {
     /// The region at `base`.

@@ -39,6 +39,9 @@ impl Array {
     /// The array, which is empty, with room for `capacity` pointers.
     pub fn sized(self, region: Region, capacity: usize) -> Self {
         debug_assert!(self.is_empty(region) && (1..=MOST_POINTERS).contains(&capacity));
+        if self.capacity(region) == capacity {
+            return self;
+        }
         let start = self.0 / ARRAY * ARRAY;
         let bottom = start + bottom(capacity);
         // SAFETY: words of our array.

@@ -4,6 +4,7 @@
 //! next multiple of 2^k / 8. Class 0 is no class: large blocks and foreign memory.
 
 use super::array::MOST_POINTERS;
+use crate::page::PAGE;
 
 /// Requests above this are large blocks.
 pub const LARGEST: usize = 32 << 10;
@@ -67,7 +68,30 @@ pub fn array_capacity(class: usize) -> usize {
     CAPACITIES[class] as usize
 }
 
+/// Objects that an array of a class holds while the class is cold: a quarter of a page of them, or eight.
+#[inline]
+pub fn cold_capacity(class: usize) -> usize {
+    COLD_CAPACITIES[class] as usize
+}
+
 static CAPACITIES: [u8; CLASSES] = capacities();
+static COLD_CAPACITIES: [u8; CLASSES] = cold_capacities();
+
+const fn cold_capacities() -> [u8; CLASSES] {
+    let sizes = sizes();
+    let mut capacities = [0; CLASSES];
+    let mut class = 1;
+    while class < CLASSES {
+        let fitting = PAGE / 4 / sizes[class] as usize;
+        capacities[class] = match fitting {
+            0 => 1,
+            1..8 => fitting as u8,
+            _ => 8,
+        };
+        class += 1;
+    }
+    capacities
+}
 
 const fn capacities() -> [u8; CLASSES] {
     let sizes = sizes();

@@ -24,7 +24,7 @@ pub use shard::SHARD_RANK;
 
 use crate::observe::{Events, LockReport};
 use crate::page::{GRANULE, PAGE, PageList, Span, Zone};
-use crate::percpu::Region;
+use crate::percpu::{self, Region};
 use array::{Array, DRAINING};
 use core::ptr::null_mut;
 use machine::slot::{self, ARRAY, Stored};
@@ -130,10 +130,14 @@ impl<'a> General<'a> {
     #[inline(always)]
     pub fn take(self, bytes: usize) -> *mut u8 {
         debug_assert!(bytes <= class::LARGEST);
-        // SAFETY: the table has an entry for each step up to LARGEST.
-        let index = unsafe { *self.slab.class_words.get_unchecked(bytes.div_ceil(class::STEP)) } as usize;
         // SAFETY: every slot has an area, and even words are take words.
-        unsafe { slot::pop(self.region.base(), index) }
+        unsafe { slot::pop(self.region.base(), self.take_word(bytes)) }
+    }
+
+    #[inline(always)]
+    fn take_word(self, bytes: usize) -> usize {
+        // SAFETY: the table has an entry for each step up to LARGEST.
+        unsafe { *self.slab.class_words.get_unchecked(bytes.div_ceil(class::STEP)) as usize }
     }
 
     /// Gives an object back to the slot's array; false if it is full, or if the object is none of ours.
@@ -158,7 +162,29 @@ impl<'a> General<'a> {
 
     // ---- taking, slow ----
 
-    /// An object of a class, by whatever way is left.
+    /// An object from the slot's give array, if that changes places with the empty take array: of a hot class, where both are as
+    /// large as they get, and at least half of one is to be had. Programs that swing by an array live on this path, so it
+    /// counts no visit and takes no lock.
+    #[inline]
+    pub fn take_changed(self, bytes: usize) -> Option<*mut u8> {
+        let slot = slot::current_if_given()?;
+        let class = self.take_word(bytes) / 2;
+        let (take, give) = (self.word(slot, take_index(class)), self.word(slot, give_index(class)));
+        let (taken, given) = (Array::from_take_word(take)?, Array::from_give_word(give)?);
+        let most = class::array_capacity(class);
+        let worth_it = shard::heat(self.region, slot, class) == shard::HOTTEST
+            && taken.capacity(self.region) == most
+            && given.capacity(self.region) == most
+            && given.room() <= most / 2;
+        if !worth_it {
+            return None;
+        }
+        // SAFETY: every slot has an area, and both words name arrays.
+        let object = unsafe { slot::change_places(self.region.base(), take_index(class), take, give) };
+        (!object.is_null()).then_some(object)
+    }
+
+    /// An object of a class, by whatever way is left after [`Self::take_changed`].
     #[cold]
     pub fn take_slow(self, class: usize) -> Option<*mut u8> {
         self.put_deferred();
@@ -197,7 +223,7 @@ impl<'a> General<'a> {
         }
         let old = self.sized(old, slot, class);
         if !self.replace(slot, give_index(class), 0, old.give_word()) {
-            self.keep_empty(&mut self.lock(slot, class), old);
+            self.stow(slot, class, old);
         }
     }
 
@@ -407,7 +433,9 @@ impl<'a> General<'a> {
     }
 
     /// Puts a private array into the slot's depot; what is too much there goes back to the spans.
+    #[cold]
     fn stow(self, slot: u32, class: usize, array: Array) {
+        percpu::enter();
         let mut own = self.lock(slot, class);
         if array.is_empty(self.region) {
             return self.keep_empty(&mut own, array);
@@ -566,13 +594,12 @@ impl StillHeld {
     fn forget(self) {}
 }
 
-/// Pointers that an array has room for: a page's worth of objects or eight while the class is cold, so that a program which uses
-/// many classes a little does not wander through fresh memory.
+/// Pointers that an array has room for: few while the class is cold, so that a program which uses many classes a little does not
+/// wander through fresh memory.
 fn batch(class: usize, heat: u32) -> usize {
     // Where every thread has a slot, many of them rest: they share what two score of them might have.
     let heat = if slot::in_use() > MANY_SLOTS && slot::mode() == slot::Mode::PerThread { heat.min(1) } else { heat };
-    let cold = (PAGE / 4 / class::size(class)).clamp(1, 8);
-    class::array_capacity(class).min(cold << heat)
+    class::array_capacity(class).min(class::cold_capacity(class) << heat)
 }
 
 /// Arrays that a shard keeps: one while the class is cold, up to a budget of bytes when it is hot; where many slots share the

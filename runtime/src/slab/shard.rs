@@ -42,7 +42,7 @@ pub struct Shard {
     pub empty: Stack,
     /// Spans with objects to give.
     pub spans: *mut Span,
-    /// Times that the slot's take array ran out.
+    /// Times that the slot's take array ran out, and did not just change places with the give array.
     pub refills: u32,
     /// When that was last, and how hot the class is; see [`count_visit`].
     heat: u32,

@@ -127,6 +127,11 @@ fn fork_in_thread(runner: &dyn Runner, operations: &Operations, first: Option<u3
     ensure!(own.is_some() && own != first, "two threads are in {first:?} and {own:?}");
     for fork in [Fork::Bare, Fork::Ordinary] {
         let child: Child<'_> = &mut || {
+            // Others, born in the child, may come first.
+            let collides = (0..8).any(|_| alone(runner, || (operations.current)()) == own);
+            if collides {
+                return Err("another thread got the slot of the one that forked, which had not said so yet");
+            }
             if !thread::enter() {
                 return Err("a child was not noticed");
             }
@@ -144,6 +149,15 @@ fn goes_on_in_child(runner: &dyn Runner, operations: &Operations, own: Option<u3
         return Err("a thread lost its slot in a fork");
     }
     // Each newcomer looks at a few old slots: enough of them have looked at all.
-    let collides = (0..8).any(|_| alone(runner, || (operations.current)()) == own);
-    if collides { Err("another thread got the slot of the one that forked") } else { Ok(()) }
+    let newcomers = [(); 8].map(|()| {
+        let bound = (operations.in_use)();
+        (alone(runner, || (operations.current)()), bound)
+    });
+    if newcomers.iter().any(|&(slot, _)| slot == own) {
+        return Err("another thread got the slot of the one that forked");
+    }
+    if newcomers.iter().all(|&(slot, bound)| slot >= Some(bound)) {
+        return Err("no slot of a dead thread came into use again");
+    }
+    Ok(())
 }

@@ -55,6 +55,8 @@ pub struct Operations {
     ///     return s                       by ids it may be another one by now: only good for compare_store, and as a hint
     /// ```
     ///
+    /// `current_if_given` is the same without giving, and needs no enter.
+    ///
     /// By ids, of two threads that run at the same moment each has another one. In [`Mode::PerThread`] it is the thread's as
     /// long as it lives, and no other living thread's; the dead ones' come into use again, with their words as they were.
     pub current: fn() -> Option<u32>,
@@ -101,6 +103,20 @@ pub struct Operations {
     ///     return Done
     /// ```
     pub compare_store: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored,
+
+    /// Lets an empty array to take from and one that was given to change places, and pops a pointer from the latter.
+    ///
+    /// ```text
+    /// change_places(base, i, take, give):
+    ///     restartably:
+    ///         if this thread has no slot, or word(s, i) ≠ take, or word(s, i + 1) ≠ give: return null
+    ///         if read(base + take) ≠ null: return null
+    ///         object = read(base + give − 8)
+    ///         if object = null: return null
+    ///         word(s, i), word(s, i + 1) = give − 16, take + 8    commit of both; to other slots' threads perhaps one by one
+    ///     return object
+    /// ```
+    pub change_places: unsafe fn(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8,
 
     /// Reads a word of any slot, whole, as it was at some moment of the call.
     ///
@@ -173,7 +189,7 @@ pub struct Operations {
     ///     if this thread was given a slot: it is given to this thread, as the kernel calls it now
     /// ```
     ///
-    /// The number is known after `thread::enter` noticed the fork. A process that never had a second thread need not claim
+    /// Until then other threads of the child leave the slot alone, too. The number is known after `thread::enter` noticed the fork. A process that never had a second thread need not claim
     /// anything: the slot of its only thread is that of its children's only thread.
     pub claim: fn(),
 }
@@ -187,6 +203,7 @@ impl Operations {
         pop,
         push,
         compare_store: slot::compare_store,
+        change_places,
         load: slot::load,
         exchange: slot::exchange,
         compare_exchange: slot::compare_exchange,
@@ -210,6 +227,13 @@ unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     unsafe { slot::push(base, index, object) }
 }
 
+/// # Safety
+/// As for the machine's.
+unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
+    // SAFETY: passed on.
+    unsafe { slot::change_places(base, index, take, give) }
+}
+
 const MACHINE: Operations = Operations::MACHINE;
 const BY_IDS: Mode = Mode::ConcurrencyId;
 
@@ -222,6 +246,7 @@ pub const CASES: &[Case] = &[
     Case::machine("slot::pop", |runner| popped(runner, &MACHINE)),
     Case::machine("slot::push", |runner| pushed(runner, &MACHINE)),
     Case::machine("slot::compare_store", |runner| replaced(runner, &MACHINE)),
+    Case::machine("slot::change_places", |runner| replaced(runner, &MACHINE)),
     Case::machine("slot::exchange", |runner| drained(runner, &MACHINE)).only(BY_IDS),
     Case::machine("kick::restart", |runner| held_up(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::none", |runner| words::none(runner, &MACHINE)).only(BY_IDS),
@@ -235,6 +260,9 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::push", planted::PLAIN, |runner| pushed(runner, &planted::plain_push())).only(BY_IDS),
     Case::planted("slot::compare_store", planted::PLAIN, |runner| replaced(runner, &planted::plain_compare_store()))
         .only(BY_IDS),
+    Case::planted("slot::change_places", planted::PLAIN, |runner| replaced(runner, &planted::plain_change()))
+        .only(BY_IDS),
+    Case::planted("slot::change_places", planted::HALF, |runner| replaced(runner, &planted::half_a_change())),
     Case::planted("slot::pop", planted::ONE_FOR_ALL, |runner| popped(runner, &planted::one_for_all())),
     Case::planted("slot::push", planted::ONE_FOR_ALL, |runner| pushed(runner, &planted::one_for_all())),
     Case::planted("slot::compare_store", planted::ONE_FOR_ALL, |runner| replaced(runner, &planted::one_for_all())),

@@ -1,7 +1,8 @@
 //! What the owners of slots do with pop, push and compare_store together, as an allocator does.
 //!
 //! Each kind of object has a take word and a give word in each slot. When the take array is empty, the give array takes its
-//! place; what is too much goes to a depot under a lock. An array is first made private by one compare_store that takes
+//! place, by one change_places or, where there is none to change places with, by parts; what is too much goes to a depot under a
+//! lock. An array is first made private by one compare_store that takes
 //! it out of a word, then worked on; whatever goes wrong ends with the array in the depot, so nothing has to be undone.
 
 use super::Operations;
@@ -106,10 +107,24 @@ impl<'a> Owners<'a> {
 
     fn take_slow(&self, kind: usize) -> Option<*mut u8> {
         let slot = (self.operations.current)()?;
+        let pointer = self.change_places(slot, kind);
+        if !pointer.is_null() {
+            self.replaced.fetch_add(2, Ordering::Relaxed);
+            return Some(pointer);
+        }
         let mut array = self.take_given(slot, kind).or_else(|| self.depot.get(true))?;
         let pointer = array.pop(&self.region);
         self.install_to_take(slot, kind, array);
         pointer
+    }
+
+    fn change_places(&self, slot: u32, kind: usize) -> *mut u8 {
+        let (take, give) = (self.word(slot, takes(kind)), self.word(slot, gives(kind)));
+        if Array::of_take_word(take).is_none() || Array::of_give_word(give).is_none() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: every slot has an area, and both words name arrays.
+        unsafe { (self.operations.change_places)(self.region.base(), takes(kind), take, give) }
     }
 
     fn take_given(&self, slot: u32, kind: usize) -> Option<Array> {

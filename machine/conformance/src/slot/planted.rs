@@ -17,6 +17,7 @@ pub(super) const ONE_FOR_ALL: &str = "the same slot for all threads";
 pub(super) const ANY_SLOT: &str = "does not compare the slot";
 pub(super) const TWO_STEPS: &str = "load, then store";
 pub(super) const UNCOMPARED: &str = "its second half does not look";
+pub(super) const HALF: &str = "one word of two";
 pub(super) const NO_KICK: &str = "no restart";
 pub(super) const FENCE: &str = "a fence in place of the restart";
 pub(super) const SLOT_ZERO: &str = "slot 0 for who has none";
@@ -50,6 +51,14 @@ pub(super) fn plain_push() -> Operations {
 
 pub(super) fn plain_compare_store() -> Operations {
     Operations { compare_store, ..Operations::MACHINE }
+}
+
+pub(super) fn plain_change() -> Operations {
+    Operations { change_places: plain_change_places, ..Operations::MACHINE }
+}
+
+pub(super) fn half_a_change() -> Operations {
+    Operations { change_places: change_take_word, ..Operations::MACHINE }
 }
 
 /// Slot 1 for whoever comes: which slot a thread is in makes no difference to what is not restartable.
@@ -192,6 +201,40 @@ unsafe fn store_if_equal(base: *mut u8, slot: u32, index: usize, expected: usize
     }
     cell.store(new, Ordering::Relaxed);
     Stored::Done
+}
+
+/// # Safety
+/// As for the machine's change_places.
+unsafe fn plain_change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
+    let Some(slot) = slot::current() else { return core::ptr::null_mut() };
+    // SAFETY: passed on.
+    unsafe {
+        let (takes, gives) = (cell(base, word(slot, index)), cell(base, word(slot, index + 1)));
+        let as_expected = takes.load(Ordering::Relaxed) == take && gives.load(Ordering::Relaxed) == give;
+        if !as_expected || cell(base, take).load(Ordering::Relaxed) != 0 {
+            return core::ptr::null_mut();
+        }
+        let object = cell(base, give - 8).load(Ordering::Relaxed);
+        if object != 0 {
+            takes.store(give - 16, Ordering::Relaxed);
+            gives.store(take + 8, Ordering::Relaxed);
+        }
+        object as *mut u8
+    }
+}
+
+/// # Safety
+/// As for the machine's change_places.
+unsafe fn change_take_word(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
+    // SAFETY: passed on.
+    unsafe {
+        let object = cell(base, give - 8).load(Ordering::Relaxed);
+        let as_expected = slot::current().is_some_and(|slot| {
+            cell(base, word(slot, index + 1)).load(Ordering::Relaxed) == give
+                && slot::compare_store(base, slot, index, take, give - 16) == Stored::Done
+        });
+        if as_expected { object as *mut u8 } else { core::ptr::null_mut() }
+    }
 }
 
 /// # Safety

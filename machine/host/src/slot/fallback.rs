@@ -4,6 +4,9 @@
 //! library: instead, whoever needs a slot first looks at a few old ones, and takes over one whose owner is dead, with all
 //! that is cached there. Slot 0 is never given, so that a thread whose block is still zero finds "empty" and "full".
 //!
+//! In a fork child the kernel calls the thread that forked by a new number, so until it has said so ([`claim`]) its slot
+//! looks like those of the dead. Other threads, which may be born and come here first, leave all old slots alone until then.
+//!
 //! Runs at the same time: any number of threads adopt; an owner is replaced by compare-and-swap only.
 
 use super::{MAX, Mode, mode};
@@ -14,6 +17,8 @@ static OWNERS: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
 /// Slots from 1 up to here have been given at least once.
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 static CURSOR: AtomicU32 = AtomicU32::new(0);
+/// The generation of the process in which the thread that forked has its slot, or had none.
+static CLAIMED: AtomicU32 = AtomicU32::new(thread::FIRST_GENERATION);
 /// Old slots that are looked at before a new one is given: enough to keep up with threads that come and go in turn.
 const GLANCES: u32 = 4;
 
@@ -28,6 +33,10 @@ const BORROWED: u32 = u32::MAX;
 pub(super) fn adopt_slot() -> Option<u32> {
     debug_assert!(mode() == Mode::PerThread);
     let me = if thread::is_alone() { FIRST_THREAD } else { thread::tid() };
+    if thread::tid() == process::id() {
+        // The thread that forked, or the first one ever: it has no slot yet.
+        CLAIMED.store(thread::generation(), Ordering::Relaxed);
+    }
     let slot = (0..GLANCES).find_map(|_| adopt_dead(next_old()?, me)).or_else(|| give_new(me)).or_else(|| sweep(me))?;
     // SAFETY: the word is this thread's own.
     unsafe { *thread::fallback_slot() = slot };
@@ -40,6 +49,8 @@ pub(super) fn claim() {
     let slot = unsafe { *thread::fallback_slot() };
     if slot != 0 {
         OWNERS[slot as usize].store(thread::tid(), Ordering::Relaxed);
+        // Release pairs with the acquire in `is_dead`: who sees the claim sees whose slot it is.
+        CLAIMED.store(thread::generation(), Ordering::Release);
     }
 }
 
@@ -58,9 +69,13 @@ pub(super) fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
 }
 
 fn is_dead(owner: u32) -> bool {
+    if CLAIMED.load(Ordering::Acquire) != thread::generation() {
+        return false;
+    }
     match owner {
         0 | BORROWED => false,
-        FIRST_THREAD => !thread::is_alive(process::id()),
+        // In a child that noticed its fork, the first thread has claimed its slot by now, if it was the one that forked.
+        FIRST_THREAD => thread::generation() != thread::FIRST_GENERATION || !thread::is_alive(process::id()),
         number => number != thread::tid() && !thread::is_alive(number),
     }
 }

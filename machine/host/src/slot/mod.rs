@@ -32,7 +32,7 @@ use crate::sync::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use crate::{process, thread};
 use core::arch::asm;
 
-pub use restartable::{Stored, compare_store, pop, push};
+pub use restartable::{Stored, change_places, compare_store, pop, push};
 
 /// The most slots that a process can use at once.
 pub const MAX: usize = 1024;
@@ -82,6 +82,24 @@ pub fn mode() -> Mode {
 /// the operations check. None: this thread has none, and must do without. Call [`thread::enter`] before.
 #[inline]
 pub fn current() -> Option<u32> {
+    let slot = read()?;
+    let slot = if slot == 0 && mode() == Mode::PerThread { fallback::adopt_slot()? } else { slot };
+    if slot >= IN_USE.load(Ordering::Relaxed) {
+        // Relaxed: a bound for walks over slots, which find zeroed areas or miss a slot's first blocks; both are harmless.
+        IN_USE.fetch_max(slot + 1, Ordering::Relaxed);
+    }
+    Some(slot)
+}
+
+/// [`current`], but none also for a thread that would have to be given a slot first: it needs no [`thread::enter`].
+#[inline]
+pub fn current_if_given() -> Option<u32> {
+    read().filter(|&slot| slot != 0 || mode() == Mode::ConcurrencyId)
+}
+
+/// What the thread's words say; in fallback mode zero if it was given no slot yet.
+#[inline]
+fn read() -> Option<u32> {
     let words = WORDS.load(Ordering::Relaxed);
     let (cpu, slot): (i32, u32);
     // SAFETY: both words are in the thread's own static TLS area (see WORDS).
@@ -91,15 +109,7 @@ pub fn current() -> Option<u32> {
     }
     // A machine may have more CPUs than there are areas: beyond them lies the page map, whose first part reads as zero, so
     // that `pop` and `push` find nothing to do there.
-    if cpu < 0 || slot as usize >= MAX {
-        return None;
-    }
-    let slot = if slot == 0 && mode() == Mode::PerThread { fallback::adopt_slot()? } else { slot };
-    if slot >= IN_USE.load(Ordering::Relaxed) {
-        // Relaxed: a bound for walks over slots, which find zeroed areas or miss a slot's first blocks; both are harmless.
-        IN_USE.fetch_max(slot + 1, Ordering::Relaxed);
-    }
-    Some(slot)
+    (cpu >= 0 && (slot as usize) < MAX).then_some(slot)
 }
 
 /// Slots below this number have been used.

@@ -102,6 +102,51 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     head & FULL_MASK != 0
 }
 
+/// Lets the two arrays of word `index` and the next, a take word and its give word, change places, and takes the topmost pointer of
+/// the one that was given to; null, and nothing has changed, if the words are others than `take` and `give`, if the array of
+/// `take` is not empty or the one of `give` is, or if the thread has no slot.
+///
+/// Both words are committed by one store of 16 bytes. To another CPU it may be two, which is no worse: each half is a word's whole
+/// value, and a drainer that comes in between meets one word before or after its own commit.
+///
+/// # Safety
+/// As for [`pop`]; `take` and `give` were words of arrays when they were read.
+#[inline(always)]
+pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
+    let words = WORDS.load(Ordering::Relaxed);
+    // As the topmost pointer of the one is taken, and the other is empty.
+    // SAFETY: every x86-64 processor has SSE2.
+    let changed = unsafe { core::arch::x86_64::_mm_set_epi64x((take + 8) as i64, (give - 16) as i64) };
+    let object: *mut u8;
+    // SAFETY: writes two words of the slot's area, in the commit; what it reads are arrays, which are never unmapped.
+    unsafe {
+        restartable!(
+            "xor {object:e}, {object:e}",
+            "shl {slot:e}, {shift}",
+            "add {slot}, {base}",
+            "lea {slot}, [{slot} + {index}*8 + {areas}]",
+            "cmp qword ptr [{slot}], {take}",
+            "jne 6f",
+            "cmp qword ptr [{slot} + 8], {give}",
+            "jne 6f",
+            "cmp qword ptr [{base} + {take}], 0",
+            "jne 6f",
+            "mov {object}, qword ptr [{base} + {give} - 8]",
+            "test {object}, {object}",
+            "jz 6f",
+            "movaps xmmword ptr [{slot}], {changed}";
+            after:;
+            no slot: "8b" "8: xor {object:e}, {object:e}", "jmp 6f";
+            t = out(reg) _, slot = out(reg) _, object = out(reg) object,
+            words = in(reg) words, base = in(reg) base, index = in(reg) index,
+            take = in(reg) take, give = in(reg) give, changed = in(xmm_reg) changed,
+            shift = const AREA_SHIFT, areas = const AREAS,
+            options(nostack)
+        );
+    }
+    object
+}
+
 /// A give word with none of these bits is full.
 pub(super) const FULL_MASK: usize = ARRAY - 1;
 
