@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -91,4 +92,28 @@ pub fn peak_memory_kb(pid: Pid) -> Result<u64> {
         .find_map(|line| line.strip_prefix("VmHWM:"))
         .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
         .with_context(|| format!("no VmHWM in /proc/{pid}/status"))
+}
+
+/// This process on one CPU, and with it those that it spawns, until dropped.
+pub struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    /// The last one: the first serves more interrupts on most machines.
+    pub fn to_last_cpu() -> Result<Pinned> {
+        let this = Pid::from_raw(0);
+        let before = sched_getaffinity(this)?;
+        let last = (0..CpuSet::count()).rev().find(|&cpu| before.is_set(cpu) == Ok(true));
+        let mut one = CpuSet::new();
+        one.set(last.context("this process may run on no CPU")?)?;
+        sched_setaffinity(this, &one)?;
+        Ok(Pinned { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        sched_setaffinity(Pid::from_raw(0), &self.before).expect("we ran there before");
+    }
 }

@@ -9,7 +9,7 @@ use crate::musts::Must;
 use crate::programs::{Figure, Programs, REDIS_REQUESTS};
 use crate::rounds::{ByArm, Samples, Series};
 use crate::startup::{EMPTY, Startup};
-use crate::threads::Threads;
+use crate::threads::{Place, Threads};
 
 /// Lines around the headings and at the end only, so that all tables fit on a few screens.
 const STYLE: TableStyle = TableStyle::new()
@@ -24,7 +24,7 @@ pub struct Report {
     pub arms: Vec<Arm>,
     pub startup: Option<Startup>,
     pub micro: Option<Vec<Setting>>,
-    pub threads: Option<ByArm<Threads>>,
+    pub threads: Option<Vec<Place>>,
     pub programs: Option<Programs>,
     /// Whether no row was left out by choice.
     pub all_programs: bool,
@@ -48,7 +48,7 @@ impl Report {
             print_micro(settings, &self.labels());
         }
         if let Some(threads) = &self.threads {
-            print_threads(threads, &self.labels());
+            threads.iter().for_each(|place| print_threads(place, &self.labels()));
         }
         if let Some(programs) = &self.programs {
             print_programs(programs, &self.labels());
@@ -74,7 +74,7 @@ impl Report {
             .collect();
         all.extend(self.startup.iter().flat_map(|startup| failures_of("start-up", &startup.by_arm)));
         all.extend(self.micro.iter().flatten().flat_map(|setting| failures_of(setting.name, &setting.by_arm)));
-        all.extend(self.threads.iter().flat_map(|threads| failures_of("threads", threads)));
+        all.extend(self.threads.iter().flatten().flat_map(|place| failures_of("threads", &place.by_arm)));
         all
     }
 
@@ -134,11 +134,13 @@ fn print_micro(settings: &[Setting], labels: &[&'static str]) {
     println!("\n{table}");
 }
 
-fn print_threads(threads: &ByArm<Threads>, labels: &[&'static str]) {
-    let mut table = table("10,000 threads in turn", &["best s", "median s", "peak MB", "growth kB"]);
+fn print_threads(place: &Place, labels: &[&'static str]) {
+    let name = format!("10,000 threads in turn, {}", place.name);
+    let mut table = table(&name, &["best s", "median s", "peak MB", "growth kB"]);
     for label in labels {
-        let series =
-            |figure: fn(&Threads) -> f64| threads.get(label).and_then(|samples: &Samples<_>| samples.series(figure));
+        let series = |figure: fn(&Threads) -> f64| {
+            place.by_arm.get(label).and_then(|samples: &Samples<_>| samples.series(figure))
+        };
         let seconds = series(|run| run.seconds);
         table.add_row([
             Cell::new(label),

@@ -9,15 +9,13 @@ use std::ffi::CString;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use anyhow::{Result, ensure};
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, posix_spawn};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::arm::Arm;
-use crate::process;
+use crate::process::{self, Pinned};
 use crate::progress::Progress;
 use crate::rounds::{ByArm, Samples, Series, interleave};
 
@@ -109,28 +107,4 @@ fn spawn(environment: &[CString]) -> Result<f64> {
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
     ensure!(matches!(status, WaitStatus::Exited(_, 0)), "{PROGRAM} ended with {status:?}");
     Ok(milliseconds)
-}
-
-/// This process on one CPU, and with it those that it spawns, until dropped.
-struct Pinned {
-    before: CpuSet,
-}
-
-impl Pinned {
-    /// The last one: the first serves more interrupts on most machines.
-    fn to_last_cpu() -> Result<Pinned> {
-        let this = Pid::from_raw(0);
-        let before = sched_getaffinity(this)?;
-        let last = (0..CpuSet::count()).rev().find(|&cpu| before.is_set(cpu) == Ok(true));
-        let mut one = CpuSet::new();
-        one.set(last.context("this process may run on no CPU")?)?;
-        sched_setaffinity(this, &one)?;
-        Ok(Pinned { before })
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        sched_setaffinity(Pid::from_raw(0), &self.before).expect("we ran there before");
-    }
 }

@@ -102,11 +102,12 @@ fn renew(own: u32) -> bool {
         }
     };
     let identity = NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed);
-    look_up_number();
     // SAFETY: the block is this thread's own; a signal handler that interrupts here gives itself an identity, which is
     // then replaced by a newer one: both are unique.
     unsafe {
         (*block()).identity = identity;
+        // In a fork child the kernel calls the thread by another number.
+        (*block()).tid = 0;
         (*block()).generation = generation;
     }
     own != 0
@@ -190,16 +191,21 @@ pub(crate) fn fallback_slot() -> *mut u32 {
     unsafe { &raw mut (*block()).slot }
 }
 
-/// The kernel's number of this thread. Call [`enter`] before.
+/// The kernel's number of this thread, which is asked for once in each process. Call [`enter`] before.
 pub(crate) fn tid() -> u32 {
-    // SAFETY: the block is this thread's own.
-    unsafe { (*block()).tid }
+    // SAFETY: gettid has no effects on memory, and the block is this thread's own.
+    unsafe {
+        if (*block()).tid == 0 {
+            (*block()).tid = syscall::call(syscall::GETTID, [0; 6]).unwrap_or(0) as u32;
+        }
+        (*block()).tid
+    }
 }
 
-/// Asks the kernel for the number of this thread anew.
-pub fn look_up_number() {
-    // SAFETY: gettid has no effects on memory, and the block is this thread's own.
-    unsafe { (*block()).tid = syscall::call(syscall::GETTID, [0; 6]).unwrap_or(0) as u32 };
+/// Forgets the number of this thread: the process may have forked unnoticed since it was asked for.
+pub fn forget_number() {
+    // SAFETY: as above.
+    unsafe { (*block()).tid = 0 };
 }
 
 /// Whether the thread that the kernel calls `tid` still lives in this process. When in doubt, true.

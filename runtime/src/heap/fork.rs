@@ -50,7 +50,7 @@ fn upgrade() {
         return;
     }
     // A process without threads may have forked unnoticed, and its only thread have a new number since.
-    thread::look_up_number();
+    thread::forget_number();
     slot::claim();
     runtime().sharing.upgraded_at_ns.store(clock::now_ns(), Ordering::Relaxed);
     thread::notice_forks();

@@ -17,6 +17,8 @@ pub const STEPS: usize = LARGEST / STEP + 1;
 
 /// Bytes of an array's worth of objects, at most.
 const ARRAY_BUDGET: usize = 16 << 10;
+/// The same for objects above 1 KiB: whoever uses those spends more time in them than in going for the next.
+const ARRAY_BUDGET_ABOVE_1_KIB: usize = 8 << 10;
 /// Objects above this many bytes are cut from spans of four granules.
 const LARGE_SPAN_ABOVE: usize = 4096;
 
@@ -98,7 +100,8 @@ const fn capacities() -> [u8; CLASSES] {
     let mut capacities = [0; CLASSES];
     let mut class = 1;
     while class < CLASSES {
-        let fitting = ARRAY_BUDGET / sizes[class] as usize;
+        let size = sizes[class] as usize;
+        let fitting = if size > 1 << 10 { ARRAY_BUDGET_ABOVE_1_KIB } else { ARRAY_BUDGET } / size;
         capacities[class] = match fitting {
             0..2 => 2,
             2..MOST_POINTERS => fitting as u8,

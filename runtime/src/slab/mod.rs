@@ -16,6 +16,7 @@ mod check;
 pub mod class;
 mod count;
 mod drain;
+mod limits;
 pub mod misuse;
 mod shard;
 mod spare;
@@ -27,6 +28,7 @@ use crate::page::{GRANULE, PAGE, PageList, Span, Zone};
 use crate::percpu::{self, Region};
 use array::{Array, DRAINING};
 use core::ptr::null_mut;
+use limits::{MANY_SLOTS, batch, depot_limit};
 use machine::slot::{self, ARRAY, Stored};
 use machine::sync::{AtomicPtr, Lock, Ordering};
 use misuse::Found;
@@ -37,11 +39,6 @@ use spare::Spare;
 const DRAIN_RANK: u8 = 0;
 /// Arrays that another slot may keep before we take one from it while our own spans can still give.
 const FEW: u32 = 4;
-/// Bytes of objects that a shard keeps in arrays, while no more than so many slots are in use; then they share.
-const DEPOT_BUDGET: usize = 256 << 10;
-const DEPOTS_AT_FULL_BUDGET: usize = 4;
-/// More slots than this keep less each.
-const MANY_SLOTS: u32 = 16;
 /// The slot whose shards serve threads that have no slot.
 const NO_SLOT: u32 = slot::MAX as u32 - 1;
 
@@ -592,20 +589,4 @@ struct StillHeld(Option<Held>);
 
 impl StillHeld {
     fn forget(self) {}
-}
-
-/// Pointers that an array has room for: few while the class is cold, so that a program which uses many classes a little does not
-/// wander through fresh memory.
-fn batch(class: usize, heat: u32) -> usize {
-    // Where every thread has a slot, many of them rest: they share what two score of them might have.
-    let heat = if slot::in_use() > MANY_SLOTS && slot::mode() == slot::Mode::PerThread { heat.min(1) } else { heat };
-    class::array_capacity(class).min(class::cold_capacity(class) << heat)
-}
-
-/// Arrays that a shard keeps: one while the class is cold, up to a budget of bytes when it is hot; where many slots share the
-/// budget, perhaps none.
-fn depot_limit(class: usize, heat: u32) -> usize {
-    let slots = slot::in_use();
-    let budget = DEPOT_BUDGET / (slots as usize).div_ceil(DEPOTS_AT_FULL_BUDGET);
-    (budget / (batch(class, heat) * class::size(class))).clamp(usize::from(slots <= MANY_SLOTS), 1 << heat)
 }
