@@ -1,5 +1,6 @@
 //! Stress: many more threads than CPUs, blocks that are freed by other threads than theirs, and everything that disturbs
-//! restartable operations: migration, signals, kicks, and a thread that takes all arrays away again and again.
+//! restartable operations: migration, signals, kicks, and a thread that takes all arrays away again and again, as far as its kicks
+//! are not refused.
 //!
 //! What is checked: each block's contents whenever it is moved, handed over or freed; at the end, the heap's invariants, and that
 //! it holds nothing more than before; and that no lock was ever asked for below another. Nothing else is shared between the threads: they
@@ -12,6 +13,7 @@
 mod common;
 
 use commensal::heap::{self, report::Report};
+use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::{kick, slot};
 use common::blocks::Block;
 use common::model::{AtRest, Failure, Heap, Model, Owned, Subject};
@@ -113,6 +115,10 @@ fn start_disturbances<T>(seed: u64, stop: &Arc<AtomicBool>, workers: &[JoinHandl
     let threads: Vec<_> = workers.iter().map(|worker| worker.as_pthread_t()).collect();
     let (mut naps, mut targets) = (Random::new(seed, 1001), Random::new(seed, 1002));
     let trims = repeat(stop, move || {
+        // One kick in a few is refused, this trim's or another's.
+        if naps.once_in(2) {
+            fault::arm(Point::Kick, Plan::Once { skip: naps.below(4) as u32 });
+        }
         heap::trim(0);
         thread::sleep(Duration::from_micros(naps.below(4000) as u64));
     });
