@@ -34,7 +34,7 @@ pub struct Operations {
     ///         contention.out_of_order += 1
     ///         return Clean if try_acquire(), else WouldDeadlock
     ///     if try_acquire(): return Clean
-    ///     wait until try_acquire(), or until the holder is of a process that this one was forked from: then it becomes ours
+    ///     wait, as one that holds it already, until try_acquire(), or until the holder is of a process that this one was forked from: then it becomes ours
     ///     contention.contended += 1; contention.total_wait_ns += wait; contention.max_wait_ns = max(…, wait)
     ///     return Clean or, in the latter case, Abandoned
     /// ```
@@ -80,6 +80,10 @@ pub const CASES: &[Case] = &[
     Case::machine("sync::Lock outlives its holder in a fork", |runner| abandoned(runner, &MACHINE)),
     Case::machine("sync::Contention", |runner| contended(runner, &MACHINE)),
     Case::machine("sync::Lock waits in order only", |runner| in_order(runner, &MACHINE)),
+    Case::machine("sync::Lock counts while it is waited for", |runner| counted(runner, &MACHINE)),
+    Case::planted("sync::Lock counts while it is waited for", "not until it is held", |runner| {
+        counted(runner, &planted::ABSENT)
+    }),
     Case::planted("sync::Lock excludes", "looks, then takes", |runner| excludes(runner, &planted::CARELESS)),
     Case::planted("sync::Lock wakes", "wakes nobody", |runner| wakes(runner, &planted::SILENT)),
     Case::planted("sync::Lock is not reentered", "waits for itself", |runner| {
@@ -112,7 +116,7 @@ impl Pair {
 pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lower, middle, contention, findings) = (Lower::new(), Middle::new(), Contention::new(), Findings::new());
     let (lower_pair, middle_pair) = (Pair::default(), Pair::default());
-    let (passes, refusals) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (passes, refusals, turn) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let enters = |acquired| match acquired {
         Acquired::Clean => true,
         Acquired::WouldDeadlock => {
@@ -127,7 +131,9 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let pass = || {
         // A handler may come before its thread has entered.
         thread::enter();
-        let has_lower = enters((operations.acquire_lower)(&lower, &contention));
+        // Every other pass waits for the second lock while it holds nothing, so that its handler might wait for the first.
+        let takes_both = turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        let has_lower = takes_both && enters((operations.acquire_lower)(&lower, &contention));
         if has_lower {
             lower_pair.increment(&findings);
             passes.fetch_add(1, Ordering::Relaxed);
@@ -400,6 +406,57 @@ pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("refused what is held, took what is free".into())
 }
 
+/// The body of [`Operations::acquire`] in handlers above a thread that waits. Such a thread may have been woken, and then those behind
+/// it wait for it: its handlers must not wait for what they hold.
+pub fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const ROUNDS: usize = 4;
+    const HOLD_NS: u64 = 300_000_000;
+    let refused = (0..ROUNDS).filter(|_| is_refused_while_waiting(runner, operations, HOLD_NS)).count();
+    // A handler may come just before the wait, and wait by right.
+    ensure!(refused > 0, "handlers above a waiting thread wait for locks of a lower rank, in each of {ROUNDS} rounds");
+    Ok(format!("refused in {refused} of {ROUNDS} rounds"))
+}
+
+fn is_refused_while_waiting(runner: &dyn Runner, operations: &Operations, hold_ns: u64) -> bool {
+    let (lower, middle, contention) = (Lower::new(), Middle::new(), Contention::new());
+    let (held, waiter, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicBool::new(false));
+    let job = |number| match number {
+        0 => {
+            (operations.acquire_lower)(&lower, &contention);
+            (operations.acquire)(&middle, &contention);
+            held.store(true, Ordering::Release);
+            let end = clock::now_ns() + hold_ns;
+            wait_until(runner, || refused.load(Ordering::Relaxed) || clock::now_ns() > end);
+            // SAFETY: both were acquired above.
+            unsafe {
+                (operations.release)(&middle);
+                (operations.release_lower)(&lower);
+            }
+        }
+        _ => {
+            wait_until(runner, || held.load(Ordering::Acquire));
+            waiter.store(thread::identity(), Ordering::Relaxed);
+            (operations.acquire)(&middle, &contention);
+            waiter.store(0, Ordering::Relaxed);
+            // SAFETY: acquired above.
+            unsafe { (operations.release)(&middle) };
+        }
+    };
+    let handler = || {
+        thread::enter();
+        if waiter.load(Ordering::Relaxed) != thread::identity() || refused.load(Ordering::Relaxed) {
+            return;
+        }
+        match (operations.acquire_lower)(&lower, &contention) {
+            Acquired::WouldDeadlock => refused.store(true, Ordering::Relaxed),
+            // SAFETY: just acquired.
+            _ => unsafe { (operations.release_lower)(&lower) },
+        }
+    };
+    runner.run(Placement::Anywhere, crowd(2, &job), Some(&handler));
+    refused.into_inner()
+}
+
 /// Wrong locks. A lock is one word of 32 bits, zero if it is free, with the highest bit for those who sleep.
 mod planted {
     use super::*;
@@ -450,6 +507,17 @@ mod planted {
     pub(super) const PATIENT: Operations = Operations {
         acquire: |lock, _| {
             while !lock.try_acquire() {
+                core::hint::spin_loop();
+            }
+            Acquired::Clean
+        },
+        ..Operations::MACHINE
+    };
+
+    /// Looks on until the lock is free, and tries only then.
+    pub(super) const ABSENT: Operations = Operations {
+        acquire: |lock, _| {
+            while lock.is_held() || !lock.try_acquire() {
                 core::hint::spin_loop();
             }
             Acquired::Clean

@@ -101,7 +101,7 @@ fn renew(own: u32) -> bool {
             generation => break generation,
         }
     };
-    let identity = NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed);
+    let identity = next_identity();
     // SAFETY: the block is this thread's own; a signal handler that interrupts here gives itself an identity, which is
     // then replaced by a newer one: both are unique.
     unsafe {
@@ -111,6 +111,16 @@ fn renew(own: u32) -> bool {
         (*block()).generation = generation;
     }
     own != 0
+}
+
+/// One that was never given; its low half, as lock words hold it, is not zero.
+fn next_identity() -> u64 {
+    loop {
+        let identity = NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed);
+        if low_half(identity) != 0 {
+            return identity;
+        }
+    }
 }
 
 /// In a fresh child: declares everybody gone.
@@ -161,14 +171,20 @@ pub fn identity() -> u64 {
 /// The low half of an identity, as lock words hold it.
 #[inline]
 pub(crate) fn lock_identity() -> u32 {
-    identity() as u32 & !crate::sync::WAITERS
+    low_half(identity())
+}
+
+fn low_half(identity: u64) -> u32 {
+    identity as u32 & !crate::sync::WAITERS
 }
 
 /// Whether the thread with this lock identity vanished in a fork.
 pub(crate) fn is_gone(lock_identity: u32) -> bool {
-    // Relaxed: our own `enter` ordered us behind the change of generation. A wrapped identity (after 2^31 threads) can
-    // only make a thread of a parent look alive.
-    lock_identity as u64 <= GONE.load(Ordering::Relaxed)
+    // Relaxed: our own `enter` ordered us behind the change of generation. Of all identities with this low half, the youngest
+    // is meant: a thread that has seen 2^31 others born looks younger than it is, and so alive, which it is.
+    let next = NEXT_IDENTITY.load(Ordering::Relaxed);
+    let age = low_half(next).wrapping_sub(lock_identity) & !crate::sync::WAITERS;
+    next.saturating_sub(age as u64) <= GONE.load(Ordering::Relaxed)
 }
 
 /// How many locks of each rank this thread holds, one byte each. A fork child's thread holds what it held: the fork was in a
@@ -195,8 +211,13 @@ pub(crate) fn fallback_slot() -> *mut u32 {
 pub(crate) fn tid() -> u32 {
     // SAFETY: gettid has no effects on memory, and the block is this thread's own.
     unsafe {
-        if (*block()).tid == 0 {
-            (*block()).tid = syscall::call(syscall::GETTID, [0; 6]).unwrap_or(0) as u32;
+        while (*block()).tid == 0 {
+            let before = identity();
+            let number = syscall::call(syscall::GETTID, [0; 6]).unwrap_or(0) as u32;
+            // A signal handler may have forked, and this may be the child: there the number is another one.
+            if (&raw const (*block()).identity).read_volatile() == before {
+                (*block()).tid = number;
+            }
         }
         (*block()).tid
     }
@@ -250,6 +271,11 @@ unsafe extern "C" {
         parent: Option<extern "C" fn()>,
         child: Option<extern "C" fn()>,
     ) -> i32;
+}
+
+/// Tells the calling process that it is a new fork child, where nothing else does.
+pub fn declare_forked() {
+    mark().store(0, Ordering::Relaxed);
 }
 
 /// Registers what runs in the child of an ordinary `fork`, before the child can have a second thread.

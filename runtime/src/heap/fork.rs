@@ -12,14 +12,16 @@
 
 use super::runtime::runtime;
 use crate::percpu;
-use machine::sync::{AtomicBool, AtomicU64, Ordering};
-use machine::{clock, kick, slot, thread};
+use machine::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use machine::{clock, kick, process, slot, thread};
 
 /// What the process did to be shared by threads.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Sharing {
     upgraded: AtomicBool,
+    /// The process in which somebody upgrades; 0: nobody did.
+    upgrading: AtomicU32,
     /// When, in nanoseconds of the machine's clock.
     upgraded_at_ns: AtomicU64,
 }
@@ -35,7 +37,7 @@ impl Sharing {
 /// thread, so that a child of a fork without handlers has put its own thread in order before there is another.
 #[inline]
 pub fn upgrade_if_shared() {
-    // Relaxed: a flag of its own; whoever misses it comes to `upgrade`, which is for one only.
+    // Relaxed: whoever misses it comes to `upgrade`, which is for one only.
     if runtime().sharing.upgraded.load(Ordering::Relaxed) {
         percpu::enter();
     } else if !thread::is_alone() {
@@ -45,20 +47,47 @@ pub fn upgrade_if_shared() {
 
 #[cold]
 fn upgrade() {
-    // Once: whoever comes second finds it done or under way, and needs nothing of it yet.
-    if !super::begin() || runtime().sharing.upgraded.swap(true, Ordering::Relaxed) {
+    if !super::begin() {
         return;
+    }
+    let Some(forks_are_noticed) = thread::without_signals(make_shared) else { return };
+    if !forks_are_noticed {
+        thread::on_fork_in_child(after_fork_in_child);
+    }
+    let _ = kick::register();
+}
+
+/// For the one who did it: whether forks are noticed by themselves. Others wait until that is done: from then on a child finds
+/// out that it is one, and until then none of them may hold a lock. No handler interrupts here, and nothing here allocates.
+fn make_shared() -> Option<bool> {
+    let sharing = &runtime().sharing;
+    let process = process::id();
+    loop {
+        if sharing.upgraded.load(Ordering::Acquire) {
+            return None;
+        }
+        // In a fork child whoever upgraded its parent is gone.
+        let seen = sharing.upgrading.load(Ordering::Relaxed);
+        if seen != process
+            && sharing.upgrading.compare_exchange(seen, process, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            break;
+        }
+        core::hint::spin_loop();
     }
     // A process without threads may have forked unnoticed, and its only thread have a new number since.
     thread::forget_number();
     slot::claim();
-    runtime().sharing.upgraded_at_ns.store(clock::now_ns(), Ordering::Relaxed);
-    thread::notice_forks();
+    sharing.upgraded_at_ns.store(clock::now_ns(), Ordering::Relaxed);
+    let forks_are_noticed = thread::notice_forks();
     percpu::enter();
-    thread::on_fork_in_child(after_fork_in_child);
-    let _ = kick::register();
+    // Release pairs with the acquire above: who does not wait knows that forks are noticed.
+    sharing.upgraded.store(true, Ordering::Release);
+    Some(forks_are_noticed)
 }
 
+/// Where the kernel wipes nothing in children (before 4.14): ordinary forks at least are noticed.
 extern "C" fn after_fork_in_child() {
+    thread::declare_forked();
     percpu::enter();
 }

@@ -13,16 +13,17 @@
 
 use super::array::{Array, DRAINING};
 use super::shard::{self};
-use super::{General, class, give_index, take_index};
+use super::{General, NO_SLOT, class, give_index, take_index};
 use crate::page::PageList;
-use machine::sync::Acquired;
+use machine::sync::{Acquired, Ordering};
 use machine::{kick, slot};
 
 impl General<'_> {
     /// Brings everything that is cached and free back to the zone: arrays, depots, page lists. Slots whose kick the machine
     /// refuses keep their arrays. Returns the number of arrays that were emptied.
     pub fn drain_all(self) -> usize {
-        let arrays = (0..slot::in_use()).map(|slot| self.drain_depot(slot) + self.drain_slot(slot)).sum();
+        let depots: usize = self.depots().map(|slot| self.drain_depot(slot)).sum();
+        let arrays = depots + (0..slot::in_use()).map(|slot| self.drain_slot(slot)).sum::<usize>();
         self.free_all_unused_spans();
         arrays
     }
@@ -33,7 +34,7 @@ impl General<'_> {
         if !self.slab.zone.is_about_to_grow(&self.slab.locks, pages, alignment) {
             return false;
         }
-        for slot in 0..slot::in_use() {
+        for slot in self.depots() {
             self.drain_depot(slot);
         }
         if let Some(own) = slot::current() {
@@ -43,12 +44,18 @@ impl General<'_> {
         true
     }
 
+    /// The slots whose shards may hold anything.
+    fn depots(self) -> impl Iterator<Item = u32> {
+        let slotless = self.slab.serves_slotless.load(Ordering::Relaxed).then_some(NO_SLOT);
+        (0..slot::in_use()).chain(slotless.filter(|&slot| slot >= slot::in_use()))
+    }
+
     fn drain_depot(self, slot: u32) -> usize {
         (1..class::CLASSES).map(|class| self.drain_shard(slot, class)).sum()
     }
 
     fn free_all_unused_spans(self) {
-        for slot in 0..slot::in_use() {
+        for slot in self.depots() {
             (1..class::CLASSES).for_each(|class| self.free_unused_spans(slot, class));
             self.drain_page_list(slot);
         }

@@ -30,7 +30,7 @@ use array::{Array, DRAINING};
 use core::ptr::null_mut;
 use limits::{MANY_SLOTS, batch, depot_limit};
 use machine::slot::{self, ARRAY, Stored};
-use machine::sync::{AtomicPtr, Lock, Ordering};
+use machine::sync::{AtomicBool, AtomicPtr, Lock, Ordering};
 use misuse::Found;
 use shard::Held;
 use spare::Spare;
@@ -64,6 +64,8 @@ pub struct Slab {
     drain_lock: Lock<DRAIN_RANK>,
     /// Objects that signal handlers could not give back, linked by their first words.
     deferred: AtomicPtr<u8>,
+    /// Whether the shards of [`NO_SLOT`] were ever used.
+    serves_slotless: AtomicBool,
 }
 
 /// The slab at the start of a region, with the region's address.
@@ -186,7 +188,10 @@ impl<'a> General<'a> {
     pub fn take_slow(self, class: usize) -> Option<*mut u8> {
         self.put_deferred();
         let slot = slot::current();
-        let at = slot.unwrap_or(NO_SLOT);
+        let at = slot.unwrap_or_else(|| {
+            self.slab.serves_slotless.store(true, Ordering::Relaxed);
+            NO_SLOT
+        });
         let mut array = slot.and_then(|slot| self.take_given(slot, class)).or_else(|| self.find_array(at, class))?;
         let object = array.pop(self.region);
         match slot {
@@ -269,7 +274,8 @@ impl<'a> General<'a> {
 
     /// Moves a span that has objects to give from another slot's shard to ours.
     fn steal_span(self, slot: u32, class: usize) -> Option<()> {
-        let span = self.others(slot).find_map(|other| {
+        let mut own = self.lock(slot, class);
+        let span = self.others(own.slot).find_map(|other| {
             // SAFETY: a shard of the region; a hint, as above.
             let hint = unsafe { (&raw const (*shard::of(self.region, other, class)).spans).read_volatile() };
             if hint.is_null() {
@@ -280,21 +286,15 @@ impl<'a> General<'a> {
             if span.is_null() {
                 return None;
             }
-            // SAFETY: the span is on the list of the shard that we hold. Whoever wants the span from now on locks our shard.
+            // SAFETY: the span is on the list of the shard that we hold. Whoever wants it from now on locks our shard.
             unsafe {
                 theirs.unlink_span(span);
-                (*span).set_owner(slot);
+                (*span).set_owner(own.slot);
             }
             Some(span)
         })?;
-        let mut own = self.lock(slot, class);
-        // SAFETY: the span exists. It may meanwhile have been linked, or emptied and freed, or stolen again, by whoever
-        // held our lock before us: `adopt` looks.
-        unsafe {
-            if (*span).class as usize == class && (*span).owner() == own.slot && (*span).available() > 0 {
-                own.link_span(span);
-            }
-        }
+        // SAFETY: we hold the shard that owns the span.
+        unsafe { own.link_span(span) };
         Some(())
     }
 

@@ -125,6 +125,9 @@ impl Held {
             match unsafe { (*shard).lock.acquire(&locks.shards) } {
                 Acquired::WouldDeadlock => other = (other + 1) % slot::MAX as u32,
                 acquired => {
+                    if other != 0 {
+                        slot::count_as_used(slot);
+                    }
                     let mut held = Held { shard, slot };
                     if acquired == Acquired::Abandoned {
                         held.repair(region, class);

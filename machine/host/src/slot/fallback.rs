@@ -40,6 +40,10 @@ pub(super) fn adopt_slot() -> Option<u32> {
     let slot = (0..GLANCES).find_map(|_| adopt_dead(next_old()?, me)).or_else(|| give_new(me)).or_else(|| sweep(me))?;
     // SAFETY: the word is this thread's own.
     unsafe { *thread::fallback_slot() = slot };
+    if me != FIRST_THREAD && me != thread::tid() {
+        // A signal handler forked meanwhile, and this is the child.
+        claim();
+    }
     Some(slot)
 }
 
@@ -49,7 +53,7 @@ pub(super) fn claim() {
     let slot = unsafe { *thread::fallback_slot() };
     if slot != 0 {
         OWNERS[slot as usize].store(thread::tid(), Ordering::Relaxed);
-        // Release pairs with the acquire in `is_dead`: who sees the claim sees whose slot it is.
+        // Release pairs with the acquire in `is_settled`: who sees the claim sees whose slot it is.
         CLAIMED.store(thread::generation(), Ordering::Release);
     }
 }
@@ -68,8 +72,13 @@ pub(super) fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
     Some(result)
 }
 
+/// Whether every slot of a living thread says so.
+fn is_settled() -> bool {
+    CLAIMED.load(Ordering::Acquire) == thread::generation()
+}
+
 fn is_dead(owner: u32) -> bool {
-    if CLAIMED.load(Ordering::Acquire) != thread::generation() {
+    if !is_settled() {
         return false;
     }
     match owner {
@@ -88,7 +97,7 @@ fn next_old() -> Option<u32> {
 fn adopt_dead(slot: u32, me: u32) -> Option<u32> {
     let owner = &OWNERS[slot as usize];
     let old = owner.load(Ordering::Relaxed);
-    if old != me && !is_dead(old) {
+    if !is_settled() || (old != me && !is_dead(old)) {
         return None;
     }
     // Acquire: the dead owner's writes are visible since the kernel told us that it is dead; this orders us behind another

@@ -112,6 +112,11 @@ fn read() -> Option<u32> {
     (cpu >= 0 && (slot as usize) < MAX).then_some(slot)
 }
 
+/// Makes [`in_use`] say that a slot is, where something was put that is the slot's though no thread was ever there.
+pub fn count_as_used(slot: u32) {
+    IN_USE.fetch_max(slot + 1, Ordering::Relaxed);
+}
+
 /// Slots below this number have been used.
 #[inline]
 pub fn in_use() -> u32 {

@@ -11,7 +11,8 @@
 //! **No deadlock, even in signal handlers.** A thread counts the locks that it holds, by rank, and waits only for a lock whose
 //! rank is above them all. So along any chain of threads that wait for each other ranks rise, and no chain closes. A
 //! handler that allocates in the middle of its own thread's allocation finds ranks in its way: it gets the lock if that is
-//! free, and is told [`Acquired::WouldDeadlock`] otherwise. It is not enough to tell those apart that meet their own lock: a
+//! free, and is told [`Acquired::WouldDeadlock`] otherwise. A lock counts while it is waited for, too: whoever was woken has its only
+//! wake-up, and others wait for what comes of it. It is not enough to tell those apart that meet their own lock: a
 //! handler above the holder of B that waits for A, whose holder waits for B, hangs as well.
 //!
 //! Accounting follows Linux's lock-contention tracing: no timestamp unless the first try failed, and the counters are
@@ -21,7 +22,7 @@
 //! Runs at the same time: any number of threads.
 
 use super::{AtomicU32, AtomicU64, Ordering, compiler_fence};
-use crate::{clock, syscall, thread};
+use crate::{clock, slot, syscall, thread};
 
 /// Set in the lock word while somebody may be asleep on it.
 pub(crate) const WAITERS: u32 = 1 << 31;
@@ -120,7 +121,12 @@ impl<const RANK: u8> Lock<RANK> {
     /// Takes the lock if it is free. The calling thread must have [`thread::enter`]ed.
     #[inline]
     pub fn try_acquire(&self) -> bool {
-        self.exchange(0, thread::lock_identity())
+        Self::count_held();
+        let taken = self.exchange(0, thread::lock_identity());
+        if !taken {
+            Self::uncount_held();
+        }
+        taken
     }
 
     /// Takes the lock, waiting for it as long as it takes, unless that might be for ever.
@@ -137,17 +143,22 @@ impl<const RANK: u8> Lock<RANK> {
             return if self.try_acquire() { Acquired::Clean } else { Acquired::WouldDeadlock };
         }
         let start = clock::now_ns();
+        Self::count_held();
         let outcome = self.wait();
         contention.record(clock::now_ns() - start);
         outcome
     }
 
     fn wait(&self) -> Acquired {
-        let me = thread::lock_identity();
         let mut spins = 0;
         // Once we have slept, others may sleep too and we cannot know: we leave the mark for our own release.
         let mut mark = 0;
         loop {
+            // A signal handler may have forked, and this may be the child, where the holder does not exist.
+            if thread::enter() {
+                slot::claim();
+            }
+            let me = thread::lock_identity();
             let word = self.word.load(Ordering::Relaxed);
             let holder = word & !WAITERS;
             if holder == 0 || thread::is_gone(holder) {
@@ -170,17 +181,23 @@ impl<const RANK: u8> Lock<RANK> {
     /// Makes the lock ours if its word is still `word`.
     #[inline]
     fn exchange(&self, word: u32, ours: u32) -> bool {
-        // Counted before it is ours and until after it is not: a handler that comes in between finds too much counted,
-        // never too little. It leaves the count as it was, so the plain addition loses nothing.
-        thread::set_held_ranks(thread::held_ranks() + (1 << Self::COUNTER));
-        compiler_fence(Ordering::SeqCst);
         // Acquire pairs with the release in `release`: what the last holder wrote is visible to us. Relaxed on failure:
         // nothing is read then.
-        let taken = self.word.compare_exchange(word, ours, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if !taken {
-            thread::set_held_ranks(thread::held_ranks() - (1 << Self::COUNTER));
-        }
-        taken
+        self.word.compare_exchange(word, ours, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Counts the lock before it is ours, and [`Self::uncount_held`] forgets it after it is not: a handler that comes in between
+    /// finds too much counted, never too little. It leaves the count as it was, so the plain addition loses nothing.
+    #[inline]
+    fn count_held() {
+        thread::set_held_ranks(thread::held_ranks() + (1 << Self::COUNTER));
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn uncount_held() {
+        compiler_fence(Ordering::SeqCst);
+        thread::set_held_ranks(thread::held_ranks() - (1 << Self::COUNTER));
     }
 
     /// Gives the lock back.
@@ -196,8 +213,7 @@ impl<const RANK: u8> Lock<RANK> {
             word & !WAITERS == thread::lock_identity() || thread::is_gone(word & !WAITERS),
             "a lock released by another than its holder"
         );
-        compiler_fence(Ordering::SeqCst);
-        thread::set_held_ranks(thread::held_ranks() - (1 << Self::COUNTER));
+        Self::uncount_held();
         if word & WAITERS != 0 {
             self.wake_one();
         }
@@ -208,9 +224,13 @@ impl<const RANK: u8> Lock<RANK> {
         self.word.load(Ordering::Relaxed) & !WAITERS != 0
     }
 
+    /// Not for longer than a second: a wait without a limit would begin again in the kernel after a signal handler, also in a child
+    /// that the handler forked, where nobody wakes us.
     fn sleep_while(&self, word: u32) {
-        let arguments = [&raw const self.word as usize, FUTEX_WAIT_PRIVATE, word as usize, 0, 0, 0];
-        // SAFETY: the kernel reads the word, which lives as long as we do. Whatever it answers, we look again.
+        let limit: [i64; 2] = [1, 0];
+        let arguments =
+            [&raw const self.word as usize, FUTEX_WAIT_PRIVATE, word as usize, &raw const limit as usize, 0, 0];
+        // SAFETY: the kernel reads the word and the limit, which live as long as we do. Whatever it answers, we look again.
         let _ = unsafe { syscall::call(syscall::FUTEX, arguments) };
     }
 
