@@ -18,8 +18,9 @@ use core::cell::UnsafeCell;
 /// Size of the stand-in: a runtime may read (never write) any offset below this before it has installed its region.
 pub const BOOTSTRAP_BYTES: usize = 6 << 20;
 
-/// Page-aligned zeroes. Only ever read, so the kernel backs it with its shared zero page.
-#[repr(C, align(4096))]
+/// Zeroes, only ever read: the kernel backs whole pages with its shared zero page. Not aligned to pages, so that what else lies in
+/// `.bss` shares a page with `.data`, which the loader touches anyway.
+#[repr(C, align(64))]
 struct Zeroes(UnsafeCell<[u8; BOOTSTRAP_BYTES]>);
 
 // SAFETY: nobody writes to it (`base`'s contract).
