@@ -65,17 +65,18 @@ fn micro(setting: &Setting) -> Vec<Must> {
     vec![must(64, 1.0), must(1, 1.25)]
 }
 
-/// Time on one CPU, see `threads`; memory anywhere, where there is a cache for each CPU.
 fn threads(places: &[Place]) -> Vec<Must> {
-    let [one, .., all] = places else { return Vec::new() };
-    let best = |label: &str| Some(one.by_arm.get(label)?.series(|run| run.seconds)?.best());
-    let ratio = best(COMMENSAL).zip(best(GLIBC)).map(|(ours, glibc)| ours / glibc);
-    let growth = all.by_arm.get(COMMENSAL).and_then(|samples| samples.series(|run| run.growth_kb));
-    let growth = growth.map(|growth| growth.median());
-    vec![
-        Must::ratio(format!("10,000 threads {}, over glibc", one.name), ratio, 1.0),
-        Must::new("memory left of 10,000 threads", "kB", growth, Some(THREADS_GROWTH_KB)),
-    ]
+    let must = |place: &Place| {
+        let best = |label: &str| Some(place.by_arm.get(label)?.series(|run| run.seconds)?.best());
+        let ratio = best(COMMENSAL).zip(best(GLIBC)).map(|(ours, glibc)| ours / glibc);
+        let growth = place.by_arm.get(COMMENSAL).and_then(|samples| samples.series(|run| run.growth_kb));
+        let growth = growth.map(|growth| growth.median());
+        [
+            Must::ratio(format!("10,000 threads {}, over glibc", place.name), ratio, 1.0),
+            Must::new(format!("memory left of them, {}", place.name), "kB", growth, Some(THREADS_GROWTH_KB)),
+        ]
+    };
+    places.iter().flat_map(must).collect()
 }
 
 fn programs(programs: &Programs) -> Vec<Must> {

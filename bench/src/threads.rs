@@ -2,7 +2,7 @@
 //!
 //! On one CPU, and anywhere. Anywhere, half of a thread's time is the scheduler's choice of a CPU for it, and that choice turns on
 //! when exactly the thread before it has left its CPU: threads that exit faster are put beside their creator less often, which costs
-//! more than any allocator does. So the allocators are judged on one CPU.
+//! more than any allocator does. One CPU tells what the allocators do, anywhere what a user gets; both are judged.
 
 use std::path::Path;
 

@@ -38,6 +38,9 @@ pub struct Operations {
     /// Runs `work` on this thread without interrupts: those that come are handled after it.
     pub without_signals: fn(work: &mut dyn FnMut()),
 
+    /// Makes the process a fork child that was not entered yet, where [`notice_forks`](Self::notice_forks) failed.
+    pub declare_forked: fn(),
+
     /// Has a function called in children of ordinary forks before the fork returns there. False: it will not be.
     pub on_fork_in_child: fn(extern "C" fn()) -> bool,
 }
@@ -50,6 +53,7 @@ impl Operations {
         notice_forks: thread::notice_forks,
         is_alone: thread::is_alone,
         without_signals: |work| thread::without_signals(work),
+        declare_forked: thread::declare_forked,
         on_fork_in_child: thread::on_fork_in_child,
     };
 }
@@ -62,6 +66,10 @@ pub const CASES: &[Case] = &[
     Case::machine("thread::enter", |runner| entered(runner, &MACHINE)),
     Case::machine("thread::is_alone", |runner| alone_at_first(runner, &MACHINE)),
     Case::machine("thread::without_signals", |runner| uninterrupted(runner, &MACHINE)),
+    Case::machine("thread::declare_forked", |runner| declared(runner, &MACHINE)),
+    Case::planted("thread::declare_forked", "does nothing", |runner| {
+        declared(runner, &Operations { declare_forked: || (), ..MACHINE })
+    }),
     Case::machine("thread::on_fork_in_child", |runner| told(runner, &MACHINE)),
     Case::planted("thread::identity", "given again", |runner| {
         identified(runner, &Operations { identity: || thread::identity() % 32 + 1, ..MACHINE })
@@ -182,6 +190,24 @@ fn notice_once(
         return Err("a grandchild was not noticed");
     }
     Ok(())
+}
+
+/// The body of [`Operations::declare_forked`], in a child that nothing else tells.
+pub fn declared(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    (operations.enter)();
+    let child: Child<'_> = &mut || {
+        if (operations.enter)() {
+            return Err("a fork was noticed, and nobody had arranged for it");
+        }
+        let before = (operations.identity)();
+        (operations.declare_forked)();
+        if !(operations.enter)() || (operations.identity)() == before {
+            return Err("a declared fork was not noticed");
+        }
+        if (operations.enter)() { Err("a declared fork was noticed twice") } else { Ok(()) }
+    };
+    runner.fork(Fork::Bare, child).well()?;
+    Ok("once".into())
 }
 
 /// The body of [`Operations::is_alone`].

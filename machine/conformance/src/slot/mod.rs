@@ -38,6 +38,7 @@ pub use replaced::replaced;
 use crate::case::Case;
 use machine::kick::{self, Refused};
 use machine::slot::{self, Mode, Stored};
+use machine::thread;
 
 /// The operations on slots, and the kick that belongs to them.
 #[derive(Clone, Copy, Debug)]
@@ -55,11 +56,20 @@ pub struct Operations {
     ///     return s                       by ids it may be another one by now: only good for compare_store, and as a hint
     /// ```
     ///
-    /// `current_if_given` is the same without giving, and needs no enter.
-    ///
     /// By ids, of two threads that run at the same moment each has another one. In [`Mode::PerThread`] it is the thread's as
     /// long as it lives, and no other living thread's; the dead ones' come into use again, with their words as they were.
     pub current: fn() -> Option<u32>,
+
+    /// The same, but a thread that has no slot yet is given none; needs no enter.
+    pub current_if_given: fn() -> Option<u32>,
+
+    /// Makes the bound of [`in_use`](Self::in_use) include a slot.
+    ///
+    /// ```text
+    /// count_as_used(s):
+    ///     in_use = max(in_use, s + 1)
+    /// ```
+    pub count_as_used: fn(slot: u32),
 
     /// A bound of the slots that [`current`](Self::current) has answered with so far: they are below it.
     pub in_use: fn() -> u32,
@@ -199,6 +209,8 @@ impl Operations {
     pub const MACHINE: Operations = Operations {
         mode: slot::mode,
         current: slot::current,
+        current_if_given: slot::current_if_given,
+        count_as_used: slot::count_as_used,
         in_use: slot::in_use,
         pop,
         push,
@@ -242,6 +254,8 @@ pub const CASES: &[Case] = &[
     Case::machine("slot::mode", |runner| words::mode(runner, &MACHINE)),
     Case::machine("slot::current", |runner| words::current(runner, &MACHINE)),
     Case::machine("slot::in_use", |runner| words::in_use(runner, &MACHINE)),
+    Case::machine("slot::current_if_given", |runner| words::given(runner, &MACHINE)),
+    Case::machine("slot::count_as_used", |runner| words::counted(runner, &MACHINE)),
     Case::machine("slot::load", |runner| words::load(runner, &MACHINE)),
     Case::machine("slot::pop", |runner| popped(runner, &MACHINE)),
     Case::machine("slot::push", |runner| pushed(runner, &MACHINE)),
@@ -251,10 +265,18 @@ pub const CASES: &[Case] = &[
     Case::machine("kick::restart", |runner| held_up(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::none", |runner| words::none(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::while_dead", |runner| adopted::while_dead(runner, &MACHINE)).only(Mode::PerThread),
+    Case::machine("thread::forget_number", |runner| adopted::forgotten(runner, thread::forget_number))
+        .only(Mode::PerThread),
+    Case::planted("thread::forget_number", planted::REMEMBERED, |runner| adopted::forgotten(runner, || ()))
+        .only(Mode::PerThread),
     Case::machine("slot::claim", |runner| adopted::claimed(runner, &MACHINE)).only(Mode::PerThread),
     Case::planted("slot::mode", planted::OTHER_MODE, |runner| words::mode(runner, &planted::other_mode())),
     Case::planted("slot::current", planted::ALWAYS_ONE, |runner| words::current(runner, &planted::always_one())),
     Case::planted("slot::in_use", planted::FROZEN, |runner| words::in_use(runner, &planted::frozen_bound())),
+    Case::planted("slot::current_if_given", planted::NONE_GIVEN, |runner| words::given(runner, &planted::none_given())),
+    Case::planted("slot::current_if_given", planted::GIVES, |runner| words::given(runner, &planted::gives()))
+        .only(Mode::PerThread),
+    Case::planted("slot::count_as_used", planted::UNCOUNTED, |runner| words::counted(runner, &planted::uncounted())),
     Case::planted("slot::load", planted::LOST_STORE, |runner| words::load(runner, &planted::lost_store())),
     Case::planted("slot::pop", planted::PLAIN, |runner| popped(runner, &planted::plain_pop())).only(BY_IDS),
     Case::planted("slot::push", planted::PLAIN, |runner| pushed(runner, &planted::plain_push())).only(BY_IDS),

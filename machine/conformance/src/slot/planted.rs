@@ -18,6 +18,10 @@ pub(super) const ANY_SLOT: &str = "does not compare the slot";
 pub(super) const TWO_STEPS: &str = "load, then store";
 pub(super) const UNCOMPARED: &str = "its second half does not look";
 pub(super) const HALF: &str = "one word of two";
+pub(super) const NONE_GIVEN: &str = "nobody has one";
+pub(super) const GIVES: &str = "gives one";
+pub(super) const UNCOUNTED: &str = "does nothing";
+pub(super) const REMEMBERED: &str = "remembered";
 pub(super) const NO_KICK: &str = "no restart";
 pub(super) const FENCE: &str = "a fence in place of the restart";
 pub(super) const SLOT_ZERO: &str = "slot 0 for who has none";
@@ -76,6 +80,18 @@ pub(super) fn two_steps() -> Operations {
 
 pub(super) fn uncompared() -> Operations {
     Operations { compare_exchange: exchange_anyway, ..Operations::MACHINE }
+}
+
+pub(super) fn none_given() -> Operations {
+    Operations { current_if_given: || None, ..Operations::MACHINE }
+}
+
+pub(super) fn gives() -> Operations {
+    Operations { current_if_given: slot::current, ..Operations::MACHINE }
+}
+
+pub(super) fn uncounted() -> Operations {
+    Operations { count_as_used: |_| (), ..Operations::MACHINE }
 }
 
 pub(super) fn no_kick() -> Operations {

@@ -134,6 +134,41 @@ fn count_to_two(runner: &dyn Runner, operations: &Operations, findings: &Finding
     }
 }
 
+/// The body of [`Operations::current_if_given`].
+pub(super) fn given(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let _region = Region::new(1, machine::slot::ARRAY)?;
+    let findings = Findings::new();
+    let job = |_| {
+        if runner.mode() == Mode::PerThread {
+            let early = (operations.current_if_given)();
+            findings.demand(
+                early.is_none(),
+                "a thread that asked for no slot has one",
+                [early.unwrap_or(0) as u64, 0, 0],
+            );
+        }
+        // By ids the thread may move between the two.
+        let same =
+            (0..100_000).any(|_| (operations.current)().is_some_and(|it| (operations.current_if_given)() == Some(it)));
+        findings.demand(same, "a thread that has a slot never learns which", [0; 3]);
+    };
+    runner.run(Placement::Moved, crowd(runner.width(), &job), None);
+    findings.outcome()?;
+    Ok(format!("by {} threads", runner.width()))
+}
+
+/// The body of [`Operations::count_as_used`].
+pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let _region = Region::new(1, machine::slot::ARRAY)?;
+    let job = |thread: usize| (operations.count_as_used)(100 + thread as u32);
+    runner.run(Placement::Moved, crowd(runner.width(), &job), None);
+    let (expected, bound) = (100 + runner.width() as u32, (operations.in_use)());
+    ensure!(bound == expected, "slots below {expected} were counted, and the bound is {bound}");
+    (operations.count_as_used)(3);
+    ensure!((operations.in_use)() == expected, "counting a lower slot changed the bound");
+    Ok(format!("slots below {bound}"))
+}
+
 /// The body of [`Operations::load`], with exchange on a slot where nobody works: no value is torn or lost.
 pub(super) fn load(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(1, machine::slot::ARRAY)?;
