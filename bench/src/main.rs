@@ -129,6 +129,8 @@ fn measure(options: &Options, binaries: &Path) -> Result<Report> {
     let arms: Vec<Arm> = libraries.map(|&allocator| Arm::new(allocator, &options.commensal)).collect();
     let mut startup_arms = arms.clone();
     startup_arms.push(Arm::preloading(startup::EMPTY, &binaries.join("libempty.so")));
+    let mut threads_arms = arms.clone();
+    threads_arms.push(Arm::preloading(threads::FLOOR, &binaries.join("libfloor.so")));
     let scratch = tempfile::tempdir()?;
     let suite =
         what.includes(What::Programs).then(|| Suite::prepare(options.only.as_deref(), binaries, scratch.path()));
@@ -136,7 +138,7 @@ fn measure(options: &Options, binaries: &Path) -> Result<Report> {
     let progress = Progress::new(
         part(what, What::Startup, || startup::expected_ms(startup_arms.len(), startup_rounds))
             + part(what, What::Micro, || micro::expected_ms(arms.len(), rounds))
-            + part(what, What::Threads, || threads::expected_ms(arms.len(), rounds))
+            + part(what, What::Threads, || threads::expected_ms(threads_arms.len(), rounds))
             + suite.as_ref().map_or(0, |suite| suite.expected_ms(arms.len(), rounds)),
     );
     let mut report = Report { rounds, all_programs: options.only.is_none(), ..Report::default() };
@@ -147,7 +149,7 @@ fn measure(options: &Options, binaries: &Path) -> Result<Report> {
         report.micro = Some(micro::measure(&arms, rounds, binaries, &progress));
     }
     if what.includes(What::Threads) {
-        report.threads = Some(threads::measure(&arms, rounds, binaries, &progress));
+        report.threads = Some(threads::measure(&threads_arms, rounds, binaries, &progress));
     }
     report.programs = suite.map(|suite| suite.measure(&arms, rounds, &progress));
     progress.finish();
@@ -164,10 +166,10 @@ fn part(what: What, part: What, expected_ms: impl Fn() -> u64) -> u64 {
     if what.includes(part) { expected_ms() } else { 0 }
 }
 
-/// Builds what is run: the programs and the empty library. Returns the folder they are in.
+/// Builds what is run: the programs, the empty library and the floor. Returns the folder they are in.
 fn build() -> Result<PathBuf> {
     let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["build", "--quiet", "--release", "-p", "programs", "-p", "empty", "--manifest-path"])
+        .args(["build", "--quiet", "--release", "-p", "programs", "-p", "empty", "-p", "floor", "--manifest-path"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .status()
         .context("cargo didn't start")?;

@@ -7,7 +7,7 @@ use crate::micro::Setting;
 use crate::programs::{Figure, Programs};
 use crate::report::Report;
 use crate::startup::Startup;
-use crate::threads::Place;
+use crate::threads::{FLOOR, Place};
 
 /// How much the memory of an idle process may exceed glibc's.
 const IDLE_MEMORY_KB: f64 = 200.0;
@@ -67,12 +67,12 @@ fn micro(setting: &Setting) -> Vec<Must> {
 
 fn threads(places: &[Place]) -> Vec<Must> {
     let must = |place: &Place| {
-        let best = |label: &str| Some(place.by_arm.get(label)?.series(|run| run.seconds)?.best());
-        let ratio = best(COMMENSAL).zip(best(GLIBC)).map(|(ours, glibc)| ours / glibc);
+        let over_glibc = |label: &str| Some(place.median_seconds(label)? / place.median_seconds(GLIBC)?);
+        let floor = over_glibc(FLOOR).map_or(String::new(), |ratio| format!(" (the floor: {ratio:.2})"));
         let growth = place.by_arm.get(COMMENSAL).and_then(|samples| samples.series(|run| run.growth_kb));
         let growth = growth.map(|growth| growth.median());
         [
-            Must::ratio(format!("10,000 threads {}, over glibc", place.name), ratio, 1.0),
+            Must::ratio(format!("10,000 threads {}, over glibc{floor}", place.name), over_glibc(COMMENSAL), 1.0),
             Must::new(format!("memory left of them, {}", place.name), "kB", growth, Some(THREADS_GROWTH_KB)),
         ]
     };

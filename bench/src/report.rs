@@ -9,7 +9,7 @@ use crate::musts::Must;
 use crate::programs::{Figure, Programs, REDIS_REQUESTS};
 use crate::rounds::{ByArm, Samples, Series};
 use crate::startup::{EMPTY, Startup};
-use crate::threads::{Place, Threads};
+use crate::threads::{FLOOR, Place, Threads};
 
 /// Lines around the headings and at the end only, so that all tables fit on a few screens.
 const STYLE: TableStyle = TableStyle::new()
@@ -136,8 +136,8 @@ fn print_micro(settings: &[Setting], labels: &[&'static str]) {
 
 fn print_threads(place: &Place, labels: &[&'static str]) {
     let name = format!("10,000 threads in turn, {}", place.name);
-    let mut table = table(&name, &["best s", "median s", "peak MB", "growth kB"]);
-    for label in labels {
+    let mut table = table(&name, &["best s", "median s", "beside %", "peak MB", "growth kB"]);
+    for label in labels.iter().chain([&FLOOR]) {
         let series = |figure: fn(&Threads) -> f64| {
             place.by_arm.get(label).and_then(|samples: &Samples<_>| samples.series(figure))
         };
@@ -146,6 +146,7 @@ fn print_threads(place: &Place, labels: &[&'static str]) {
             Cell::new(label),
             right(decimals(seconds.as_ref().map(Series::best), 3)),
             right(decimals(seconds.as_ref().map(Series::median), 3)),
+            right(decimals(series(|run| run.beside).map(|beside| beside.median()), 0)),
             right(decimals(series(|run| run.peak_kb as f64 / 1024.0).map(|peak| peak.best()), 1)),
             right(decimals(series(|run| run.growth_kb).map(|growth| growth.median()), 0)),
         ]);

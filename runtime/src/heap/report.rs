@@ -16,6 +16,8 @@ use machine::{clock, kick, process, root, slot};
 pub struct ClassReport {
     /// Spans that serve it.
     pub spans: u64,
+    /// The most spans that served it at a time.
+    pub peak_spans: u64,
     /// Objects that the program holds.
     pub in_use: u64,
     /// Free objects in arrays.
@@ -69,6 +71,9 @@ impl Report {
         let pages = |count: u64| count * PAGE as u64;
         let counts = &slab.zone.counts;
         let mut classes = [ClassReport::default(); CLASSES];
+        for (report, spans) in classes.iter_mut().zip(&slab.spans) {
+            report.peak_spans = spans.peak();
+        }
         general().count_classes(|class, spans, bytes, held| {
             classes[class].spans += spans;
             classes[class].span_bytes += bytes;
@@ -139,13 +144,18 @@ impl Report {
                 lock.out_of_order
             )?;
         }
-        writeln!(out, "  {:>6} {:>6} {:>10} {:>10} {:>9}", "size", "spans", "in use", "cached", "refills")?;
-        for (class, report) in self.classes.iter().enumerate().filter(|(_, report)| report.spans + report.refills > 0) {
+        writeln!(
+            out,
+            "  {:>6} {:>6} {:>6} {:>10} {:>10} {:>9}",
+            "size", "spans", "peak", "in use", "cached", "refills"
+        )?;
+        for (class, report) in self.classes.iter().enumerate().filter(|(_, report)| report.peak_spans > 0) {
             writeln!(
                 out,
-                "  {:>6} {:>6} {:>10} {:>10} {:>9}",
+                "  {:>6} {:>6} {:>6} {:>10} {:>10} {:>9}",
                 class::size(class),
                 report.spans,
+                report.peak_spans,
                 report.in_use,
                 report.cached,
                 report.refills

@@ -17,7 +17,6 @@ pub struct SlabFound {
     pub cached: usize,
     /// Pages of all spans, those on page lists included.
     pub span_pages: u64,
-    spans: u64,
     listed: usize,
     arrays: u64,
 }
@@ -41,7 +40,12 @@ impl General<'_> {
         // SAFETY: descriptions are never freed, and nobody else is in the heap.
         self.slab.zone.for_each_span(|span| self.check_span(unsafe { &*span }, &mut found));
         assert_eq!(found.listed, listed * 2, "spans on shards' lists, and spans that say they are");
-        assert_eq!(found.spans, self.slab.spans.get(), "spans found, and spans counted");
+        for (class, counted) in self.slab.spans.iter().enumerate() {
+            let mut of_class = 0;
+            self.count_classes(|other, spans, _, _| of_class += if other == class { spans } else { 0 });
+            assert_eq!(of_class, counted.now(), "spans of class {class} found, and counted");
+            assert!(counted.peak() >= of_class, "more spans of class {class} than ever there were");
+        }
         assert_eq!(found.arrays, self.slab.arrays.get(), "arrays found, and arrays made");
         found
     }
@@ -105,7 +109,6 @@ impl General<'_> {
         }
         found.given += span.in_use();
         found.span_pages += span.granules as u64 * (GRANULE / PAGE) as u64;
-        found.spans += 1;
         found.listed += span.listed as usize;
     }
 }

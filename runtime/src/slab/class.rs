@@ -70,7 +70,7 @@ pub fn array_capacity(class: usize) -> usize {
     CAPACITIES[class] as usize
 }
 
-/// Objects that an array of a class holds while the class is cold: a quarter of a page of them, or eight.
+/// Objects that an array of a class holds while the class is cold: half a page of them, or eight.
 #[inline]
 pub fn cold_capacity(class: usize) -> usize {
     COLD_CAPACITIES[class] as usize
@@ -84,7 +84,7 @@ const fn cold_capacities() -> [u8; CLASSES] {
     let mut capacities = [0; CLASSES];
     let mut class = 1;
     while class < CLASSES {
-        let fitting = PAGE / 4 / sizes[class] as usize;
+        let fitting = PAGE / 2 / sizes[class] as usize;
         capacities[class] = match fitting {
             0 => 1,
             1..8 => fitting as u8,

@@ -4,6 +4,41 @@ use super::array::Array;
 use super::{General, class, give_index, shard, take_index};
 use crate::page::{GRANULE, PageList};
 use machine::slot;
+use machine::sync::{AtomicU32, Ordering};
+
+/// How many spans a class has, and the most that it had.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct SpanCount {
+    now: AtomicU32,
+    peak: AtomicU32,
+}
+
+impl SpanCount {
+    /// A span begins to serve the class.
+    pub fn add_one(&self) {
+        // Relaxed here and below: a statistic, ordered with nothing.
+        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.peak.load(Ordering::Relaxed) < now {
+            self.peak.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+
+    /// A span no longer serves it.
+    pub fn subtract_one(&self) {
+        self.now.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Spans at some moment.
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed).into()
+    }
+
+    /// The most that there were at a time.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed).into()
+    }
+}
 
 impl General<'_> {
     /// Shows each span as (class, 1, bytes, objects outside of the span).

@@ -28,6 +28,7 @@ use crate::page::{GRANULE, PAGE, PageList, Span, Zone};
 use crate::percpu::{self, Region};
 use array::{Array, DRAINING};
 use core::ptr::null_mut;
+use count::SpanCount;
 use limits::{MANY_SLOTS, batch, depot_limit};
 use machine::slot::{self, ARRAY, Stored};
 use machine::sync::{AtomicBool, AtomicPtr, Lock, Ordering};
@@ -54,8 +55,8 @@ pub struct Slab {
     pub zone: Zone,
     /// What waiting for locks cost.
     pub locks: LockReport,
-    /// Spans in use by slabs.
-    pub spans: Events,
+    /// Spans in use, by class.
+    pub spans: [SpanCount; class::CLASSES],
     /// Arrays that exist.
     pub arrays: Events,
     /// Empty arrays that no shard keeps.
@@ -347,7 +348,7 @@ impl<'a> General<'a> {
             (*span).listed = false;
             zone.enter_class(span, take_index(class) as u8);
         }
-        self.slab.spans.count();
+        self.slab.spans[class].add_one();
         Some(span)
     }
 
@@ -539,10 +540,10 @@ impl<'a> General<'a> {
     /// The span is unused, on no list, and ours by the lock of its shard.
     unsafe fn free_span(self, slot: u32, span: *mut Span) {
         let (zone, locks) = (&self.slab.zone, &self.slab.locks);
-        self.slab.spans.subtract(1);
         // SAFETY: passed on.
         unsafe {
             zone.enter_class(span, 0);
+            self.slab.spans[(*span).class as usize].subtract_one();
             (*span).class = 0;
             match (*span).granules {
                 1 => PageList::put(shard::page_list(self.region, slot), span, zone, locks),

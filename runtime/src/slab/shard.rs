@@ -55,12 +55,22 @@ pub fn of(region: Region, slot: u32, class: usize) -> *mut Shard {
 
 /// The hottest that a class gets.
 pub const HOTTEST: u32 = 7;
-/// Visits closer than this many units of 4096 ticks (together some 12 µs) make a class hotter.
-const CLOSE: u32 = 8;
-/// And those further apart than this many make it colder.
-const FAR: u32 = CLOSE * 16;
+/// Close visits that make a step of heat. One burst of a few blocks has fewer; a program at work has hundreds in a row.
+const PARTS: u32 = 4;
+/// The low bits of a visit's word: the heat, in parts of a step. Above them the time, in units of some 12 µs.
+const HEAT_BITS: u32 = (HOTTEST + 1) * PARTS - 1;
+const UNIT: u32 = HEAT_BITS + 1;
+/// Ticks of the clock, as a power of two, that make the lowest of all bits.
+const TICKS_SHIFT: u32 = 10;
+/// A visit no later than this after the one before adds a part.
+const CLOSE: u32 = UNIT;
+/// One later than this takes a part away, as from bursts some 50 µs apart.
+const APART: u32 = 4 * UNIT;
+/// And one later than this, some 200 µs, a whole step.
+const FAR: u32 = 16 * UNIT;
 
-/// The hottest classes look at the clock only so often: it costs as much as the rest of a visit.
+/// The hottest classes look at the clock only so often: it costs as much as the rest of a visit. What they see then is the
+/// time of so many visits.
 const GLANCE_AT_CLOCK: u32 = 16;
 
 /// Counts a visit to a slow path, a refill of the slot's take array or not; returns the heat of the class there, up to
@@ -74,25 +84,32 @@ pub fn count_visit(region: Region, slot: u32, class: usize, is_refill: bool) -> 
         let refills = (&raw const (*shard).refills).read_volatile().wrapping_add(is_refill as u32);
         (&raw mut (*shard).refills).write_volatile(refills);
         let word = (&raw const (*shard).heat).read_volatile();
-        if word & HOTTEST == HOTTEST && !refills.is_multiple_of(GLANCE_AT_CLOCK) {
+        let (last, parts) = (word & !HEAT_BITS, word & HEAT_BITS);
+        if parts / PARTS == HOTTEST && !refills.is_multiple_of(GLANCE_AT_CLOCK) {
             return HOTTEST;
         }
-        let now = (clock::ticks() >> 12) as u32 & !HOTTEST;
-        let (last, heat) = (word & !HOTTEST, word & HOTTEST);
-        let heat = match now.wrapping_sub(last) {
-            0..=CLOSE => (heat + 1).min(HOTTEST),
-            interval if interval > FAR => heat.saturating_sub(1),
-            _ => heat,
-        };
-        (&raw mut (*shard).heat).write_volatile(now | heat);
-        heat
+        let now = (clock::ticks() >> TICKS_SHIFT) as u32 & !HEAT_BITS;
+        let parts = heated(parts, now.wrapping_sub(last));
+        (&raw mut (*shard).heat).write_volatile(now | parts);
+        parts / PARTS
+    }
+}
+
+/// The heat, in parts of a step, after a visit that came so long after the one before. Of a class that was as hot as can be, many
+/// visits were not looked at since.
+fn heated(parts: u32, interval: u32) -> u32 {
+    match interval {
+        0..=CLOSE => (parts + 1).min(HOTTEST * PARTS),
+        interval if interval > FAR => parts.saturating_sub(PARTS),
+        interval if interval > APART && parts / PARTS < HOTTEST => parts.saturating_sub(1),
+        _ => parts,
     }
 }
 
 /// How hot a class is in a slot.
 pub fn heat(region: Region, slot: u32, class: usize) -> u32 {
     // SAFETY: as above.
-    unsafe { (&raw const (*of(region, slot, class)).heat).read_volatile() & HOTTEST }
+    unsafe { ((&raw const (*of(region, slot, class)).heat).read_volatile() & HEAT_BITS) / PARTS }
 }
 
 /// Where a slot's page list lies: in the place of the shard of class 0, which is no class.
@@ -243,5 +260,40 @@ impl Drop for Held {
     fn drop(&mut self) {
         // SAFETY: we hold the lock.
         unsafe { (*self.shard).lock.release() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The heat after many rounds of so many visits in quick succession, with pauses of so many units between the rounds.
+    fn after_bursts(visits: u32, pause: u32) -> u32 {
+        let burst = |parts, _| (1..visits).fold(heated(parts, pause * UNIT), |parts, _| heated(parts, 0));
+        (0..1000).fold(0, burst) / PARTS
+    }
+
+    #[test]
+    fn work_without_pauses_heats_up() {
+        assert_eq!(after_bursts(2, 1), HOTTEST);
+        assert_eq!(after_bursts(100, 20), HOTTEST);
+    }
+
+    #[test]
+    fn small_bursts_stay_cold() {
+        assert_eq!(after_bursts(2, 5), 0);
+        assert_eq!(after_bursts(3, 20), 0);
+    }
+
+    #[test]
+    fn what_was_hot_cools_down() {
+        let after_pauses = |pauses| (0..pauses).fold(HOTTEST * PARTS, |parts, _| heated(parts, FAR + UNIT));
+        assert_eq!((after_pauses(1) / PARTS, after_pauses(HOTTEST)), (HOTTEST - 1, 0));
+    }
+
+    #[test]
+    fn heat_and_time_share_a_word() {
+        assert_eq!(UNIT.next_power_of_two(), UNIT);
+        assert_eq!((HOTTEST * PARTS) & !HEAT_BITS, 0);
     }
 }

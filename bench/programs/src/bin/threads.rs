@@ -2,12 +2,24 @@
 //! some for the main thread to free: what an allocator sets up for a thread, it must give back when
 //! the thread has gone.
 //!
-//! Prints the answer, then the resident memory in kB before and after. "Before" is when a thousand
-//! threads have come and gone, so that what the C library and the allocator keep for the next
-//! thread isn't taken for a leak.
+//! `threads one` runs all of them on the CPU of their creator, `threads across` on another one,
+//! `threads anywhere` where the scheduler puts them, and `threads std` too, but made by Rust's
+//! library instead of the C library's: each has a stack for signals then, mapped and unmapped.
+//!
+//! Prints the answer, then the resident memory in kB before and after, then how many of the threads
+//! ran on the CPU where their creator had just been. "Before" is when a thousand threads have come
+//! and gone, so that what the C library and the allocator keep for the next thread isn't taken for
+//! a leak.
+//!
+//! With a second argument, each thread goes on for so many nanoseconds: what that costs on one CPU
+//! is clear, what it costs anywhere is up to the scheduler.
 
-use std::fs;
-use std::thread;
+use std::ffi::c_void;
+use std::hint::spin_loop;
+use std::mem::{self, MaybeUninit};
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use programs::{Block, Rng, mix, mixed_size};
 
@@ -18,27 +30,150 @@ const BLOCKS: u64 = 64;
 const LEFT: usize = 8;
 
 fn main() {
-    let mut sum = 0;
-    for seed in 0..WARM_UP {
-        sum = mix(sum, live_and_die(seed));
+    let mut arguments = env::args().skip(1);
+    let kind = arguments.next().unwrap_or("anywhere".to_owned());
+    let more = arguments.next().map_or(0, |word| word.parse().expect("the second argument is a number of nanoseconds"));
+    let mut attributes = Attributes::new();
+    let cpus = allowed_cpus();
+    match kind.as_str() {
+        "one" => pin(cpus[0]),
+        "across" => {
+            pin(*cpus.get(1).expect("this needs two CPUs"));
+            attributes.pin(cpus[0]);
+        }
+        "anywhere" | "std" => {}
+        _ => panic!("the first argument is one, across, anywhere or std"),
     }
+    let mut run = Run { by_std: kind == "std", attributes, more: Duration::from_nanos(more), sum: 0, beside: 0 };
+    run.threads(WARM_UP);
     let before = resident_kb();
-    for seed in 0..THREADS {
-        sum = mix(sum, live_and_die(seed));
-    }
+    run.beside = 0;
+    run.threads(THREADS);
     let after = resident_kb();
-    println!("{sum:016x} {before} {after}");
+    println!("{:016x} {before} {after} {}", run.sum, run.beside);
 }
 
-fn live_and_die(seed: u64) -> u64 {
-    let left = thread::spawn(move || live(seed)).join().expect("the thread ends");
-    left.iter().fold(0, |sum, block| mix(sum, block.tag()))
+struct Run {
+    by_std: bool,
+    attributes: Attributes,
+    more: Duration,
+    sum: u64,
+    beside: u64,
 }
 
-fn live(seed: u64) -> Vec<Block> {
-    let mut rng = Rng::with_seed(seed);
-    let blocks: Vec<Block> = (0..BLOCKS).map(|tag| Block::new(mixed_size(&mut rng, 16, 4096), tag)).collect();
-    blocks.into_iter().step_by(LEFT).collect()
+impl Run {
+    fn threads(&mut self, count: u64) {
+        for seed in 0..count {
+            let (here, mut life) = (cpu(), Life { seed, more: self.more, cpu: -1, left: Vec::new() });
+            if self.by_std {
+                life = thread::spawn(move || life.live()).join().expect("the thread ends");
+            } else {
+                self.attributes.live(&mut life);
+            }
+            self.sum = life.left.iter().fold(self.sum, |sum, block| mix(sum, block.tag()));
+            self.beside += u64::from(life.cpu == here);
+        }
+    }
+}
+
+/// What a thread does, and what it leaves.
+struct Life {
+    seed: u64,
+    more: Duration,
+    cpu: i32,
+    left: Vec<Block>,
+}
+
+impl Life {
+    fn live(mut self) -> Life {
+        self.cpu = cpu();
+        let mut rng = Rng::with_seed(self.seed);
+        let blocks: Vec<Block> = (0..BLOCKS).map(|tag| Block::new(mixed_size(&mut rng, 16, 4096), tag)).collect();
+        self.left = blocks.into_iter().step_by(LEFT).collect();
+        linger(self.more);
+        self
+    }
+}
+
+fn linger(time: Duration) {
+    if !time.is_zero() {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            spin_loop();
+        }
+    }
+}
+
+/// How the C library makes threads.
+struct Attributes(libc::pthread_attr_t);
+
+impl Attributes {
+    fn new() -> Attributes {
+        let mut attributes = MaybeUninit::uninit();
+        // SAFETY: it is written by the call, which only fails without memory.
+        unsafe {
+            assert_eq!(libc::pthread_attr_init(attributes.as_mut_ptr()), 0);
+            Attributes(attributes.assume_init())
+        }
+    }
+
+    /// Lets the threads run on one CPU only.
+    fn pin(&mut self, cpu: usize) {
+        let set = only(cpu);
+        // SAFETY: both are as they should be.
+        let error = unsafe { libc::pthread_attr_setaffinity_np(&raw mut self.0, size_of_val(&set), &raw const set) };
+        assert_eq!(error, 0, "the CPU can't be chosen");
+    }
+
+    /// Has a thread live, and waits for its end.
+    fn live(&self, life: &mut Life) {
+        extern "C" fn start(life: *mut c_void) -> *mut c_void {
+            // SAFETY: it is the creator's, which waits.
+            let life = unsafe { &mut *life.cast::<Life>() };
+            let blank = Life { seed: 0, more: Duration::ZERO, cpu: -1, left: Vec::new() };
+            *life = mem::replace(life, blank).live();
+            null_mut()
+        }
+        let mut thread = 0;
+        // SAFETY: the thread ends before `life` does.
+        unsafe {
+            let error = libc::pthread_create(&raw mut thread, &raw const self.0, start, (&raw mut *life).cast());
+            assert_eq!(error, 0, "no thread can be made");
+            assert_eq!(libc::pthread_join(thread, null_mut()), 0, "the thread ends");
+        }
+    }
+}
+
+/// The CPUs that this process may use, the last one first: the first serves more interrupts on most
+/// machines.
+fn allowed_cpus() -> Vec<usize> {
+    let mut set = only(0);
+    // SAFETY: it writes the set.
+    let error = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+    assert_eq!(error, 0, "the CPUs can't be read");
+    // SAFETY: each bit of the set may be asked for.
+    (0..libc::CPU_SETSIZE as usize).rev().filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+fn pin(cpu: usize) {
+    let set = only(cpu);
+    // SAFETY: it reads the set.
+    let error = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    assert_eq!(error, 0, "the CPU can't be chosen");
+}
+
+fn only(cpu: usize) -> libc::cpu_set_t {
+    // SAFETY: zeroes are the empty set, and the CPU is below its size.
+    unsafe {
+        let mut set = mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        set
+    }
+}
+
+fn cpu() -> i32 {
+    // SAFETY: it only looks.
+    unsafe { libc::sched_getcpu() }
 }
 
 /// The kernel's exact count, page by page; the one in /proc/self/status lags behind on some
