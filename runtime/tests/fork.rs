@@ -10,7 +10,7 @@
 
 mod common;
 
-use commensal::heap;
+use commensal::heap::{self, report::Report};
 use common::blocks::Block;
 use common::model::{Failure, Heap, Model, Operation, Owned};
 use common::random::Random;
@@ -56,6 +56,8 @@ const FINE: i32 = 0;
 const NO_MEMORY: i32 = 1;
 const DAMAGED: i32 = 2;
 const GRANDCHILD: i32 = 3;
+const NOT_SOLO: i32 = 4;
+const NOT_SHARED: i32 = 5;
 
 /// Blocks in a place of their own, so that nobody else's memory is needed.
 struct Blocks {
@@ -266,6 +268,69 @@ fn forks_without_handlers() {
 #[test]
 fn bare_system_calls() {
     run("bare_system_calls", Way::Bare);
+}
+
+/// One process that is solo so far: a thread comes into its heap, and so makes it shared, while another one forks.
+fn become_shared_in_a_fork(seed: u64) -> Result<(), i32> {
+    unsafe extern "C" {
+        static mut __libc_single_threaded: libc::c_char;
+    }
+    // SAFETY: this is the only thread; the harness's stayed behind in the parent, which the C library does not take into account.
+    unsafe { (&raw mut __libc_single_threaded).write(1) };
+    let mut own = Blocks::new(seed >> 40);
+    own.turn_some(&mut Random::new(seed, 0), 24)?;
+    let is_solo = || Report::read().is_some_and(|report| report.shared_for_ns.is_none());
+    if !is_solo() {
+        return Err(NOT_SOLO);
+    }
+    let ready = AtomicU64::new(0);
+    let begin = |random: &mut Random| {
+        ready.fetch_add(1, Ordering::Relaxed);
+        while ready.load(Ordering::Relaxed) < 2 {
+            std::hint::spin_loop();
+        }
+        let delay = Duration::from_nanos(random.below(30_000) as u64);
+        let start = Instant::now();
+        while start.elapsed() < delay {}
+    };
+    let work = || {
+        let mut random = Random::new(seed, 1);
+        begin(&mut random);
+        let mut blocks = Blocks::new(1);
+        blocks.turn_some(&mut random, 60).and_then(|()| blocks.free_all())
+    };
+    let fork = || {
+        let mut random = Random::new(seed, 2);
+        begin(&mut random);
+        let child = Way::Bare.fork_and(|| live(Way::Bare, &mut Blocks::new(2), &mut random, false));
+        if wait_for(child, PATIENCE) == Some(FINE) { Ok(()) } else { Err(GRANDCHILD) }
+    };
+    thread::scope(|scope| {
+        let threads = [scope.spawn(work), scope.spawn(fork)];
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(DAMAGED)))
+    })?;
+    if is_solo() {
+        return Err(NOT_SHARED);
+    }
+    own.free_all()
+}
+
+#[test]
+fn bare_system_calls_while_the_process_becomes_shared() {
+    const TEST: &str = "bare_system_calls_while_the_process_becomes_shared";
+    let seed = random::seed();
+    if child::case().is_none() {
+        return child::run_in_both_modes(TEST, "fork", seed, duration() + 3 * PATIENCE);
+    }
+    let (end, mut rounds) = (Instant::now() + duration(), 0);
+    while Instant::now() < end {
+        // Nobody has used the heap here yet, and the process has one thread.
+        let status = wait_for(Way::Fork.fork_and(|| become_shared_in_a_fork(seed + rounds)), 2 * PATIENCE);
+        let replay = || random::replay("fork", TEST, seed);
+        assert_eq!(status, Some(FINE), "in round {rounds} (none: it hung, or died)\n{}", replay());
+        rounds += 1;
+    }
+    eprintln!("{rounds} processes became shared");
 }
 
 /// What others do before and after a fork: allocate, in all three places.

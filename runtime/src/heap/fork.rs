@@ -2,8 +2,9 @@
 //!
 //! The moment before the second thread exists is the time to arrange for what only a process with threads needs: noticing
 //! forks, and registering for kicks. The C library tells: when `pthread_create` allocates the new thread's tables,
-//! `__libc_single_threaded` is 0 already, and one thread runs still. The upgrade is one-way: that flag stays 0 after a join
-//! and in fork children.
+//! `__libc_single_threaded` is 0 already, and one thread runs still. It tells nobody but its own malloc: where that is another one, the
+//! first slow path of any thread finds the process shared. The upgrade is one-way: that flag stays 0 after a join and in fork
+//! children.
 //!
 //! Forking takes no lock, because fork handlers of others may run before and after ours and allocate, because `_Fork` runs none,
 //! and because a thread that waits for one lock may hold another. Instead, a child notices that it is one, takes locks over
@@ -33,16 +34,32 @@ impl Sharing {
     }
 }
 
-/// Upgrades the process if it is about to have a second thread, or has one: every slow path comes along, and whoever creates a
-/// thread, so that a child of a fork without handlers has put its own thread in order before there is another.
+/// Upgrades the process if it has a second thread: every slow path comes along.
 #[inline]
 pub fn upgrade_if_shared() {
+    if is_solo_no_longer() {
+        upgrade();
+    }
+}
+
+/// Upgrades the process if it is about to have a second thread: for calls that creating a thread makes. So a child of a fork without
+/// handlers has put its own thread in order before there is another, and registering for kicks is cheap: where threads run
+/// already it takes tens of milliseconds, so there it is left to the first kick.
+#[inline]
+pub fn upgrade_before_a_thread() {
+    if is_solo_no_longer() {
+        upgrade();
+        let _ = kick::register();
+    }
+}
+
+fn is_solo_no_longer() -> bool {
     // Relaxed: whoever misses it comes to `upgrade`, which is for one only.
     if runtime().sharing.upgraded.load(Ordering::Relaxed) {
         percpu::enter();
-    } else if !thread::is_alone() {
-        upgrade();
+        return false;
     }
+    !thread::is_alone()
 }
 
 #[cold]
@@ -54,7 +71,6 @@ fn upgrade() {
     if !forks_are_noticed {
         thread::on_fork_in_child(after_fork_in_child);
     }
-    let _ = kick::register();
 }
 
 /// For the one who did it: whether forks are noticed by themselves. Others wait until that is done: from then on a child finds

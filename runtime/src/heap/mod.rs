@@ -13,7 +13,7 @@ pub mod check;
 pub mod conf;
 pub mod fork;
 pub mod report;
-mod runtime;
+pub(crate) mod runtime;
 
 use crate::observe::LockReport;
 pub use crate::page::PAGE;
@@ -162,8 +162,6 @@ unsafe fn free_pages(block: *mut u8) {
 
 /// A block of at least `bytes` zeroes; null, with ENOMEM, if there is no memory.
 pub fn allocate_zeroed(bytes: usize) -> *mut u8 {
-    // Whoever creates a thread comes here: glibc's pthread_create asks for the thread's tables.
-    fork::upgrade_if_shared();
     if bytes <= class::LARGEST {
         let block = allocate(bytes);
         if !block.is_null() {

@@ -3,6 +3,7 @@
 //! Each case is a process of its own, see [`suite`]. `COMMENSAL_STRESS_SECONDS` says how long each body of the host's own
 //! operations goes on that could go on for ever: half a second if it is not set.
 
+mod interrupted;
 mod suite;
 
 use suite::{Mode, cases, find, pass};

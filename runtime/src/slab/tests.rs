@@ -1,0 +1,94 @@
+//! What only a signal handler on top of a lock's holder meets, set up from the inside: this thread holds a shard, another one holds
+//! the shard that is asked for, and so this thread must not wait.
+
+use super::*;
+use crate::heap::{self, runtime::general};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::thread;
+
+/// Slots that no thread is in, here: slots are given from the lowest on.
+const ASKED_FOR: u32 = 900;
+const GIVING: u32 = 902;
+const CLASS: usize = 20;
+const OTHER_CLASS: usize = 21;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs `work` while this thread holds one shard, and another thread the shard of a slot.
+fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(General<'static>)) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let first = heap::allocate(100);
+    assert!(!first.is_null());
+    percpu::enter();
+    let ((held, is_held), (done, is_done)) = (channel(), channel::<()>());
+    thread::scope(|scope| {
+        // Both channels also end when one of the two sides panics.
+        let done = done;
+        scope.spawn(move || {
+            percpu::enter();
+            let _theirs = general().lock(slot, CLASS);
+            held.send(()).expect("the other side waits");
+            let _ = is_done.recv();
+        });
+        is_held.recv().expect("the other side sends");
+        let _ours = general().lock(0, OTHER_CLASS);
+        work(general());
+        drop(done);
+    });
+    // SAFETY: allocated above.
+    unsafe { heap::free(first) };
+}
+
+/// A span of a slot, with all its objects but those of one array, which is returned.
+fn span_of(general: General<'_>, slot: u32) -> (*mut Span, Array) {
+    slot::count_as_used(slot);
+    let array = general.fill_from_spans(slot, CLASS, Source::NewSpan).expect("there is memory");
+    (general.lock(slot, CLASS).spans, array)
+}
+
+#[test]
+fn an_object_whose_shard_is_held_is_given_back_later() {
+    let mut object = None;
+    let mut before = 0;
+    where_waiting_is_forbidden(ASKED_FOR, |general| {
+        // The holder of the shard set the span up, so to say: nobody else looks at it now.
+        let span = general.new_span(ASKED_FOR, CLASS).expect("there is memory");
+        // SAFETY: the span is new.
+        let taken = unsafe { (*span).take() }.expect("a new span has objects");
+        // SAFETY: as above.
+        before = unsafe { (*span).in_use() };
+        general.put_into_span(taken, None).forget();
+        assert_eq!(general.slab.deferred.load(Ordering::Relaxed), taken, "the object waits for the next slow path");
+        // SAFETY: as above.
+        assert_eq!(unsafe { (*span).in_use() }, before, "the span was changed under its owner's lock");
+        object = Some((span as usize, taken as usize));
+    });
+    let (span, taken) = object.expect("the work was done");
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let general = general();
+    general.put_deferred();
+    assert!(general.slab.deferred.load(Ordering::Relaxed).is_null());
+    // SAFETY: descriptions of spans are never freed.
+    let span = unsafe { &*(span as *const Span) };
+    let is_back = span.class == 0 || span.is_free(taken as *mut u8);
+    assert!(is_back && span.in_use() == before - 1, "the object is not in its span: {span:?}");
+}
+
+#[test]
+fn a_span_that_is_taken_over_belongs_to_the_shard_that_lists_it() {
+    let mut taken = None;
+    where_waiting_is_forbidden(ASKED_FOR, |general| {
+        let (span, array) = span_of(general, GIVING);
+        general.steal_span(ASKED_FOR, CLASS).expect("another slot has a span to give");
+        // SAFETY: descriptions of spans are never freed.
+        let owner = unsafe { (*span).owner() };
+        assert_ne!(owner, ASKED_FOR, "the shard that is held got a span");
+        assert_eq!(general.lock(owner, CLASS).spans, span, "the owner of a span does not list it");
+        taken = Some((owner, array));
+    });
+    let (owner, array) = taken.expect("the work was done");
+    percpu::enter();
+    // All objects come back, and the last one lets the span go, if the lock of its owner guards it.
+    general().flush(owner, CLASS, array);
+}
