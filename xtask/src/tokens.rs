@@ -77,8 +77,12 @@ fn brackets(delimiter: Delimiter) -> (&'static str, &'static str) {
     }
 }
 
-/// Marks each item behind `#[cfg(test)]`, up to its closing brace or semicolon.
+/// Marks each item behind `#[cfg(test)]`, up to its closing brace or semicolon, and all of a file that says so of itself.
 fn mark_tests(tokens: &mut [Token]) {
+    if find(tokens, &["#", "!", "[", "cfg", "(", "test", ")", "]"]).next().is_some() {
+        tokens.iter_mut().for_each(|token| token.test = true);
+        return;
+    }
     let starts: Vec<usize> = find(tokens, &["#", "[", "cfg", "(", "test", ")", "]"]).collect();
     for start in starts {
         let mut depth = 0;
@@ -121,5 +125,6 @@ mod tests {
         let source = "#[cfg(test)] extern crate std; fn a() {} #[cfg(test)] mod tests { fn b() {} } fn c() {}";
         let free: Vec<String> = of(source).into_iter().filter(|token| !token.test).map(|token| token.text).collect();
         assert_eq!(free.join(" "), "fn a ( ) { } fn c ( ) { }");
+        assert!(of("#![cfg(test)] use std::vec::Vec;").iter().all(|token| token.test));
     }
 }

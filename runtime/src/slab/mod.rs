@@ -20,7 +20,6 @@ mod limits;
 pub mod misuse;
 mod shard;
 mod spare;
-#[cfg(test)]
 mod tests;
 
 pub use shard::SHARD_RANK;

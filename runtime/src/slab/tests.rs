@@ -1,6 +1,8 @@
 //! What only a signal handler on top of a lock's holder meets, set up from the inside: this thread holds a shard, another one holds
 //! the shard that is asked for, and so this thread must not wait.
 
+#![cfg(test)]
+
 use super::*;
 use crate::heap::{self, runtime::general};
 use std::sync::Mutex;
