@@ -42,5 +42,6 @@ cargo build --quiet --release
 cargo run --quiet --release
 cargo test --quiet 2>&1 | sed 's/finished in .*/finished/'
 echo 'fn broken() { let x: u32 = "text"; }' >> src/main.rs
-cargo check --quiet 2>&1 | head -n 8
+cargo check --quiet > wrong.txt 2>&1 || echo "wrong: $?"
+cat wrong.txt
 echo 'all done'

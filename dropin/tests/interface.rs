@@ -78,3 +78,31 @@ fn needs_libc_and_the_loader_only() {
         assert!(known, "{}", outcome.report(&format!("the library needs more than libc: {line}")));
     }
 }
+
+/// Whatever else had a name would take the place of the program's own thing of that name. (The function that unwinds Rust's stacks
+/// did once, and every compiler error ended in an abort.)
+#[test]
+fn has_names_of_memory_functions_only() {
+    const NAMES: &str = "malloc free calloc realloc reallocarray posix_memalign aligned_alloc memalign valloc pvalloc \
+        malloc_usable_size malloc_trim mallopt mallinfo mallinfo2 malloc_stats malloc_info free_sized free_aligned_sized \
+        commensal_version";
+    if !subject::is_commensal() || !skips::has_tools("readelf", &["readelf"]) {
+        return;
+    }
+    let path = subject::library().path().expect("Commensal is a file");
+    let arguments = ["--dyn-syms".as_ref(), "--wide".as_ref(), path.as_os_str()];
+    let outcome = Run::new("readelf").args(arguments).with(&Library::none(), Mode::Without);
+    // Number, value, size, type, binding, visibility, section, name; the section of what others define is UND.
+    let symbols = outcome.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let defined: Vec<&str> = symbols
+        .filter(|fields| fields.len() == 8 && !["Ndx", "UND"].contains(&fields[6]))
+        .map(|fields| fields[7])
+        .collect();
+    let missing: Vec<&str> = NAMES.split_whitespace().filter(|name| !defined.contains(name)).collect();
+    assert!(missing.is_empty(), "{}", outcome.report(&format!("not among the library's names: {missing:?}")));
+    let operators = ["_Znw", "_Zna", "_Zdl", "_Zda"];
+    let known =
+        |name: &str| NAMES.split_whitespace().any(|it| it == name) || operators.iter().any(|it| name.starts_with(it));
+    let unknown: Vec<&str> = defined.into_iter().filter(|name| !known(name)).collect();
+    assert!(unknown.is_empty(), "{}", outcome.report(&format!("the library should not define {unknown:?}")));
+}

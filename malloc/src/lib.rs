@@ -24,9 +24,17 @@ static START: extern "C" fn() = {
     start
 };
 
-/// Nothing in here unwinds; precompiled core refers to the symbol all the same.
-#[unsafe(no_mangle)]
-extern "C" fn rust_eh_personality() {}
+// Nothing in here unwinds; precompiled core refers to the symbol all the same. Hidden: Rust programs and compilers that the library is
+// preloaded into unwind by their own. Weak: so do those that it is linked into.
+core::arch::global_asm!(
+    ".pushsection .text.rust_eh_personality,\"ax\",@progbits",
+    ".weak rust_eh_personality",
+    ".hidden rust_eh_personality",
+    ".type rust_eh_personality,@function",
+    "rust_eh_personality: ud2",
+    ".size rust_eh_personality, . - rust_eh_personality",
+    ".popsection",
+);
 
 #[cfg(not(test))]
 #[panic_handler]
