@@ -1,13 +1,13 @@
 //! The musts: what Commensal's malloc has to reach, judged from what was measured.
 
-use serde::Serialize;
+use commensal_lab::analysis::{Analysis, BASELINE, Judged};
+use commensal_lab::arm::COMMENSAL;
+use commensal_lab::sheet::{Sheet, Side};
 
-use crate::arm::{COMMENSAL, GLIBC, SNMALLOC};
-use crate::micro::Setting;
-use crate::programs::{Figure, Programs};
-use crate::report::Report;
-use crate::startup::Startup;
-use crate::threads::{FLOOR, Place};
+use crate::parts::{DEPTHS, FLOOR, Part};
+
+/// The peer whose memory ours is held against.
+pub const SNMALLOC: &str = "snmalloc";
 
 /// How much the memory of an idle process may exceed glibc's.
 const IDLE_MEMORY_KB: f64 = 200.0;
@@ -15,14 +15,19 @@ const IDLE_MEMORY_KB: f64 = 200.0;
 /// late is not.
 const THREADS_GROWTH_KB: f64 = 160.0;
 
+const WALL: usize = 0;
+/// Of a start; threads and programs have other figures in that place.
+const STARTUP_PEAK: usize = 4;
+const GROWTH: usize = 1;
+const PEAK: usize = 1;
+
 /// One figure and its limit.
-#[derive(Clone, Debug, Serialize)]
 pub struct Must {
-    pub what: String,
-    pub unit: &'static str,
+    what: String,
+    unit: &'static str,
     /// None if Commensal failed, or what it is held against did.
-    pub measured: Option<f64>,
-    pub limit: Option<f64>,
+    measured: Option<f64>,
+    limit: Option<f64>,
     pub met: bool,
 }
 
@@ -38,52 +43,86 @@ impl Must {
 }
 
 /// The musts of every part that was measured.
-pub fn judge(report: &Report) -> Vec<Must> {
-    let mut musts = Vec::new();
-    musts.extend(report.startup.iter().flat_map(startup));
-    musts.extend(report.micro.iter().flatten().flat_map(micro));
-    musts.extend(report.threads.iter().flat_map(|places| threads(places)));
-    // A mean over a choice of rows says nothing about the mean over all.
-    musts.extend(report.programs.iter().filter(|_| report.all_programs).flat_map(programs));
-    musts
+pub fn judge(parts: &[Part]) -> Vec<Must> {
+    let of_part = |part: &Part| match part.name {
+        "startup" => startup(&part.analysis),
+        "micro" => micro(&part.analysis),
+        "threads" => threads(&part.analysis),
+        // A mean over a choice of rows says nothing about the mean over all.
+        _ if part.analysis.rows.len() > 1 => programs(&part.analysis),
+        _ => Vec::new(),
+    };
+    parts.iter().filter(|part| part.analysis.measured.blocks > 0).flat_map(of_part).collect()
 }
 
-fn startup(startup: &Startup) -> Vec<Must> {
-    let idle_limit = startup.peak_kb(GLIBC).map(|kb| kb + IDLE_MEMORY_KB);
+/// A line for each, with the verdict.
+pub fn sheet(musts: &[Must]) -> Sheet {
+    let mut sheet =
+        Sheet::new([("must", Side::Left), ("measured", Side::Right), ("limit", Side::Right), ("", Side::Left)]);
+    for must in musts {
+        let figure = |value: Option<f64>| match (value, must.unit) {
+            (None, _) => "–".to_owned(),
+            (Some(value), "×") => format!("{value:.3} ×"),
+            (Some(value), unit) => format!("{value:.0} {unit}"),
+        };
+        let verdict = if must.met { "ok" } else { "MISS" };
+        sheet.add([must.what.clone(), figure(must.measured), figure(must.limit), verdict.to_owned()]);
+    }
+    sheet
+}
+
+fn place(analysis: &Analysis, name: &str) -> Option<usize> {
+    analysis.measured.arms.iter().position(|arm| arm.name == name)
+}
+
+fn ratio(analysis: &Analysis, judged: &Judged, name: &str) -> Option<f64> {
+    Some(judged.comparisons[place(analysis, name)?]?.ratio)
+}
+
+fn median(analysis: &Analysis, judged: &Judged, name: &str) -> Option<f64> {
+    Some(judged.medians[place(analysis, name)?]?.value)
+}
+
+fn startup(analysis: &Analysis) -> Vec<Must> {
+    let over_empty = analysis.others.first().and_then(|(_, rows)| ratio(analysis, &rows[0][WALL], COMMENSAL));
+    let peak = &analysis.rows[0][STARTUP_PEAK];
+    let idle_limit = peak.medians[BASELINE].map(|median| median.value + IDLE_MEMORY_KB);
     vec![
-        Must::ratio("start-up over the empty library's", startup.median_ratio(COMMENSAL), 1.05),
-        Must::new("peak memory of /bin/true", "kB", startup.peak_kb(COMMENSAL), idle_limit),
+        Must::ratio("start-up over the empty library's", over_empty, 1.05),
+        Must::new("peak memory of /bin/true", "kB", median(analysis, peak, COMMENSAL), idle_limit),
     ]
 }
 
-fn micro(setting: &Setting) -> Vec<Must> {
-    let must = |depth, limit| {
-        let ratio = setting.best(COMMENSAL, depth).zip(setting.best_peer(depth)).map(|(ours, peer)| ours / peer);
-        let what = format!("malloc+free(64), {}, depth {depth}, over the best peer", setting.name);
-        Must::ratio(what, ratio, limit)
+fn micro(analysis: &Analysis) -> Vec<Must> {
+    let ours = place(analysis, COMMENSAL);
+    let must = |row: usize, metric: usize, limit: f64| {
+        let (name, depth) = (&analysis.measured.rows[row].name, DEPTHS[metric].0);
+        let what = format!("malloc+free(64), {name}, depth {depth}, over the best peer");
+        Must::ratio(what, ours.and_then(|ours| analysis.over_best_peer(row, metric, ours)), limit)
     };
-    vec![must(64, 1.0), must(1, 1.25)]
+    (0..analysis.rows.len()).flat_map(|row| [must(row, 0, 1.0), must(row, 1, 1.25)]).collect()
 }
 
-fn threads(places: &[Place]) -> Vec<Must> {
-    let must = |place: &Place| {
-        let over_glibc = |label: &str| Some(place.median_seconds(label)? / place.median_seconds(GLIBC)?);
-        let floor = over_glibc(FLOOR).map_or(String::new(), |ratio| format!(" (the floor: {ratio:.2})"));
-        let growth = place.by_arm.get(COMMENSAL).and_then(|samples| samples.series(|run| run.growth_kb));
-        let growth = growth.map(|growth| growth.median());
+fn threads(analysis: &Analysis) -> Vec<Must> {
+    let must = |(judged, row): (&Vec<Judged>, &commensal_lab::blocks::Row)| {
+        let floor = ratio(analysis, &judged[WALL], FLOOR).map_or(String::new(), |ratio| format!(" (the floor: {ratio:.2})"));
+        let over_glibc = ratio(analysis, &judged[WALL], COMMENSAL);
+        let growth = median(analysis, &judged[GROWTH], COMMENSAL);
         [
-            Must::ratio(format!("10,000 threads {}, over glibc{floor}", place.name), over_glibc(COMMENSAL), 1.0),
-            Must::new(format!("memory left of them, {}", place.name), "kB", growth, Some(THREADS_GROWTH_KB)),
+            Must::ratio(format!("10,000 threads {}, over glibc{floor}", row.name), over_glibc, 1.0),
+            Must::new(format!("memory left of them, {}", row.name), "kB", growth, Some(THREADS_GROWTH_KB)),
         ]
     };
-    places.iter().flat_map(must).collect()
+    analysis.rows.iter().zip(&analysis.measured.rows).flat_map(must).collect()
 }
 
-fn programs(programs: &Programs) -> Vec<Must> {
-    let time = programs.mean_over_best_peer(COMMENSAL, Figure::Time);
-    let memory = programs.mean_over(COMMENSAL, SNMALLOC, Figure::Memory);
+fn programs(analysis: &Analysis) -> Vec<Must> {
+    let over_best = |metric: usize| ratio(analysis, &analysis.means_over_best_peer[metric], COMMENSAL);
+    let of_all = |name: &str| ratio(analysis, &analysis.means[PEAK], name);
+    let over_snmalloc = of_all(COMMENSAL).zip(of_all(SNMALLOC)).map(|(ours, theirs)| ours / theirs);
     vec![
-        Must::ratio("programs' time, geometric mean over the best peer of each", time, 1.0),
-        Must::ratio("programs' peak memory, geometric mean over snmalloc's", memory, 1.0),
+        Must::ratio("programs' time, geometric mean over the best peer of each", over_best(WALL), 1.0),
+        Must::ratio("programs' peak memory, geometric mean over the best peer of each", over_best(PEAK), 1.13),
+        Must::ratio("programs' peak memory, geometric mean over snmalloc's", over_snmalloc, 1.0),
     ]
 }

@@ -38,6 +38,11 @@ impl Failure {
     pub fn ours(line: impl Into<String>) -> Self {
         Self::new(Status::Ours, line)
     }
+
+    /// Likewise, with all that is known of why.
+    pub fn of(error: anyhow::Error) -> Self {
+        Self::ours(format!("{error:#}"))
+    }
 }
 
 impl fmt::Display for Failure {

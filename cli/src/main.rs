@@ -5,11 +5,15 @@
 //! whether the library can reach it, `library` finds the library, `conf` merges settings, `preload` writes the
 //! environment, `sigpipe` undoes what Rust's start-up changed, and `run` executes. `failure` holds the exit statuses.
 
+mod arms;
+mod compare;
 mod conf;
 mod elf;
 mod failure;
 mod inspect;
+mod lab;
 mod library;
+mod places;
 mod preload;
 mod program;
 mod run;
@@ -35,13 +39,23 @@ struct Cli {
 #[derive(Subcommand)]
 enum Action {
     Run(run::Run),
+    Compare(compare::Compare),
+    Lab(lab::Lab),
 }
 
 const EXIT_STATUS: &str = "\
 Exit status: that of the program; 127 if it is missing, 126 if it cannot be executed, 125 if the library
 cannot be found, 2 for bad usage. The tour: 0, or 1 if a program behaves differently under the library.";
 
+/// Runs a bundled program in this process; `compare` starts it so.
+const WORKLOAD: &str = "workload";
+
 fn main() -> ExitCode {
+    // The bundled programs are measured: nothing of this command may be in their figures.
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(WORKLOAD) {
+        return commensal_programs::main(&[WORKLOAD], words);
+    }
     let outcome = match Cli::try_parse() {
         Ok(cli) => act(cli),
         Err(error) if !error.use_stderr() => error.exit(),
@@ -57,6 +71,8 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.action {
         None => tour::tour(),
         Some(Action::Run(request)) => Err(run::run(&request)),
+        Some(Action::Compare(request)) => compare::compare(&request),
+        Some(Action::Lab(request)) => lab::lab(&request),
     }
 }
 

@@ -1,14 +1,11 @@
 //! `commensal` without arguments: what the library does on this machine, in under 90 seconds.
 //!
-//! Everything that is printed was measured in this run: `jobs` runs programs with and without the library and compares what
-//! they print, `startup` measures what the library costs a program that does nothing, and one `run --stats` shows the
-//! statistics. `trial` runs one command, `spread` sums up samples. The report goes to standard output, progress to standard
-//! error.
+//! Everything that is printed was measured in this run, by the lab's rules: `jobs` runs programs with and without the library and
+//! compares what they print, the experiment `startup` measures what it costs a program that does nothing, `pair` one malloc and one
+//! free, and one `run --stats` shows the statistics. The report goes to standard output, progress to standard error.
 
 mod jobs;
-mod spread;
-mod startup;
-mod trial;
+mod pair;
 
 use std::ffi::OsString;
 use std::io;
@@ -16,19 +13,22 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use commensal_lab::arm::Arm;
+use commensal_lab::experiment::{Experiment, Setting, Startup};
+use commensal_lab::machine::Machine;
+use commensal_lab::process::Interrupt;
+use commensal_lab::table;
 use tempfile::TempDir;
 
 use crate::elf;
 use crate::failure::{Failure, Status};
 use crate::library::Library;
-use crate::preload;
-use crate::program;
-use trial::Interrupt;
+use crate::{arms, places, preload, program};
 
 const INTRODUCTION: &str = "\
 Commensal is a malloc for Linux programs: a table for one, and for every CPU once a second thread comes.
-This tour takes less than 90 seconds: your programs with and without it, its start-up cost, its statistics.";
+This tour takes less than 90 seconds: programs with and without it, what it costs at start-up, malloc and free, statistics.
+A table has the first column's own figures, and the ratios of the others to them; \"again\" is the first once more, as a control.";
 
 /// What may show the statistics: programs that leave by `exit` with standard error open, as not all do.
 const EXAMPLES: [[&str; 3]; 2] = [
@@ -39,31 +39,39 @@ const EXAMPLES: [[&str; 3]; 2] = [
 /// What all parts of the tour need.
 struct Tour {
     library: Library,
+    /// glibc, this library, and every peer that is installed.
+    arms: Vec<Arm>,
     scratch: TempDir,
     interrupt: Interrupt,
-    progress: ProgressBar,
+    seed: u64,
 }
+
+impl Tour {
+    /// An error if Ctrl-C came, so that `?` leaves through every destructor; nobody reads its text.
+    fn check(&self) -> Result<(), Failure> {
+        if self.interrupt.seen() { Err(Failure::ours("interrupted")) } else { Ok(()) }
+    }
+}
+
+const STARTUP_BLOCKS: usize = 40;
 
 /// Shows the tour; status 1 if a program behaves differently under the library.
 pub fn tour() -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::register().map_err(|error| trouble("watch for Ctrl-C", &error))?;
     let outcome = walk(interrupt.clone());
-    // Only now is the temporary directory gone and the progress bar cleared.
+    // Only now is the temporary directory gone.
     interrupt.obey();
     outcome
 }
 
 fn walk(interrupt: Interrupt) -> Result<ExitCode, Failure> {
     let start = Instant::now();
-    println!("{INTRODUCTION}\n");
-    let mut tour = prepare(interrupt)?;
+    println!("{INTRODUCTION}\n{}\n", Machine::host());
+    let tour = prepare(interrupt)?;
     let same = jobs::report(&tour)?;
-    if !same {
-        tour.scratch.disable_cleanup(true);
-    }
-    startup::report(&tour)?;
+    show_startup(&tour)?;
+    pair::report(&tour)?;
     show_statistics(&tour)?;
-    tour.progress.finish_and_clear();
     println!("{}", what_next(&tour.library.path));
     println!("\nThe tour took {:.0} s.", start.elapsed().as_secs_f64());
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -75,14 +83,27 @@ fn prepare(interrupt: Interrupt) -> Result<Tour, Failure> {
         eprintln!("commensal: {warning}");
     }
     check_loaded(&library)?;
-    let scratch = tempfile::Builder::new()
-        .prefix("commensal-tour-")
-        .tempdir()
-        .map_err(|error| trouble("make a temporary directory", &error))?;
-    let progress = ProgressBar::new(jobs::STEPS + startup::STEPS);
-    let style = ProgressStyle::with_template("{spinner} {bar:30} {elapsed} {msg}");
-    progress.set_style(style.expect("the template is well-formed"));
-    Ok(Tour { library, scratch, interrupt, progress })
+    let scratch = places::scratch("commensal-tour-")?;
+    let (arms, _) = arms::installed()?;
+    Ok(Tour { library, arms, scratch, interrupt, seed: commensal_lab::any_seed() })
+}
+
+/// What the library costs a program that does nothing.
+fn show_startup(tour: &Tour) -> Result<(), Failure> {
+    let setting = Setting {
+        quick: true,
+        blocks: Some(STARTUP_BLOCKS),
+        seed: tour.seed,
+        arms: tour.arms.clone(),
+        scratch: places::scratch("commensal-tour-")?,
+        interrupt: tour.interrupt.clone(),
+    };
+    let outcome = Startup.measure(&setting).map_err(Failure::of)?;
+    tour.check()?;
+    println!("Start-up of a program that does nothing, on one CPU");
+    let analysis = &outcome.analysis;
+    println!("{}{}", table::of_metric(analysis, &analysis.rows[0][0], 0), table::notes(analysis));
+    Ok(())
 }
 
 /// Comparing programs would prove nothing if the loader did not put the library into them.
@@ -109,7 +130,6 @@ fn show_statistics(tour: &Tour) -> Result<(), Failure> {
     let Some(words) = EXAMPLES.iter().find(|words| is_no_script(words[0])) else {
         return Ok(());
     };
-    tour.progress.set_message("statistics");
     let output = std::env::current_exe()
         .and_then(|own| {
             let mut command = Command::new(own);
@@ -118,14 +138,12 @@ fn show_statistics(tour: &Tour) -> Result<(), Failure> {
         })
         .map_err(|error| trouble("run itself", &error))?;
     let lines = [output.stdout, output.stderr].concat();
-    tour.progress.suspend(|| {
-        println!("{} run --stats -- {} {} '{}'", own_name(), words[0], words[1], words[2]);
-        for line in String::from_utf8_lossy(&lines).lines() {
-            println!("    {line}");
-        }
-        println!();
-    });
-    tour.interrupt.check()
+    println!("{} run --stats -- {} {} '{}'", own_name(), words[0], words[1], words[2]);
+    for line in String::from_utf8_lossy(&lines).lines() {
+        println!("    {line}");
+    }
+    println!();
+    tour.check()
 }
 
 /// Whether the name means a program itself: a script in its place, such as a version manager's, would show the statistics
@@ -141,6 +159,8 @@ fn what_next(library: &Path) -> String {
         "What to type next\n\
          \x20   {own} run -- CMD ARGS…            your own program under the library\n\
          \x20   {own} run --stats -- CMD ARGS…    and what it did with its memory, at exit\n\
+         \x20   {own} compare -- CMD ARGS…        under every malloc that is installed: which one is faster?\n\
+         \x20   {own} lab list                    experiments of the lab\n\
          \x20   LD_PRELOAD={} CMD ARGS…    the same without this command",
         library.display()
     )

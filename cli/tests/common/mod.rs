@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use serde_json::Value;
+
 /// The `commensal` command, told where the library is.
 pub fn commensal() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_commensal"));
@@ -66,6 +68,16 @@ pub fn compile(source: &str, output: &Path, options: &[&str]) {
     fs::write(&file, source).unwrap();
     let status = Command::new("gcc").args(options).arg("-o").arg(output).arg(&file).status();
     assert!(status.expect("gcc is installed").success());
+}
+
+/// A result, after it was held against the schema.
+pub fn result(path: &Path) -> Value {
+    let value: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../../lab/result.schema.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+    assert_eq!(errors, Vec::<String>::new());
+    value
 }
 
 /// Says that a test did not run. In CI a skip must be listed in `.ci/skips`, or it is a failure.

@@ -2,7 +2,7 @@
 {
     echo '#include <stdio.h>'
     function=0
-    while [ "$function" -lt 300 ]; do
+    while [ "$function" -lt 150 ]; do
         echo "static unsigned step_$function(unsigned x) {"
         echo "    unsigned table[8] = {x, x + 1, x * 3, x ^ $function, 4, 5, 6, 7};"
         echo "    for (unsigned i = 0; i < (x & 15); i++)"
@@ -19,7 +19,7 @@
     echo 'int main(void) {'
     echo '    unsigned x = 1;'
     function=0
-    while [ "$function" -lt 300 ]; do
+    while [ "$function" -lt 150 ]; do
         echo "    x = step_$function(x + $function);"
         function=$((function + 1))
     done

@@ -7,7 +7,7 @@ git -c init.defaultBranch=main init -q table
 cd table
 git config pack.threads 1
 commit=0
-while [ "$commit" -lt 15 ]; do
+while [ "$commit" -lt 6 ]; do
     commit=$((commit + 1))
     file=0
     while [ "$file" -lt 40 ]; do

@@ -1,0 +1,174 @@
+//! What is run: start-up, one malloc and free, threads in turn, and whole programs.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use commensal_lab::analysis::{Analysis, BASELINE};
+use commensal_lab::arm::Arm;
+use commensal_lab::blocks::{self, Length, Plan, Subject};
+use commensal_lab::experiment::{EMPTY, Experiment, Setting, Startup};
+use commensal_lab::metric::{Metric, PEAK, WALL};
+use commensal_lab::process::{Interrupt, Program, Run};
+use commensal_lab::sheet::Sheet;
+use commensal_lab::table;
+use commensal_programs::ALL;
+
+use crate::real;
+
+/// The arm whose malloc hardly works.
+pub const FLOOR: &str = "floor";
+
+const FASTER: [&str; 2] = ["faster", "slower"];
+const MORE: [&str; 2] = ["less", "more"];
+
+/// How many blocks are alive at a time, and what a pair of malloc and free takes then.
+pub const DEPTHS: [(&str, Metric); 2] = [("64", pair("pair_64_ns", "depth 64")), ("1", pair("pair_1_ns", "depth 1"))];
+
+const fn pair(name: &'static str, title: &'static str) -> Metric {
+    // It is printed with three decimals.
+    Metric { name, unit: "ns", title, words: FASTER, resolution: 0.001 }
+}
+
+/// Who else runs in the process: what the bundled program calls it.
+const SETTINGS: [&str; 3] = ["solo", "parked", "both"];
+
+/// Where threads run: what the bundled program calls it, and what a reader does.
+const PLACES: [(&str, &str); 4] =
+    [("one", "on one CPU"), ("across", "on another CPU"), ("anywhere", "anywhere"), ("std", "anywhere, of std")];
+
+/// How much more memory is resident after the threads than before.
+const GROWTH: Metric = Metric { name: "growth_kb", unit: "kB", title: "memory left of them", words: MORE, resolution: 4.0 };
+/// How many of 100 threads ran on the CPU where their creator had just been.
+const BESIDE: Metric =
+    Metric { name: "beside", unit: "1", title: "beside their creator, of 100", words: MORE, resolution: 0.01 };
+
+/// What all parts need.
+pub struct Bench {
+    /// The baseline first.
+    pub arms: Vec<Arm>,
+    /// The library of the floor.
+    pub floor: PathBuf,
+    /// The command that runs bundled programs.
+    pub command: PathBuf,
+    /// For files that go away.
+    pub scratch: PathBuf,
+    /// How many blocks a part has.
+    pub blocks: usize,
+    /// Ctrl-C.
+    pub interrupt: Interrupt,
+}
+
+/// What came out of a part.
+pub struct Part {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub analysis: Analysis,
+    /// What could not be run, and why.
+    pub skipped: Vec<String>,
+}
+
+impl Part {
+    /// A table for each metric.
+    pub fn sheets(&self) -> Vec<Sheet> {
+        if self.analysis.measured.blocks == 0 {
+            return Vec::new();
+        }
+        if self.analysis.rows.len() == 1 {
+            let others = self.analysis.others.iter().map(|(baseline, rows)| table::of_metric(&self.analysis, &rows[0][0], *baseline));
+            return others.chain(table::of_subject(&self.analysis, BASELINE)).collect();
+        }
+        (0..self.analysis.measured.rows[0].metrics.len()).map(|metric| table::of_subjects(&self.analysis, metric)).collect()
+    }
+}
+
+impl Bench {
+    /// Starts `/bin/true` again and again, as the lab's experiment does; against glibc and against an empty library.
+    pub fn startup(&self) -> Result<Part> {
+        let setting = Setting {
+            quick: false,
+            blocks: Some(10 * self.blocks),
+            seed: commensal_lab::any_seed(),
+            arms: self.arms.clone(),
+            scratch: tempfile::tempdir()?,
+            interrupt: self.interrupt.clone(),
+        };
+        let mut analysis = Startup.measure(&setting)?.analysis;
+        analysis.others.retain(|(baseline, _)| analysis.measured.arms[*baseline].name == EMPTY);
+        Ok(Part { name: "startup", title: "start-up of a program that does nothing", analysis, skipped: Vec::new() })
+    }
+
+    /// One malloc and one free of 64 bytes: with one thread, with one that sleeps besides, with two at work.
+    pub fn micro(&self) -> Result<Part> {
+        let subjects = SETTINGS.map(|setting| {
+            let metrics = DEPTHS.map(|(_, metric)| metric).to_vec();
+            let prints_the_same = false;
+            Subject { metrics, read: read_pairs, prints_the_same, ..self.bundled(setting, &["pair", setting, "9"]) }
+        });
+        self.measure("micro", "one malloc and one free of 64 bytes", subjects.into(), &self.arms)
+    }
+
+    /// 10,000 threads that come and go. Where the scheduler places them, what counts most is where; so the table tells how many
+    /// ran beside their creator, and what all this takes on a malloc that hardly works.
+    pub fn threads(&self) -> Result<Part> {
+        let subjects = PLACES.map(|(place, name)| {
+            let metrics = vec![WALL, GROWTH, BESIDE];
+            let subject = self.bundled(name, &["threads-placed", place]);
+            Subject { metrics, read: read_threads, prints_the_same: false, ..subject }
+        });
+        let floor = Arm::preloading(FLOOR, &self.floor);
+        let arms: Vec<Arm> = self.arms.iter().cloned().chain([floor]).collect();
+        self.measure("threads", "10,000 threads that come and go", subjects.into(), &arms)
+    }
+
+    /// The bundled programs, and real ones.
+    pub fn programs(&self, only: Option<&str>) -> Result<Part> {
+        let is_chosen = |name: &str| only.is_none_or(|only| only == name);
+        let ours = ALL.iter().map(|workload| self.bundled(workload.name, &[workload.name]));
+        let mut subjects: Vec<Subject> = ours.collect();
+        let mut skipped = Vec::new();
+        for (name, prepare) in real::ALL {
+            match prepare(&self.scratch) {
+                Ok(subject) => subjects.push(Subject { name: name.to_owned(), ..subject }),
+                Err(why) => skipped.push(format!("{name} ({why:#})")),
+            }
+        }
+        subjects.retain(|subject| is_chosen(&subject.name));
+        let subjects = subjects.into_iter().map(|subject| match subject.prints_the_same {
+            true => Subject { metrics: vec![WALL, PEAK], read: read_cost, ..subject },
+            false => subject,
+        });
+        self.measure("programs", "whole programs", subjects.collect(), &self.arms)
+    }
+
+    fn bundled(&self, name: &str, words: &[&str]) -> Subject {
+        let words = ["commensal", "workload"].iter().chain(words);
+        Subject::of_program(name, Program::new(&self.command, words))
+    }
+
+    fn measure(&self, name: &'static str, title: &'static str, subjects: Vec<Subject>, arms: &[Arm]) -> Result<Part> {
+        let plan = Plan::of(Length::Blocks(self.blocks), commensal_lab::any_seed());
+        let analysis = Analysis::of(blocks::measure(subjects, arms, plan, &self.interrupt)?);
+        Ok(Part { name, title, analysis, skipped: Vec::new() })
+    }
+}
+
+fn read_cost(run: &Run, _: &str) -> Option<Vec<f64>> {
+    Some(vec![run.cost.wall_s, run.cost.peak_kb])
+}
+
+/// Lines of a depth, the best round and the median one; the best tells what the allocator takes when nothing disturbs.
+fn read_pairs(_: &Run, printed: &str) -> Option<Vec<f64>> {
+    let best = |depth: &str| {
+        let line = printed.lines().find(|line| line.split(' ').next() == Some(depth))?;
+        line.split(' ').nth(1)?.parse().ok()
+    };
+    DEPTHS.iter().map(|(depth, _)| best(depth)).collect()
+}
+
+/// The answer, the memory before and after, and how many threads ran beside their creator, of 10,000.
+fn read_threads(run: &Run, printed: &str) -> Option<Vec<f64>> {
+    let figures: Option<Vec<f64>> = printed.split_whitespace().skip(1).map(|word| word.parse().ok()).collect();
+    let [before, after, beside] = figures?.try_into().ok()?;
+    // A malloc that takes memory back leaves less than nothing, which has no ratio.
+    Some(vec![run.cost.wall_s, f64::max(after - before, 0.0), beside / 100.0])
+}

@@ -1,0 +1,303 @@
+//! `commensal compare`, with allocators that each do one thing wrong: every one of them must be found out.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use common::{commensal, compile, library, result, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const FAKES: [&str; 5] = ["SLOW", "LEAKING", "CRASHING", "HANGING", "DIRTY"];
+
+/// Where the fakes and the program are, compiled once.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        compile(include_str!("guest.c"), &folder.path().join("guest"), &["-O1"]);
+        for fake in FAKES {
+            let define = format!("-D{fake}");
+            compile(include_str!("fakes.c"), &fake_in(folder.path(), fake), &["-O1", "-shared", "-fPIC", &define]);
+        }
+        folder
+    });
+    folder.path()
+}
+
+fn fake_in(folder: &Path, fake: &str) -> PathBuf {
+    folder.join(format!("{}.so", fake.to_lowercase()))
+}
+
+/// Compares the program on nothing but glibc, this library, and a fake.
+fn compare(fake: &str, more: &[&str]) -> (Output, Value) {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("result.json");
+    let with = format!("{}={}", fake.to_lowercase(), fake_in(folder(), fake).display());
+    // Nothing but this library and the fake, so that the tests do not depend on what is installed.
+    let mut command = commensal();
+    command.args(["compare", "--arm", "usual=", "--arm", "other=keep:64", "--with", &with, "--json"]).arg(&json);
+    let done = command.args(more).arg("--").arg(folder().join("guest")).output().unwrap();
+    let result = common::result(&json);
+    (done, result)
+}
+
+fn comparison<'a>(result: &'a Value, candidate: &str, metric: &str) -> &'a Value {
+    let all = result["comparisons"].as_array().unwrap();
+    let is_it = |one: &&Value| one["candidate"] == candidate && one["metric"] == metric;
+    all.iter().find(is_it).unwrap_or_else(|| panic!("no {metric} of {candidate} in {result}"))
+}
+
+fn assert_says(done: &Output, expected: &[&str]) {
+    let said = text(&done.stdout);
+    for words in expected {
+        assert!(said.contains(words), "{words:?} is missing in\n{said}{}", text(&done.stderr));
+    }
+}
+
+#[test]
+fn five_percent_of_sleep_are_found() {
+    let (done, result) = compare("SLOW", &["--blocks", "25", "--seed", "1"]);
+    assert_eq!(done.status.code(), Some(0), "slower is no fault\n{}", text(&done.stderr));
+    let slow = comparison(&result, "slow", "wall_s");
+    assert_eq!(slow["verdict"], "slower", "{slow}");
+    let ratio = slow["ratio"].as_f64().unwrap();
+    assert!((1.02..1.2).contains(&ratio), "{slow}");
+    assert_says(&done, &["over usual", "slower", "25 blocks", "seed 1"]);
+}
+
+#[test]
+fn a_leak_is_found_in_memory() {
+    let (done, result) = compare("LEAKING", &["--blocks", "12"]);
+    assert_eq!(done.status.code(), Some(0));
+    let leaking = comparison(&result, "leaking", "peak_kb");
+    assert_eq!(leaking["verdict"], "slower", "{leaking}");
+    assert!(leaking["ratio"].as_f64().unwrap() > 1.5, "{leaking}");
+    assert_says(&done, &["peak memory", "more"]);
+}
+
+#[test]
+fn a_crash_is_a_finding_with_what_was_said() {
+    let (done, result) = compare("CRASHING", &["--blocks", "2"]);
+    assert_eq!(done.status.code(), Some(1));
+    assert_says(&done, &["FINDING: under crashing: was killed by signal 6 (SIGABRT)", "out of order", "not measured"]);
+    assert_eq!(result["findings"][0]["arm"], "crashing");
+    assert_eq!(result["findings"][0]["is_fault"], true);
+    assert_eq!(comparison(&result, "other", "wall_s")["baseline"], "usual", "the others go on");
+}
+
+#[test]
+fn a_hang_is_ended_and_a_finding() {
+    let start = Instant::now();
+    let (done, _) = compare("HANGING", &["--blocks", "2", "--time-limit", "1.5"]);
+    assert_eq!(done.status.code(), Some(1));
+    assert_says(&done, &["FINDING: under hanging: still ran after 1.5 s and was killed"]);
+    assert!(start.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn another_output_is_a_finding_with_the_difference() {
+    let (done, _) = compare("DIRTY", &["--blocks", "2"]);
+    assert_eq!(done.status.code(), Some(1));
+    assert_says(
+        &done,
+        &["FINDING: under dirty: printed something else on standard output", "-sum 11400000", "+sum 11400020"],
+    );
+}
+
+#[test]
+fn the_same_settings_twice_show_no_difference() {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("result.json");
+    let mut command = commensal();
+    command.args(["compare", "--arm", "a=", "--arm", "b=", "--blocks", "40", "--seed", "7", "--json"]).arg(&json);
+    let done = command.args(["--report"]).arg(place.path().join("report")).args(["--", "true"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let result = common::result(&json);
+    assert_eq!(result["experiment"], "compare");
+    assert_eq!(result["seed"], 7);
+    assert_eq!(result["blocks"], 40);
+    assert!(result["command"].as_str().unwrap().ends_with("-- true"));
+    let compared = comparison(&result, "b", "wall_s");
+    // One run in twenty shows a difference where there is none; a large one it never shows.
+    let ratio = compared["ratio"].as_f64().unwrap();
+    assert!((0.85..1.18).contains(&ratio), "{compared}");
+    assert_eq!(comparison(&result, "a again", "wall_s")["baseline"], "a");
+    let page = fs::read_to_string(place.path().join("report/index.html")).unwrap();
+    assert!(
+        page.contains("<svg") && page.contains("prefers-color-scheme: dark") && page.contains("width=device-width")
+    );
+    let without_namespaces = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!without_namespaces.contains("http"), "the page needs no network");
+    common::result(&place.path().join("report/compare.json"));
+}
+
+#[test]
+fn json_on_standard_output_is_nothing_but_json() {
+    let done =
+        commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--json", "-", "--", "true"]).output().unwrap();
+    let value: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(value["arms"][0]["name"], "commensal", "one configuration is held against the default");
+    assert!(text(&done.stderr).contains("can show no difference"), "{}", text(&done.stderr));
+}
+
+#[test]
+fn arms_besides_glibc_are_those_that_are_installed() {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("result.json");
+    let mut command = commensal();
+    let done = command.args(["compare", "--blocks", "1", "--json"]).arg(&json).args(["--", "true"]).output().unwrap();
+    let result = common::result(&json);
+    let names: Vec<&str> = result["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..3], ["glibc", "glibc again", "commensal"]);
+    for peer in ["jemalloc", "mimalloc", "tcmalloc"] {
+        let told = text(&done.stderr).contains(&format!("{peer} is not installed; Debian's package lib"));
+        assert_ne!(names.contains(&peer), told, "{peer}: {names:?} {}", text(&done.stderr));
+    }
+}
+
+#[test]
+fn preparation_comes_before_each_run_and_is_not_measured() {
+    let place = tempfile::tempdir().unwrap();
+    let (log, json) = (place.path().join("log"), place.path().join("result.json"));
+    let prepare = format!("sleep 0.1; echo x >> {}", log.display());
+    let mut command = commensal();
+    command
+        .args(["compare", "--arm", "a=", "--arm", "b=", "--blocks", "2", "--prepare", &prepare, "--json"])
+        .arg(&json);
+    let done = command.args(["--", "true"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    // One dropped block and two more, of two arms and the control.
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 9);
+    let wall = result(&json)["arms"][0]["metrics"]["wall_s"]["median"].as_f64().unwrap();
+    assert!(wall < 0.09, "{wall}");
+    let failing = commensal().args(["compare", "--prepare", "echo why >&2; exit 3", "--", "true"]).output().unwrap();
+    assert_eq!(failing.status.code(), Some(125));
+    assert!(text(&failing.stderr).contains("exit status: 3: why"), "{}", text(&failing.stderr));
+}
+
+#[test]
+fn input_is_given_to_every_run() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("input");
+    fs::write(&file, "guests\n").unwrap();
+    let mut command = commensal();
+    command.args(["compare", "--arm", "a=", "--blocks", "2", "--input"]).arg(&file);
+    let done = command.args(["--", "grep", "-q", "guests"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert!(!text(&done.stdout).contains("exit status 1"), "{}", text(&done.stdout));
+}
+
+#[test]
+fn a_run_goes_on_until_the_interval_is_narrow() {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("result.json");
+    let mut command = commensal();
+    command.args(["compare", "--arm", "a=", "--arm", "b=", "--until-ci", "5%", "--json"]).arg(&json);
+    let done = command.arg("--").arg(folder().join("guest")).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let result = common::result(&json);
+    assert!(result["blocks"].as_u64().unwrap() >= 10);
+    let interval = &comparison(&result, "b", "wall_s")["ci95"];
+    // It is read off anew at the end, with other resamples.
+    assert!(interval[1].as_f64().unwrap() / interval[0].as_f64().unwrap() < 1.06, "{interval}");
+}
+
+#[test]
+fn an_interrupt_shows_what_is_known_so_far() {
+    use std::os::unix::process::ExitStatusExt;
+    let place = tempfile::tempdir().unwrap();
+    let (log, json) = (place.path().join("log"), place.path().join("result.json"));
+    let script = format!("echo x >> {}; sleep 0.05", log.display());
+    let mut command = commensal();
+    command.args(["compare", "--arm", "a=", "--blocks", "1000", "--json"]).arg(&json);
+    command.args(["--", "sh", "-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let start = Instant::now();
+    while fs::read_to_string(&log).unwrap_or_default().lines().count() < 10 {
+        assert!(start.elapsed() < Duration::from_secs(30), "the script does not run");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.signal(), Some(2));
+    assert_says(&done, &["Ended early", "wall time"]);
+    assert_eq!(result(&json)["interrupted"], true);
+}
+
+#[test]
+fn bad_usage_is_one_line_and_status_2() {
+    let wrong: [&[&str]; 10] = [
+        &["--blocks", "0", "--", "true"],
+        &["--blocks", "3", "--until-ci", "1%", "--", "true"],
+        &["--until-ci", "none", "--", "true"],
+        &["--with", "a", "--", "true"],
+        &["--with", "a=/no/such.so", "--", "true"],
+        &["--with", "glibc=libc.so.6", "--", "true"],
+        &["--arm", "a=b", "--", "true"],
+        &["--arm", "a=", "--arm", "a=", "--", "true"],
+        &["--suite", "--", "true"],
+        &["--json", "/no/such/place", "--", "true"],
+    ];
+    for words in wrong {
+        let done = commensal().arg("compare").args(words).output().unwrap();
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{words:?} {said}");
+        assert_eq!(said.lines().filter(|line| !line.contains("not installed")).count(), 1, "{said}");
+        assert!(done.stdout.is_empty());
+    }
+    let missing = commensal().args(["compare", "--", "no-such-program"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+}
+
+#[test]
+fn a_static_program_is_warned_about() {
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("static");
+    compile("int main(void) { return 0; }", &program, &["-static"]);
+    let done = commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--"]).arg(&program).output().unwrap();
+    assert!(text(&done.stderr).contains("statically linked"), "{}", text(&done.stderr));
+}
+
+#[test]
+fn bundled_programs_run_and_say_the_same_everywhere() {
+    let run = |name: &str, preload: bool| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_commensal"));
+        command.args(["workload", name, "1"]);
+        if preload {
+            command.env("LD_PRELOAD", library());
+        }
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{name} {}", text(&done.stderr));
+        text(&done.stdout)
+    };
+    for workload in commensal_programs::ALL {
+        assert_eq!(run(workload.name, false), run(workload.name, true), "{}", workload.name);
+    }
+}
+
+#[test]
+fn the_suite_has_all_programs_and_their_means() {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("suite.json");
+    let mut command = commensal();
+    command.args(["compare", "--suite", "--quick", "--blocks", "1", "--arm", "a=", "--arm", "b=", "--json"]).arg(&json);
+    let done = command.arg("--report").arg(place.path()).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
+    assert_says(&done, &["geometric mean", "short-lived", "interpreter"]);
+    let result = common::result(&json);
+    assert_eq!(result["experiment"], "suite");
+    assert!(commensal_programs::ALL.len() >= 12);
+    let parameters = |of: &Value| of["parameters"]["workload"].as_str().map(str::to_owned);
+    for workload in commensal_programs::ALL {
+        let arms = result["arms"].as_array().unwrap().iter();
+        assert_eq!(arms.filter(|arm| parameters(arm).as_deref() == Some(workload.name)).count(), 3);
+    }
+    let means = result["comparisons"].as_array().unwrap().iter();
+    assert!(means.filter(|one| parameters(one).as_deref() == Some("geometric mean")).count() >= 2);
+    common::result(&place.path().join("suite.json"));
+}

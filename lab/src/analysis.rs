@@ -1,0 +1,164 @@
+//! What may be said of what was measured: every candidate against the baseline, in every metric, for every subject.
+//!
+//! Where there are several subjects, it says so of all of them together as well: their geometric mean, block by block, against
+//! the baseline and against the best peer of each subject. Tables, reports and the JSON all read this, so that none can say
+//! something that another does not.
+
+use fastrand::Rng;
+
+use crate::blocks::{Measured, Row};
+use crate::finding::Finding;
+use crate::metric::Metric;
+use crate::statistics::{self, Comparison};
+
+/// Of the interval of an arm's own median; ratios take more.
+const RESAMPLES: usize = 1999;
+
+/// The baseline's place among the arms.
+pub const BASELINE: usize = 0;
+/// The baseline's again.
+pub const CONTROL: usize = 1;
+
+/// What mean rows are called.
+pub const MEAN: &str = "geometric mean";
+/// What a baseline is called that is another arm for each subject.
+pub const BEST_PEER: &str = "the best peer of each";
+
+/// A measurement and what follows from it.
+pub struct Analysis {
+    /// What was measured.
+    pub measured: Measured,
+    /// By subject, then by metric.
+    pub rows: Vec<Vec<Judged>>,
+    /// All subjects together, in the metrics of the first; against the baseline.
+    pub means: Vec<Judged>,
+    /// Likewise, against the best peer of each subject.
+    pub means_over_best_peer: Vec<Judged>,
+    /// Baselines besides the first, and what each metric of each subject says against them.
+    pub others: Vec<(usize, Vec<Vec<Judged>>)>,
+}
+
+/// One metric of one subject.
+pub struct Judged {
+    /// The metric.
+    pub metric: Metric,
+    /// By arm: its median, and the interval of that. None for an arm that failed, and for means.
+    pub medians: Vec<Option<Median>>,
+    /// By arm: what may be said against the baseline. None for the baseline, and where either failed.
+    pub comparisons: Vec<Option<Comparison>>,
+}
+
+/// An arm's own figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Median {
+    /// The median of its runs.
+    pub value: f64,
+    /// Its 95 % interval.
+    pub interval: [f64; 2],
+}
+
+impl Analysis {
+    /// Of a measurement.
+    pub fn of(measured: Measured) -> Self {
+        let mut rng = Rng::with_seed(measured.plan.seed);
+        let rows = judge_all(&measured, BASELINE, &mut rng);
+        let (mut means, mut means_over_best_peer) = (Vec::new(), Vec::new());
+        if measured.rows.len() > 1 {
+            for (at, &metric) in measured.rows[0].metrics.iter().enumerate() {
+                let judge = |ratios: Vec<_>, rng: &mut Rng| Judged {
+                    metric,
+                    medians: Vec::new(),
+                    comparisons: compare(ratios, rng),
+                };
+                means.push(judge(mean_ratios(&measured, at, |_| Some(BASELINE)), &mut rng));
+                means_over_best_peer
+                    .push(judge(mean_ratios(&measured, at, |row| best_peer(&measured, row, at)), &mut rng));
+            }
+        }
+        Self { measured, rows, means, means_over_best_peer, others: Vec::new() }
+    }
+
+    /// Holds all arms against another one, too.
+    pub fn also_against(&mut self, name: &str) {
+        if let Some(baseline) = self.measured.arms.iter().position(|arm| arm.name == name) {
+            let mut rng = Rng::with_seed(self.measured.plan.seed);
+            self.others.push((baseline, judge_all(&self.measured, baseline, &mut rng)));
+        }
+    }
+
+    /// An arm over the peer with the least median, of one subject.
+    pub fn over_best_peer(&self, row: usize, metric: usize, arm: usize) -> Option<f64> {
+        let row = &self.measured.rows[row];
+        let mut ratios = row.log_ratios(arm, best_peer(&self.measured, row, metric)?, metric)?;
+        Some(statistics::median(&mut ratios).exp())
+    }
+
+    /// All findings, in the order of the subjects.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.measured.rows.iter().flat_map(|row| &row.findings)
+    }
+
+    /// Whether an arm did something else than the baseline.
+    pub fn has_fault(&self) -> bool {
+        self.findings().any(|finding| finding.is_fault)
+    }
+
+    /// Whether so few blocks could have shown a difference at all, with so many candidates.
+    pub fn could_show(&self) -> bool {
+        let candidates = self.measured.arms.len().saturating_sub(2).max(1);
+        statistics::least_p(self.measured.blocks) * candidates as f64 <= statistics::LEVEL
+    }
+}
+
+fn judge_all(measured: &Measured, baseline: usize, rng: &mut Rng) -> Vec<Vec<Judged>> {
+    let judge = |row: &Row, rng: &mut Rng| {
+        let metrics = row.metrics.iter().enumerate();
+        metrics.map(|(at, &metric)| judged(measured, row, at, metric, baseline, rng)).collect()
+    };
+    measured.rows.iter().map(|row| judge(row, rng)).collect()
+}
+
+fn judged(measured: &Measured, row: &Row, at: usize, metric: Metric, baseline: usize, rng: &mut Rng) -> Judged {
+    let arms = 0..measured.arms.len();
+    let medians = arms.clone().map(|arm| {
+        let mut values = row.values(arm, at)?;
+        let interval = statistics::interval(&values, RESAMPLES, rng);
+        Some(Median { value: statistics::median(&mut values), interval })
+    });
+    let medians = medians.collect();
+    let ratios = arms.map(|arm| (arm != baseline).then(|| row.log_ratios(arm, baseline, at)).flatten()).collect();
+    Judged { metric, medians, comparisons: compare(ratios, rng) }
+}
+
+/// Compares all arms at once, but for the control: it is no candidate, and its chances are its own.
+fn compare(mut ratios: Vec<Option<Vec<f64>>>, rng: &mut Rng) -> Vec<Option<Comparison>> {
+    let control = ratios[CONTROL].take();
+    let candidates: Vec<Vec<f64>> = ratios.iter().flatten().cloned().collect();
+    let mut compared = statistics::compare(&candidates, rng).into_iter();
+    let mut comparisons: Vec<_> = ratios.iter().map(|ratios| ratios.as_ref().and_then(|_| compared.next())).collect();
+    comparisons[CONTROL] = control.and_then(|ratios| statistics::compare(&[ratios], rng).pop());
+    comparisons
+}
+
+/// By arm: the mean over all subjects of its log-ratios, block by block. None for an arm that failed somewhere.
+fn mean_ratios(measured: &Measured, metric: usize, baseline: impl Fn(&Row) -> Option<usize>) -> Vec<Option<Vec<f64>>> {
+    let of_arm = |arm: usize| {
+        let mut sums = vec![0.0; measured.blocks];
+        for row in &measured.rows {
+            let ratios = row.log_ratios(arm, baseline(row)?, metric)?;
+            sums.iter_mut().zip(ratios).for_each(|(sum, ratio)| *sum += ratio);
+        }
+        Some(sums.iter().map(|sum| sum / measured.rows.len() as f64).collect())
+    };
+    let is_baseline = |arm: usize| measured.rows.iter().all(|row| baseline(row) == Some(arm));
+    (0..measured.arms.len())
+        .map(|arm| if is_baseline(arm) || measured.blocks == 0 { None } else { of_arm(arm) })
+        .collect()
+}
+
+/// The peer with the least median.
+fn best_peer(measured: &Measured, row: &Row, metric: usize) -> Option<usize> {
+    let peers = (0..measured.arms.len()).filter(|&arm| measured.arms[arm].is_peer);
+    let with_medians = peers.filter_map(|arm| Some((arm, statistics::median(&mut row.values(arm, metric)?))));
+    with_medians.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(arm, _)| arm)
+}

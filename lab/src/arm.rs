@@ -1,0 +1,175 @@
+//! What is compared: the same program with another allocator, or with other settings of ours. The loader decides which malloc a
+//! program gets, and all it is told is LD_PRELOAD.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+const PRELOAD: &str = "LD_PRELOAD";
+const SETTINGS: &str = "COMMENSAL_CONF";
+
+/// What programs use when nothing is preloaded.
+pub const GLIBC: &str = "glibc";
+/// Our own library with its default settings.
+pub const COMMENSAL: &str = "commensal";
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arm {
+    /// What tables call it; no two arms of a run share one.
+    pub name: String,
+    /// What to preload.
+    pub library: Option<PathBuf>,
+    /// Our library's settings.
+    pub settings: Option<String>,
+    /// Whether it is somebody else's allocator, against the best of which ours is held.
+    pub is_peer: bool,
+}
+
+impl Arm {
+    /// Nothing preloaded.
+    pub fn glibc() -> Self {
+        Self { name: GLIBC.to_owned(), library: None, settings: None, is_peer: false }
+    }
+
+    /// A library that stands for itself.
+    pub fn preloading(name: impl Into<String>, library: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), library: Some(library.into()), settings: None, is_peer: false }
+    }
+
+    /// Our library, or the same again with settings.
+    pub fn commensal(name: impl Into<String>, library: impl Into<PathBuf>, settings: Option<String>) -> Self {
+        Self { settings, ..Self::preloading(name, library) }
+    }
+
+    /// The same again, as a control: whatever differs between the two is chance.
+    pub fn again(&self) -> Self {
+        Self { name: format!("{} again", self.name), is_peer: false, ..self.clone() }
+    }
+
+    /// Where its allocator comes from.
+    pub fn origin(&self) -> String {
+        let library =
+            self.library.as_ref().map_or("nothing preloaded".to_owned(), |library| library.display().to_string());
+        match &self.settings {
+            Some(settings) => format!("{library} with {settings}"),
+            None => library,
+        }
+    }
+
+    /// Changes a program's environment to this arm's, whatever the user's own says: arms must differ in nothing else.
+    pub fn apply(&self, environment: &mut BTreeMap<OsString, OsString>) {
+        environment.remove(&OsString::from(PRELOAD));
+        environment.remove(&OsString::from(SETTINGS));
+        if let Some(library) = &self.library {
+            environment.insert(PRELOAD.into(), library.into());
+        }
+        if let Some(settings) = &self.settings {
+            environment.insert(SETTINGS.into(), settings.into());
+        }
+    }
+}
+
+/// An allocator that may be installed.
+pub struct Peer {
+    /// What tables call it.
+    pub name: &'static str,
+    /// Names that the loader knows its library by, the best first.
+    libraries: &'static [&'static str],
+    /// The Debian package that brings it.
+    pub package: &'static str,
+}
+
+/// The allocators that are looked for.
+pub const PEERS: [Peer; 3] = [
+    Peer { name: "jemalloc", libraries: &["libjemalloc.so.2"], package: "libjemalloc2" },
+    Peer { name: "mimalloc", libraries: &["libmimalloc.so.3", "libmimalloc.so.2"], package: "libmimalloc2.0" },
+    Peer {
+        name: "tcmalloc",
+        libraries: &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"],
+        package: "libtcmalloc-minimal4",
+    },
+];
+
+/// The peers that are installed, as arms, and those that are not.
+pub fn peers() -> Result<(Vec<Arm>, Vec<&'static Peer>)> {
+    let (mut arms, mut absent) = (Vec::new(), Vec::new());
+    for peer in &PEERS {
+        let mut found = None;
+        for library in peer.libraries {
+            found = loaded(Path::new(library))?.ok();
+            if found.is_some() {
+                break;
+            }
+        }
+        match found {
+            Some(library) => arms.push(Arm { is_peer: true, ..Arm::preloading(peer.name, library) }),
+            None => absent.push(peer),
+        }
+    }
+    Ok((arms, absent))
+}
+
+/// The file that the loader takes for a library, which may be a path or a name to be searched for; or why it takes none.
+///
+/// It is the loader itself that is asked, with this very program, which it does not execute then.
+pub fn loaded(library: &Path) -> Result<Result<PathBuf, String>> {
+    let output = Command::new("/proc/self/exe")
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .env(PRELOAD, library)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot ask the loader which libraries there are")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if let Some(path) = said.lines().find_map(|line| path_in(line, library)) {
+        return Ok(Ok(path));
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let Some(complaint) = complaint.lines().next() else {
+        bail!("the loader says nothing about {}; is this program linked statically?", library.display());
+    };
+    Ok(Err(complaint.trim_start_matches("ERROR: ").to_owned()))
+}
+
+/// A line is `name => path (address)`, or `path (address)` for one that was given by its path.
+fn path_in(line: &str, library: &Path) -> Option<PathBuf> {
+    let line = line.trim().rsplit_once(" (")?.0;
+    let (name, path) = line.split_once(" => ").unwrap_or((line, line));
+    (Path::new(name) == library).then(|| PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loader_finds_what_it_can_load_and_says_why_not() {
+        let libc = loaded(Path::new("libc.so.6")).unwrap().unwrap();
+        assert!(libc.is_absolute() && libc.exists(), "{}", libc.display());
+        assert_eq!(loaded(&libc).unwrap().unwrap(), libc);
+        assert!(loaded(Path::new("libnowhere.so.9")).unwrap().unwrap_err().contains("libnowhere.so.9"));
+        assert!(loaded(Path::new("/etc/passwd")).unwrap().unwrap_err().contains("/etc/passwd"));
+    }
+
+    #[test]
+    fn every_peer_is_found_or_missing() {
+        let (arms, absent) = peers().unwrap();
+        assert_eq!(arms.len() + absent.len(), PEERS.len());
+        assert!(arms.iter().all(|arm| arm.is_peer && arm.library.as_ref().unwrap().exists()));
+    }
+
+    #[test]
+    fn an_arm_replaces_what_the_user_had() {
+        let users = || BTreeMap::from([("LD_PRELOAD".into(), "x.so".into()), ("COMMENSAL_CONF".into(), "a:b".into())]);
+        let mut environment = users();
+        Arm::glibc().apply(&mut environment);
+        assert!(environment.is_empty());
+        let mut environment = users();
+        Arm::commensal("lean", "/l.so", Some("keep:1".to_owned())).apply(&mut environment);
+        assert_eq!(environment[&OsString::from("LD_PRELOAD")], "/l.so");
+        assert_eq!(environment[&OsString::from("COMMENSAL_CONF")], "keep:1");
+    }
+}

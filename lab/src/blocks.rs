@@ -1,0 +1,421 @@
+//! The order of measurement.
+//!
+//! A machine changes from one minute to the next, so no arm has a minute to itself: in each block every program runs once under
+//! every arm, in an order that is drawn anew, one run at a time. The first blocks are dropped: they fill the page cache, and tell how
+//! long a block takes. The baseline runs twice in each block; the second is the control, and shows what this machine calls a
+//! difference where there is none.
+//!
+//! How many blocks there will be is fixed before the first that counts, or the run ends when the interval has become narrow
+//! enough; it never ends because a difference has shown.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
+
+use crate::arm::Arm;
+use crate::finding::{Finding, Witness};
+use crate::metric::{self, Metric};
+use crate::process::{Interrupt, Program, Run, Starter};
+use crate::progress::Progress;
+use crate::statistics;
+
+/// How long the very first run may take if no limit was given.
+const FIRST_LIMIT: Duration = Duration::from_secs(3600);
+/// Ten times what the baseline took, and this: longer than any difference that would be worth waiting for.
+const LIMIT_FACTOR: u32 = 10;
+const LIMIT_AT_LEAST: Duration = Duration::from_secs(20);
+/// With fewer blocks an interval is narrow by chance.
+const LEAST_FOR_WIDTH: usize = 10;
+/// The interval is looked at after so many blocks, with fewer resamples than at the end.
+const WIDTH_EVERY: usize = 5;
+const WIDTH_RESAMPLES: usize = 1999;
+
+/// A program to be run under every arm, and what is read off a run.
+pub struct Subject {
+    /// What tables call it; empty if there is but one.
+    pub name: String,
+    /// The program; its environment is changed to the arm's.
+    pub program: Program,
+    /// What is read off a run. The first is what the run's length is decided by.
+    pub metrics: Vec<Metric>,
+    /// Reads the figures off a run and what it printed; none if they are not there.
+    pub read: fn(&Run, &str) -> Option<Vec<f64>>,
+    /// Whether it has to print the same under every arm.
+    pub prints_the_same: bool,
+}
+
+impl Subject {
+    /// A program of which the time and the memory count.
+    pub fn of_program(name: &str, program: Program) -> Self {
+        let read = |run: &Run, _: &str| Some(metric::figures(&run.cost));
+        Self { name: name.to_owned(), program, metrics: metric::OF_A_RUN.to_vec(), read, prints_the_same: true }
+    }
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    /// After this many blocks.
+    Blocks(usize),
+    /// After as many as fit, by what a dropped block took.
+    Fitting(Budget),
+    /// When each candidate's interval of the first metric is no wider than this part of its lower end.
+    Width(f64),
+}
+
+/// How long a run may take, if nobody says how many blocks it has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// Seconds, and how many blocks are made of them at most; the one that gives the most blocks counts.
+    pub seconds: &'static [(f64, usize)],
+    /// However long they take.
+    pub least: usize,
+}
+
+impl Budget {
+    fn blocks(&self, of_one: Duration) -> usize {
+        let fit = self.seconds.iter().map(|(seconds, most)| ((seconds / of_one.as_secs_f64()) as usize).min(*most));
+        fit.fold(self.least, usize::max)
+    }
+}
+
+/// How it is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Blocks that do not count.
+    pub warm_ups: usize,
+    /// Those that do.
+    pub length: Length,
+    /// What the order of the arms, and the resampling, are drawn from.
+    pub seed: u64,
+    /// How long a run may take; none is ten times what the baseline took.
+    pub limit: Option<Duration>,
+    /// What a shell does before each run, outside of what is measured.
+    pub prepare: Option<String>,
+    /// What each run reads from standard input.
+    pub input: Option<std::path::PathBuf>,
+    /// The one CPU that everything runs on.
+    pub cpu: Option<usize>,
+}
+
+impl Plan {
+    /// One dropped block, then so many.
+    pub fn of(length: Length, seed: u64) -> Self {
+        Self { warm_ups: 1, length, seed, limit: None, prepare: None, input: None, cpu: None }
+    }
+}
+
+/// All that was measured.
+pub struct Measured {
+    /// The baseline, its control, and the candidates.
+    pub arms: Vec<Arm>,
+    /// In the order given.
+    pub rows: Vec<Row>,
+    /// Whole blocks that count.
+    pub blocks: usize,
+    /// Whether Ctrl-C ended it early.
+    pub interrupted: bool,
+    /// What it took altogether.
+    pub elapsed: Duration,
+    /// How it was measured.
+    pub plan: Plan,
+}
+
+/// One subject under every arm.
+pub struct Row {
+    /// The subject's name.
+    pub name: String,
+    /// What was read off each run.
+    pub metrics: Vec<Metric>,
+    /// By arm, then by block: the figures in the order of the metrics. None for an arm that failed.
+    pub samples: Vec<Option<Vec<Vec<f64>>>>,
+    /// What a person has to know.
+    pub findings: Vec<Finding>,
+}
+
+impl Row {
+    /// One metric's values, block by block; none if the arm failed or no block is whole.
+    pub fn values(&self, arm: usize, metric: usize) -> Option<Vec<f64>> {
+        let samples = self.samples[arm].as_ref().filter(|samples| !samples.is_empty())?;
+        Some(samples.iter().map(|sample| sample[metric]).collect())
+    }
+
+    /// Logarithms of an arm's values over another's, block by block.
+    pub fn log_ratios(&self, arm: usize, baseline: usize, metric: usize) -> Option<Vec<f64>> {
+        let (candidate, baseline) = (self.values(arm, metric)?, self.values(baseline, metric)?);
+        Some(statistics::log_ratios(&baseline, &candidate, self.metrics[metric].resolution))
+    }
+}
+
+/// Runs each subject under each arm, of which the first is the baseline, as the plan says.
+pub fn measure(subjects: Vec<Subject>, arms: &[Arm], plan: Plan, interrupt: &Interrupt) -> Result<Measured> {
+    ensure!(!arms.is_empty() && !subjects.is_empty(), "there is nothing to measure");
+    let start = Instant::now();
+    let arms: Vec<Arm> = [arms[0].clone(), arms[0].again()].into_iter().chain(arms[1..].iter().cloned()).collect();
+    let mut session = Session::new(subjects, arms, plan, interrupt)?;
+    let interrupted = !session.measure()?;
+    Ok(session.finish(interrupted, start.elapsed()))
+}
+
+struct Session {
+    arms: Vec<Arm>,
+    series: Vec<Series>,
+    plan: Plan,
+    starter: Starter,
+    rng: Rng,
+    progress: Progress,
+}
+
+/// A subject while it is measured.
+struct Series {
+    subject: Subject,
+    witness: Witness,
+    /// By arm, then by block; none once the arm failed.
+    samples: Vec<Option<Vec<Vec<f64>>>>,
+    slowest_baseline: Option<f64>,
+    unreadable: Vec<Finding>,
+}
+
+impl Session {
+    fn new(subjects: Vec<Subject>, arms: Vec<Arm>, plan: Plan, interrupt: &Interrupt) -> Result<Self> {
+        let input = plan
+            .input
+            .as_ref()
+            .map(|path| std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display())));
+        let starter = Starter::new(input.transpose()?, interrupt.clone())?;
+        if let Some(cpu) = plan.cpu {
+            starter.pin(cpu).with_context(|| format!("cannot keep programs on CPU {cpu}"))?;
+        }
+        let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
+        let series = subjects.into_iter().map(|subject| Series {
+            witness: Witness::new(&subject.name, names.clone(), subject.prints_the_same),
+            samples: arms.iter().map(|_| Some(Vec::new())).collect(),
+            slowest_baseline: None,
+            unreadable: Vec::new(),
+            subject,
+        });
+        let rng = Rng::with_seed(plan.seed);
+        Ok(Self { series: series.collect(), arms, plan, starter, rng, progress: Progress::new() })
+    }
+
+    /// Whether it came to its end.
+    fn measure(&mut self) -> Result<bool> {
+        let start = Instant::now();
+        for warm_up in 0..self.plan.warm_ups.max(1) {
+            self.progress.dropped(warm_up + 1);
+            if !self.block(warm_up == 0)? {
+                return Ok(false);
+            }
+        }
+        let of_one = start.elapsed() / self.plan.warm_ups.max(1) as u32;
+        self.series.iter_mut().flat_map(|series| &mut series.samples).flatten().for_each(Vec::clear);
+        let mut planned = match self.plan.length {
+            Length::Blocks(blocks) => blocks,
+            Length::Fitting(budget) => budget.blocks(of_one),
+            Length::Width(_) => LEAST_FOR_WIDTH,
+        };
+        let (mut done, counted) = (0, Instant::now());
+        while done < planned {
+            let of_one = if done > 0 { counted.elapsed() / done as u32 } else { of_one };
+            self.progress.block(done, planned, of_one);
+            if !self.block(false)? {
+                return Ok(false);
+            }
+            done += 1;
+            if let Length::Width(width) = self.plan.length {
+                planned = planned.max(self.needed(done, width));
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many blocks it takes, as far as can be told: an interval shrinks as the root of their number.
+    fn needed(&mut self, done: usize, width: f64) -> usize {
+        if done < LEAST_FOR_WIDTH || !done.is_multiple_of(WIDTH_EVERY) {
+            return done + 1;
+        }
+        let widest = self.widest();
+        if widest <= width { done } else { ((done as f64 * (widest / width).powi(2)) as usize).max(done + 1) }
+    }
+
+    /// The widest interval of the first metric, over all candidates.
+    fn widest(&mut self) -> f64 {
+        let mut widest = 0.0f64;
+        for row in self.series.iter().map(Series::row) {
+            let candidates = if self.arms.len() > 2 { 2 } else { 1 };
+            for ratios in (candidates..self.arms.len()).filter_map(|arm| row.log_ratios(arm, 0, 0)) {
+                let [low, high] = statistics::interval(&ratios, WIDTH_RESAMPLES, &mut self.rng);
+                widest = widest.max((high - low).exp_m1());
+            }
+        }
+        widest
+    }
+
+    /// Every subject once under every arm. Whether it came to its end; an unfinished block leaves nothing.
+    fn block(&mut self, is_first: bool) -> Result<bool> {
+        let before: Vec<usize> = self.series.iter().map(Series::len).collect();
+        for at in 0..self.series.len() {
+            let mut order: Vec<usize> = (0..self.arms.len()).collect();
+            // What the baseline does and takes is what the others are held against.
+            if !is_first {
+                self.rng.shuffle(&mut order);
+            }
+            for arm in order {
+                if !self.run(at, arm)? {
+                    for (series, before) in self.series.iter_mut().zip(before) {
+                        series.samples.iter_mut().flatten().for_each(|samples| samples.truncate(before));
+                    }
+                    return Ok(false);
+                }
+                self.progress.ran(self.arms.len() * self.series.len());
+            }
+        }
+        Ok(true)
+    }
+
+    /// One subject once under one arm, unless one of them has failed. Whether it came to its end.
+    fn run(&mut self, at: usize, arm: usize) -> Result<bool> {
+        let series = &mut self.series[at];
+        if series.samples[arm].is_none() || series.witness.baseline_failed() {
+            return Ok(true);
+        }
+        if let Some(script) = &self.plan.prepare {
+            prepare(script)?;
+        }
+        let mut program = series.subject.program.clone();
+        self.arms[arm].apply(&mut program.environment);
+        let limit = self.plan.limit.unwrap_or_else(|| series.limit());
+        let Some(run) = self.starter.run(&program, limit)? else {
+            return Ok(false);
+        };
+        series.note(arm, &run, &mut self.starter, &self.arms[arm].name)?;
+        Ok(true)
+    }
+
+    fn finish(self, interrupted: bool, elapsed: Duration) -> Measured {
+        self.progress.finish();
+        let rows: Vec<Row> = self.series.iter().map(Series::row).collect();
+        let blocks = self.series.iter().map(Series::len).max().unwrap_or(0);
+        Measured { arms: self.arms, rows, blocks, interrupted, elapsed, plan: self.plan }
+    }
+}
+
+impl Series {
+    fn len(&self) -> usize {
+        self.samples.iter().flatten().map(Vec::len).min().unwrap_or(0)
+    }
+
+    fn limit(&self) -> Duration {
+        let of = |seconds| Duration::from_secs_f64(seconds) * LIMIT_FACTOR + LIMIT_AT_LEAST;
+        self.slowest_baseline.map_or(FIRST_LIMIT, of)
+    }
+
+    fn note(&mut self, arm: usize, run: &Run, starter: &mut Starter, name: &str) -> Result<()> {
+        let mut is_sound = self.witness.saw(arm, run, starter.printed()?)?;
+        if is_sound && arm == 0 {
+            let seconds = run.cost.wall_s * f64::from(self.subject.program.times);
+            self.slowest_baseline = Some(self.slowest_baseline.unwrap_or(0.0).max(seconds));
+        }
+        let text = if self.subject.prints_the_same { String::new() } else { starter.text()? };
+        match (self.subject.read)(run, &text) {
+            Some(figures) if is_sound => self.samples[arm].as_mut().expect("it has not failed").push(figures),
+            None if is_sound => {
+                is_sound = false;
+                let what = "printed no figures".to_owned();
+                let (row, arm) = (self.subject.name.clone(), name.to_owned());
+                self.unreadable.push(Finding { row, arm, what, detail: text, is_fault: true });
+            }
+            _ => {}
+        }
+        if !is_sound {
+            self.samples[arm] = None;
+        }
+        Ok(())
+    }
+
+    fn row(&self) -> Row {
+        let mut findings = self.witness.findings();
+        findings.extend(self.unreadable.iter().cloned());
+        let (name, metrics) = (self.subject.name.clone(), self.subject.metrics.clone());
+        Row { name, metrics, samples: self.samples.clone(), findings }
+    }
+}
+
+fn prepare(script: &str) -> Result<()> {
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start sh for --prepare")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "--prepare {script:?} ended with {}: {}", output.status, said.trim());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each run of a script adds to a file, under arms that differ in the library's settings only.
+    fn logged(script: &str, plan: Plan, arms: usize) -> (Measured, Vec<String>) {
+        let place = tempfile::tempdir().unwrap();
+        let log = place.path().join("log");
+        let script = format!("echo $COMMENSAL_CONF >> {}; {script}", log.display());
+        let arms: Vec<Arm> = (0..arms)
+            .map(|arm| Arm { settings: Some(format!("arm:{arm}")), name: arm.to_string(), ..Arm::glibc() })
+            .collect();
+        let subject = Subject::of_program("", Program::new("/bin/sh", ["sh", "-c", &script]));
+        let measured = measure(vec![subject], &arms, plan, &Interrupt::never().unwrap()).unwrap();
+        let log = std::fs::read_to_string(log).unwrap();
+        (measured, log.lines().map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn each_block_has_every_arm_once_and_the_baseline_twice_in_an_order_of_its_own() {
+        let (measured, log) = logged("true", Plan::of(Length::Blocks(12), 5), 3);
+        assert_eq!((measured.blocks, log.len()), (12, 13 * 4));
+        assert_eq!(log[..4], ["arm:0", "arm:0", "arm:1", "arm:2"], "the first block is in order");
+        let mut blocks: Vec<Vec<String>> = log.chunks(4).skip(1).map(<[String]>::to_vec).collect();
+        assert!(blocks.iter().any(|block| block != &blocks[0]), "{blocks:?}");
+        let again = logged("true", Plan::of(Length::Blocks(12), 5), 3).1;
+        assert_eq!(log, again, "the seed decides");
+        blocks.iter_mut().for_each(|block| block.sort());
+        assert!(blocks.iter().all(|block| block == &["arm:0", "arm:0", "arm:1", "arm:2"]));
+        let names: Vec<&str> = measured.arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names, ["0", "0 again", "1", "2"]);
+    }
+
+    #[test]
+    fn an_arm_that_fails_runs_no_more_and_the_others_do() {
+        let (measured, log) = logged("[ $COMMENSAL_CONF != arm:1 ]", Plan::of(Length::Blocks(3), 1), 3);
+        assert_eq!(log.iter().filter(|arm| *arm == "arm:1").count(), 1);
+        let row = &measured.rows[0];
+        assert!(row.values(2, 0).is_none() && row.values(3, 0).unwrap().len() == 3);
+        assert!(row.findings[0].is_fault && row.findings[0].arm == "1", "{:?}", row.findings);
+    }
+
+    #[test]
+    fn a_baseline_that_crashes_is_not_run_again() {
+        let (measured, log) = logged("kill -SEGV $$", Plan::of(Length::Blocks(5), 1), 2);
+        assert_eq!((log.len(), measured.blocks), (1, 0));
+        assert!(measured.rows[0].findings[0].what.contains("SIGSEGV"));
+    }
+
+    #[test]
+    fn a_budget_gives_short_blocks_more() {
+        let budget = Budget { seconds: &[(60.0, 40), (5.0, 200)], least: 10 };
+        let blocks = |seconds| budget.blocks(Duration::from_secs_f64(seconds));
+        assert_eq!((blocks(100.0), blocks(3.0), blocks(1.0), blocks(0.05), blocks(0.001)), (10, 20, 40, 100, 200));
+    }
+
+    #[test]
+    fn dropped_blocks_are_not_counted() {
+        let plan = Plan { warm_ups: 3, ..Plan::of(Length::Blocks(2), 1) };
+        let (measured, log) = logged("true", plan, 1);
+        assert_eq!((measured.blocks, log.len()), (2, 5 * 2));
+        assert_eq!(measured.rows[0].values(0, 0).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,128 @@
+//! What a preloaded malloc costs a program that does nothing: start `/bin/true` on one CPU, wait for its end, again and again.
+//!
+//! It is part e of the counters experiment on its own, with the arms that an allocator can be here: nothing preloaded, an empty
+//! library (what the loader's own work costs), ours, and every installed peer. The document compares two kernels: one sets up
+//! per-CPU counters for each new process, the other waits until a second thread comes. Among allocators, those that set up their
+//! arenas for all CPUs at start are the likeness of the first, and ours is that of the second.
+
+use anyhow::{Context, Result};
+
+use super::{Claim, Experiment, Outcome, Setting};
+use crate::analysis::{Analysis, Judged};
+use crate::arm::{Arm, COMMENSAL};
+use crate::blocks::{self, Length, Plan, Subject};
+use crate::json::Documented;
+use crate::machine;
+use crate::metric::{self, Metric};
+use crate::process::{Program, Run};
+use crate::statistics::Verdict;
+
+const EMPTY_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libempty.so"));
+/// The arm that any preloaded library is held against.
+pub const EMPTY: &str = "empty library";
+
+const PROGRAM: &str = "/bin/true";
+/// A run is so many starts: one alone is shorter than what disturbs it.
+const STARTS: u32 = 20;
+const BLOCKS: usize = 300;
+const QUICK_BLOCKS: usize = 60;
+
+const WALL: Metric = Metric { name: "spawn_wall_s", title: "time per start", ..metric::WALL };
+const CPU: Metric = Metric { name: "spawn_cpu_s", ..metric::CPU };
+const USER: Metric = Metric { name: "spawn_user_s", ..metric::USER };
+const SYSTEM: Metric = Metric { name: "spawn_system_s", ..metric::SYSTEM };
+
+const SOURCE: &str = "an article on the RFC \"lazy counters\" for rss_stat (G. K. Bertazi)";
+/// System time of fork in a loop, with lazy counters over without: what the document gives, by its number of cores.
+const SYSTEM_TIME: [(u32, f64); 2] = [(80, 0.94), (256, 0.89)];
+
+/// The experiment.
+pub struct Startup;
+
+impl Experiment for Startup {
+    fn name(&self) -> &'static str {
+        "startup"
+    }
+
+    fn about(&self) -> &'static str {
+        "what a malloc costs a program that does nothing"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn measure(&self, setting: &Setting) -> Result<Outcome> {
+        let empty = setting.scratch.path().join("libempty.so");
+        std::fs::write(&empty, EMPTY_LIBRARY).with_context(|| format!("cannot write {}", empty.display()))?;
+        let (baseline, others) = setting.arms.split_first().context("startup needs an arm")?;
+        let arms: Vec<Arm> =
+            [baseline.clone(), Arm::preloading(EMPTY, empty)].into_iter().chain(others.iter().cloned()).collect();
+
+        let usual = if setting.quick { QUICK_BLOCKS } else { BLOCKS };
+        let length = Length::Blocks(setting.blocks.unwrap_or(usual));
+        let plan = Plan { cpu: machine::quiet_cpu(), ..Plan::of(length, setting.seed) };
+        let measured = blocks::measure(vec![subject()], &arms, plan, &setting.interrupt)?;
+
+        let mut analysis = Analysis::of(measured);
+        analysis.also_against(EMPTY);
+        arms.iter().filter(|arm| arm.is_peer).for_each(|peer| analysis.also_against(&peer.name));
+        let about = explanation().lines().map(str::to_owned).collect();
+        let claims = claims(&analysis);
+        Ok(Outcome { about, analysis, also: vec![(0, 0)], claims, document })
+    }
+}
+
+fn explanation() -> String {
+    format!(
+        "Each run is {STARTS} starts of {PROGRAM} on one CPU with nothing in its environment. The empty library is what any \
+         preloaded library costs before it does anything.\n\
+         The document compares a kernel that sets up per-CPU counters for each new process with one that waits for a second thread. \
+         Allocators that set up arenas for all CPUs at once are the likeness of the first, this one is that of the second. Its figures \
+         are of system time; here it is all processor time, since the kernel tells the parts apart by sampling, and so short a \
+         process is hardly ever sampled."
+    )
+}
+
+fn subject() -> Subject {
+    let mut program = Program { times: STARTS, ..Program::new(PROGRAM, [PROGRAM]) };
+    program.environment.clear();
+    let metrics = vec![WALL, CPU, USER, SYSTEM, metric::PEAK, metric::FAULTS];
+    let read = |run: &Run, _: &str| {
+        let cost = run.cost;
+        let cpu_s = cost.user_s + cost.system_s;
+        Some(vec![cost.wall_s, cpu_s, cost.user_s, cost.system_s, cost.peak_kb, cost.page_faults])
+    };
+    Subject { metrics, read, ..Subject::of_program("", program) }
+}
+
+/// The document's figure, where ours is held against a peer in the same metric.
+fn document(baseline: &Arm, candidate: &Arm, metric: &Metric) -> Option<Documented> {
+    let (cores, value) = SYSTEM_TIME[1];
+    let figure = format!("system time of fork, {cores} cores; a kernel with lazy counters over one with eager ones");
+    let is_alike = baseline.is_peer && candidate.name == COMMENSAL && *metric == CPU;
+    is_alike.then(|| Documented { source: SOURCE.to_owned(), figure, value })
+}
+
+fn claims(analysis: &Analysis) -> Vec<Claim> {
+    let arms = &analysis.measured.arms;
+    let ours = arms.iter().position(|arm| arm.name == COMMENSAL);
+    let figures = SYSTEM_TIME.map(|(cores, value)| format!("{value} at {cores}")).join(", ");
+    let against = analysis.others.iter().filter(|(baseline, _)| arms[*baseline].is_peer);
+    let claim = |(baseline, rows): &(usize, Vec<Vec<Judged>>)| {
+        let judged = rows[0].iter().find(|judged| judged.metric == CPU)?;
+        let compared = judged.comparisons[ours?]?;
+        Some(Claim {
+            claim: format!("{COMMENSAL} over {}: less processor time", arms[*baseline].name),
+            document: figures.clone(),
+            measured: Some(format!(
+                "{:.2} at {}",
+                compared.ratio,
+                std::thread::available_parallelism().map_or(1, usize::from)
+            )),
+            simulated: None,
+            holds: Some(compared.verdict == Verdict::Less),
+        })
+    };
+    against.filter_map(claim).collect()
+}

@@ -1,0 +1,261 @@
+//! Whether a program does the same under every arm, and what it did where not.
+//!
+//! A faster run that printed something else is no faster run. So each end and all output are held against the baseline's. A
+//! program that says something else each time even there (say, the time) cannot be held to it: that is found out, and told.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::Read;
+
+use anyhow::Result;
+use similar::TextDiff;
+
+use crate::process::{End, Printed, Run};
+
+/// Of a longer output, only so much is kept to be shown; all of it is compared.
+const KEPT_BYTES: usize = 1 << 20;
+const SHOWN_LINES: usize = 14;
+const STREAMS: [&str; 2] = ["standard output", "standard error"];
+
+/// Something that a person has to know about a run.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Finding {
+    /// Where: the program's name, if there were several.
+    pub row: String,
+    /// Under which arm.
+    pub arm: String,
+    /// What happened, in one line.
+    pub what: String,
+    /// What it printed or how that differs, line by line.
+    pub detail: String,
+    /// Whether it speaks against the arm: then its figures mean nothing. Else it is something to know.
+    pub is_fault: bool,
+}
+
+/// What one arm's runs did, seen so far.
+#[derive(Default)]
+struct Conduct {
+    runs: usize,
+    /// By the hash of what was printed: how often, and how it begins. For each stream.
+    printed: [BTreeMap<u64, (usize, Vec<u8>)>; 2],
+    failure: Option<(usize, End, Vec<u8>)>,
+    left_running: usize,
+}
+
+/// What a program did under each arm.
+pub struct Witness {
+    row: String,
+    names: Vec<String>,
+    conducts: Vec<Conduct>,
+    /// How the first run under the baseline ended.
+    expected: Option<End>,
+    prints_the_same: bool,
+}
+
+impl Witness {
+    /// Arms in their order: the baseline first, and then its control. What a program prints that measures something itself is not
+    /// compared.
+    pub fn new(row: &str, names: Vec<String>, prints_the_same: bool) -> Self {
+        let conducts = names.iter().map(|_| Conduct::default()).collect();
+        Self { row: row.to_owned(), names, conducts, expected: None, prints_the_same }
+    }
+
+    /// Takes note of a run. Whether it ended as it should have, so that its cost means something.
+    pub fn saw(&mut self, arm: usize, run: &Run, printed: Printed<'_>) -> Result<bool> {
+        let conduct = &mut self.conducts[arm];
+        conduct.runs += 1;
+        conduct.left_running += usize::from(run.left_running);
+        let mut kept = [Vec::new(), Vec::new()];
+        for ((file, seen), kept) in printed.files.into_iter().zip(&mut conduct.printed).zip(&mut kept) {
+            let hash = digest(file, kept)?;
+            seen.entry(hash).or_insert_with(|| (0, kept.clone())).0 += 1;
+        }
+        let is_expected = match (self.expected, run.end) {
+            (Some(expected), end) => end == expected,
+            // A program may mean to exit with 1. No program means to crash or to hang.
+            (None, end) => matches!(end, End::Exited(_)),
+        };
+        self.expected.get_or_insert(run.end);
+        if !is_expected && conduct.failure.is_none() {
+            let [output, errors] = kept;
+            conduct.failure = Some((conduct.runs, run.end, if errors.is_empty() { output } else { errors }));
+        }
+        Ok(is_expected)
+    }
+
+    /// Whether the baseline itself failed, so that there is nothing to hold the arms against.
+    pub fn baseline_failed(&self) -> bool {
+        self.conducts[0].failure.is_some()
+    }
+
+    /// All that is to be told, faults first.
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = (0..self.names.len()).flat_map(|arm| self.of_arm(arm)).collect();
+        if let Some(End::Exited(status)) = self.expected.filter(|end| *end != End::Exited(0)) {
+            let what = format!("ends with exit status {status} under the baseline too; it was measured as it is");
+            findings.push(self.finding(0, what, String::new(), false));
+        }
+        for (stream, name) in STREAMS.iter().enumerate() {
+            if self.prints_the_same && !self.is_steady(stream) {
+                let what =
+                    format!("prints something else on {name} each time, also under one arm; it was not compared");
+                findings.push(self.finding(0, what, String::new(), false));
+            }
+        }
+        findings.sort_by_key(|finding| !finding.is_fault);
+        findings
+    }
+
+    /// What is told of one arm.
+    fn of_arm(&self, arm: usize) -> Vec<Finding> {
+        let conduct = &self.conducts[arm];
+        let mut findings = Vec::new();
+        if let Some((run, end, said)) = &conduct.failure {
+            let said = String::from_utf8_lossy(said);
+            let lines: Vec<&str> = said.lines().take(SHOWN_LINES).collect();
+            findings.push(self.finding(arm, format!("{end}, in its run {run}"), lines.join("\n"), true));
+        } else if arm > 0 && self.prints_the_same {
+            findings.extend((0..STREAMS.len()).filter_map(|stream| self.difference(arm, stream)));
+        }
+        if conduct.left_running > 0 {
+            let runs = conduct.left_running;
+            let what = format!("left processes running in {runs} of {} runs; they were ended", conduct.runs);
+            findings.push(self.finding(arm, what, String::new(), false));
+        }
+        findings
+    }
+
+    fn difference(&self, arm: usize, stream: usize) -> Option<Finding> {
+        let (_, (_, expected)) =
+            self.conducts[0].printed[stream].first_key_value().filter(|_| self.is_steady(stream))?;
+        let conduct = &self.conducts[arm];
+        let others =
+            || conduct.printed[stream].iter().filter(|(hash, _)| !self.conducts[0].printed[stream].contains_key(hash));
+        let (_, (_, first)) = others().next()?;
+        let runs: usize = others().map(|(_, (count, _))| count).sum();
+        let what = format!("printed something else on {} in {runs} of {} runs", STREAMS[stream], conduct.runs);
+        Some(self.finding(arm, what, how_different(expected, first), true))
+    }
+
+    /// Whether the baseline and its control print the same each time.
+    fn is_steady(&self, stream: usize) -> bool {
+        let mut seen: Vec<u64> =
+            self.conducts.iter().take(2).flat_map(|conduct| conduct.printed[stream].keys().copied()).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen.len() <= 1
+    }
+
+    fn finding(&self, arm: usize, what: String, detail: String, is_fault: bool) -> Finding {
+        Finding { row: self.row.clone(), arm: self.names[arm].clone(), what, detail, is_fault }
+    }
+}
+
+/// Reads a file to its end: the hash of all of it, and its beginning.
+fn digest(file: &mut impl Read, kept: &mut Vec<u8>) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(hasher.finish());
+        }
+        hasher.write(&buffer[..count]);
+        let room = KEPT_BYTES - kept.len();
+        kept.extend_from_slice(&buffer[..count.min(room)]);
+    }
+}
+
+/// The first lines that differ, as a unified diff; for what is no text, where it differs first.
+fn how_different(expected: &[u8], found: &[u8]) -> String {
+    let (Ok(expected_text), Ok(found_text)) = (str::from_utf8(expected), str::from_utf8(found)) else {
+        let at =
+            expected.iter().zip(found).position(|(one, other)| one != other).unwrap_or(expected.len().min(found.len()));
+        return format!(
+            "no text; it differs from byte {at} on ({} and {} bytes were looked at)",
+            expected.len(),
+            found.len()
+        );
+    };
+    let diff = TextDiff::from_lines(expected_text, found_text);
+    let unified = diff.unified_diff().context_radius(1).to_string();
+    let mut lines: Vec<&str> = unified.lines().take(SHOWN_LINES).collect();
+    if unified.lines().count() > SHOWN_LINES {
+        lines.push("…");
+    }
+    if lines.is_empty() {
+        return format!("it differs behind the first {KEPT_BYTES} bytes");
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::process::{Interrupt, Program, Starter};
+
+    /// Lets a script run once under each arm, as often as there are scripts for it.
+    fn witnessed(scripts: &[&[&str]]) -> Witness {
+        let names = ["base", "base again", "other"].iter().take(scripts.len()).map(ToString::to_string).collect();
+        let mut witness = Witness::new("row", names, true);
+        let mut starter = Starter::new(None, Interrupt::never().unwrap()).unwrap();
+        for (arm, scripts) in scripts.iter().enumerate() {
+            for script in *scripts {
+                let program = Program::new("/bin/sh", ["sh", "-c", script]);
+                let run = starter.run(&program, Duration::from_millis(700)).unwrap().unwrap();
+                witness.saw(arm, &run, starter.printed().unwrap()).unwrap();
+            }
+        }
+        witness
+    }
+
+    fn told(scripts: &[&[&str]]) -> Vec<String> {
+        let found = witnessed(scripts).findings();
+        found.iter().map(|finding| format!("{} {} {}", finding.arm, finding.what, finding.detail)).collect()
+    }
+
+    #[test]
+    fn the_same_everywhere_is_no_finding() {
+        assert_eq!(told(&[&["echo a", "echo a"], &["echo a"], &["echo a"]]), [""; 0]);
+    }
+
+    #[test]
+    fn another_output_is_shown_line_by_line() {
+        let told = told(&[&["echo a; echo b"], &["echo a; echo b"], &["echo a; echo b", "echo a; echo c"]]);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].starts_with("other printed something else on standard output in 1 of 2 runs"), "{told:?}");
+        assert!(told[0].contains("-b\n+c"), "{told:?}");
+    }
+
+    #[test]
+    fn crashes_hangs_and_other_statuses_are_told_with_what_was_said() {
+        let crash = told(&[&["true"], &["true"], &["echo why >&2; kill -ABRT $$"]]);
+        assert_eq!(crash, ["other was killed by signal 6 (SIGABRT), in its run 1 why"]);
+        let hang = told(&[&["true"], &["true"], &["true", "sleep 9"]]);
+        assert_eq!(hang, ["other still ran after 0.7 s and was killed, in its run 2 "]);
+        let status = told(&[&["exit 4"], &["exit 4"], &["exit 5"]]);
+        assert!(status[0].starts_with("other ended with exit status 5"), "{status:?}");
+        assert!(status[1].contains("under the baseline too"), "{status:?}");
+    }
+
+    #[test]
+    fn what_differs_by_itself_is_not_held_against_an_arm() {
+        let told = told(&[&["echo $$", "echo $$"], &["echo $$"], &["echo x"]]);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].contains("each time"), "{told:?}");
+    }
+
+    #[test]
+    fn a_baseline_that_crashes_ends_it() {
+        assert!(witnessed(&[&["kill -SEGV $$"]]).baseline_failed());
+        assert!(!witnessed(&[&["exit 1"]]).baseline_failed());
+        assert!(witnessed(&[&["exit 1", "exit 0"]]).baseline_failed());
+    }
+
+    #[test]
+    fn binary_output_is_not_printed() {
+        assert!(how_different(b"\xff\x00a", b"\xff\x00b").contains("byte 2"));
+    }
+}

@@ -1,0 +1,30 @@
+//! Honest measurement: programs side by side under several allocators, what may be said about them, and how it is shown.
+//!
+//! From below: `process` runs one program, `arm` says what differs, `blocks` orders the runs, `finding` watches what they do,
+//! `statistics` knows the rules, `analysis` applies them, and `table`, `report` and `json` show what came out. `experiment` is the
+//! frame of the lab's experiments.
+
+pub mod analysis;
+pub mod arm;
+pub mod blocks;
+#[cfg(test)]
+mod example;
+pub mod experiment;
+pub mod finding;
+pub mod json;
+pub mod machine;
+pub mod metric;
+pub mod process;
+mod progress;
+pub mod report;
+pub mod sheet;
+pub mod statistics;
+pub mod table;
+
+/// The commit that this was built from, with a plus if the tree had changes of its own.
+pub const COMMIT: &str = env!("LAB_COMMIT");
+
+/// A seed for those who name none; small enough to be typed again.
+pub fn any_seed() -> u64 {
+    fastrand::u64(1..1_000_000)
+}

@@ -1,0 +1,104 @@
+//! Runs one program to its end and says what it cost.
+//!
+//! The programs are started by the starter (`starter`), a process of 40 kB, since a program's peak memory counts from what its
+//! parent had. Between the two readings of the clock there is vfork, execve and wait4 and nothing else: no shell, no thread of
+//! ours, no pipe to be read; what the program prints goes into memory that is looked at later.
+
+mod interrupt;
+#[path = "../../starter/protocol.rs"]
+mod protocol;
+mod starter;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use interrupt::Interrupt;
+pub use starter::{Printed, Starter};
+
+/// A program with its arguments, its environment and where it runs.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The file that is executed.
+    pub path: PathBuf,
+    /// All arguments, its own name first.
+    pub arguments: Vec<OsString>,
+    /// The whole environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// Where it starts; none is where we are.
+    pub directory: Option<PathBuf>,
+    /// How often it runs, one after the other, as one measurement.
+    pub times: u32,
+}
+
+impl Program {
+    /// A program with our own environment.
+    pub fn new(path: impl Into<PathBuf>, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self {
+            path: path.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: std::env::vars_os().collect(),
+            directory: None,
+            times: 1,
+        }
+    }
+}
+
+/// What a run cost. Where a program ran several times, these are means, but for the peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Seconds from before the fork until its end was seen.
+    pub wall_s: f64,
+    /// Seconds of processor time in the program and the children that it waited for.
+    pub user_s: f64,
+    /// Seconds of processor time in the kernel for them.
+    pub system_s: f64,
+    /// The most memory that one of these processes had.
+    pub peak_kb: f64,
+    /// Page faults, of either kind.
+    pub page_faults: f64,
+    /// Context switches, of either kind.
+    pub context_switches: f64,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this exit status.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+    /// It ran for longer than this, and was killed.
+    TimedOut(Duration),
+    /// It could not be started: the errno.
+    NotStarted(i32),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(status) => write!(out, "ended with exit status {status}"),
+            Self::Killed(signal) => {
+                write!(out, "was killed by signal {signal}")?;
+                signal_hook::low_level::signal_name(*signal).map_or(Ok(()), |name| write!(out, " ({name})"))
+            }
+            Self::TimedOut(limit) => write!(out, "still ran after {} s and was killed", limit.as_secs_f64()),
+            Self::NotStarted(error) => {
+                write!(out, "could not be started ({})", std::io::Error::from_raw_os_error(*error))
+            }
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Run {
+    /// How it ended.
+    pub end: End,
+    /// What it cost; of little meaning if it did not end by itself.
+    pub cost: Cost,
+    /// Whether processes that it had started went on and had to be ended.
+    pub left_running: bool,
+}

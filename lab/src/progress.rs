@@ -1,0 +1,62 @@
+//! How far a run has come and how long it will take: a bar on a terminal, nothing elsewhere. It is drawn between runs only.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Parts into which a block is divided.
+const PARTS: u64 = 1000;
+
+/// The bar.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    /// Parts of the blocks before this one.
+    base: u64,
+    runs: u64,
+}
+
+impl Progress {
+    /// A bar that nothing is known of yet.
+    pub fn new() -> Self {
+        let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {elapsed}{prefix}");
+        let bar = ProgressBar::new(PARTS).with_style(style.expect("the template is well-formed"));
+        Self { bar, base: 0, runs: 0 }
+    }
+
+    /// A block begins that will not count.
+    pub fn dropped(&mut self, number: usize) {
+        self.bar.set_message(format!("warm-up {number}"));
+        self.begin(0, 1);
+    }
+
+    /// A block begins, after `done` of so many, each of which takes about as long.
+    pub fn block(&mut self, done: usize, planned: usize, of_one: Duration) {
+        let left = of_one.as_secs_f64() * (planned - done) as f64;
+        self.bar.set_message(format!("block {} of {planned}", done + 1));
+        self.bar.set_prefix(format!(", about {} left", duration(left)));
+        self.begin(done, planned);
+    }
+
+    fn begin(&mut self, done: usize, planned: usize) {
+        (self.base, self.runs) = (done as u64 * PARTS, 0);
+        self.bar.set_length(planned as u64 * PARTS);
+        self.bar.set_position(self.base);
+    }
+
+    /// One of so many runs of a block is done.
+    pub fn ran(&mut self, of: usize) {
+        self.runs += 1;
+        self.bar.set_position(self.base + self.runs * PARTS / of as u64);
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Minutes and seconds.
+pub fn duration(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    if seconds < 60 { format!("{seconds} s") } else { format!("{}:{:02} min", seconds / 60, seconds % 60) }
+}

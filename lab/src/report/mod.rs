@@ -1,0 +1,185 @@
+//! A result as a page: tables, plots and all that has to be known, in one file that needs no network.
+
+mod plot;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::analysis::{Analysis, BASELINE};
+use crate::json::Object;
+use crate::sheet::{Sheet, Side};
+use crate::table;
+
+const STYLE: &str = include_str!("page.css");
+
+/// One measurement's part of a page.
+pub struct Chapter<'a> {
+    /// What was measured.
+    pub title: String,
+    /// What a reader should know before the tables.
+    pub about: Vec<String>,
+    /// What came out.
+    pub analysis: &'a Analysis,
+    /// Tables besides those that every measurement has; they come first.
+    pub sheets: Vec<Sheet>,
+    /// The same for machines.
+    pub object: Object,
+}
+
+/// Writes `index.html`, and the results as JSON, into a directory that it makes if need be.
+pub fn write(directory: &Path, chapters: &[Chapter]) -> Result<()> {
+    let place = || format!("cannot write into {}; expected a directory for the report", directory.display());
+    fs::create_dir_all(directory).with_context(place)?;
+    let page = page(chapters)?;
+    fs::write(directory.join("index.html"), page.into_string()).with_context(place)?;
+    for chapter in chapters {
+        chapter.object.write(&directory.join(chapter.object.file_name()))?;
+    }
+    Ok(())
+}
+
+fn page(chapters: &[Chapter]) -> Result<Markup> {
+    let chapters_markup: Vec<Markup> = chapters.iter().map(chapter).collect::<Result<_>>()?;
+    let title = chapters.first().map_or("", |chapter| &chapter.title);
+    Ok(html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) " – Commensal" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { @for chapter in chapters_markup { (chapter) } }
+        }
+    })
+}
+
+fn chapter(chapter: &Chapter) -> Result<Markup> {
+    let analysis = chapter.analysis;
+    let notes = table::notes(analysis);
+    let body = if analysis.measured.blocks == 0 {
+        html! {}
+    } else {
+        results(analysis)?
+    };
+    Ok(html! {
+        h1 { (chapter.title) }
+        @for paragraph in &chapter.about { p { (paragraph) } }
+        @if !notes.is_empty() { pre.notes { (notes) } }
+        @for sheet in &chapter.sheets { (table_of(sheet)) }
+        (body)
+        h2 { "How it was measured" }
+        pre { (table::conditions(analysis)) (chapter.object.command()) }
+        p { a href=(chapter.object.file_name()) { "Every run, as JSON" } }
+    })
+}
+
+fn results(analysis: &Analysis) -> Result<Markup> {
+    if analysis.rows.len() == 1 { one_subject(analysis) } else { many_subjects(analysis) }
+}
+
+fn one_subject(analysis: &Analysis) -> Result<Markup> {
+    let judged = &analysis.rows[0];
+    let mut plots = Vec::new();
+    for (metric, judged) in
+        judged.iter().enumerate().filter(|(metric, of)| *metric == 0 || of.metric == crate::metric::PEAK)
+    {
+        plots.extend(plot::intervals(analysis, judged, BASELINE)?);
+        plots.extend(plot::runs(analysis, 0, metric)?);
+    }
+    Ok(html! {
+        @for sheet in table::of_subject(analysis, 0) { (table_of(&sheet)) }
+        p { (table::LEGEND) }
+        (figures(&plots))
+    })
+}
+
+fn many_subjects(analysis: &Analysis) -> Result<Markup> {
+    let metrics = &analysis.measured.rows[0].metrics;
+    let main = (0..metrics.len()).filter(|&metric| metric == 0 || metrics[metric] == crate::metric::PEAK);
+    let plots: Vec<String> =
+        main.filter_map(|metric| plot::subjects(analysis, metric).transpose()).collect::<Result<_>>()?;
+    let each: Vec<(String, Option<String>)> = (0..analysis.rows.len())
+        .map(|row| Ok((analysis.measured.rows[row].name.clone(), plot::runs(analysis, row, 0)?)))
+        .collect::<Result<_>>()?;
+    Ok(html! {
+        @for sheet in table::of_all(analysis) { (table_of(&sheet)) }
+        p { (table::LEGEND) }
+        (figures(&plots))
+        h2 { "Run by run" }
+        @for (name, plot) in &each {
+            @if let Some(plot) = plot { figure { figcaption { (name) } (PreEscaped(plot)) } }
+        }
+    })
+}
+
+fn figures(plots: &[String]) -> Markup {
+    html! { @for plot in plots { figure { (PreEscaped(plot)) } } }
+}
+
+fn table_of(sheet: &Sheet) -> Markup {
+    let class = |at: usize| (sheet.headings[at].1 == Side::Right).then_some("right");
+    html! {
+        div.scroll {
+            table {
+                thead { tr { @for (at, (heading, _)) in sheet.headings.iter().enumerate() { th class=[class(at)] { (heading) } } } }
+                tbody {
+                    @for row in &sheet.rows {
+                        tr { @for at in 0..sheet.headings.len() { td class=[class(at)] { @if let Some(cell) = row.get(at) { (cell) } } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+    use crate::json;
+
+    fn page_of(subjects: &[&str]) -> String {
+        let analysis = example::analysis(subjects);
+        let object = json::object("compare", &analysis, |_, _, _| None);
+        let title = "a <program>".to_owned();
+        let chapter = Chapter { title, about: Vec::new(), analysis: &analysis, sheets: Vec::new(), object };
+        page(&[chapter]).unwrap().into_string()
+    }
+
+    #[test]
+    fn pages_need_no_network_and_no_light() {
+        for subjects in [&[""][..], &["larson", "store"]] {
+            let page = page_of(subjects);
+            assert!(!page.replace("http://www.w3.org/2000/svg", "").contains("http"));
+            assert!(page.contains("prefers-color-scheme: dark") && page.contains("width=device-width"));
+            assert!(page.contains("a &lt;program&gt;") && page.contains("&lt;it&gt; said so"));
+        }
+    }
+
+    /// Colours that the page does not choose would be unreadable by day or by night.
+    #[test]
+    fn plots_have_the_colours_of_the_page() {
+        let page = page_of(&["larson", "store"]);
+        let plots: Vec<&str> = page.split("<svg").skip(1).map(|rest| rest.split("</svg>").next().unwrap()).collect();
+        assert!(plots.len() >= 4, "{}", plots.len());
+        for plot in plots {
+            let attributes = ["fill=\"", "stroke=\""].into_iter().flat_map(|name| plot.split(name).skip(1));
+            let colours: Vec<&str> = attributes.map(|rest| rest.split('"').next().unwrap()).collect();
+            assert!(colours.len() > 10);
+            let foreign = |colour: &&&str| !colour.starts_with("var(--") && **colour != "none";
+            assert_eq!(colours.iter().find(foreign), None);
+        }
+    }
+
+    #[test]
+    fn every_colour_of_a_plot_is_in_the_style() {
+        for arm in 0..plot::ARM_COLOURS {
+            assert_eq!(STYLE.matches(&format!("--arm{arm}:")).count(), 2, "by day and by night");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A table before it is decided whether it is shown on a terminal or on a page.
+
+use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
+
+/// Lines around the headings only.
+const STYLE: TableStyle = TableStyle::new()
+    .top_border(LineStyle::none().fill('─').junction('─'))
+    .header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// Which way a column is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Words.
+    Left,
+    /// Figures.
+    Right,
+}
+
+/// Headings and rows. A row may be shorter than the headings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sheet {
+    /// The headings, and how their columns are set.
+    pub headings: Vec<(String, Side)>,
+    /// The cells, row by row.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Sheet {
+    /// A table without rows.
+    pub fn new(headings: impl IntoIterator<Item = (impl Into<String>, Side)>) -> Self {
+        let headings = headings.into_iter().map(|(heading, side)| (heading.into(), side)).collect();
+        Self { headings, rows: Vec::new() }
+    }
+
+    /// Appends a row.
+    pub fn add(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+}
+
+impl std::fmt::Display for Sheet {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cell = |text: &String, side: &Side| {
+            let alignment = if *side == Side::Right { CellAlignment::Right } else { CellAlignment::Left };
+            Cell::new(text).set_alignment(alignment)
+        };
+        let mut table = Table::new();
+        table.load_style(STYLE);
+        table.set_header(self.headings.iter().map(|(heading, side)| cell(heading, side)));
+        for row in &self.rows {
+            table.add_row(row.iter().zip(&self.headings).map(|(text, (_, side))| cell(text, side)));
+        }
+        // The style pads the last column, too.
+        table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_set_left_and_figures_right() {
+        let mut sheet = Sheet::new([("arm", Side::Left), ("median", Side::Right), ("verdict", Side::Left)]);
+        sheet.add(["a", "1", "faster"]);
+        sheet.add(["long name", "100"]);
+        let text = sheet.to_string();
+        assert!(text.contains("\n a                1   faster\n long name      100\n"), "{text}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Is there a difference at all? An exact test by flipping signs.
+//!
+//! If two arms are the same program, the lot that ordered them within a block also decided the sign of the block's log-ratio:
+//! all 2ⁿ ways to sign the same sizes were as likely as the one that was drawn. p is the share of them that is at least as far
+//! from balance. How far is told by the sum of signed ranks (F. Wilcoxon, "Individual comparisons by ranking methods",
+//! Biometrics Bulletin 1, 1945), which one wild block cannot outvote; and since it is a sum of small integers, all 2ⁿ ways can be
+//! counted, n² at a time, instead of drawing some of them. Blocks without any difference say nothing and are left out.
+//!
+//! (Flipping signs under the median itself would waste blocks: whatever lies below the median in size can be flipped without
+//! moving it, so that ten blocks could not show more than p = 0.03.)
+
+use super::ranks;
+
+/// A test's outcome.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Test {
+    /// Twice the sum of the signed ranks: an integer also where ranks are shared.
+    pub sum: i64,
+    /// The share of all signs that are at least as far from balance, on either side.
+    pub p: f64,
+}
+
+/// Tests whether values lie as often and as far above 0 as below.
+pub fn test(values: &[f64]) -> Test {
+    let values: Vec<f64> = values.iter().copied().filter(|value| *value != 0.0).collect();
+    let doubled = doubled_ranks(&values);
+    let sum =
+        values.iter().zip(&doubled).map(|(value, &rank)| if *value < 0.0 { -(rank as i64) } else { rank as i64 }).sum();
+    Test { sum, p: Signs::of(&doubled).at_least(sum) }
+}
+
+/// The least p that this many blocks can give.
+pub fn least_p(blocks: usize) -> f64 {
+    0.5f64.powi(blocks as i32 - 1).min(1.0)
+}
+
+fn doubled_ranks(values: &[f64]) -> Vec<usize> {
+    let sizes: Vec<f64> = values.iter().map(|value| value.abs()).collect();
+    ranks(&sizes).iter().map(|rank| (2.0 * rank) as usize).collect()
+}
+
+/// How likely each sum is when signs are drawn by lot.
+pub struct Signs {
+    /// By the sum of the ranks whose sign is positive.
+    likely: Vec<f64>,
+}
+
+impl Signs {
+    /// Of these ranks, each twice as large as it is.
+    fn of(doubled: &[usize]) -> Self {
+        let mut likely = vec![0.0; doubled.iter().sum::<usize>() + 1];
+        likely[0] = 1.0;
+        for &rank in doubled {
+            // From above, so that no rank is added twice.
+            for sum in (0..likely.len()).rev() {
+                let with = if sum >= rank { likely[sum - rank] } else { 0.0 };
+                likely[sum] = (likely[sum] + with) / 2.0;
+            }
+        }
+        Self { likely }
+    }
+
+    /// Of so many ranks, all different.
+    pub fn of_distinct(count: usize) -> Self {
+        Self::of(&(1..=count).map(|rank| 2 * rank).collect::<Vec<_>>())
+    }
+
+    /// How likely a sum of signed ranks is to be this far from 0, or farther, on either side.
+    pub fn at_least(&self, sum: i64) -> f64 {
+        let total = self.likely.len() as i64 - 1;
+        let far = |(positive, _): &(usize, &f64)| (2 * *positive as i64 - total).abs() >= sum.abs();
+        self.likely.iter().enumerate().filter(far).map(|(_, likely)| likely).sum::<f64>().min(1.0)
+    }
+
+    /// The least sum that is as unlikely as `level`; none if no sum is.
+    pub fn critical(&self, level: f64) -> Option<i64> {
+        let total = self.likely.len() as i64 - 1;
+        let mut beyond = 0.0;
+        let mut least = None;
+        for positive in (total / 2 + 1..=total).rev() {
+            beyond += self.likely[positive as usize];
+            if 2.0 * beyond > level {
+                break;
+            }
+            least = Some(2 * positive - total);
+        }
+        least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_blocks_are_counted_by_hand() {
+        assert_eq!(test(&[1.0, 2.0, 3.0]), Test { sum: 12, p: 2.0 / 8.0 });
+        // Sums at least as far as 4: ±6 and ±4, one way each.
+        assert_eq!(test(&[-1.0, 2.0, 3.0]), Test { sum: 8, p: 4.0 / 8.0 });
+        assert_eq!(test(&[]), Test { sum: 0, p: 1.0 });
+        assert_eq!(test(&[0.0, 0.0]), Test { sum: 0, p: 1.0 });
+        assert_eq!(test(&[0.0, 5.0]).p, test(&[5.0]).p);
+    }
+
+    #[test]
+    fn the_least_p_is_that_of_blocks_that_all_agree() {
+        for blocks in 1..12 {
+            let all_agree: Vec<f64> = (1..=blocks).map(|at| at as f64).collect();
+            assert_eq!(test(&all_agree).p, least_p(blocks));
+        }
+        assert_eq!(least_p(0), 1.0);
+    }
+
+    #[test]
+    fn the_critical_sum_is_the_first_that_is_unlikely_enough() {
+        let signs = Signs::of_distinct(10);
+        let critical = signs.critical(0.05).unwrap();
+        // Sums of an even number of odd terms: the next one below is two away, and doubled ranks double that.
+        assert!(signs.at_least(critical) <= 0.05 && signs.at_least(critical - 4) > 0.05, "{critical}");
+        assert_eq!(Signs::of_distinct(4).critical(0.05), None, "2/16 is the least");
+    }
+
+    #[test]
+    fn a_wild_block_does_not_outvote_the_rest() {
+        let mut values: Vec<f64> = (1..=20).map(|at| 0.01 + 0.0001 * f64::from(at)).collect();
+        values[7] = -50.0;
+        assert!(test(&values).p < 0.01);
+    }
+}
