@@ -45,7 +45,7 @@ fn compile(source: &str, flags: &[&str], name: &str) {
     assert!(status.is_ok_and(|status| status.success()), "{source} does not compile; the lines above say why");
 }
 
-/// The commit that the lab is built from, with a plus if the tree has changes that are in no commit.
+/// The commit that the lab is built from, with a plus if the tree had changes then that are in no commit.
 fn sign() {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
@@ -56,7 +56,7 @@ fn sign() {
         if changed { commit + "+" } else { commit }
     });
     println!("cargo::rustc-env=LAB_COMMIT={commit}");
-    for file in ["HEAD", "index"] {
+    for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file]).filter(|path| Path::new(path).exists()) {
             println!("cargo::rerun-if-changed={path}");
         }

@@ -4,13 +4,13 @@
 //! lab's.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use commensal_lab::analysis::Analysis;
-use commensal_lab::arm::Arm;
+use commensal_lab::arm;
 use commensal_lab::blocks::{self, Budget, Length, Plan, Subject};
 use commensal_lab::process::{Interrupt, Program};
 use commensal_lab::report::{self, Chapter};
@@ -19,7 +19,7 @@ use commensal_programs::{ALL, Workload};
 
 use crate::failure::{Failure, Status};
 use crate::library::Library;
-use crate::{arms, inspect, places, program};
+use crate::{arms, conf, elf, inspect, places, preload, program};
 
 /// Of a program whose blocks nobody has counted: a minute of them, but neither too few to show anything nor more than it takes.
 const USUAL: Budget = Budget { seconds: &[(60.0, 40), (5.0, 200)], least: 10 };
@@ -96,7 +96,7 @@ pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
     let interrupt =
         Interrupt::register().map_err(|error| Failure::ours(format!("cannot watch for Ctrl-C ({error})")))?;
     let (arms, told) = arms::chosen(&request.with, &request.arm)?;
-    let subjects = subjects(request, &arms)?;
+    let subjects = subjects(request)?;
     check_input(request)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
     told.iter().for_each(|line| eprintln!("commensal: {line}"));
@@ -109,19 +109,34 @@ pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
 }
 
 /// What is run: the program, or bundled ones.
-fn subjects(request: &Compare, arms: &[Arm]) -> Result<Vec<Subject>, Failure> {
+fn subjects(request: &Compare) -> Result<Vec<Subject>, Failure> {
     let Some(name) = request.command.first() else {
         return bundled(request);
     };
     let path = program::resolve(name)?;
-    let libraries = arms.iter().any(|arm| arm.library.is_some());
-    if libraries {
-        let library = Library::find()?;
-        for warning in inspect::warnings(&path, library.elf) {
-            eprintln!("commensal: {warning}, and all arms will be the same");
+    warnings(&path)?.iter().for_each(|line| eprintln!("commensal: {line}"));
+    Ok(vec![Subject::of_program("", Program::new(path, &request.command))])
+}
+
+/// Why arms may not be what they are called.
+fn warnings(program: &Path) -> Result<Vec<String>, Failure> {
+    let mut told = Vec::new();
+    for variable in [preload::VARIABLE, conf::VARIABLE] {
+        if std::env::var_os(variable).is_some() {
+            told.push(format!("{variable} of the environment is not passed on: arms must differ in nothing else"));
         }
     }
-    Ok(vec![Subject::of_program("", Program::new(path, &request.command))])
+    let unreached = inspect::warnings(program, Library::find()?.elf);
+    let executed = inspect::executed_file(program);
+    if unreached.is_empty() && elf::read(&executed).is_ok_and(|elf| elf.is_some_and(|elf| elf.names_loader)) {
+        let linked = arm::linked(&executed).map_err(Failure::of)?;
+        told.extend(linked.map(|peer| {
+            let (program, peer) = (executed.display(), peer.name);
+            format!("{program} is linked with {peer}: where nothing is preloaded, that is what it uses")
+        }));
+    }
+    told.extend(unreached.into_iter().map(|why| format!("{why}, so that all arms are the same")));
+    Ok(told)
 }
 
 /// This command itself runs the bundled programs, so that they are found wherever it is installed.
@@ -165,12 +180,7 @@ fn check_input(request: &Compare) -> Result<(), Failure> {
 }
 
 fn show(request: &Compare, analysis: &Analysis) -> Result<(), Failure> {
-    let text = text(request, analysis);
-    if request.json.as_ref().is_some_and(|path| path.as_os_str() == "-") {
-        eprint!("{text}");
-    } else {
-        print!("{text}");
-    }
+    places::show(&text(request, analysis), request.json.as_deref())?;
     let experiment = if request.command.is_empty() { "suite" } else { "compare" };
     let object = json::object(experiment, analysis, |_, _, _| None);
     if let Some(path) = &request.json {

@@ -82,7 +82,7 @@ fn has_capabilities(file: &Path) -> bool {
 }
 
 /// The file that the kernel maps in the end: the program, or the interpreter of a script.
-fn executed_file(program: &Path) -> PathBuf {
+pub fn executed_file(program: &Path) -> PathBuf {
     let mut file = program.to_owned();
     for _ in 0..MAX_INTERPRETERS {
         match interpreter(&file) {

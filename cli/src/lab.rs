@@ -53,7 +53,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 /// Runs experiments; status 1 if an arm fails or does something else than the baseline.
 pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
     if request.name == LIST {
-        print!("{}", list());
+        places::show(&list().to_string(), None)?;
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = ALL.iter().filter(|experiment| request.name == EVERY || request.name == experiment.name());
@@ -98,11 +98,7 @@ fn setting(request: &Lab, seed: u64, interrupt: &Interrupt) -> Result<Setting, F
 }
 
 fn show(request: &Lab, experiment: &dyn Experiment, outcome: &Outcome) -> Result<(), Failure> {
-    let text = text(experiment, outcome);
-    match &request.json {
-        Some(path) if path.as_os_str() == "-" => eprint!("{text}"),
-        _ => print!("{text}"),
-    }
+    places::show(&text(experiment, outcome), request.json.as_deref())?;
     request.json.as_ref().map_or(Ok(()), |path| outcome.object(experiment).write(path)).map_err(Failure::of)
 }
 

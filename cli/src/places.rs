@@ -1,5 +1,6 @@
 //! Where results go: minutes of measurement must not end in a result that can be written nowhere.
 
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -23,6 +24,21 @@ pub fn check(json: Option<&Path>, report: Option<&Path>) -> Result<(), Failure> 
         })?;
     }
     Ok(())
+}
+
+/// Shows tables on standard output, or on standard error if standard output is for the JSON. A reader who has seen enough is no
+/// error.
+pub fn show(text: &str, json: Option<&Path>) -> Result<(), Failure> {
+    let shown = match json {
+        Some(path) if path.as_os_str() == "-" => io::stderr().write_all(text.as_bytes()),
+        _ => io::stdout().write_all(text.as_bytes()),
+    };
+    match shown {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::ours(format!("cannot show the tables ({error})")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A directory that goes away.

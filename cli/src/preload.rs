@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::conf;
 
-const VARIABLE: &str = "LD_PRELOAD";
+/// The environment variable that the loader reads.
+pub const VARIABLE: &str = "LD_PRELOAD";
 
 /// Lets `command`, and whatever it starts, run under `library` with the settings `given` on top of the inherited ones.
 pub fn apply(command: &mut Command, library: &Path, given: &[&str]) {

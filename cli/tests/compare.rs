@@ -264,6 +264,32 @@ fn a_static_program_is_warned_about() {
 }
 
 #[test]
+fn a_program_that_brings_an_allocator_is_told_of() {
+    let place = tempfile::tempdir().unwrap();
+    let (library, program) = (place.path().join("libjemalloc.so.2"), place.path().join("guest"));
+    compile("int guest(void) { return 0; }", &library, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
+    let search = format!("-Wl,-rpath,{}", place.path().display());
+    // Nothing is used of it, and the linker takes it all the same.
+    compile("int main(void) { return 0; }", &program, &["-Wl,--no-as-needed", &library.to_string_lossy(), &search]);
+    let done = commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--"]).arg(&program).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("is linked with jemalloc"), "{}", text(&done.stderr));
+}
+
+#[test]
+fn what_the_environment_preloads_is_in_no_arm_and_told() {
+    let mut command = commensal();
+    command.env("LD_PRELOAD", "libm.so.6").env("COMMENSAL_CONF", "keep:1");
+    let script = "[ -z \"$COMMENSAL_CONF\" ] && ! grep -q libm /proc/self/maps";
+    let done = command.args(["compare", "--arm", "a=", "--blocks", "1", "--", "sh", "-c", script]).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
+    assert!(!text(&done.stdout).contains("exit status"), "{}", text(&done.stdout));
+    for variable in ["LD_PRELOAD", "COMMENSAL_CONF"] {
+        assert!(text(&done.stderr).contains(&format!("{variable} of the environment is not passed on")));
+    }
+}
+
+#[test]
 fn bundled_programs_run_and_say_the_same_everywhere() {
     let run = |name: &str, preload: bool| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_commensal"));

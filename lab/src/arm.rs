@@ -2,9 +2,9 @@
 //! program gets, and all it is told is LD_PRELOAD.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -114,15 +114,8 @@ pub fn peers() -> Result<(Vec<Arm>, Vec<&'static Peer>)> {
 }
 
 /// The file that the loader takes for a library, which may be a path or a name to be searched for; or why it takes none.
-///
-/// It is the loader itself that is asked, with this very program, which it does not execute then.
 pub fn loaded(library: &Path) -> Result<Result<PathBuf, String>> {
-    let output = Command::new("/proc/self/exe")
-        .env("LD_TRACE_LOADED_OBJECTS", "1")
-        .env(PRELOAD, library)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot ask the loader which libraries there are")?;
+    let output = ask_loader(Path::new("/proc/self/exe"), library.as_os_str())?;
     let said = String::from_utf8_lossy(&output.stdout);
     if let Some(path) = said.lines().find_map(|line| path_in(line, library)) {
         return Ok(Ok(path));
@@ -132,6 +125,23 @@ pub fn loaded(library: &Path) -> Result<Result<PathBuf, String>> {
         bail!("the loader says nothing about {}; is this program linked statically?", library.display());
     };
     Ok(Err(complaint.trim_start_matches("ERROR: ").to_owned()))
+}
+
+/// The peer that a program brings itself, because it is linked with its library: then that is what it has where nothing is preloaded.
+///
+/// The program must be one that a loader starts; any other would be executed.
+pub fn linked(program: &Path) -> Result<Option<&'static Peer>> {
+    let output = ask_loader(program, OsStr::new(""))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let names: Vec<&str> = said.lines().filter_map(|line| line.trim().split(' ').next()).collect();
+    Ok(PEERS.iter().find(|peer| peer.libraries.iter().any(|library| names.contains(library))))
+}
+
+/// The loader tells what it would load for a program, which it does not execute then.
+fn ask_loader(program: &Path, preload: &OsStr) -> Result<Output> {
+    let mut command = Command::new(program);
+    command.env("LD_TRACE_LOADED_OBJECTS", "1").env(PRELOAD, preload).stdin(Stdio::null());
+    command.output().context("cannot ask the loader which libraries there are")
 }
 
 /// A line is `name => path (address)`, or `path (address)` for one that was given by its path.

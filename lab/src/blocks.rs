@@ -164,6 +164,7 @@ struct Session {
     series: Vec<Series>,
     plan: Plan,
     starter: Starter,
+    interrupt: Interrupt,
     rng: Rng,
     progress: Progress,
 }
@@ -197,7 +198,8 @@ impl Session {
             subject,
         });
         let rng = Rng::with_seed(plan.seed);
-        Ok(Self { series: series.collect(), arms, plan, starter, rng, progress: Progress::new() })
+        let (interrupt, progress) = (interrupt.clone(), Progress::new());
+        Ok(Self { series: series.collect(), arms, plan, starter, interrupt, rng, progress })
     }
 
     /// Whether it came to its end.
@@ -282,7 +284,11 @@ impl Session {
             return Ok(true);
         }
         if let Some(script) = &self.plan.prepare {
-            prepare(script)?;
+            match prepare(script) {
+                // Ctrl-C ends the shell, too.
+                Err(_) if self.interrupt.seen() => return Ok(false),
+                prepared => prepared?,
+            }
         }
         let mut program = series.subject.program.clone();
         self.arms[arm].apply(&mut program.environment);

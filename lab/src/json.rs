@@ -145,11 +145,6 @@ impl Object {
         format!("{}.json", self.experiment)
     }
 
-    /// The command that measured it.
-    pub fn command(&self) -> &str {
-        &self.command
-    }
-
     /// Writes it to a file, or to standard output if that is called `-`.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut text = serde_json::to_string_pretty(self)?;

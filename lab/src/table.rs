@@ -18,7 +18,7 @@ const NONE: &str = "–";
 /// How and where it was measured.
 pub fn conditions(analysis: &Analysis) -> String {
     let measured = &analysis.measured;
-    let mut text = format!("{}\n", Machine::host());
+    let mut text = format!("{}\n{}\n", crate::json::command_line(), Machine::host());
     let (blocks, warm_ups, seed) = (measured.blocks, measured.plan.warm_ups, measured.plan.seed);
     let _ = writeln!(
         text,

@@ -6,12 +6,13 @@
 /// Where the page, and all that follows it, lies in the starter.
 pub const ADDRESS: usize = 0x10_0000_0000;
 
-/// The starter's descriptors besides the first three, which are those of the programs that it starts.
-pub const REQUESTS: i32 = 3;
+/// The starter's descriptors besides the first three, which are those of the programs that it starts. They are high, so that what has
+/// a low one in the lab is not replaced before the starter runs: the starter itself, or the pipe that tells why it could not be.
+pub const REQUESTS: i32 = 60;
 /// Where it tells that a request is done.
-pub const REPLIES: i32 = 4;
+pub const REPLIES: i32 = 61;
 /// The memory that is mapped at [`ADDRESS`].
-pub const MEMORY: i32 = 5;
+pub const MEMORY: i32 = 62;
 
 /// The start of the shared memory; the strings of a request follow it.
 #[repr(C)]

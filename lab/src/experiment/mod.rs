@@ -128,7 +128,7 @@ fn claims(claims: &[Claim]) -> Sheet {
         ("claim", Side::Left),
         ("document", Side::Right),
         ("measured here", Side::Right),
-        ("simulated", Side::Right),
+        ("simulated at N", Side::Right),
         ("holds here", Side::Left),
     ]);
     for claim in claims {
@@ -167,6 +167,6 @@ mod tests {
             holds,
         };
         let text = claims(&[claim(Some("1.2"), Some(false)), claim(None, None)]).to_string();
-        assert!(text.contains("1.2           –   NO\n") && text.contains("cannot be told"), "{text}");
+        assert!(text.contains("1.2                –   NO\n") && text.contains("cannot be told"), "{text}");
     }
 }

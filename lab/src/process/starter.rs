@@ -57,20 +57,17 @@ impl Starter {
     }
 
     fn launch(input: File, interrupt: Interrupt) -> Result<Self> {
-        let program = in_memory(c"starter")?;
+        let program = File::from(above_all_numbers(in_memory(c"starter")?.as_raw_fd())?);
         (&program).write_all(STARTER)?;
         let memory = Memory::new()?;
         let printed = [in_memory(c"stdout")?, in_memory(c"stderr")?];
         let (its_requests, requests) = io::pipe()?;
         let (replies, its_replies) = io::pipe()?;
         let its = [
-            (its_requests.as_raw_fd(), REQUESTS),
-            (its_replies.as_raw_fd(), REPLIES),
-            (memory.file.as_raw_fd(), MEMORY),
+            (above_all_numbers(its_requests.as_raw_fd())?, REQUESTS),
+            (above_all_numbers(its_replies.as_raw_fd())?, REPLIES),
+            (above_all_numbers(memory.file.as_raw_fd())?, MEMORY),
         ];
-        let its = its.map(|(descriptor, number)| above_all_numbers(descriptor).map(|descriptor| (descriptor, number)));
-        let [a, b, c] = its;
-        let its = [a?, b?, c?];
         let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
         command.env_clear().process_group(0);
         command.stdin(input.try_clone()?).stdout(printed[0].try_clone()?).stderr(printed[1].try_clone()?);
@@ -256,7 +253,7 @@ fn in_memory(name: &std::ffi::CStr) -> io::Result<File> {
 /// Another descriptor of the same file, above all that the starter's are moved to.
 fn above_all_numbers(descriptor: i32) -> io::Result<OwnedFd> {
     // SAFETY: it duplicates an open descriptor.
-    let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 10) };
+    let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, MEMORY + 1) };
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -73,7 +73,7 @@ fn chapter(chapter: &Chapter) -> Result<Markup> {
         @for sheet in &chapter.sheets { (table_of(sheet)) }
         (body)
         h2 { "How it was measured" }
-        pre { (table::conditions(analysis)) (chapter.object.command()) }
+        pre { (table::conditions(analysis)) }
         p { a href=(chapter.object.file_name()) { "Every run, as JSON" } }
     })
 }
