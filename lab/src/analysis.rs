@@ -162,3 +162,47 @@ fn best_peer(measured: &Measured, row: &Row, metric: usize) -> Option<usize> {
     let with_medians = peers.filter_map(|arm| Some((arm, statistics::median(&mut row.values(arm, metric)?))));
     with_medians.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(arm, _)| arm)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    const OURS: usize = 2;
+    const PEER: usize = 3;
+    const BROKEN: usize = 4;
+
+    /// All blocks agree on both candidates, so that p is the least that there is, twice.
+    #[test]
+    fn the_control_is_no_candidate() {
+        let analysis = example::analysis(&[""]);
+        let wall = &analysis.rows[0][0].comparisons;
+        let least = statistics::least_p(analysis.measured.blocks);
+        assert_eq!((wall[OURS].unwrap().p, wall[PEER].unwrap().p), (2.0 * least, 2.0 * least));
+        assert!(wall[CONTROL].unwrap().p > 0.05);
+        assert!(wall[BASELINE].is_none() && wall[BROKEN].is_none());
+    }
+
+    #[test]
+    fn means_are_those_of_all_subjects() {
+        let analysis = example::analysis(&["larson", "store"]);
+        let near = |compared: &Option<Comparison>, ratio: f64| (compared.unwrap().ratio / ratio - 1.0).abs() < 0.01;
+        assert!(near(&analysis.means[0].comparisons[OURS], 0.9));
+        let over_best = &analysis.means_over_best_peer[0].comparisons;
+        assert!(near(&over_best[OURS], 0.9 / 1.05) && near(&over_best[BASELINE], 1.0 / 1.05));
+        assert!(over_best[PEER].is_none(), "it is the best peer itself");
+        assert!(analysis.means[0].comparisons[BROKEN].is_none(), "it failed somewhere");
+        assert!(near(&analysis.rows[0][0].comparisons[OURS], analysis.over_best_peer(0, 0, OURS).unwrap() * 1.05));
+    }
+
+    #[test]
+    fn few_blocks_can_show_nothing() {
+        let mut analysis = example::analysis(&[""]);
+        assert!(analysis.could_show());
+        // Three candidates: 3 / 2⁵ is above the level, 3 / 2⁶ is not.
+        analysis.measured.blocks = 6;
+        assert!(!analysis.could_show());
+        analysis.measured.blocks = 7;
+        assert!(analysis.could_show());
+    }
+}

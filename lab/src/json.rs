@@ -199,3 +199,30 @@ pub fn command_line() -> String {
     });
     words.collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn verdicts_and_figures_stand_where_they_belong() {
+        let analysis = example::analysis(&["store", "larson"]);
+        let value = serde_json::to_value(object("suite", &analysis, |_, _, _| None)).unwrap();
+        let verdict = |candidate: &str, metric: &str| {
+            let all = value["comparisons"].as_array().unwrap();
+            let is_it = |one: &&Value| {
+                one["candidate"] == candidate && one["metric"] == metric && one["parameters"]["workload"] == "store"
+            };
+            all.iter().find(is_it).unwrap()["verdict"].clone()
+        };
+        assert_eq!(verdict("ours", "wall_s"), "faster");
+        assert_eq!(verdict("peer", "wall_s"), "slower");
+        assert_eq!(verdict("peer", "peak_kb"), "slower");
+        assert_eq!(verdict("glibc again", "peak_kb"), "no difference shown");
+        let ours = &value["arms"][2];
+        assert_eq!((&ours["name"], &ours["metrics"]["peak_kb"]["median"]), (&"ours".into(), &4096.0.into()));
+        assert_eq!(value["arms"][4]["metrics"], Value::Object(Map::new()), "it failed");
+        assert_eq!(value["findings"].as_array().unwrap().len(), 2);
+    }
+}
