@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::{commensal, compile, library, result, text};
+use common::{commensal, compile, library, result, text, valid};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -140,7 +140,7 @@ fn the_same_settings_twice_show_no_difference() {
 fn json_on_standard_output_is_nothing_but_json() {
     let done =
         commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--json", "-", "--", "true"]).output().unwrap();
-    let value: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let value: Value = valid(&done.stdout);
     assert_eq!(value["arms"][0]["name"], "commensal", "one configuration is held against the default");
     assert!(text(&done.stderr).contains("can show no difference"), "{}", text(&done.stderr));
 }

@@ -25,22 +25,22 @@ impl Progress {
 
     /// A block begins that will not count.
     pub fn dropped(&mut self, number: usize) {
-        self.bar.set_message(format!("warm-up {number}"));
         self.begin(0, 1);
+        self.bar.set_message(format!("warm-up {number}"));
     }
 
     /// A block begins, after `done` of so many, each of which takes about as long.
     pub fn block(&mut self, done: usize, planned: usize, of_one: Duration) {
+        self.begin(done, planned);
         let left = of_one.as_secs_f64() * (planned - done) as f64;
         self.bar.set_message(format!("block {} of {planned}", done + 1));
         self.bar.set_prefix(format!(", about {} left", duration(left)));
-        self.begin(done, planned);
     }
 
     fn begin(&mut self, done: usize, planned: usize) {
         (self.base, self.runs) = (done as u64 * PARTS, 0);
-        self.bar.set_length(planned as u64 * PARTS);
         self.bar.set_position(self.base);
+        self.bar.set_length(planned as u64 * PARTS);
     }
 
     /// One of so many runs of a block is done.

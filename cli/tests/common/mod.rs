@@ -72,7 +72,12 @@ pub fn compile(source: &str, output: &Path, options: &[&str]) {
 
 /// A result, after it was held against the schema.
 pub fn result(path: &Path) -> Value {
-    let value: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    valid(&fs::read(path).unwrap())
+}
+
+/// Likewise, from its text.
+pub fn valid(text: &[u8]) -> Value {
+    let value: Value = serde_json::from_slice(text).unwrap();
     let schema: Value = serde_json::from_str(include_str!("../../../lab/result.schema.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();

@@ -126,3 +126,19 @@ fn claims(analysis: &Analysis) -> Vec<Claim> {
     };
     against.filter_map(claim).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_is_about_lazy_and_eager_set_up() {
+        let peer = Arm { is_peer: true, ..Arm::preloading("peer", "/peer.so") };
+        let ours = Arm::commensal(COMMENSAL, "/ours.so", None);
+        let documented = document(&peer, &ours, &CPU).unwrap();
+        assert_eq!((documented.source.as_str(), documented.value), (SOURCE, 0.89));
+        assert_eq!(document(&Arm::glibc(), &ours, &CPU), None);
+        assert_eq!(document(&peer, &Arm::glibc(), &CPU), None);
+        assert_eq!(document(&peer, &ours, &WALL), None);
+    }
+}
