@@ -12,6 +12,7 @@ use clap::Args;
 use commensal_lab::analysis::Analysis;
 use commensal_lab::arm;
 use commensal_lab::blocks::{self, Budget, Length, Plan, Subject};
+use commensal_lab::finding::PRINTED;
 use commensal_lab::process::{Interrupt, Program};
 use commensal_lab::report::{self, Chapter};
 use commensal_lab::{json, table};
@@ -43,7 +44,7 @@ pub struct Compare {
     arm: Vec<(String, String)>,
 
     /// How many blocks; each has one run of every arm [default: what fits into a minute, 10 to 40; more if they are short]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "until_ci")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "until_ci")]
     blocks: Option<u32>,
 
     /// Go on until each interval of the ratio is this narrow, say 0.02 or 2%
@@ -61,6 +62,10 @@ pub struct Compare {
     /// What each run reads from standard input
     #[arg(long, value_name = "FILE", conflicts_with = "suite")]
     input: Option<PathBuf>,
+
+    /// Do not compare what the program prints
+    #[arg(long)]
+    any_output: bool,
 
     /// When a run counts as hanging [default: ten times the baseline, and 20 s]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -115,7 +120,8 @@ fn subjects(request: &Compare) -> Result<Vec<Subject>, Failure> {
     };
     let path = program::resolve(name)?;
     warnings(&path)?.iter().for_each(|line| eprintln!("commensal: {line}"));
-    Ok(vec![Subject::of_program("", Program::new(path, &request.command))])
+    let subject = Subject::of_program("", Program::new(path, &request.command));
+    Ok(vec![Subject { prints_the_same: !request.any_output, ..subject }])
 }
 
 /// Why arms may not be what they are called.
@@ -172,11 +178,17 @@ fn plan(request: &Compare, subjects: usize) -> Plan {
     }
 }
 
-/// Whether the input can be read; each run opens it anew.
+/// Whether the input can be read again and again.
 fn check_input(request: &Compare) -> Result<(), Failure> {
     let Some(path) = &request.input else { return Ok(()) };
-    let usage = |error| Failure::new(Status::Usage, format!("--input {} cannot be read ({error})", path.display()));
-    std::fs::File::open(path).map(drop).map_err(usage)
+    let usage = |why: String| Failure::new(Status::Usage, format!("--input {} {why}", path.display()));
+    let metadata = std::fs::metadata(path).map_err(|error| usage(format!("cannot be read ({error})")))?;
+    if !metadata.is_file() {
+        return Err(usage(
+            "is no regular file, and each run reads it from its beginning; write it to a file first".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 fn show(request: &Compare, analysis: &Analysis) -> Result<(), Failure> {
@@ -201,8 +213,10 @@ fn text(request: &Compare, analysis: &Analysis) -> String {
         _ => table::of_all(analysis),
     };
     let legend = if sheets.is_empty() { "" } else { table::LEGEND };
+    let differs = analysis.findings().any(|finding| finding.what.starts_with(PRINTED));
+    let advice = if differs { "note: if that is as it should be, say --any-output\n" } else { "" };
     let sheets: String = sheets.iter().map(|sheet| format!("{sheet}\n")).collect();
-    format!("{}\n{}\n{sheets}{legend}{}", title(request), table::conditions(analysis), table::notes(analysis))
+    format!("{}\n{}\n{sheets}{legend}{}{advice}", title(request), table::conditions(analysis), table::notes(analysis))
 }
 
 fn title(request: &Compare) -> String {
@@ -222,8 +236,11 @@ fn width(text: &str) -> Result<f64, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
-    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or("expected seconds above 0".to_owned())
+    // A year; clocks overflow some time after.
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds <= 31_536_000.0);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or("expected seconds, more than 0 and at most a year".to_owned())
 }
 
 #[cfg(test)]

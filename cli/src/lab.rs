@@ -27,7 +27,7 @@ pub struct Lab {
     quick: bool,
 
     /// How many blocks, each of which has one run of every arm
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     blocks: Option<u32>,
 
     /// Which order is drawn; the same number draws the same [default: by the clock]

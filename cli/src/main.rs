@@ -52,9 +52,9 @@ const WORKLOAD: &str = "workload";
 
 fn main() -> ExitCode {
     // The bundled programs are measured: nothing of this command may be in their figures.
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some(WORKLOAD) {
-        return commensal_programs::main(&[WORKLOAD], words);
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == WORKLOAD) {
+        return commensal_programs::main(&[WORKLOAD], words.map(|word| word.to_string_lossy().into_owned()));
     }
     let outcome = match Cli::try_parse() {
         Ok(cli) => act(cli),

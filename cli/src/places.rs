@@ -41,6 +41,12 @@ pub fn show(text: &str, json: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// A line on standard output, of something that takes long; an error if nobody reads it.
+pub fn say(line: &str) -> Result<(), Failure> {
+    writeln!(io::stdout(), "{line}")
+        .map_err(|error| Failure::ours(format!("cannot write to standard output ({error})")))
+}
+
 /// A directory that goes away.
 pub fn scratch(prefix: &str) -> Result<TempDir, Failure> {
     let made = tempfile::Builder::new().prefix(prefix).tempdir();

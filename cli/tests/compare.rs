@@ -231,7 +231,7 @@ fn an_interrupt_shows_what_is_known_so_far() {
 
 #[test]
 fn bad_usage_is_one_line_and_status_2() {
-    let wrong: [&[&str]; 10] = [
+    let wrong: [&[&str]; 12] = [
         &["--blocks", "0", "--", "true"],
         &["--blocks", "3", "--until-ci", "1%", "--", "true"],
         &["--until-ci", "none", "--", "true"],
@@ -242,6 +242,8 @@ fn bad_usage_is_one_line_and_status_2() {
         &["--arm", "a=", "--arm", "a=", "--", "true"],
         &["--suite", "--", "true"],
         &["--json", "/no/such/place", "--", "true"],
+        &["--input", "/tmp", "--", "true"],
+        &["--time-limit", "1e19", "--", "true"],
     ];
     for words in wrong {
         let done = commensal().arg("compare").args(words).output().unwrap();
@@ -287,6 +289,104 @@ fn what_the_environment_preloads_is_in_no_arm_and_told() {
     for variable in ["LD_PRELOAD", "COMMENSAL_CONF"] {
         assert!(text(&done.stderr).contains(&format!("{variable} of the environment is not passed on")));
     }
+}
+
+#[test]
+fn output_that_may_differ_is_not_compared() {
+    let done = commensal().args(["compare", "--arm", "a=keep:1", "--blocks", "1", "--", "env"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(1));
+    assert_says(&done, &["FINDING: under a: printed something else", "+COMMENSAL_CONF=keep:1", "--any-output"]);
+    let done = commensal()
+        .args(["compare", "--arm", "a=keep:1", "--blocks", "1", "--any-output", "--", "env"])
+        .output()
+        .unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stdout));
+}
+
+/// It would stop: its process group is not the terminal's.
+#[test]
+fn a_program_that_wants_the_terminal_has_none() {
+    let command = format!(
+        "{} compare --arm a= --blocks 1 -- sh -c 'if read x < /dev/tty; then echo read; else echo none; fi'",
+        env!("CARGO_BIN_EXE_commensal")
+    );
+    let mut on_terminal = Command::new("script");
+    on_terminal.args(["-qec", &command, "/dev/null"]).env("COMMENSAL_LIBRARY", library()).stdin(Stdio::null());
+    let Ok(done) = on_terminal.output() else {
+        return common::skip("a_program_that_wants_the_terminal_has_none", "there is no program script");
+    };
+    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
+}
+
+/// Closing a terminal must leave nothing behind.
+#[test]
+fn what_is_measured_ends_with_the_command() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("process");
+    let script = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 100", file.display());
+    for signal in [rustix::process::Signal::HUP, rustix::process::Signal::KILL] {
+        let _ = fs::remove_file(&file);
+        let mut command = commensal();
+        command.args(["compare", "--arm", "a=", "--blocks", "1", "--", "sh", "-c", &script]).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let wait_for = |what: &dyn Fn() -> bool| {
+            let start = Instant::now();
+            while !what() {
+                assert!(start.elapsed() < Duration::from_secs(30));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        wait_for(&|| file.exists());
+        let process = fs::read_to_string(&file).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        child.wait().unwrap();
+        let is_gone = || {
+            let state = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
+            state.is_empty() || state.contains(") Z ")
+        };
+        wait_for(&is_gone);
+    }
+}
+
+#[test]
+fn preparation_that_hangs_or_fails_late_loses_nothing() {
+    use std::os::unix::process::ExitStatusExt;
+    let place = tempfile::tempdir().unwrap();
+    let (count, json) = (place.path().join("count"), place.path().join("result.json"));
+    // It leaves something running that keeps its output open, and fails in the fourth block.
+    let prepare = format!("sleep 30 & echo x >> {0}; [ $(wc -l < {0}) -lt 11 ]", count.display());
+    let mut command = commensal();
+    command.args(["compare", "--arm", "a=", "--blocks", "9", "--prepare", &prepare, "--json"]).arg(&json);
+    let done = command.args(["--", "true"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
+    assert_says(&done, &["Ended early, with 2 blocks", "FINDING: --prepare", "wall time"]);
+    assert_eq!(result(&json)["blocks"], 2);
+
+    let start = Instant::now();
+    let mut command = commensal();
+    command.args(["compare", "--prepare", "sleep 60", "--", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
+    assert!(start.elapsed() < Duration::from_secs(30));
+}
+
+/// What disturbs the first blocks must not decide how long the run takes.
+#[test]
+fn a_noisy_beginning_does_not_keep_a_run_from_ending() {
+    let place = tempfile::tempdir().unwrap();
+    let (count, json) = (place.path().join("count"), place.path().join("result.json"));
+    let script = format!(
+        "echo x >> {0}; n=$(wc -l < {0}); if [ $n -lt 42 ]; then sleep 0.0$((n * 7 % 10)); else sleep 0.02; fi",
+        count.display()
+    );
+    let mut command = commensal();
+    command.args(["compare", "--arm", "a=", "--until-ci", "10%", "--json"]).arg(&json);
+    let done = command.args(["--", "sh", "-c", &script]).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let blocks = result(&json)["blocks"].as_u64().unwrap();
+    assert!((10..200).contains(&blocks), "{blocks}");
 }
 
 #[test]

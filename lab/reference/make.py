@@ -21,6 +21,9 @@ def samples():
         yield f"heavy tails, {size}", generator.standard_t(2, size) * 0.02
         yield f"skewed, {size}", generator.exponential(0.05, size) - 0.03
         yield f"rounded, {size}", numpy.round(noise, 2)
+    # Too many to be counted, where the normal distribution is used.
+    yield "normal, 300", generator.normal(0.002, 0.03, 300)
+    yield "rounded, 300", numpy.round(generator.normal(0.002, 0.03, 300), 2)
     yield "trend, 30", numpy.linspace(-0.05, 0.08, 30) + generator.normal(0, 0.01, 30)
     yield "one sign, 12", generator.uniform(0.01, 0.02, 12)
 
@@ -40,7 +43,7 @@ def bootstrap(values):
 
 
 def signed_rank(values):
-    """The exact share of all signs, by SciPy's enumeration for few blocks and its table for many without ties."""
+    """The exact share of all signs, enumerated for few blocks, by a table for more without ties; or the normal one."""
     values = values[values != 0]
     sizes = numpy.abs(values)
     if len(values) <= 16:
@@ -53,6 +56,8 @@ def signed_rank(values):
             (values,), statistic, permutation_type="samples", n_resamples=numpy.inf, vectorized=False
         )
         return float(test.pvalue)
+    if len(values) > 200:
+        return float(stats.wilcoxon(values, method="asymptotic", correction=False).pvalue)
     if len(numpy.unique(sizes)) == len(sizes):
         return float(stats.wilcoxon(values, method="exact").pvalue)
     return None

@@ -8,11 +8,15 @@
 //! How many blocks there will be is fixed before the first that counts, or the run ends when the interval has become narrow
 //! enough; it never ends because a difference has shown.
 
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::arm::Arm;
 use crate::finding::{Finding, Witness};
@@ -31,6 +35,7 @@ const LEAST_FOR_WIDTH: usize = 10;
 /// The interval is looked at after so many blocks, with fewer resamples than at the end.
 const WIDTH_EVERY: usize = 5;
 const WIDTH_RESAMPLES: usize = 1999;
+const PREPARE_POLL: Duration = Duration::from_millis(1);
 
 /// A program to be run under every arm, and what is read off a run.
 pub struct Subject {
@@ -155,7 +160,15 @@ pub fn measure(subjects: Vec<Subject>, arms: &[Arm], plan: Plan, interrupt: &Int
     let start = Instant::now();
     let arms: Vec<Arm> = [arms[0].clone(), arms[0].again()].into_iter().chain(arms[1..].iter().cloned()).collect();
     let mut session = Session::new(subjects, arms, plan, interrupt)?;
-    let interrupted = !session.measure()?;
+    let interrupted = match session.measure() {
+        Ok(is_whole) => !is_whole,
+        Err(error) if session.blocks() == 0 => return Err(error),
+        // What was measured before it is not lost.
+        Err(error) => {
+            session.trouble = Some(error);
+            true
+        }
+    };
     Ok(session.finish(interrupted, start.elapsed()))
 }
 
@@ -167,6 +180,8 @@ struct Session {
     interrupt: Interrupt,
     rng: Rng,
     progress: Progress,
+    /// What ended it early.
+    trouble: Option<anyhow::Error>,
 }
 
 /// A subject while it is measured.
@@ -199,7 +214,7 @@ impl Session {
         });
         let rng = Rng::with_seed(plan.seed);
         let (interrupt, progress) = (interrupt.clone(), Progress::new());
-        Ok(Self { series: series.collect(), arms, plan, starter, interrupt, rng, progress })
+        Ok(Self { series: series.collect(), arms, plan, starter, interrupt, rng, progress, trouble: None })
     }
 
     /// Whether it came to its end.
@@ -227,19 +242,21 @@ impl Session {
             }
             done += 1;
             if let Length::Width(width) = self.plan.length {
-                planned = planned.max(self.needed(done, width));
+                let is_looked_at = done >= LEAST_FOR_WIDTH && done.is_multiple_of(WIDTH_EVERY);
+                planned = if is_looked_at { self.needed(done, width) } else { planned.max(done + 1) };
             }
         }
         Ok(true)
     }
 
-    /// How many blocks it takes, as far as can be told: an interval shrinks as the root of their number.
+    /// How many blocks it takes, as far as can be told: an interval shrinks as the root of their number. No more than twice what is
+    /// done is told beforehand: what disturbed the first blocks may be over.
     fn needed(&mut self, done: usize, width: f64) -> usize {
-        if done < LEAST_FOR_WIDTH || !done.is_multiple_of(WIDTH_EVERY) {
-            return done + 1;
-        }
         let widest = self.widest();
-        if widest <= width { done } else { ((done as f64 * (widest / width).powi(2)) as usize).max(done + 1) }
+        if widest <= width {
+            return done;
+        }
+        ((done as f64 * (widest / width).powi(2)) as usize).clamp(done + 1, 2 * done)
     }
 
     /// The widest interval of the first metric, over all candidates.
@@ -265,11 +282,12 @@ impl Session {
                 self.rng.shuffle(&mut order);
             }
             for arm in order {
-                if !self.run(at, arm)? {
+                let ran = self.run(at, arm);
+                if !matches!(ran, Ok(true)) {
                     for (series, before) in self.series.iter_mut().zip(before) {
                         series.samples.iter_mut().flatten().for_each(|samples| samples.truncate(before));
                     }
-                    return Ok(false);
+                    return ran;
                 }
                 self.progress.ran(self.arms.len() * self.series.len());
             }
@@ -279,17 +297,16 @@ impl Session {
 
     /// One subject once under one arm, unless one of them has failed. Whether it came to its end.
     fn run(&mut self, at: usize, arm: usize) -> Result<bool> {
-        let series = &mut self.series[at];
+        let series = &self.series[at];
         if series.samples[arm].is_none() || series.witness.baseline_failed() {
             return Ok(true);
         }
-        if let Some(script) = &self.plan.prepare {
-            match prepare(script) {
-                // Ctrl-C ends the shell, too.
-                Err(_) if self.interrupt.seen() => return Ok(false),
-                prepared => prepared?,
-            }
+        if let Some(script) = &self.plan.prepare
+            && !self.prepare(script)?
+        {
+            return Ok(false);
         }
+        let series = &mut self.series[at];
         let mut program = series.subject.program.clone();
         self.arms[arm].apply(&mut program.environment);
         let limit = self.plan.limit.unwrap_or_else(|| series.limit());
@@ -300,10 +317,50 @@ impl Session {
         Ok(true)
     }
 
+    /// Whole blocks so far.
+    fn blocks(&self) -> usize {
+        self.series.iter().map(Series::len).max().unwrap_or(0)
+    }
+
+    /// Lets a shell prepare a run; fails if the script does. Whether it came to its end.
+    fn prepare(&self, script: &str) -> Result<bool> {
+        let mut said = tempfile::tempfile()?;
+        // What the script leaves running is not waited for, as it would be with a pipe to read from.
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .env_remove("LD_PRELOAD")
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said.try_clone()?)
+            .spawn()
+            .context("cannot start sh for --prepare")?;
+        let status = loop {
+            if let Some(status) = shell.try_wait()? {
+                break status;
+            }
+            if self.interrupt.seen() {
+                kill_process_group(Pid::from_child(&shell), Signal::KILL)?;
+                shell.wait()?;
+                return Ok(false);
+            }
+            thread::sleep(PREPARE_POLL);
+        };
+        let mut text = String::new();
+        said.rewind()?;
+        said.read_to_string(&mut text)?;
+        ensure!(status.success(), "--prepare {script:?} ended with {status}: {}", text.trim());
+        Ok(true)
+    }
+
     fn finish(self, interrupted: bool, elapsed: Duration) -> Measured {
         self.progress.finish();
-        let rows: Vec<Row> = self.series.iter().map(Series::row).collect();
-        let blocks = self.series.iter().map(Series::len).max().unwrap_or(0);
+        let blocks = self.blocks();
+        let mut rows: Vec<Row> = self.series.iter().map(Series::row).collect();
+        if let Some(error) = self.trouble {
+            let (row, arm, what) = (String::new(), String::new(), format!("{error:#}"));
+            rows[0].findings.push(Finding { row, arm, what, detail: String::new(), is_fault: true });
+        }
         Measured { arms: self.arms, rows, blocks, interrupted, elapsed, plan: self.plan }
     }
 }
@@ -335,7 +392,10 @@ impl Series {
             }
             _ => {}
         }
-        if !is_sound {
+        if !is_sound && arm == 0 {
+            // Without the baseline the others' figures mean nothing.
+            self.samples.fill(None);
+        } else if !is_sound {
             self.samples[arm] = None;
         }
         Ok(())
@@ -347,18 +407,6 @@ impl Series {
         let (name, metrics) = (self.subject.name.clone(), self.subject.metrics.clone());
         Row { name, metrics, samples: self.samples.clone(), findings }
     }
-}
-
-fn prepare(script: &str) -> Result<()> {
-    let output = Command::new("sh")
-        .args(["-c", script])
-        .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot start sh for --prepare")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "--prepare {script:?} ended with {}: {}", output.status, said.trim());
-    Ok(())
 }
 
 #[cfg(test)]

@@ -14,7 +14,11 @@ use crate::process::{End, Printed, Run};
 
 /// Of a longer output, only so much is kept to be shown; all of it is compared.
 const KEPT_BYTES: usize = 1 << 20;
+/// Of a program that prints something else each time, there is nothing to show.
+const KEPT_VARIANTS: usize = 2;
 const SHOWN_LINES: usize = 14;
+/// What a finding begins with that is about output.
+pub const PRINTED: &str = "printed something else";
 const STREAMS: [&str; 2] = ["standard output", "standard error"];
 
 /// Something that a person has to know about a run.
@@ -22,7 +26,7 @@ const STREAMS: [&str; 2] = ["standard output", "standard error"];
 pub struct Finding {
     /// Where: the program's name, if there were several.
     pub row: String,
-    /// Under which arm.
+    /// Under which arm; empty if it is not about one.
     pub arm: String,
     /// What happened, in one line.
     pub what: String,
@@ -36,7 +40,7 @@ pub struct Finding {
 #[derive(Default)]
 struct Conduct {
     runs: usize,
-    /// By the hash of what was printed: how often, and how it begins. For each stream.
+    /// By the hash of what was printed: how often, and how the first few begin. For each stream.
     printed: [BTreeMap<u64, (usize, Vec<u8>)>; 2],
     failure: Option<(usize, End, Vec<u8>)>,
     left_running: usize,
@@ -62,20 +66,24 @@ impl Witness {
 
     /// Takes note of a run. Whether it ended as it should have, so that its cost means something.
     pub fn saw(&mut self, arm: usize, run: &Run, printed: Printed<'_>) -> Result<bool> {
-        let conduct = &mut self.conducts[arm];
-        conduct.runs += 1;
-        conduct.left_running += usize::from(run.left_running);
-        let mut kept = [Vec::new(), Vec::new()];
-        for ((file, seen), kept) in printed.files.into_iter().zip(&mut conduct.printed).zip(&mut kept) {
-            let hash = digest(file, kept)?;
-            seen.entry(hash).or_insert_with(|| (0, kept.clone())).0 += 1;
-        }
         let is_expected = match (self.expected, run.end) {
             (Some(expected), end) => end == expected,
             // A program may mean to exit with 1. No program means to crash or to hang.
             (None, end) => matches!(end, End::Exited(_)),
         };
         self.expected.get_or_insert(run.end);
+        let conduct = &mut self.conducts[arm];
+        conduct.runs += 1;
+        conduct.left_running += usize::from(run.left_running);
+        let mut kept = [Vec::new(), Vec::new()];
+        for ((file, seen), kept) in printed.files.into_iter().zip(&mut conduct.printed).zip(&mut kept) {
+            let hash = digest(file, kept)?;
+            // What a run printed before it failed is not what the program prints.
+            if is_expected {
+                let text = if seen.len() < KEPT_VARIANTS { kept.clone() } else { Vec::new() };
+                seen.entry(hash).or_insert((0, text)).0 += 1;
+            }
+        }
         if !is_expected && conduct.failure.is_none() {
             let [output, errors] = kept;
             conduct.failure = Some((conduct.runs, run.end, if errors.is_empty() { output } else { errors }));
@@ -93,13 +101,13 @@ impl Witness {
         let mut findings: Vec<Finding> = (0..self.names.len()).flat_map(|arm| self.of_arm(arm)).collect();
         if let Some(End::Exited(status)) = self.expected.filter(|end| *end != End::Exited(0)) {
             let what = format!("ends with exit status {status} under the baseline too; it was measured as it is");
-            findings.push(self.finding(0, what, String::new(), false));
+            findings.push(self.of_all_arms(what));
         }
         for (stream, name) in STREAMS.iter().enumerate() {
             if self.prints_the_same && !self.is_steady(stream) {
                 let what =
                     format!("prints something else on {name} each time, also under one arm; it was not compared");
-                findings.push(self.finding(0, what, String::new(), false));
+                findings.push(self.of_all_arms(what));
             }
         }
         findings.sort_by_key(|finding| !finding.is_fault);
@@ -113,7 +121,10 @@ impl Witness {
         if let Some((run, end, said)) = &conduct.failure {
             let said = String::from_utf8_lossy(said);
             let lines: Vec<&str> = said.lines().take(SHOWN_LINES).collect();
-            findings.push(self.finding(arm, format!("{end}, in its run {run}"), lines.join("\n"), true));
+            // What happens under the baseline, too, is not the arm's fault.
+            let shared = arm > 0 && self.conducts[0].failure.as_ref().is_some_and(|(_, baseline, _)| baseline == end);
+            let too = if shared { ", as under the baseline" } else { "" };
+            findings.push(self.finding(arm, format!("{end}, in its run {run}{too}"), lines.join("\n"), !shared));
         } else if arm > 0 && self.prints_the_same {
             findings.extend((0..STREAMS.len()).filter_map(|stream| self.difference(arm, stream)));
         }
@@ -131,9 +142,10 @@ impl Witness {
         let conduct = &self.conducts[arm];
         let others =
             || conduct.printed[stream].iter().filter(|(hash, _)| !self.conducts[0].printed[stream].contains_key(hash));
-        let (_, (_, first)) = others().next()?;
+        // Of the first few that were seen, the text is there.
+        let (_, (_, first)) = others().max_by_key(|(_, (_, text))| text.len())?;
         let runs: usize = others().map(|(_, (count, _))| count).sum();
-        let what = format!("printed something else on {} in {runs} of {} runs", STREAMS[stream], conduct.runs);
+        let what = format!("{PRINTED} on {} in {runs} of {} runs", STREAMS[stream], conduct.runs);
         Some(self.finding(arm, what, how_different(expected, first), true))
     }
 
@@ -144,6 +156,11 @@ impl Witness {
         seen.sort_unstable();
         seen.dedup();
         seen.len() <= 1
+    }
+
+    /// Something to know, of no arm.
+    fn of_all_arms(&self, what: String) -> Finding {
+        Finding { row: self.row.clone(), arm: String::new(), what, detail: String::new(), is_fault: false }
     }
 
     fn finding(&self, arm: usize, what: String, detail: String, is_fault: bool) -> Finding {
@@ -252,6 +269,25 @@ mod tests {
         assert!(witnessed(&[&["kill -SEGV $$"]]).baseline_failed());
         assert!(!witnessed(&[&["exit 1"]]).baseline_failed());
         assert!(witnessed(&[&["exit 1", "exit 0"]]).baseline_failed());
+    }
+
+    /// Whoever ran first would be accused, where chance decides.
+    #[test]
+    fn what_fails_under_the_baseline_too_is_held_against_no_arm() {
+        let told = witnessed(&[&["exit 0", "exit 1"], &["exit 0"], &["exit 0", "exit 1"]]).findings();
+        let faults: Vec<&str> = told.iter().filter(|told| told.is_fault).map(|told| told.arm.as_str()).collect();
+        assert_eq!(faults, ["base"]);
+        assert!(
+            told.iter().any(|told| told.arm == "other" && told.what.ends_with("as under the baseline")),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn what_a_failed_run_printed_is_not_what_the_program_prints() {
+        let told = told(&[&["echo a", "echo half; exit 1"], &["echo a"], &["echo b"]]);
+        assert!(told.iter().any(|told| told.contains("other printed something else")), "{told:?}");
+        assert!(!told.iter().any(|told| told.contains("each time")), "{told:?}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub type Document = fn(baseline: &Arm, candidate: &Arm, metric: &Metric) -> Opti
 #[derive(Serialize)]
 pub struct Object {
     experiment: String,
-    commit: &'static str,
+    commit: String,
     command: String,
     seed: u64,
     blocks: usize,
@@ -81,7 +81,7 @@ pub fn object(experiment: &str, analysis: &Analysis, document: Document) -> Obje
     let measured = &analysis.measured;
     let mut this = Object {
         experiment: experiment.to_owned(),
-        commit: crate::COMMIT,
+        commit: crate::commit(),
         command: command_line(),
         seed: measured.plan.seed,
         blocks: measured.blocks,
@@ -150,7 +150,11 @@ impl Object {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         if path.as_os_str() == "-" {
-            return io::stdout().write_all(text.as_bytes()).context("cannot write to standard output");
+            return match io::stdout().write_all(text.as_bytes()) {
+                // A reader who has seen enough is no error.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                written => written.context("cannot write to standard output"),
+            };
         }
         let written = File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
         written.with_context(|| format!("cannot write {}; expected a place for the result", path.display()))

@@ -21,8 +21,16 @@ pub mod sheet;
 pub mod statistics;
 pub mod table;
 
-/// The commit that this was built from, with a plus if the tree had changes of its own.
-pub const COMMIT: &str = env!("LAB_COMMIT");
+/// The commit that this was built from; with a plus if the tree had changes of its own when it was built, or has some now, which
+/// may be in what is measured.
+pub fn commit() -> String {
+    let built = env!("LAB_COMMIT");
+    let status = std::process::Command::new("git")
+        .args(["-C", env!("CARGO_MANIFEST_DIR"), "status", "--porcelain", "--untracked-files=no"])
+        .output();
+    let has_changes = status.is_ok_and(|status| status.status.success() && !status.stdout.is_empty());
+    if has_changes && !built.ends_with('+') { format!("{built}+") } else { built.to_owned() }
+}
 
 /// A seed for those who name none; small enough to be typed again.
 pub fn any_seed() -> u64 {

@@ -17,6 +17,9 @@ pub struct Metric {
     pub resolution: f64,
 }
 
+/// The time between two samples, on most kernels.
+const TICK_S: f64 = 0.004;
+
 const FASTER: [&str; 2] = ["faster", "slower"];
 
 /// From before the fork until the end was seen.
@@ -25,9 +28,9 @@ pub const WALL: Metric = Metric { name: "wall_s", unit: "s", title: "wall time",
 pub const CPU: Metric =
     Metric { name: "cpu_s", unit: "s", title: "processor time", words: ["less", "more"], resolution: 1e-6 };
 /// The program's part of it. Most kernels tell the parts from each other by sampling, some hundred times a second.
-pub const USER: Metric = Metric { name: "user_s", title: "user time", ..CPU };
+pub const USER: Metric = Metric { name: "user_s", title: "user time", resolution: TICK_S, ..CPU };
 /// The kernel's part of it.
-pub const SYSTEM: Metric = Metric { name: "system_s", title: "system time", ..CPU };
+pub const SYSTEM: Metric = Metric { name: "system_s", title: "system time", resolution: TICK_S, ..CPU };
 /// The most memory that one of its processes had.
 pub const PEAK: Metric =
     Metric { name: "peak_kb", unit: "kB", title: "peak memory", words: ["less", "more"], resolution: 4.0 };

@@ -23,9 +23,9 @@ pub fn conditions(analysis: &Analysis) -> String {
     let _ = writeln!(
         text,
         "{} after {warm_ups} that was dropped, order drawn from seed {seed}, {}; commit {}",
-        if blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") },
+        number(blocks, "block"),
         duration(measured.elapsed.as_secs_f64()),
-        crate::COMMIT,
+        crate::commit(),
     );
     for arm in measured.arms.iter().filter(|arm| arm.library.is_some() && arm.name != measured.arms[CONTROL].name) {
         let _ = writeln!(text, "    {:12} {}", arm.name, arm.origin());
@@ -127,21 +127,20 @@ pub fn notes(analysis: &Analysis) -> String {
     for finding in analysis.findings() {
         let row = if finding.row.is_empty() { String::new() } else { format!("{}, ", finding.row) };
         let kind = if finding.is_fault { "FINDING" } else { "note" };
-        let arm = if finding.is_fault { format!("under {}: ", finding.arm) } else { String::new() };
+        let arm = if finding.arm.is_empty() { String::new() } else { format!("under {}: ", finding.arm) };
         let _ = writeln!(text, "{kind}: {row}{arm}{}", finding.what);
         finding.detail.lines().for_each(|line| {
             let _ = writeln!(text, "    {line}");
         });
     }
     if measured.interrupted {
-        let _ = writeln!(text, "Ended early: these are the {} blocks that were whole.", measured.blocks);
+        let _ = writeln!(text, "Ended early, with {} that were whole.", number(measured.blocks, "block"));
     }
-    if !analysis.could_show() {
+    if measured.blocks > 0 && !analysis.could_show() {
         let _ = writeln!(
             text,
-            "note: with {} candidates, {} blocks can show no difference, however large; use more",
-            measured.arms.len() - CONTROL - 1,
-            measured.blocks,
+            "note: so few blocks can show no difference, however large, with {}; use more",
+            number(measured.arms.len() - CONTROL - 1, "candidate"),
         );
     }
     text += &warnings(analysis);
@@ -188,6 +187,10 @@ pub fn verdict(compared: &Comparison, metric: &Metric) -> String {
         (Verdict::NotShown, Some(effect)) => format!("no difference shown (would see {})", percent(effect)),
         (Verdict::NotShown, None) => "no difference shown (too few blocks)".to_owned(),
     }
+}
+
+fn number(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn percent(part: f64) -> String {

@@ -6,7 +6,7 @@
 //!
 //! A request is a byte in a pipe; what is to be started stands in shared memory (protocol.rs), and there the answer goes. Between
 //! the two readings of the clock are vfork, execve and wait4, and nothing else. Orphans of what was started become children of
-//! this process, so that none is overlooked. It ends with the lab: then the pipe does, too.
+//! this process, so that none is overlooked. When the lab ends, it is killed, and so is what runs.
 #![no_std]
 #![no_main]
 
@@ -28,7 +28,7 @@ mod call {
     pub const WAIT4: usize = 61;
     pub const FCNTL: usize = 72;
     pub const CHDIR: usize = 80;
-    pub const SETPGID: usize = 109;
+    pub const SETSID: usize = 112;
     pub const PRCTL: usize = 157;
     pub const CLOCK_GETTIME: usize = 228;
 }
@@ -39,6 +39,8 @@ const SHARED_AND_FIXED: usize = 0x01 | 0x10;
 const SET_DESCRIPTOR_FLAGS: usize = 2;
 const CLOSE_ON_EXEC: usize = 1;
 const SET_CHILD_SUBREAPER: usize = 36;
+const SET_PARENT_DEATH_SIGNAL: usize = 1;
+const KILL: usize = 9;
 const MONOTONIC: usize = 1;
 const NO_HANG: usize = 1;
 const INTERRUPTED: isize = -4;
@@ -99,8 +101,15 @@ fn prepare() {
         // SAFETY: it changes a flag of a descriptor.
         unsafe { system(call::FCNTL, [descriptor as usize, SET_DESCRIPTOR_FLAGS, CLOSE_ON_EXEC, 0, 0, 0]) };
     }
+    die_with_parent();
     // SAFETY: it changes who adopts orphans.
     unsafe { system(call::PRCTL, [SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0]) };
+}
+
+/// What is measured must not outlive who measures, however that ends.
+fn die_with_parent() {
+    // SAFETY: it names the signal that the kernel sends.
+    unsafe { system(call::PRCTL, [SET_PARENT_DEATH_SIGNAL, KILL, 0, 0, 0, 0]) };
 }
 
 fn answer(page: &mut Page) {
@@ -114,7 +123,6 @@ fn answer(page: &mut Page) {
         }
     }
     page.left_running = i32::from(reap());
-    page.running = 0;
 }
 
 fn once(page: &mut Page) {
@@ -131,6 +139,7 @@ fn once(page: &mut Page) {
     // SAFETY: the kernel writes the status and the usage.
     while unsafe { system(call::WAIT4, arguments) } == INTERRUPTED {}
     page.wall_ns += now() - begin;
+    page.running = 0;
     page.status = status;
     page.user_us += microseconds(usage.user);
     page.system_us += microseconds(usage.system);
@@ -181,15 +190,17 @@ unsafe fn start(page: *mut Page, number: usize) -> isize {
     child
 }
 
-/// The child: leads a process group, so that all that it starts can be ended with it.
+/// The child: leads a session, so that all that it starts can be ended with it, and no terminal can stop it.
 ///
 /// # Safety
 /// As of [`start`].
 unsafe extern "C" fn become_program(page: *mut Page) -> ! {
     // SAFETY: the pointers are the lab's and point to strings and lists that end with a zero.
     unsafe {
-        system(call::SETPGID, [0; 6]);
-        let moved = system(call::CHDIR, [(*page).directory as usize, 0, 0, 0, 0, 0]);
+        system(call::SETSID, [0; 6]);
+        die_with_parent();
+        let directory = (*page).directory as usize;
+        let moved = if directory == 0 { 0 } else { system(call::CHDIR, [directory, 0, 0, 0, 0, 0]) };
         let request = [(*page).path, (*page).arguments, (*page).environment, 0, 0, 0].map(|word| word as usize);
         let error = if moved < 0 { moved } else { system(call::EXECVE, request) };
         (*page).error = -error as i32;

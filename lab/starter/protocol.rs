@@ -26,7 +26,7 @@ pub struct Page {
     pub arguments: u64,
     /// Its environment, likewise.
     pub environment: u64,
-    /// The directory that it starts in.
+    /// The directory that it starts in; 0 is where the starter is.
     pub directory: u64,
     /// How often it is started, one after the other.
     pub times: u64,

@@ -34,10 +34,10 @@ const BUDGET: Budget = Budget { seconds: &[(25.0, 12)], least: 2 };
 
 /// Runs all jobs and prints the table; says whether every program that ran did the same.
 pub fn report(tour: &Tour) -> Result<bool, Failure> {
-    println!("Programs of this machine with and without the library");
+    say!("Programs of this machine with and without the library");
     for job in &JOBS {
         let absent = if is_there(job) { "" } else { " (not installed)" };
-        println!("    {:8} {}{absent}", job.program, job.what);
+        say!("    {:8} {}{absent}", job.program, job.what);
     }
     let work = tour.scratch.path().join("work");
     let subjects = JOBS.iter().filter(|job| is_there(job)).map(|job| {
@@ -54,9 +54,11 @@ pub fn report(tour: &Tour) -> Result<bool, Failure> {
     tour.check()?;
     let analysis = Analysis::of(measured);
     let is_same = !analysis.has_fault();
-    println!("    all print the same: {}\n", if is_same { "yes" } else { "NO" });
-    table::of_all(&analysis).iter().for_each(|sheet| println!("{sheet}"));
-    println!("{}{}", table::LEGEND, table::notes(&analysis));
+    say!("    all print the same: {}\n", if is_same { "yes" } else { "NO" });
+    for sheet in table::of_all(&analysis) {
+        say!("{sheet}");
+    }
+    say!("{}{}", table::LEGEND, table::notes(&analysis));
     Ok(is_same)
 }
 

@@ -4,6 +4,11 @@
 //! compares what they print, the experiment `startup` measures what it costs a program that does nothing, `pair` one malloc and one
 //! free, and one `run --stats` shows the statistics. The report goes to standard output, progress to standard error.
 
+/// Prints a line; leaves if nobody reads it any more.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::places::say(&format!($($words)*))? };
+}
+
 mod jobs;
 mod pair;
 
@@ -66,14 +71,14 @@ pub fn tour() -> Result<ExitCode, Failure> {
 
 fn walk(interrupt: Interrupt) -> Result<ExitCode, Failure> {
     let start = Instant::now();
-    println!("{INTRODUCTION}\n{}\n", Machine::host());
+    say!("{INTRODUCTION}\n{}\n", Machine::host());
     let tour = prepare(interrupt)?;
     let same = jobs::report(&tour)?;
     show_startup(&tour)?;
     pair::report(&tour)?;
     show_statistics(&tour)?;
-    println!("{}", what_next(&tour.library.path));
-    println!("\nThe tour took {:.0} s.", start.elapsed().as_secs_f64());
+    say!("{}", what_next(&tour.library.path));
+    say!("\nThe tour took {:.0} s.", start.elapsed().as_secs_f64());
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -100,9 +105,9 @@ fn show_startup(tour: &Tour) -> Result<(), Failure> {
     };
     let outcome = Startup.measure(&setting).map_err(Failure::of)?;
     tour.check()?;
-    println!("Start-up of a program that does nothing, on one CPU");
+    say!("Start-up of a program that does nothing, on one CPU");
     let analysis = &outcome.analysis;
-    println!("{}{}", table::of_metric(analysis, &analysis.rows[0][0], 0), table::notes(analysis));
+    say!("{}{}", table::of_metric(analysis, &analysis.rows[0][0], 0), table::notes(analysis));
     Ok(())
 }
 
@@ -138,11 +143,11 @@ fn show_statistics(tour: &Tour) -> Result<(), Failure> {
         })
         .map_err(|error| trouble("run itself", &error))?;
     let lines = [output.stdout, output.stderr].concat();
-    println!("{} run --stats -- {} {} '{}'", own_name(), words[0], words[1], words[2]);
+    say!("{} run --stats -- {} {} '{}'", own_name(), words[0], words[1], words[2]);
     for line in String::from_utf8_lossy(&lines).lines() {
-        println!("    {line}");
+        say!("    {line}");
     }
-    println!();
+    say!("");
     tour.check()
 }
 

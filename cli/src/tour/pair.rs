@@ -35,8 +35,8 @@ pub fn report(tour: &Tour) -> Result<(), Failure> {
     let measured = blocks::measure(subjects.collect(), &tour.arms, plan, &tour.interrupt).map_err(Failure::of)?;
     tour.check()?;
     let analysis = Analysis::of(measured);
-    println!("One malloc and one free of 64 bytes, {DEPTH} of them alive");
-    println!("{}{}", table::of_subjects(&analysis, 0), table::notes(&analysis));
+    say!("One malloc and one free of 64 bytes, {DEPTH} of them alive");
+    say!("{}{}", table::of_subjects(&analysis, 0), table::notes(&analysis));
     Ok(())
 }
 

@@ -27,6 +27,7 @@ const STARTS: u32 = 20;
 const BLOCKS: usize = 300;
 const QUICK_BLOCKS: usize = 60;
 
+const FAULTS: Metric = Metric { resolution: 1.0 / STARTS as f64, ..metric::FAULTS };
 const WALL: Metric = Metric { name: "spawn_wall_s", title: "time per start", ..metric::WALL };
 const CPU: Metric = Metric { name: "spawn_cpu_s", ..metric::CPU };
 const USER: Metric = Metric { name: "spawn_user_s", ..metric::USER };
@@ -87,7 +88,7 @@ fn explanation() -> String {
 fn subject() -> Subject {
     let mut program = Program { times: STARTS, ..Program::new(PROGRAM, [PROGRAM]) };
     program.environment.clear();
-    let metrics = vec![WALL, CPU, USER, SYSTEM, metric::PEAK, metric::FAULTS];
+    let metrics = vec![WALL, CPU, USER, SYSTEM, metric::PEAK, FAULTS];
     let read = |run: &Run, _: &str| {
         let cost = run.cost;
         let cpu_s = cost.user_s + cost.system_s;

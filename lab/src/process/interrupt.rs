@@ -1,13 +1,13 @@
-//! Ctrl-C and SIGTERM, as something that can be polled for and asked.
+//! Ctrl-C, and the other signals that end a program from outside, as something that can be polled for and asked.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-/// The first of Ctrl-C and SIGTERM that arrived; clones watch the same.
+/// The first of these signals that arrived; clones watch the same.
 #[derive(Clone)]
 pub struct Interrupt {
     signal: Arc<AtomicUsize>,
@@ -19,7 +19,7 @@ impl Interrupt {
     /// Starts to watch: from here on the signals do not end this process.
     pub fn register() -> io::Result<Self> {
         let this = Self::never()?;
-        for number in [SIGINT, SIGTERM] {
+        for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
             signal_hook::flag::register_usize(number, Arc::clone(&this.signal), number as usize)?;
             // After the flag: whoever the pipe wakes finds it set. Actions run in the order in which they were registered.
             signal_hook::low_level::pipe::register(number, this.pipe.1.try_clone()?)?;

@@ -72,6 +72,8 @@ pub enum End {
     Killed(i32),
     /// It ran for longer than this, and was killed.
     TimedOut(Duration),
+    /// It printed more than so many bytes, and was killed.
+    PrintedTooMuch(u64),
     /// It could not be started: the errno.
     NotStarted(i32),
 }
@@ -85,6 +87,9 @@ impl fmt::Display for End {
                 signal_hook::low_level::signal_name(*signal).map_or(Ok(()), |name| write!(out, " ({name})"))
             }
             Self::TimedOut(limit) => write!(out, "still ran after {} s and was killed", limit.as_secs_f64()),
+            Self::PrintedTooMuch(bytes) => {
+                write!(out, "printed more than {} MiB and was killed; let it print to a file", bytes >> 20)
+            }
             Self::NotStarted(error) => {
                 write!(out, "could not be started ({})", std::io::Error::from_raw_os_error(*error))
             }

@@ -30,6 +30,9 @@ const STARTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/starter"));
 const MEMORY_BYTES: usize = 8 << 20;
 /// How long processes that a program left behind may take to end by themselves.
 const LEFT_RUNNING_LIMIT: Duration = Duration::from_secs(1);
+/// What a program prints is in memory; a run of less than a second is not looked at while it prints.
+const OUTPUT_LIMIT_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
+const OUTPUT_POLL: Duration = Duration::from_secs(1);
 const LEFT_RUNNING_POLL: Duration = Duration::from_millis(5);
 
 /// What the last run printed.
@@ -57,7 +60,7 @@ impl Starter {
     }
 
     fn launch(input: File, interrupt: Interrupt) -> Result<Self> {
-        let program = File::from(above_all_numbers(in_memory(c"starter")?.as_raw_fd())?);
+        let program = File::from(above_all_numbers(executable_in_memory(c"starter")?.as_raw_fd())?);
         (&program).write_all(STARTER)?;
         let memory = Memory::new()?;
         let printed = [in_memory(c"stdout")?, in_memory(c"stderr")?];
@@ -116,6 +119,7 @@ impl Starter {
         let (end, left_running) = match waited {
             Waited::Interrupted => return Ok(None),
             Waited::TooLong => (End::TimedOut(limit), false),
+            Waited::TooMuch => (End::PrintedTooMuch(OUTPUT_LIMIT_BYTES), false),
             Waited::Ended => (end_of(&page), page.left_running != 0),
         };
         Ok(Some(Run { end, cost: cost_of(&page), left_running }))
@@ -137,15 +141,18 @@ impl Starter {
     }
 
     fn wait(&self, limit: Duration) -> Result<Waited> {
-        let deadline = Instant::now() + limit;
+        let start = Instant::now();
         let mut events = [PollFd::new(&self.replies, PollFlags::IN), PollFd::new(&self.interrupt, PollFlags::IN)];
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            match poll(&mut events, Some(&left)) {
+            let left = limit.saturating_sub(start.elapsed());
+            let slice = left.min(OUTPUT_POLL);
+            let slice = Timespec { tv_sec: slice.as_secs() as i64, tv_nsec: slice.subsec_nanos().into() };
+            match poll(&mut events, Some(&slice)) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => bail!("cannot wait for a program ({error})"),
-                Ok(0) => return Ok(Waited::TooLong),
+                Ok(0) if left <= OUTPUT_POLL => return Ok(Waited::TooLong),
+                Ok(0) if self.has_printed_too_much()? => return Ok(Waited::TooMuch),
+                Ok(0) => {}
                 Ok(_) if !events[0].revents().is_empty() => return Ok(Waited::Ended),
                 Ok(_) => return Ok(Waited::Interrupted),
             }
@@ -156,11 +163,17 @@ impl Starter {
     fn stop(&self) {
         while !self.has_replied() {
             if let Some(running) = Pid::from_raw(self.memory.page().running) {
-                // It may just have ended.
+                // It may just have ended, or have left its group.
                 let _ = kill_process_group(running, Signal::KILL);
+                let _ = kill_process(running, Signal::KILL);
             }
             thread::sleep(LEFT_RUNNING_POLL);
         }
+    }
+
+    fn has_printed_too_much(&self) -> Result<bool> {
+        let [output, errors] = &self.printed;
+        Ok(output.metadata()?.len().max(errors.metadata()?.len()) > OUTPUT_LIMIT_BYTES)
     }
 
     fn has_replied(&self) -> bool {
@@ -221,6 +234,7 @@ impl Drop for Starter {
 enum Waited {
     Ended,
     TooLong,
+    TooMuch,
     Interrupted,
 }
 
@@ -248,6 +262,14 @@ fn cost_of(page: &Page) -> Cost {
 /// A file that exists in memory only.
 fn in_memory(name: &std::ffi::CStr) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Likewise, and it may be executed. Kernels before 6.3 cannot be asked for that: there every one may.
+fn executable_in_memory(name: &std::ffi::CStr) -> io::Result<File> {
+    match memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::EXEC) {
+        Err(rustix::io::Errno::INVAL) => in_memory(name),
+        made => Ok(made?.into()),
+    }
 }
 
 /// Another descriptor of the same file, above all that the starter's are moved to.
@@ -304,8 +326,7 @@ impl Memory {
             environment.push(area.string(&both)?);
         }
         let environment = area.list(&environment)?;
-        let directory = program.directory.as_deref().map_or(OsStr::new("."), |directory| directory.as_os_str());
-        let directory = area.string(directory)?;
+        let directory = program.directory.as_deref().map_or(Ok(0), |directory| area.string(directory.as_os_str()))?;
         let (bytes, times) = (MEMORY_BYTES as u64, program.times.into());
         self.set_page(Page { bytes, path, arguments, environment, directory, times, ..Page::default() });
         Ok(())
@@ -438,6 +459,13 @@ mod tests {
         assert!(start.elapsed() < Duration::from_secs(10));
         assert_eq!(starter.children().unwrap(), []);
         assert_eq!(ran(&mut starter, "echo on").1[0], "on\n");
+    }
+
+    #[test]
+    fn what_prints_without_end_is_ended() {
+        let mut starter = starter();
+        let run = starter.run(&shell("while :; do echo no end; done"), Duration::from_secs(60)).unwrap().unwrap();
+        assert_eq!(run.end, End::PrintedTooMuch(OUTPUT_LIMIT_BYTES));
     }
 
     #[test]

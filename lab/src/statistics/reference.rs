@@ -43,6 +43,10 @@ fn scipy_says_the_same() {
         if let Some(p) = signed_rank_p {
             assert_near("p", name, signed_rank::test(values).p, *p);
         }
+        // SciPy has an answer for few blocks, and says itself that it is none.
+        if values.len() < 8 {
+            continue;
+        }
         let ours = drift::of(values);
         assert_near("correlation", name, ours.correlation, drift[0]);
         assert_near("p of the correlation", name, ours.p, drift[1]);

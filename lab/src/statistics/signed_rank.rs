@@ -4,12 +4,18 @@
 //! all 2ⁿ ways to sign the same sizes were as likely as the one that was drawn. p is the share of them that is at least as far
 //! from balance. How far is told by the sum of signed ranks (F. Wilcoxon, "Individual comparisons by ranking methods",
 //! Biometrics Bulletin 1, 1945), which one wild block cannot outvote; and since it is a sum of small integers, all 2ⁿ ways can be
-//! counted, n² at a time, instead of drawing some of them. Blocks without any difference say nothing and are left out.
+//! counted, n² at a time, instead of drawing some of them. Of very many blocks the sum is as good as normally
+//! distributed, and that is used. Blocks without any difference say nothing and are left out.
 //!
 //! (Flipping signs under the median itself would waste blocks: whatever lies below the median in size can be flipped without
 //! moving it, so that ten blocks could not show more than p = 0.03.)
 
+use statrs::distribution::{ContinuousCDF, Normal};
+
 use super::ranks;
+
+/// Counting takes the third power of it.
+const COUNTED: usize = 200;
 
 /// A test's outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,24 +46,31 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
 }
 
 /// How likely each sum is when signs are drawn by lot.
-pub struct Signs {
+pub enum Signs {
     /// By the sum of the ranks whose sign is positive.
-    likely: Vec<f64>,
+    Counted(Vec<f64>),
+    /// The sum's standard deviation.
+    Normal(f64),
 }
 
 impl Signs {
     /// Of these ranks, each twice as large as it is.
     fn of(doubled: &[usize]) -> Self {
+        if doubled.len() > COUNTED {
+            return Self::Normal(doubled.iter().map(|&rank| (rank as f64).powi(2)).sum::<f64>().sqrt());
+        }
         let mut likely = vec![0.0; doubled.iter().sum::<usize>() + 1];
         likely[0] = 1.0;
+        let mut largest = 0;
         for &rank in doubled {
+            largest += rank;
             // From above, so that no rank is added twice.
-            for sum in (0..likely.len()).rev() {
+            for sum in (0..=largest).rev() {
                 let with = if sum >= rank { likely[sum - rank] } else { 0.0 };
                 likely[sum] = (likely[sum] + with) / 2.0;
             }
         }
-        Self { likely }
+        Self::Counted(likely)
     }
 
     /// Of so many ranks, all different.
@@ -67,18 +80,29 @@ impl Signs {
 
     /// How likely a sum of signed ranks is to be this far from 0, or farther, on either side.
     pub fn at_least(&self, sum: i64) -> f64 {
-        let total = self.likely.len() as i64 - 1;
-        let far = |(positive, _): &(usize, &f64)| (2 * *positive as i64 - total).abs() >= sum.abs();
-        self.likely.iter().enumerate().filter(far).map(|(_, likely)| likely).sum::<f64>().min(1.0)
+        match self {
+            Self::Counted(likely) => {
+                let total = likely.len() as i64 - 1;
+                let far = |(positive, _): &(usize, &f64)| (2 * *positive as i64 - total).abs() >= sum.abs();
+                likely.iter().enumerate().filter(far).map(|(_, likely)| likely).sum::<f64>().min(1.0)
+            }
+            Self::Normal(deviation) => 2.0 * Normal::standard().cdf(-sum.abs() as f64 / deviation),
+        }
     }
 
     /// The least sum that is as unlikely as `level`; none if no sum is.
     pub fn critical(&self, level: f64) -> Option<i64> {
-        let total = self.likely.len() as i64 - 1;
+        let likely = match self {
+            Self::Counted(likely) => likely,
+            Self::Normal(deviation) => {
+                return Some((deviation * Normal::standard().inverse_cdf(1.0 - level / 2.0)).ceil() as i64);
+            }
+        };
+        let total = likely.len() as i64 - 1;
         let mut beyond = 0.0;
         let mut least = None;
         for positive in (total / 2 + 1..=total).rev() {
-            beyond += self.likely[positive as usize];
+            beyond += likely[positive as usize];
             if 2.0 * beyond > level {
                 break;
             }
@@ -118,6 +142,20 @@ mod tests {
         // Sums of an even number of odd terms: the next one below is two away, and doubled ranks double that.
         assert!(signs.at_least(critical) <= 0.05 && signs.at_least(critical - 4) > 0.05, "{critical}");
         assert_eq!(Signs::of_distinct(4).critical(0.05), None, "2/16 is the least");
+    }
+
+    /// At the edge both ways say nearly the same, and beyond it there is an answer in time.
+    #[test]
+    fn counting_and_the_normal_distribution_meet() {
+        let counted = Signs::of_distinct(COUNTED);
+        let normal = Signs::Normal((1..=COUNTED).map(|rank| (2.0 * rank as f64).powi(2)).sum::<f64>().sqrt());
+        for level in [0.05, 0.01, 0.001] {
+            let (one, other) = (counted.critical(level).unwrap(), normal.critical(level).unwrap());
+            assert!((one - other).abs() as f64 <= 0.01 * one as f64, "{one} {other}");
+            assert!((normal.at_least(one) / level - 1.0).abs() < 0.1);
+        }
+        let many: Vec<f64> = (1..=100_000).map(f64::from).collect();
+        assert!(test(&many).p < 1e-100);
     }
 
     #[test]
