@@ -61,13 +61,13 @@ fn assert_says(done: &Output, expected: &[&str]) {
 
 #[test]
 fn five_percent_of_sleep_are_found() {
-    let (done, result) = compare("SLOW", &["--blocks", "25", "--seed", "1"]);
+    let (done, result) = compare("SLOW", &["--blocks", "40", "--seed", "1"]);
     assert_eq!(done.status.code(), Some(0), "slower is no fault\n{}", text(&done.stderr));
     let slow = comparison(&result, "slow", "wall_s");
     assert_eq!(slow["verdict"], "slower", "{slow}");
     let ratio = slow["ratio"].as_f64().unwrap();
     assert!((1.02..1.2).contains(&ratio), "{slow}");
-    assert_says(&done, &["over usual", "slower", "25 blocks", "seed 1"]);
+    assert_says(&done, &["over usual", "slower", "40 blocks", "seed 1"]);
 }
 
 #[test]

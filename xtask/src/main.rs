@@ -1,9 +1,10 @@
 //! The project's own checks, as `cargo xtask NAME`.
 //!
 //! `tidy` reads the tree, `golden` reads the built library's instructions, and `ci` runs these and Cargo's own checks in the
-//! order in which CI does. Every check has a test in which it finds a planted violation.
+//! order in which CI does; `equal-arms` takes longer than CI may. Every check has a test in which it finds a planted violation.
 
 mod ci;
+mod equal_arms;
 mod golden;
 mod tidy;
 mod tokens;
@@ -31,6 +32,12 @@ enum Task {
         #[arg(long)]
         bless: bool,
     },
+    /// Compare programs with themselves, many times: one comparison in twenty may show a difference
+    EqualArms {
+        /// How often each program; 100 take about a minute
+        #[arg(default_value_t = 100)]
+        times: u32,
+    },
     /// Run all steps of CI, with the time that each takes
     Ci,
 }
@@ -39,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy => tidy::run(&root()),
         Task::Golden { bless } => golden::run(&root(), bless),
+        Task::EqualArms { times } => equal_arms::run(&root(), times),
         Task::Ci => ci::run(&root()),
     };
     match outcome {

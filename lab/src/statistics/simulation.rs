@@ -1,4 +1,4 @@
-//! Do the promises hold? Thousands of runs, with noise whose truth is known.
+//! Do the promises hold? Thousands of runs, with noise whose truth is known. With `--nocapture` they tell their figures.
 
 use super::*;
 
@@ -37,6 +37,7 @@ fn equal_arms_are_told_apart_in_one_of_twenty() {
     let mut rng = Rng::with_seed(3);
     let shown = |compared: &Comparison| compared.verdict != Verdict::NotShown;
     let alike = 1000.0 * share(1000, || !shown(&compared(&mut rng, BLOCKS, &[0.0], 0.03)[0]));
+    eprintln!("of 1000 equal arms, {alike} show no difference");
     assert!((930.0..=970.0).contains(&alike), "{alike} of 1000 show no difference");
 }
 
@@ -48,6 +49,7 @@ fn several_arms_are_no_more_likely_to_mislead() {
         let compared = compared(&mut rng, BLOCKS, &[0.0; 4], 0.03);
         compared.iter().any(|compared| compared.verdict != Verdict::NotShown)
     });
+    eprintln!("of four equal arms at once, some differs in {misled}");
     assert!(misled < 0.07, "{misled}");
 }
 
@@ -57,12 +59,14 @@ fn five_percent_are_found_in_three_percent_noise() {
     // As many blocks as a run has that nobody told anything else.
     let found = share(300, || compared(&mut rng, 40, &[0.05], 0.03)[0].verdict == Verdict::More);
     assert!(found > 0.9, "{found}");
+    eprintln!("5 % in disturbed noise of 3 %, 40 blocks: found in {found}");
     // Without the runs that something disturbed, half as many do.
     let undisturbed = |rng: &mut Rng, factor: f64| (0..20).map(|_| factor * normal(rng, 0.03)).collect::<Vec<_>>();
     let found = share(300, || {
         let (baseline, candidate) = (undisturbed(&mut rng, 1.0), undisturbed(&mut rng, 1.05));
         compare(&[log_ratios(&baseline, &candidate, 1e-9)], &mut rng)[0].verdict == Verdict::More
     });
+    eprintln!("5 % in noise of 3 %, 20 blocks: found in {found}");
     assert!(found > 0.9, "{found}");
 }
 
@@ -76,11 +80,13 @@ fn the_interval_holds_the_truth_and_the_detectable_effect_is_detected() {
         held += usize::from(compared.interval[0] <= 1.02 && 1.02 <= compared.interval[1]);
         detectable.extend(compared.detectable);
     }
+    eprintln!("the interval holds the truth in {held} of {RUNS}");
     // A bootstrap's interval of a median is a little too short with so few blocks.
     assert!((0.9..=0.99).contains(&(held as f64 / RUNS as f64)), "{held} of {RUNS}");
     assert_eq!(detectable.len(), RUNS);
     let typical = median(&mut detectable);
     let found = share(RUNS, || compared(&mut rng, BLOCKS, &[typical], 0.03)[0].verdict == Verdict::More);
+    eprintln!("the detectable effect is found in {found}");
     assert!((0.7..=0.92).contains(&found), "{found} of the runs found {typical}");
 }
 

@@ -77,6 +77,6 @@ mod tests {
     fn comments_above_or_beside_and_own_packages_are_accepted() {
         let manifest = "[dependencies]\n# Parses.\na = \"1\"\nb = \"1\" # Prints.\nc = { path = \"../c\" }\n\
                         d.workspace = true\n\n# Draws.\n[dependencies.e]\nversion = \"1\"\n";
-        assert_eq!(found(manifest), []);
+        assert_eq!(found(manifest), Vec::<usize>::new());
     }
 }
