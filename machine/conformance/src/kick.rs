@@ -46,6 +46,9 @@ pub struct Operations {
     /// A [`fence_all`](Self::fence_all) that restarts a slot besides.
     pub restart: fn(slot: u32) -> Result<(), Refused>,
 
+    /// The same for all slots at once.
+    pub restart_all: fn() -> Result<(), Refused>,
+
     /// `(kicks, refused)` of this process so far.
     pub counts: fn() -> (u64, u64),
 }
@@ -56,6 +59,7 @@ impl Operations {
         register: kick::register,
         fence_all: kick::fence_all,
         restart: kick::restart,
+        restart_all: kick::restart_all,
         counts: kick::counts,
     };
 }
@@ -67,12 +71,14 @@ pub const CASES: &[Case] = &[
     Case::machine("kick::register", |runner| registered(runner, &MACHINE)),
     Case::machine("kick::fence_all", |runner| buffered(runner, MACHINE.fence_all)),
     Case::machine("kick::restart is a fence", |runner| buffered(runner, || (MACHINE.restart)(0))),
+    Case::machine("kick::restart_all is a fence", |runner| buffered(runner, MACHINE.restart_all)),
     Case::machine("kick::counts", |runner| counted(runner, &MACHINE)),
     Case::planted("kick::register", "refuses", |runner| {
         registered(runner, &Operations { register: || Err(Refused), ..MACHINE })
     }),
     Case::planted("kick::fence_all", "no fence", |runner| buffered(runner, || Ok(()))),
     Case::planted("kick::restart is a fence", "no fence", |runner| buffered(runner, || Ok(()))),
+    Case::planted("kick::restart_all is a fence", "no fence", |runner| buffered(runner, || Ok(()))),
     Case::planted("kick::counts", "refusals are not counted", |runner| {
         counted(runner, &Operations { counts: || (kick::counts().0, 0), ..MACHINE })
     }),
@@ -84,8 +90,8 @@ pub fn registered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.register)() == Ok(()), "the system refuses kicks at the second time");
     for fork in [Fork::Bare, Fork::Ordinary] {
         let kicks_in_child = &mut || {
-            let done = (operations.fence_all)().and((operations.restart)(0)).is_ok();
-            if done { Ok(()) } else { Err("a fork child cannot kick") }
+            let done = (operations.fence_all)().and((operations.restart)(0)).and((operations.restart_all)());
+            if done.is_ok() { Ok(()) } else { Err("a fork child cannot kick") }
         };
         runner.fork(fork, kicks_in_child).well()?;
     }
@@ -95,15 +101,19 @@ pub fn registered(runner: &dyn Runner, operations: &Operations) -> Outcome {
 /// The body of [`Operations::counts`] and of refusals.
 pub fn counted(_: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.counts)() == (0, 0), "a process that never kicked counts {:?}", (operations.counts)());
-    for number in [1, 2] {
-        let kick = || if number == 1 { (operations.fence_all)() } else { (operations.restart)(0) };
+    for number in [1, 2, 3] {
+        let kick = || match number {
+            1 => (operations.fence_all)(),
+            2 => (operations.restart)(0),
+            _ => (operations.restart_all)(),
+        };
         fault::arm(fault::Point::Kick, fault::Plan::Once { skip: 0 });
         ensure!(kick() == Err(Refused), "a kick that had to be refused was not");
         ensure!(kick() == Ok(()), "the kick after a refused one was refused, too");
         let counts = (operations.counts)();
         ensure!(counts == (number, number), "{number} kicks and as many refusals were counted as {counts:?}");
     }
-    Ok("2 kicks, 2 refusals".into())
+    Ok("3 kicks, 3 refusals".into())
 }
 
 /// Lines of their own.

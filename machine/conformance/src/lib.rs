@@ -2,12 +2,12 @@
 //!
 //! | module | specifies | its stress |
 //! |---|---|---|
-//! | [`slot`] | per-CPU slots, the restartable operations, taking arrays away from another CPU | tokens that must stay single |
+//! | [`slot`] | per-CPU slots, the restartable operations, taking arrays away from another CPU | tokens that must stay single, sums that must agree |
 //! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
 //! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
-//! | [`thread`] | identities, forks, being alone | |
+//! | [`thread`] | identities, ids, forks, being alone | |
 //! | [`vm`] | address space | mappings that must not overlap |
-//! | [`clock`], [`root`], [`fault`] | time, the one region, injected failures | |
+//! | [`clock`], [`root`], [`fault`] | time, the one region and area, injected failures | |
 //!
 //! Each of them has the same parts: `Operations`, a table with the specification of each operation, filled with the machine's own
 //! as `Operations::MACHINE`; the bodies, which are functions of a [`Runner`] and such a table; and the [`Case`]s, which put

@@ -1,4 +1,4 @@
-//! `machine::root`: the one region that all state hangs from.
+//! `machine::root`: the one region that all state hangs from, and the one area beside it.
 
 use crate::case::{Case, Findings, Outcome, ensure};
 use crate::runner::{Placement, Runner, crowd};
@@ -28,12 +28,32 @@ pub struct Operations {
 
     /// Whether a region was installed at some moment of the call.
     pub is_installed: fn() -> bool,
+
+    /// Publishes an area, once.
+    ///
+    /// ```text
+    /// offer_area(area):
+    ///     atomically: if there is an area: return false
+    ///                 the area = area
+    ///     return true
+    /// ```
+    ///
+    /// It waits for nobody: handlers may call it, and the process may fork meanwhile.
+    pub offer_area: fn(area: *mut u8) -> bool,
+
+    /// The area, with all that was written to it before it was offered; before, null.
+    pub area: fn() -> *mut u8,
 }
 
 impl Operations {
     /// The machine's own.
-    pub const MACHINE: Operations =
-        Operations { install: |make| root::install(make), base: root::base, is_installed: root::is_installed };
+    pub const MACHINE: Operations = Operations {
+        install: |make| root::install(make),
+        base: root::base,
+        is_installed: root::is_installed,
+        offer_area: root::offer_area,
+        area: root::area,
+    };
 }
 
 const MACHINE: Operations = Operations::MACHINE;
@@ -48,6 +68,16 @@ pub const CASES: &[Case] = &[
     }),
     Case::planted("root::install", "makes two", |runner| made_once(runner, &planted::TWO)),
     Case::planted("root::install", "lets handlers in", |runner| made_once(runner, &planted::OPEN)),
+    Case::machine("root::offer_area", |runner| offered_once(runner, &MACHINE)),
+    Case::machine("root::area", |runner| offered_once(runner, &MACHINE)),
+    Case::planted("root::offer_area", "does not compare", |runner| offered_once(runner, &planted::UNCOMPARED)),
+    Case::planted("root::offer_area", "looks, then stores", |runner| offered_once(runner, &planted::TWO_STEPS)),
+    Case::planted("root::offer_area", "before it is ready", |runner| offered_once(runner, &planted::EARLY)),
+    Case::planted("root::area", "not null", |runner| {
+        let somewhere = || (&raw const planted::FILLED).cast_mut().cast();
+        offered_once(runner, &Operations { area: somewhere, ..MACHINE })
+    }),
+    Case::planted("root::area", "hidden from some", |runner| offered_once(runner, &planted::HIDDEN)),
 ];
 
 /// The body of [`Operations::base`] before anything is installed.
@@ -104,7 +134,62 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("one region for {} threads", runner.width()))
 }
 
-/// Wrong roots. They keep the machine's own base as the stand-in.
+/// The body of [`Operations::offer_area`] and [`Operations::area`]: all threads offer one at the same time, and
+/// handlers, too.
+pub fn offered_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const TIMES: usize = 10;
+    // An area is a page here, of which these words hold its address.
+    const ENDS: [usize; 2] = [0, vm::PAGE / 8 - 1];
+    ensure!((operations.area)().is_null(), "a new process has an area already");
+    let (findings, accepted, arrived) = (Findings::new(), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (seen, threads) = (AtomicUsize::new(0), runner.width());
+    let look = || {
+        let area: *mut usize = (operations.area)().cast();
+        if !area.is_null() {
+            // SAFETY: areas are pages that stay, and are not written any more.
+            let ends = ENDS.map(|word| unsafe { area.add(word).read() });
+            findings.demand(
+                ends == [area.addr(); 2],
+                "an area was seen before it was ready: where",
+                [area.addr() as u64, 0, 0],
+            );
+            let first = seen.compare_exchange(0, area.addr(), Ordering::Relaxed, Ordering::Relaxed);
+            findings.demand(first.is_ok() || first == Err(area.addr()), "the area changed", [area.addr() as u64, 0, 0]);
+        }
+        area.addr()
+    };
+    let offer = || {
+        let Some(page) = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite) else { return };
+        for word in ENDS {
+            // SAFETY: the page is ours until it is offered.
+            unsafe { page.cast::<usize>().add(word).write(page.addr()) };
+        }
+        let done = (operations.offer_area)(page);
+        accepted.fetch_add(done as usize, Ordering::Relaxed);
+        if !done {
+            // SAFETY: the page was refused, so it is still ours.
+            unsafe { vm::release(page, vm::PAGE) };
+        }
+        let now = look();
+        findings.demand(now != 0, "an area was offered, and there is none", [0; 3]);
+        findings.demand(done == (now == page.addr()), "an offer did not do what it said", [done as u64, 0, 0]);
+    };
+    let job = |_| {
+        arrived.fetch_add(1, Ordering::Relaxed);
+        while arrived.load(Ordering::Relaxed) < threads {
+            look();
+            runner.pause();
+        }
+        (0..TIMES).for_each(|_| offer());
+    };
+    runner.run(Placement::Anywhere, crowd(threads, &job), Some(&offer));
+    findings.outcome()?;
+    let accepted = accepted.into_inner();
+    ensure!(accepted == 1, "{accepted} areas were accepted, of more than {}", threads * TIMES);
+    Ok(format!("one of more than {}", threads * TIMES))
+}
+
+/// Wrong roots. They keep the machine's own base as the stand-in, and areas of their own.
 mod planted {
     use super::*;
     use machine::sync::{AtomicBool, AtomicPtr};
@@ -134,7 +219,7 @@ mod planted {
 
     /// The second maker does not wait for the first one.
     pub(super) const TWO: Operations =
-        Operations { install: install_at_once, base, is_installed: || base() != root::base() };
+        Operations { install: install_at_once, base, is_installed: || base() != root::base(), ..MACHINE };
 
     /// A handler waits for the thread that it interrupts.
     pub(super) const OPEN: Operations = Operations {
@@ -147,5 +232,58 @@ mod planted {
             done
         },
         ..TWO
+    };
+
+    static AREA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+
+    fn linger() {
+        const LINGER_NS: u64 = 20_000_000;
+        let end = clock::now_ns() + LINGER_NS;
+        while clock::now_ns() < end {}
+    }
+
+    /// The last one that was offered is the area.
+    pub(super) const UNCOMPARED: Operations = Operations {
+        offer_area: |area| {
+            AREA.store(area, Ordering::Release);
+            true
+        },
+        area: || AREA.load(Ordering::Acquire),
+        ..MACHINE
+    };
+
+    /// Others come between the look and the store.
+    pub(super) const TWO_STEPS: Operations = Operations {
+        offer_area: |area| {
+            let none = AREA.load(Ordering::Acquire).is_null();
+            if none {
+                linger();
+                AREA.store(area, Ordering::Release);
+            }
+            none
+        },
+        ..UNCOMPARED
+    };
+
+    /// The first word is written when others see the area already.
+    pub(super) const EARLY: Operations = Operations {
+        offer_area: |area| {
+            // SAFETY: the area is a page, and words are atomic.
+            let first = unsafe { &*area.cast::<AtomicUsize>() };
+            let word = first.swap(0, Ordering::Relaxed);
+            let done = AREA.compare_exchange(core::ptr::null_mut(), area, Ordering::Release, Ordering::Relaxed).is_ok();
+            if done {
+                linger();
+            }
+            first.store(word, Ordering::Release);
+            done
+        },
+        ..UNCOMPARED
+    };
+
+    /// Every second thread sees none.
+    pub(super) const HIDDEN: Operations = Operations {
+        area: || if machine::thread::identity().is_multiple_of(2) { root::area() } else { core::ptr::null_mut() },
+        ..MACHINE
     };
 }

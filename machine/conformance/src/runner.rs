@@ -5,6 +5,7 @@
 
 use crate::case::Outcome;
 use machine::slot::Mode;
+use machine::sync::{AtomicU64, Ordering};
 use machine::thread;
 
 /// What one thread does. It has not [`thread::enter`]ed yet.
@@ -111,6 +112,37 @@ pub fn alone<R: Send>(runner: &dyn Runner, job: impl FnOnce() -> R + Send) -> R 
     });
     runner.run(Placement::Anywhere, vec![job], None);
     result.expect("the runner returns when its jobs have ended")
+}
+
+/// A place for each thread of a crowd, which an interrupt finds by the identity of the thread that it hit.
+#[derive(Debug)]
+pub struct Places<T>(Vec<(AtomicU64, T)>);
+
+impl<T: Default> Places<T> {
+    /// Places for `count` threads.
+    pub fn new(count: usize) -> Self {
+        Places((0..count).map(|_| (AtomicU64::new(0), T::default())).collect())
+    }
+
+    /// The calling thread's place from now on; it has entered.
+    pub fn settle(&self, number: usize) -> &T {
+        let (owner, place) = &self.0[number];
+        // Relaxed: only interrupts of this very thread look for this identity.
+        owner.store(thread::identity(), Ordering::Relaxed);
+        place
+    }
+
+    /// The place of the thread that is interrupted; none if it has not settled yet.
+    pub fn own(&self) -> Option<&T> {
+        let me = thread::identity();
+        let mine = |(owner, _): &&(AtomicU64, T)| me != 0 && owner.load(Ordering::Relaxed) == me;
+        self.0.iter().find(mine).map(|(_, place)| place)
+    }
+
+    /// All places, whosever they are.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|(_, place)| place)
+    }
 }
 
 /// Random choices of one thread among several.

@@ -40,6 +40,16 @@ pub struct Operations {
     /// ```
     pub acquire: fn(&Middle, &Contention) -> Acquired,
 
+    /// Takes the lock if nobody will ever release it, and waits for nobody. What it protects may be half-changed.
+    ///
+    /// ```text
+    /// try_inherit():
+    ///     atomically: if the holder is not of a process that this one was forked from, or is this very thread: return false
+    ///                 holder = identity()
+    ///     return true
+    /// ```
+    pub try_inherit: fn(&Middle) -> bool,
+
     /// Gives the lock back, and lets one of those who wait go on.
     ///
     /// ```text
@@ -63,6 +73,7 @@ impl Operations {
     pub const MACHINE: Operations = Operations {
         try_acquire: Middle::try_acquire,
         acquire: Middle::acquire,
+        try_inherit: Middle::try_inherit,
         release: Middle::release,
         is_held: Middle::is_held,
         acquire_lower: Lower::acquire,
@@ -91,6 +102,15 @@ pub const CASES: &[Case] = &[
     }),
     Case::planted("sync::Lock outlives its holder in a fork", "waits for the dead", |runner| {
         abandoned(runner, &planted::PATIENT)
+    }),
+    Case::planted("sync::Lock outlives its holder in a fork", "is inherited by nobody", |runner| {
+        abandoned(runner, &Operations { try_inherit: |_| false, ..MACHINE })
+    }),
+    Case::planted("sync::Lock outlives its holder in a fork", "is inherited from the living", |runner| {
+        abandoned(runner, &Operations { try_inherit: Middle::is_held, ..MACHINE })
+    }),
+    Case::planted("sync::Lock outlives its holder in a fork", "is inherited by its own holder", |runner| {
+        abandoned(runner, &planted::SELFISH)
     }),
     Case::planted("sync::Contention", "not counted", |runner| contended(runner, &planted::UNCOUNTED)),
     Case::planted("sync::Lock waits in order only", "waits unless it holds this very lock", |runner| {
@@ -214,8 +234,8 @@ pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("3 times".into())
 }
 
-/// The body of [`Operations::acquire`] in fork children. Before the fork, one lock is held by a thread that stays behind,
-/// with somebody asleep on it; one by the thread that forks, in a handler as it were; and one by nobody.
+/// The body of [`Operations::acquire`] and [`Operations::try_inherit`] in fork children. Before the fork, one lock is held by a
+/// thread that stays behind, with somebody asleep on it; one by the thread that forks, in a handler as it were; and one by nobody.
 pub fn abandoned(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(thread::notice_forks(), "forks will not be noticed");
     let locks = [const { Middle::new() }; 3];
@@ -272,12 +292,14 @@ fn fork_both_ways(
     locks: &[Middle; 3],
     contention: &Contention,
 ) -> Result<(), String> {
-    for fork in [Fork::Bare, Fork::Ordinary] {
+    for (fork, tries) in [Fork::Bare, Fork::Ordinary].into_iter().flat_map(|fork| [(fork, false), (fork, true)]) {
         (operations.acquire)(&locks[1], contention);
+        ensure!(!locks.iter().any(operations.try_inherit), "a lock was inherited without a fork");
         let child: Child<'_> = &mut || {
-            inherit(operations, locks, contention, 1, [Acquired::Abandoned, Acquired::Clean, Acquired::Clean])?;
+            let expected = [Acquired::Abandoned, Acquired::Clean, Acquired::Clean];
+            inherit(operations, locks, contention, tries, 1, expected)?;
             (operations.acquire)(&locks[2], contention);
-            let grandchild: Child<'_> = &mut || inherit(operations, locks, contention, 2, [Acquired::Clean; 3]);
+            let grandchild: Child<'_> = &mut || inherit(operations, locks, contention, tries, 2, [Acquired::Clean; 3]);
             if runner.fork(fork, grandchild) == Ended::Well {
                 Ok(())
             } else {
@@ -293,25 +315,32 @@ fn fork_both_ways(
 }
 
 /// In a child: goes on as the thread that forked while it held the lock `own`; then acquires them all, as they should be
-/// found, and once more.
+/// found, and once more. If it `tries`, it waits for nobody.
 fn inherit(
     operations: &Operations,
     locks: &[Middle; 3],
     contention: &Contention,
+    tries: bool,
     own: usize,
     expected: [Acquired; 3],
 ) -> Result<(), &'static str> {
+    let acquire = |lock: &Middle| match tries {
+        true if (operations.try_acquire)(lock) => Acquired::Clean,
+        true if (operations.try_inherit)(lock) => Acquired::Abandoned,
+        true => Acquired::WouldDeadlock,
+        false => (operations.acquire)(lock, contention),
+    };
     if !thread::enter() {
         return Err("a child was not noticed");
     }
-    if (operations.acquire)(&locks[own], contention) != Acquired::WouldDeadlock {
+    if acquire(&locks[own]) != Acquired::WouldDeadlock {
         return Err("a child took the lock over that its own thread held when it forked");
     }
     // SAFETY: the thread acquired it before the fork.
     unsafe { (operations.release)(&locks[own]) };
     for (lock, expected) in locks.iter().zip(expected) {
         for expected in [expected, Acquired::Clean] {
-            let outcome = (operations.acquire)(lock, contention);
+            let outcome = acquire(lock);
             if outcome != expected {
                 return Err(if expected == Acquired::Clean {
                     "a lock that nobody holds, or that was taken over, is not acquired clean in a child"
@@ -511,6 +540,13 @@ mod planted {
             }
             Acquired::Clean
         },
+        ..Operations::MACHINE
+    };
+
+    /// To a lock of the highest rank, those that the thread holds say nothing.
+    pub(super) const SELFISH: Operations = Operations {
+        // SAFETY: locks of all ranks are transparent over the same word.
+        try_inherit: |lock| unsafe { &*(&raw const *lock).cast::<Lock<7>>() }.try_inherit(),
         ..Operations::MACHINE
     };
 

@@ -1,7 +1,10 @@
 //! `machine::thread`: who am I, has the process forked, does it have one thread.
+//!
+//! An identity tells who holds a lock in this process, and is another one in a fork child. An id tells whose data it is: the thread
+//! that forks keeps it.
 
 use crate::case::{Case, Findings, Outcome, ensure};
-use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd, repeat};
+use crate::runner::{Child, Ended, Fork, Placement, Places, Runner, alone, crowd, repeat};
 use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use machine::{clock, thread};
 
@@ -24,7 +27,18 @@ pub struct Operations {
     /// Not zero. The same from one [`enter`](Self::enter) on to the thread's death or the next fork.
     pub identity: fn() -> u64,
 
-    /// Arranges that children notice that they are, also those made without handlers. False: they will not.
+    /// The thread's id: even, and not zero.
+    ///
+    /// ```text
+    /// id():
+    ///     return what is this thread's as long as it lives, also in children that it forks, and no other living thread's
+    /// ```
+    ///
+    /// A thread that is born later may have that of a dead one. Needs no [`enter`](Self::enter), also in signal handlers.
+    pub id: fn() -> u64,
+
+    /// Arranges that children notice that they are, also those made without handlers. False: they will not. Several threads may call
+    /// it at once, and anybody again.
     pub notice_forks: fn() -> bool,
 
     /// Whether the process has had one thread all its life; false when in doubt.
@@ -50,6 +64,7 @@ impl Operations {
     pub const MACHINE: Operations = Operations {
         enter: thread::enter,
         identity: thread::identity,
+        id: thread::id,
         notice_forks: thread::notice_forks,
         is_alone: thread::is_alone,
         without_signals: |work| thread::without_signals(work),
@@ -63,7 +78,9 @@ const MACHINE: Operations = Operations::MACHINE;
 /// The cases of this module.
 pub const CASES: &[Case] = &[
     Case::machine("thread::identity", |runner| identified(runner, &MACHINE)),
+    Case::machine("thread::id", |runner| numbered(runner, &MACHINE)),
     Case::machine("thread::enter", |runner| entered(runner, &MACHINE)),
+    Case::machine("thread::notice_forks while threads run", |runner| arranged_late(runner, &MACHINE)),
     Case::machine("thread::is_alone", |runner| alone_at_first(runner, &MACHINE)),
     Case::machine("thread::without_signals", |runner| uninterrupted(runner, &MACHINE)),
     Case::machine("thread::declare_forked", |runner| declared(runner, &MACHINE)),
@@ -74,6 +91,15 @@ pub const CASES: &[Case] = &[
     Case::planted("thread::identity", "given again", |runner| {
         identified(runner, &Operations { identity: || thread::identity() % 32 + 1, ..MACHINE })
     }),
+    Case::planted("thread::id", "shared by two", |runner| {
+        numbered(runner, &Operations { id: || thread::identity() / 2 * 2 + 2, ..MACHINE })
+    }),
+    Case::planted("thread::id", "a new one each time", |runner| {
+        numbered(runner, &Operations { id: planted::another, ..MACHINE })
+    }),
+    Case::planted("thread::id", "another one in a child", |runner| {
+        numbered(runner, &Operations { id: || thread::identity() * 2 + 2, ..MACHINE })
+    }),
     Case::planted("thread::enter", "notices nothing", |runner| {
         let enter = || {
             thread::enter();
@@ -83,6 +109,12 @@ pub const CASES: &[Case] = &[
     }),
     Case::planted("thread::enter", "forks are not noticed", |runner| {
         entered(runner, &Operations { notice_forks: || true, ..MACHINE })
+    }),
+    Case::planted("thread::notice_forks while threads run", "forks are not noticed", |runner| {
+        arranged_late(runner, &Operations { notice_forks: || true, ..MACHINE })
+    }),
+    Case::planted("thread::notice_forks while threads run", "makes one", |runner| {
+        arranged_late(runner, &Operations { notice_forks: planted::declare, ..MACHINE })
     }),
     Case::planted("thread::is_alone", "always", |runner| {
         alone_at_first(runner, &Operations { is_alone: || true, ..MACHINE })
@@ -143,6 +175,79 @@ fn fresh_in_child(runner: &dyn Runner, operations: &Operations, last: u64) -> Re
     Ok(())
 }
 
+/// The body of [`Operations::id`].
+pub fn numbered(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    ensure!((operations.notice_forks)(), "forks will not be noticed");
+    let own = (operations.id)();
+    ensure!(own != 0 && own.is_multiple_of(2), "the first thread's id is {own:#x}, which is not even, or zero");
+    let outcome = repeat(runner, "threads", |_| number_a_crowd(runner, operations, own))?;
+    keep_in_children(runner, operations)?;
+    // By a thread that is not the first one, too.
+    alone(runner, || keep_in_children(runner, operations))?;
+    ensure!((operations.id)() == own, "the first thread's id changed");
+    Ok(outcome)
+}
+
+/// Threads that live at the same time, and interrupts that hit them before they ask, and afterwards.
+fn number_a_crowd(runner: &dyn Runner, operations: &Operations, first: u64) -> Result<u64, String> {
+    const CROWD: usize = 16;
+    // What a thread or one of its interrupts was told last.
+    let told: Places<AtomicU64> = Places::new(CROWD);
+    let (findings, arrived) = (Findings::new(), AtomicUsize::new(0));
+    let ask = |told: &AtomicU64| {
+        let id = (operations.id)();
+        // Relaxed: between a thread and its own interrupts.
+        let before = told.swap(id, Ordering::Relaxed);
+        findings.demand(before == 0 || before == id, "an id changed: before, after", [before, id, 0]);
+    };
+    let handler = || {
+        told.own().map(ask);
+    };
+    let job = |number| {
+        let told = told.settle(number);
+        ask(told);
+        arrived.fetch_add(1, Ordering::Relaxed);
+        while arrived.load(Ordering::Relaxed) < CROWD {
+            runner.pause();
+            ask(told);
+        }
+    };
+    runner.run(Placement::Moved, crowd(CROWD, &job), Some(&handler));
+    findings.outcome()?;
+    let mut ids: Vec<u64> = told.all().map(|id| id.load(Ordering::Relaxed)).chain([first]).collect();
+    ids.sort_unstable();
+    ensure!(ids.iter().all(|id| *id != 0 && id.is_multiple_of(2)), "an id is not even, or zero: {ids:x?}");
+    ensure!(ids.windows(2).all(|pair| pair[0] != pair[1]), "two of these threads have one id: {ids:x?}");
+    Ok(CROWD as u64)
+}
+
+/// In children and grandchildren, by both forks, before and after they are noticed.
+fn keep_in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), String> {
+    const OTHER: &str = "the thread that forked has another id in the child";
+    const TAKEN: &str = "a new thread in a child has the id of the one that forked";
+    (operations.enter)();
+    let own = (operations.id)();
+    let keeps = || {
+        let early = (operations.id)();
+        let noticed = (operations.enter)();
+        noticed && early == own && (operations.id)() == own
+    };
+    for fork in [Fork::Bare, Fork::Ordinary] {
+        let child: Child<'_> = &mut || {
+            if !keeps() {
+                return Err(OTHER);
+            }
+            let grandchild: Child<'_> = &mut || if keeps() { Ok(()) } else { Err(OTHER) };
+            if runner.fork(fork, grandchild) != Ended::Well {
+                return Err(OTHER);
+            }
+            if alone(runner, || (operations.id)()) == own { Err(TAKEN) } else { Ok(()) }
+        };
+        runner.fork(fork, child).well()?;
+    }
+    Ok(())
+}
+
 /// The body of [`Operations::enter`] and [`Operations::notice_forks`].
 pub fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(!(operations.enter)(), "a process that never forked is a child");
@@ -190,6 +295,31 @@ fn notice_once(
         return Err("a grandchild was not noticed");
     }
     Ok(())
+}
+
+/// The body of [`Operations::notice_forks`] where threads have entered already: they arrange all at once, and again, and each forks.
+pub fn arranged_late(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const TIMES: usize = 100;
+    let (findings, arrived) = (Findings::new(), AtomicUsize::new(0));
+    let job = |_| {
+        let before = (operations.identity)();
+        arrived.fetch_add(1, Ordering::Relaxed);
+        while arrived.load(Ordering::Relaxed) < runner.width() {
+            runner.pause();
+        }
+        for _ in 0..TIMES {
+            findings.demand((operations.notice_forks)(), "forks will not be noticed", [0; 3]);
+            findings.demand(!(operations.enter)(), "arranging for forks to be noticed made one", [0; 3]);
+        }
+        let child: Child<'_> = &mut || if (operations.enter)() { Ok(()) } else { Err("a fork was not noticed") };
+        let ended = runner.fork(Fork::Bare, child);
+        findings.demand(ended == Ended::Well, "a fork was not noticed that was arranged for late", [0; 3]);
+        let after = (operations.identity)();
+        findings.demand(before == after, "an identity changed: before, after", [before, after, 0]);
+    };
+    runner.run(Placement::Anywhere, crowd(runner.width(), &job), None);
+    findings.outcome()?;
+    Ok(format!("by {} threads", runner.width()))
 }
 
 /// The body of [`Operations::declare_forked`], in a child that nothing else tells.
@@ -296,4 +426,21 @@ pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
         ensure!(TOLD.load(Ordering::Relaxed) == 0, "a function for fork children was called in the parent");
     }
     Ok("in children of ordinary forks".into())
+}
+
+/// Wrong operations that need more than a line.
+mod planted {
+    use super::*;
+
+    /// An id for nobody yet.
+    pub(super) fn another() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(2);
+        NEXT.fetch_add(2, Ordering::Relaxed)
+    }
+
+    /// As if what tells a child from its parent were published before it is written.
+    pub(super) fn declare() -> bool {
+        thread::declare_forked();
+        thread::notice_forks()
+    }
 }

@@ -1,7 +1,7 @@
 //! Kicks: making other CPUs of this process do something now. Two kinds, never to be confused.
 //!
 //! [`fence_all`] orders memory on every running thread of the process and aborts nothing. [`restart`] also aborts every
-//! restartable section that was in flight in a slot. Both are `membarrier`; the kernel can aim at a CPU but not at a
+//! restartable section that was in flight in a slot, and [`restart_all`] in any. Both are `membarrier`; the kernel can aim at a CPU but not at a
 //! concurrency id, so a restart goes to all CPUs that run a thread of ours.
 //!
 //! Registration costs microseconds while the process has one thread and tens of milliseconds later, so it is done when
@@ -46,6 +46,11 @@ pub fn fence_all() -> Result<(), Refused> {
 
 /// Aborts every restartable section that is in flight in `slot` (here: in any slot), and is a [`fence_all`].
 pub fn restart(_slot: u32) -> Result<(), Refused> {
+    restart_all()
+}
+
+/// Aborts every restartable section that is in flight, in any slot, and is a [`fence_all`].
+pub fn restart_all() -> Result<(), Refused> {
     kick(PRIVATE_EXPEDITED_RSEQ)
 }
 

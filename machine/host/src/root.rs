@@ -1,6 +1,7 @@
 //! The root: the one place where mutable state hangs.
 //!
-//! The runtime keeps all of its state in one *region* of address space, and this module keeps the region's address.
+//! The runtime keeps the state of its heap in one *region* of address space, and this module keeps the region's address. Per-CPU
+//! blocks, which programs use that have another heap, lie in an *area* of their own, whose address is the other one here.
 //! Until the runtime has made its region, the address is that of a zeroed stand-in, in which every array of every slot
 //! reads as "empty and full": whoever comes early takes the slow path, which makes the region.
 //!
@@ -9,7 +10,7 @@
 //!        └─▶ the region, once `install` has been called
 //! ```
 //!
-//! Runs at the same time: readers on every CPU, one `install` ever.
+//! Runs at the same time: readers on every CPU; of those who install, one succeeds.
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 use crate::thread;
@@ -32,6 +33,8 @@ static MAKING: AtomicU32 = AtomicU32::new(0);
 #[doc(hidden)]
 pub static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
 
+static AREA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+
 /// The address of the runtime's region, or of the zeroed stand-in that must not be written.
 #[inline(always)]
 pub fn base() -> *mut u8 {
@@ -44,6 +47,13 @@ pub fn base() -> *mut u8 {
 #[inline]
 pub fn is_installed() -> bool {
     BASE.load(Ordering::Relaxed) != BOOTSTRAP.0.get().cast()
+}
+
+/// The address of the runtime's area of per-CPU blocks; null before there is one.
+#[inline]
+pub fn area() -> *mut u8 {
+    // Acquire pairs with the release in `offer_area`, as above.
+    AREA.load(Ordering::Acquire)
 }
 
 /// Makes the region by `make` and publishes it, once. False: `make` gave none; the next call tries again. A signal handler
@@ -63,4 +73,11 @@ pub fn install(make: impl FnOnce() -> Option<*mut u8>) -> bool {
         MAKING.store(0, Ordering::Release);
         is_installed()
     })
+}
+
+/// Publishes an area that is ready. False: there is one already, and this one is still the caller's. Nobody waits for anybody: threads
+/// run already that may fork in the middle.
+pub fn offer_area(area: *mut u8) -> bool {
+    // Release as above; Relaxed on failure: the caller loads anew.
+    AREA.compare_exchange(core::ptr::null_mut(), area, Ordering::Release, Ordering::Relaxed).is_ok()
 }

@@ -18,6 +18,7 @@ pub const GETPID: usize = 39;
 pub const FCNTL: usize = 72;
 pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;
+pub const SCHED_GETAFFINITY: usize = 204;
 pub const TGKILL: usize = 234;
 pub const OPENAT: usize = 257;
 pub const PRLIMIT: usize = 302;

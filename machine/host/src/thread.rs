@@ -1,7 +1,9 @@
 //! Threads: who am I, has the process forked, does it have one thread.
 //!
 //! Each thread has a small block of thread-local memory in the static TLS area, so that reaching it is one addition and
-//! never allocates. An identity is given on the thread's first [`enter`], and never given again, not even after fork.
+//! never allocates. An identity is given on the thread's first [`enter`], and never given again, not even after fork: it tells who
+//! holds a lock in *this* process. An [`id`] tells whose data it is: every thread has one from birth on, keeps it when it forks, and may
+//! have it from a dead one.
 //!
 //! **Fork without handlers.** A child made by `_Fork` or the bare system call runs no fork handler, and inherits locks
 //! whose holders do not exist there. One word in a page that the kernel wipes in children tells: it holds the *generation*
@@ -12,7 +14,7 @@
 //! Runs at the same time: all threads; the generation changes only in a fresh child.
 
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::{process, syscall, vm};
+use crate::{process, slot, syscall, vm};
 use core::arch::{asm, global_asm};
 
 // The first 32 bytes have the layout of the kernel's `struct rseq`, of which the restartable operations use the
@@ -55,10 +57,20 @@ pub(crate) fn block_offset() -> isize {
 
 #[inline]
 fn block() -> *mut Block {
-    let pointer: usize;
-    // SAFETY: by the x86-64 TLS ABI, the word at fs:0 is the thread pointer itself.
-    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
-    (pointer as isize + block_offset()) as *mut Block
+    (id() as isize + block_offset()) as *mut Block
+}
+
+/// The thread's id: even, not zero, and no other living thread's of the process. The thread that forks keeps it in the child. A thread
+/// that is born later may have the id of one that is dead, or vanished in a fork; what that one did, it did before. Costs one load,
+/// which a compiler may spare in a loop; needs no [`enter`].
+///
+/// It is the thread pointer. The C library gives a thread's memory to another one after the kernel has said that the thread is no more.
+#[inline(always)]
+pub fn id() -> u64 {
+    let pointer: u64;
+    // SAFETY: by the x86-64 TLS ABI, the word at fs:0 is the thread pointer itself; it never changes.
+    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+    pointer
 }
 
 /// The generation before any fork was noticed.
@@ -74,9 +86,9 @@ static GONE: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
 fn mark() -> &'static AtomicU32 {
-    // SAFETY: MARK points to a static or to a page that is never unmapped. Relaxed: the page was written before the
-    // pointer was published, while the process had one thread.
-    unsafe { &*MARK.load(Ordering::Relaxed) }
+    // Acquire pairs with the release in `notice_forks`.
+    // SAFETY: MARK points to a static or to a page that is never unmapped.
+    unsafe { &*MARK.load(Ordering::Acquire) }
 }
 
 /// Starts a slow path: afterwards [`identity`] is this thread's and of this process. Returns true, once, if this is the thread that
@@ -144,21 +156,31 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Arranges that forks without handlers are noticed. Called once, before a second thread runs. False: they will not be.
+/// Arranges that forks without handlers are noticed, also those of threads that run already. Once is enough. False: they will not be.
 pub fn notice_forks() -> bool {
+    // The mark is copied below: so nobody may be about to change it, as in a child that has not noticed yet.
+    if enter() {
+        slot::claim();
+    }
+    let in_place = (&raw const IN_PLACE_MARK).cast_mut();
+    if MARK.load(Ordering::Relaxed) != in_place {
+        return true;
+    }
     let Some(page) = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite) else {
         return false;
     };
     // SAFETY: the page is fresh and ours.
-    unsafe {
+    let is_wiped = unsafe {
         (*page.cast::<AtomicU32>()).store(mark().load(Ordering::Relaxed), Ordering::Relaxed);
-        if !vm::wipe_on_fork(page, vm::PAGE) {
-            vm::release(page, vm::PAGE);
-            return false;
-        }
+        vm::wipe_on_fork(page, vm::PAGE)
+    };
+    // Release pairs with the acquire in `mark`: who sees the page sees what is written there, and takes no zero for a fork.
+    if is_wiped && MARK.compare_exchange(in_place, page.cast(), Ordering::Release, Ordering::Relaxed).is_ok() {
+        return true;
     }
-    MARK.store(page.cast(), Ordering::Relaxed);
-    true
+    // SAFETY: nobody has seen ours.
+    unsafe { vm::release(page, vm::PAGE) };
+    is_wiped
 }
 
 /// The thread's identity: never zero, never given twice. Call [`enter`] before.

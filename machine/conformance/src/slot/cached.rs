@@ -163,7 +163,7 @@ fn push_all(runner: &dyn Runner, operations: &Operations, region: &Region, token
 }
 
 /// Runs `work` on many threads, while another one restarts all slots all the time.
-fn under_restarts(
+pub(super) fn under_restarts(
     runner: &dyn Runner,
     operations: &Operations,
     handler: &(dyn Fn() + Sync),

@@ -13,6 +13,9 @@
 //! A write to a word from another thread ([`Operations::exchange`]) does not begin the block again: if the block has read the
 //! word already, its commit follows, and the other thread's value is gone.
 //!
+//! A *cell* has a pair of words in each slot's row, `left(s, cell)` and `edge(s, cell)`, [`slot::ROW`] bytes from those in the
+//! next slot's.
+//!
 //! In the mode [`Mode::PerThread`] a slot belongs to one thread until it dies, and there are no interrupts, that is, signal
 //! handlers use no slots; nobody can write into the slot of a thread that lives.
 //!
@@ -20,31 +23,55 @@
 
 pub mod owners;
 pub mod region;
+pub mod rows;
+pub mod stock;
 pub mod tokens;
 
+mod added;
 mod adopted;
 mod cached;
 mod drained;
+mod drawn;
 mod held_up;
+mod marked;
+mod paired;
 mod planted;
+mod planted_rows;
 mod replaced;
 mod words;
 
 pub use cached::{popped, pushed};
 pub use drained::drained;
+pub use drawn::{drawn, refilled};
 pub use held_up::held_up;
+pub use marked::marked;
 pub use replaced::replaced;
 
 use crate::case::Case;
 use machine::kick::{self, Refused};
-use machine::slot::{self, Mode, Stored};
+use machine::slot::{self, Mode, Pair, Stored};
+use machine::sync::AtomicI64;
 use machine::thread;
 
 /// The operations on slots, and the kick that belongs to them.
 #[derive(Clone, Copy, Debug)]
 pub struct Operations {
+    /// Decides how slots are given.
+    ///
+    /// ```text
+    /// initialise():
+    ///     atomically: if the mode is not decided: decide it
+    /// ```
+    ///
+    /// Several threads may call it at once, and anybody again, while others work in their slots.
+    pub initialise: fn(),
+
     /// How slots are given, the same for the life of the process.
     pub mode: fn() -> Mode,
+
+    /// How many slots there can ever be: all that [`current`](Self::current) will say are below. The same for the life of the
+    /// process.
+    pub possible: fn() -> usize,
 
     /// The slot of the calling thread, which has entered; none if it has none: the machine failed to give it one, or it would be
     /// one beyond the last.
@@ -169,6 +196,75 @@ pub struct Operations {
     /// ```
     pub compare_exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> bool,
 
+    /// Adds to a word that only the calling thread and its signal handlers add to; others read it.
+    ///
+    /// ```text
+    /// local_add(word, amount):
+    ///     between two interrupts: word = word + amount       others see it before or after, never a part
+    /// ```
+    pub local_add: fn(word: &AtomicI64, amount: i64),
+
+    /// Draws from a cell what is in this thread's slot. The machine's has a `RANGE`, and an `OFFSET` for those who hold a pointer
+    /// that is so far before the cell; here they are [`rows::RANGE`] and [`rows::OFFSET`].
+    ///
+    /// ```text
+    /// draw<RANGE>(cell, amount):                 |amount| < WINDOW / 2, RANGE ≤ WINDOW / 2
+    ///     restartably:
+    ///         if this thread has no slot: return false
+    ///         rest = left(s, cell) − amount
+    ///         if not WINDOW ≤ rest < WINDOW + RANGE: return false
+    ///         left(s, cell) = rest       commit
+    ///     return true
+    /// ```
+    ///
+    /// So nobody draws where left is at most WINDOW / 2, as in a zeroed cell, or has one of the two highest bits. In
+    /// [`Mode::PerThread`] a thread that was given no slot yet may be taken for one in slot 0, which nobody is given: there all cells
+    /// must be such ones.
+    ///
+    /// To close a cell in another CPU's row, by ids, one closer at a time:
+    ///
+    /// ```text
+    /// close(s, cell):
+    ///     old = left(s, cell)
+    ///     atomically: left(s, cell) = left(s, cell) | MARK           MARK is the highest bit but one
+    ///     if restart(s) is refused:
+    ///         atomically: left(s, cell) = left(s, cell) & ¬MARK
+    ///         return
+    ///     now whoever read left before has committed, or begins again
+    ///     if left(s, cell) has the MARK:
+    ///         nobody draws here: the pair is ours, to be written by store_pair
+    ///     otherwise somebody committed over it: the pair is still theirs
+    /// ```
+    pub draw: unsafe fn(cell: *mut u8, amount: i64) -> bool,
+
+    /// Replaces a pair if the calling thread is in that slot and left is as expected. Nobody else changes edge meanwhile.
+    ///
+    /// ```text
+    /// replace_pair(cell, s', expected, new):
+    ///     restartably:
+    ///         if this thread has no slot, or s ≠ s': return Elsewhere
+    ///         if left(s, cell) ≠ expected: return Differs
+    ///         left(s, cell), edge(s, cell) = new     commit of both, as one
+    ///     return Done
+    /// ```
+    pub replace_pair: unsafe fn(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored,
+
+    /// Reads a pair in any row, as it was at some moment of the call.
+    ///
+    /// ```text
+    /// load_pair(cell, s):
+    ///     atomically: return left(s, cell), edge(s, cell)
+    /// ```
+    pub load_pair: unsafe fn(cell: *mut u8, slot: u32) -> Pair,
+
+    /// Writes a pair in any row, where nobody draws and nobody else writes.
+    ///
+    /// ```text
+    /// store_pair(cell, s, new):
+    ///     atomically: left(s, cell), edge(s, cell) = new
+    /// ```
+    pub store_pair: unsafe fn(cell: *mut u8, slot: u32, new: Pair),
+
     /// `kick::restart`, by ids: begins again what is in flight in a slot.
     ///
     /// ```text
@@ -207,7 +303,9 @@ pub struct Operations {
 impl Operations {
     /// The machine's own.
     pub const MACHINE: Operations = Operations {
+        initialise: slot::initialise,
         mode: slot::mode,
+        possible: slot::possible,
         current: slot::current,
         current_if_given: slot::current_if_given,
         count_as_used: slot::count_as_used,
@@ -219,6 +317,11 @@ impl Operations {
         load: slot::load,
         exchange: slot::exchange,
         compare_exchange: slot::compare_exchange,
+        local_add,
+        draw,
+        replace_pair: slot::replace_pair,
+        load_pair: slot::load_pair,
+        store_pair: slot::store_pair,
         restart: kick::restart,
         while_dead: |slot, work| slot::while_dead(slot, work).is_some(),
         claim: slot::claim,
@@ -246,6 +349,22 @@ unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -
     unsafe { slot::change_places(base, index, take, give) }
 }
 
+fn local_add(word: &AtomicI64, amount: i64) {
+    slot::local_add(word, amount);
+}
+
+/// # Safety
+/// As for the machine's.
+unsafe fn draw(cell: *mut u8, amount: i64) -> bool {
+    // SAFETY: passed on.
+    unsafe { slot::draw::<{ rows::RANGE }, { rows::OFFSET }>(cell.wrapping_offset(-(rows::OFFSET as isize)), amount) }
+}
+
+/// Where one slot would do, all are restarted.
+fn restarting_all() -> Operations {
+    Operations { restart: |_| kick::restart_all(), ..MACHINE }
+}
+
 const MACHINE: Operations = Operations::MACHINE;
 const BY_IDS: Mode = Mode::ConcurrencyId;
 
@@ -262,7 +381,16 @@ pub const CASES: &[Case] = &[
     Case::machine("slot::compare_store", |runner| replaced(runner, &MACHINE)),
     Case::machine("slot::change_places", |runner| replaced(runner, &MACHINE)),
     Case::machine("slot::exchange", |runner| drained(runner, &MACHINE)).only(BY_IDS),
+    Case::machine("slot::initialise", |runner| words::initialised(runner, &MACHINE)),
+    Case::machine("slot::possible", |runner| words::possible(runner, &MACHINE)),
+    Case::machine("slot::local_add", |runner| added::added(runner, &MACHINE)),
+    Case::machine("slot::draw", |runner| drawn(runner, &MACHINE)),
+    Case::machine("slot::draw while cells are closed", |runner| marked(runner, &MACHINE)).only(BY_IDS),
+    Case::machine("slot::replace_pair", |runner| refilled(runner, &MACHINE)),
+    Case::machine("slot::load_pair", |runner| paired::replaced(runner, &MACHINE)),
+    Case::machine("slot::store_pair", |runner| paired::stored(runner, &MACHINE)),
     Case::machine("kick::restart", |runner| held_up(runner, &MACHINE)).only(BY_IDS),
+    Case::machine("kick::restart_all", |runner| held_up(runner, &restarting_all())).only(BY_IDS),
     Case::machine("slot::none", |runner| words::none(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::while_dead", |runner| adopted::while_dead(runner, &MACHINE)).only(Mode::PerThread),
     Case::machine("thread::forget_number", |runner| adopted::forgotten(runner, thread::forget_number))
@@ -293,7 +421,43 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::exchange", planted::UNCOMPARED, |runner| drained(runner, &planted::uncompared())).only(BY_IDS),
     Case::planted("kick::restart", planted::NO_KICK, |runner| held_up(runner, &planted::no_kick())).only(BY_IDS),
     Case::planted("kick::restart", planted::FENCE, |runner| held_up(runner, &planted::fence())).only(BY_IDS),
+    Case::planted("kick::restart_all", planted::FENCE, |runner| held_up(runner, &planted::fence())).only(BY_IDS),
     Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),
+    Case::planted("slot::none", planted_rows::SLOT_ZERO, |runner| words::none(runner, &planted_rows::plain_draw()))
+        .only(BY_IDS),
+    Case::planted("slot::initialise", planted::NOTHING, |runner| words::initialised(runner, &planted::undecided()))
+        .only(BY_IDS),
+    Case::planted("slot::initialise", planted::ANEW, |runner| words::initialised(runner, &planted::decides_anew())),
+    Case::planted("slot::possible", planted::ONE, |runner| words::possible(runner, &planted::one_possible())),
+    Case::planted("slot::local_add", planted_rows::TWO_STEPS, |runner| {
+        added::added(runner, &planted_rows::add_in_two_steps())
+    }),
+    Case::planted("slot::local_add", planted_rows::HALVES, |runner| {
+        added::added(runner, &planted_rows::add_by_halves())
+    }),
+    Case::planted("slot::draw", planted_rows::PLAIN, |runner| drawn(runner, &planted_rows::plain_draw())).only(BY_IDS),
+    Case::planted("slot::draw", planted_rows::ONE_FOR_ALL, |runner| drawn(runner, &planted_rows::one_for_all())),
+    Case::planted("slot::draw", planted_rows::NO_WINDOW, |runner| drawn(runner, &planted_rows::no_window())),
+    Case::planted("slot::draw while cells are closed", planted_rows::PAST_MARKS, |runner| {
+        marked(runner, &planted_rows::past_marks())
+    })
+    .only(BY_IDS),
+    Case::planted("slot::replace_pair", planted_rows::PLAIN, |runner| refilled(runner, &planted_rows::plain_replace()))
+        .only(BY_IDS),
+    Case::planted("slot::replace_pair", planted_rows::ANY_SLOT, |runner| refilled(runner, &planted_rows::any_slot())),
+    Case::planted("slot::replace_pair", planted_rows::UNCOMPARED, |runner| {
+        refilled(runner, &planted_rows::uncompared())
+    }),
+    Case::planted("slot::replace_pair", planted_rows::HALF, |runner| refilled(runner, &planted_rows::half_a_pair())),
+    Case::planted("slot::load_pair", planted_rows::TWO_LOADS, |runner| {
+        paired::replaced(runner, &planted_rows::two_loads())
+    }),
+    Case::planted("slot::load_pair", planted_rows::TORN_REPLACE, |runner| {
+        paired::replaced(runner, &planted_rows::torn_replace())
+    }),
+    Case::planted("slot::store_pair", planted_rows::TORN_STORE, |runner| {
+        paired::stored(runner, &planted_rows::torn_store())
+    }),
     Case::planted("slot::while_dead", planted::OF_LIVING, |runner| adopted::while_dead(runner, &planted::of_living()))
         .only(Mode::PerThread),
     Case::planted("slot::claim", planted::UNTOLD, |runner| adopted::claimed(runner, &planted::untold()))

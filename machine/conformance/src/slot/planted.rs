@@ -10,6 +10,9 @@ use machine::sync::{AtomicUsize, Ordering};
 
 pub(super) const OTHER_MODE: &str = "says the other mode";
 pub(super) const ALWAYS_ONE: &str = "one slot for all threads";
+pub(super) const NOTHING: &str = "decides nothing";
+pub(super) const ANEW: &str = "decides anew";
+pub(super) const ONE: &str = "one";
 pub(super) const FROZEN: &str = "does not rise";
 pub(super) const LOST_STORE: &str = "an exchange in two steps";
 pub(super) const PLAIN: &str = "not restartable";
@@ -31,6 +34,26 @@ pub(super) const UNTOLD: &str = "nobody says so";
 pub(super) fn other_mode() -> Operations {
     let mode = || if slot::mode() == Mode::PerThread { Mode::ConcurrencyId } else { Mode::PerThread };
     Operations { mode, ..Operations::MACHINE }
+}
+
+/// The mode is the fallback then.
+pub(super) fn undecided() -> Operations {
+    Operations { initialise: || (), ..Operations::MACHINE }
+}
+
+/// Whoever comes second decides, and otherwise.
+pub(super) fn decides_anew() -> Operations {
+    static TIMES: AtomicUsize = AtomicUsize::new(0);
+    let initialise = || {
+        slot::initialise();
+        TIMES.fetch_add(1, Ordering::Relaxed);
+    };
+    let mode = || if TIMES.load(Ordering::Relaxed) > 1 { (other_mode().mode)() } else { slot::mode() };
+    Operations { initialise, mode, ..Operations::MACHINE }
+}
+
+pub(super) fn one_possible() -> Operations {
+    Operations { possible: || 1, ..Operations::MACHINE }
 }
 
 pub(super) fn always_one() -> Operations {

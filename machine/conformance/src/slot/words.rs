@@ -1,13 +1,74 @@
-//! The operations that need no race: mode, current, in_use, load, and what a thread without a slot gets.
+//! The operations that need no race: initialise, mode, possible, current, in_use, load, and what a thread without a slot gets.
 
 use super::Operations;
 use super::region::{Region, WORDS};
+use super::rows::Rows;
 use super::tokens::Tokens;
 use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Job, Placement, Runner, crowd, repeat};
-use machine::slot::{MAX, Mode, Stored};
+use machine::slot::{MAX, Mode, Pair, Stored, WINDOW};
 use machine::sync::{AtomicU32, AtomicUsize, Ordering};
 use machine::thread;
+
+/// The body of [`Operations::initialise`]: the first ones come at once, and they come again.
+pub(super) fn initialised(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const TIMES: usize = 100;
+    let (findings, arrived) = (Findings::new(), AtomicUsize::new(0));
+    let decide = || {
+        (operations.initialise)();
+        let (wanted, found) = (runner.mode(), (operations.mode)());
+        findings.demand(
+            found == wanted,
+            "the mode was decided otherwise: wanted, found",
+            [wanted as u64, found as u64, 0],
+        );
+    };
+    let job = |_| {
+        arrived.fetch_add(1, Ordering::Relaxed);
+        while arrived.load(Ordering::Relaxed) < runner.width() {
+            runner.pause();
+        }
+        decide();
+        let slot = (operations.current)();
+        findings.demand(slot.is_some(), "a thread that entered has no slot", [0; 3]);
+        for _ in 0..TIMES {
+            decide();
+            let kept = runner.mode() == Mode::ConcurrencyId || (operations.current)() == slot;
+            findings.demand(kept, "a thread's slot changed", [0; 3]);
+        }
+    };
+    runner.run(Placement::Moved, crowd(runner.width(), &job), None);
+    // Two threads that run at the same time are in two slots, as the mode says.
+    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(runner, operations, &findings)), None);
+    findings.outcome()?;
+    let bound = (operations.in_use)();
+    ensure!(bound >= 2, "two threads have used slots below {bound}");
+    Ok(format!("{} times by each of {} threads", TIMES + 1, runner.width()))
+}
+
+/// The body of [`Operations::possible`].
+pub(super) fn possible(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let _region = Region::new(1, machine::slot::ARRAY)?;
+    let (possible, findings) = ((operations.possible)(), Findings::new());
+    let job = |_| {
+        let slot = (operations.current)().unwrap_or(0);
+        // A thread that may run on one CPU only says the same as others.
+        let now = (operations.possible)();
+        findings.demand(now == possible, "the bound changed: before, after", [possible as u64, now as u64, 0]);
+        findings.demand(
+            (slot as usize) < possible,
+            "an impossible slot: slot, bound",
+            [slot as u64, possible as u64, 0],
+        );
+    };
+    runner.run(Placement::Moved, crowd(runner.width(), &job), None);
+    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(runner, operations, &findings)), None);
+    runner.run(Placement::Apart, crowd(2, &job), None);
+    findings.outcome()?;
+    let bound = (operations.in_use)();
+    ensure!(bound as usize <= possible, "slots below {bound} are in use, of {possible} possible ones");
+    Ok(format!("slots below {bound}, of {possible}"))
+}
 
 /// The body of [`Operations::mode`].
 pub(super) fn mode(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -203,9 +264,9 @@ fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region
     Ok(all as u64)
 }
 
-/// What a thread without a slot gets: nothing from pop, false from push, Elsewhere from compare_store.
+/// What a thread without a slot gets: nothing from pop, false from push and draw, Elsewhere from compare_store and replace_pair.
 pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let region = Region::new(2, machine::slot::ARRAY)?;
+    let (region, rows) = (Region::new(2, machine::slot::ARRAY)?, Rows::new()?);
     let mut array = region.array(0, 1);
     array.push(&region, Tokens::pointer(0));
     let words = [array.take_word(), region.array(1, 1).give_word()];
@@ -216,9 +277,11 @@ pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
             (operations.exchange)(region.base(), slot, 1, words[1]);
         }
     }
+    rows.prepare_all(STOCKED);
     let mut finding = Err("a thread without a slot never ran".to_owned());
     let place = &mut finding;
-    let job: Job<'_> = Box::new(|| *place = try_without(operations, &region));
+    let job: Job<'_> =
+        Box::new(|| *place = try_without(operations, &region).and_then(|()| try_rows_without(operations, &rows)));
     ensure!(runner.run_without_slot(job), "the runner can make no thread without a slot here");
     finding?;
     let others = (0..MAX as u32).flat_map(|slot| [(slot, 0), (slot, 1)]);
@@ -227,7 +290,23 @@ pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
         let word = unsafe { (operations.load)(region.base(), slot, index) };
         ensure!(word == words[index], "a thread without a slot changed word {index} of slot {slot} to {word}");
     }
-    Ok("pop, push and compare_store said no".into())
+    let drawn_from = rows.slots().find(|&slot| rows.pair(slot) != STOCKED);
+    ensure!(drawn_from.is_none(), "a thread without a slot changed the pair in row {drawn_from:?}");
+    Ok("pop, push, compare_store, draw and replace_pair said no".into())
+}
+
+const STOCKED: Pair = Pair { left: WINDOW + 2, edge: 2 };
+
+fn try_rows_without(operations: &Operations, rows: &Rows) -> Result<(), String> {
+    // SAFETY: every slot has a row.
+    unsafe {
+        ensure!(!(operations.draw)(rows.cell(), 1), "a thread without a slot drew");
+        for slot in 0..4 {
+            let stored = (operations.replace_pair)(rows.cell(), slot, STOCKED.left, Pair { left: 0, edge: 0 });
+            ensure!(stored == Stored::Elsewhere, "a thread without a slot stored to row {slot}: {stored:?}");
+        }
+    }
+    Ok(())
 }
 
 fn try_without(operations: &Operations, region: &Region) -> Result<(), String> {

@@ -27,12 +27,14 @@
 mod entry;
 mod fallback;
 mod restartable;
+mod row;
 
 use crate::sync::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering};
-use crate::{process, thread};
+use crate::{process, syscall, thread};
 use core::arch::asm;
 
 pub use restartable::{Stored, change_places, compare_store, pop, push};
+pub use row::{Pair, ROW, WINDOW, draw, load_pair, local_add, replace_pair, store_pair};
 
 /// The most slots that a process can use at once.
 pub const MAX: usize = 1024;
@@ -52,30 +54,63 @@ pub const ARRAY: usize = 1024;
 /// region makes every operation fail whatever is read there.
 #[doc(hidden)]
 pub static WORDS: AtomicIsize = AtomicIsize::new(48);
-static USES_CONCURRENCY_IDS: AtomicBool = AtomicBool::new(false);
+/// [`UNDECIDED`], or 1 + the number of the [`Mode`].
+static MODE: AtomicU32 = AtomicU32::new(UNDECIDED);
+const UNDECIDED: u32 = 0;
+static CHOSEN: AtomicBool = AtomicBool::new(false);
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 
 /// How slots are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Mode {
-    /// By the kernel, one for each running thread.
-    ConcurrencyId,
     /// By us, one for each thread.
     PerThread,
+    /// By the kernel, one for each running thread.
+    ConcurrencyId,
 }
 
-/// Chooses the mode, for good. Must be called before the region is installed at the root.
+/// Chooses the mode, for good; whoever comes later finds it chosen. Must be called before a region or an area is installed at the root.
+#[inline]
 pub fn initialise() {
-    let concurrency_ids = kernel_gives_concurrency_ids();
-    let words = if concurrency_ids { rseq_offset().unwrap_or(0) } else { thread::block_offset() };
-    USES_CONCURRENCY_IDS.store(concurrency_ids, Ordering::Relaxed);
-    // Relaxed: `root::install` publishes with release, and every operation loads the base first.
+    // Acquire pairs with the release in `choose`: the mode and the offset are there.
+    if !CHOSEN.load(Ordering::Acquire) {
+        choose();
+    }
+}
+
+#[cold]
+fn choose() {
+    let seen = if kernel_gives_concurrency_ids() { Mode::ConcurrencyId } else { Mode::PerThread };
+    // Relaxed: of several that come at once each goes on with what the first one saw, and stores the same offset.
+    let _ = MODE.compare_exchange(UNDECIDED, 1 + seen as u32, Ordering::Relaxed, Ordering::Relaxed);
+    let words = match mode() {
+        Mode::ConcurrencyId => rseq_offset().unwrap_or(0),
+        Mode::PerThread => thread::block_offset(),
+    };
+    // Relaxed: `root` publishes with release, and every operation loads what it published first.
     WORDS.store(words, Ordering::Relaxed);
+    CHOSEN.store(true, Ordering::Release);
 }
 
 /// The mode of the process.
 pub fn mode() -> Mode {
-    if USES_CONCURRENCY_IDS.load(Ordering::Relaxed) { Mode::ConcurrencyId } else { Mode::PerThread }
+    if MODE.load(Ordering::Relaxed) == 1 + Mode::ConcurrencyId as u32 { Mode::ConcurrencyId } else { Mode::PerThread }
+}
+
+/// A bound of all slots that there will ever be: they are below it.
+pub fn possible() -> usize {
+    // The kernel's mask has a bit for every CPU that it could ever run on, and concurrency ids are no more than those.
+    const CPUS_AT_MOST: usize = 1 << 14;
+    let mut mask = [0u64; CPUS_AT_MOST / 64];
+    let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes into the mask.
+    let bytes = unsafe { syscall::call(syscall::SCHED_GETAFFINITY, arguments) };
+    match (mode(), bytes) {
+        (Mode::ConcurrencyId, Ok(bytes)) => bytes * 8,
+        (Mode::ConcurrencyId, Err(_)) => CPUS_AT_MOST,
+        (Mode::PerThread, _) => MAX,
+    }
 }
 
 /// The slot of the calling thread right now; in concurrency-id mode it may be another one by the time it is used, which

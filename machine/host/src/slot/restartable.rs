@@ -37,6 +37,7 @@ macro_rules! restartable {
         )
     };
 }
+pub(super) use restartable;
 
 /// Takes the topmost pointer of the array in word `index` of this thread's slot, a take word; null if it is empty or the thread has
 /// no slot.
@@ -162,6 +163,16 @@ pub enum Stored {
     Elsewhere = 2,
 }
 
+impl Stored {
+    pub(super) fn from_outcome(outcome: u32) -> Self {
+        match outcome {
+            0 => Stored::Done,
+            1 => Stored::Differs,
+            _ => Stored::Elsewhere,
+        }
+    }
+}
+
 /// Replaces word `index` of slot `slot` by `new` if this thread is in that slot and the word is `expected`.
 ///
 /// # Safety
@@ -189,9 +200,5 @@ pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: us
             options(nostack)
         );
     }
-    match outcome {
-        0 => Stored::Done,
-        1 => Stored::Differs,
-        _ => Stored::Elsewhere,
-    }
+    Stored::from_outcome(outcome)
 }

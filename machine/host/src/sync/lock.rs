@@ -129,6 +129,27 @@ impl<const RANK: u8> Lock<RANK> {
         taken
     }
 
+    /// Takes the lock if its holder vanished in a fork: what it protects may be half-changed. Waits for nobody. The calling thread must
+    /// have [`thread::enter`]ed.
+    #[cold]
+    pub fn try_inherit(&self) -> bool {
+        // As in `acquire`: the holder that is gone may be this very thread, as it was before a handler of its own forked.
+        if thread::held_ranks() >> Self::COUNTER != 0 {
+            return false;
+        }
+        let word = self.word.load(Ordering::Relaxed);
+        let holder = word & !WAITERS;
+        if holder == 0 || !thread::is_gone(holder) {
+            return false;
+        }
+        Self::count_held();
+        let taken = self.exchange(word, thread::lock_identity() | (word & WAITERS));
+        if !taken {
+            Self::uncount_held();
+        }
+        taken
+    }
+
     /// Takes the lock, waiting for it as long as it takes, unless that might be for ever.
     #[inline]
     pub fn acquire(&self, contention: &Contention) -> Acquired {

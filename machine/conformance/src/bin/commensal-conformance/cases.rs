@@ -11,6 +11,8 @@ use machine::kick::{self, Refused};
 use machine::slot::Mode;
 
 const BY_IDS: Mode = Mode::ConcurrencyId;
+const NO_RESTART: &str = "no restart";
+const FENCE: &str = "a fence in place of the restart";
 
 const HOST: &[Case] = &[
     Case::machine("slot::pop by take_entry", |runner| {
@@ -29,6 +31,26 @@ const HOST: &[Case] = &[
     Case::machine("slot::compare_store drawn out", |runner| drawn_out(SHORT, || slot::replaced(runner, &RIGHT)))
         .only(BY_IDS),
     Case::machine("slot::exchange drawn out", |runner| drawn_out(LONG, || slot::drained(runner, &RIGHT))).only(BY_IDS),
+    Case::machine("slot::draw drawn out", |runner| drawn_out(SHORT, || slot::drawn(runner, &RIGHT))).only(BY_IDS),
+    Case::machine("slot::replace_pair drawn out", |runner| drawn_out(SHORT, || slot::refilled(runner, &RIGHT)))
+        .only(BY_IDS),
+    Case::machine("slot::draw drawn out while cells are closed", |runner| {
+        drawn_out(LONG, || slot::marked(runner, &RIGHT))
+    })
+    .only(BY_IDS),
+    Case::planted("slot::draw drawn out", NO_CHECK, |runner| drawn_out(SHORT, || slot::drawn(runner, &WRONG)))
+        .only(BY_IDS),
+    Case::planted("slot::replace_pair drawn out", NO_CHECK, |runner| {
+        let operations = slot::Operations { draw: RIGHT.draw, ..WRONG };
+        drawn_out(SHORT, || slot::refilled(runner, &operations))
+    })
+    .only(BY_IDS),
+    Case::planted("slot::draw drawn out while cells are closed", NO_RESTART, |runner| closed_by(runner, |_| Ok(())))
+        .only(BY_IDS),
+    Case::planted("slot::draw drawn out while cells are closed", FENCE, |runner| {
+        closed_by(runner, |_| kick::fence_all())
+    })
+    .only(BY_IDS),
     Case::planted("slot::pop drawn out", NO_CHECK, |runner| drawn_out(SHORT, || slot::popped(runner, &WRONG)))
         .only(BY_IDS),
     Case::planted("slot::push drawn out", NO_CHECK, |runner| drawn_out(SHORT, || slot::pushed(runner, &WRONG)))
@@ -37,11 +59,8 @@ const HOST: &[Case] = &[
         drawn_out(SHORT, || slot::replaced(runner, &WRONG))
     })
     .only(BY_IDS),
-    Case::planted("slot::exchange drawn out", "no restart", |runner| drained_by(runner, |_| Ok(()))).only(BY_IDS),
-    Case::planted("slot::exchange drawn out", "a fence in place of the restart", |runner| {
-        drained_by(runner, |_| kick::fence_all())
-    })
-    .only(BY_IDS),
+    Case::planted("slot::exchange drawn out", NO_RESTART, |runner| drained_by(runner, |_| Ok(()))).only(BY_IDS),
+    Case::planted("slot::exchange drawn out", FENCE, |runner| drained_by(runner, |_| kick::fence_all())).only(BY_IDS),
 ];
 
 /// All cases.
@@ -52,6 +71,11 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
 /// Drains drawn-out sections with something else than a restart.
 fn drained_by(runner: &dyn Runner, restart: fn(u32) -> Result<(), Refused>) -> Outcome {
     drawn_out(LONG, || slot::drained(runner, &slot::Operations { restart, ..RIGHT }))
+}
+
+/// Closes cells with something else than a restart, while drawn-out sections draw from them.
+fn closed_by(runner: &dyn Runner, restart: fn(u32) -> Result<(), Refused>) -> Outcome {
+    drawn_out(LONG, || slot::marked(runner, &slot::Operations { restart, ..RIGHT }))
 }
 
 /// What a kick answers where the system has none.

@@ -40,6 +40,8 @@ pub fn fork(kind: Fork, child: Child<'_>, limit: Duration) -> Ended {
 }
 
 fn live(child: Child<'_>, writer: libc::c_int) -> ! {
+    // SAFETY: no effects on memory. A child that hangs must not outlive a parent that gives up, and keep its output open.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     // SAFETY: a limit of this process, which may die on purpose, silently.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
     let message: Message = match child() {

@@ -9,8 +9,10 @@
 
 use commensal_machine_conformance::Outcome;
 use commensal_machine_conformance::slot::Operations;
+use commensal_machine_conformance::slot::rows::RANGE;
 use core::arch::asm;
-use machine::slot::{self, AREA_SHIFT, AREAS, ARRAY, Stored, WORDS};
+use core::arch::x86_64::_mm_set_epi64x;
+use machine::slot::{self, AREA_SHIFT, AREAS, ARRAY, Pair, ROW, Stored, WINDOW, WORDS};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub const NO_CHECK: &str = "no slot check";
@@ -26,12 +28,24 @@ pub const LONG: u32 = 400;
 static AGAIN: AtomicU64 = AtomicU64::new(0);
 
 /// Drawn-out sections with the slot check.
-pub const RIGHT: Operations =
-    Operations { pop: pop::<true>, push: push::<true>, compare_store: compare_store::<true>, ..Operations::MACHINE };
+pub const RIGHT: Operations = Operations {
+    pop: pop::<true>,
+    push: push::<true>,
+    compare_store: compare_store::<true>,
+    draw: draw::<true>,
+    replace_pair: replace_pair::<true>,
+    ..Operations::MACHINE
+};
 
 /// Drawn-out sections without it.
-pub const WRONG: Operations =
-    Operations { pop: pop::<false>, push: push::<false>, compare_store: compare_store::<false>, ..Operations::MACHINE };
+pub const WRONG: Operations = Operations {
+    pop: pop::<false>,
+    push: push::<false>,
+    compare_store: compare_store::<false>,
+    draw: draw::<false>,
+    replace_pair: replace_pair::<false>,
+    ..Operations::MACHINE
+};
 
 /// Runs a body on sections that are drawn out by so many steps, of which some must have been aborted.
 pub fn drawn_out(steps: u32, body: impl FnOnce() -> Outcome) -> Outcome {
@@ -135,6 +149,46 @@ unsafe fn compare_store<const CHECKED: bool>(
         outcome = inout(reg) outcome, expected_slot = in(reg) expected_slot, word = in(reg) word, expected = in(reg) expected,
         new = in(reg) new,
     );
+    stored(outcome)
+}
+
+/// # Safety
+/// As for `slot::draw`.
+unsafe fn draw<const CHECKED: bool>(cell: *mut u8, amount: i64) -> bool {
+    let Some(slot) = slot::current() else { return false };
+    let refused: u32;
+    section!(
+        CHECKED, slot,
+        ["imul {slot}, {slot}, {row}", "mov {left}, qword ptr [{cell} + {slot}]", "sub {left}, {amount}",
+         "mov {refused:e}, 1", "lea {t}, [{left} - {window}]", "cmp {t}, {range}", "jae 6f", "xor {refused:e}, {refused:e}"],
+        ["mov qword ptr [{cell} + {slot}], {left}"],
+        refused = out(reg) refused, left = out(reg) _, cell = in(reg) cell, amount = in(reg) amount,
+        row = const ROW, window = const WINDOW, range = const RANGE,
+    );
+    refused == 0
+}
+
+/// # Safety
+/// As for `slot::replace_pair`.
+unsafe fn replace_pair<const CHECKED: bool>(cell: *mut u8, expected_slot: u32, expected: u64, new: Pair) -> Stored {
+    if slot::current() != Some(expected_slot) {
+        return Stored::Elsewhere;
+    }
+    let mut outcome: u32 = 0;
+    // SAFETY: every x86-64 processor has SSE2.
+    let packed = unsafe { _mm_set_epi64x(new.edge, new.left as i64) };
+    section!(
+        CHECKED, expected_slot,
+        ["mov {outcome:e}, 2", "cmp {slot:e}, {expected_slot:e}", "jne 6f", "mov {outcome:e}, 1",
+         "cmp qword ptr [{pair}], {expected}", "jne 6f", "mov {outcome:e}, 0"],
+        ["movaps xmmword ptr [{pair}], {packed}"],
+        outcome = inout(reg) outcome, expected_slot = in(reg) expected_slot,
+        pair = in(reg) cell.wrapping_add(expected_slot as usize * ROW), expected = in(reg) expected, packed = in(xmm_reg) packed,
+    );
+    stored(outcome)
+}
+
+fn stored(outcome: u32) -> Stored {
     match outcome {
         0 => Stored::Done,
         1 => Stored::Differs,

@@ -1,0 +1,60 @@
+//! local_add: a thread adds to its word, its handlers add to the same, and others read it.
+//!
+//! Whatever is added has equal halves and never carries from one into the other, so that a reader can tell a part of a sum. The
+//! thread puts back what it added; what is in the word at the end is from its interrupts, which have counted themselves.
+
+use super::Operations;
+use crate::case::{Findings, Outcome, ensure};
+use crate::runner::{Placement, Places, Runner, crowd};
+use machine::sync::{AtomicI64, AtomicU64, Ordering};
+
+/// One in each half.
+const UNIT: i64 = 1 << 32 | 1;
+/// Additions in one direction, between two looks at the words of others.
+const BURST: usize = 256;
+
+/// A thread's word, in lines of its own, and how often the thread was interrupted.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Word {
+    sum: AtomicI64,
+    interrupts: AtomicU64,
+}
+
+/// The body of [`Operations::local_add`].
+pub(super) fn added(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let words: Places<Word> = Places::new(runner.width());
+    let (findings, additions) = (Findings::new(), AtomicU64::new(0));
+    let handler = || {
+        if let Some(own) = words.own() {
+            (operations.local_add)(&own.sum, UNIT);
+            own.interrupts.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let job = |number| {
+        let own = words.settle(number);
+        while runner.goes_on() && findings.none() {
+            for amount in [UNIT, -UNIT] {
+                (0..BURST).for_each(|_| (operations.local_add)(&own.sum, amount));
+                words.all().for_each(|word| look(word, &findings));
+            }
+            additions.fetch_add(2 * BURST as u64, Ordering::Relaxed);
+        }
+    };
+    runner.run(Placement::Moved, crowd(runner.width(), &job), Some(&handler));
+    findings.outcome()?;
+    let mut interrupts = 0;
+    for word in words.all() {
+        let (sum, own) = (word.sum.load(Ordering::Relaxed), word.interrupts.load(Ordering::Relaxed));
+        ensure!(sum == own as i64 * UNIT, "{own} interrupts have added to a word, and left {sum:#x}");
+        interrupts += own;
+    }
+    ensure!(interrupts > 0, "no thread was interrupted");
+    Ok(format!("{} additions, {interrupts} by interrupts", additions.into_inner() + interrupts))
+}
+
+fn look(word: &Word, findings: &Findings) {
+    // Relaxed: only this word is looked at.
+    let sum = word.sum.load(Ordering::Relaxed) as u64;
+    findings.demand(sum >> 32 == sum & 0xffff_ffff, "a sum was read in part: sum", [sum, 0, 0]);
+}

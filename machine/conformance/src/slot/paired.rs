@@ -1,0 +1,117 @@
+//! load_pair, replace_pair and store_pair: a pair is read as it was written, never half of one and half of another.
+//!
+//! Every pair that is written has an edge that follows from its left, so any reader can tell whether the two belong together. Some
+//! threads write all the time, others read all rows in use: on another CPU, or in the middle of an interrupted write.
+
+use super::Operations;
+use super::cached::interrupts;
+use super::rows::{RANGE, Rows};
+use crate::case::{Findings, Outcome, ensure};
+use crate::runner::{Placement, Runner, crowd};
+use machine::slot::{Pair, Stored, WINDOW};
+use machine::sync::{AtomicU64, Ordering};
+
+/// Writes, or reads of all rows in use, between two looks at the clock.
+const BURST: usize = 64;
+
+/// The body of [`Operations::load_pair`], with pairs that threads replace in their own slots.
+pub(super) fn replaced(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let table = Table::new(operations)?;
+    let next = AtomicU64::new(0);
+    let replace = || {
+        let Some(slot) = (operations.current)() else { return false };
+        let new = pair_of(WINDOW + next.fetch_add(1, Ordering::Relaxed) % RANGE as u64);
+        // SAFETY: every slot has a row; edges are those that follow from left, whoever writes them.
+        let stored = unsafe { (operations.replace_pair)(table.rows.cell(), slot, table.load(slot).left, new) };
+        stored == Stored::Done
+    };
+    let handler = || {
+        replace();
+    };
+    let read = || (0..(operations.in_use)()).for_each(|slot| table.look(slot));
+    table.write_and_read(runner, interrupts(runner, &handler), &|_, _| replace(), &read)
+}
+
+/// The body of [`Operations::store_pair`], with pairs from which nobody draws, though many try.
+pub(super) fn stored(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let table = Table::new(operations)?;
+    // A row for each writer: nobody else may write it. Who runs there does not matter.
+    let store = |writer: usize, number: u64| {
+        let new = pair_of(number % (WINDOW / 2));
+        // SAFETY: there are more rows than threads, and left is too little to be drawn from.
+        unsafe { (operations.store_pair)(table.rows.cell(), writer as u32, new) };
+        true
+    };
+    let handler = || table.try_to_draw(1);
+    let read = || {
+        (0..runner.width() as u32).for_each(|slot| table.look(slot));
+        (operations.current)();
+        [1, -1, WINDOW as i64 / 2 - 1].into_iter().for_each(|amount| table.try_to_draw(amount));
+    };
+    table.write_and_read(runner, interrupts(runner, &handler), &store, &read)
+}
+
+/// A pair whose halves belong together; the zeroed one is one of them.
+fn pair_of(left: u64) -> Pair {
+    Pair { left, edge: left.wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64 }
+}
+
+struct Table<'a> {
+    rows: Rows,
+    operations: &'a Operations,
+    findings: Findings,
+}
+
+impl<'a> Table<'a> {
+    fn new(operations: &'a Operations) -> Result<Self, String> {
+        Ok(Table { rows: Rows::new()?, operations, findings: Findings::new() })
+    }
+
+    fn load(&self, slot: u32) -> Pair {
+        // SAFETY: every slot has a row.
+        unsafe { (self.operations.load_pair)(self.rows.cell(), slot) }
+    }
+
+    fn look(&self, slot: u32) {
+        let pair = self.load(slot);
+        let what = "a pair was seen whose halves do not belong together: slot, left, edge";
+        self.findings.demand(pair == pair_of(pair.left), what, [slot as u64, pair.left, pair.edge as u64]);
+    }
+
+    fn try_to_draw(&self, amount: i64) {
+        // SAFETY: every slot has a row; the amount is less than half of the window.
+        let done = unsafe { (self.operations.draw)(self.rows.cell(), amount) };
+        self.findings.demand(!done, "somebody drew where nothing is to be drawn: amount", [amount as u64, 0, 0]);
+    }
+
+    /// Half of the threads write: they get their number, and how often they have written. The others read.
+    fn write_and_read(
+        &self,
+        runner: &dyn Runner,
+        interrupt: Option<&(dyn Fn() + Sync)>,
+        write: &(dyn Fn(usize, u64) -> bool + Sync),
+        read: &(dyn Fn() + Sync),
+    ) -> Outcome {
+        let (writes, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+        let job = |thread: usize| {
+            let mut done = 0;
+            while runner.goes_on() && self.findings.none() {
+                for _ in 0..BURST {
+                    if thread.is_multiple_of(2) {
+                        done += write(thread, done) as u64;
+                    } else {
+                        read();
+                        done += 1;
+                    }
+                }
+            }
+            let count = if thread.is_multiple_of(2) { &writes } else { &reads };
+            count.fetch_add(done, Ordering::Relaxed);
+        };
+        runner.run(Placement::Moved, crowd(runner.width(), &job), interrupt);
+        self.findings.outcome()?;
+        let (writes, reads) = (writes.into_inner(), reads.into_inner());
+        ensure!(writes > 0 && reads > 0, "nothing was tested: {writes} pairs written, rows read {reads} times");
+        Ok(format!("{writes} pairs written, rows read {reads} times"))
+    }
+}

@@ -1,0 +1,108 @@
+//! Rows as operations on cells need them, with one cell.
+//!
+//! ```text
+//!   start + CELL ─▶ │ left, edge │   in slot 0's row
+//!                   ├────────────┤ ROW
+//!                   │ left, edge │   in slot 1's row
+//! ```
+//!
+//! There is a row for each slot that can ever be. The words are accessed as atomics, relaxed, but for the operations under test: a
+//! test that prepares rows, or looks at them, does so while nobody draws there, before or after threads run.
+
+use machine::slot::{self, Mode, Pair, ROW, WINDOW};
+use machine::sync::{AtomicI64, AtomicU64, Ordering};
+use machine::vm;
+use std::ops::Range;
+
+/// The range of draws: small, so that both of its ends are met often, and what was left once is soon left again.
+pub const RANGE: i32 = 4;
+/// How far before the cell the pointer is that draws are given: it need not be aligned, nor lie in the rows.
+pub const OFFSET: i32 = 0x1003;
+/// The mark that closes a cell.
+pub const MARK: u64 = 1 << 62;
+
+/// Where in the rows the cell lies: not where they begin.
+const CELL: usize = ROW - size_of::<Pair>();
+
+/// A cell in rows of its own, given back when dropped.
+#[derive(Debug)]
+pub struct Rows {
+    start: *mut u8,
+    bytes: usize,
+    slots: Range<u32>,
+}
+
+// SAFETY: all access to its memory is atomic, or that of operations under test.
+unsafe impl Sync for Rows {}
+// SAFETY: it owns its mapping.
+unsafe impl Send for Rows {}
+
+impl Rows {
+    /// Zeroed rows. Initialises the slots.
+    pub fn new() -> Result<Self, String> {
+        slot::initialise();
+        let count = slot::possible();
+        let bytes = (count * ROW).next_multiple_of(vm::PAGE);
+        let start =
+            vm::reserve(core::ptr::null_mut(), bytes, vm::Access::ReadWrite).ok_or("no address space for rows")?;
+        let first = (slot::mode() == Mode::PerThread) as u32;
+        Ok(Rows { start, bytes, slots: first..count as u32 })
+    }
+
+    /// The cell, as operations take it.
+    pub fn cell(&self) -> *mut u8 {
+        self.start.wrapping_add(CELL)
+    }
+
+    /// The slots in which the cell may be used: where slots belong to threads nobody is given slot 0.
+    pub fn slots(&self) -> Range<u32> {
+        self.slots.clone()
+    }
+
+    /// The last slot that there could be, in which no thread of a test will be.
+    pub fn last(&self) -> u32 {
+        self.slots.end - 1
+    }
+
+    /// The first word of the pair.
+    pub fn left(&self, slot: u32) -> &AtomicU64 {
+        debug_assert!(slot < self.slots.end);
+        // SAFETY: the slot has a row, and the mapping lives as long as we do.
+        unsafe { &*self.cell().wrapping_add(slot as usize * ROW).cast() }
+    }
+
+    fn edge(&self, slot: u32) -> &AtomicI64 {
+        debug_assert!(slot < self.slots.end);
+        // SAFETY: as above.
+        unsafe { &*self.cell().wrapping_add(slot as usize * ROW + size_of::<u64>()).cast() }
+    }
+
+    /// The pair in a row where nobody works.
+    pub fn pair(&self, slot: u32) -> Pair {
+        Pair { left: self.left(slot).load(Ordering::Relaxed), edge: self.edge(slot).load(Ordering::Relaxed) }
+    }
+
+    /// Writes the pair in a row where nobody works.
+    pub fn prepare(&self, slot: u32, pair: Pair) {
+        self.left(slot).store(pair.left, Ordering::Relaxed);
+        self.edge(slot).store(pair.edge, Ordering::Relaxed);
+    }
+
+    /// Writes the same pair in all rows where the cell may be used, while nobody works.
+    pub fn prepare_all(&self, pair: Pair) {
+        self.slots().for_each(|slot| self.prepare(slot, pair));
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and whoever could use it has borrowed us.
+        unsafe { vm::release(self.start, self.bytes) };
+    }
+}
+
+/// What was drawn in a row, all in all, if edge moves with what is put there and by no more. A zeroed pair has nothing to draw
+/// from.
+pub fn total(pair: Pair) -> i64 {
+    if pair.left == 0 { pair.edge } else { pair.edge.wrapping_sub_unsigned(pair.left.wrapping_sub(WINDOW)) }
+}

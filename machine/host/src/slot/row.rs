@@ -1,0 +1,141 @@
+//! Rows: per-CPU data of programs. A *cell* has a pair of words in each slot's row, and rows lie [`ROW`] bytes apart.
+//!
+//! ```text
+//!   cell ─▶ │ left, edge │   in slot 0's row      left: what can still be drawn, plus WINDOW; zero, or a high bit: closed
+//!           ├────────────┤ ROW                    edge: what the owner of the cell says, moved with left as one
+//!           │ left, edge │   in slot 1's row
+//! ```
+//!
+//! A zeroed cell is one of which nothing can be drawn. Rows are a line longer than a page, so that the copies of a cell do not all
+//! compete for the same few places of a cache.
+
+use super::restartable::{Stored, restartable};
+use super::{AREA, WORDS};
+use crate::sync::{AtomicI64, Ordering};
+use core::arch::asm;
+use core::arch::x86_64::{__m128i, _mm_set_epi64x};
+
+/// Bytes from a cell in one slot's row to the same cell in the next.
+pub const ROW: usize = AREA + 64;
+/// The least `left` of which can be drawn. What is drawn at once is at most half of it, so that nothing leads into the window from up to
+/// half of it, nor from where one of the two highest bits is set: a cell with such a `left` is *closed*.
+pub const WINDOW: u64 = 1 << 30;
+
+/// What a cell holds in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(16))]
+pub struct Pair {
+    /// What can still be drawn, plus [`WINDOW`].
+    pub left: u64,
+    /// Changes together with `left`.
+    pub edge: i64,
+}
+
+/// Adds to a word that only this thread adds to, by one instruction: its signal handlers may do the same, others may read.
+#[inline(always)]
+pub fn local_add(word: &AtomicI64, amount: i64) {
+    // SAFETY: changes the word, which is ours to change by contract of being an atomic.
+    unsafe { asm!("add qword ptr [{0}], {1}", in(reg) word.as_ptr(), in(reg) amount, options(nostack)) };
+}
+
+/// Draws `amount` from a cell in this thread's slot; false if what were left is not below `RANGE` and not negative, or if the thread has
+/// no slot. The cell is `OFFSET` bytes behind `near`, so that a caller's tagged pointer needs no untagging.
+///
+/// # Safety
+/// The cell in slot 0's row is there, aligned to 16, and every possible slot has a row. `amount` lies between −WINDOW / 2 and
+/// WINDOW / 2; `RANGE` is at most that.
+#[inline(always)]
+pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
+    let words = WORDS.load(Ordering::Relaxed);
+    // SAFETY: writes one word of the slot's row, in the commit.
+    unsafe {
+        asm!(
+            crate::restartable_section!(),
+            "5: lea {t}, [rip + 77b]",
+            "mov qword ptr fs:[{words} + 8], {t}",
+            "2: cmp dword ptr fs:[{words} + 4], 0",
+            "js {no}",
+            "mov {slot:e}, dword ptr fs:[{words} + 24]",
+            "imul {slot}, {slot}, {row}",
+            "mov {t}, qword ptr [{near} + {slot} + {offset}]",
+            "sub {t}, {amount}",
+            "lea {rest}, [{t} - {window}]",
+            "cmp {rest}, {range}",
+            "jae {no}",
+            "mov qword ptr [{near} + {slot} + {offset}], {t}",
+            "3:",
+            t = out(reg) _, slot = out(reg) _, rest = out(reg) _,
+            words = in(reg) words, near = in(reg) near, amount = in(reg) amount,
+            row = const ROW, offset = const OFFSET, window = const WINDOW, range = const RANGE,
+            no = label { return false },
+            options(nostack)
+        );
+    }
+    true
+}
+
+/// Replaces the pair of `cell` in the row of slot `slot` if this thread is in that slot and `left` is as expected.
+///
+/// # Safety
+/// As for [`draw`]; nobody else changes `edge` meanwhile.
+#[inline]
+pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
+    let words = WORDS.load(Ordering::Relaxed);
+    let mut outcome = Stored::Elsewhere as u32;
+    // SAFETY: writes a pair of the slot's row, in the commit.
+    unsafe {
+        restartable!(
+            "mov {outcome:e}, 2",
+            "cmp {slot:e}, {expected_slot:e}",
+            "jne 6f",
+            "mov {outcome:e}, 1",
+            "cmp qword ptr [{pair}], {expected}",
+            "jne 6f",
+            "movaps xmmword ptr [{pair}], {new}";
+            after: "xor {outcome:e}, {outcome:e}";
+            no slot: "6f";
+            t = out(reg) _, slot = out(reg) _, outcome = inout(reg) outcome,
+            words = in(reg) words, expected_slot = in(reg) slot, pair = in(reg) in_row(cell, slot),
+            expected = in(reg) expected, new = in(xmm_reg) packed(new),
+            options(nostack)
+        );
+    }
+    Stored::from_outcome(outcome)
+}
+
+/// Reads the pair of a cell in any row, as it was at some moment: processors that have AVX read and write sixteen aligned bytes as one, as
+/// Intel and AMD promise; older ones might show a half of each of two pairs.
+///
+/// # Safety
+/// As for [`draw`].
+#[inline]
+pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
+    let both: __m128i;
+    // SAFETY: reads a pair of the slot's row; all bits are valid.
+    unsafe {
+        asm!("movaps {0}, xmmword ptr [{1}]", out(xmm_reg) both, in(reg) in_row(cell, slot), options(readonly, nostack, preserves_flags));
+        core::mem::transmute(both)
+    }
+}
+
+/// Writes the pair of a cell in any row, as one.
+///
+/// # Safety
+/// As for [`draw`]; the cell was closed until now, so that nobody draws, and nobody else writes the pair meanwhile.
+#[inline]
+pub unsafe fn store_pair(cell: *mut u8, slot: u32, new: Pair) {
+    // SAFETY: writes a pair of the slot's row.
+    unsafe {
+        asm!("movaps xmmword ptr [{1}], {0}", in(xmm_reg) packed(new), in(reg) in_row(cell, slot), options(nostack, preserves_flags))
+    };
+}
+
+fn packed(pair: Pair) -> __m128i {
+    // SAFETY: every x86-64 processor has SSE2.
+    unsafe { _mm_set_epi64x(pair.edge, pair.left as i64) }
+}
+
+#[inline]
+fn in_row(cell: *mut u8, slot: u32) -> *mut u8 {
+    cell.wrapping_add(slot as usize * ROW)
+}
