@@ -8,6 +8,7 @@ need() { # COMMAND PACKAGE
 }
 
 need awk mawk
+need cmake cmake
 need g++ g++
 need gcc gcc
 need git git
@@ -17,6 +18,7 @@ need make make
 need node nodejs
 need objdump binutils
 need perl perl
+need pkg-config pkgconf
 need python3 python3
 need redis-benchmark redis-tools
 need redis-server redis-server

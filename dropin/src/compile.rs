@@ -37,6 +37,13 @@ pub fn variant(name: &str, output: &str, flags: &[&str]) -> PathBuf {
     cell.get_or_init(|| compile(&source(name), output, flags)).clone()
 }
 
+/// [`variant`] of a source that includes `commensal.h`.
+pub fn with_commensal_header(name: &str, output: &str, flags: &[String]) -> PathBuf {
+    let include = format!("-I{}", crate::folder().with_file_name("malloc").join("include").display());
+    let flags = ["-Wpedantic", &include].into_iter().chain(flags.iter().map(String::as_str));
+    variant(name, output, &flags.collect::<Vec<_>>())
+}
+
 fn source(name: &str) -> PathBuf {
     let c = crate::folder().join("c").join(format!("{name}.c"));
     if c.exists() { c } else { c.with_extension("cc") }

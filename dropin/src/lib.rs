@@ -2,7 +2,8 @@
 //!
 //! This package has no code of the product. Its tests build small C and C++ programs from `c/`, run them and
 //! real programs (`programs/`) with the library preloaded, in both of its modes, and look at what comes out.
-//! This crate holds what those tests share:
+//! What the library has for programs that know it (`commensal.h`) is tested by some that are linked with it, and
+//! by a project that finds it installed (`consumer/`). This crate holds what those tests share:
 //!
 //! - [`subject`]: the library under test, built on demand, and the modes to run it in;
 //! - [`compile`]: the C and C++ sources, compiled once per test process;

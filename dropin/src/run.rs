@@ -209,6 +209,19 @@ impl Outcome {
         Ok(self)
     }
 
+    /// The line by which the library ended the process: the only one, which begins with `commensal:`, and then SIGABRT.
+    ///
+    /// # Errors
+    /// The report of a process that ended otherwise, or said something else.
+    pub fn last_words(self) -> Result<String, String> {
+        const SIGABRT: i32 = 6;
+        let outcome = self.ending(End::Signalled(SIGABRT))?;
+        match outcome.stderr.lines().collect::<Vec<_>>()[..] {
+            [line] if line.starts_with("commensal:") => Ok(line.to_owned()),
+            _ => Err(outcome.report("expected one line that begins with `commensal:`")),
+        }
+    }
+
     /// What happened, why it is wrong, and how to see it again.
     pub fn report(&self, wrong: &str) -> String {
         let lines: Vec<&str> = self.stderr.lines().collect();

@@ -75,9 +75,27 @@ pub fn is_commensal() -> bool {
     library().name() == "libcommensal.so"
 }
 
-/// `libcommensal.a`, for programs that link it.
-pub fn static_library() -> PathBuf {
-    build("libcommensal.a")
+/// How a program that is linked with Commensal's library has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linkage {
+    /// `libcommensal.so`, found where it was built.
+    Shared,
+    /// `libcommensal.a`.
+    Static,
+}
+
+impl Linkage {
+    /// What the linker is told.
+    pub fn flags(self) -> Vec<String> {
+        match self {
+            Linkage::Static => vec![build("libcommensal.a").display().to_string()],
+            Linkage::Shared => {
+                let path = library().path().expect("Commensal is a file");
+                let folder = path.parent().expect("a file is in a folder").display().to_string();
+                vec![format!("-L{folder}"), format!("-Wl,-rpath,{folder}"), format!("-l:{}", library().name())]
+            }
+        }
+    }
 }
 
 /// Builds the malloc package and returns the file of this name that cargo says it made.

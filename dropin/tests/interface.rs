@@ -2,7 +2,7 @@
 
 use commensal_dropin::check::{check, promised};
 use commensal_dropin::run::{End, Run};
-use commensal_dropin::subject::{self, Library, Mode};
+use commensal_dropin::subject::{self, Library, Linkage, Mode};
 use commensal_dropin::{compile, in_both_modes, skips};
 
 in_both_modes! {
@@ -27,8 +27,8 @@ in_both_modes! {
     thread_local_objects: |mode| check("cxx thread_local").ends(mode, 0, &["main's object destroyed"]);
 
     program_with_its_own_malloc: |mode| check("own_malloc").ends(mode, 0, &["own malloc served"]);
-    linked_statically: super::linked_statically;
-    linked_dynamically: super::linked_dynamically;
+    linked_statically: |mode| linked(mode, "abi_with_archive", Linkage::Static);
+    linked_dynamically: |mode| linked(mode, "abi_with_library", Linkage::Shared);
 }
 
 /// malloc_stats speaks on standard error, as in glibc.
@@ -38,26 +38,13 @@ fn information(mode: Mode) {
     assert!(!outcome.stderr.is_empty(), "{}", outcome.report("malloc_stats printed nothing"));
 }
 
-fn linked_statically(mode: Mode) {
-    if subject::is_commensal() {
-        let archive = subject::static_library().display().to_string();
-        linked(mode, "abi_with_archive", &[&archive]);
-    }
-}
-
-fn linked_dynamically(mode: Mode) {
+/// A program that was linked with the library, so nothing is preloaded.
+fn linked(mode: Mode, output: &str, linkage: Linkage) {
     if !subject::is_commensal() {
         return;
     }
-    let path = subject::library().path().expect("Commensal is a file");
-    let folder = path.parent().expect("a file is in a folder").display().to_string();
-    let name = format!("-l:{}", subject::library().name());
-    linked(mode, "abi_with_library", &["-L", &folder, &format!("-Wl,-rpath,{folder}"), &name]);
-}
-
-/// A program that was linked with the library, so nothing is preloaded.
-fn linked(mode: Mode, output: &str, flags: &[&str]) {
-    let program = compile::variant("abi", output, flags);
+    let flags = linkage.flags();
+    let program = compile::variant("abi", output, &flags.iter().map(String::as_str).collect::<Vec<_>>());
     for name in ["zero", "huge", "realloc", "overlap"] {
         let outcome = Run::new(&program).args([name]).with(&Library::none(), mode).ending(End::Exited(0));
         outcome.unwrap_or_else(|report| panic!("{output} {name} failed: {report}"));
@@ -82,7 +69,7 @@ fn needs_libc_and_the_loader_only() {
 /// Whatever else had a name would take the place of the program's own thing of that name. (The function that unwinds Rust's stacks
 /// did once, and every compiler error ended in an abort.)
 #[test]
-fn has_names_of_memory_functions_only() {
+fn has_names_of_memory_functions_and_its_own_only() {
     const NAMES: &str = "malloc free calloc realloc reallocarray posix_memalign aligned_alloc memalign valloc pvalloc \
         malloc_usable_size malloc_trim mallopt mallinfo mallinfo2 malloc_stats malloc_info free_sized free_aligned_sized \
         commensal_version";
@@ -100,9 +87,10 @@ fn has_names_of_memory_functions_only() {
         .collect();
     let missing: Vec<&str> = NAMES.split_whitespace().filter(|name| !defined.contains(name)).collect();
     assert!(missing.is_empty(), "{}", outcome.report(&format!("not among the library's names: {missing:?}")));
-    let operators = ["_Znw", "_Zna", "_Zdl", "_Zda"];
+    // The operators new and delete, and what commensal.h declares.
+    let families = ["_Znw", "_Zna", "_Zdl", "_Zda", "cm_"];
     let known =
-        |name: &str| NAMES.split_whitespace().any(|it| it == name) || operators.iter().any(|it| name.starts_with(it));
+        |name: &str| NAMES.split_whitespace().any(|it| it == name) || families.iter().any(|it| name.starts_with(it));
     let unknown: Vec<&str> = defined.into_iter().filter(|name| !known(name)).collect();
     assert!(unknown.is_empty(), "{}", outcome.report(&format!("the library should not define {unknown:?}")));
 }

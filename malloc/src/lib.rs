@@ -1,6 +1,9 @@
-//! libcommensal: the C library's memory functions, on Commensal's heap. Names, errno and the standards' corner cases; no logic.
+//! libcommensal: the C library's memory functions, on Commensal's heap, and the functions of `commensal.h`. Names, errno and the
+//! standards' corner cases; no logic.
 #![no_std]
 
+mod counter;
+mod counters;
 mod cxx;
 mod stdlib;
 

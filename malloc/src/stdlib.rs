@@ -164,7 +164,7 @@ pub struct MallInfo<T> {
     pub hblks: T,
     /// Bytes of large blocks.
     pub hblkhd: T,
-    /// Unused.
+    /// The most bytes that the program held, give or take what the slots' arrays do.
     pub usmblks: T,
     /// Unused.
     pub fsmblks: T,
@@ -184,6 +184,7 @@ fn information<T: Default>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
         arena: convert(report.segment_bytes),
         ordblks: convert(report.classes.iter().map(|class| class.cached).sum()),
         hblkhd: convert(report.large_bytes),
+        usmblks: convert(report.peak_bytes),
         uordblks: convert(report.in_use_bytes()),
         fordblks: convert(report.segment_bytes.saturating_sub(report.in_use_bytes())),
         keepcost: convert(report.dirty_bytes),

@@ -6,16 +6,17 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{golden, tidy};
+use crate::{golden, header, tidy};
 
 type Step = fn(&Path) -> Result<(), String>;
 
-const STEPS: [(&str, Step); 7] = [
+const STEPS: [(&str, Step); 8] = [
     ("fmt", fmt),
     ("clippy", |root| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tidy", tidy::run),
     ("build", |root| cargo(root, &["build", "--release"])),
     ("golden", |root| golden::run(root, false)),
+    ("header", |root| header::run(root, false)),
     ("test", |root| cargo(root, &["test", "--workspace"])),
     ("install", install),
 ];

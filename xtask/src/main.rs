@@ -1,11 +1,15 @@
 //! The project's own checks, as `cargo xtask NAME`.
 //!
-//! `tidy` reads the tree, `golden` reads the built library's instructions, and `ci` runs these and Cargo's own checks in the
-//! order in which CI does; `equal-arms` takes longer than CI may. Every check has a test in which it finds a planted violation.
+//! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, and `ci` runs these and
+//! Cargo's own checks in the order in which CI does; `equal-arms` takes longer than CI may. Every check has a test in which it finds a
+//! planted violation. `install` puts the library where C and C++ programs find it.
 
 mod ci;
 mod equal_arms;
 mod golden;
+mod header;
+mod install;
+mod library;
 mod tidy;
 mod tokens;
 mod tree;
@@ -32,11 +36,26 @@ enum Task {
         #[arg(long)]
         bless: bool,
     },
+    /// Generate the C header and compare it with malloc/include/commensal.h
+    Header {
+        /// Write it
+        #[arg(long)]
+        bless: bool,
+    },
     /// Compare programs with themselves, many times: one comparison in twenty may show a difference
     EqualArms {
         /// How often each program; 100 take about a minute
         #[arg(default_value_t = 100)]
         times: u32,
+    },
+    /// Install the library, its header, and what pkg-config and CMake read
+    Install {
+        /// The folder that gets lib/ and include/, such as /usr/local
+        #[arg(long)]
+        prefix: PathBuf,
+        /// The folder that stands for the root while a package is made
+        #[arg(long)]
+        destdir: Option<PathBuf>,
     },
     /// Run all steps of CI, with the time that each takes
     Ci,
@@ -46,7 +65,9 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy => tidy::run(&root()),
         Task::Golden { bless } => golden::run(&root(), bless),
+        Task::Header { bless } => header::run(&root(), bless),
         Task::EqualArms { times } => equal_arms::run(&root(), times),
+        Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
         Task::Ci => ci::run(&root()),
     };
     match outcome {

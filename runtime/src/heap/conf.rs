@@ -5,6 +5,8 @@
 //! | `stats` | `exit`, `off` | whether statistics are printed on standard error at exit |
 //! | `keep` | MiB | dirty memory that free runs may keep before it goes back to the kernel |
 //! | `huge` | `system`, `avoid` | whether later segments follow the system's huge-page setting or never use them |
+//! | `lazy` | `on`, `off` | whether per-CPU memory waits for its first use; `off`: all of it is prepared at the start, for comparison |
+//! | `possible_cpus` | 1 to 1024 | the CPUs that `lazy:off` prepares it for, in place of the machine's |
 //!
 //! What is not understood is named with the nearest thing that would be, and the program starts all the same.
 
@@ -13,27 +15,50 @@ use super::runtime::runtime;
 use crate::page::PAGE;
 use crate::slab::misuse::Line;
 use core::fmt::Write;
-use machine::process;
+use machine::{process, slot};
 
-const KEYS: [(&str, &str); 3] = [("stats", "exit or off"), ("keep", "a number of MiB"), ("huge", "system or avoid")];
+const KEYS: [(&str, &str); 5] = [
+    ("stats", "exit or off"),
+    ("keep", "a number of MiB"),
+    ("huge", "system or avoid"),
+    ("lazy", "on or off"),
+    ("possible_cpus", "a number from 1 to 1024"),
+];
+
+/// What has to be known as a whole before anything is done.
+struct Layout {
+    is_lazy: bool,
+    cpus: usize,
+}
 
 /// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
 pub fn apply_environment() {
     if let Some(conf) = process::environment(c"COMMENSAL_CONF")
         && super::enter()
     {
+        let mut layout = Layout { is_lazy: true, cpus: slot::possible().min(slot::MAX) };
         for pair in conf.to_bytes().split(|&byte| byte == b',').filter(|pair| !pair.is_empty()) {
-            apply(core::str::from_utf8(pair).unwrap_or("?"));
+            apply(core::str::from_utf8(pair).unwrap_or("?"), &mut layout);
+        }
+        if !layout.is_lazy && !super::runtime::lay_out(layout.cpus) {
+            process::complain(
+                b"commensal: COMMENSAL_CONF: no memory for lazy:off; what was not prepared is made when it is used\n",
+            );
         }
     }
 }
 
-fn apply(pair: &str) {
+fn apply(pair: &str, layout: &mut Layout) {
     let (key, value) = pair.split_once(':').unwrap_or((pair, ""));
     let zone = &runtime().slab.zone;
     match (key, value) {
         ("stats", "exit") => report::print_at_exit(),
         ("stats", "off") | ("huge", "system") => {}
+        ("lazy", "on") => layout.is_lazy = true,
+        ("lazy", "off") => layout.is_lazy = false,
+        ("possible_cpus", number) if number.parse().is_ok_and(|cpus| (1..=slot::MAX).contains(&cpus)) => {
+            layout.cpus = number.parse().unwrap_or(layout.cpus);
+        }
         ("huge", "avoid") => zone.set_avoid_huge(),
         ("keep", mib) if mib.parse::<u32>().is_ok() => {
             zone.set_kept_dirty(mib.parse::<u64>().unwrap_or(0) * ((1 << 20) / PAGE as u64));
@@ -92,6 +117,7 @@ mod tests {
         assert_eq!(nearest("stat", keys()), "stats");
         assert_eq!(nearest("kep", keys()), "keep");
         assert_eq!(nearest("hugepages", keys()), "huge");
+        assert_eq!(nearest("cpus", keys()), "possible_cpus");
         assert_eq!([distance(b"abc", b"abc"), distance(b"", b"abc"), distance(b"kitten", b"sitting")], [0, 3, 3]);
     }
 }

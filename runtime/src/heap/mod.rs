@@ -106,8 +106,14 @@ fn or_out_of_memory(possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>
 fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     let (zone, locks) = pages();
     runtime::general().drain_before_growth(bytes.div_ceil(PAGE), alignment.div_ceil(PAGE));
-    let run = zone.allocate(locks, bytes.div_ceil(PAGE), alignment.div_ceil(PAGE))?;
+    let pages = bytes.div_ceil(PAGE);
+    let run = zone.allocate(locks, pages, alignment.div_ceil(PAGE))?;
+    count_large(1, pages as isize);
     Some((run.start, run.is_zero))
+}
+
+fn count_large(blocks: isize, pages: isize) {
+    runtime::runtime().slab.tally().count_large(blocks, pages * PAGE as isize);
 }
 
 fn pages() -> (&'static Zone, &'static LockReport) {
@@ -152,10 +158,11 @@ pub unsafe extern "C" fn free_slow(block: *mut u8) {
 
 unsafe fn free_pages(block: *mut u8) {
     let (zone, locks) = pages();
-    if zone.large_pages(block).is_none() {
+    let Some(pages) = zone.large_pages(block) else {
         let found = if zone.holds(block) { misuse::Found::Interior } else { misuse::Found::Foreign };
         misuse::die(found, block);
-    }
+    };
+    count_large(-1, -(pages as isize));
     // SAFETY: a large block begins there, and it is the caller's to give up.
     unsafe { zone.free(locks, block) };
 }
@@ -265,6 +272,7 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
         return out_of_memory();
     }
     if bytes > class::LARGEST && resize(bytes.div_ceil(PAGE)) {
+        count_large(0, bytes.div_ceil(PAGE) as isize - old_pages as isize);
         return block;
     }
     let mut is_zero = false;

@@ -1,6 +1,6 @@
 //! What the heap tells: a reading of its state, as text, as XML, or as numbers.
 //!
-//! All of it comes from counts that slow paths keep anyway, and from a walk over spans and slots; malloc and free count
+//! All of it comes from counts that slow paths keep (see `slab::Tally`), and from a walk over spans and slots; malloc and free count
 //! nothing. A reading takes no lock, so that it can be made in any state; it is exact at rest.
 
 use super::runtime::{general, runtime};
@@ -16,10 +16,10 @@ use machine::{clock, kick, process, root, slot};
 pub struct ClassReport {
     /// Spans that serve it.
     pub spans: u64,
-    /// The most spans that served it at a time.
-    pub peak_spans: u64,
     /// Objects that the program holds.
     pub in_use: u64,
+    /// The most objects that the program and the slots' arrays held, as refills saw it.
+    pub peak: u64,
     /// Free objects in arrays.
     pub cached: u64,
     /// Bytes of address space of its spans.
@@ -33,6 +33,8 @@ pub struct ClassReport {
 pub struct Report {
     /// By class; class 0 is none.
     pub classes: [ClassReport; CLASSES],
+    /// The most bytes that the program and the slots' arrays held, as refills saw it.
+    pub peak_bytes: u64,
     /// Bytes of runs in use now: spans and large blocks.
     pub run_bytes: u64,
     /// The most that `run_bytes` has been.
@@ -71,24 +73,26 @@ impl Report {
         let pages = |count: u64| count * PAGE as u64;
         let counts = &slab.zone.counts;
         let mut classes = [ClassReport::default(); CLASSES];
-        for (report, spans) in classes.iter_mut().zip(&slab.spans) {
-            report.peak_spans = spans.peak();
-        }
-        general().count_classes(|class, spans, bytes, held| {
-            classes[class].spans += spans;
+        let tally = slab.tally();
+        general().count_spans(|class, bytes| {
+            classes[class].spans += 1;
             classes[class].span_bytes += bytes;
-            classes[class].in_use += held;
         });
-        general().count_cached(|class, cached, refills| {
-            let report = &mut classes[class];
-            report.cached += cached;
-            report.in_use = report.in_use.saturating_sub(cached);
-            report.refills += refills;
+        let mut in_words = [0; CLASSES];
+        general().count_cached(|class, own, in_depot, refills| {
+            in_words[class] += own;
+            classes[class].cached += own + in_depot;
+            classes[class].refills += refills;
         });
+        for (class, report) in classes.iter_mut().enumerate() {
+            report.in_use = tally.objects(class).saturating_sub(in_words[class]);
+            report.peak = tally.peak_objects(class);
+        }
         let run_bytes = pages(counts.in_use.get()).saturating_sub(general().listed_bytes());
         Some(Report {
             large_bytes: run_bytes.saturating_sub(classes.iter().map(|class| class.span_bytes).sum()),
             classes,
+            peak_bytes: tally.peak_bytes(),
             run_bytes,
             peak_run_bytes: pages(counts.peak.get()),
             dirty_bytes: pages(counts.free_dirty.get()),
@@ -111,7 +115,7 @@ impl Report {
     /// Bytes that the program holds: small objects and large blocks.
     pub fn in_use_bytes(&self) -> u64 {
         let small = |(class, report): (usize, &ClassReport)| report.in_use * class::size(class) as u64;
-        self.large_bytes + self.classes.iter().enumerate().map(small).sum::<u64>()
+        self.large_bytes + self.classes.iter().enumerate().skip(1).map(small).sum::<u64>()
     }
 
     /// Writes the report as text, a line at a time.
@@ -119,8 +123,9 @@ impl Report {
         writeln!(out, "commensal: statistics")?;
         writeln!(
             out,
-            "  in use {}, runs {} (peak {}), free but dirty {}, given back {}",
+            "  in use {} (peak {}), runs {} (peak {}), free but dirty {}, given back {}",
             Bytes(self.in_use_bytes()),
+            Bytes(self.peak_bytes),
             Bytes(self.run_bytes),
             Bytes(self.peak_run_bytes),
             Bytes(self.dirty_bytes),
@@ -146,22 +151,23 @@ impl Report {
         }
         writeln!(
             out,
-            "  {:>6} {:>6} {:>6} {:>10} {:>10} {:>9}",
-            "size", "spans", "peak", "in use", "cached", "refills"
+            "  {:>6} {:>6} {:>10} {:>10} {:>10} {:>9}",
+            "size", "spans", "in use", "peak", "cached", "refills"
         )?;
-        for (class, report) in self.classes.iter().enumerate().filter(|(_, report)| report.peak_spans > 0) {
+        for (class, report) in self.classes.iter().enumerate().skip(1).filter(|(_, report)| report.peak > 0) {
             writeln!(
                 out,
-                "  {:>6} {:>6} {:>6} {:>10} {:>10} {:>9}",
+                "  {:>6} {:>6} {:>10} {:>10} {:>10} {:>9}",
                 class::size(class),
                 report.spans,
-                report.peak_spans,
                 report.in_use,
+                report.peak,
                 report.cached,
                 report.refills
             )?;
         }
-        writeln!(out, "   large blocks {}", Bytes(self.large_bytes))
+        let large = &self.classes[0];
+        writeln!(out, "   large blocks {} (peak {}), {}", large.in_use, large.peak, Bytes(self.large_bytes))
     }
 
     fn write_mode(&self, out: &mut impl Write) -> fmt::Result {
@@ -179,15 +185,16 @@ impl Report {
     /// Writes the report as XML, in the shape that readers of glibc's `malloc_info` know.
     pub fn write_xml(&self, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>")?;
-        for (class, report) in self.classes.iter().enumerate().filter(|(_, report)| report.spans > 0) {
+        for (class, report) in self.classes.iter().enumerate().skip(1).filter(|(_, report)| report.spans > 0) {
             writeln!(
                 out,
-                "  <size from=\"{}\" to=\"{}\" total=\"{}\" count=\"{}\" in_use=\"{}\"/>",
+                "  <size from=\"{}\" to=\"{}\" total=\"{}\" count=\"{}\" in_use=\"{}\" peak=\"{}\"/>",
                 class::size(class - 1) + 1,
                 class::size(class),
                 report.cached * class::size(class) as u64,
                 report.cached,
-                report.in_use
+                report.in_use,
+                report.peak
             )?;
         }
         let free = self.run_bytes.saturating_sub(self.in_use_bytes()) + self.dirty_bytes;

@@ -13,9 +13,10 @@
 
 use super::fork::Sharing;
 use crate::page::{PAGE, PageMap, Segment};
-use crate::percpu::{AREAS_END, HEADER, Region};
+use crate::percpu::{AREAS_END, Area, HEADER, Preparation, Region};
 use crate::slab::{General, Slab};
 use core::ptr::null_mut;
+use machine::sync::{AtomicU64, Ordering};
 use machine::{process, root, slot, vm};
 
 /// The one value that all state hangs from, at the region's base. Zeroes are a valid one that can give nothing.
@@ -64,7 +65,8 @@ pub fn begin() -> bool {
                 base.wrapping_add(AREAS_END),
                 (metadata, base.wrapping_sub(2 * slot::ARRAY)),
                 (segment, FIRST_SEGMENT),
-            ) {
+            ) || !slab.begin_tally()
+            {
                 vm::release(start, bytes(entries));
                 return None;
             }
@@ -84,6 +86,21 @@ fn reserve() -> Option<(*mut u8, usize)> {
 
 const fn bytes(map_entries: usize) -> usize {
     UNIT + FIRST_SEGMENT + FIRST_METADATA + AREAS_END + map_entries
+}
+
+/// Prepares per-CPU memory for so many CPUs, as allocators of the eager school do at their start: every line of the slots' areas, and the
+/// counters' rows. Nothing but time and memory comes of it. False: not all of it, for lack of memory.
+#[cold]
+pub fn lay_out(cpus: usize) -> bool {
+    const LINE: usize = 64;
+    // SAFETY: as below.
+    let region = unsafe { Region::at(root::base()) };
+    for line in 0..cpus * slot::AREA / LINE {
+        let word: *mut AtomicU64 = region.at_offset(slot::AREAS + line * LINE).cast();
+        // SAFETY: the areas are committed; the word stays as it is.
+        unsafe { (*word).fetch_or(0, Ordering::Relaxed) };
+    }
+    Area::new(cpus, Preparation::ForAll { cpus }).is_some_and(|area| runtime().slab.tally().share_in(area))
 }
 
 /// The runtime's slab, or the stand-in before [`begin`].

@@ -20,6 +20,11 @@ pub struct LockReport {
 pub struct Events(AtomicU64);
 
 impl Events {
+    /// None yet.
+    pub const fn new() -> Self {
+        Events(AtomicU64::new(0))
+    }
+
     /// Counts one.
     #[inline]
     pub fn count(&self) {

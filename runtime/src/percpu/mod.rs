@@ -1,4 +1,5 @@
-//! Per-CPU areas: one page of address space for every possible slot, committed by its first touch.
+//! Per-CPU memory: the heap's areas, one page for each possible slot, and blocks for whoever counts per CPU ([`Area`], [`Block`]).
+//! All of it is address space, which is committed by its first touch.
 //!
 //! ```text
 //!   area of a slot   ┌ word 2c     take word of class c ┐
@@ -10,6 +11,12 @@
 //!
 //! A zeroed area is a valid one: every array reads as "empty and full", every shard is free and holds nothing. So areas
 //! need no initialisation, and a slot's page costs nothing until a thread first runs there.
+
+mod area;
+mod block;
+
+pub use area::{Area, LINES, Preparation};
+pub use block::{BLOCK_RANK, Block, CELL, MARK, stock, total};
 
 use core::ptr::NonNull;
 use machine::{slot, thread};

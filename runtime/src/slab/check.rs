@@ -9,7 +9,7 @@ use crate::page::{GRANULE, PAGE, PageList, Span};
 use machine::slot;
 
 /// What was found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SlabFound {
     /// Objects outside of their spans: in use, or in arrays.
     pub given: usize,
@@ -19,12 +19,15 @@ pub struct SlabFound {
     pub span_pages: u64,
     listed: usize,
     arrays: u64,
+    /// By class: objects outside of their spans and of depots.
+    out: [usize; class::CLASSES],
 }
 
 impl General<'_> {
     /// Checks every slot, shard and span, and shows each object that an array holds; each violation panics.
     pub fn check_valid(self, show_cached: &mut dyn FnMut(*mut u8)) -> SlabFound {
-        let mut found = SlabFound::default();
+        let mut found =
+            SlabFound { given: 0, cached: 0, span_pages: 0, listed: 0, arrays: 0, out: [0; class::CLASSES] };
         let slots = slot::in_use();
         for slot in (0..slots).chain((slots <= NO_SLOT).then_some(NO_SLOT)) {
             // SAFETY: the slot's page list.
@@ -40,11 +43,9 @@ impl General<'_> {
         // SAFETY: descriptions are never freed, and nobody else is in the heap.
         self.slab.zone.for_each_span(|span| self.check_span(unsafe { &*span }, &mut found));
         assert_eq!(found.listed, listed * 2, "spans on shards' lists, and spans that say they are");
-        for (class, counted) in self.slab.spans.iter().enumerate() {
-            let mut of_class = 0;
-            self.count_classes(|other, spans, _, _| of_class += if other == class { spans } else { 0 });
-            assert_eq!(of_class, counted.now(), "spans of class {class} found, and counted");
-            assert!(counted.peak() >= of_class, "more spans of class {class} than ever there were");
+        for class in 1..class::CLASSES {
+            let counted = self.slab.tally().objects(class) as usize;
+            assert_eq!(found.out[class], counted, "objects of class {class} outside of spans and depots, and counted");
         }
         assert_eq!(found.arrays, self.slab.arrays.get(), "arrays found, and arrays made");
         found
@@ -67,6 +68,7 @@ impl General<'_> {
         for array in shard.full.iter(self.region) {
             assert!(!array.is_empty(self.region), "an empty array among the full ones");
             self.check_array(array, class, found, show);
+            found.out[class] = found.out[class].wrapping_sub(array.len(self.region));
         }
         for array in shard.empty.iter(self.region) {
             assert_eq!(array.len(self.region), 0, "an array among the empty ones holds objects");
@@ -108,6 +110,7 @@ impl General<'_> {
             assert_eq!(self.class_at(address), span.class as usize, "the page map's class at {address:p}");
         }
         found.given += span.in_use();
+        found.out[span.class as usize] = found.out[span.class as usize].wrapping_add(span.in_use());
         found.span_pages += span.granules as u64 * (GRANULE / PAGE) as u64;
         found.listed += span.listed as usize;
     }

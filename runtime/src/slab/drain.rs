@@ -115,7 +115,7 @@ impl General<'_> {
             let word = unsafe { slot::exchange(self.region.base(), slot, index(class, takes), 0) };
             let array = array_of(word, takes);
             if let Some(array) = array {
-                self.flush(slot, class, array);
+                self.flush_out(slot, class, array);
             }
             array.is_some()
         };
@@ -126,7 +126,7 @@ impl General<'_> {
         let word = self.word(slot, index(class, takes));
         let found = self.names_objects(word, takes);
         match found {
-            Some(array) if self.replace(slot, index(class, takes), word, 0) => self.flush(slot, class, array),
+            Some(array) if self.replace(slot, index(class, takes), word, 0) => self.flush_out(slot, class, array),
             _ => return false,
         }
         true
@@ -191,7 +191,7 @@ impl General<'_> {
         // SAFETY: the array is ours if the word is still draining, and goes back or becomes private.
         let kept = unsafe { slot::compare_exchange(self.region.base(), slot, index(class, takes), DRAINING, next) };
         match array_of(before, takes) {
-            Some(array) if kept && restarted => self.flush(slot, class, array),
+            Some(array) if kept && restarted => self.flush_out(slot, class, array),
             _ => return false,
         }
         true

@@ -18,22 +18,22 @@ mod count;
 mod drain;
 mod limits;
 pub mod misuse;
+mod put;
 mod shard;
 mod spare;
+mod tally;
 mod tests;
 
 pub use shard::SHARD_RANK;
+pub use tally::Tally;
 
 use crate::observe::{Events, LockReport};
 use crate::page::{GRANULE, PAGE, PageList, Span, Zone};
-use crate::percpu::{self, Region};
+use crate::percpu::Region;
 use array::{Array, DRAINING};
-use core::ptr::null_mut;
-use count::SpanCount;
-use limits::{MANY_SLOTS, batch, depot_limit};
+use limits::batch;
 use machine::slot::{self, ARRAY, Stored};
 use machine::sync::{AtomicBool, AtomicPtr, Lock, Ordering};
-use misuse::Found;
 use shard::Held;
 use spare::Spare;
 
@@ -56,8 +56,8 @@ pub struct Slab {
     pub zone: Zone,
     /// What waiting for locks cost.
     pub locks: LockReport,
-    /// Spans in use, by class.
-    pub spans: [SpanCount; class::CLASSES],
+    /// What the program holds.
+    tally: AtomicPtr<Tally>,
     /// Arrays that exist.
     pub arrays: Events,
     /// Empty arrays that no shard keeps.
@@ -88,6 +88,25 @@ impl Slab {
         for (step, word) in self.class_words.iter_mut().enumerate() {
             *word = take_index(class::class_for(step * class::STEP)) as u8;
         }
+    }
+
+    /// Begins to count, in the zone's metadata. False: there is none.
+    pub fn begin_tally(&self) -> bool {
+        let place = self.zone.metadata.cut(size_of::<Tally>(), align_of::<Tally>()).map(|place| place.cast::<Tally>());
+        if let Some(place) = place {
+            // SAFETY: the place is ours, for ever.
+            unsafe { place.write(Tally::new()) };
+            // Relaxed: published with the region.
+            self.tally.store(place, Ordering::Relaxed);
+        }
+        place.is_some()
+    }
+
+    /// What the program holds.
+    #[inline]
+    pub fn tally(&self) -> &Tally {
+        // SAFETY: written before the slab was published.
+        unsafe { &*self.tally.load(Ordering::Relaxed) }
     }
 }
 
@@ -253,7 +272,9 @@ impl<'a> General<'a> {
     }
 
     fn pop_own(self, slot: u32, class: usize) -> Option<Array> {
-        self.lock(slot, class).pop_full(self.region)
+        let array = self.lock(slot, class).pop_full(self.region)?;
+        self.count(class, array.len(self.region) as isize);
+        Some(array)
     }
 
     /// Takes a full array from a slot that keeps more than `spared`, and gives it an empty one for it.
@@ -267,6 +288,7 @@ impl<'a> General<'a> {
             Held::try_lock(self.region, other, class)?.pop_full(self.region).map(|array| (other, array))
         });
         let (other, array) = array?;
+        self.count(class, array.len(self.region) as isize);
         let empty = self.lock(slot, class).empty.pop(self.region);
         if let Some(empty) = empty {
             self.keep_empty(&mut self.lock(other, class), empty);
@@ -331,7 +353,9 @@ impl<'a> General<'a> {
                 break;
             }
         }
+        drop(own);
         array.reverse(self.region);
+        self.count(class, array.len(self.region) as isize);
         Some(array)
     }
 
@@ -349,7 +373,6 @@ impl<'a> General<'a> {
             (*span).listed = false;
             zone.enter_class(span, take_index(class) as u8);
         }
-        self.slab.spans[class].add_one();
         Some(span)
     }
 
@@ -375,185 +398,12 @@ impl<'a> General<'a> {
         array.sized(self.region, batch(class, shard::heat(self.region, slot, class)))
     }
 
-    // ---- giving back, slow ----
-
-    /// Gives an object of a class back, by whatever way is left.
-    ///
-    /// # Safety
-    /// The caller owns the object, and gives it up.
-    #[cold]
-    pub unsafe fn put_slow(self, class: usize, object: *mut u8) {
-        let Some(slot) = slot::current() else {
-            return self.put_into_span(object, None).forget();
-        };
-        shard::count_visit(self.region, slot, class, false);
-        let word = self.word(slot, give_index(class));
-        let given = Array::from_give_word(word);
-        if given.is_some_and(|given| !given.is_full()) {
-            // SAFETY: passed on. The thread migrated since the fast path, or another one made room.
-            if unsafe { self.put(object) } {
-                return;
-            }
-            return self.put_into_span(object, None).forget();
-        }
-        let Some(mut next) = self.find_roomy(slot, class, given.is_some()) else {
-            return self.put_into_span(object, None).forget();
-        };
-        next.push(self.region, object);
-        if word == DRAINING || !self.replace(slot, give_index(class), word, next.give_word()) {
-            return self.stow(slot, class, next);
-        }
-        let Some(full) = given else { return };
-        match self.word(slot, take_index(class)) {
-            0 => self.install_to_take(slot, class, full),
-            _ => self.stow(slot, class, full),
-        }
-    }
-
-    /// A private array with room: the slot's own take array if it is empty, or if there is another one to change places with and
-    /// that is worth it; else an empty one from the shard, else a new one.
-    fn find_roomy(self, slot: u32, class: usize, can_change: bool) -> Option<Array> {
-        let word = self.word(slot, take_index(class));
-        if let Some(array) = Array::from_take_word(word)
-            && (array.is_empty(self.region) || (can_change && self.is_worth_changing(array, slot, class)))
-            && self.replace(slot, take_index(class), word, 0)
-        {
-            return Some(if array.is_empty(self.region) { self.sized(array, slot, class) } else { array });
-        }
-        self.find_empty(&mut self.lock(slot, class)).map(|array| self.sized(array, slot, class))
-    }
-
-    /// Whether a take array has so much room that it should become the one to give to. A quarter: more would send arrays to the
-    /// depot and back for programs that swing by little more than an array, less would cost too much per object. An
-    /// array that is too small for the class's heat had better be retired.
-    fn is_worth_changing(self, array: Array, slot: u32, class: usize) -> bool {
-        let capacity = array.capacity(self.region);
-        array.room() * 4 >= capacity && capacity >= batch(class, shard::heat(self.region, slot, class))
-    }
-
-    /// Puts a private array into the slot's depot; what is too much there goes back to the spans.
-    #[cold]
-    fn stow(self, slot: u32, class: usize, array: Array) {
-        percpu::enter();
-        let mut own = self.lock(slot, class);
-        if array.is_empty(self.region) {
-            return self.keep_empty(&mut own, array);
-        }
-        own.push_full(self.region, array);
-        if own.full_count as usize <= depot_limit(class, shard::heat(self.region, own.slot, class)) {
-            return;
-        }
-        let excess = own.pop_full(self.region);
-        drop(own);
-        if let Some(excess) = excess {
-            self.flush(slot, class, excess);
-        }
-    }
-
-    /// Puts the objects of a private array back into their spans, and keeps the array.
-    fn flush(self, slot: u32, class: usize, mut array: Array) {
-        let mut held = None;
-        while let Some(object) = array.pop(self.region) {
-            held = self.put_into_span(object, held).0;
-        }
-        drop(held);
-        self.keep_empty(&mut self.lock(slot, class), array);
-    }
-
-    /// Puts an object back into its span, under the lock of the shard that owns the span; returns that shard, still held.
-    fn put_into_span(self, object: *mut u8, held: Option<Held>) -> StillHeld {
-        let Some(span) = self.slab.zone.span_of(object) else { misuse::die(Found::Foreign, object) };
-        // SAFETY: descriptions of spans are never freed, and the span is not either while the object lives.
-        let class = unsafe { (*span).class } as usize;
-        let mut held = self.lock_owner(span, class, held);
-        // SAFETY: as above.
-        if held.slot != unsafe { (*span).owner() } {
-            // In a signal handler that must not wait for the owner.
-            self.defer(object);
-            return StillHeld(Some(held));
-        }
-        // SAFETY: we hold the lock of the shard that owns the span.
-        unsafe {
-            match (*span).put(object) {
-                Ok(()) => {}
-                Err(crate::page::Misuse::DoubleFree) => misuse::die(Found::DoubleFree, object),
-                Err(crate::page::Misuse::NotAnObject) => misuse::die(Found::Interior, object),
-            }
-            held.link_span(span);
-            // The last span stays while the class is warm: a slot that frees and allocates around one span's worth would
-            // move it in and out.
-            let others = !(*span).next.is_null() || !(*span).previous.is_null();
-            let may_stay = slot::in_use() <= MANY_SLOTS && shard::heat(self.region, held.slot, class) > 0;
-            if (*span).is_unused() && (others || !may_stay) {
-                held.unlink_span(span);
-                self.free_span(held.slot, span);
-            }
-        }
-        StillHeld(Some(held))
-    }
-
-    /// Keeps an object that is free for the next who comes along a slow path.
-    #[cold]
-    fn defer(self, object: *mut u8) {
-        let link = |head| {
-            // SAFETY: the object is free, and ours until the exchange.
-            unsafe { object.cast::<*mut u8>().write(head) };
-            Some(object)
-        };
-        // Release pairs with the acquire in `put_deferred`: who sees the object sees its link, or does not see the object.
-        let _ = self.slab.deferred.fetch_update(Ordering::Release, Ordering::Relaxed, link);
-    }
-
-    /// Gives back what signal handlers could not.
-    #[inline]
-    fn put_deferred(self) {
-        if !self.slab.deferred.load(Ordering::Relaxed).is_null() {
-            let mut object = self.slab.deferred.swap(null_mut(), Ordering::Acquire);
-            while !object.is_null() {
-                // SAFETY: written by `defer`, and the object is ours since the exchange.
-                let next = unsafe { object.cast::<*mut u8>().read() };
-                self.put_into_span(object, None).forget();
-                object = next;
-            }
-        }
-    }
-
-    fn lock_owner(self, span: *mut Span, class: usize, mut held: Option<Held>) -> Held {
-        loop {
-            // SAFETY: descriptions of spans are never freed.
-            let owner = unsafe { (*span).owner() };
-            let shard = match held.take() {
-                Some(shard) if shard.slot == owner => shard,
-                other => {
-                    drop(other);
-                    self.lock(owner, class)
-                }
-            };
-            // SAFETY: as above. The owner changes under the lock that we now hold, or changed before we had it.
-            if unsafe { (*span).owner() } == owner {
-                return shard;
-            }
-            held = Some(shard);
-        }
-    }
-
-    /// # Safety
-    /// The span is unused, on no list, and ours by the lock of its shard.
-    unsafe fn free_span(self, slot: u32, span: *mut Span) {
-        let (zone, locks) = (&self.slab.zone, &self.slab.locks);
-        // SAFETY: passed on.
-        unsafe {
-            zone.enter_class(span, 0);
-            self.slab.spans[(*span).class as usize].subtract_one();
-            (*span).class = 0;
-            match (*span).granules {
-                1 => PageList::put(shard::page_list(self.region, slot), span, zone, locks),
-                _ => zone.free_span(locks, span),
-            }
-        }
-    }
-
     // ---- small helpers ----
+
+    #[inline]
+    fn count(self, class: usize, objects: isize) {
+        self.slab.tally().count(class, objects);
+    }
 
     fn lock(self, slot: u32, class: usize) -> Held {
         Held::lock(self.region, slot, class, &self.slab.locks)
@@ -584,11 +434,4 @@ enum Source {
     Spans,
     /// Also those of a new span.
     NewSpan,
-}
-
-/// A shard's lock that may be used for the next object too.
-struct StillHeld(Option<Held>);
-
-impl StillHeld {
-    fn forget(self) {}
 }

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::heap::{self, runtime::general};
+use crate::percpu;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -60,7 +61,7 @@ fn an_object_whose_shard_is_held_is_given_back_later() {
         let taken = unsafe { (*span).take() }.expect("a new span has objects");
         // SAFETY: as above.
         before = unsafe { (*span).in_use() };
-        general.put_into_span(taken, None).forget();
+        drop(general.put_into_span(taken, None));
         assert_eq!(general.slab.deferred.load(Ordering::Relaxed), taken, "the object waits for the next slow path");
         // SAFETY: as above.
         assert_eq!(unsafe { (*span).in_use() }, before, "the span was changed under its owner's lock");
@@ -92,5 +93,5 @@ fn a_span_that_is_taken_over_belongs_to_the_shard_that_lists_it() {
     let (owner, array) = taken.expect("the work was done");
     percpu::enter();
     // All objects come back, and the last one lets the span go, if the lock of its owner guards it.
-    general().flush(owner, CLASS, array);
+    general().flush_out(owner, CLASS, array);
 }

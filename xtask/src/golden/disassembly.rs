@@ -1,4 +1,4 @@
-//! The straight line through a function, read from what `nm` and `objdump` print.
+//! Paths through a function, read from what `nm` and `objdump` print.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,28 +39,39 @@ impl Disassembly {
         Self(listing.lines().filter_map(instruction).collect())
     }
 
-    /// The instructions from the function's first one to its return, with no conditional jump taken: compilers put what
-    /// is unlikely behind a taken jump. The path may not call, nor leave the function.
-    pub fn fast_path(&self, symbol: &Symbol) -> Result<Vec<String>, String> {
+    /// The instructions from the function's first one to its return, with no conditional jump taken but those that `taken` numbers, which
+    /// are counted from 1 along the path: compilers put what is unlikely behind a taken jump. The path may not call, nor leave the function.
+    pub fn fast_path(&self, symbol: &Symbol, taken: &[usize]) -> Result<Vec<String>, String> {
         let name = &symbol.name;
         let mut path = Vec::new();
         let mut address = symbol.code.start;
+        let mut jumps = 0;
         // Each instruction has a byte at least, so that a longer path goes in circles.
         while path.len() as u64 <= symbol.code.end - symbol.code.start {
             let text = self.0.get(&address).filter(|_| symbol.code.contains(&address));
             let text = text.ok_or_else(|| stray(name, "runs out of its code", &path))?;
             path.push(format!("{address:8x}:  {text}"));
             match Step::of(text) {
+                Step::Return if taken.iter().any(|number| *number > jumps) => {
+                    return Err(stray(name, "has fewer conditional jumps than it is to take", &path));
+                }
                 Step::Return => return Ok(path),
                 Step::Stray(why) => return Err(stray(name, why, &path)),
                 Step::Jump(target) => address = target,
-                Step::Next => {
-                    let next = self.0.range(address + 1..).next();
-                    address = *next.ok_or_else(|| stray(name, "ends without a return", &path))?.0;
+                Step::Either(target) => {
+                    jumps += 1;
+                    address = if taken.contains(&jumps) { target } else { self.behind(address, name, &path)? };
                 }
+                Step::Next => address = self.behind(address, name, &path)?,
             }
         }
         Err(stray(name, "goes in circles", &path))
+    }
+
+    /// The address of the next instruction.
+    fn behind(&self, address: u64, name: &str, path: &[String]) -> Result<u64, String> {
+        let next = self.0.range(address + 1..).next();
+        Ok(*next.ok_or_else(|| stray(name, "ends without a return", path))?.0)
     }
 }
 
@@ -72,6 +83,8 @@ fn stray(name: &str, why: &str, path: &[String]) -> String {
 enum Step {
     Next,
     Jump(u64),
+    /// There, or to the next instruction.
+    Either(u64),
     Return,
     Stray(&'static str),
 }
@@ -79,14 +92,14 @@ enum Step {
 impl Step {
     fn of(instruction: &str) -> Self {
         let mut words = instruction.split_whitespace().filter(|word| !["bnd", "notrack", "repz", "rep"].contains(word));
-        match words.next().unwrap_or_default() {
+        let operation = words.next().unwrap_or_default();
+        let target = words.next().and_then(|word| u64::from_str_radix(word, 16).ok());
+        match operation {
             "ret" | "retq" => Self::Return,
             "call" | "callq" => Self::Stray("makes a call"),
             "ud2" | "hlt" | "int3" | "(bad)" => Self::Stray("ends in a trap"),
-            "jmp" | "jmpq" => {
-                let target = words.next().and_then(|word| u64::from_str_radix(word, 16).ok());
-                target.map_or(Self::Stray("makes an indirect jump"), Self::Jump)
-            }
+            "jmp" | "jmpq" => target.map_or(Self::Stray("makes an indirect jump"), Self::Jump),
+            conditional if conditional.starts_with('j') => target.map_or(Self::Next, Self::Either),
             _ => Self::Next,
         }
     }
@@ -97,11 +110,11 @@ mod tests {
     use super::*;
 
     /// The path through instructions that lie one byte apart from address 0x1000.
-    fn path(instructions: &[&str]) -> Result<Vec<String>, String> {
+    fn path(instructions: &[&str], taken: &[usize]) -> Result<Vec<String>, String> {
         let lines = instructions.iter().enumerate().map(|(index, text)| format!("    {:x}:\t{text}\n", 0x1000 + index));
         let code = Disassembly::parse(&("\n0000000000001000 <malloc>:\n".to_owned() + &lines.collect::<String>()));
         let name = "malloc".to_owned();
-        code.fast_path(&Symbol { name, code: 0x1000..0x1000 + instructions.len() as u64 })
+        code.fast_path(&Symbol { name, code: 0x1000..0x1000 + instructions.len() as u64 }, taken)
     }
 
     #[test]
@@ -123,13 +136,22 @@ mod tests {
             "repz ret",
             "call   2000 <slow>",
         ];
-        assert_eq!(path(&straight).unwrap().len(), 5);
+        assert_eq!(path(&straight, &[]).unwrap().len(), 5);
     }
 
     #[test]
     fn a_jump_within_the_function_is_followed() {
         let skipping = ["jmp    1003 <malloc+0x3>", "ud2", "ud2", "bnd ret"];
-        assert_eq!(path(&skipping).unwrap().len(), 2);
+        assert_eq!(path(&skipping, &[]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_conditional_jumps_with_the_given_numbers_are_taken() {
+        let branching = ["jne    1002 <malloc+0x2>", "ret", "js     1005 <malloc+0x5>", "nop", "ret", "ret"];
+        assert_eq!(path(&branching, &[]).unwrap().len(), 2);
+        assert_eq!(path(&branching, &[1]).unwrap().len(), 4);
+        assert_eq!(path(&branching, &[1, 2]).unwrap().len(), 3);
+        assert!(path(&branching, &[2]).unwrap_err().contains("fewer conditional jumps"));
     }
 
     #[test]
@@ -143,7 +165,7 @@ mod tests {
             (&["ud2"], "ends in a trap"),
         ];
         for (code, why) in planted {
-            assert!(path(code).unwrap_err().contains(why), "{code:?}");
+            assert!(path(code, &[]).unwrap_err().contains(why), "{code:?}");
         }
     }
 }

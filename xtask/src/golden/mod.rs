@@ -1,35 +1,44 @@
-//! How many instructions malloc and free take when all goes well, held against reviewed counts.
+//! How many instructions the fast paths of exported functions take, held against reviewed counts.
 //!
 //! Counted from the disassembly of the release library, since no simulator of instructions knows restartable sequences.
-//! `xtask/golden/fast_path.txt` has a line for each function: name, count, limit. A count that differs from the file is a
-//! change to be reviewed and blessed; a count above the limit is never accepted.
+//! `xtask/golden/fast_path.txt` has a line for each path: name, count, limit. A count that differs from the file is a change to be
+//! reviewed and blessed; a count above the limit is never accepted. A function whose work depends on a state has a path for each: the line
+//! then says which conditional jump leads off the straight one, and has a name of its own behind the function's.
 
 mod disassembly;
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use crate::library;
 use disassembly::{Disassembly, Symbol};
 
 const FILE: &str = "xtask/golden/fast_path.txt";
 const HEADER: &str = "\
-# Instructions on the straight-line fast path, from the first to the return, counted by `cargo xtask golden`.
+# Instructions on fast paths, from the first to the return, counted by `cargo xtask golden`.
 # name count limit
+# Straight on past all conditional jumps; or a path with a name: name/path count limit taking N…, where those with these numbers are
+# taken, counted from 1 along the path.
 ";
 
+const TAKING: &str = " taking ";
+
 /// A line of the golden file.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Golden {
+    /// The function's, and behind a slash that of the path, if it is not the straight one.
     name: String,
     count: usize,
     limit: usize,
+    /// The conditional jumps that are taken.
+    taken: Vec<usize>,
 }
 
 /// Builds the library, counts, and compares or accepts.
 pub fn run(root: &Path, bless: bool) -> Result<(), String> {
-    let library = build_library(root)?;
+    let library = library::build(root)?.shared;
     let symbols = disassembly::symbols(&tool("nm", &["-D", "-S", "--defined-only"], &library)?);
     let code = Disassembly::parse(&tool("objdump", &["-d", "--no-show-raw-insn"], &library)?);
     let file = root.join(FILE);
@@ -57,13 +66,14 @@ fn count(line: &Golden, symbols: &[Symbol], code: &Disassembly) -> Result<Golden
             path.join("\n")
         ));
     }
-    Ok(Golden { name: line.name.clone(), count: path.len(), limit: line.limit })
+    Ok(Golden { count: path.len(), ..line.clone() })
 }
 
 fn follow(line: &Golden, symbols: &[Symbol], code: &Disassembly) -> Result<Vec<String>, String> {
-    let symbol = symbols.iter().find(|symbol| symbol.name == line.name);
-    let symbol = symbol.ok_or_else(|| format!("the library exports no {}", line.name))?;
-    code.fast_path(symbol)
+    let function = line.name.split('/').next().unwrap_or_default();
+    let symbol = symbols.iter().find(|symbol| symbol.name == function);
+    let symbol = symbol.ok_or_else(|| format!("the library exports no {function}"))?;
+    code.fast_path(symbol, &line.taken)
 }
 
 fn compare(golden: &[Golden], counted: &[Golden], symbols: &[Symbol], code: &Disassembly) -> Result<(), String> {
@@ -81,35 +91,30 @@ fn compare(golden: &[Golden], counted: &[Golden], symbols: &[Symbol], code: &Dis
 
 fn parse(text: &str) -> Result<Vec<Golden>, String> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let parse_line = |line: &str| {
-        let mut words = line.split_whitespace();
-        let name = words.next()?.to_owned();
-        let count = words.next()?.parse().ok()?;
-        let limit = words.next()?.parse().ok()?;
-        words.next().is_none().then_some(Golden { name, count, limit })
-    };
-    lines.map(|line| parse_line(line).ok_or_else(|| format!("{FILE}: {line:?} is not: name count limit"))).collect()
+    let expected = "name count limit, or name/path count limit taking N…";
+    lines.map(|line| parse_line(line).ok_or_else(|| format!("{FILE}: {line:?} is not: {expected}"))).collect()
+}
+
+/// A path has a name of its own just if it takes jumps.
+fn parse_line(line: &str) -> Option<Golden> {
+    let (counts, taken) = line.split_once(TAKING).unwrap_or((line, ""));
+    let number = |word: &str| word.parse().ok().filter(|number| *number > 0);
+    let taken = taken.split_whitespace().map(number).collect::<Option<Vec<usize>>>()?;
+    let mut words = counts.split_whitespace();
+    let name = words.next()?.to_owned();
+    let count = words.next()?.parse().ok()?;
+    let limit = words.next()?.parse().ok()?;
+    let is_sound = words.next().is_none() && name.contains('/') != taken.is_empty();
+    is_sound.then_some(Golden { name, count, limit, taken })
 }
 
 fn render(lines: &[Golden]) -> String {
     lines.iter().fold(HEADER.to_owned(), |mut text, line| {
-        let _ = writeln!(text, "{} {} {}", line.name, line.count, line.limit);
+        let numbers: Vec<String> = line.taken.iter().map(usize::to_string).collect();
+        let taking = if numbers.is_empty() { String::new() } else { format!("{TAKING}{}", numbers.join(" ")) };
+        let _ = writeln!(text, "{} {} {}{taking}", line.name, line.count, line.limit);
         text
     })
-}
-
-/// Builds the release library in the target directory that this program lies in.
-fn build_library(root: &Path) -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let target = own.ancestors().nth(2).ok_or("xtask does not lie in a target directory")?;
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--package", "commensal-malloc", "--target-dir"])
-        .arg(target)
-        .current_dir(root)
-        .status()
-        .map_err(|error| format!("cargo cannot be started: {error}"))?;
-    let library = target.join("release/libcommensal.so");
-    if status.success() { Ok(library) } else { Err(format!("cargo build ended with {status}")) }
 }
 
 /// What one of the binutils prints about the library.
@@ -129,14 +134,32 @@ mod tests {
     const CODE: &str = "\n\
         0000000000001000 <malloc>:\n\
         \x20   1000:\tmov    (%rdi),%rax\n\
-        \x20   1003:\tret\n";
+        \x20   1003:\tret\n\
+        0000000000002000 <add>:\n\
+        \x20   2000:\tjne    2003 <add+0x3>\n\
+        \x20   2002:\tret\n\
+        \x20   2003:\tadd    %rsi,(%rdi)\n\
+        \x20   2006:\tret\n";
 
     fn library() -> (Vec<Symbol>, Disassembly) {
-        (disassembly::symbols("0000000000001000 0000000000000004 T malloc\n"), Disassembly::parse(CODE))
+        const SYMBOLS: &str = "0000000000001000 0000000000000004 T malloc\n0000000000002000 0000000000000007 T add\n";
+        (disassembly::symbols(SYMBOLS), Disassembly::parse(CODE))
     }
 
     fn golden(count: usize, limit: usize) -> Golden {
-        Golden { name: "malloc".to_owned(), count, limit }
+        Golden { name: "malloc".to_owned(), count, limit, taken: Vec::new() }
+    }
+
+    fn other_path(count: usize) -> Golden {
+        Golden { name: "add/shared".to_owned(), count, limit: 9, taken: vec![1] }
+    }
+
+    #[test]
+    fn a_path_with_a_name_is_followed_over_its_jumps() {
+        let (symbols, code) = library();
+        assert_eq!(count(&other_path(8), &symbols, &code).unwrap(), other_path(3));
+        let straight = Golden { name: "add".to_owned(), taken: Vec::new(), ..other_path(8) };
+        assert_eq!(count(&straight, &symbols, &code).unwrap().count, 2);
     }
 
     #[test]
@@ -158,8 +181,13 @@ mod tests {
 
     #[test]
     fn the_file_is_read_as_it_is_written() {
-        let lines = [golden(20, 22)];
+        let both = Golden { taken: vec![1, 3], ..other_path(7) };
+        let lines = [golden(20, 22), other_path(8), both];
         assert_eq!(parse(&render(&lines)).unwrap(), lines);
-        assert!(parse("malloc 22").unwrap_err().contains("is not: name count limit"));
+        for planted in
+            ["malloc 22", "add/shared 8 9", "add 8 9 taking 1", "add/shared 8 9 taking 0", "add/shared 8 9 taking x"]
+        {
+            assert!(parse(planted).unwrap_err().contains("is not: name count limit"), "{planted}");
+        }
     }
 }

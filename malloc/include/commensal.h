@@ -1,0 +1,361 @@
+/* Commensal: what libcommensal has besides the C library's memory functions.
+ *
+ * Lazy counters. A counter costs its owner a plain addition, and becomes a per-CPU counter when others come. It begins as one word for its
+ * owner, the first thread that adds or the one that bound it, and one for all others. When a second sharer is announced
+ * (cm_counter_share), or when others than the owner have added some tens of times, it is upgraded: from then on every thread adds to a
+ * line of its CPU. One that was not upgraded is nothing but its 32 bytes, on machines with any number of CPUs.
+ *
+ *     static cm_counter requests = CM_COUNTER_INIT;
+ *     cm_counter_add(&requests, 1);
+ *     printf("%lld requests\n", (long long)cm_counter_sum(&requests));
+ *
+ * A set is several counters with one owner that are upgraded and destroyed as one: four fit a cache line.
+ *
+ *     enum { HITS, MISSES, KINDS };
+ *     static CM_COUNTERS(KINDS) lookups = CM_COUNTERS_INIT(KINDS);
+ *     cm_counters_add(&lookups.set, HITS, 1);
+ *
+ * Arithmetic is modulo 2^64, and values are read as signed. Additions order nothing else: who reads a sum after a thread was joined, or after
+ * another such order, finds its additions in it.
+ *
+ * What the comments of the functions end with:
+ *
+ * errno            what it is set to; "kept": it is as before.
+ * Threads          who may call the function, at the same time as any other one unless it says otherwise.
+ * Signal handlers  whether they may call it, in the middle of any function here too. What a handler adds that interrupts an addition of its
+ *                  own thread is counted, and so is what it interrupted.
+ * After fork       whether the child may call it. There counters have the values that they had at the fork, and the thread that forked owns
+ *                  what it owned. A child of vfork shares its parent's memory, and must not add to upgraded counters if the parent has
+ *                  threads.
+ *
+ * Fallback mode is what the library works in before Linux 6.3 or glibc 2.35, and with GLIBC_TUNABLES=glibc.pthread.rseq=0.
+ */
+
+#ifndef COMMENSAL_H
+#define COMMENSAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A counter of value 0 that nobody owns. */
+#define CM_COUNTER_INIT {{0}}
+
+/* The type of a set of n counters, a constant from 1 to CM_COUNTERS_MOST: 16 + 12 n bytes, rounded up to 8. Its member `set` is what
+ * the functions take. */
+#define CM_COUNTERS(n)                                                                                    \
+    struct {                                                                                                 \
+        cm_counters set;                                                                                     \
+        uint64_t words[((n) * 12 + 7) / 8 * sizeof(char[(n) > 0 && (n) <= CM_COUNTERS_MOST ? 1 : -1])];   \
+    }
+
+/* A set of n counters, all 0 and nobody's. */
+#define CM_COUNTERS_INIT(n) {{0, 0, (n)}, {0}}
+
+/**
+ * The most counters that a set can have.
+ */
+#define CM_COUNTERS_MOST 260
+
+/**
+ * One lazy counter. Zeroed memory is a counter of value 0 that nobody owns, so a static one needs no initialisation. It must not be
+ * copied or moved, and not lie in memory that processes share. Its words are the library's own.
+ */
+typedef struct cm_counter {
+    uint64_t _words[4];
+} cm_counter;
+
+/**
+ * An approximate value: the truth is off by no more than `error`, in either direction.
+ */
+typedef struct cm_reading {
+    /**
+     * What was read.
+     */
+    int64_t value;
+    /**
+     * How far the truth may be from it.
+     */
+    uint64_t error;
+} cm_reading;
+
+/**
+ * What a set of lazy counters begins with; the words of its counters lie behind. See CM_COUNTERS. It must not be copied or moved, and not
+ * lie in memory that processes share. Its words are the library's own.
+ */
+typedef struct cm_counters {
+    uint64_t _state;
+    uint32_t _additions;
+    uint32_t _length;
+} cm_counters;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Adds `amount`, modulo 2^64. The first thread that adds to a counter becomes its owner, and adds by one plain addition; others add
+ * atomically, and when they have done so some tens of times, the counter is upgraded: from then on all add to a line of the CPU that
+ * they run on.
+ *
+ * Without memory for the upgrade the counter works on as it is; but once what others than the owner added goes beyond 2^30 in either
+ * direction, the program ends with a message.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_counter_add(struct cm_counter *counter, int64_t amount);
+
+/**
+ * Subtracts `amount`. As cm_counter_add.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_counter_sub(struct cm_counter *counter, int64_t amount);
+
+/**
+ * cm_counter_add for who knows to be the counter's owner, or that it is upgraded: spares a look at who is running. From another thread it
+ * may lose additions.
+ *
+ * errno: kept. Threads: the owner; any after the upgrade. Signal handlers: yes, on those threads. After fork: yes, on those threads.
+ */
+void cm_counter_add_local(struct cm_counter *counter, int64_t amount);
+
+/**
+ * cm_counter_add for who thinks not to be the counter's owner: spares a look at who is running, and makes nobody the owner. The owner may
+ * call it too; it costs an atomic operation.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_counter_add_remote(struct cm_counter *counter, int64_t amount);
+
+/**
+ * Announces that several threads will add: upgrades the counter now. About a microsecond; next to nothing if it is upgraded already.
+ *
+ * Returns 0; or -1, and the counter is as it was, and the additions of others than the owner try again.
+ *
+ * errno: ENOMEM if there is no memory, or if a signal handler that calls this interrupted the very taking of memory. Threads: any.
+ * Signal handlers: yes. After fork: yes.
+ */
+int cm_counter_share(struct cm_counter *counter);
+
+/**
+ * Whether the counter is upgraded.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+bool cm_counter_is_shared(const struct cm_counter *counter);
+
+/**
+ * Makes the counter the calling thread's: a fresh one, or one that was handed over. An upgraded one gives its memory back and is as lazy
+ * as a new one; the value stays.
+ *
+ * errno: kept. Threads: nobody else may use the counter meanwhile. Signal handlers: under the same condition. After fork: yes.
+ */
+void cm_counter_bind(struct cm_counter *counter);
+
+/**
+ * What was added, and how far that may be off: exact before the upgrade, and after it off by no more than 512 for each slot. There are as
+ * many slots as threads of the program ran at the same time. Looks at three lines of memory whatever the number of CPUs; in fallback mode
+ * it is as exact, and takes as long, as cm_counter_sum. Additions at the same time may be in it or not.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+struct cm_reading cm_counter_read(const struct cm_counter *counter);
+
+/**
+ * cm_counter_read, but values below zero are zero.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+struct cm_reading cm_counter_read_positive(const struct cm_counter *counter);
+
+/**
+ * What was added: exact, but that additions at the same time may be in it or not. Takes time in proportion to the number of CPUs on which
+ * something was added.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int64_t cm_counter_sum(const struct cm_counter *counter);
+
+/**
+ * cm_counter_sum, but values below zero are zero.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int64_t cm_counter_sum_positive(const struct cm_counter *counter);
+
+/**
+ * -1, 0 or 1: the counter is less than `with`, equal, or greater. By cm_counter_read where that decides, else by cm_counter_sum.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int cm_counter_compare(const struct cm_counter *counter, int64_t with);
+
+/**
+ * Adds `amount` if the counter stays at or below `limit`, and says whether it did. What is not positive is always added.
+ *
+ * However many threads try, what limited additions make of the counter is never above their limit, and none is refused while there is
+ * room. cm_counter_add knows no limit. It may refuse too early where there is no memory, and by up to 1024 for each slot (see
+ * cm_counter_read) where the kernel refuses membarrier and unlimited additions came before the first limited one.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+bool cm_counter_limited_add(struct cm_counter *counter, int64_t amount, int64_t limit);
+
+/**
+ * Adds the difference between cm_counter_sum and `value`. So the counter is `value` if nobody adds meanwhile; what others add is kept.
+ *
+ * errno: kept. Threads: any; of several at the same time each adds its difference. Signal handlers: yes. After fork: yes.
+ */
+void cm_counter_set(struct cm_counter *counter, int64_t value);
+
+/**
+ * Subtracts cm_counter_sum, and returns it: what others add meanwhile is kept for the next time, so that nothing is lost between two
+ * calls.
+ *
+ * errno: kept. Threads: any, but one at a time. Signal handlers: yes, under the same condition. After fork: yes.
+ */
+int64_t cm_counter_reset(struct cm_counter *counter);
+
+/**
+ * Gives back what memory the counter has beside its 32 bytes, and zeroes these: it is as new, and may also be forgotten.
+ *
+ * errno: kept. Threads: nobody else may use the counter meanwhile. Signal handlers: under the same condition. After fork: yes.
+ */
+void cm_counter_destroy(struct cm_counter *counter);
+
+/**
+ * Bytes of a set of `n` counters, for cm_counters_begin: 16 + 12 n, rounded up to 8. 0 if there is no such set.
+ *
+ * errno: EINVAL if `n` is 0 or above CM_COUNTERS_MOST. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+size_t cm_counters_bytes(size_t n);
+
+/**
+ * Makes a set of `n` counters, all zero and nobody's, of the memory at `place`: cm_counters_bytes(n) of them, aligned to 8, whatever they
+ * hold. Returns the set, which begins at `place`; or NULL, and nothing was done.
+ *
+ * errno: EINVAL if `n` is 0 or above CM_COUNTERS_MOST. Threads: nobody else may use the memory meanwhile. Signal handlers: under the
+ * same condition. After fork: yes.
+ */
+struct cm_counters *cm_counters_begin(void *place, size_t n);
+
+/**
+ * Adds to a counter. See cm_counter_add; owner and upgrade are the set's.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_counters_add(struct cm_counters *set, size_t index, int64_t amount);
+
+/**
+ * Subtracts from a counter. See cm_counter_sub.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_counters_sub(struct cm_counters *set, size_t index, int64_t amount);
+
+/**
+ * Adds to a counter of a set that the caller owns, or that is upgraded. See cm_counter_add_local.
+ *
+ * errno: kept. Threads: the owner; any after the upgrade. Signal handlers: yes, on those threads. After fork: yes, on those threads.
+ */
+void cm_counters_add_local(struct cm_counters *set, size_t index, int64_t amount);
+
+/**
+ * Adds to a counter of a set that the caller thinks not to own. See cm_counter_add_remote.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_counters_add_remote(struct cm_counters *set, size_t index, int64_t amount);
+
+/**
+ * Announces that several threads will add: upgrades all counters of the set now. See cm_counter_share. Returns 0; or -1, and the set is
+ * as it was.
+ *
+ * errno: ENOMEM as for cm_counter_share. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int cm_counters_share(struct cm_counters *set);
+
+/**
+ * Whether the set is upgraded.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+bool cm_counters_is_shared(const struct cm_counters *set);
+
+/**
+ * Makes the set the calling thread's. See cm_counter_bind.
+ *
+ * errno: kept. Threads: nobody else may use the set meanwhile. Signal handlers: under the same condition. After fork: yes.
+ */
+void cm_counters_bind(struct cm_counters *set);
+
+/**
+ * What was added to a counter, and how far that may be off. See cm_counter_read.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+struct cm_reading cm_counters_read(const struct cm_counters *set, size_t index);
+
+/**
+ * cm_counters_read, but values below zero are zero.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+struct cm_reading cm_counters_read_positive(const struct cm_counters *set, size_t index);
+
+/**
+ * What was added to a counter. See cm_counter_sum.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int64_t cm_counters_sum(const struct cm_counters *set, size_t index);
+
+/**
+ * cm_counters_sum, but values below zero are zero.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int64_t cm_counters_sum_positive(const struct cm_counters *set, size_t index);
+
+/**
+ * -1, 0 or 1: the counter is less than `value`, equal, or greater. See cm_counter_compare.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int cm_counters_compare(const struct cm_counters *set, size_t index, int64_t value);
+
+/**
+ * Adds to a counter if it stays at or below `limit`, and says whether it did. See cm_counter_limited_add.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+bool cm_counters_limited_add(struct cm_counters *set, size_t index, int64_t amount, int64_t limit);
+
+/**
+ * Makes a counter a value, if nobody adds meanwhile. See cm_counter_set.
+ *
+ * errno: kept. Threads: any; of several at the same time each adds its difference. Signal handlers: yes. After fork: yes.
+ */
+void cm_counters_set(struct cm_counters *set, size_t index, int64_t value);
+
+/**
+ * Makes a counter zero, and returns what it was. See cm_counter_reset.
+ *
+ * errno: kept. Threads: any, but one at a time. Signal handlers: yes, under the same condition. After fork: yes.
+ */
+int64_t cm_counters_reset(struct cm_counters *set, size_t index);
+
+/**
+ * Gives back what memory the set has beside its own, and makes it as cm_counters_begin did, with as many counters; it may also be
+ * forgotten.
+ *
+ * errno: kept. Threads: nobody else may use the set meanwhile. Signal handlers: under the same condition. After fork: yes.
+ */
+void cm_counters_destroy(struct cm_counters *set);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* COMMENSAL_H */

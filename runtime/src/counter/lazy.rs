@@ -1,0 +1,177 @@
+//! One lazy counter.
+
+use super::{CounterSet, DEFAULT_RANGE, NoMemory, Reading};
+use crate::percpu::Area;
+use core::cmp::Ordering as Order;
+
+/// A counter that costs its owner a plain addition, and becomes a per-CPU counter when others come.
+///
+/// It begins as one word for its owner, the first thread that adds (or the one that [`bound`](Self::bound) it), and one for all others. When
+/// a second sharer is announced ([`share`](Self::share)), or when others than the owner have added some tens of times, it is *upgraded*: from
+/// then on every thread adds to a line of the CPU that it runs on. Creating and dropping one that was not upgraded touches nothing but
+/// its 32 bytes, on machines with any number of CPUs.
+///
+/// ```
+/// use commensal::counter::LazyCounter;
+///
+/// static REQUESTS: LazyCounter = LazyCounter::new();
+///
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| (0..1000).for_each(|_| REQUESTS.add(1)));
+///     }
+/// });
+/// assert_eq!(REQUESTS.sum(), 4000);
+/// ```
+///
+/// **Arithmetic** is modulo 2^64, and values are read as signed.
+///
+/// **Signal handlers** may call everything; a handler that interrupts an addition of its own thread loses none. **After a fork** the child
+/// has the parent's value as it was at the fork and its own from then on; the thread that forked stays the owner of what it owned. Counters
+/// in memory that processes share are not supported: they name memory of their process.
+///
+/// The algorithm follows the Linux kernel's lazy counters (G. K. Bertazi's series for `rss_stat`) in what it does, and its `percpu_counter` in
+/// the idea of an approximate reading.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct LazyCounter<const RANGE: i32 = DEFAULT_RANGE>(CounterSet<1, RANGE>);
+
+const _: () = assert!(size_of::<LazyCounter>() == 32);
+
+impl LazyCounter {
+    /// Zero, and nobody's: the first thread that adds becomes the owner, by one atomic operation.
+    #[inline]
+    pub const fn new() -> Self {
+        LazyCounter(CounterSet::new())
+    }
+
+    /// Zero, and the calling thread's.
+    #[inline]
+    pub fn bound() -> Self {
+        LazyCounter(CounterSet::bound())
+    }
+}
+
+impl Default for LazyCounter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const RANGE: i32> LazyCounter<RANGE> {
+    /// [`new`](LazyCounter::new) with another range, for what is counted in larger steps than ones: up to 2^28, even. The larger it is, the
+    /// farther may [`read`](Self::read) be off, and the fewer additions touch what all CPUs share.
+    #[inline]
+    pub const fn with_range() -> Self {
+        LazyCounter(CounterSet::with_range())
+    }
+
+    /// Adds. For the owner one plain addition; for others an atomic one; after the upgrade one restartable addition in the CPU's line.
+    #[inline(always)]
+    pub fn add(&self, amount: i64) {
+        self.0.add(0, amount);
+    }
+
+    /// Subtracts.
+    #[inline(always)]
+    pub fn sub(&self, amount: i64) {
+        self.0.sub(0, amount);
+    }
+
+    /// [`add`](Self::add) for a caller that knows that it is the owner: it spares a look at who is running.
+    ///
+    /// # Safety
+    /// The calling thread owns the counter, or the counter is upgraded. Otherwise additions may be lost.
+    #[inline(always)]
+    pub unsafe fn add_local(&self, amount: i64) {
+        // SAFETY: passed on.
+        unsafe { self.0.add_local(0, amount) }
+    }
+
+    /// [`add`](Self::add) for a caller that knows, or thinks, that it is not the owner: it spares a look at who is running. The owner
+    /// may call it too; it costs an atomic operation, and makes nobody the owner.
+    #[inline(always)]
+    pub fn add_remote(&self, amount: i64) {
+        self.0.add_remote(0, amount);
+    }
+
+    /// Announces that more than one thread will add: upgrades the counter now. Takes about a microsecond; nothing if it is upgraded.
+    ///
+    /// # Errors
+    /// There is no memory for it, or a signal handler interrupted the very taking of memory. The counter is as it was; the next remote
+    /// additions try again.
+    pub fn share(&self) -> Result<(), NoMemory> {
+        self.0.share()
+    }
+
+    /// The same, into a block of a given area.
+    #[doc(hidden)]
+    pub fn share_in(&self, area: &'static Area) -> Result<(), NoMemory> {
+        self.0.share_in(area, 0)
+    }
+
+    /// Whether the counter is upgraded.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.0.is_shared()
+    }
+
+    /// Makes the counter the calling thread's, for one that was handed over. An upgraded one gives its per-CPU memory back and is as
+    /// lazy as a new one; its value stays.
+    pub fn rebind(&mut self) {
+        self.0.rebind();
+    }
+
+    /// What was added, and how far that may be off: exact before the upgrade, and after it off by no more than half the range (512, if not
+    /// told otherwise) for each slot that is in use here. Looks at three lines at most, whatever the number of CPUs; where threads own
+    /// slots it is [`sum`](Self::sum). Additions that go on at the same time may be in it or not.
+    pub fn read(&self) -> Reading {
+        self.0.read(0)
+    }
+
+    /// [`read`](Self::read), but values below zero are zero.
+    pub fn read_positive(&self) -> Reading {
+        self.0.read_positive(0)
+    }
+
+    /// What was added: exact, but that additions that go on at the same time may be in it or not. Takes time in proportion to the slots
+    /// in which something was added.
+    pub fn sum(&self) -> i64 {
+        self.0.sum(0)
+    }
+
+    /// [`sum`](Self::sum), but values below zero are zero.
+    pub fn sum_positive(&self) -> i64 {
+        self.0.sum_positive(0)
+    }
+
+    /// How the counter compares with a value: by [`read`](Self::read) where that decides, else by [`sum`](Self::sum).
+    pub fn compare(&self, with: i64) -> Order {
+        self.0.compare(0, with)
+    }
+
+    /// Adds `amount` if the counter stays at or below `limit`, and says whether it did. Amounts that are not positive are always added.
+    ///
+    /// However many threads try, what limited additions make of the counter is never above their limit, and none is refused while there
+    /// is room. [`add`](Self::add) knows no limit. Before the upgrade it costs an atomic operation. After it, one restartable
+    /// operation while the limit is some thousands away, and a lock and an atomic operation near it; on the way there one kick of the
+    /// process's other CPUs, to collect what their slots hold in advance.
+    ///
+    /// Where the kernel refuses kicks it may refuse too early, by up to the range for each slot, if additions without a limit came
+    /// before the first limited one.
+    pub fn limited_add(&self, amount: i64, limit: i64) -> bool {
+        self.0.limited_add(0, amount, limit)
+    }
+
+    /// Adds the difference between [`sum`](Self::sum) and `value`. So the counter is `value` if nobody adds meanwhile; what others add is
+    /// kept. Of several calls at the same time each adds its difference.
+    pub fn set(&self, value: i64) {
+        self.0.set(0, value);
+    }
+
+    /// Subtracts [`sum`](Self::sum), and returns it: what others add meanwhile is kept for the next time, so nothing is lost between
+    /// two calls by the same thread.
+    pub fn reset(&self) -> i64 {
+        self.0.reset(0)
+    }
+}

@@ -1,0 +1,151 @@
+//! Additions within a limit, when the counter is upgraded.
+//!
+//! What was added is at most what is in no slot and Σ edge, and equal to it where no stock is left. A limited addition draws from the
+//! stock of its slot if that bound is within the limit: the stock was charged against the limit when it was put there. Else it comes here,
+//! under the block's lock: it adds to `direct` if the bound stays within the limit, and while there is room puts stock into its slot.
+//! Before it refuses, it *closes* all cells, so that no stock is left and the bound is exact. From then on the counter is *tight*: all
+//! additions go to `direct`, one atomic operation each, until there is room for several stocks again. So no more than one kick is made on
+//! each way to a limit.
+//!
+//! **Closing.** A cell's `left` is marked, which puts it out of the window. An operation in flight may still commit over the mark; after
+//! a restart none is in flight, so a mark that is still there stays, and the stock under it is ours. A lost mark is set again.
+//!
+//! **Never over.** Stock is raised within the limit only, by the lock's holder, and the bound is looked at again after it was raised. `direct`
+//! rises by a compare-and-swap from the value that was judged. So also a signal handler that interrupts the lock's holder, and works
+//! without the lock, finds a bound that is too large rather than too small, and is noticed by whom it interrupted.
+//!
+//! **Why a stale look does no harm.** Who has seen the bound within the limit and then draws, draws stock that somebody put there within
+//! the same limit. What others added meanwhile under another limit, or under none, is concurrent, and may be thought to come later.
+
+use super::slots::{Edges, LIMITED, Motion, TIGHT, draw, edges, moving_edges, pair};
+use crate::percpu::{Block, MARK, stock, total};
+use machine::kick;
+use machine::slot::{self, Mode, Pair, WINDOW};
+use machine::sync::Ordering;
+
+/// Marking, restarting and looking again: as often at most. Each time somebody must have been in the middle of a draw.
+const ROUNDS: usize = 64;
+
+/// A limit, and what of the counter lies outside of the block.
+pub(super) struct Limit<'a> {
+    pub(super) most: i64,
+    pub(super) outside: &'a dyn Fn() -> i64,
+}
+
+impl Limit<'_> {
+    /// Whether what was added stays within the limit with `more`, for all that can be seen without the slots. The answer "no" may
+    /// be wrong while there is stock.
+    fn has_room(&self, block: Block, index: usize, direct: i64, more: i64) -> bool {
+        let bound = i128::from((self.outside)()) + i128::from(direct) + i128::from(edges(block, index));
+        bound + i128::from(more) <= i128::from(self.most)
+    }
+
+    fn has_room_now(&self, block: Block, index: usize, more: i64) -> bool {
+        self.has_room(block, index, block.shared(index).direct.load(Ordering::Relaxed), more)
+    }
+}
+
+/// Adds `amount`, which is positive, if what was added stays within the limit; false if not.
+#[inline]
+pub(super) fn add_within<const RANGE: i32>(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
+    // Acquire pairs with the release in `set_limit`: from then on no stock is raised unjudged.
+    let limited = block.mode(index).flags.load(Ordering::Acquire) & LIMITED != 0;
+    if limited && limit.has_room_now(block, index, 0) && draw::<RANGE>(block, index, amount) {
+        return true;
+    }
+    add_slow(block, index, amount, limit)
+}
+
+#[cold]
+#[inline(never)]
+fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
+    crate::percpu::enter();
+    let mut added = false;
+    let held = moving_edges(block, |edges| {
+        edges.set_limit(index);
+        added = add_direct(block, index, amount, limit);
+        if !added && edges.close_all(index) {
+            edges.mode(index).flags.fetch_or(TIGHT, Ordering::Relaxed);
+            added = add_direct(block, index, amount, limit);
+        }
+        if added {
+            edges.loosen(index, limit);
+        }
+    });
+    // A signal handler that interrupted the lock's holder.
+    if held { added } else { add_direct(block, index, amount, limit) }
+}
+
+fn add_direct(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
+    let direct = &block.shared(index).direct;
+    let within = |seen| limit.has_room(block, index, seen, amount).then(|| seen.wrapping_add(amount));
+    // Relaxed: see `slots::add_slow`.
+    direct.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+}
+
+impl Edges {
+    /// From now on the stock of this counter is raised within limits only. What was raised before is in the sum of edges.
+    fn set_limit(&self, index: usize) {
+        // Release pairs with the acquire in `add_within`.
+        self.mode(index).flags.fetch_or(LIMITED, Ordering::Release);
+    }
+
+    /// Puts stock into the slot where the thread runs, if there is room for it; makes a tight counter loose again if there is room for a few.
+    fn loosen(self, index: usize, limit: &Limit) {
+        const SOME: i64 = 4;
+        let flags = &self.mode(index).flags;
+        // Stock that could not be taken away again would be room that nobody can use.
+        if slot::mode() == Mode::PerThread || kick::register().is_err() {
+            return;
+        }
+        if flags.load(Ordering::Relaxed) & TIGHT != 0 {
+            let slots = i64::from(slot::in_use()) + 1;
+            if !limit.has_room_now(*self, index, SOME * slots * self.batch()) {
+                return;
+            }
+            flags.fetch_and(!TIGHT, Ordering::Relaxed);
+        }
+        self.restock(index, |edges| limit.has_room_now(*edges, index, 0));
+    }
+
+    /// Takes the stock out of all cells, which nobody draws from afterwards. False: that cannot be, and all is as before.
+    fn close_all(self, index: usize) -> bool {
+        let _motion = Motion::new(&self, index);
+        for _ in 0..ROUNDS {
+            let open = |&slot: &u32| self.left(index, slot).load(Ordering::Relaxed) >= WINDOW;
+            if self.touched_slots().filter(open).count() == 0 {
+                return true;
+            }
+            for slot in self.touched_slots().filter(open) {
+                self.left(index, slot).fetch_or(MARK, Ordering::Relaxed);
+            }
+            if kick::restart_all().is_err() {
+                self.unmark_all(index);
+                return false;
+            }
+            self.settle(index);
+        }
+        self.unmark_all(index);
+        false
+    }
+
+    /// After a restart: what is still marked is closed.
+    fn settle(self, index: usize) {
+        for slot in self.touched_slots() {
+            let old = pair(*self, index, slot);
+            if old.left & MARK != 0 {
+                let closed = Pair { left: 0, edge: total(old) };
+                // SAFETY: the cell is marked and no operation on it is in flight, so nobody draws from it; we hold the lock.
+                unsafe { slot::store_pair(self.cell(index), slot, closed) };
+                self.mode(index).opened.fetch_sub(1, Ordering::Relaxed);
+                self.shared(index).edges.fetch_sub(stock(old), Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn unmark_all(self, index: usize) {
+        for slot in self.touched_slots() {
+            self.left(index, slot).fetch_and(!MARK, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Counters that are per-CPU from the beginning, in the forms that lazy ones have to compare with.
+//!
+//! What a form costs is decided by the area that the block comes from ([`Preparation`]) and by how an object divides what it needs:
+//!
+//! | form | blocks of an object | area |
+//! |---|---|---|
+//! | eager | one for each thing | prepares for all CPUs |
+//! | merged | one for everything | prepares for all CPUs |
+//! | cached | one for everything | keeps ready blocks: only touched rows are wiped and summed |
+//! | lazy | none before the upgrade, then as merged | prepares for all CPUs |
+//! | lazy and cached | none before the upgrade, then as cached | keeps ready blocks |
+
+use super::{DEFAULT_RANGE, NoMemory, Reading, slots};
+#[cfg(doc)]
+use crate::percpu::Preparation;
+use crate::percpu::{Area, Block, CELL};
+
+/// A per-CPU counter: a line for each CPU from the beginning. A [`LazyCounter`](super::LazyCounter) does the same when it is worth it.
+///
+/// Safe from signal handlers and after forks as that one.
+#[derive(Debug)]
+pub struct PerCpuCounter(PerCpuSet<1>);
+
+impl PerCpuCounter {
+    /// Zero.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new() -> Result<Self, NoMemory> {
+        PerCpuSet::new().map(PerCpuCounter)
+    }
+
+    /// Adds, by one restartable addition.
+    #[inline(always)]
+    pub fn add(&self, amount: i64) {
+        self.0.add(0, amount);
+    }
+
+    /// As [`LazyCounter::read`](super::LazyCounter::read).
+    pub fn read(&self) -> Reading {
+        self.0.read(0)
+    }
+
+    /// As [`LazyCounter::sum`](super::LazyCounter::sum).
+    pub fn sum(&self) -> i64 {
+        self.0.sum(0)
+    }
+}
+
+/// `N` per-CPU counters in one block. Panics where an index is not below `N`.
+#[derive(Debug)]
+pub struct PerCpuSet<const N: usize> {
+    block: Block,
+}
+
+// SAFETY: a block may be used from any thread: its operations are atomic or restartable.
+unsafe impl<const N: usize> Send for PerCpuSet<N> {}
+// SAFETY: as above.
+unsafe impl<const N: usize> Sync for PerCpuSet<N> {}
+
+impl<const N: usize> PerCpuSet<N> {
+    /// All zero.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new() -> Result<Self, NoMemory> {
+        Self::new_in(Area::of_process().ok_or(NoMemory)?)
+    }
+
+    /// All zero, in a block of a given area.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new_in(area: &'static Area) -> Result<Self, NoMemory> {
+        const { assert!(N * CELL <= crate::percpu::LINES * 64, "more counters than a row has room for") };
+        area.take(N * CELL, DEFAULT_RANGE).map(|block| PerCpuSet { block }).ok_or(NoMemory)
+    }
+
+    /// Adds to a counter.
+    #[inline(always)]
+    pub fn add(&self, index: usize, amount: i64) {
+        assert!(index < N, "no counter of this index");
+        if !slots::draw::<DEFAULT_RANGE>(self.block, index, amount) {
+            slots::add_slow(self.block, index, amount);
+        }
+    }
+
+    /// As [`LazyCounter::read`](super::LazyCounter::read).
+    pub fn read(&self, index: usize) -> Reading {
+        assert!(index < N, "no counter of this index");
+        let (value, error) = slots::read(self.block, index);
+        Reading { value, error }
+    }
+
+    /// As [`LazyCounter::sum`](super::LazyCounter::sum); in an area of the eager school over all its CPUs.
+    pub fn sum(&self, index: usize) -> i64 {
+        assert!(index < N, "no counter of this index");
+        slots::sum(self.block, index)
+    }
+}
+
+impl<const N: usize> Drop for PerCpuSet<N> {
+    fn drop(&mut self) {
+        self.block.area().give_back(self.block);
+    }
+}

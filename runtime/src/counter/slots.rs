@@ -1,0 +1,244 @@
+//! A counter after its upgrade: a cell in the row of each slot.
+//!
+//! What was added through a cell is `edge − stock`, where the stock is what can still be drawn. An addition draws from the stock of
+//! the slot where the thread runs: one restartable operation on one word, which fails where the stock would leave [0, RANGE). Then
+//! the amount goes to the shared word `direct`, by one atomic addition, and whoever finds the block's lock free brings the
+//! stock back to the middle, by moving the edge with it. So
+//!
+//! * each addition is one store or one atomic operation: it is counted or it is not, also for a fork or a signal handler in between;
+//! * what was added is `direct` and Σ (edge − stock), exactly;
+//! * what was added is `direct` + Σ edge less half a range for each open cell, give or take as much: that is [`read`], which looks at no slot;
+//! * what was added is at most `direct` + Σ edge: a limit that this sum keeps is kept ([`super::limit`]).
+//!
+//! Where threads own slots, no kernel would restart a draw that a signal handler interrupts. So there cells stay closed, and a thread adds
+//! to the edge in its own row, by one instruction; readings look at all rows that were touched.
+//!
+//! Runs at the same time: threads in their slots draw; of those that move edges, one, and nobody ever waits for it.
+
+use crate::percpu::{self, Block, stock, total};
+use machine::slot::{self, Mode, Pair, Stored, WINDOW};
+use machine::sync::{Acquired, AtomicU32, Ordering, fence};
+
+const _: () = assert!((super::LARGEST_RANGE as u64) < WINDOW / 2);
+/// Amounts from here on do not go through cells.
+const LARGE: i64 = (WINDOW / 2) as i64;
+
+/// A limit was set on the counter: only limited additions raise its stock, and only within the limit.
+pub(super) const LIMITED: u32 = 1;
+/// The limit is near: all cells are closed.
+pub(super) const TIGHT: u32 = 2;
+
+/// Adds through the cell of the slot where the thread runs; false if that cannot be.
+#[inline(always)]
+pub(super) fn draw<const RANGE: i32>(block: Block, index: usize, amount: i64) -> bool {
+    // Both ends of the interval by one comparison.
+    let is_small = (amount.wrapping_add(LARGE) as u64) < 2 * LARGE as u64;
+    // SAFETY: the block is in use, so its rows exist, for every possible slot.
+    is_small && unsafe { slot::draw::<RANGE, { Block::FROM_NEAR }>(block.near(index), amount) }
+}
+
+/// Adds past the cells, and looks after the stock.
+#[cold]
+#[inline(never)]
+pub(super) fn add_slow(block: Block, index: usize, amount: i64) {
+    percpu::enter();
+    if slot::mode() == Mode::PerThread {
+        return add_to_own_row(block, index, amount);
+    }
+    // Relaxed: a sum of additions, which orders nothing. Readers who know that this addition is over know it through an order of
+    // their own, which this one is part of.
+    block.shared(index).direct.fetch_add(amount, Ordering::Relaxed);
+    try_moving_edges(block, |edges| {
+        if edges.mode(index).flags.load(Ordering::Relaxed) & LIMITED == 0 {
+            edges.restock(index, |_| true);
+        }
+    });
+}
+
+/// Where the thread owns its slot.
+fn add_to_own_row(block: Block, index: usize, amount: i64) {
+    match slot::current() {
+        Some(slot) => {
+            block.touch(slot);
+            slot::local_add(block.edge(index, slot), amount);
+        }
+        None => drop(block.shared(index).direct.fetch_add(amount, Ordering::Relaxed)),
+    }
+}
+
+/// The sum of edges: of what was added, all but `direct` is no more than that.
+pub(super) fn edges(block: Block, index: usize) -> i64 {
+    match slot::mode() {
+        Mode::ConcurrencyId => block.shared(index).edges.load(Ordering::Relaxed),
+        Mode::PerThread => in_cells(block, index),
+    }
+}
+
+/// What was added: exact when nobody adds meanwhile, else what some of the additions in progress make of it. Takes time in
+/// proportion to the slots that were touched.
+pub(super) fn sum(block: Block, index: usize) -> i64 {
+    block.shared(index).direct.load(Ordering::Relaxed).wrapping_add(in_cells(block, index))
+}
+
+fn in_cells(block: Block, index: usize) -> i64 {
+    block.touched_slots().map(|slot| total(pair(block, index, slot))).fold(0, i64::wrapping_add)
+}
+
+/// What was added, give or take the second number. Looks at two lines, where threads do not own slots.
+pub(super) fn read(block: Block, index: usize) -> (i64, u64) {
+    if slot::mode() == Mode::PerThread {
+        return (sum(block, index), 0);
+    }
+    let (edges, opened, in_motion) = steady(block, index);
+    let error = block.batch() * opened + if in_motion { 2 * block.batch() } else { 0 };
+    let middle = edges.wrapping_sub(block.batch() * opened);
+    // The order of the two readings does not matter: what went past the cells is not in them.
+    (block.shared(index).direct.load(Ordering::Relaxed).wrapping_add(middle), error as u64)
+}
+
+/// The sum of edges with the number of open cells that belongs to it; true if an edge was in motion each time that we looked: then the sum
+/// may be too large, by no more than a full stock.
+fn steady(block: Block, index: usize) -> (i64, i64, bool) {
+    const TRIES: usize = 16;
+    let mode = block.mode(index);
+    let mut last = (0, 0, true);
+    for _ in 0..TRIES {
+        // Acquire pairs with the release in `Motion::drop`: if it says even, we see what was written before. The fence pairs with the
+        // one in `Motion::new`: if we saw anything that was written behind it, the second look sees the odd number.
+        let before = mode.sequence.load(Ordering::Acquire);
+        last.0 = block.shared(index).edges.load(Ordering::Relaxed);
+        last.1 = mode.opened.load(Ordering::Relaxed).into();
+        fence(Ordering::Acquire);
+        last.2 = !before.is_multiple_of(2) || mode.sequence.load(Ordering::Relaxed) != before;
+        if !last.2 {
+            break;
+        }
+    }
+    last
+}
+
+#[inline]
+pub(super) fn pair(block: Block, index: usize, slot: u32) -> Pair {
+    // SAFETY: the block is in use, and the slot is one that was touched, or the thread's.
+    unsafe { slot::load_pair(block.cell(index), slot) }
+}
+
+/// The right to move edges, for as long as it exists.
+#[derive(Clone, Copy)]
+pub(super) struct Edges(Block);
+
+impl core::ops::Deref for Edges {
+    type Target = Block;
+
+    fn deref(&self) -> &Block {
+        &self.0
+    }
+}
+
+/// Runs `work` with the block's lock, if that is free or was left behind in a fork. Waits for nobody.
+pub(super) fn try_moving_edges(block: Block, work: impl FnOnce(Edges)) {
+    let lock = &block.head().lock;
+    let abandoned = !lock.try_acquire();
+    if abandoned && !lock.try_inherit() {
+        return;
+    }
+    let edges = Edges(block);
+    if abandoned {
+        edges.repair();
+    }
+    work(edges);
+    // SAFETY: acquired above.
+    unsafe { lock.release() };
+}
+
+/// The same, but waits for the lock. False: that might be for ever, since the thread is in a signal handler that interrupted its holder,
+/// or a holder of something above; nothing was done.
+pub(super) fn moving_edges(block: Block, work: impl FnOnce(Edges)) -> bool {
+    let edges = Edges(block);
+    match block.head().lock.acquire(block.area().contention()) {
+        Acquired::WouldDeadlock => return false,
+        Acquired::Abandoned => edges.repair(),
+        Acquired::Clean => {}
+    }
+    work(edges);
+    // SAFETY: acquired above.
+    unsafe { block.head().lock.release() };
+    true
+}
+
+/// A change of the sum of edges or of the number of open cells, which readers notice.
+pub(super) struct Motion<'a>(&'a AtomicU32);
+
+impl<'a> Motion<'a> {
+    pub(super) fn new(edges: &'a Edges, index: usize) -> Self {
+        let sequence = &edges.mode(index).sequence;
+        // Only the lock's holder writes it, so load and store are one step. After a fork it may have stayed odd.
+        sequence.store(sequence.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+        // Pairs with the fence in `steady`.
+        fence(Ordering::Release);
+        Motion(sequence)
+    }
+}
+
+impl Drop for Motion<'_> {
+    fn drop(&mut self) {
+        let next = self.0.load(Ordering::Relaxed).wrapping_add(1);
+        // Release pairs with the acquire in `steady`.
+        self.0.store(next, Ordering::Release);
+    }
+}
+
+impl Edges {
+    /// Brings the stock of the slot where the thread runs to the middle, if it is far from it; opens a closed cell. `may_rise` is asked
+    /// after the sum of edges was raised, before there is stock to draw from; if it says no, all is as before.
+    pub(super) fn restock(self, index: usize, may_rise: impl FnOnce(Edges) -> bool) {
+        let Some(slot) = slot::current() else { return };
+        let old = pair(self.0, index, slot);
+        let is_closed = old.left < WINDOW;
+        let batch = self.batch();
+        let change = batch - stock(old);
+        if !is_closed && change.abs() < batch / 2 {
+            return;
+        }
+        let _motion = Motion::new(&self, index);
+        let (shared, mode) = (self.shared(index), self.mode(index));
+        // The sum is never less than what it is the sum of: raised first, lowered last.
+        if change > 0 {
+            shared.edges.fetch_add(change, Ordering::Relaxed);
+            if !may_rise(self) {
+                shared.edges.fetch_sub(change, Ordering::Relaxed);
+                return;
+            }
+        }
+        let new = Pair { left: WINDOW + batch as u64, edge: old.edge.wrapping_add(change) };
+        self.touch(slot);
+        let done = if is_closed {
+            mode.opened.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: nobody draws from a closed cell, and the lock's holder alone writes it.
+            unsafe { slot::store_pair(self.cell(index), slot, new) };
+            true
+        } else {
+            // SAFETY: the row exists; the lock's holder alone moves edges.
+            unsafe { slot::replace_pair(self.cell(index), slot, old.left, new) == Stored::Done }
+        };
+        if done != (change > 0) {
+            shared.edges.fetch_sub(change.abs(), Ordering::Relaxed);
+        }
+    }
+
+    /// After a fork in the middle of a motion: finds sum and number anew. Edges themselves change by one store.
+    fn repair(self) {
+        for index in 0..self.row_bytes() / percpu::CELL {
+            let _motion = Motion::new(&self, index);
+            let (mut edges, mut opened) = (0i64, 0);
+            for slot in self.touched_slots() {
+                self.left(index, slot).fetch_and(!percpu::MARK, Ordering::Relaxed);
+                let pair = pair(self.0, index, slot);
+                edges = edges.wrapping_add(pair.edge);
+                opened += u32::from(pair.left >= WINDOW);
+            }
+            self.shared(index).edges.store(edges, Ordering::Relaxed);
+            self.mode(index).opened.store(opened, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! A set of lazy counters: one word says who owns them, or where their cells are.
+//!
+//! ```text
+//!   state    NOBODY, or the owner's id (even), or the address of a block, tagged (odd)
+//!   local    one word a counter: added to by the owner alone, by one instruction
+//!   remote   half a word a counter: added to by everybody else, atomically;  bit 0: frozen
+//! ```
+//!
+//! **One load decides.** The state changes from NOBODY to an owner to a block, or at once to a block, and never back while
+//! the set is shared. `local` and `remote` stay part of the sum for ever, so an upgrade moves nothing: whoever loaded the state before
+//! it adds to a word that counts as well.
+//!
+//! **An upgrade** is one compare-and-swap of the state, from what was seen to a block that is ready. One upgrader wins; the others give
+//! their blocks back. No memory: the set stays as it was, and the next occasion tries again.
+//!
+//! `remote` is half a word so that four counters fit a cache line. Before it could overflow the set is upgraded, at a quarter of its range;
+//! if there is no memory for that all the way to the end, the program ends with a message: there is nowhere to put the addition.
+//!
+//! **Limited additions** of a set that is not upgraded add to `remote`, also the owner's, from the value that was judged. The first one
+//! after the upgrade freezes `remote` to them, so those that began before find out, and go on in the block.
+
+use super::limit::{self, Limit};
+use super::{DEFAULT_RANGE, NoMemory, Reading, policy, slots};
+use crate::percpu::{Area, Block, CELL, LINES};
+use core::cmp::Ordering as Order;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use machine::slot::{self, Mode};
+use machine::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use machine::{process, thread};
+
+/// The state of a set that nobody added to yet: so zeroed memory is a valid set, but for its length.
+pub(super) const NOBODY: u64 = 0;
+const FROZEN: u32 = 1;
+/// The largest amount that a remote word holds.
+const REMOTE_MOST: i64 = (1 << 30) - 1;
+/// From here on a remote word has the set upgraded.
+const REMOTE_NEAR: i64 = REMOTE_MOST / 4;
+
+/// What sets of any size begin with.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Head {
+    state: AtomicU64,
+    /// Additions that were not the owner's, for the policy: of several at once some may not be counted.
+    remote_additions: AtomicU32,
+    len: u32,
+}
+
+impl Head {
+    pub(super) const fn new(state: u64, len: usize) -> Self {
+        Head { state: AtomicU64::new(state), remote_additions: AtomicU32::new(0), len: len as u32 }
+    }
+}
+
+/// A set of lazy counters whose size is known when the program runs: what C calls by, and what a [`CounterSet`](super::CounterSet) is
+/// inside. One word.
+///
+/// Panics where an index is not below the length.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters<'a, const RANGE: i32 = DEFAULT_RANGE> {
+    head: NonNull<Head>,
+    whole: PhantomData<&'a Head>,
+}
+
+#[cold]
+fn give_back(block: Block) {
+    block.area().give_back(block);
+}
+
+#[inline(always)]
+fn block_of(state: u64) -> Option<Block> {
+    // SAFETY: an odd state is what `share_in` wrote.
+    (!state.is_multiple_of(2)).then(|| unsafe { Block::of_word(state) })
+}
+
+// SAFETY: as shared references to the words of a set, which are atomics, and to its block.
+unsafe impl<const RANGE: i32> Send for Counters<'_, RANGE> {}
+// SAFETY: as above.
+unsafe impl<const RANGE: i32> Sync for Counters<'_, RANGE> {}
+
+impl<'a> Counters<'a> {
+    /// Bytes of a set of `len` counters, which is aligned to 8. A set of one may be zeroed memory; larger ones begin with [`Self::begin`].
+    pub const fn bytes(len: usize) -> usize {
+        (size_of::<Head>() + len * (size_of::<AtomicI64>() + size_of::<AtomicU32>())).next_multiple_of(8)
+    }
+
+    /// Makes a set of `len` counters, all zero and nobody's, of the memory at `place`. False: nothing was done, because there are none, or
+    /// more than a row has room for.
+    ///
+    /// # Safety
+    /// As many bytes are the caller's, and in no use as a set that was not ended.
+    pub unsafe fn begin(place: *mut u8, len: usize) -> bool {
+        let fits = (1..=LINES * 64 / CELL).contains(&len);
+        if fits {
+            // SAFETY: the memory is the caller's; a set's words are zero at first, but for its length.
+            unsafe {
+                place.write_bytes(0, Self::bytes(len));
+                (&raw mut (*place.cast::<Head>()).len).write(len as u32);
+            }
+        }
+        fits
+    }
+
+    /// The set that lies at `place`.
+    ///
+    /// # Safety
+    /// It does, and stays there, for as long as the value is used.
+    #[inline(always)]
+    pub unsafe fn at(place: NonNull<u8>) -> Self {
+        // SAFETY: passed on.
+        unsafe { Self::of(place.cast()) }
+    }
+}
+
+impl<'a, const RANGE: i32> Counters<'a, RANGE> {
+    /// # Safety
+    /// The head of a whole set of this range lies there, for as long as the value is used.
+    #[inline(always)]
+    pub(super) unsafe fn of(head: NonNull<Head>) -> Self {
+        Counters { head, whole: PhantomData }
+    }
+
+    /// Ends the use of a set: gives its block back, if it has one. Its memory may be used for something else, or begun again.
+    ///
+    /// # Safety
+    /// Nobody uses it at the same time, or afterwards.
+    #[inline]
+    pub unsafe fn end(self) {
+        if let Some(block) = self.block() {
+            give_back(block);
+        }
+    }
+
+    /// Makes the set the calling thread's, and lazy again. See [`LazyCounter::rebind`](super::LazyCounter::rebind).
+    ///
+    /// # Safety
+    /// Nobody else uses it at the same time.
+    pub unsafe fn rebind(self) {
+        if let Some(block) = self.block() {
+            for index in 0..self.len() {
+                // Relaxed here and below: nobody else is there.
+                self.local(index).store(self.sum(index), Ordering::Relaxed);
+                self.remote(index).store(0, Ordering::Relaxed);
+            }
+            self.head().remote_additions.store(0, Ordering::Relaxed);
+            give_back(block);
+        }
+        self.head().state.store(thread::id(), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn head(self) -> &'a Head {
+        // SAFETY: by contract of `at`.
+        unsafe { self.head.as_ref() }
+    }
+
+    /// Number of counters: zeroed memory is one.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a set is never empty")]
+    pub fn len(self) -> usize {
+        self.head().len.max(1) as usize
+    }
+
+    #[inline]
+    fn local(self, index: usize) -> &'a AtomicI64 {
+        assert!(index < self.len(), "no counter of this index");
+        // SAFETY: as many local words lie behind the head of a whole set.
+        unsafe { self.head.add(1).cast::<AtomicI64>().add(index).as_ref() }
+    }
+
+    #[inline]
+    fn remote(self, index: usize) -> &'a AtomicU32 {
+        assert!(index < self.len(), "no counter of this index");
+        // SAFETY: and as many remote words behind those.
+        unsafe { self.head.add(1).cast::<AtomicI64>().add(self.len()).cast::<AtomicU32>().add(index).as_ref() }
+    }
+
+    #[inline(always)]
+    fn state(self) -> u64 {
+        // Acquire pairs with the release in `share_in`: who sees a block also sees its head, and that it is zero.
+        self.head().state.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    pub(super) fn block(self) -> Option<Block> {
+        block_of(self.state())
+    }
+
+    /// Whether the set is upgraded.
+    #[inline]
+    pub fn is_shared(self) -> bool {
+        self.block().is_some()
+    }
+
+    /// See [`LazyCounter::add`](super::LazyCounter::add).
+    #[inline(always)]
+    pub fn add(self, index: usize, amount: i64) {
+        self.add_by(self.local(index), index, amount);
+    }
+
+    /// Two loads, a comparison and an addition, where the calling thread is the owner.
+    #[inline(always)]
+    pub(super) fn add_by(self, local: &AtomicI64, index: usize, amount: i64) {
+        let state = self.state();
+        if state == thread::id() {
+            return slot::local_add(local, amount);
+        }
+        others();
+        if !block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount)) {
+            self.add_slow(index, amount);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_slow(self, index: usize, amount: i64) {
+        match self.state() {
+            state if state == thread::id() => slot::local_add(self.local(index), amount),
+            // Relaxed: an owner publishes nothing. Whoever is first has it, and the others find out in the next round.
+            NOBODY => {
+                let _ = self.head().state.compare_exchange(NOBODY, thread::id(), Ordering::Relaxed, Ordering::Relaxed);
+                self.add_slow(index, amount);
+            }
+            state => self.add_elsewhere(block_of(state), index, amount),
+        }
+    }
+
+    /// See [`LazyCounter::add_local`](super::LazyCounter::add_local).
+    ///
+    /// # Safety
+    /// The calling thread owns the set, or the set is upgraded.
+    #[inline(always)]
+    pub unsafe fn add_local(self, index: usize, amount: i64) {
+        // SAFETY: passed on.
+        unsafe { self.add_local_by(self.local(index), index, amount) }
+    }
+
+    #[inline(always)]
+    pub(super) unsafe fn add_local_by(self, local: &AtomicI64, index: usize, amount: i64) {
+        match self.block() {
+            None => slot::local_add(local, amount),
+            Some(block) if slots::draw::<RANGE>(block, index, amount) => {}
+            block => self.add_elsewhere(block, index, amount),
+        }
+    }
+
+    /// See [`LazyCounter::add_remote`](super::LazyCounter::add_remote).
+    #[inline(always)]
+    pub fn add_remote(self, index: usize, amount: i64) {
+        assert!(index < self.len(), "no counter of this index");
+        self.add_remote_in_range(index, amount);
+    }
+
+    #[inline(always)]
+    pub(super) fn add_remote_in_range(self, index: usize, amount: i64) {
+        match self.block() {
+            Some(block) if slots::draw::<RANGE>(block, index, amount) => {}
+            block => self.add_elsewhere(block, index, amount),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_elsewhere(self, block: Option<Block>, index: usize, amount: i64) {
+        match block {
+            Some(block) => slots::add_slow(block, index, amount),
+            None => match self.change_remote(index, amount, None) {
+                Changed::Done => self.count_remote(index),
+                _ => self.add_or_die(index, amount),
+            },
+        }
+    }
+
+    /// An addition that a remote word has no room for.
+    #[cold]
+    fn add_or_die(self, index: usize, amount: i64) {
+        let _ = self.share();
+        match self.block() {
+            Some(block) => slots::add_slow(block, index, amount),
+            None => {
+                process::complain(b"commensal: a counter is about to overflow, and there is no memory to upgrade it; raise the limit\n");
+                process::die()
+            }
+        }
+    }
+
+    /// Adds to a remote word; with a limit, only if the counter, as far as it is in no block, stays within it.
+    fn change_remote(self, index: usize, amount: i64, limit: Option<i64>) -> Changed {
+        let remote = self.remote(index);
+        let mut word = remote.load(Ordering::Relaxed);
+        loop {
+            let new = i128::from(remote_amount(word)) + i128::from(amount);
+            if limit.is_some() && word & FROZEN != 0 {
+                return Changed::Frozen;
+            }
+            if new.abs() > REMOTE_MOST.into() {
+                return Changed::TooLarge;
+            }
+            if limit.is_some_and(|limit| new + i128::from(self.local(index).load(Ordering::Relaxed)) > limit.into()) {
+                return Changed::Refused;
+            }
+            // Relaxed: a sum of additions, which orders nothing.
+            let changed = word.wrapping_add((amount as u32) << 1);
+            match remote.compare_exchange_weak(word, changed, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Changed::Done,
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// Counts a remote addition, and upgrades the set if the policy says so, or a remote word is filling up. No memory: the next one
+    /// tries again.
+    fn count_remote(self, index: usize) {
+        let counted = &self.head().remote_additions;
+        let additions = counted.load(Ordering::Relaxed).saturating_add(1);
+        counted.store(additions, Ordering::Relaxed);
+        let filling = remote_amount(self.remote(index).load(Ordering::Relaxed)).abs() >= REMOTE_NEAR;
+        if filling || policy::upgrades(slots_in_use(), additions) {
+            let _ = self.share();
+        }
+    }
+
+    /// See [`LazyCounter::share`](super::LazyCounter::share).
+    pub fn share(self) -> Result<(), NoMemory> {
+        match self.block() {
+            Some(_) => Ok(()),
+            None => self.share_in(Area::of_process().ok_or(NoMemory)?, 0),
+        }
+    }
+
+    pub(super) fn share_in(self, area: &'static Area, more: usize) -> Result<(), NoMemory> {
+        let mut state = self.state();
+        let mut block = None;
+        while block_of(state).is_none() {
+            let ready = match block {
+                Some(ready) => ready,
+                None => *block.insert(area.take((self.len() + more) * CELL, RANGE).ok_or(NoMemory)?),
+            };
+            // Release pairs with the acquire in `state`. Relaxed on failure: the loop ends with an acquire, or begins again.
+            match self.head().state.compare_exchange_weak(state, ready.word(), Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(_) => state = self.state(),
+            }
+        }
+        if let Some(lost) = block {
+            area.give_back(lost);
+        }
+        Ok(())
+    }
+
+    /// What of a counter is in no block.
+    fn outside(self, index: usize) -> i64 {
+        let remote = remote_amount(self.remote(index).load(Ordering::Relaxed));
+        self.local(index).load(Ordering::Relaxed).wrapping_add(remote)
+    }
+
+    /// Reads by one look at the state: what was seen of a set that is being upgraded meanwhile is forgotten.
+    fn settled<R>(self, look: impl Fn(Option<Block>) -> R) -> R {
+        loop {
+            let state = self.state();
+            let seen = look(block_of(state));
+            if self.state() == state {
+                return seen;
+            }
+        }
+    }
+
+    /// See [`LazyCounter::read`](super::LazyCounter::read).
+    pub fn read(self, index: usize) -> Reading {
+        self.settled(|block| {
+            let outside = self.outside(index);
+            let (inside, error) = block.map_or((0, 0), |block| slots::read(block, index));
+            Reading { value: outside.wrapping_add(inside), error }
+        })
+    }
+
+    /// See [`LazyCounter::sum`](super::LazyCounter::sum).
+    pub fn sum(self, index: usize) -> i64 {
+        self.settled(|block| self.outside(index).wrapping_add(block.map_or(0, |block| slots::sum(block, index))))
+    }
+
+    /// See [`LazyCounter::compare`](super::LazyCounter::compare).
+    pub fn compare(self, index: usize, with: i64) -> Order {
+        let Reading { value, error } = self.read(index);
+        if i128::from(value).abs_diff(with.into()) > error.into() {
+            value.cmp(&with)
+        } else {
+            self.sum(index).cmp(&with)
+        }
+    }
+
+    /// See [`LazyCounter::limited_add`](super::LazyCounter::limited_add).
+    pub fn limited_add(self, index: usize, amount: i64, most: i64) -> bool {
+        if amount <= 0 {
+            self.add(index, amount);
+            return true;
+        }
+        if self.block().is_none() {
+            match self.change_remote(index, amount, Some(most)) {
+                Changed::Done => {
+                    if self.state() != thread::id() {
+                        self.count_remote(index);
+                    }
+                    return true;
+                }
+                Changed::Refused => return false,
+                Changed::Frozen => {}
+                // Without memory the answer is no: there is nowhere to put it.
+                Changed::TooLarge => drop(self.share()),
+            }
+        }
+        let Some(block) = self.block() else { return false };
+        // Whoever began before the upgrade finds the word changed, if only by this.
+        if self.remote(index).load(Ordering::Relaxed) & FROZEN == 0 {
+            self.remote(index).fetch_or(FROZEN, Ordering::Relaxed);
+        }
+        limit::add_within::<RANGE>(block, index, amount, &Limit { most, outside: &|| self.outside(index) })
+    }
+
+    /// See [`LazyCounter::set`](super::LazyCounter::set).
+    pub fn set(self, index: usize, value: i64) {
+        self.add(index, value.wrapping_sub(self.sum(index)));
+    }
+
+    /// See [`LazyCounter::reset`](super::LazyCounter::reset).
+    pub fn reset(self, index: usize) -> i64 {
+        let sum = self.sum(index);
+        self.add(index, sum.wrapping_neg());
+        sum
+    }
+
+    /// For measurements: from now on the first `slots` slots of an upgraded set count as touched, as if threads had added there; at most as
+    /// many as its area has rows. No value changes.
+    #[doc(hidden)]
+    pub fn touch_slots(self, slots: u32) {
+        let Some(block) = self.block() else { return };
+        for slot in 0..slots.min(block.area().rows() as u32) {
+            block.touch(slot);
+            // The line is written as it is: a word that nobody ever wrote would be read from the kernel's page of zeroes.
+            block.left(0, slot).fetch_or(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What came of a change of a remote word.
+enum Changed {
+    Done,
+    TooLarge,
+    Refused,
+    Frozen,
+}
+
+fn remote_amount(word: u32) -> i64 {
+    (word as i32 >> 1).into()
+}
+
+fn slots_in_use() -> u32 {
+    slot::initialise();
+    crate::percpu::enter();
+    slot::current();
+    // Where threads own slots, nobody owns the first.
+    slot::in_use().saturating_sub(u32::from(slot::mode() == Mode::PerThread))
+}
+
+#[cold]
+#[inline(always)]
+fn others() {}

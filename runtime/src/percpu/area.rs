@@ -1,0 +1,207 @@
+//! Areas: where blocks come from and go to.
+//!
+//! An area reserves chunks of address space, each of rows for all possible slots, and cuts them into blocks. Nothing but the pages that
+//! are touched costs memory: the rows of slots that no thread ever ran in stay untouched. Blocks that come back are kept by size, ready:
+//! they are wiped on return, as far as they were touched, so that taking one touches nothing but its head.
+//!
+//! The process has one area, made at the first upgrade of a counter ([`Area::of_process`]); experiments make others, for more CPUs than
+//! there are, or of the eager school, which prepares each block for all of them when it is taken.
+//!
+//! Runs at the same time: any number of threads; one takes at a time, any number give back, also in signal handlers.
+
+use super::block::{Block, Head, SHARED_ROWS, slots_a_bit};
+use core::ptr::{NonNull, null_mut};
+use machine::slot::{self, ROW};
+use machine::sync::{Acquired, AtomicPtr, AtomicU64, AtomicUsize, Contention, Lock, Ordering};
+use machine::{root, thread, vm};
+
+/// Rank of an area's lock: what holds it goes on to reserve address space only.
+pub const AREA_RANK: u8 = 4;
+/// Lines of a row: the largest block.
+pub const LINES: usize = ROW / LINE;
+const LINE: usize = 64;
+
+/// When blocks are made zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparation {
+    /// On return, as far as they were touched.
+    OnReturn,
+    /// When they are taken, for this many CPUs, as allocators of per-CPU memory do it.
+    ForAll {
+        /// CPUs that the memory is laid out for.
+        cpus: usize,
+    },
+}
+
+/// An area. It lies in a page of its own and is never unmapped.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Area {
+    rows: usize,
+    preparation: Preparation,
+    lock: Lock<AREA_RANK>,
+    contention: Contention,
+    /// Under the lock: where in the current chunk the next block is cut, and how many lines are left there.
+    next: AtomicUsize,
+    lines_left: AtomicUsize,
+    /// Bytes of address space in chunks.
+    reserved_bytes: AtomicU64,
+    /// Blocks that are in use.
+    in_use: AtomicU64,
+    /// Ready blocks by lines. Anybody pushes; the lock's holder pops, so that no block is popped and pushed again behind a popper's back.
+    ready: [AtomicPtr<Head>; LINES + 1],
+}
+
+const _: () = assert!(size_of::<Area>() <= vm::PAGE);
+
+impl Area {
+    /// A new area whose blocks have rows for `cpus` CPUs, and for all slots of this machine. None: no address space.
+    pub fn new(cpus: usize, preparation: Preparation) -> Option<&'static Area> {
+        slot::initialise();
+        let page = vm::reserve(null_mut(), vm::PAGE, vm::Access::ReadWrite)?;
+        let area = page.cast::<Area>();
+        // SAFETY: the page is fresh, ours, and never unmapped but by `of_process` before anybody has seen it; zeroes are a valid area.
+        unsafe {
+            (&raw mut (*area).rows).write(cpus.max(slot::possible()));
+            (&raw mut (*area).preparation).write(preparation);
+            Some(&*area)
+        }
+    }
+
+    /// The area of the process, which is made when it is first asked for. None: no address space.
+    #[inline]
+    pub fn of_process() -> Option<&'static Area> {
+        // SAFETY: what was published is an area.
+        unsafe { root::area().cast::<Area>().as_ref() }.or_else(Self::begin)
+    }
+
+    /// Its locks, and those of its blocks, may be held by threads that vanish in a fork: so children must find out that they are some.
+    #[cold]
+    fn begin() -> Option<&'static Area> {
+        if !thread::notice_forks() {
+            return None;
+        }
+        let area = Self::new(0, Preparation::OnReturn)?;
+        let page = (&raw const *area).cast_mut().cast();
+        if !root::offer_area(page) {
+            // SAFETY: nobody has seen ours.
+            unsafe { vm::release(page, vm::PAGE) };
+        }
+        // SAFETY: as above.
+        unsafe { root::area().cast::<Area>().as_ref() }
+    }
+
+    /// Rows for slots.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(super) fn slots_a_bit(&self) -> usize {
+        slots_a_bit(self.rows)
+    }
+
+    /// Bytes of address space that the area has reserved.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What waiting for locks of the area and of its blocks cost.
+    pub fn contention(&self) -> &Contention {
+        &self.contention
+    }
+
+    /// CPUs that the area is laid out for, if it is of the eager school.
+    pub(super) fn laid_out_for(&self) -> Option<usize> {
+        match self.preparation {
+            Preparation::OnReturn => None,
+            Preparation::ForAll { cpus } => Some(cpus),
+        }
+    }
+
+    /// Blocks that are in use at some moment.
+    pub fn in_use(&self) -> u64 {
+        self.in_use.load(Ordering::Relaxed)
+    }
+
+    /// A zeroed block with `bytes` in each row, at most a row's worth, whose stocks will be below `range`. None: no address space, or the caller is a signal handler
+    /// that interrupted this very function.
+    pub fn take(&'static self, bytes: usize, range: i32) -> Option<Block> {
+        let lines = bytes.div_ceil(LINE).max(1);
+        debug_assert!(lines <= LINES);
+        super::enter();
+        match self.lock.acquire(&self.contention) {
+            Acquired::WouldDeadlock => return None,
+            // The rest of the chunk may have been half cut.
+            Acquired::Abandoned => self.lines_left.store(0, Ordering::Relaxed),
+            Acquired::Clean => {}
+        }
+        let block = self.pop(lines).or_else(|| self.cut(lines));
+        // SAFETY: acquired above.
+        unsafe { self.lock.release() };
+        let block = block?;
+        // Relaxed: published with the block.
+        block.head().range.store(range as u32, Ordering::Relaxed);
+        self.in_use.fetch_add(1, Ordering::Relaxed);
+        if let Preparation::ForAll { cpus } = self.preparation {
+            block.wipe(0..cpus as u32);
+        }
+        Some(block)
+    }
+
+    /// Takes a block back. Nobody uses it any more.
+    pub fn give_back(&'static self, block: Block) {
+        match self.preparation {
+            Preparation::OnReturn => block.wipe(block.touched_slots()),
+            Preparation::ForAll { cpus } => block.wipe(block.touched_slots().filter(|&slot| slot as usize >= cpus)),
+        }
+        self.in_use.fetch_sub(1, Ordering::Relaxed);
+        let head = block.head();
+        let ready = &self.ready[head.lines.load(Ordering::Relaxed) as usize];
+        let mut first = ready.load(Ordering::Relaxed);
+        loop {
+            head.next.store(first, Ordering::Relaxed);
+            let ours = (&raw const *head).cast_mut();
+            // Release pairs with the acquire in `pop`: who takes the block finds it wiped, and its link. Relaxed on failure: the value
+            // is only a link.
+            match ready.compare_exchange_weak(first, ours, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(seen) => first = seen,
+            }
+        }
+    }
+
+    /// Under the lock.
+    fn pop(&self, lines: usize) -> Option<Block> {
+        let ready = &self.ready[lines];
+        let mut first = NonNull::new(ready.load(Ordering::Acquire))?;
+        loop {
+            // SAFETY: heads are never unmapped, and nobody else pops, so it is still on the stack or below what was pushed since.
+            let next = unsafe { first.as_ref() }.next.load(Ordering::Relaxed);
+            // Acquire as above, also for what was pushed since.
+            match ready.compare_exchange_weak(first.as_ptr(), next, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(Block::of_head(first)),
+                Err(seen) => first = NonNull::new(seen)?,
+            }
+        }
+    }
+
+    /// Under the lock: cuts a block that was never used.
+    fn cut(&'static self, lines: usize) -> Option<Block> {
+        if self.lines_left.load(Ordering::Relaxed) < lines {
+            let bytes = ((SHARED_ROWS + self.rows) * ROW).next_multiple_of(vm::PAGE);
+            let chunk = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite)?;
+            // SAFETY: the chunk is fresh and ours. A huge page would make all rows of a large machine resident.
+            unsafe { vm::advise_huge(chunk, bytes, vm::Huge::Avoid) };
+            self.reserved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            self.next.store(chunk as usize, Ordering::Relaxed);
+            self.lines_left.store(LINES, Ordering::Relaxed);
+        }
+        let column = self.next.load(Ordering::Relaxed);
+        self.lines_left.fetch_sub(lines, Ordering::Relaxed);
+        self.next.store(column + lines * LINE, Ordering::Relaxed);
+        let block = Block::at(column + SHARED_ROWS * ROW);
+        block.head().area.store((&raw const *self).cast_mut(), Ordering::Relaxed);
+        block.head().lines.store(lines as u32, Ordering::Relaxed);
+        Some(block)
+    }
+}

@@ -1,0 +1,81 @@
+//! How much the program holds, now and at most: lazy counters that slow paths keep.
+//!
+//! malloc and free count nothing. What is counted is every array, and every single object, that leaves the depot or a span, or comes back
+//! there: a hundred objects by one addition. So the tally says what the program holds together with what lies in the slots' arrays;
+//! a report looks into those and subtracts. Peaks are of the tally as it was read at each refill, so they are off by what the arrays of the
+//! slots hold, and in a process with threads by as much as its counters' readings.
+//!
+//! Runs at the same time: any thread, also in signal handlers, and under any lock of the slab.
+
+use super::class::{self, CLASSES};
+use crate::counter::{CounterSet, LazyCounter};
+use crate::observe::Events;
+use crate::percpu::Area;
+
+/// Bytes are counted in these: every object is a multiple of it.
+const UNIT: usize = class::STEP;
+/// In units. An array of any class fits some sixteen times: so seldom does counting touch what all CPUs share.
+const BYTES_RANGE: i32 = 1 << 14;
+
+/// The counters.
+#[derive(Debug)]
+pub struct Tally {
+    /// Objects of each class; large blocks in place of class 0, which is none.
+    objects: CounterSet<CLASSES>,
+    /// Their bytes together, in units.
+    bytes: LazyCounter<BYTES_RANGE>,
+    peak_objects: [Events; CLASSES],
+    peak_bytes: Events,
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Tally {
+            objects: CounterSet::new(),
+            bytes: LazyCounter::with_range(),
+            peak_objects: [const { Events::new() }; CLASSES],
+            peak_bytes: Events::new(),
+        }
+    }
+
+    /// Makes the counters per-CPU, in an area. False: no memory.
+    pub fn share_in(&self, area: &'static Area) -> bool {
+        self.objects.share_in(area, 0).is_ok() && self.bytes.share_in(area).is_ok()
+    }
+
+    /// Counts objects of a class that left the depot or a span, or came back.
+    #[inline]
+    pub fn count(&self, class: usize, objects: isize) {
+        self.count_bytes(class, objects, class::size(class) as isize * objects);
+    }
+
+    /// Counts a large block that is given or taken back, or one that changes its size, as 0 blocks.
+    pub fn count_large(&self, blocks: isize, bytes: isize) {
+        self.count_bytes(0, blocks, bytes);
+    }
+
+    fn count_bytes(&self, class: usize, objects: isize, bytes: isize) {
+        self.objects.add(class, objects as i64);
+        self.bytes.add(bytes as i64 / UNIT as i64);
+        if bytes > 0 {
+            self.peak_objects[class].raise(self.objects.read_positive(class).value as u64);
+            self.peak_bytes.raise(self.bytes.read_positive().value as u64);
+        }
+    }
+
+    /// Objects of a class that the program and the slots' arrays hold; of class 0, large blocks.
+    pub fn objects(&self, class: usize) -> u64 {
+        self.objects.sum_positive(class) as u64
+    }
+
+    /// The most that [`objects`](Self::objects) was.
+    pub fn peak_objects(&self, class: usize) -> u64 {
+        self.peak_objects[class].get()
+    }
+
+    /// The most bytes that the program and the slots' arrays held.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.get() * UNIT as u64
+    }
+}
