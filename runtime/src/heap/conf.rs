@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(nearest("stat", keys()), "stats");
         assert_eq!(nearest("kep", keys()), "keep");
         assert_eq!(nearest("hugepages", keys()), "huge");
-        assert_eq!(nearest("cpus", keys()), "possible_cpus");
+        assert_eq!(nearest("possible-cpu", keys()), "possible_cpus");
         assert_eq!([distance(b"abc", b"abc"), distance(b"", b"abc"), distance(b"kitten", b"sitting")], [0, 3, 3]);
     }
 }
