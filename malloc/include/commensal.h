@@ -133,7 +133,7 @@ void cm_counter_add_remote(struct cm_counter *counter, int64_t amount);
  *
  * Returns 0; or -1, and the counter is as it was, and the additions of others than the owner try again.
  *
- * errno: ENOMEM if there is no memory, or if a signal handler that calls this interrupted the very taking of memory. Threads: any.
+ * errno: ENOMEM if there is no memory. Threads: any.
  * Signal handlers: yes. After fork: yes.
  */
 int cm_counter_share(struct cm_counter *counter);

@@ -100,7 +100,7 @@ pub unsafe extern "C" fn cm_counter_add_remote(counter: *mut Counter, amount: i6
 ///
 /// Returns 0; or -1, and the counter is as it was, and the additions of others than the owner try again.
 ///
-/// errno: ENOMEM if there is no memory, or if a signal handler that calls this interrupted the very taking of memory. Threads: any.
+/// errno: ENOMEM if there is no memory. Threads: any.
 /// Signal handlers: yes. After fork: yes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_share(counter: *mut Counter) -> c_int {

@@ -98,8 +98,7 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     /// Announces that more than one thread will add: upgrades the counter now. Takes about a microsecond; nothing if it is upgraded.
     ///
     /// # Errors
-    /// There is no memory for it, or a signal handler interrupted the very taking of memory. The counter is as it was; the next remote
-    /// additions try again.
+    /// There is no memory for it. The counter is as it was; the next remote additions try again.
     pub fn share(&self) -> Result<(), NoMemory> {
         self.0.share()
     }

@@ -23,6 +23,8 @@ use machine::kick;
 use machine::slot::{self, Mode, Pair, WINDOW};
 use machine::sync::Ordering;
 
+/// Of all slots that there could ever be.
+const MORE_THAN_ALL_STOCK: i64 = 1 << 48;
 /// Marking, restarting and looking again: as often at most. Each time somebody must have been in the middle of a draw.
 const ROUNDS: usize = 64;
 
@@ -36,8 +38,13 @@ impl Limit<'_> {
     /// Whether what was added stays within the limit with `more`, for all that can be seen without the slots. The answer "no" may
     /// be wrong while there is stock.
     fn has_room(&self, block: Block, index: usize, direct: i64, more: i64) -> bool {
-        let bound = i128::from((self.outside)()) + i128::from(direct) + i128::from(edges(block, index));
-        bound + i128::from(more) <= i128::from(self.most)
+        let bound = (self.outside)().wrapping_add(direct).wrapping_add(edges(block, index));
+        // With stock in it, a bound of what is near the largest value may lie beyond it, and read as one of the smallest.
+        let may_have_wrapped = bound < i64::MIN + MORE_THAN_ALL_STOCK;
+        if may_have_wrapped && block.mode(index).opened.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        i128::from(bound) + i128::from(more) <= i128::from(self.most)
     }
 
     fn has_room_now(&self, block: Block, index: usize, more: i64) -> bool {

@@ -297,7 +297,8 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             if new.abs() > REMOTE_MOST.into() {
                 return Changed::TooLarge;
             }
-            if limit.is_some_and(|limit| new + i128::from(self.local(index).load(Ordering::Relaxed)) > limit.into()) {
+            let present = remote_amount(word).wrapping_add(self.local(index).load(Ordering::Relaxed));
+            if limit.is_some_and(|limit| i128::from(present) + i128::from(amount) > limit.into()) {
                 return Changed::Refused;
             }
             // Relaxed: a sum of additions, which orders nothing.
@@ -383,10 +384,12 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// See [`LazyCounter::compare`](super::LazyCounter::compare).
     pub fn compare(self, index: usize, with: i64) -> Order {
         let Reading { value, error } = self.read(index);
-        if i128::from(value).abs_diff(with.into()) > error.into() {
-            value.cmp(&with)
-        } else {
-            self.sum(index).cmp(&with)
+        let (least, most) = (value.checked_sub_unsigned(error), value.checked_add_unsigned(error));
+        match (least, most) {
+            (Some(least), _) if with < least && most.is_some() => Order::Greater,
+            (_, Some(most)) if with > most && least.is_some() => Order::Less,
+            // Inside of the bound, or what was read may lie beyond the ends of 64 bits.
+            _ => self.sum(index).cmp(&with),
         }
     }
 

@@ -123,14 +123,13 @@ impl Area {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// A zeroed block with `bytes` in each row, at most a row's worth, whose stocks will be below `range`. None: no address space, or the caller is a signal handler
-    /// that interrupted this very function.
+    /// A zeroed block with `bytes` in each row, at most a row's worth, whose stocks will be below `range`. None: no address space.
     pub fn take(&'static self, bytes: usize, range: i32) -> Option<Block> {
         let lines = bytes.div_ceil(LINE).max(1);
         debug_assert!(lines <= LINES);
         super::enter();
         match self.lock.acquire(&self.contention) {
-            Acquired::WouldDeadlock => return None,
+            Acquired::WouldDeadlock => return self.cut_aside(lines, range),
             // The rest of the chunk may have been half cut.
             Acquired::Abandoned => self.lines_left.store(0, Ordering::Relaxed),
             Acquired::Clean => {}
@@ -138,14 +137,26 @@ impl Area {
         let block = self.pop(lines).or_else(|| self.cut(lines));
         // SAFETY: acquired above.
         unsafe { self.lock.release() };
-        let block = block?;
+        Some(self.prepared(block?, range))
+    }
+
+    fn prepared(&self, block: Block, range: i32) -> Block {
         // Relaxed: published with the block.
         block.head().range.store(range as u32, Ordering::Relaxed);
         self.in_use.fetch_add(1, Ordering::Relaxed);
         if let Preparation::ForAll { cpus } = self.preparation {
             block.wipe(0..cpus as u32);
         }
-        Some(block)
+        block
+    }
+
+    /// For a signal handler that must not wait for the lock: a block of a chunk of its own, of which the others become ready.
+    #[cold]
+    fn cut_aside(&'static self, lines: usize, range: i32) -> Option<Block> {
+        let chunk = self.new_chunk()?;
+        let block = |number: usize| self.name(chunk + number * lines * LINE, lines);
+        (1..LINES / lines).for_each(|number| self.make_ready(block(number)));
+        Some(self.prepared(block(0), range))
     }
 
     /// Takes a block back. Nobody uses it any more.
@@ -155,6 +166,10 @@ impl Area {
             Preparation::ForAll { cpus } => block.wipe(block.touched_slots().filter(|&slot| slot as usize >= cpus)),
         }
         self.in_use.fetch_sub(1, Ordering::Relaxed);
+        self.make_ready(block);
+    }
+
+    fn make_ready(&self, block: Block) {
         let head = block.head();
         let ready = &self.ready[head.lines.load(Ordering::Relaxed) as usize];
         let mut first = ready.load(Ordering::Relaxed);
@@ -188,20 +203,29 @@ impl Area {
     /// Under the lock: cuts a block that was never used.
     fn cut(&'static self, lines: usize) -> Option<Block> {
         if self.lines_left.load(Ordering::Relaxed) < lines {
-            let bytes = ((SHARED_ROWS + self.rows) * ROW).next_multiple_of(vm::PAGE);
-            let chunk = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite)?;
-            // SAFETY: the chunk is fresh and ours. A huge page would make all rows of a large machine resident.
-            unsafe { vm::advise_huge(chunk, bytes, vm::Huge::Avoid) };
-            self.reserved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-            self.next.store(chunk as usize, Ordering::Relaxed);
+            self.next.store(self.new_chunk()?, Ordering::Relaxed);
             self.lines_left.store(LINES, Ordering::Relaxed);
         }
         let column = self.next.load(Ordering::Relaxed);
         self.lines_left.fetch_sub(lines, Ordering::Relaxed);
         self.next.store(column + lines * LINE, Ordering::Relaxed);
+        Some(self.name(column, lines))
+    }
+
+    /// The block of the columns that begin at an address.
+    fn name(&'static self, column: usize, lines: usize) -> Block {
         let block = Block::at(column + SHARED_ROWS * ROW);
         block.head().area.store((&raw const *self).cast_mut(), Ordering::Relaxed);
         block.head().lines.store(lines as u32, Ordering::Relaxed);
-        Some(block)
+        block
+    }
+
+    fn new_chunk(&self) -> Option<usize> {
+        let bytes = ((SHARED_ROWS + self.rows) * ROW).next_multiple_of(vm::PAGE);
+        let chunk = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite)?;
+        // SAFETY: the chunk is fresh and ours. A huge page would make all rows of a large machine resident.
+        unsafe { vm::advise_huge(chunk, bytes, vm::Huge::Avoid) };
+        self.reserved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Some(chunk as usize)
     }
 }
