@@ -12,6 +12,7 @@ mod common;
 
 use commensal::heap::{self, report::Report};
 use common::blocks::Block;
+use common::forks::{FINE, Way, wait_for};
 use common::model::{Failure, Heap, Model, Operation, Owned};
 use common::random::Random;
 use common::{child, random, seconds};
@@ -27,32 +28,7 @@ const BLOCKS: usize = 64;
 /// How long a child may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A way to fork.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    Fork,
-    WithoutHandlers,
-    Bare,
-}
-
-impl Way {
-    fn fork(self) -> libc::pid_t {
-        unsafe extern "C" {
-            fn _Fork() -> libc::pid_t;
-        }
-        // SAFETY: the child uses nothing that another thread may have had locked but the heap under test.
-        unsafe {
-            match self {
-                Way::Fork => libc::fork(),
-                Way::WithoutHandlers => _Fork(),
-                Way::Bare => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t,
-            }
-        }
-    }
-}
-
 /// A child's findings, as its exit status.
-const FINE: i32 = 0;
 const NO_MEMORY: i32 = 1;
 const DAMAGED: i32 = 2;
 const GRANDCHILD: i32 = 3;
@@ -140,37 +116,6 @@ fn live_with_threads(random: &mut Random) -> Result<(), i32> {
     };
     let threads = [random.next(), random.next()].map(|seed| thread::spawn(work(seed)));
     threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(DAMAGED)))
-}
-
-impl Way {
-    /// Forks; the child does `work` and exits with what it found.
-    fn fork_and(self, work: impl FnOnce() -> Result<(), i32>) -> libc::pid_t {
-        let child = self.fork();
-        if child == 0 {
-            let status = work().err().unwrap_or(FINE);
-            // SAFETY: nothing of the parent's is to be finished in the child.
-            unsafe { libc::_exit(status) };
-        }
-        child
-    }
-}
-
-/// The exit status of a child; none if it died, or was ended because it took longer than `patience`.
-fn wait_for(child: libc::pid_t, patience: Duration) -> Option<i32> {
-    let (started, mut status) = (Instant::now(), 0);
-    // SAFETY: the child is ours; the status is a local.
-    while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
-        if started.elapsed() > patience {
-            // SAFETY: the child is ours, and not waited for yet.
-            unsafe {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, &mut status, 0);
-            }
-            return None;
-        }
-        thread::sleep(Duration::from_micros(50));
-    }
-    libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status))
 }
 
 fn fork_again_and_again(way: Way, seed: u64, number: u64, stop: &AtomicBool) -> Result<u64, String> {

@@ -19,7 +19,7 @@ use common::blocks::Block;
 use common::model::{AtRest, Failure, Heap, Model, Owned, Subject};
 use common::planted::SameBlockTwice;
 use common::random::Random;
-use common::{child, random, seconds};
+use common::{child, disturbed, random, seconds};
 use std::os::unix::thread::JoinHandleExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl<S: Subject> Worker<S> {
                 self.exchange()?;
             }
             if self.random.once_in(256) {
-                migrate(&mut self.random);
+                disturbed::migrate(&mut self.random);
             }
         }
         self.model.free_all()?;
@@ -67,17 +67,6 @@ impl<S: Subject> Worker<S> {
             self.others[other].send(block).expect("inboxes outlive all threads");
         }
         self.inbox.try_iter().try_for_each(|block| self.model.take_in(block))
-    }
-}
-
-/// Moves the calling thread to some CPU.
-fn migrate(random: &mut Random) {
-    let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
-    // SAFETY: the set is a local.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(random.below(cpus), &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
     }
 }
 
@@ -111,7 +100,7 @@ fn repeat(stop: &Arc<AtomicBool>, mut work: impl FnMut() + Send + 'static) -> Jo
 }
 
 fn start_disturbances<T>(seed: u64, stop: &Arc<AtomicBool>, workers: &[JoinHandle<T>]) -> [JoinHandle<u64>; 3] {
-    install_empty_handler();
+    disturbed::handle(disturbed::nothing);
     let threads: Vec<_> = workers.iter().map(|worker| worker.as_pthread_t()).collect();
     let (mut naps, mut targets) = (Random::new(seed, 1001), Random::new(seed, 1002));
     let trims = repeat(stop, move || {
@@ -129,21 +118,10 @@ fn start_disturbances<T>(seed: u64, stop: &Arc<AtomicBool>, workers: &[JoinHandl
     });
     let signals = repeat(stop, move || {
         // SAFETY: the workers are joined after this thread.
-        unsafe { libc::pthread_kill(threads[targets.below(threads.len())], libc::SIGUSR1) };
+        unsafe { libc::pthread_kill(threads[targets.below(threads.len())], disturbed::SIGNAL) };
         thread::sleep(Duration::from_micros(20));
     });
     [trims, kicks, signals]
-}
-
-fn install_empty_handler() {
-    extern "C" fn nothing(_signal: libc::c_int) {}
-    // SAFETY: the handler does nothing.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
-        action.sa_flags = libc::SA_RESTART;
-        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
-    }
 }
 
 /// The whole stress, in this process.

@@ -16,6 +16,7 @@
 
 mod lazy;
 mod limit;
+mod model;
 mod percpu;
 mod policy;
 mod set;

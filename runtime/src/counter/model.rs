@@ -17,6 +17,8 @@
 //!
 //! When one of those functions changes, its steps here have to. Planted variants of the protocols show that the explorer finds what is wrong.
 
+#![cfg(test)]
+
 mod stock;
 mod upgrade;
 
@@ -65,7 +67,7 @@ fn explore<W: World>(start: &W) -> Found {
 
 /// Explores, says how much there was, and compares what is wrong with what is `expected` to be.
 fn must_find<W: World>(what: &str, start: &W, expected: &[&'static str]) {
-    let found = explore(start);
-    std::println!("{what}: {} states, {} schedules, wrong: {:?}", found.states, found.schedules, found.wrong);
-    assert!(found.wrong.iter().eq(expected), "{what}: expected {expected:?}, found {:?}", found.wrong);
+    let Found { states, schedules, wrong } = explore(start);
+    std::println!("{what}: {states} states, {schedules} schedules, wrong: {wrong:?}");
+    assert_eq!(wrong, expected.iter().copied().collect(), "{what}");
 }

@@ -30,7 +30,7 @@ pub struct Tally {
 
 impl Tally {
     /// Nothing yet.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Tally {
             objects: CounterSet::new(),
             bytes: LazyCounter::with_range(),

@@ -2,6 +2,7 @@
 //!
 //! Whatever hangs is ended after a while and reported.
 
+use super::{random, seconds};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -76,6 +77,31 @@ pub fn run_in_both_modes(test: &str, case: &str, seed: u64, limit: Duration) {
         let outcome = run(&mut command, limit);
         outcome.expect_success(&format!("{test} with {mode}, seed {seed}"));
         println!("{mode}: {}", outcome.stderr.trim());
+    }
+}
+
+/// Acts a test out in processes of its own, in both modes. `act` gets the seed, and the moment when it is to end.
+pub fn act_out(file: &str, test: &str, usual_seconds: f64, act: impl FnOnce(u64, Instant)) {
+    let (seed, duration) = (random::seed(), Duration::from_secs_f64(seconds(usual_seconds)));
+    if case().is_none() {
+        return run_in_both_modes(test, "act", seed, duration + Duration::from_secs(60));
+    }
+    let _replay = Replay { file, test, seed };
+    act(seed, Instant::now() + duration);
+}
+
+/// Says how to have a failure again, if there is one.
+struct Replay<'a> {
+    file: &'a str,
+    test: &'a str,
+    seed: u64,
+}
+
+impl Drop for Replay<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", random::replay(self.file, self.test, self.seed));
+        }
     }
 }
 

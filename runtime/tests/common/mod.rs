@@ -1,13 +1,16 @@
-//! What the tests of the heap share.
+//! What the tests share.
 //!
 //! The heap under test is `commensal::heap`, one for each process; the tests themselves allocate from the system's allocator. So
 //! each test runs itself again in a process of its own ([`child`]), or each of its cases in a fork of that ([`forked`]).
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod accounts;
 pub mod blocks;
 pub mod child;
+pub mod disturbed;
 pub mod forked;
+pub mod forks;
 pub mod model;
 pub mod planted;
 pub mod programs;
