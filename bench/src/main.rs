@@ -19,7 +19,7 @@ use clap::{CommandFactory, Parser, ValueEnum};
 use commensal_lab::arm::{Arm, COMMENSAL};
 use commensal_lab::json;
 use commensal_lab::process::Interrupt;
-use commensal_lab::report::{self, Chapter};
+use commensal_lab::report::{self, Chapter, Section};
 use commensal_lab::table;
 use peers::Peer;
 
@@ -139,8 +139,9 @@ fn print(part: &Part, in_full: bool) {
 }
 
 fn chapter(part: &Part) -> Chapter<'_> {
-    let object = json::object(part.name, &part.analysis, |_, _, _| None);
-    Chapter { title: part.title.to_owned(), about: part.skipped.clone(), analysis: &part.analysis, sheets: part.sheets(), object }
+    let object = json::object(part.name, &[(&part.analysis, json::UNDOCUMENTED)]);
+    let section = Section { sheets: part.sheets(), ..Section::usual(&part.analysis) };
+    Chapter { title: part.title.to_owned(), about: part.skipped.clone(), sheets: Vec::new(), sections: vec![section], object }
 }
 
 /// glibc is what programs use when nothing is preloaded: the baseline, not a peer.

@@ -96,7 +96,7 @@ fn startup(analysis: &Analysis) -> Vec<Must> {
 fn micro(analysis: &Analysis) -> Vec<Must> {
     let ours = place(analysis, COMMENSAL);
     let must = |row: usize, metric: usize, limit: f64| {
-        let (name, depth) = (&analysis.measured.rows[row].name, DEPTHS[metric].0);
+        let (name, depth) = (analysis.measured.rows[row].name(), DEPTHS[metric].0);
         let what = format!("malloc+free(64), {name}, depth {depth}, over the best peer");
         Must::ratio(what, ours.and_then(|ours| analysis.over_best_peer(row, metric, ours)), limit)
     };
@@ -109,8 +109,8 @@ fn threads(analysis: &Analysis) -> Vec<Must> {
         let over_glibc = ratio(analysis, &judged[WALL], COMMENSAL);
         let growth = median(analysis, &judged[GROWTH], COMMENSAL);
         [
-            Must::ratio(format!("10,000 threads {}, over glibc{floor}", row.name), over_glibc, 1.0),
-            Must::new(format!("memory left of them, {}", row.name), "kB", growth, Some(THREADS_GROWTH_KB)),
+            Must::ratio(format!("10,000 threads {}, over glibc{floor}", row.name()), over_glibc, 1.0),
+            Must::new(format!("memory left of them, {}", row.name()), "kB", growth, Some(THREADS_GROWTH_KB)),
         ]
     };
     analysis.rows.iter().zip(&analysis.measured.rows).flat_map(must).collect()

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use commensal_lab::analysis::{Analysis, BASELINE};
 use commensal_lab::arm::Arm;
 use commensal_lab::blocks::{self, Length, Plan, Subject};
 use commensal_lab::experiment::{EMPTY, Experiment, Setting, Startup};
 use commensal_lab::metric::{Metric, PEAK, WALL};
+use commensal_lab::parameters::Parameters;
 use commensal_lab::process::{Interrupt, Program, Run};
 use commensal_lab::sheet::Sheet;
 use commensal_lab::table;
@@ -89,10 +90,12 @@ impl Bench {
             blocks: Some(10 * self.blocks),
             seed: commensal_lab::any_seed(),
             arms: self.arms.clone(),
+            command: self.command.clone(),
             scratch: tempfile::tempdir()?,
             interrupt: self.interrupt.clone(),
         };
-        let mut analysis = Startup.measure(&setting)?.analysis;
+        let part = Startup.measure(&setting)?.parts.into_iter().next();
+        let mut analysis = part.context("start-up has one part")?.analysis;
         analysis.others.retain(|(baseline, _)| analysis.measured.arms[*baseline].name == EMPTY);
         Ok(Part { name: "startup", title: "start-up of a program that does nothing", analysis, skipped: Vec::new() })
     }
@@ -128,11 +131,11 @@ impl Bench {
         let mut skipped = Vec::new();
         for (name, prepare) in real::ALL {
             match prepare(&self.scratch) {
-                Ok(subject) => subjects.push(Subject { name: name.to_owned(), ..subject }),
+                Ok(subject) => subjects.push(Subject { parameters: Parameters::of_workload(name), ..subject }),
                 Err(why) => skipped.push(format!("{name} ({why:#})")),
             }
         }
-        subjects.retain(|subject| is_chosen(&subject.name));
+        subjects.retain(|subject| is_chosen(&subject.name()));
         let subjects = subjects.into_iter().map(|subject| match subject.prints_the_same {
             true => Subject { metrics: vec![WALL, PEAK], read: read_cost, ..subject },
             false => subject,

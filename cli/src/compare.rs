@@ -14,7 +14,7 @@ use commensal_lab::arm;
 use commensal_lab::blocks::{self, Budget, Length, Plan, Subject};
 use commensal_lab::finding::PRINTED;
 use commensal_lab::process::{Interrupt, Program};
-use commensal_lab::report::{self, Chapter};
+use commensal_lab::report::{self, Chapter, Section};
 use commensal_lab::{json, table};
 use commensal_programs::{ALL, Workload};
 
@@ -147,7 +147,7 @@ fn warnings(program: &Path) -> Result<Vec<String>, Failure> {
 
 /// This command itself runs the bundled programs, so that they are found wherever it is installed.
 fn bundled(request: &Compare) -> Result<Vec<Subject>, Failure> {
-    let own = std::env::current_exe().map_err(|error| Failure::ours(format!("cannot find itself ({error})")))?;
+    let own = places::own()?;
     let percent = if request.quick { QUICK_SCALE } else { 100 };
     let chosen = ALL.iter().filter(|workload| request.suite || FEW.contains(&workload.name));
     let subject = |workload: &Workload| {
@@ -194,12 +194,13 @@ fn check_input(request: &Compare) -> Result<(), Failure> {
 fn show(request: &Compare, analysis: &Analysis) -> Result<(), Failure> {
     places::show(&text(request, analysis), request.json.as_deref())?;
     let experiment = if request.command.is_empty() { "suite" } else { "compare" };
-    let object = json::object(experiment, analysis, |_, _, _| None);
+    let object = json::object(experiment, &[(analysis, json::UNDOCUMENTED)]);
     if let Some(path) = &request.json {
         object.write(path).map_err(Failure::of)?;
     }
     if let Some(directory) = &request.report {
-        let chapter = Chapter { title: title(request), about: Vec::new(), analysis, sheets: Vec::new(), object };
+        let sections = vec![Section::usual(analysis)];
+        let chapter = Chapter { title: title(request), about: Vec::new(), sheets: Vec::new(), sections, object };
         report::write(directory, &[chapter]).map_err(Failure::of)?;
         eprintln!("commensal: the report is {}", directory.join("index.html").display());
     }
@@ -207,11 +208,7 @@ fn show(request: &Compare, analysis: &Analysis) -> Result<(), Failure> {
 }
 
 fn text(request: &Compare, analysis: &Analysis) -> String {
-    let sheets = match (analysis.measured.blocks, analysis.rows.len()) {
-        (0, _) => Vec::new(),
-        (_, 1) => table::of_subject(analysis, 0),
-        _ => table::of_all(analysis),
-    };
+    let sheets = table::usual(analysis);
     let legend = if sheets.is_empty() { "" } else { table::LEGEND };
     let differs = analysis.findings().any(|finding| finding.what.starts_with(PRINTED));
     let advice = if differs { "note: if that is as it should be, say --any-output\n" } else { "" };

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use commensal_lab::experiment::{ALL, Experiment, Outcome, Setting};
+use commensal_lab::experiment::{ALL, Experiment, Outcome, Part, Setting};
 use commensal_lab::process::Interrupt;
 use commensal_lab::sheet::{Sheet, Side};
 use commensal_lab::{report, table};
@@ -80,7 +80,7 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
         eprintln!("commensal: the report is {}", directory.join("index.html").display());
     }
     interrupt.obey();
-    let has_fault = outcomes.iter().any(|(_, outcome)| outcome.analysis.has_fault());
+    let has_fault = outcomes.iter().any(|(_, outcome)| outcome.has_fault());
     Ok(if has_fault { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -92,6 +92,7 @@ fn setting(request: &Lab, seed: u64, interrupt: &Interrupt) -> Result<Setting, F
         blocks: request.blocks.map(|blocks| blocks as usize),
         seed,
         arms,
+        command: places::own()?,
         scratch: places::scratch("commensal-lab-")?,
         interrupt: interrupt.clone(),
     })
@@ -103,17 +104,25 @@ fn show(request: &Lab, experiment: &dyn Experiment, outcome: &Outcome) -> Result
 }
 
 fn text(experiment: &dyn Experiment, outcome: &Outcome) -> String {
-    let about: String = outcome.about.iter().map(|paragraph| format!("{paragraph}\n")).collect();
-    let sheets: String = outcome.sheets().iter().map(|sheet| format!("{sheet}\n")).collect();
+    let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let parts: String = outcome.parts.iter().map(part).collect();
     format!(
-        "{}: {}\nDocument: {}\n{about}\n{}\n{sheets}{}{}",
+        "{}: {}\nDocument: {}\n{}\n{}{}{}{parts}",
         experiment.name(),
         experiment.about(),
         experiment.source(),
-        table::conditions(&outcome.analysis),
-        table::LEGEND,
-        table::notes(&outcome.analysis)
+        lines(&outcome.about),
+        table::place(),
+        outcome.claims().map_or(String::new(), |claims| format!("\n{claims}\n")),
+        lines(&outcome.remarks),
     )
+}
+
+fn part(part: &Part) -> String {
+    let title = if part.title.is_empty() { String::new() } else { format!("{}\n", part.title) };
+    let sheets: String = part.sheets.iter().map(|sheet| format!("{sheet}\n")).collect();
+    let legend = if part.sheets.is_empty() { "" } else { table::LEGEND };
+    format!("\n{title}{}{sheets}{legend}{}", table::how(&part.analysis), table::notes(&part.analysis))
 }
 
 fn list() -> Sheet {

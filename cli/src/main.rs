@@ -15,6 +15,7 @@ mod lab;
 mod library;
 mod places;
 mod preload;
+mod probe;
 mod program;
 mod run;
 mod sigpipe;
@@ -54,7 +55,11 @@ fn main() -> ExitCode {
     // The bundled programs are measured: nothing of this command may be in their figures.
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == WORKLOAD) {
-        return commensal_programs::main(&[WORKLOAD], words.map(|word| word.to_string_lossy().into_owned()));
+        let mut words = words.map(|word| word.to_string_lossy().into_owned()).peekable();
+        if words.next_if(|word| word == probe::NAME).is_some() {
+            return probe::main(words);
+        }
+        return commensal_programs::main(&[WORKLOAD], words);
     }
     let outcome = match Cli::try_parse() {
         Ok(cli) => act(cli),

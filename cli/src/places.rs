@@ -1,7 +1,7 @@
-//! Where results go: minutes of measurement must not end in a result that can be written nowhere.
+//! Where results go, and where bundled programs are: minutes of measurement must not end in a result that can be written nowhere.
 
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -51,4 +51,9 @@ pub fn say(line: &str) -> Result<(), Failure> {
 pub fn scratch(prefix: &str) -> Result<TempDir, Failure> {
     let made = tempfile::Builder::new().prefix(prefix).tempdir();
     made.map_err(|error| Failure::ours(format!("cannot make a temporary directory ({error})")))
+}
+
+/// This command itself, which runs bundled programs.
+pub fn own() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::ours(format!("cannot find itself ({error})")))
 }

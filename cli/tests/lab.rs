@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 
 use common::{commensal, result, text, valid};
+use serde_json::{Value, json};
 
 #[test]
 fn startup_measures_every_arm_and_writes_everything() {
@@ -44,7 +45,8 @@ fn all_experiments_are_one_page() {
     let done =
         commensal().args(["lab", "all", "--quick", "--blocks", "1", "--report"]).arg(place.path()).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains("startup"));
+    assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains("startup: "));
+    assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains("counters: "));
 }
 
 #[test]
@@ -52,4 +54,88 @@ fn json_on_standard_output_is_nothing_but_json() {
     let done = commensal().args(["lab", "startup", "--blocks", "1", "--json", "-"]).output().unwrap();
     assert_eq!(valid(&done.stdout)["experiment"], "startup");
     assert!(text(&done.stderr).contains("over glibc"));
+}
+
+/// Every part, small; the names are those that results are compared by over the years.
+#[test]
+fn counters_measures_every_part_and_writes_one_object() {
+    let place = tempfile::tempdir().unwrap();
+    let (json, report) = (place.path().join("counters.json"), place.path().join("report"));
+    let mut command = commensal();
+    command.args(["lab", "counters", "--quick", "--blocks", "2", "--seed", "4", "--json"]).arg(&json);
+    let done = command.arg("--report").arg(&report).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
+    for words in ["Document:", "objection: merging", "13.5 %", "cannot be told", "simulated at N", "2 possible CPUs"] {
+        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
+    }
+    let result = result(&json);
+    assert_eq!((&result["experiment"], &result["seed"], &result["blocks"]), (&"counters".into(), &4.into(), &2.into()));
+    let arms = result["arms"].as_array().unwrap();
+    let has = |name: &str, parameters: Value, metric: &str| {
+        let arm = arms.iter().find(|arm| arm["name"] == name && arm["parameters"] == parameters);
+        let arm = arm.unwrap_or_else(|| panic!("no {name} with {parameters}"));
+        let runs = arm["metrics"][metric]["runs"].as_array();
+        assert_eq!(runs.unwrap_or_else(|| panic!("no {metric} of {name} with {parameters}")).len(), 2);
+        arm["metrics"][metric]["median"].as_f64().unwrap()
+    };
+    for name in ["eager", "merged", "cached", "lazy", "lazy and cached"] {
+        for cpus in [2, 8, 80, 256, 512] {
+            for metric in ["create_destroy_ns", "create_destroy_alive_ns", "setup_share", "bytes_per_object"] {
+                has(name, json!({ "possible_cpus": cpus }), metric);
+            }
+            has(name, json!({ "possible_cpus": cpus, "threads": 2 }), "shared_total_ns");
+        }
+        for updates in [64, 512, 4096] {
+            has(name, json!({ "possible_cpus": 256, "updates": updates }), "setup_share");
+        }
+    }
+    has("lazy", json!({ "possible_cpus": 256 }), "upgrade_ns");
+    for name in ["plain", "atomic", "lazy", "told"] {
+        has(name, json!({ "counters": 1 }), "owner_add_ns");
+        has(name, json!({ "counters": 16 }), "owner_add_ns");
+    }
+    has("atomic", json!({}), "remote_add_ns");
+    has("lazy", json!({ "threads": 2 }), "upgraded_add_ns");
+    has("told", json!({ "path": "upgraded" }), "auto_add_ns");
+    has("eager", json!({ "possible_cpus": 512 }), "read_ns");
+    has("lazy and cached", json!({ "possible_cpus": 256, "touched_slots": 80 }), "sum_ns");
+    for metric in ["spawn_system_s", "spawn_user_s", "spawn_wall_s"] {
+        has("lazy", json!({ "possible_cpus": 256 }), metric);
+        has("glibc", json!({ "possible_cpus": 80 }), metric);
+    }
+    let page = fs::read_to_string(report.join("index.html")).unwrap();
+    for words in
+        ["set-up and tear-down, by possible CPUs", "their share at 256, by updates", "update of an upgraded counter"]
+    {
+        assert!(page.contains(words), "{words:?} is missing on the page");
+    }
+    common::result(&report.join("counters.json"));
+    // What is counted is the same on every machine: the object alone, and the rows of all CPUs.
+    assert_eq!(has("lazy", json!({ "possible_cpus": 512 }), "bytes_per_object"), 80.0);
+    assert_eq!(
+        has("eager", json!({ "possible_cpus": 256 }), "bytes_per_object"),
+        f64::from(24 + 3 * 64 * (1 + 2 + 256))
+    );
+    a_lazy_object_is_far_cheaper(&result);
+}
+
+/// A hundred times, where it is optimized: without, everything but wiping memory takes ten times as long.
+fn a_lazy_object_is_far_cheaper(result: &Value) {
+    let comparisons = result["comparisons"].as_array().unwrap();
+    let ratio = |candidate: &str| {
+        let is_it = |one: &&Value| {
+            one["metric"] == "create_destroy_ns"
+                && one["parameters"] == json!({ "possible_cpus": 256 })
+                && one["candidate"] == candidate
+        };
+        let one = comparisons.iter().find(is_it).unwrap_or_else(|| panic!("no {candidate}"));
+        assert_eq!(one["baseline"], "eager");
+        one["ratio"].as_f64().unwrap()
+    };
+    let most = if cfg!(debug_assertions) { 0.1 } else { 0.01 };
+    assert!(ratio("lazy") < most && ratio("cached") < ratio("merged") && ratio("merged") < 1.0, "{}", ratio("lazy"));
+    let documented: Vec<f64> = comparisons.iter().filter_map(|one| one["document"]["value"].as_f64()).collect();
+    for value in [0.94, 0.89, 0.97] {
+        assert!(documented.contains(&value), "{value} is missing in {documented:?}");
+    }
 }

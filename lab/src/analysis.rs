@@ -1,6 +1,6 @@
 //! What may be said of what was measured: every candidate against the baseline, in every metric, for every subject.
 //!
-//! Where there are several subjects, it says so of all of them together as well: their geometric mean, block by block, against
+//! Where there are several programs, it says so of all of them together as well: their geometric mean, block by block, against
 //! the baseline and against the best peer of each subject. Tables, reports and the JSON all read this, so that none can say
 //! something that another does not.
 
@@ -63,7 +63,7 @@ impl Analysis {
         let mut rng = Rng::with_seed(measured.plan.seed);
         let rows = judge_all(&measured, BASELINE, &mut rng);
         let (mut means, mut means_over_best_peer) = (Vec::new(), Vec::new());
-        if measured.rows.len() > 1 {
+        if measured.rows.len() > 1 && measured.rows.iter().all(|row| row.parameters.are_workload()) {
             for (at, &metric) in measured.rows[0].metrics.iter().enumerate() {
                 let judge = |ratios: Vec<_>, rng: &mut Rng| Judged {
                     metric,
@@ -204,5 +204,13 @@ mod tests {
         assert!(!analysis.could_show());
         analysis.measured.blocks = 7;
         assert!(analysis.could_show());
+    }
+
+    #[test]
+    fn numbers_of_cpus_have_no_mean() {
+        let mut measured = example::analysis(&["larson", "store"]).measured;
+        measured.rows[1].parameters = crate::parameters::Parameters::default().with("possible_cpus", 2);
+        let analysis = Analysis::of(measured);
+        assert!(analysis.means.is_empty() && analysis.means_over_best_peer.is_empty());
     }
 }

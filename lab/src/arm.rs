@@ -1,12 +1,13 @@
-//! What is compared: the same program with another allocator, or with other settings of ours. The loader decides which malloc a
-//! program gets, and all it is told is LD_PRELOAD.
+//! What is compared: the same program with another allocator, with other settings of ours, or with other words on its command line. The
+//! loader decides which malloc a program gets, and all it is told is LD_PRELOAD.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
+
+use crate::process::Program;
 
 const PRELOAD: &str = "LD_PRELOAD";
 const SETTINGS: &str = "COMMENSAL_CONF";
@@ -25,6 +26,8 @@ pub struct Arm {
     pub library: Option<PathBuf>,
     /// Our library's settings.
     pub settings: Option<String>,
+    /// What is added to the program's arguments, where a program has the arms inside.
+    pub words: Vec<String>,
     /// Whether it is somebody else's allocator, against the best of which ours is held.
     pub is_peer: bool,
 }
@@ -32,17 +35,22 @@ pub struct Arm {
 impl Arm {
     /// Nothing preloaded.
     pub fn glibc() -> Self {
-        Self { name: GLIBC.to_owned(), library: None, settings: None, is_peer: false }
+        Self { name: GLIBC.to_owned(), library: None, settings: None, words: Vec::new(), is_peer: false }
     }
 
     /// A library that stands for itself.
     pub fn preloading(name: impl Into<String>, library: impl Into<PathBuf>) -> Self {
-        Self { name: name.into(), library: Some(library.into()), settings: None, is_peer: false }
+        Self { name: name.into(), library: Some(library.into()), ..Self::glibc() }
     }
 
     /// Our library, or the same again with settings.
     pub fn commensal(name: impl Into<String>, library: impl Into<PathBuf>, settings: Option<String>) -> Self {
         Self { settings, ..Self::preloading(name, library) }
+    }
+
+    /// Nothing preloaded; the program is told by a word.
+    pub fn told(name: impl Into<String>, word: impl Into<String>) -> Self {
+        Self { name: name.into(), words: vec![word.into()], ..Self::glibc() }
     }
 
     /// The same again, as a control: whatever differs between the two is chance.
@@ -54,21 +62,24 @@ impl Arm {
     pub fn origin(&self) -> String {
         let library =
             self.library.as_ref().map_or("nothing preloaded".to_owned(), |library| library.display().to_string());
-        match &self.settings {
-            Some(settings) => format!("{library} with {settings}"),
-            None => library,
-        }
+        let settings = self.settings.as_ref().map_or(String::new(), |settings| format!(" with {settings}"));
+        let words = self.words.iter().map(|word| format!(", told {word}"));
+        library + &settings + &words.collect::<String>()
     }
 
-    /// Changes a program's environment to this arm's, whatever the user's own says: arms must differ in nothing else.
-    pub fn apply(&self, environment: &mut BTreeMap<OsString, OsString>) {
+    /// Changes a program's arguments and its environment to this arm's, whatever the user's own says: arms must differ in nothing else.
+    /// `also` are settings that a row asks for of all arms that have some.
+    pub fn apply(&self, program: &mut Program, also: Option<&str>) {
+        program.arguments.extend(self.words.iter().map(OsString::from));
+        let environment = &mut program.environment;
         environment.remove(&OsString::from(PRELOAD));
         environment.remove(&OsString::from(SETTINGS));
         if let Some(library) = &self.library {
             environment.insert(PRELOAD.into(), library.into());
         }
         if let Some(settings) = &self.settings {
-            environment.insert(SETTINGS.into(), settings.into());
+            let all: Vec<&str> = [settings.as_str()].into_iter().chain(also).collect();
+            environment.insert(SETTINGS.into(), all.join(",").into());
         }
     }
 }
@@ -173,13 +184,29 @@ mod tests {
 
     #[test]
     fn an_arm_replaces_what_the_user_had() {
-        let users = || BTreeMap::from([("LD_PRELOAD".into(), "x.so".into()), ("COMMENSAL_CONF".into(), "a:b".into())]);
-        let mut environment = users();
-        Arm::glibc().apply(&mut environment);
-        assert!(environment.is_empty());
-        let mut environment = users();
-        Arm::commensal("lean", "/l.so", Some("keep:1".to_owned())).apply(&mut environment);
-        assert_eq!(environment[&OsString::from("LD_PRELOAD")], "/l.so");
-        assert_eq!(environment[&OsString::from("COMMENSAL_CONF")], "keep:1");
+        let under = |arm: &Arm, also| {
+            let mut program = Program::new("/bin/true", ["true"]);
+            program.environment =
+                [("LD_PRELOAD".into(), "x.so".into()), ("COMMENSAL_CONF".into(), "a:b".into())].into();
+            arm.apply(&mut program, also);
+            program
+        };
+        let program = under(&Arm::glibc(), Some("possible_cpus:2"));
+        assert!(program.environment.is_empty() && program.arguments == ["true"], "{program:?}");
+        let lean = Arm::commensal("lean", "/l.so", Some("keep:1".to_owned()));
+        let program = under(&lean, None);
+        assert_eq!(program.environment[&OsString::from("LD_PRELOAD")], "/l.so");
+        assert_eq!(program.environment[&OsString::from("COMMENSAL_CONF")], "keep:1");
+        let program = under(&lean, Some("possible_cpus:2"));
+        assert_eq!(program.environment[&OsString::from("COMMENSAL_CONF")], "keep:1,possible_cpus:2");
+    }
+
+    #[test]
+    fn an_arm_may_be_a_word() {
+        let arm = Arm::told("lazy and cached", "lazy-and-cached");
+        let mut program = Program::new("/bin/true", ["true", "256"]);
+        arm.again().apply(&mut program, None);
+        assert_eq!(program.arguments, ["true", "256", "lazy-and-cached"]);
+        assert_eq!(arm.origin(), "nothing preloaded, told lazy-and-cached");
     }
 }

@@ -21,6 +21,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::arm::Arm;
 use crate::finding::{Finding, Witness};
 use crate::metric::{self, Metric};
+use crate::parameters::Parameters;
 use crate::process::{Interrupt, Program, Run, Starter};
 use crate::progress::Progress;
 use crate::statistics;
@@ -39,10 +40,12 @@ const PREPARE_POLL: Duration = Duration::from_millis(1);
 
 /// A program to be run under every arm, and what is read off a run.
 pub struct Subject {
-    /// What tables call it; empty if there is but one.
-    pub name: String,
-    /// The program; its environment is changed to the arm's.
+    /// What tells it from the others.
+    pub parameters: Parameters,
+    /// The program; its arguments and its environment are changed to the arm's.
     pub program: Program,
+    /// Settings of our library that are added to those of each arm that has some.
+    pub settings: Option<String>,
     /// What is read off a run. The first is what the run's length is decided by.
     pub metrics: Vec<Metric>,
     /// Reads the figures off a run and what it printed; none if they are not there.
@@ -55,7 +58,13 @@ impl Subject {
     /// A program of which the time and the memory count.
     pub fn of_program(name: &str, program: Program) -> Self {
         let read = |run: &Run, _: &str| Some(metric::figures(&run.cost));
-        Self { name: name.to_owned(), program, metrics: metric::OF_A_RUN.to_vec(), read, prints_the_same: true }
+        let (parameters, metrics) = (Parameters::of_workload(name), metric::OF_A_RUN.to_vec());
+        Self { parameters, program, settings: None, metrics, read, prints_the_same: true }
+    }
+
+    /// What tables call it.
+    pub fn name(&self) -> String {
+        self.parameters.to_string()
     }
 }
 
@@ -130,8 +139,8 @@ pub struct Measured {
 
 /// One subject under every arm.
 pub struct Row {
-    /// The subject's name.
-    pub name: String,
+    /// What tells it from the others.
+    pub parameters: Parameters,
     /// What was read off each run.
     pub metrics: Vec<Metric>,
     /// By arm, then by block: the figures in the order of the metrics. None for an arm that failed.
@@ -141,6 +150,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// What tables call it; empty if there is but one.
+    pub fn name(&self) -> String {
+        self.parameters.to_string()
+    }
+
     /// One metric's values, block by block; none if the arm failed or no block is whole.
     pub fn values(&self, arm: usize, metric: usize) -> Option<Vec<f64>> {
         let samples = self.samples[arm].as_ref().filter(|samples| !samples.is_empty())?;
@@ -206,7 +220,7 @@ impl Session {
         }
         let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
         let series = subjects.into_iter().map(|subject| Series {
-            witness: Witness::new(&subject.name, names.clone(), subject.prints_the_same),
+            witness: Witness::new(&subject.name(), names.clone(), subject.prints_the_same),
             samples: arms.iter().map(|_| Some(Vec::new())).collect(),
             slowest_baseline: None,
             unreadable: Vec::new(),
@@ -308,7 +322,7 @@ impl Session {
         }
         let series = &mut self.series[at];
         let mut program = series.subject.program.clone();
-        self.arms[arm].apply(&mut program.environment);
+        self.arms[arm].apply(&mut program, series.subject.settings.as_deref());
         let limit = self.plan.limit.unwrap_or_else(|| series.limit());
         let Some(run) = self.starter.run(&program, limit)? else {
             return Ok(false);
@@ -383,11 +397,13 @@ impl Series {
         }
         let text = if self.subject.prints_the_same { String::new() } else { starter.text()? };
         match (self.subject.read)(run, &text) {
-            Some(figures) if is_sound => self.samples[arm].as_mut().expect("it has not failed").push(figures),
-            None if is_sound => {
+            Some(figures) if is_sound && figures.len() == self.subject.metrics.len() => {
+                self.samples[arm].as_mut().expect("it has not failed").push(figures)
+            }
+            _ if is_sound => {
                 is_sound = false;
-                let what = "printed no figures".to_owned();
-                let (row, arm) = (self.subject.name.clone(), name.to_owned());
+                let what = "did not print its figures".to_owned();
+                let (row, arm) = (self.subject.name(), name.to_owned());
                 self.unreadable.push(Finding { row, arm, what, detail: text, is_fault: true });
             }
             _ => {}
@@ -404,8 +420,8 @@ impl Series {
     fn row(&self) -> Row {
         let mut findings = self.witness.findings();
         findings.extend(self.unreadable.iter().cloned());
-        let (name, metrics) = (self.subject.name.clone(), self.subject.metrics.clone());
-        Row { name, metrics, samples: self.samples.clone(), findings }
+        let (parameters, metrics) = (self.subject.parameters.clone(), self.subject.metrics.clone());
+        Row { parameters, metrics, samples: self.samples.clone(), findings }
     }
 }
 
@@ -471,5 +487,25 @@ mod tests {
         let (measured, log) = logged("true", plan, 1);
         assert_eq!((measured.blocks, log.len()), (2, 5 * 2));
         assert_eq!(measured.rows[0].values(0, 0).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_row_may_ask_for_settings_and_has_as_many_figures_as_metrics() {
+        let arms = [Arm { settings: Some("lazy:off".to_owned()), ..Arm::glibc() }];
+        let script = Program::new("/bin/sh", ["sh", "-c", "test $COMMENSAL_CONF = lazy:off,possible_cpus:2"]);
+        let subject = |read: fn(&Run, &str) -> Option<Vec<f64>>| Subject {
+            settings: Some("possible_cpus:2".to_owned()),
+            metrics: vec![metric::WALL],
+            read,
+            ..Subject::of_program("", script.clone())
+        };
+        let run = |subject| {
+            let plan = Plan::of(Length::Blocks(1), 1);
+            let mut measured = measure(vec![subject], &arms, plan, &Interrupt::never().unwrap()).unwrap();
+            measured.rows.remove(0).findings
+        };
+        assert_eq!(run(subject(|run, _| Some(vec![run.cost.wall_s]))), []);
+        let findings = run(subject(|_, _| Some(vec![1.0, 2.0])));
+        assert!(findings[0].is_fault && findings[0].what == "did not print its figures", "{findings:?}");
     }
 }

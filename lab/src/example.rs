@@ -9,6 +9,7 @@ use crate::arm::Arm;
 use crate::blocks::{Length, Measured, Plan, Row};
 use crate::finding::Finding;
 use crate::metric::{PEAK, USER, WALL};
+use crate::parameters::Parameters;
 
 const BLOCKS: usize = 20;
 
@@ -26,7 +27,7 @@ pub fn analysis(subjects: &[&str]) -> Analysis {
         Some((0..BLOCKS).map(block).collect())
     };
     let mut row = |name: &&str| Row {
-        name: (*name).to_owned(),
+        parameters: Parameters::of_workload(name),
         metrics: vec![WALL, PEAK, USER],
         samples: vec![samples(1.0, 1.0), samples(1.0, 1.0), samples(0.9, 1.0), samples(1.05, 2.0), None],
         findings: vec![Finding {

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use crate::analysis::{Analysis, BASELINE, BEST_PEER, Judged, MEAN};
 use crate::arm::Arm;
 use crate::finding::Finding;
 use crate::machine::Machine;
 use crate::metric::Metric;
+use crate::parameters::Parameters;
 use crate::statistics::{Comparison, Verdict};
 
 /// What a document says of a comparison.
@@ -27,8 +27,24 @@ pub struct Documented {
     pub value: f64,
 }
 
-/// Whether a document says something of a candidate against a baseline in a metric.
-pub type Document = fn(baseline: &Arm, candidate: &Arm, metric: &Metric) -> Option<Documented>;
+/// What is compared with what.
+#[derive(Clone, Copy)]
+pub struct Compared<'a> {
+    /// What the others are held against.
+    pub baseline: &'a Arm,
+    /// One of the others.
+    pub candidate: &'a Arm,
+    /// In what.
+    pub metric: &'a Metric,
+    /// In which row.
+    pub parameters: &'a Parameters,
+}
+
+/// Whether a document says something of a comparison.
+pub type Document = fn(&Compared) -> Option<Documented>;
+
+/// No document does.
+pub const UNDOCUMENTED: Document = |_| None;
 
 /// A result.
 #[derive(Serialize)]
@@ -49,7 +65,7 @@ pub struct Object {
 struct ArmObject {
     name: String,
     origin: String,
-    parameters: Map<String, Value>,
+    parameters: Parameters,
     metrics: BTreeMap<&'static str, MetricObject>,
 }
 
@@ -64,7 +80,7 @@ struct MetricObject {
 #[derive(Serialize)]
 struct ComparisonObject {
     metric: &'static str,
-    parameters: Map<String, Value>,
+    parameters: Parameters,
     baseline: String,
     candidate: String,
     ratio: f64,
@@ -76,36 +92,43 @@ struct ComparisonObject {
     document: Option<Documented>,
 }
 
-/// Puts a result into the form.
-pub fn object(experiment: &str, analysis: &Analysis, document: Document) -> Object {
-    let measured = &analysis.measured;
+/// Puts a result into the form: one measurement, or several that were made one after the other.
+pub fn object(experiment: &str, parts: &[(&Analysis, Document)]) -> Object {
+    let measured = || parts.iter().map(|(analysis, _)| &analysis.measured);
     let mut this = Object {
         experiment: experiment.to_owned(),
         commit: crate::commit(),
         command: command_line(),
-        seed: measured.plan.seed,
-        blocks: measured.blocks,
-        interrupted: measured.interrupted,
+        seed: measured().next().map_or(0, |first| first.plan.seed),
+        blocks: measured().map(|part| part.blocks).min().unwrap_or(0),
+        interrupted: measured().any(|part| part.interrupted),
         machine: Machine::host(),
         arms: Vec::new(),
         comparisons: Vec::new(),
-        findings: analysis.findings().cloned().collect(),
+        findings: parts.iter().flat_map(|(analysis, _)| analysis.findings()).cloned().collect(),
     };
-    for (at, row) in measured.rows.iter().enumerate() {
-        this.add_arms(analysis, at);
-        this.compare(analysis, &analysis.rows[at], &row.name, Some(BASELINE), document);
-    }
-    this.compare(analysis, &analysis.means, MEAN, Some(BASELINE), document);
-    this.compare(analysis, &analysis.means_over_best_peer, MEAN, None, document);
-    for (baseline, rows) in &analysis.others {
-        for (row, judged) in measured.rows.iter().zip(rows) {
-            this.compare(analysis, judged, &row.name, Some(*baseline), document);
-        }
-    }
+    parts.iter().for_each(|(analysis, document)| this.add(analysis, *document));
     this
 }
 
 impl Object {
+    fn add(&mut self, analysis: &Analysis, document: Document) {
+        let rows = &analysis.measured.rows;
+        for (at, row) in rows.iter().enumerate() {
+            self.add_arms(analysis, at);
+            self.compare(analysis, &analysis.rows[at], &row.parameters, Some(BASELINE), document);
+        }
+        let of_all = Parameters::of_workload(MEAN);
+        self.compare(analysis, &analysis.means, &of_all, Some(BASELINE), document);
+        self.compare(analysis, &analysis.means_over_best_peer, &of_all, None, document);
+        for (baseline, others) in &analysis.others {
+            for (row, judged) in rows.iter().zip(others) {
+                self.compare(analysis, judged, &row.parameters, Some(*baseline), document);
+            }
+        }
+    }
+
+    /// An arm that had the same parameters in another part has all its metrics together, whoever it was there.
     fn add_arms(&mut self, analysis: &Analysis, at: usize) {
         let row = &analysis.measured.rows[at];
         for (arm, described) in analysis.measured.arms.iter().enumerate() {
@@ -115,8 +138,16 @@ impl Object {
                 let of = MetricObject { unit: judged.metric.unit, median: median.value, ci95: median.interval, runs };
                 Some((judged.metric.name, of))
             });
-            let (name, origin) = (described.name.clone(), described.origin());
-            self.arms.push(ArmObject { name, origin, parameters: parameters(&row.name), metrics: metrics.collect() });
+            let (name, origin, parameters) = (described.name.clone(), described.origin(), row.parameters.clone());
+            match self.arms.iter_mut().find(|arm| arm.name == name && arm.parameters == parameters) {
+                Some(arm) => {
+                    arm.metrics.extend(metrics);
+                    if !arm.origin.split("; ").any(|known| known == origin) {
+                        arm.origin = format!("{}; {origin}", arm.origin);
+                    }
+                }
+                None => self.arms.push(ArmObject { name, origin, parameters, metrics: metrics.collect() }),
+            }
         }
     }
 
@@ -125,7 +156,7 @@ impl Object {
         &mut self,
         analysis: &Analysis,
         judged: &[Judged],
-        row: &str,
+        parameters: &Parameters,
         baseline: Option<usize>,
         document: Document,
     ) {
@@ -133,9 +164,11 @@ impl Object {
         for judged in judged {
             for (arm, compared) in analysis.measured.arms.iter().zip(&judged.comparisons) {
                 let Some(compared) = compared else { continue };
-                let documented = baseline.and_then(|baseline| document(baseline, arm, &judged.metric));
+                let metric = &judged.metric;
+                let documented =
+                    baseline.and_then(|baseline| document(&Compared { baseline, candidate: arm, metric, parameters }));
                 let baseline = baseline.map_or(BEST_PEER, |baseline| &baseline.name);
-                self.comparisons.push(comparison(compared, judged.metric.name, row, baseline, &arm.name, documented));
+                self.comparisons.push(comparison(compared, metric.name, parameters, [baseline, &arm.name], documented));
             }
         }
     }
@@ -164,14 +197,13 @@ impl Object {
 fn comparison(
     compared: &Comparison,
     metric: &'static str,
-    row: &str,
-    baseline: &str,
-    candidate: &str,
+    parameters: &Parameters,
+    [baseline, candidate]: [&str; 2],
     document: Option<Documented>,
 ) -> ComparisonObject {
     ComparisonObject {
         metric,
-        parameters: parameters(row),
+        parameters: parameters.clone(),
         baseline: baseline.to_owned(),
         candidate: candidate.to_owned(),
         ratio: compared.ratio,
@@ -188,12 +220,6 @@ fn comparison(
     }
 }
 
-/// Which of several programs; nothing if there is but one.
-fn parameters(row: &str) -> Map<String, Value> {
-    let named = (!row.is_empty()).then(|| ("workload".to_owned(), Value::from(row)));
-    named.into_iter().collect()
-}
-
 /// The command as it was typed, as far as that is known: words that a shell would split are quoted.
 pub fn command_line() -> String {
     let words = std::env::args_os().map(|word| {
@@ -206,13 +232,15 @@ pub fn command_line() -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Map, Value};
+
     use super::*;
     use crate::example;
 
     #[test]
     fn verdicts_and_figures_stand_where_they_belong() {
         let analysis = example::analysis(&["store", "larson"]);
-        let value = serde_json::to_value(object("suite", &analysis, |_, _, _| None)).unwrap();
+        let value = serde_json::to_value(object("suite", &[(&analysis, UNDOCUMENTED)])).unwrap();
         let verdict = |candidate: &str, metric: &str| {
             let all = value["comparisons"].as_array().unwrap();
             let is_it = |one: &&Value| {
@@ -228,5 +256,40 @@ mod tests {
         assert_eq!((&ours["name"], &ours["metrics"]["peak_kb"]["median"]), (&"ours".into(), &4096.0.into()));
         assert_eq!(value["arms"][4]["metrics"], Value::Object(Map::new()), "it failed");
         assert_eq!(value["findings"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn parts_are_one_object() {
+        let (one, mut other) = (example::analysis(&["store"]), example::analysis(&["store"]));
+        let renamed = |metric: &mut Metric| metric.name = if metric.unit == "kB" { "more_kb" } else { "more_s" };
+        other.rows[0].iter_mut().for_each(|judged| renamed(&mut judged.metric));
+        other.measured.blocks = 3;
+        other.measured.arms[2].words.push("lazy".to_owned());
+        other.measured.interrupted = true;
+        let value = serde_json::to_value(object("two", &[(&one, UNDOCUMENTED), (&other, UNDOCUMENTED)])).unwrap();
+        assert_eq!((&value["blocks"], &value["interrupted"]), (&3.into(), &true.into()), "the fewest, and either");
+        assert_eq!(value["arms"].as_array().unwrap().len(), 5, "an arm with its parameters is there once");
+        assert_eq!(value["arms"][2]["origin"], "/lib/ours.so; /lib/ours.so, told lazy");
+        let metrics = value["arms"][2]["metrics"].as_object().unwrap();
+        assert!(metrics.contains_key("wall_s") && metrics.contains_key("more_kb"), "{metrics:?}");
+        let of =
+            |name: &str| value["comparisons"].as_array().unwrap().iter().filter(|one| one["metric"] == name).count();
+        assert_eq!((of("wall_s"), of("more_kb")), (3, 3));
+        assert_eq!(value["findings"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_document_is_asked_about_arms_metric_and_row() {
+        let analysis = example::analysis(&["store", "larson"]);
+        let document: Document = |of| {
+            let is_it = of.candidate.name == "ours" && of.metric.name == "wall_s" && of.baseline.name == "glibc";
+            let is_store = *of.parameters == Parameters::of_workload("store");
+            (is_it && is_store).then(|| Documented { source: "a".into(), figure: "b".into(), value: 0.9 })
+        };
+        let value = serde_json::to_value(object("suite", &[(&analysis, document)])).unwrap();
+        let all = value["comparisons"].as_array().unwrap();
+        let documented: Vec<&Value> = all.iter().filter(|one| !one["document"].is_null()).collect();
+        assert_eq!(documented.len(), 1);
+        assert_eq!(documented[0]["parameters"]["workload"], "store");
     }
 }

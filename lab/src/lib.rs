@@ -1,6 +1,6 @@
 //! Honest measurement: programs side by side under several allocators, what may be said about them, and how it is shown.
 //!
-//! From below: `process` runs one program, `arm` says what differs, `blocks` orders the runs, `finding` watches what they do,
+//! From below: `process` runs one program, `parameters` say which, `arm` says what differs, `blocks` orders the runs, `finding` watches what they do,
 //! `statistics` knows the rules, `analysis` applies them, and `table`, `report` and `json` show what came out. `experiment` is the
 //! frame of the lab's experiments.
 
@@ -14,6 +14,7 @@ pub mod finding;
 pub mod json;
 pub mod machine;
 pub mod metric;
+pub mod parameters;
 pub mod process;
 mod progress;
 pub mod report;

@@ -60,12 +60,13 @@ pub fn for_people(value: f64, unit: &str) -> String {
     let value = value * one;
     let &(scale, unit) = scales.iter().find(|(scale, _)| value >= *scale).unwrap_or(&scales[scales.len() - 1]);
     let value = value / scale;
-    let places = if value.fract() == 0.0 || value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else {
-        2
+    let places = match value {
+        // Of a whole number, the unit may leave a little more or less.
+        _ if (value - value.round()).abs() < 1e-9 * value || value == 0.0 || value >= 100.0 => 0,
+        10.0.. => 1,
+        0.1.. => 2,
+        // Two digits, however small.
+        _ => (1.0 - value.log10().floor()) as usize,
     };
     format!("{value:.places$} {unit}").trim_end().to_owned()
 }
@@ -82,9 +83,11 @@ mod tests {
         read(90.0, "s", "1.50 min");
         read(4.97, "ns", "4.97 ns");
         read(1152.0, "kB", "1.12 MiB");
+        read(1000.0, "ns", "1 µs");
         read(12.0, "1", "12");
         read(0.5, "1", "0.50");
         read(0.0, "s", "0 ns");
+        read(0.00347, "1", "0.0035");
         read(2_500_000.0, "1", "2.50 million");
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::analysis::{Analysis, BASELINE, BEST_PEER, CONTROL, Judged, MEAN};
+use crate::arm::Arm;
 use crate::machine::Machine;
 use crate::metric::{Metric, PEAK, for_people};
 use crate::progress::duration;
@@ -17,8 +18,18 @@ const NONE: &str = "–";
 
 /// How and where it was measured.
 pub fn conditions(analysis: &Analysis) -> String {
+    place() + &how(analysis)
+}
+
+/// Where it was measured, and by which command.
+pub fn place() -> String {
+    format!("{}\n{}\n", crate::json::command_line(), Machine::host())
+}
+
+/// How it was measured.
+pub fn how(analysis: &Analysis) -> String {
     let measured = &analysis.measured;
-    let mut text = format!("{}\n{}\n", crate::json::command_line(), Machine::host());
+    let mut text = String::new();
     let (blocks, warm_ups, seed) = (measured.blocks, measured.plan.warm_ups, measured.plan.seed);
     let _ = writeln!(
         text,
@@ -31,6 +42,15 @@ pub fn conditions(analysis: &Analysis) -> String {
         let _ = writeln!(text, "    {:12} {}", arm.name, arm.origin());
     }
     text
+}
+
+/// The usual tables of a measurement.
+pub fn usual(analysis: &Analysis) -> Vec<Sheet> {
+    match (analysis.measured.blocks, analysis.rows.len()) {
+        (0, _) => Vec::new(),
+        (_, 1) => of_subject(analysis, 0),
+        _ => of_all(analysis),
+    }
 }
 
 /// One subject: its first metric and its memory in full, the others in one table.
@@ -73,8 +93,8 @@ pub fn of_metric(analysis: &Analysis, judged: &Judged, baseline: usize) -> Sheet
         match &judged.comparisons[at] {
             Some(compared) => {
                 let [low, high] = compared.interval;
-                let (ratio, interval) = (format!("{:.3}", compared.ratio), format!("{low:.3} to {high:.3}"));
-                cells.extend([ratio, interval, chance(compared.p), verdict(compared, &judged.metric)]);
+                let interval = format!("{} to {}", factor(low), factor(high));
+                cells.extend([factor(compared.ratio), interval, chance(compared.p), verdict(compared, &judged.metric)]);
             }
             None if at == baseline => {}
             None => cells.extend([NONE, NONE, NONE, "not measured"].map(str::to_owned)),
@@ -88,7 +108,7 @@ pub fn of_metric(analysis: &Analysis, judged: &Judged, baseline: usize) -> Sheet
 pub fn of_subjects(analysis: &Analysis, metric: usize) -> Sheet {
     let mut sheet = with_ratios(analysis, analysis.measured.rows[0].metrics[metric].title);
     for (row, judged) in analysis.measured.rows.iter().zip(&analysis.rows) {
-        add_ratios(&mut sheet, &row.name, &judged[metric]);
+        add_ratios(&mut sheet, &row.name(), &judged[metric]);
     }
     let over_best = format!("over {BEST_PEER}");
     for (name, means) in [(MEAN, &analysis.means), (&over_best, &analysis.means_over_best_peer)] {
@@ -96,6 +116,25 @@ pub fn of_subjects(analysis: &Analysis, metric: usize) -> Sheet {
         if let Some(judged) = means.get(metric).filter(|judged| judged.comparisons.iter().any(Option::is_some)) {
             sheet.add([name.to_owned()].into_iter().chain(judged.comparisons.iter().map(brief)));
         }
+    }
+    sheet
+}
+
+/// All subjects in one metric, a line for each with every arm's own figure, and its ratio where it is compared; without the control.
+pub fn figures(analysis: &Analysis, metric: usize) -> Sheet {
+    let arms = || analysis.measured.arms.iter().enumerate().filter(|(arm, _)| *arm != CONTROL);
+    let names = arms().map(|(_, arm)| (arm.name.as_str(), Side::Right));
+    let title = analysis.measured.rows[0].metrics[metric].title;
+    let mut sheet = Sheet::new([(title, Side::Left)].into_iter().chain(names));
+    for (row, judged) in analysis.measured.rows.iter().zip(&analysis.rows) {
+        let cell = |(arm, _): (usize, &Arm)| {
+            let ratio = judged[metric].comparisons[arm].as_ref();
+            let ratio = ratio.map_or(String::new(), |compared| {
+                format!("  ({} {})", factor(compared.ratio), sign(compared)).replace("  )", ")")
+            });
+            own(&judged[metric], arm) + &ratio
+        };
+        sheet.add([row.name()].into_iter().chain(arms().map(cell)));
     }
     sheet
 }
@@ -154,7 +193,7 @@ fn warnings(analysis: &Analysis) -> String {
     let (controls, drifts) = (analysis.rows.len(), analysis.rows.len() * (arms.len() - 1));
     for (row, judged) in analysis.measured.rows.iter().zip(&analysis.rows) {
         let Some(judged) = judged.first() else { continue };
-        let row = if row.name.is_empty() { String::new() } else { format!("{}: ", row.name) };
+        let row = Some(row.name()).filter(|name| !name.is_empty()).map_or(String::new(), |name| format!("{name}: "));
         for (arm, compared) in arms.iter().zip(&judged.comparisons) {
             let Some(compared) = compared else { continue };
             // Of several controls, one is likely to show something.
@@ -199,12 +238,21 @@ fn percent(part: f64) -> String {
 
 fn brief(compared: &Option<Comparison>) -> String {
     let Some(compared) = compared else { return format!("{NONE}  ") };
-    let sign = match compared.verdict {
+    format!("{} {}", factor(compared.ratio), sign(compared))
+}
+
+fn sign(compared: &Comparison) -> &'static str {
+    match compared.verdict {
         Verdict::Less => SIGNS[0],
         Verdict::More => SIGNS[1],
         Verdict::NotShown => SIGNS[2],
-    };
-    format!("{:.3} {sign}", compared.ratio)
+    }
+}
+
+/// A ratio: three places, and two digits of one that is very small.
+pub fn factor(ratio: f64) -> String {
+    let places = if ratio >= 0.1 || ratio <= 0.0 { 3 } else { (1.0 - ratio.log10().floor()) as usize };
+    format!("{ratio:.places$}")
 }
 
 fn chance(p: f64) -> String {
@@ -246,5 +294,20 @@ mod tests {
         analysis.measured.blocks = 3;
         analysis.measured.interrupted = true;
         insta::assert_snapshot!(notes(&analysis));
+    }
+
+    #[test]
+    fn small_ratios_keep_two_digits() {
+        let read = |ratio, expected: &str| assert_eq!(factor(ratio), expected);
+        read(0.9871, "0.987");
+        read(12.3456, "12.346");
+        read(0.001_443, "0.0014");
+        read(0.0, "0.000");
+    }
+
+    #[test]
+    fn figures_have_every_arms_own_but_no_control() {
+        let analysis = example::analysis(&["larson", "store"]);
+        insta::assert_snapshot!(figures(&analysis, 0));
     }
 }

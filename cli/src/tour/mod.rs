@@ -100,13 +100,14 @@ fn show_startup(tour: &Tour) -> Result<(), Failure> {
         blocks: Some(STARTUP_BLOCKS),
         seed: tour.seed,
         arms: tour.arms.clone(),
+        command: places::own()?,
         scratch: places::scratch("commensal-tour-")?,
         interrupt: tour.interrupt.clone(),
     };
     let outcome = Startup.measure(&setting).map_err(Failure::of)?;
     tour.check()?;
     say!("Start-up of a program that does nothing, on one CPU");
-    let analysis = &outcome.analysis;
+    let analysis = &outcome.parts[0].analysis;
     say!("{}{}", table::of_metric(analysis, &analysis.rows[0][0], 0), table::notes(analysis));
     Ok(())
 }

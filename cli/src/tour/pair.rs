@@ -6,8 +6,9 @@ use commensal_lab::metric::Metric;
 use commensal_lab::process::{Program, Run};
 use commensal_lab::table;
 
-use super::{Tour, trouble};
+use super::Tour;
 use crate::failure::Failure;
+use crate::places;
 
 const BUDGET: Budget = Budget { seconds: &[(8.0, 20)], least: 8 };
 /// What the bundled program calls them, and what a reader does.
@@ -26,7 +27,7 @@ const PAIR: Metric = Metric {
 
 /// Measures and prints the table.
 pub fn report(tour: &Tour) -> Result<(), Failure> {
-    let own = std::env::current_exe().map_err(|error| trouble("find itself", &error))?;
+    let own = places::own()?;
     let subjects = SETTINGS.iter().map(|(setting, name)| {
         let program = Program::new(&own, ["commensal", "workload", "pair", setting, "1", DEPTH]);
         Subject { metrics: vec![PAIR], read, prints_the_same: false, ..Subject::of_program(name, program) }

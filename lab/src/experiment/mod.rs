@@ -1,10 +1,13 @@
 //! The frame of the lab: what an experiment is, and which there are.
 //!
-//! An experiment is one file behind [`Experiment`]: it says which document it reproduces, chooses arms and programs, and hands back
-//! an analysis with a table of claims: what the document says, what was measured here, what was simulated, and whether the claim
-//! holds. The order of runs, the statistics, the JSON and the page are the same for all.
+//! An experiment is one file or folder behind [`Experiment`]: it says which document it reproduces, chooses arms and programs, and hands
+//! back its parts, each an analysis, with a table of claims: what the document says, what was measured here, what was simulated, and
+//! whether the claim holds. The order of runs, the statistics, the JSON and the page are the same for all.
 
+mod counters;
 mod startup;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use tempfile::TempDir;
@@ -13,14 +16,18 @@ use crate::analysis::Analysis;
 use crate::arm::Arm;
 use crate::json::{self, Document, Object};
 use crate::process::Interrupt;
-use crate::report::Chapter;
+use crate::report::{Chapter, Plots, Section};
 use crate::sheet::{Sheet, Side};
-use crate::table;
+use crate::statistics::{Comparison, Verdict};
 
+pub use counters::Counters;
 pub use startup::{EMPTY, Startup};
 
 /// All experiments, in the order in which `lab list` names them.
-pub const ALL: [&dyn Experiment; 1] = [&Startup];
+pub const ALL: [&dyn Experiment; 2] = [&Counters, &Startup];
+
+/// The article that two of them are about.
+const LAZY_COUNTERS: &str = "an article on the RFC \"lazy counters\" for rss_stat (G. K. Bertazi)";
 
 /// One experiment.
 pub trait Experiment {
@@ -47,6 +54,8 @@ pub struct Setting {
     pub seed: u64,
     /// What is compared, where an experiment compares allocators: the baseline first.
     pub arms: Vec<Arm>,
+    /// The command that runs bundled programs and probes.
+    pub command: PathBuf,
     /// For files that go away.
     pub scratch: TempDir,
     /// Ctrl-C.
@@ -57,13 +66,25 @@ pub struct Setting {
 pub struct Outcome {
     /// Paragraphs that explain what is compared.
     pub about: Vec<String>,
-    /// Every arm in every metric.
-    pub analysis: Analysis,
-    /// Baselines besides the first, each with the metric of which there is a table.
-    pub also: Vec<(usize, usize)>,
     /// What the document says, and whether it holds.
     pub claims: Vec<Claim>,
-    /// The same for the JSON.
+    /// What follows besides, and what could not be measured; a line each.
+    pub remarks: Vec<String>,
+    /// What was measured, one part after the other.
+    pub parts: Vec<Part>,
+}
+
+/// One measurement of an experiment, with arms of its own.
+pub struct Part {
+    /// What is measured; empty if it is the only part.
+    pub title: String,
+    /// Every arm in every metric.
+    pub analysis: Analysis,
+    /// Its tables.
+    pub sheets: Vec<Sheet>,
+    /// Draws its plots.
+    pub plots: Plots,
+    /// What the document says of a comparison, for the JSON.
     pub document: Document,
 }
 
@@ -82,44 +103,50 @@ pub struct Claim {
 }
 
 impl Outcome {
-    /// The tables, the document's first.
-    pub fn sheets(&self) -> Vec<Sheet> {
-        let mut sheets = self.own_sheets();
-        if self.analysis.measured.blocks > 0 {
-            sheets.extend(table::of_subject(&self.analysis, 0));
-        }
-        sheets
+    /// Whether an arm did something else than its baseline.
+    pub fn has_fault(&self) -> bool {
+        self.parts.iter().any(|part| part.analysis.has_fault())
     }
 
-    fn own_sheets(&self) -> Vec<Sheet> {
-        if self.analysis.measured.blocks == 0 {
-            return Vec::new();
-        }
-        let mut sheets = Vec::new();
-        if !self.claims.is_empty() {
-            sheets.push(claims(&self.claims));
-        }
-        for &(other, metric) in &self.also {
-            let (baseline, rows) = &self.analysis.others[other];
-            sheets.push(table::of_metric(&self.analysis, &rows[0][metric], *baseline));
-        }
-        sheets
+    /// The table of claims, if there are any.
+    pub fn claims(&self) -> Option<Sheet> {
+        (!self.claims.is_empty()).then(|| claims(&self.claims))
     }
 
     /// The result in the common form.
     pub fn object(&self, experiment: &dyn Experiment) -> Object {
-        json::object(experiment.name(), &self.analysis, self.document)
+        let parts: Vec<_> = self.parts.iter().map(|part| (&part.analysis, part.document)).collect();
+        json::object(experiment.name(), &parts)
     }
 
     /// Its part of a page.
     pub fn chapter(&self, experiment: &dyn Experiment) -> Chapter<'_> {
+        let source = [format!("Document: {}.", experiment.source())];
         Chapter {
             title: format!("{}: {}", experiment.name(), experiment.about()),
-            about: self.about.iter().cloned().chain([format!("Document: {}.", experiment.source())]).collect(),
-            analysis: &self.analysis,
-            sheets: self.own_sheets(),
+            about: self.about.iter().cloned().chain(source).chain(self.remarks.iter().cloned()).collect(),
+            sheets: self.claims().into_iter().collect(),
+            sections: self.parts.iter().map(Part::section).collect(),
             object: self.object(experiment),
         }
+    }
+}
+
+impl Part {
+    fn section(&self) -> Section<'_> {
+        let Self { title, analysis, sheets, plots, .. } = self;
+        Section { title: title.clone(), analysis, sheets: sheets.clone(), plots: *plots }
+    }
+}
+
+/// Whether a document's ratio below one holds here: less is less, whatever its size. If none is shown, it does not hold if this run would
+/// have seen the document's effect, and cannot be told if not.
+fn holds(compared: &Comparison, documented: f64) -> Option<bool> {
+    match (compared.verdict, compared.detectable) {
+        (Verdict::Less, _) => Some(true),
+        (Verdict::More, _) => Some(false),
+        (Verdict::NotShown, Some(effect)) if effect <= 1.0 / documented - 1.0 => Some(false),
+        _ => None,
     }
 }
 
@@ -168,5 +195,19 @@ mod tests {
         };
         let text = claims(&[claim(Some("1.2"), Some(false)), claim(None, None)]).to_string();
         assert!(text.contains("1.2                –   NO\n") && text.contains("cannot be told"), "{text}");
+    }
+
+    #[test]
+    fn what_was_too_short_to_see_a_claim_says_nothing_of_it() {
+        let compared = |verdict, detectable| Comparison { verdict, detectable, ..example_comparison() };
+        assert_eq!(holds(&compared(Verdict::Less, Some(0.5)), 0.94), Some(true));
+        assert_eq!(holds(&compared(Verdict::More, None), 0.94), Some(false));
+        assert_eq!(holds(&compared(Verdict::NotShown, Some(0.05)), 0.94), Some(false));
+        assert_eq!(holds(&compared(Verdict::NotShown, Some(0.08)), 0.94), None);
+        assert_eq!(holds(&compared(Verdict::NotShown, None), 0.94), None);
+    }
+
+    fn example_comparison() -> Comparison {
+        crate::example::analysis(&[""]).rows[0][0].comparisons[2].unwrap()
     }
 }

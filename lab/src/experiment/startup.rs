@@ -7,15 +7,18 @@
 
 use anyhow::{Context, Result};
 
-use super::{Claim, Experiment, Outcome, Setting};
+use super::{Claim, Experiment, LAZY_COUNTERS, Outcome, Part, Setting};
 use crate::analysis::{Analysis, Judged};
 use crate::arm::{Arm, COMMENSAL};
 use crate::blocks::{self, Length, Plan, Subject};
-use crate::json::Documented;
+use crate::json::{Compared, Documented};
 use crate::machine;
 use crate::metric::{self, Metric};
 use crate::process::{Program, Run};
+use crate::report;
+use crate::sheet::Sheet;
 use crate::statistics::Verdict;
+use crate::table;
 
 const EMPTY_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libempty.so"));
 /// The arm that any preloaded library is held against.
@@ -29,13 +32,15 @@ const QUICK_BLOCKS: usize = 60;
 
 const FAULTS: Metric = Metric { resolution: 1.0 / STARTS as f64, ..metric::FAULTS };
 const WALL: Metric = Metric { name: "spawn_wall_s", title: "time per start", ..metric::WALL };
-const CPU: Metric = Metric { name: "spawn_cpu_s", ..metric::CPU };
-const USER: Metric = Metric { name: "spawn_user_s", ..metric::USER };
-const SYSTEM: Metric = Metric { name: "spawn_system_s", ..metric::SYSTEM };
+pub(super) const CPU: Metric = Metric { name: "spawn_cpu_s", ..metric::CPU };
+/// The kernel takes a process that is shorter than a tick for all user or all system time: so the parts of a run are multiples of a
+/// start's time over their number.
+const SAMPLED_S: f64 = 5e-4 / STARTS as f64;
+const USER: Metric = Metric { name: "spawn_user_s", resolution: SAMPLED_S, ..metric::USER };
+pub(super) const SYSTEM: Metric = Metric { name: "spawn_system_s", resolution: SAMPLED_S, ..metric::SYSTEM };
 
-const SOURCE: &str = "an article on the RFC \"lazy counters\" for rss_stat (G. K. Bertazi)";
 /// System time of fork in a loop, with lazy counters over without: what the document gives, by its number of cores.
-const SYSTEM_TIME: [(u32, f64); 2] = [(80, 0.94), (256, 0.89)];
+pub(super) const SYSTEM_TIME: [(u64, f64); 2] = [(80, 0.94), (256, 0.89)];
 
 /// The experiment.
 pub struct Startup;
@@ -50,7 +55,7 @@ impl Experiment for Startup {
     }
 
     fn source(&self) -> &'static str {
-        SOURCE
+        LAZY_COUNTERS
     }
 
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
@@ -69,9 +74,20 @@ impl Experiment for Startup {
         analysis.also_against(EMPTY);
         arms.iter().filter(|arm| arm.is_peer).for_each(|peer| analysis.also_against(&peer.name));
         let about = explanation().lines().map(str::to_owned).collect();
-        let claims = claims(&analysis);
-        Ok(Outcome { about, analysis, also: vec![(0, 0)], claims, document })
+        let claims = if analysis.measured.blocks > 0 { claims(&analysis) } else { Vec::new() };
+        let (sheets, title) = (sheets(&analysis), String::new());
+        let part = Part { title, analysis, sheets, plots: report::usual_plots, document };
+        Ok(Outcome { about, claims, remarks: Vec::new(), parts: vec![part] })
     }
+}
+
+/// What any library costs comes first.
+fn sheets(analysis: &Analysis) -> Vec<Sheet> {
+    if analysis.measured.blocks == 0 {
+        return Vec::new();
+    }
+    let over_empty = analysis.others.first().map(|(empty, rows)| table::of_metric(analysis, &rows[0][0], *empty));
+    over_empty.into_iter().chain(table::usual(analysis)).collect()
 }
 
 fn explanation() -> String {
@@ -85,7 +101,8 @@ fn explanation() -> String {
     )
 }
 
-fn subject() -> Subject {
+/// Starts of the program, and what is read off them.
+pub(super) fn subject() -> Subject {
     let mut program = Program { times: STARTS, ..Program::new(PROGRAM, [PROGRAM]) };
     program.environment.clear();
     let metrics = vec![WALL, CPU, USER, SYSTEM, metric::PEAK, FAULTS];
@@ -98,11 +115,11 @@ fn subject() -> Subject {
 }
 
 /// The document's figure, where ours is held against a peer in the same metric.
-fn document(baseline: &Arm, candidate: &Arm, metric: &Metric) -> Option<Documented> {
+fn document(of: &Compared) -> Option<Documented> {
     let (cores, value) = SYSTEM_TIME[1];
     let figure = format!("system time of fork, {cores} cores; a kernel with lazy counters over one with eager ones");
-    let is_alike = baseline.is_peer && candidate.name == COMMENSAL && *metric == CPU;
-    is_alike.then(|| Documented { source: SOURCE.to_owned(), figure, value })
+    let is_alike = of.baseline.is_peer && of.candidate.name == COMMENSAL && *of.metric == CPU;
+    is_alike.then(|| Documented { source: LAZY_COUNTERS.to_owned(), figure, value })
 }
 
 fn claims(analysis: &Analysis) -> Vec<Claim> {
@@ -131,15 +148,19 @@ fn claims(analysis: &Analysis) -> Vec<Claim> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parameters::Parameters;
 
     #[test]
     fn the_document_is_about_lazy_and_eager_set_up() {
         let peer = Arm { is_peer: true, ..Arm::preloading("peer", "/peer.so") };
         let ours = Arm::commensal(COMMENSAL, "/ours.so", None);
-        let documented = document(&peer, &ours, &CPU).unwrap();
-        assert_eq!((documented.source.as_str(), documented.value), (SOURCE, 0.89));
-        assert_eq!(document(&Arm::glibc(), &ours, &CPU), None);
-        assert_eq!(document(&peer, &Arm::glibc(), &CPU), None);
-        assert_eq!(document(&peer, &ours, &WALL), None);
+        let said = |baseline: &Arm, candidate: &Arm, metric: &Metric| {
+            document(&Compared { baseline, candidate, metric, parameters: &Parameters::default() })
+        };
+        let documented = said(&peer, &ours, &CPU).unwrap();
+        assert_eq!((documented.source.as_str(), documented.value), (LAZY_COUNTERS, 0.89));
+        assert_eq!(said(&Arm::glibc(), &ours, &CPU), None);
+        assert_eq!(said(&peer, &Arm::glibc(), &CPU), None);
+        assert_eq!(said(&peer, &ours, &WALL), None);
     }
 }

@@ -1,6 +1,6 @@
 //! A result as a page: tables, plots and all that has to be known, in one file that needs no network.
 
-mod plot;
+pub mod plot;
 
 use std::fs;
 use std::path::Path;
@@ -15,18 +15,55 @@ use crate::table;
 
 const STYLE: &str = include_str!("page.css");
 
-/// One measurement's part of a page.
+/// A measurement's, or an experiment's, part of a page.
 pub struct Chapter<'a> {
     /// What was measured.
     pub title: String,
     /// What a reader should know before the tables.
     pub about: Vec<String>,
-    /// What came out.
-    pub analysis: &'a Analysis,
-    /// Tables besides those that every measurement has; they come first.
+    /// Tables about all of its sections.
     pub sheets: Vec<Sheet>,
+    /// What came out.
+    pub sections: Vec<Section<'a>>,
     /// The same for machines.
     pub object: Object,
+}
+
+/// One measurement of a chapter.
+pub struct Section<'a> {
+    /// What was measured; empty if the chapter says it.
+    pub title: String,
+    /// What came out.
+    pub analysis: &'a Analysis,
+    /// Its tables.
+    pub sheets: Vec<Sheet>,
+    /// Draws its plots.
+    pub plots: Plots,
+}
+
+/// Draws the plots of a measurement.
+pub type Plots = fn(&Analysis) -> Result<Vec<Figure>>;
+
+/// A plot as SVG, with a line above it, which may be empty.
+pub struct Figure {
+    /// The line.
+    pub caption: String,
+    /// The plot.
+    pub svg: String,
+}
+
+impl Figure {
+    /// A plot that has its title inside.
+    pub fn bare(svg: String) -> Self {
+        Self { caption: String::new(), svg }
+    }
+}
+
+impl<'a> Section<'a> {
+    /// The only one of its chapter, with the tables and plots that every measurement has.
+    pub fn usual(analysis: &'a Analysis) -> Self {
+        Self { title: String::new(), analysis, sheets: table::usual(analysis), plots: usual_plots }
+    }
 }
 
 /// Writes `index.html`, and the results as JSON, into a directory that it makes if need be.
@@ -59,66 +96,64 @@ fn page(chapters: &[Chapter]) -> Result<Markup> {
 }
 
 fn chapter(chapter: &Chapter) -> Result<Markup> {
-    let analysis = chapter.analysis;
-    let notes = table::notes(analysis);
-    let body = if analysis.measured.blocks == 0 {
-        html! {}
-    } else {
-        results(analysis)?
-    };
+    let sections: Vec<Markup> = chapter.sections.iter().map(section).collect::<Result<_>>()?;
     Ok(html! {
         h1 { (chapter.title) }
         @for paragraph in &chapter.about { p { (paragraph) } }
-        @if !notes.is_empty() { pre.notes { (notes) } }
         @for sheet in &chapter.sheets { (table_of(sheet)) }
-        (body)
-        h2 { "How it was measured" }
-        pre { (table::conditions(analysis)) }
+        @for section in sections { (section) }
+        h2 { "Where it was measured" }
+        pre { (table::place()) }
         p { a href=(chapter.object.file_name()) { "Every run, as JSON" } }
     })
 }
 
-fn results(analysis: &Analysis) -> Result<Markup> {
+fn section(section: &Section) -> Result<Markup> {
+    let analysis = section.analysis;
+    let notes = table::notes(analysis);
+    let figures = if analysis.measured.blocks == 0 { Vec::new() } else { (section.plots)(analysis)? };
+    Ok(html! {
+        @if !section.title.is_empty() { h2 { (section.title) } }
+        @if !notes.is_empty() { pre.notes { (notes) } }
+        @for sheet in &section.sheets { (table_of(sheet)) }
+        @if !section.sheets.is_empty() { p { (table::LEGEND) } }
+        @for figure in &figures {
+            figure {
+                @if !figure.caption.is_empty() { figcaption { (figure.caption) } }
+                (PreEscaped(&figure.svg))
+            }
+        }
+        pre { (table::how(analysis)) }
+    })
+}
+
+/// The plots that every measurement has.
+pub fn usual_plots(analysis: &Analysis) -> Result<Vec<Figure>> {
     if analysis.rows.len() == 1 { one_subject(analysis) } else { many_subjects(analysis) }
 }
 
-fn one_subject(analysis: &Analysis) -> Result<Markup> {
-    let judged = &analysis.rows[0];
+fn one_subject(analysis: &Analysis) -> Result<Vec<Figure>> {
+    let judged = analysis.rows[0].iter().enumerate();
     let mut plots = Vec::new();
-    for (metric, judged) in
-        judged.iter().enumerate().filter(|(metric, of)| *metric == 0 || of.metric == crate::metric::PEAK)
-    {
+    for (metric, judged) in judged.filter(|(metric, of)| *metric == 0 || of.metric == crate::metric::PEAK) {
         plots.extend(plot::intervals(analysis, judged, BASELINE)?);
         plots.extend(plot::runs(analysis, 0, metric)?);
     }
-    Ok(html! {
-        @for sheet in table::of_subject(analysis, 0) { (table_of(&sheet)) }
-        p { (table::LEGEND) }
-        (figures(&plots))
-    })
+    Ok(plots.into_iter().map(Figure::bare).collect())
 }
 
-fn many_subjects(analysis: &Analysis) -> Result<Markup> {
-    let metrics = &analysis.measured.rows[0].metrics;
+fn many_subjects(analysis: &Analysis) -> Result<Vec<Figure>> {
+    let rows = &analysis.measured.rows;
+    let metrics = &rows[0].metrics;
     let main = (0..metrics.len()).filter(|&metric| metric == 0 || metrics[metric] == crate::metric::PEAK);
-    let plots: Vec<String> =
-        main.filter_map(|metric| plot::subjects(analysis, metric).transpose()).collect::<Result<_>>()?;
-    let each: Vec<(String, Option<String>)> = (0..analysis.rows.len())
-        .map(|row| Ok((analysis.measured.rows[row].name.clone(), plot::runs(analysis, row, 0)?)))
-        .collect::<Result<_>>()?;
-    Ok(html! {
-        @for sheet in table::of_all(analysis) { (table_of(&sheet)) }
-        p { (table::LEGEND) }
-        (figures(&plots))
-        h2 { "Run by run" }
-        @for (name, plot) in &each {
-            @if let Some(plot) = plot { figure { figcaption { (name) } (PreEscaped(plot)) } }
-        }
-    })
-}
-
-fn figures(plots: &[String]) -> Markup {
-    html! { @for plot in plots { figure { (PreEscaped(plot)) } } }
+    let mut figures = Vec::new();
+    for metric in main {
+        figures.extend(plot::subjects(analysis, metric)?.map(Figure::bare));
+    }
+    for (at, row) in rows.iter().enumerate() {
+        figures.extend(plot::runs(analysis, at, 0)?.map(|svg| Figure { caption: row.name(), svg }));
+    }
+    Ok(figures)
 }
 
 fn table_of(sheet: &Sheet) -> Markup {
@@ -145,9 +180,9 @@ mod tests {
 
     fn page_of(subjects: &[&str]) -> String {
         let analysis = example::analysis(subjects);
-        let object = json::object("compare", &analysis, |_, _, _| None);
-        let title = "a <program>".to_owned();
-        let chapter = Chapter { title, about: Vec::new(), analysis: &analysis, sheets: Vec::new(), object };
+        let object = json::object("compare", &[(&analysis, json::UNDOCUMENTED)]);
+        let (title, sections) = ("a <program>".to_owned(), vec![Section::usual(&analysis)]);
+        let chapter = Chapter { title, about: Vec::new(), sheets: Vec::new(), sections, object };
         page(&[chapter]).unwrap().into_string()
     }
 

@@ -5,16 +5,18 @@
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::analysis::{Analysis, BASELINE, CONTROL, Judged};
+use crate::blocks::Row;
 use crate::metric::for_people;
 use crate::statistics::Verdict;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
 /// Narrow, so that letters keep their size on a phone.
 const WIDTH: u32 = 480;
@@ -22,6 +24,9 @@ const LETTERS: i32 = 13;
 const LETTER_WIDTH: u32 = 7;
 const ROW: u32 = 24;
 const RUNS_HEIGHT: u32 = 240;
+const CURVES_HEIGHT: u32 = 280;
+/// What has no logarithm stands at its place.
+const LEAST: f64 = 1e-3;
 /// Title, axis and margins.
 const AROUND: u32 = 66;
 
@@ -78,7 +83,8 @@ pub fn intervals(analysis: &Analysis, judged: &Judged, baseline: usize) -> Resul
 pub fn subjects(analysis: &Analysis, metric: usize) -> Result<Option<String>> {
     let measured = &analysis.measured;
     let ratio = |row: usize, arm: usize| Some(analysis.rows[row][metric].comparisons[arm]?.ratio);
-    let names: Vec<&str> = measured.rows.iter().map(|row| row.name.as_str()).collect();
+    let names: Vec<String> = measured.rows.iter().map(Row::name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let arms: Vec<(usize, &str)> =
         measured.arms.iter().map(|arm| arm.name.as_str()).enumerate().skip(CONTROL).collect();
     let all = (0..names.len()).flat_map(|row| arms.iter().filter_map(move |(arm, _)| ratio(row, *arm)));
@@ -142,9 +148,156 @@ pub fn runs(analysis: &Analysis, row: usize, metric: usize) -> Result<Option<Str
     with_key(RUNS_HEIGHT, &names, draw_runs).map(Some)
 }
 
+/// A curve of a plot: in an arm's colour, with its name, through these points.
+pub struct Curve {
+    /// Whose colour it has.
+    pub arm: usize,
+    /// What the key calls it.
+    pub name: String,
+    /// From left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What is told along an axis, and how.
+#[derive(Clone)]
+pub enum Scale {
+    /// Logarithms of values in a unit, with a line at each power of ten.
+    Powers(&'static str),
+    /// Logarithms of these numbers, with a line at each.
+    At(Vec<f64>),
+    /// Parts of a whole.
+    Percent,
+    /// Numbers as they are.
+    Plain,
+}
+
+/// Curves over a common axis. None without a point.
+pub fn curves(title: &str, curves: &[Curve], [x, y]: [Scale; 2]) -> Result<Option<String>> {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let axis = |scale, of: fn(&(f64, f64)) -> f64| Axis::around(scale, &points().map(of).collect::<Vec<_>>());
+    let Some((x_axis, y_axis)) = axis(x, |point| point.0).zip(axis(y, |point| point.1)) else { return Ok(None) };
+    let draw_curves = |area: &Area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, letters(LETTERS + 2))
+            .margin(6)
+            .margin_right(16)
+            .set_label_area_size(LabelAreaPosition::Left, 74)
+            .set_label_area_size(LabelAreaPosition::Bottom, 26)
+            .build_cartesian_2d(x_axis.clone(), y_axis.clone())?;
+        chart
+            .configure_mesh()
+            .bold_line_style(FAINT)
+            .light_line_style(TRANSPARENT)
+            .axis_style(FAINT)
+            .label_style(letters(LETTERS))
+            .draw()?;
+        for curve in curves {
+            let points = curve.points.iter().map(|(at, value)| (x_axis.place(*at), y_axis.place(*value)));
+            chart.draw_series(LineSeries::new(points.clone(), colour(curve.arm).stroke_width(2)))?;
+            chart.draw_series(points.map(|at| Circle::new(at, 3, colour(curve.arm).filled())))?;
+        }
+        Ok(())
+    };
+    let names: Vec<(usize, &str)> = curves.iter().map(|curve| (curve.arm, curve.name.as_str())).collect();
+    with_key(CURVES_HEIGHT, &names, draw_curves).map(Some)
+}
+
+/// Rows with a dot for each arm that has a value there. None without a value.
+pub fn dots(
+    title: &str,
+    rows: &[(String, Vec<(usize, f64)>)],
+    arms: &[(usize, &str)],
+    x: Scale,
+) -> Result<Option<String>> {
+    let values: Vec<f64> = rows.iter().flat_map(|(_, dots)| dots).map(|(_, value)| *value).collect();
+    let Some(axis) = Axis::around(x, &values) else { return Ok(None) };
+    let names: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
+    let draw_rows = |area: &Area| {
+        self::rows(area, title, &names, &axis, |chart, row, y| {
+            let dots = rows[row].1.iter();
+            chart
+                .draw_series(dots.map(|(arm, value)| Circle::new((axis.place(*value), y), 4, colour(*arm).filled())))?;
+            Ok(())
+        })
+    };
+    with_key(AROUND + ROW * rows.len() as u32, arms, draw_rows).map(Some)
+}
+
+/// An axis: where values stand on it, and what is written beside it.
+#[derive(Clone)]
+struct Axis {
+    scale: Scale,
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    /// Of plain numbers.
+    fn of_plain(low: f64, high: f64) -> Self {
+        Self { scale: Scale::Plain, low, high }
+    }
+
+    /// With room for these values. None if there are none.
+    fn around(scale: Scale, values: &[f64]) -> Option<Self> {
+        let axis = Self { scale, low: 0.0, high: 0.0 };
+        let places = values.iter().map(|value| axis.place(*value));
+        let (low, high) =
+            places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
+        let (low, high) = match axis.scale {
+            Scale::Powers(_) => (low.floor(), high.ceil().max(low.floor() + 1.0)),
+            Scale::At(_) | Scale::Plain => (low - 0.05, high + 0.05),
+            Scale::Percent => (0.0, high.max(0.01)),
+        };
+        low.is_finite().then_some(Self { low, high, ..axis })
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Powers(_) | Scale::At(_) => value.max(LEAST).log10(),
+            Scale::Percent | Scale::Plain => value,
+        }
+    }
+
+    fn plain(&self) -> RangedCoordf64 {
+        (self.low..self.high).into()
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, at: &f64, pixels: (i32, i32)) -> i32 {
+        self.plain().map(at, pixels)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        match &self.scale {
+            Scale::Powers(_) => (self.low as i32..=self.high as i32).map(f64::from).collect(),
+            Scale::At(values) => values.iter().map(|value| value.log10()).collect(),
+            Scale::Percent | Scale::Plain => self.plain().key_points(hint),
+        }
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.low..self.high
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format_ext(&self, at: &f64) -> String {
+        match self.scale {
+            Scale::Powers(unit) => for_people(10f64.powf(at.round()), unit),
+            Scale::At(_) => format!("{:.0}", 10f64.powf(*at)),
+            Scale::Percent => format!("{:.0} %", at * 100.0),
+            Scale::Plain => self.plain().format_ext(at),
+        }
+    }
+}
+
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Rows with names at their left, a common axis of ratios below, and a line where arms are equal.
+/// Rows of ratios, and a line where arms are equal.
 fn ratios(
     area: &Area,
     title: &str,
@@ -154,7 +307,22 @@ fn ratios(
 ) -> Drawn {
     let (low, high) = ratios.iter().fold((1.0f64, 1.0f64), |(low, high), ratio| (low.min(*ratio), high.max(*ratio)));
     let margin = (high - low).max(0.01) * 0.06;
-    let (low, high, rows) = (low - margin, high + margin, names.len() as f64);
+    let axis = Axis::of_plain(low - margin, high + margin);
+    rows(area, title, names, &axis, |chart, row, y| {
+        chart.draw_series([PathElement::new([(1.0, y - 0.5), (1.0, y + 0.5)], INK)])?;
+        draw_row(chart, row, y)
+    })
+}
+
+/// Rows with names at their left, and a common axis below.
+fn rows(
+    area: &Area,
+    title: &str,
+    names: &[&str],
+    axis: &Axis,
+    mut draw_row: impl FnMut(&mut Chart, usize, f64) -> Drawn,
+) -> Drawn {
+    let rows = names.len() as f64;
     let name_width = names.iter().map(|name| name.chars().count() as u32).max().unwrap_or(0) * LETTER_WIDTH;
     let mut chart = ChartBuilder::on(area)
         .caption(title, letters(LETTERS + 2))
@@ -162,7 +330,7 @@ fn ratios(
         .margin_right(16)
         .set_label_area_size(LabelAreaPosition::Left, name_width + 14)
         .set_label_area_size(LabelAreaPosition::Bottom, 26)
-        .build_cartesian_2d(low..high, 0.0..rows)?;
+        .build_cartesian_2d(axis.clone(), Axis::of_plain(0.0, rows))?;
     chart
         .configure_mesh()
         .disable_y_mesh()
@@ -173,11 +341,10 @@ fn ratios(
         .axis_style(FAINT)
         .label_style(letters(LETTERS))
         .draw()?;
-    chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, rows)], INK)])?;
     for (row, name) in names.iter().enumerate() {
         let y = rows - row as f64 - 0.5;
         draw_row(&mut chart, row, y)?;
-        let (left, middle) = chart.backend_coord(&(low, y));
+        let (left, middle) = chart.backend_coord(&(axis.low, y));
         let beside = letters(LETTERS).pos(Pos::new(HPos::Right, VPos::Center));
         // Coordinates of the chart count from the whole picture's corner, those of an area from its own.
         let (_, top) = area.get_base_pixel();
@@ -229,4 +396,53 @@ fn draw(height: u32, picture: impl FnOnce(&Area) -> Drawn) -> Result<String> {
 
 fn letters(size: i32) -> TextStyle<'static> {
     ("sans-serif", size).into_text_style(&(WIDTH, WIDTH)).color(&INK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(arm: usize, points: &[(f64, f64)]) -> Curve {
+        Curve { arm, name: format!("arm {arm}"), points: points.to_vec() }
+    }
+
+    #[test]
+    fn curves_have_marks_where_they_were_measured_and_colours_of_the_page() {
+        let at = || Scale::At(vec![2.0, 80.0, 512.0]);
+        let of = [curve(0, &[(2.0, 120.0), (512.0, 4100.0)]), curve(3, &[(2.0, 0.5), (512.0, 0.5)])];
+        let svg = curves("set-up", &of, [at(), Scale::Powers("ns")]).unwrap().unwrap();
+        for words in [
+            "set-up",
+            ">\n2\n",
+            ">\n80\n",
+            ">\n512\n",
+            ">\n10 ns\n",
+            ">\n1 µs\n",
+            "arm 3",
+            "var(--arm0)",
+            "var(--arm3)",
+        ] {
+            assert!(svg.contains(words), "{words:?} is missing in {svg}");
+        }
+        assert!(!svg.contains('#'), "a colour that the page does not choose: {svg}");
+        assert!(svg.contains("role=\"img\"") && !svg.contains("width=\"480\""), "it is as wide as the page lets it");
+        assert!(curves("nothing", &[curve(0, &[])], [at(), Scale::Percent]).unwrap().is_none());
+    }
+
+    #[test]
+    fn dots_stand_in_their_rows() {
+        let rows = [("owner".to_owned(), vec![(0, 0.3), (2, 2.1)]), ("remote".to_owned(), vec![(2, 12.0)])];
+        let svg = dots("one update", &rows, &[(0, "plain"), (2, "atomic")], Scale::Powers("ns")).unwrap().unwrap();
+        // Three dots, and one for each arm in the key.
+        assert_eq!(svg.matches("<circle").count(), 5, "{svg}");
+        assert!(svg.contains("owner") && svg.contains("remote") && !svg.contains('#'));
+        assert!(dots("nothing", &[], &[], Scale::Powers("ns")).unwrap().is_none());
+    }
+
+    #[test]
+    fn zero_has_a_place_on_an_axis_of_powers() {
+        let axis = Axis::around(Scale::Powers("ns"), &[0.0, 10.0]).unwrap();
+        assert_eq!((axis.place(0.0), axis.low, axis.high), (-3.0, -3.0, 1.0));
+        assert_eq!(axis.format_ext(&1.0), "10 ns");
+    }
 }

@@ -1,0 +1,57 @@
+//! Part a: an object is created, updated by its owner, and destroyed.
+
+use anyhow::Result;
+
+use super::{
+    Blocks, CACHED, CPUS, EAGER, LAZY, LAZY_AND_CACHED, LESS, MAIN_CPUS, MERGED, Measured, Part, UPDATES,
+    USUAL_UPDATES, curves, forms, measured, nanoseconds, probe, tables, with_updates,
+};
+use crate::analysis::Analysis;
+use crate::experiment::Setting;
+use crate::json::UNDOCUMENTED;
+use crate::machine;
+use crate::metric::Metric;
+use crate::report::Figure;
+
+const BLOCKS: Blocks = Blocks { quick: 8, usual: 40 };
+
+/// In the order in which the probe prints them.
+pub const METRICS: [Metric; 5] = [
+    nanoseconds("create_destroy_ns", "create, update, destroy"),
+    nanoseconds("create_destroy_alive_ns", "the same with 256 alive"),
+    Metric { resolution: 0.01, ..nanoseconds("setup_ns", "set-up and tear-down") },
+    Metric { name: "setup_share", unit: "1", title: "their share of the task", words: LESS, resolution: 1e-4 },
+    Metric { name: "bytes_per_object", unit: "B", title: "bytes written for them", words: LESS, resolution: 1.0 },
+];
+const SETUP: usize = 2;
+const SHARE: usize = 3;
+
+/// Numbers of CPUs with the usual updates, then numbers of updates at the main number of CPUs.
+fn rows() -> impl Iterator<Item = (u64, u64)> {
+    let more = UPDATES.into_iter().filter(|&updates| updates != USUAL_UPDATES);
+    CPUS.into_iter().map(|cpus| (cpus, USUAL_UPDATES)).chain(more.map(|updates| (MAIN_CPUS, updates)))
+}
+
+/// What the rows are told from each other by.
+#[cfg(test)]
+pub fn parameters() -> impl Iterator<Item = crate::parameters::Parameters> {
+    rows().map(|(cpus, updates)| with_updates(cpus, updates))
+}
+
+pub fn measure(setting: &Setting) -> Result<Measured> {
+    let subjects = rows().map(|(cpus, updates)| {
+        let words = ["life".to_owned(), cpus.to_string(), updates.to_string()];
+        probe(setting, &words, with_updates(cpus, updates), &METRICS)
+    });
+    let arms = forms([EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED]);
+    let analysis = measured(setting, subjects.collect(), &arms, BLOCKS, machine::quiet_cpu())?;
+    let title = "a. An object is created, updated by its owner, and destroyed".to_owned();
+    let part = Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED };
+    Ok(Measured { parts: vec![part], missing: Vec::new() })
+}
+
+fn plots(analysis: &Analysis) -> Result<Vec<Figure>> {
+    let by_cpus = curves::by_cpus(analysis, SETUP, "set-up and tear-down, by possible CPUs")?;
+    let by_updates = curves::by_updates(analysis, SHARE, "their share at 256, by updates")?;
+    Ok(by_cpus.into_iter().chain(by_updates).collect())
+}

@@ -1,0 +1,90 @@
+//! An object with per-CPU members, as the kernel's `mm_struct` is one: four counters (`rss_stat`) and two members more (as `mm_cid` and
+//! `futex_ref`).
+//!
+//! | form | an object's blocks | where they come from |
+//! |---|---|---|
+//! | eager | three: the counters as one group, and each of the two | an area that prepares for all CPUs when a block is taken |
+//! | merged | one for everything | likewise |
+//! | cached | one for everything | an area that keeps ready blocks, wiped on return as far as they were touched |
+//! | lazy | none until a second thread shares it, then as merged | prepares for all CPUs |
+//! | lazy and cached | none until then, then as cached | keeps ready blocks |
+//!
+//! | file | what is measured |
+//! |---|---|
+//! | `object` | nothing: the forms as types, and how many bytes each touches |
+//! | `life` | create, update, destroy |
+//! | `shared` | the same with a second thread, and the upgrade alone |
+//! | `update` | one update, against plain and atomic words |
+//! | `look` | reading and summing |
+
+mod life;
+mod look;
+mod object;
+mod shared;
+mod update;
+
+use commensal::percpu::{Area, Preparation};
+
+pub use life::{Life, life};
+pub use look::{Look, look};
+pub use object::{COUNTERS, Object, Separate, Together, Waiting};
+pub use shared::{shared_ns, upgrade_ns};
+pub use update::{Updates, add_others_ns, add_own_ns, add_upgraded_ns};
+
+/// How an object has its per-CPU members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Three blocks, prepared for all CPUs.
+    Eager,
+    /// One block, prepared for all CPUs.
+    Merged,
+    /// One ready block.
+    Cached,
+    /// No block until somebody shares it; then one that is prepared for all CPUs.
+    Lazy,
+    /// No block until somebody shares it; then a ready one.
+    LazyAndCached,
+}
+
+/// Something that is done with the type of a form.
+pub trait Visit {
+    /// What comes out.
+    type Out;
+
+    /// Does it with objects of this type.
+    fn with<O: Object>(self) -> Self::Out;
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Form; 5] = [Form::Eager, Form::Merged, Form::Cached, Form::Lazy, Form::LazyAndCached];
+
+    /// What a command line calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Form::Eager => "eager",
+            Form::Merged => "merged",
+            Form::Cached => "cached",
+            Form::Lazy => "lazy",
+            Form::LazyAndCached => "lazy-and-cached",
+        }
+    }
+
+    /// The area that its blocks come from, with rows for so many CPUs. None: no address space.
+    pub fn area(self, cpus: usize) -> Option<&'static Area> {
+        let preparation = match self {
+            Form::Eager | Form::Merged | Form::Lazy => Preparation::ForAll { cpus },
+            Form::Cached | Form::LazyAndCached => Preparation::OnReturn,
+        };
+        Area::new(cpus, preparation)
+    }
+
+    /// Does something with the type that stands for the form.
+    pub fn visit<V: Visit>(self, visit: V) -> V::Out {
+        match self {
+            Form::Eager => visit.with::<Separate>(),
+            Form::Merged | Form::Cached => visit.with::<Together>(),
+            Form::Lazy | Form::LazyAndCached => visit.with::<Waiting>(),
+        }
+    }
+}

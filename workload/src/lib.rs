@@ -1,0 +1,17 @@
+//! What the lab's experiments do with the runtime, for every machine.
+//!
+//! Each function does one task under one form and hands back figures; it uses the runtime and the machine and nothing else, so that
+//! the same source runs on Linux and on a simulated machine. Threads come from the caller ([`Threads`]), who has them. Nothing here
+//! allocates, prints or knows how it is compared: that is the lab's matter.
+//!
+//! [`counters`] may use [`timing`] and [`Threads`].
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod counters;
+mod threads;
+pub mod timing;
+
+pub use threads::Threads;

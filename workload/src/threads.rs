@@ -1,0 +1,63 @@
+//! Threads, which only the caller has, and how they meet.
+
+use machine::sync::{AtomicU32, Ordering};
+
+/// Whoever can run something in several threads at once.
+pub trait Threads {
+    /// Runs `work` in `count` threads at the same time, each on a CPU of its own and with a number of its own from 0 on; returns when
+    /// all have ended. None of them is the calling thread.
+    fn run(&self, count: u32, work: &(dyn Fn(u32) + Sync));
+}
+
+/// Where threads wait for each other, by looking again and again: a thread that slept would come late by more than what is timed.
+pub(crate) struct Meeting {
+    threads: u32,
+    arrived: AtomicU32,
+}
+
+impl Meeting {
+    pub(crate) fn of(threads: u32) -> Self {
+        Self { threads, arrived: AtomicU32::new(0) }
+    }
+
+    /// Returns when every thread has called it as often as this one.
+    pub(crate) fn wait(&self) {
+        // Both acquire and release: what each did before it came is seen by all who go on.
+        let before = self.arrived.fetch_add(1, Ordering::AcqRel);
+        let all = (before / self.threads + 1) * self.threads;
+        while self.arrived.load(Ordering::Acquire) < all {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// Threads of the standard library, for tests.
+#[cfg(test)]
+pub(crate) struct OfStd;
+
+#[cfg(test)]
+impl Threads for OfStd {
+    fn run(&self, count: u32, work: &(dyn Fn(u32) + Sync)) {
+        std::thread::scope(|scope| (0..count).for_each(|number| drop(scope.spawn(move || work(number)))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_goes_on_before_all_have_come() {
+        const ROUNDS: u32 = 100;
+        let (meeting, came) = (Meeting::of(3), AtomicU32::new(0));
+        OfStd.run(3, &|_| {
+            for round in 1..=ROUNDS {
+                came.fetch_add(1, Ordering::Relaxed);
+                meeting.wait();
+                assert!(came.load(Ordering::Relaxed) >= 3 * round);
+                meeting.wait();
+            }
+        });
+        assert_eq!(came.into_inner(), 3 * ROUNDS);
+    }
+}

@@ -1,0 +1,91 @@
+//! How long something takes when nothing disturbs it.
+//!
+//! The least of several rounds is what the work costs; whatever else a machine does only adds to it. A round is so long that the
+//! clock's own time is nothing against it, and there are as many as fit into a budget: so a process that measures takes a known
+//! time, whether a task takes nanoseconds or a hundred microseconds.
+
+use machine::clock::now_ns;
+
+/// The clock takes some 25 ns, and this is a thousand times that.
+const ROUND_NS: u64 = 30_000;
+const BUDGET_NS: u64 = if cfg!(test) { 200_000 } else { 2_500_000 };
+/// However long they take.
+const LEAST_ROUNDS: u32 = 3;
+
+/// Runs its body sixteen times in a row, `$at` being 0 to 15: every arm of a comparison is unrolled alike, whatever the optimizer
+/// thinks of its body.
+macro_rules! sixteen_times {
+    (|$at:ident| $body:expr) => {
+        $crate::timing::sixteen_times!(@ $at $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    (@ $at:ident $body:expr; $($number:literal)*) => {
+        {
+            $({
+                #[allow(unused_variables, reason = "a body may do the same each time")]
+                let $at: usize = $number;
+                $body;
+            })*
+        }
+    };
+}
+
+pub(crate) use sixteen_times;
+
+/// The same, eight times.
+macro_rules! eight_times {
+    (|$at:ident| $body:expr) => {
+        $crate::timing::sixteen_times!(@ $at $body; 0 1 2 3 4 5 6 7)
+    };
+}
+
+pub(crate) use eight_times;
+
+/// Nanoseconds of one task, in the best round. `work` does so many of them; none if it cannot. What it does first is not timed.
+pub fn floor_ns(mut work: impl FnMut(u32) -> Option<()>) -> Option<f64> {
+    let mut time = |tasks: u32| {
+        let start = now_ns();
+        work(tasks)?;
+        Some(now_ns() - start)
+    };
+    let mut tasks = 1;
+    while time(tasks)? < ROUND_NS && tasks < 1 << 30 {
+        tasks *= 2;
+    }
+    let (start, mut rounds, mut best) = (now_ns(), 0, u64::MAX);
+    while rounds < LEAST_ROUNDS || now_ns() - start < BUDGET_NS {
+        best = best.min(time(tasks)?);
+        rounds += 1;
+    }
+    Some(best as f64 / f64::from(tasks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    #[test]
+    fn the_best_round_counts() {
+        let mut calls = 0;
+        let floor = floor_ns(|tasks| {
+            calls += 1;
+            // So far apart that no machine is so busy that a short sleep takes as long as a long one.
+            sleep(Duration::from_millis(if calls % 2 == 0 { 50 } else { 1 }) * tasks);
+            Some(())
+        });
+        let floor = floor.unwrap();
+        assert!((1e6..5e7).contains(&floor), "{floor}");
+        assert!(calls > LEAST_ROUNDS);
+        assert_eq!(floor_ns(|_| None), None);
+    }
+
+    #[test]
+    fn bodies_run_in_their_order() {
+        let (mut long, mut short) = (std::vec::Vec::new(), std::vec::Vec::new());
+        sixteen_times!(|at| long.push(at));
+        eight_times!(|at| short.push(at));
+        assert_eq!(long, (0..16).collect::<std::vec::Vec<_>>());
+        assert_eq!(short, (0..8).collect::<std::vec::Vec<_>>());
+    }
+}
