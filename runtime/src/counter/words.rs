@@ -458,12 +458,18 @@ fn remote_amount(word: u32) -> i64 {
     (word as i32 >> 1).into()
 }
 
+/// How many slots the process uses, for the policy.
 fn slots_in_use() -> u32 {
     slot::initialise();
+    let owned = slot::mode() == Mode::PerThread;
+    if owned && !Area::is_made() {
+        // A slot that a thread owns may be given only where forks are noticed: a child's would look like a dead thread's.
+        return if thread::is_alone() { 1 } else { 2 };
+    }
     crate::percpu::enter();
     slot::current();
     // Where threads own slots, nobody owns the first.
-    slot::in_use().saturating_sub(u32::from(slot::mode() == Mode::PerThread))
+    slot::in_use().saturating_sub(u32::from(owned))
 }
 
 #[cold]

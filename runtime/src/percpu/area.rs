@@ -75,6 +75,11 @@ impl Area {
         unsafe { root::area().cast::<Area>().as_ref() }.or_else(Self::begin)
     }
 
+    /// Whether the process has its area.
+    pub fn is_made() -> bool {
+        !root::area().is_null()
+    }
+
     /// Its locks, and those of its blocks, may be held by threads that vanish in a fork: so children must find out that they are some.
     #[cold]
     fn begin() -> Option<&'static Area> {
