@@ -157,7 +157,8 @@ fn additions_that_are_lost() {
     for check in ["statics", "threads", "resets", "signals", "signals lazy"] {
         miscounted("LOSES", &format!("counter_threads {check}"), "expected");
     }
-    miscounted("LOSES", "counter_cxx threads", "uses");
+    // Which of its two checks finds it depends on how the threads ran.
+    miscounted("LOSES", "counter_cxx threads", "CHECK(log.all_");
 }
 
 #[test]
