@@ -1,4 +1,5 @@
-//! Measures Commensal's malloc side by side with the newest versions of its peers, and judges the musts.
+//! Measures Commensal's malloc side by side with the newest versions of its peers, and its counters with plain and atomic words, and judges
+//! the musts.
 //!
 //! How is the lab's matter: blocks of shuffled order, and what may be said of them. Here is what is run (parts.rs, and real
 //! programs in real.rs), under which arms, and which figures have to be reached (musts.rs).
@@ -52,6 +53,7 @@ enum What {
     Micro,
     Startup,
     Threads,
+    Counters,
     All,
 }
 
@@ -107,17 +109,18 @@ fn run(options: &Options) -> Result<bool> {
         interrupt: interrupt.clone(),
     };
     let mut done: Vec<Part> = Vec::new();
-    let chosen = [What::Startup, What::Micro, What::Threads, What::Programs].into_iter();
+    let chosen = [What::Startup, What::Micro, What::Threads, What::Counters, What::Programs].into_iter();
     for what in chosen.filter(|what| options.what.includes(*what)) {
         if !interrupt.seen() {
-            let part = match what {
-                What::Startup => bench.startup()?,
-                What::Micro => bench.micro()?,
-                What::Threads => bench.threads()?,
-                _ => bench.programs(options.only.as_deref())?,
+            let parts = match what {
+                What::Startup => vec![bench.startup()?],
+                What::Micro => vec![bench.micro()?],
+                What::Threads => vec![bench.threads()?],
+                What::Counters => bench.counters()?,
+                _ => vec![bench.programs(options.only.as_deref())?],
             };
-            print(&part, options.what != What::Musts);
-            done.push(part);
+            parts.iter().for_each(|part| print(part, options.what != What::Musts));
+            done.extend(parts);
         }
     }
     let musts = musts::judge(&done);
@@ -141,7 +144,13 @@ fn print(part: &Part, in_full: bool) {
 fn chapter(part: &Part) -> Chapter<'_> {
     let object = json::object(part.name, &[(&part.analysis, json::UNDOCUMENTED)]);
     let section = Section { sheets: part.sheets(), ..Section::usual(&part.analysis) };
-    Chapter { title: part.title.to_owned(), about: part.skipped.clone(), sheets: Vec::new(), sections: vec![section], object }
+    Chapter {
+        title: part.title.clone(),
+        about: part.skipped.clone(),
+        sheets: Vec::new(),
+        sections: vec![section],
+        object,
+    }
 }
 
 /// glibc is what programs use when nothing is preloaded: the baseline, not a peer.

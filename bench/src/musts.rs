@@ -1,10 +1,12 @@
-//! The musts: what Commensal's malloc has to reach, judged from what was measured.
+//! The musts: what Commensal's malloc and its counters have to reach, judged from what was measured.
 
 use commensal_lab::analysis::{Analysis, BASELINE, Judged};
 use commensal_lab::arm::COMMENSAL;
+use commensal_lab::experiment::Figures;
+use commensal_lab::parameters::Parameters;
 use commensal_lab::sheet::{Sheet, Side};
 
-use crate::parts::{DEPTHS, FLOOR, Part};
+use crate::parts::{COUNTERS, DEPTHS, FLOOR, Part};
 
 /// The peer whose memory ours is held against.
 pub const SNMALLOC: &str = "snmalloc";
@@ -52,7 +54,11 @@ pub fn judge(parts: &[Part]) -> Vec<Must> {
         _ if part.analysis.rows.len() > 1 => programs(&part.analysis),
         _ => Vec::new(),
     };
-    parts.iter().filter(|part| part.analysis.measured.blocks > 0).flat_map(of_part).collect()
+    let measured = || parts.iter().filter(|part| part.analysis.measured.blocks > 0);
+    let (of_counters, of_malloc): (Vec<&Part>, _) = measured().partition(|part| part.name == COUNTERS);
+    let analyses: Vec<&Analysis> = of_counters.into_iter().map(|part| &part.analysis).collect();
+    let counters = if analyses.is_empty() { Vec::new() } else { counters(Figures(&analyses)) };
+    of_malloc.into_iter().flat_map(of_part).chain(counters).collect()
 }
 
 /// A line for each, with the verdict.
@@ -63,6 +69,7 @@ pub fn sheet(musts: &[Must]) -> Sheet {
         let figure = |value: Option<f64>| match (value, must.unit) {
             (None, _) => "–".to_owned(),
             (Some(value), "×") => format!("{value:.3} ×"),
+            (Some(value), unit @ "ns") => format!("{value:.1} {unit}"),
             (Some(value), unit) => format!("{value:.0} {unit}"),
         };
         let verdict = if must.met { "ok" } else { "MISS" };
@@ -81,6 +88,93 @@ fn ratio(analysis: &Analysis, judged: &Judged, name: &str) -> Option<f64> {
 
 fn median(analysis: &Analysis, judged: &Judged, name: &str) -> Option<f64> {
     Some(judged.medians[place(analysis, name)?]?.value)
+}
+
+fn parameter(name: &str, value: u64) -> Parameters {
+    Parameters::default().with(name, value)
+}
+
+/// Numbers of CPUs that the lab lays out for.
+const CPUS: [u64; 5] = [2, 8, 80, 256, 512];
+
+fn counters(figures: Figures) -> Vec<Must> {
+    let over = |metric: &str, [(row, arm), (other_row, other)]: [(&Parameters, &str); 2]| {
+        Some(figures.median(metric, row, arm)? / figures.median(metric, other_row, other)?)
+    };
+    let same = |metric: &str, row: &Parameters, arm, other| over(metric, [(row, arm), (row, other)]);
+    let or_dash = |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
+
+    let (one, in_turn) = (parameter("counters", 1), parameter("counters", 16));
+    let (alone, both) = (parameter("threads", 1), parameter("threads", 2));
+    let (at_256, at_2, at_512) =
+        (parameter("possible_cpus", 256), parameter("possible_cpus", 2), parameter("possible_cpus", 512));
+    let checked = or_dash(same("owner_add_ns", &one, "checked", "plain"));
+    let per_cpu = or_dash(same("upgraded_add_ns", &alone, "per-cpu", "atomic"));
+    let called = or_dash(same("called_owner_add_ns", &Parameters::default(), "plain", "atomic"));
+    let upgraded = |metric, row| over(metric, [(row, "lazy"), (&alone, "atomic")]);
+    let setups = CPUS.map(|cpus| figures.median("setup_ns", &parameter("possible_cpus", cpus), "lazy"));
+    let setup = setups.into_iter().try_fold(0.0, |most: f64, setup| Some(most.max(setup?)));
+    // An object is a set of four, and two words.
+    let bytes = figures.median("bytes_per_object", &at_256, "lazy").map(|bytes| bytes - 16.0);
+    let touched = |slots: u64| {
+        figures
+            .median("sum_ns", &at_256.clone().with("touched_slots", slots), "lazy and cached")
+            .map(|sum| sum / slots as f64)
+    };
+    vec![
+        Must::ratio(
+            format!("owner's addition over a plain one (a plain one behind a look: {checked})"),
+            same("owner_add_ns", &one, "lazy", "plain"),
+            1.1,
+        ),
+        Must::ratio(
+            "the same, 16 counters in turn, over words as far apart",
+            same("owner_add_ns", &in_turn, "lazy", "plain"),
+            1.5,
+        ),
+        Must::ratio(
+            format!("upgraded addition over an atomic one (per-CPU from the beginning: {per_cpu})"),
+            upgraded("upgraded_add_ns", &alone),
+            0.35,
+        ),
+        Must::ratio(
+            "the same with two threads, over one thread's atomic one",
+            upgraded("upgraded_add_ns", &both),
+            0.35,
+        ),
+        Must::ratio(
+            format!("upgraded addition through a call over an atomic one (a plain one: {called})"),
+            upgraded("called_upgraded_add_ns", &alone),
+            0.45,
+        ),
+        Must::ratio(
+            "the same with two threads, over one thread's atomic one",
+            upgraded("called_upgraded_add_ns", &both),
+            0.45,
+        ),
+        Must::new("set-up and tear-down of a lazy object, at 2 to 512 possible CPUs", "ns", setup, Some(4.0)),
+        Must::new("a set of four counters", "bytes", bytes, Some(64.0)),
+        Must::ratio(
+            "a task's lazy object over an eager one, 256 possible CPUs",
+            same("create_destroy_ns", &at_256, "lazy", "eager"),
+            0.01,
+        ),
+        Must::ratio(
+            "likewise, cached over eager, 256 alive",
+            same("create_destroy_alive_ns", &at_256, "cached", "eager"),
+            0.3,
+        ),
+        Must::ratio(
+            "sum of two touched slots, 512 possible CPUs over 2",
+            over("sum_ns", [(&at_512, "lazy and cached"), (&at_2, "lazy and cached")]),
+            1.25,
+        ),
+        Must::ratio(
+            "sum, for each of 256 touched slots over each of 80",
+            touched(256).zip(touched(80)).map(|(many, some)| many / some),
+            1.25,
+        ),
+    ]
 }
 
 fn startup(analysis: &Analysis) -> Vec<Must> {
@@ -105,7 +199,8 @@ fn micro(analysis: &Analysis) -> Vec<Must> {
 
 fn threads(analysis: &Analysis) -> Vec<Must> {
     let must = |(judged, row): (&Vec<Judged>, &commensal_lab::blocks::Row)| {
-        let floor = ratio(analysis, &judged[WALL], FLOOR).map_or(String::new(), |ratio| format!(" (the floor: {ratio:.2})"));
+        let floor =
+            ratio(analysis, &judged[WALL], FLOOR).map_or(String::new(), |ratio| format!(" (the floor: {ratio:.2})"));
         let over_glibc = ratio(analysis, &judged[WALL], COMMENSAL);
         let growth = median(analysis, &judged[GROWTH], COMMENSAL);
         [

@@ -1,4 +1,4 @@
-//! What is run: start-up, one malloc and free, threads in turn, and whole programs.
+//! What is run: start-up, one malloc and free, threads in turn, whole programs, and counters.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use commensal_lab::analysis::{Analysis, BASELINE};
 use commensal_lab::arm::Arm;
 use commensal_lab::blocks::{self, Length, Plan, Subject};
-use commensal_lab::experiment::{EMPTY, Experiment, Setting, Startup};
+use commensal_lab::experiment::{Counters, EMPTY, Experiment, Setting, Startup};
 use commensal_lab::metric::{Metric, PEAK, WALL};
 use commensal_lab::parameters::Parameters;
 use commensal_lab::process::{Interrupt, Program, Run};
@@ -18,6 +18,8 @@ use crate::real;
 
 /// The arm whose malloc hardly works.
 pub const FLOOR: &str = "floor";
+/// What all parts of the lab's counters are called.
+pub const COUNTERS: &str = "counters";
 
 const FASTER: [&str; 2] = ["faster", "slower"];
 const MORE: [&str; 2] = ["less", "more"];
@@ -38,7 +40,8 @@ const PLACES: [(&str, &str); 4] =
     [("one", "on one CPU"), ("across", "on another CPU"), ("anywhere", "anywhere"), ("std", "anywhere, of std")];
 
 /// How much more memory is resident after the threads than before.
-const GROWTH: Metric = Metric { name: "growth_kb", unit: "kB", title: "memory left of them", words: MORE, resolution: 4.0 };
+const GROWTH: Metric =
+    Metric { name: "growth_kb", unit: "kB", title: "memory left of them", words: MORE, resolution: 4.0 };
 /// How many of 100 threads ran on the CPU where their creator had just been.
 const BESIDE: Metric =
     Metric { name: "beside", unit: "1", title: "beside their creator, of 100", words: MORE, resolution: 0.01 };
@@ -62,7 +65,7 @@ pub struct Bench {
 /// What came out of a part.
 pub struct Part {
     pub name: &'static str,
-    pub title: &'static str,
+    pub title: String,
     pub analysis: Analysis,
     /// What could not be run, and why.
     pub skipped: Vec<String>,
@@ -74,30 +77,54 @@ impl Part {
         if self.analysis.measured.blocks == 0 {
             return Vec::new();
         }
+        if self.name == COUNTERS {
+            return (0..self.analysis.measured.rows[0].metrics.len())
+                .map(|metric| table::figures(&self.analysis, metric))
+                .collect();
+        }
         if self.analysis.rows.len() == 1 {
-            let others = self.analysis.others.iter().map(|(baseline, rows)| table::of_metric(&self.analysis, &rows[0][0], *baseline));
+            let others = self
+                .analysis
+                .others
+                .iter()
+                .map(|(baseline, rows)| table::of_metric(&self.analysis, &rows[0][0], *baseline));
             return others.chain(table::of_subject(&self.analysis, BASELINE)).collect();
         }
-        (0..self.analysis.measured.rows[0].metrics.len()).map(|metric| table::of_subjects(&self.analysis, metric)).collect()
+        (0..self.analysis.measured.rows[0].metrics.len())
+            .map(|metric| table::of_subjects(&self.analysis, metric))
+            .collect()
     }
 }
 
 impl Bench {
     /// Starts `/bin/true` again and again, as the lab's experiment does; against glibc and against an empty library.
     pub fn startup(&self) -> Result<Part> {
-        let setting = Setting {
+        let part = Startup.measure(&self.setting(10)?)?.parts.into_iter().next();
+        let mut analysis = part.context("start-up has one part")?.analysis;
+        analysis.others.retain(|(baseline, _)| analysis.measured.arms[*baseline].name == EMPTY);
+        let title = "start-up of a program that does nothing".to_owned();
+        Ok(Part { name: "startup", title, analysis, skipped: Vec::new() })
+    }
+
+    /// The lab's counters, as far as what they do themselves is concerned.
+    pub fn counters(&self) -> Result<Vec<Part>> {
+        let parts = Counters.costs(&self.setting(3)?)?.into_iter();
+        Ok(parts
+            .map(|part| Part { name: COUNTERS, title: part.title, analysis: part.analysis, skipped: Vec::new() })
+            .collect())
+    }
+
+    /// An experiment of the lab, with more blocks than the other parts have, as its runs are short.
+    fn setting(&self, times: usize) -> Result<Setting> {
+        Ok(Setting {
             quick: false,
-            blocks: Some(10 * self.blocks),
+            blocks: Some(times * self.blocks),
             seed: commensal_lab::any_seed(),
             arms: self.arms.clone(),
             command: self.command.clone(),
             scratch: tempfile::tempdir()?,
             interrupt: self.interrupt.clone(),
-        };
-        let part = Startup.measure(&setting)?.parts.into_iter().next();
-        let mut analysis = part.context("start-up has one part")?.analysis;
-        analysis.others.retain(|(baseline, _)| analysis.measured.arms[*baseline].name == EMPTY);
-        Ok(Part { name: "startup", title: "start-up of a program that does nothing", analysis, skipped: Vec::new() })
+        })
     }
 
     /// One malloc and one free of 64 bytes: with one thread, with one that sleeps besides, with two at work.
@@ -151,7 +178,7 @@ impl Bench {
     fn measure(&self, name: &'static str, title: &'static str, subjects: Vec<Subject>, arms: &[Arm]) -> Result<Part> {
         let plan = Plan::of(Length::Blocks(self.blocks), commensal_lab::any_seed());
         let analysis = Analysis::of(blocks::measure(subjects, arms, plan, &self.interrupt)?);
-        Ok(Part { name, title, analysis, skipped: Vec::new() })
+        Ok(Part { name, title: title.to_owned(), analysis, skipped: Vec::new() })
     }
 }
 

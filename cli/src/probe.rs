@@ -4,12 +4,14 @@
 //! line is parsed, as the bundled programs are, which know nothing of the runtime and so cannot have it. A line on standard output
 //! has the figures.
 
+use std::ffi::CStr;
 use std::process::ExitCode;
-use std::thread;
+use std::{mem, thread};
 
 use commensal_workload::Threads;
 use commensal_workload::counters::{
-    self, Form, Updates, add_others_ns, add_own_ns, add_upgraded_ns, shared_ns, upgrade_ns,
+    self, Calls, Form, Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns,
+    add_upgraded_ns, shared_ns, upgrade_ns,
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -17,7 +19,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub const NAME: &str = "counters";
 
 const EXPECTED: &str = "life CPUS UPDATES FORM, upgrade CPUS FORM, shared CPUS UPDATES FORM, own COUNTERS ARM, others ARM, \
-                        upgraded THREADS ARM or look CPUS SLOTS FORM";
+                        upgraded THREADS ARM, called own, called THREADS or look CPUS SLOTS FORM";
 /// What a block has rows for at most is far above it; it is what the lab asks for.
 const MOST_CPUS: usize = 1024;
 const MOST_UPDATES: u32 = 1 << 20;
@@ -50,11 +52,16 @@ fn measure(words: &[&str]) -> Result<Vec<f64>, String> {
         ["shared", cpus, updates, form] => {
             one(shared_ns(self::form(form)?, self::cpus(cpus)?, self::updates(updates)?, &pinned(2)?))
         }
-        ["own", counters @ ("1" | "16"), arm] => one(add_own_ns(self::arm(arm)?, counters == "16")),
+        ["own", turns, arm] => one(add_own_ns(self::arm(arm)?, self::turns(turns)?)),
         ["others", arm] => one(add_others_ns(self::arm(arm)?, &pinned(2)?)),
         ["upgraded", threads @ ("1" | "2"), arm] => {
             let threads = if threads == "1" { 1 } else { 2 };
             one(add_upgraded_ns(self::arm(arm)?, (threads, &pinned(threads)?)))
+        }
+        ["called", "own"] => one(add_called_ns(calls()?)),
+        ["called", threads @ ("1" | "2")] => {
+            let threads = if threads == "1" { 1 } else { 2 };
+            one(add_called_upgraded_ns(calls()?, (threads, &pinned(threads)?)))
         }
         ["look", cpus, slots, form] => {
             let looked = counters::look(self::form(form)?, self::cpus(cpus)?, self::cpus(slots)? as u32);
@@ -77,6 +84,27 @@ fn lazy_form(word: &str) -> Result<Form, String> {
 
 fn arm(word: &str) -> Result<Updates, String> {
     named(word, &Updates::ALL, Updates::word)
+}
+
+fn turns(word: &str) -> Result<Turns, String> {
+    named(word, &Turns::ALL, Turns::word)
+}
+
+/// The counters of whichever library is preloaded.
+fn calls() -> Result<Calls, String> {
+    let [add, share, sum] =
+        [function(c"cm_counter_add")?, function(c"cm_counter_share")?, function(c"cm_counter_sum")?];
+    // SAFETY: they are what the header says of them, and a counter has as many words.
+    unsafe { Ok(Calls { add: mem::transmute(add), share: mem::transmute(share), sum: mem::transmute(sum) }) }
+}
+
+fn function(name: &CStr) -> Result<*mut libc::c_void, String> {
+    // SAFETY: looks the name up.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if found.is_null() {
+        return Err(format!("there is no function {}: a library with it has to be preloaded", name.to_string_lossy()));
+    }
+    Ok(found)
 }
 
 fn named<T: Copy>(word: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
@@ -138,7 +166,10 @@ mod tests {
             (&["life", "1025", "8", "lazy"], "`1025`"),
             (&["life", "8", "9", "lazy"], "`9`; expected a multiple of 8"),
             (&["upgrade", "8", "eager"], "`eager`; expected one of lazy, lazy-and-cached"),
-            (&["own", "2", "lazy"], "expected life CPUS"),
+            (&["own", "2", "lazy"], "`2`; expected one of one, apart, in-set"),
+            (&["upgraded", "3", "lazy"], "expected life CPUS"),
+            (&["called", "3"], "expected life CPUS"),
+            (&["called", "own"], "has to be preloaded"),
             (&["others", "plain"], "a plain word was shared"),
             (&["dinner"], "dinner"),
             (&[], "[]"),
@@ -153,7 +184,7 @@ mod tests {
         for (words, figures) in [
             (&["life", "8", "64", "eager"][..], 5),
             (&["upgrade", "8", "lazy"], 1),
-            (&["own", "16", "told"], 1),
+            (&["own", "apart", "told"], 1),
             (&["look", "8", "2", "lazy-and-cached"], 2),
         ] {
             let measured = measure(words).unwrap_or_else(|why| panic!("{words:?}: {why}"));

@@ -20,7 +20,7 @@ use crate::report::{Chapter, Plots, Section};
 use crate::sheet::{Sheet, Side};
 use crate::statistics::{Comparison, Verdict};
 
-pub use counters::Counters;
+pub use counters::{Counters, Figures};
 pub use startup::{EMPTY, Startup};
 
 /// All experiments, in the order in which `lab list` names them.

@@ -74,7 +74,8 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
     /// Adds to a counter. See [`LazyCounter::add`](super::LazyCounter::add).
     #[inline(always)]
     pub fn add(&self, index: usize, amount: i64) {
-        self.all().add_by(&self.local[index], index, amount);
+        assert!(index < N, "no counter of this index");
+        self.all().add_in_range(index, amount);
     }
 
     /// Subtracts from a counter.
@@ -89,8 +90,9 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
     /// The calling thread owns the set, or the set is upgraded.
     #[inline(always)]
     pub unsafe fn add_local(&self, index: usize, amount: i64) {
+        assert!(index < N, "no counter of this index");
         // SAFETY: passed on.
-        unsafe { self.all().add_local_by(&self.local[index], index, amount) }
+        unsafe { self.all().add_local_in_range(index, amount) }
     }
 
     /// Adds to a counter of a set that the calling thread does not own. See [`LazyCounter::add_remote`](super::LazyCounter::add_remote).

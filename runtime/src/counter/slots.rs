@@ -60,7 +60,8 @@ fn add_to_own_row(block: Block, index: usize, amount: i64) {
     match slot::current() {
         Some(slot) => {
             block.touch(slot);
-            slot::local_add(block.edge(index, slot), amount);
+            // SAFETY: an edge is such a word.
+            unsafe { slot::local_add::<0>(block.edge(index, slot).as_ptr().cast(), amount) };
         }
         None => drop(block.shared(index).direct.fetch_add(amount, Ordering::Relaxed)),
     }

@@ -193,18 +193,28 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         self.block().is_some()
     }
 
+    /// The owner's addition, of an index below the length.
+    #[inline(always)]
+    fn add_to_local(self, index: usize, amount: i64) {
+        const LOCAL: i32 = size_of::<Head>() as i32;
+        let near = self.head.as_ptr().cast::<u8>().wrapping_add(index * size_of::<AtomicI64>());
+        // SAFETY: the local word of that index, see `local`.
+        unsafe { slot::local_add::<LOCAL>(near, amount) }
+    }
+
     /// See [`LazyCounter::add`](super::LazyCounter::add).
     #[inline(always)]
     pub fn add(self, index: usize, amount: i64) {
-        self.add_by(self.local(index), index, amount);
+        assert!(index < self.len(), "no counter of this index");
+        self.add_in_range(index, amount);
     }
 
     /// Two loads, a comparison and an addition, where the calling thread is the owner.
     #[inline(always)]
-    pub(super) fn add_by(self, local: &AtomicI64, index: usize, amount: i64) {
+    pub(super) fn add_in_range(self, index: usize, amount: i64) {
         let state = self.state();
         if state == thread::id() {
-            return slot::local_add(local, amount);
+            return self.add_to_local(index, amount);
         }
         others();
         if !block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount)) {
@@ -216,7 +226,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     #[inline(never)]
     fn add_slow(self, index: usize, amount: i64) {
         match self.state() {
-            state if state == thread::id() => slot::local_add(self.local(index), amount),
+            state if state == thread::id() => self.add_to_local(index, amount),
             // Relaxed: an owner publishes nothing. Whoever is first has it, and the others find out in the next round.
             NOBODY => {
                 let _ = self.head().state.compare_exchange(NOBODY, thread::id(), Ordering::Relaxed, Ordering::Relaxed);
@@ -232,14 +242,15 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// The calling thread owns the set, or the set is upgraded.
     #[inline(always)]
     pub unsafe fn add_local(self, index: usize, amount: i64) {
+        assert!(index < self.len(), "no counter of this index");
         // SAFETY: passed on.
-        unsafe { self.add_local_by(self.local(index), index, amount) }
+        unsafe { self.add_local_in_range(index, amount) }
     }
 
     #[inline(always)]
-    pub(super) unsafe fn add_local_by(self, local: &AtomicI64, index: usize, amount: i64) {
+    pub(super) unsafe fn add_local_in_range(self, index: usize, amount: i64) {
         match self.block() {
-            None => slot::local_add(local, amount),
+            None => self.add_to_local(index, amount),
             Some(block) if slots::draw::<RANGE>(block, index, amount) => {}
             block => self.add_elsewhere(block, index, amount),
         }

@@ -29,7 +29,10 @@ pub use life::{Life, life};
 pub use look::{Look, look};
 pub use object::{COUNTERS, Object, Separate, Together, Waiting};
 pub use shared::{shared_ns, upgrade_ns};
-pub use update::{Updates, add_others_ns, add_own_ns, add_upgraded_ns};
+pub use update::{
+    CalledWords, Calls, Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns,
+    add_upgraded_ns,
+};
 
 /// How an object has its per-CPU members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

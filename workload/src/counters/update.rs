@@ -1,13 +1,15 @@
 //! One update: of a counter that the thread owns, of one that it does not own, and of an upgraded one; against words that are added to
 //! plainly or atomically, and with the path told instead of chosen.
 //!
-//! Sixteen updates stand in a row, for every arm alike.
+//! Sixteen updates stand in a row, for every arm alike; and words that are compared lie alike: some processors write two words of a line
+//! at a time, so that words that lie close together are not compared with counters that do not.
 
 use crate::Threads;
 use crate::threads::Meeting;
 use crate::timing::{floor_ns, sixteen_times};
-use commensal::counter::LazyCounter;
+use commensal::counter::{CounterSet, LazyCounter, PerCpuCounter, PerCpuSet};
 use core::array;
+use core::ffi::c_int;
 use core::hint::black_box;
 use core::ptr::null_mut;
 use machine::clock::now_ns;
@@ -29,8 +31,12 @@ const CHUNK: u32 = 64;
 pub enum Updates {
     /// A word by its only thread: what a single-threaded program would do.
     Plain,
+    /// Likewise, after a look at the word beside it: the least that a counter does which has a state.
+    Checked,
     /// A word by an atomic addition.
     Atomic,
+    /// A counter that has its cells from the beginning.
+    PerCpu,
     /// A lazy counter by `add`, which finds out whose it is.
     Lazy,
     /// A lazy counter by a caller who says whether it is the owner.
@@ -39,22 +45,63 @@ pub enum Updates {
 
 impl Updates {
     /// All of them.
-    pub const ALL: [Updates; 4] = [Updates::Plain, Updates::Atomic, Updates::Lazy, Updates::Told];
+    pub const ALL: [Updates; 6] =
+        [Updates::Plain, Updates::Checked, Updates::Atomic, Updates::PerCpu, Updates::Lazy, Updates::Told];
 
     /// What a command line calls it.
     pub const fn word(self) -> &'static str {
         match self {
             Updates::Plain => "plain",
+            Updates::Checked => "checked",
             Updates::Atomic => "atomic",
+            Updates::PerCpu => "per-cpu",
             Updates::Lazy => "lazy",
             Updates::Told => "told",
         }
     }
 }
 
+/// Which of its counters a thread updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// One, so that each update waits for the one before.
+    One,
+    /// [`IN_TURN`], each a counter of its own.
+    Apart,
+    /// As many of one set, so that the words that are added to lie side by side.
+    InSet,
+}
+
+impl Turns {
+    /// All of them.
+    pub const ALL: [Turns; 3] = [Turns::One, Turns::Apart, Turns::InSet];
+
+    /// What a command line calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Turns::One => "one",
+            Turns::Apart => "apart",
+            Turns::InSet => "in-set",
+        }
+    }
+}
+
+/// Counters behind C functions: those of a library, or of one that it is compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls {
+    /// Adds to a counter.
+    pub add: unsafe extern "C" fn(*mut CalledWords, i64),
+    /// Announces a second sharer; 0, or there is no memory.
+    pub share: unsafe extern "C" fn(*mut CalledWords) -> c_int,
+    /// A counter's value.
+    pub sum: unsafe extern "C" fn(*const CalledWords) -> i64,
+}
+
+/// The memory of a counter behind C functions; zeroes are a new one.
+pub type CalledWords = [AtomicI64; 4];
+
 /// What is added to.
-trait Word: Sync + Send {
-    fn new() -> Self;
+trait Word: Sync {
     fn add(&self, amount: i64);
     fn sum(&self) -> i64;
     /// More than one thread will add.
@@ -63,13 +110,20 @@ trait Word: Sync + Send {
     }
 }
 
+/// A word that is new when it is made, and the calling thread's.
+trait Fresh: Word {
+    fn new() -> Self;
+}
+
 struct Plain(AtomicI64);
 
-impl Word for Plain {
+impl Fresh for Plain {
     fn new() -> Self {
         Plain(AtomicI64::new(0))
     }
+}
 
+impl Word for Plain {
     /// One addition in memory, which the compiler neither merges with the next nor keeps in a register.
     #[inline(always)]
     fn add(&self, amount: i64) {
@@ -83,11 +137,13 @@ impl Word for Plain {
 
 struct Atomic(AtomicI64);
 
-impl Word for Atomic {
+impl Fresh for Atomic {
     fn new() -> Self {
         Atomic(AtomicI64::new(0))
     }
+}
 
+impl Word for Atomic {
     #[inline(always)]
     fn add(&self, amount: i64) {
         self.0.fetch_add(amount, Ordering::Relaxed);
@@ -98,12 +154,72 @@ impl Word for Atomic {
     }
 }
 
-impl Word for LazyCounter {
-    /// The calling thread's.
+#[repr(align(32))]
+struct Checked {
+    state: AtomicU64,
+    word: Plain,
+}
+
+struct CheckedSet {
+    state: AtomicU64,
+    words: [Plain; IN_TURN],
+}
+
+#[inline(always)]
+fn add_if_unchanged(state: &AtomicU64, word: &Plain, amount: i64) {
+    #[cold]
+    #[inline(never)]
+    fn never() {
+        unreachable!("nobody changes the state");
+    }
+    if state.load(Ordering::Relaxed) == 0 {
+        word.add(amount);
+    } else {
+        never();
+    }
+}
+
+impl Fresh for Checked {
+    fn new() -> Self {
+        Checked { state: AtomicU64::new(0), word: Plain::new() }
+    }
+}
+
+impl Word for Checked {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        add_if_unchanged(&self.state, &self.word, amount);
+    }
+
+    fn sum(&self) -> i64 {
+        self.word.sum()
+    }
+}
+
+impl Fresh for PerCpuCounter {
+    fn new() -> Self {
+        PerCpuCounter::new().expect("no memory for a per-CPU counter")
+    }
+}
+
+impl Word for PerCpuCounter {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        PerCpuCounter::add(self, amount);
+    }
+
+    fn sum(&self) -> i64 {
+        PerCpuCounter::sum(self)
+    }
+}
+
+impl Fresh for LazyCounter {
     fn new() -> Self {
         LazyCounter::bound()
     }
+}
 
+impl Word for LazyCounter {
     #[inline(always)]
     fn add(&self, amount: i64) {
         LazyCounter::add(self, amount);
@@ -121,11 +237,13 @@ impl Word for LazyCounter {
 /// Added to by its owner, who knows that.
 struct ToldOwn(LazyCounter);
 
-impl Word for ToldOwn {
+impl Fresh for ToldOwn {
     fn new() -> Self {
         ToldOwn(LazyCounter::bound())
     }
+}
 
+impl Word for ToldOwn {
     #[inline(always)]
     fn add(&self, amount: i64) {
         // SAFETY: the thread that made it adds, or it is shared first.
@@ -144,11 +262,13 @@ impl Word for ToldOwn {
 /// Added to by others, who know that.
 struct ToldOthers(LazyCounter);
 
-impl Word for ToldOthers {
+impl Fresh for ToldOthers {
     fn new() -> Self {
         ToldOthers(LazyCounter::bound())
     }
+}
 
+impl Word for ToldOthers {
     #[inline(always)]
     fn add(&self, amount: i64) {
         self.0.add_remote(amount);
@@ -163,48 +283,190 @@ impl Word for ToldOthers {
     }
 }
 
-/// Nanoseconds of an update by the owner: of one counter, each waiting for the one before, or of [`IN_TURN`] in turn. None: a sum was wrong.
-pub fn add_own_ns(updates: Updates, in_turn: bool) -> Option<f64> {
-    match updates {
-        Updates::Plain => own_ns::<Plain>(in_turn),
-        Updates::Atomic => own_ns::<Atomic>(in_turn),
-        Updates::Lazy => own_ns::<LazyCounter>(in_turn),
-        Updates::Told => own_ns::<ToldOwn>(in_turn),
+/// A word that takes as much room as a counter.
+#[repr(align(32))]
+struct Spaced<W>(W);
+
+const _: () = assert!(align_of::<Spaced<Plain>>() == size_of::<LazyCounter>());
+
+impl<W: Fresh> Fresh for Spaced<W> {
+    fn new() -> Self {
+        Spaced(W::new())
     }
 }
 
-fn own_ns<W: Word>(in_turn: bool) -> Option<f64> {
-    let words: [W; IN_TURN] = array::from_fn(|_| W::new());
+impl<W: Word> Word for Spaced<W> {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        self.0.add(amount);
+    }
+
+    fn sum(&self) -> i64 {
+        self.0.sum()
+    }
+}
+
+/// A counter behind C functions.
+struct Called {
+    calls: Calls,
+    words: CalledWords,
+}
+
+impl Called {
+    /// Nobody's: the first thread that adds has it.
+    fn by(calls: Calls) -> Self {
+        Called { calls, words: CalledWords::default() }
+    }
+
+    #[inline(always)]
+    fn place(&self) -> *mut CalledWords {
+        (&raw const self.words).cast_mut()
+    }
+}
+
+impl Word for Called {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        // SAFETY: the memory of a counter, which stays where it is.
+        unsafe { (self.calls.add)(self.place(), amount) }
+    }
+
+    fn sum(&self) -> i64 {
+        // SAFETY: as above.
+        unsafe { (self.calls.sum)(self.place()) }
+    }
+
+    fn share(&self) -> Option<()> {
+        // SAFETY: as above.
+        (unsafe { (self.calls.share)(self.place()) } == 0).then_some(())
+    }
+}
+
+/// Words of one thread.
+trait Row {
+    fn add(&self, at: usize, amount: i64);
+    fn sum(&self) -> i64;
+}
+
+impl<W: Word, const COUNT: usize> Row for [W; COUNT] {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        self[at].add(amount);
+    }
+
+    fn sum(&self) -> i64 {
+        self.iter().map(W::sum).sum()
+    }
+}
+
+impl Row for CheckedSet {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        add_if_unchanged(&self.state, &self.words[at], amount);
+    }
+
+    fn sum(&self) -> i64 {
+        Row::sum(&self.words)
+    }
+}
+
+impl Row for PerCpuSet<IN_TURN> {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        PerCpuSet::add(self, at, amount);
+    }
+
+    fn sum(&self) -> i64 {
+        (0..IN_TURN).map(|at| PerCpuSet::sum(self, at)).sum()
+    }
+}
+
+impl Row for CounterSet<IN_TURN> {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        CounterSet::add(self, at, amount);
+    }
+
+    fn sum(&self) -> i64 {
+        (0..IN_TURN).map(|at| CounterSet::sum(self, at)).sum()
+    }
+}
+
+/// Added to by its owner, who knows that.
+struct ToldSet(CounterSet<IN_TURN>);
+
+impl Row for ToldSet {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        // SAFETY: the thread that made it adds.
+        unsafe { self.0.add_local(at, amount) }
+    }
+
+    fn sum(&self) -> i64 {
+        Row::sum(&self.0)
+    }
+}
+
+/// Nanoseconds of an update by the owner. None: a sum was wrong.
+pub fn add_own_ns(updates: Updates, turns: Turns) -> Option<f64> {
+    fn words<W: Fresh>() -> [W; IN_TURN] {
+        array::from_fn(|_| W::new())
+    }
+    match (turns, updates) {
+        (Turns::One, Updates::Plain) => own_ns::<false>(&words::<Plain>()),
+        (Turns::One, Updates::Checked) => own_ns::<false>(&words::<Checked>()),
+        (Turns::One, Updates::Atomic) => own_ns::<false>(&words::<Atomic>()),
+        (Turns::One, Updates::PerCpu) => own_ns::<false>(&words::<PerCpuCounter>()),
+        (Turns::One, Updates::Lazy) => own_ns::<false>(&words::<LazyCounter>()),
+        (Turns::One, Updates::Told) => own_ns::<false>(&words::<ToldOwn>()),
+        (Turns::Apart, Updates::Plain) => own_ns::<true>(&words::<Spaced<Plain>>()),
+        (Turns::Apart, Updates::Atomic) => own_ns::<true>(&words::<Spaced<Atomic>>()),
+        (Turns::Apart, Updates::Checked) => own_ns::<true>(&words::<Checked>()),
+        (Turns::Apart, Updates::PerCpu) => own_ns::<true>(&words::<PerCpuCounter>()),
+        (Turns::Apart, Updates::Lazy) => own_ns::<true>(&words::<LazyCounter>()),
+        (Turns::Apart, Updates::Told) => own_ns::<true>(&words::<ToldOwn>()),
+        (Turns::InSet, Updates::Plain) => own_ns::<true>(&words::<Plain>()),
+        (Turns::InSet, Updates::Checked) => own_ns::<true>(&CheckedSet { state: AtomicU64::new(0), words: words() }),
+        (Turns::InSet, Updates::Atomic) => own_ns::<true>(&words::<Atomic>()),
+        (Turns::InSet, Updates::PerCpu) => own_ns::<true>(&PerCpuSet::<IN_TURN>::new().ok()?),
+        (Turns::InSet, Updates::Lazy) => own_ns::<true>(&CounterSet::<IN_TURN>::bound()),
+        (Turns::InSet, Updates::Told) => own_ns::<true>(&ToldSet(CounterSet::bound())),
+    }
+}
+
+/// `ALL` words of the row in turn, or the first one each time.
+fn own_ns<const ALL: bool>(row: &impl Row) -> Option<f64> {
     let mut done = 0;
     let time = floor_ns(|tasks| {
         done += i64::from(tasks) * IN_TURN as i64;
         for _ in 0..tasks {
-            let words = black_box(&words);
-            if in_turn {
-                sixteen_times!(|at| words[at].add(1));
-            } else {
-                sixteen_times!(|at| words[0].add(1));
-            }
+            let row = black_box(row);
+            sixteen_times!(|at| row.add(if ALL { at } else { 0 }, 1));
         }
         Some(())
     });
-    let sum: i64 = words.iter().map(W::sum).sum();
-    time.filter(|_| sum == done).map(|time| time / IN_TURN as f64)
+    time.filter(|_| row.sum() == done).map(|time| time / IN_TURN as f64)
+}
+
+/// Nanoseconds of an update through a call, by the counter's owner. None: the sum was wrong.
+pub fn add_called_ns(calls: Calls) -> Option<f64> {
+    own_ns::<false>(&[Called::by(calls)])
 }
 
 /// Nanoseconds of an update of a counter that another thread owns and that is not upgraded. None for a plain word, to which nobody else
-/// may add; or a sum was wrong.
+/// may add; or a sum was wrong, or there is no memory.
 pub fn add_others_ns(updates: Updates, threads: &dyn Threads) -> Option<f64> {
     match updates {
-        Updates::Plain => None,
+        Updates::Plain | Updates::Checked => None,
         Updates::Atomic => others_ns::<Atomic>(threads),
+        Updates::PerCpu => others_ns::<PerCpuCounter>(threads),
         Updates::Lazy => others_ns::<LazyCounter>(threads),
         Updates::Told => others_ns::<ToldOthers>(threads),
     }
 }
 
 /// Two threads at the same time, one of which makes the counters anew before each round of the other.
-fn others_ns<W: Word>(threads: &dyn Threads) -> Option<f64> {
+fn others_ns<W: Fresh>(threads: &dyn Threads) -> Option<f64> {
     let (best, are_right) = (AtomicU64::new(u64::MAX), AtomicBool::new(true));
     let (turn, table) = (Meeting::of(2), AtomicPtr::<[W; OTHERS]>::new(null_mut()));
     let own = || {
@@ -238,16 +500,21 @@ fn others_ns<W: Word>(threads: &dyn Threads) -> Option<f64> {
 /// a sum was wrong.
 pub fn add_upgraded_ns(updates: Updates, threads: (u32, &dyn Threads)) -> Option<f64> {
     match updates {
-        Updates::Plain => None,
-        Updates::Atomic => together_ns::<Atomic>(threads),
-        Updates::Lazy => together_ns::<LazyCounter>(threads),
-        Updates::Told => together_ns::<ToldOwn>(threads),
+        Updates::Plain | Updates::Checked => None,
+        Updates::Atomic => together_ns(&Atomic::new(), threads),
+        Updates::PerCpu => together_ns(&PerCpuCounter::new().ok()?, threads),
+        Updates::Lazy => together_ns(&LazyCounter::new(), threads),
+        Updates::Told => together_ns(&ToldOwn::new(), threads),
     }
 }
 
+/// The same through a call, of a counter that is shared.
+pub fn add_called_upgraded_ns(calls: Calls, threads: (u32, &dyn Threads)) -> Option<f64> {
+    together_ns(&Called::by(calls), threads)
+}
+
 /// The best of some rounds, each the mean over the threads: a thread that was alone in a round has another that was disturbed.
-fn together_ns<W: Word>((count, threads): (u32, &dyn Threads)) -> Option<f64> {
-    let word = W::new();
+fn together_ns(word: &impl Word, (count, threads): (u32, &dyn Threads)) -> Option<f64> {
     word.share()?;
     let start = Meeting::of(count);
     let [times, done] = [const { [const { AtomicU64::new(0) }; ROUNDS_TOGETHER as usize] }; 2];
@@ -256,7 +523,7 @@ fn together_ns<W: Word>((count, threads): (u32, &dyn Threads)) -> Option<f64> {
             start.wait();
             let (begin, mut adds) = (now_ns(), 0u64);
             let elapsed = loop {
-                (0..CHUNK).for_each(|_| sixteen_times!(|at| black_box(&word).add(1)));
+                (0..CHUNK).for_each(|_| sixteen_times!(|at| black_box(word).add(1)));
                 adds += u64::from(CHUNK) * 16;
                 let elapsed = now_ns() - begin;
                 if elapsed >= TOGETHER_NS {
@@ -282,7 +549,9 @@ mod tests {
     fn every_arm_counts_right() {
         let is_time = |time: Option<f64>| time.is_some_and(|time| time > 0.0);
         for updates in Updates::ALL {
-            assert!(is_time(add_own_ns(updates, false)) && is_time(add_own_ns(updates, true)), "{updates:?}");
+            for turns in Turns::ALL {
+                assert!(is_time(add_own_ns(updates, turns)), "{updates:?}, {turns:?}");
+            }
             let others = [
                 add_others_ns(updates, &OfStd),
                 add_upgraded_ns(updates, (1, &OfStd)),
@@ -290,20 +559,50 @@ mod tests {
             ];
             // A plain word would lose what two threads add.
             assert!(
-                others.into_iter().all(|time| is_time(time) == (updates != Updates::Plain)),
+                others.into_iter().all(|time| is_time(time) != matches!(updates, Updates::Plain | Updates::Checked)),
                 "{updates:?}: {others:?}"
             );
         }
     }
 
+    /// A counter of another kind behind the functions.
+    unsafe extern "C" fn add<const TIMES: i64>(words: *mut CalledWords, amount: i64) {
+        // SAFETY: the caller's words.
+        unsafe { &(*words)[0] }.fetch_add(TIMES * amount, Ordering::Relaxed);
+    }
+
+    unsafe extern "C" fn share(words: *mut CalledWords) -> c_int {
+        // SAFETY: the caller's words.
+        unsafe { &(*words)[1] }.store(1, Ordering::Relaxed);
+        0
+    }
+
+    /// Nothing, if it was not shared.
+    unsafe extern "C" fn sum(words: *const CalledWords) -> i64 {
+        // SAFETY: the caller's words.
+        let words = unsafe { &*words };
+        words[0].load(Ordering::Relaxed) * words[1].load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn calls_count_right() {
+        let right = Calls { add: add::<1>, share, sum };
+        assert!(add_called_upgraded_ns(right, (2, &OfStd)).is_some_and(|time| time > 0.0), "it is shared, too");
+        assert_eq!(add_called_ns(right), None, "its owner does not share it");
+        let wrong = Calls { add: add::<2>, share, sum };
+        assert_eq!(add_called_upgraded_ns(wrong, (2, &OfStd)), None);
+    }
+
     /// Loses what is added to it.
     struct Lossy;
 
-    impl Word for Lossy {
+    impl Fresh for Lossy {
         fn new() -> Self {
             Lossy
         }
+    }
 
+    impl Word for Lossy {
         fn add(&self, _: i64) {}
 
         fn sum(&self) -> i64 {
@@ -313,8 +612,9 @@ mod tests {
 
     #[test]
     fn what_counts_wrong_has_no_figures() {
-        assert_eq!((own_ns::<Lossy>(false), own_ns::<Lossy>(true)), (None, None));
-        assert_eq!((others_ns::<Lossy>(&OfStd), together_ns::<Lossy>((2, &OfStd))), (None, None));
+        let words = [const { Lossy }; IN_TURN];
+        assert_eq!((own_ns::<false>(&words), own_ns::<true>(&words)), (None, None));
+        assert_eq!((others_ns::<Lossy>(&OfStd), together_ns(&Lossy, (2, &OfStd))), (None, None));
     }
 
     /// Otherwise the row would tell what an upgraded one costs.

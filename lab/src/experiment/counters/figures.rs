@@ -1,19 +1,18 @@
 //! What was measured, found by its names in the JSON: so that claims say the same as whoever reads the file.
 
-use crate::analysis::{BASELINE, Judged};
-use crate::experiment::Part;
+use crate::analysis::{Analysis, BASELINE, Judged};
 use crate::parameters::Parameters;
 use crate::statistics::Comparison;
 
 /// All parts of the experiment.
 #[derive(Clone, Copy)]
-pub struct Figures<'a>(pub &'a [Part]);
+pub struct Figures<'a>(pub &'a [&'a Analysis]);
 
 impl<'a> Figures<'a> {
     /// An arm's median.
     pub fn median(self, metric: &str, parameters: &Parameters, arm: &str) -> Option<f64> {
-        let (part, judged) = self.find(metric, parameters, arm)?;
-        Some(judged.medians[place(part, arm)?]?.value)
+        let (analysis, judged) = self.find(metric, parameters, arm)?;
+        Some(judged.medians[place(analysis, arm)?]?.value)
     }
 
     /// An arm against the part's baseline, which must be the one that is named.
@@ -23,30 +22,28 @@ impl<'a> Figures<'a> {
         parameters: &Parameters,
         [baseline, candidate]: [&str; 2],
     ) -> Option<Comparison> {
-        let (part, judged) = self.find(metric, parameters, candidate)?;
-        judged.comparisons[place(part, candidate)?].filter(|_| part.analysis.measured.arms[BASELINE].name == baseline)
+        let (analysis, judged) = self.find(metric, parameters, candidate)?;
+        judged.comparisons[place(analysis, candidate)?].filter(|_| analysis.measured.arms[BASELINE].name == baseline)
     }
 
-    fn find(self, metric: &str, parameters: &Parameters, arm: &str) -> Option<(&'a Part, &'a Judged)> {
-        let of_part = |part: &'a Part| {
-            place(part, arm)?;
-            let analysis = &part.analysis;
+    fn find(self, metric: &str, parameters: &Parameters, arm: &str) -> Option<(&'a Analysis, &'a Judged)> {
+        let of_part = |analysis: &&'a Analysis| {
+            place(analysis, arm)?;
             let row = analysis.measured.rows.iter().position(|row| row.parameters == *parameters)?;
-            Some((part, analysis.rows[row].iter().find(|judged| judged.metric.name == metric)?))
+            Some((*analysis, analysis.rows[row].iter().find(|judged| judged.metric.name == metric)?))
         };
         self.0.iter().find_map(of_part)
     }
 }
 
-fn place(part: &Part, arm: &str) -> Option<usize> {
-    part.analysis.measured.arms.iter().position(|other| other.name == arm)
+fn place(analysis: &Analysis, arm: &str) -> Option<usize> {
+    analysis.measured.arms.iter().position(|other| other.name == arm)
 }
 
 /// A part that was never measured: eager arms take 1000, merged ones 500, cached ones 50 and lazy ones 5, in all metrics and rows.
 #[cfg(test)]
-pub fn example(metrics: &[crate::metric::Metric], rows: impl Iterator<Item = Parameters>) -> Part {
+pub fn example(metrics: &[crate::metric::Metric], rows: impl Iterator<Item = Parameters>) -> crate::experiment::Part {
     use super::{CACHED, EAGER, LAZY, LAZY_AND_CACHED, MERGED, forms};
-    use crate::analysis::Analysis;
     use crate::blocks::{Length, Measured, Plan, Row};
 
     const BLOCKS: usize = 8;
@@ -63,7 +60,13 @@ pub fn example(metrics: &[crate::metric::Metric], rows: impl Iterator<Item = Par
     let (plan, elapsed) = (Plan::of(Length::Blocks(BLOCKS), 1), std::time::Duration::from_secs(1));
     let analysis = Analysis::of(Measured { arms, rows, blocks: BLOCKS, interrupted: false, elapsed, plan });
     let plots = |_: &Analysis| Ok(Vec::new());
-    Part { title: String::new(), analysis, sheets: Vec::new(), plots, document: crate::json::UNDOCUMENTED }
+    crate::experiment::Part {
+        title: String::new(),
+        analysis,
+        sheets: Vec::new(),
+        plots,
+        document: crate::json::UNDOCUMENTED,
+    }
 }
 
 #[cfg(test)]
@@ -73,7 +76,8 @@ mod tests {
 
     #[test]
     fn figures_are_found_by_their_names() {
-        let parts = [example(&life::METRICS, [at_cpus(2), at_cpus(256)].into_iter())];
+        let part = example(&life::METRICS, [at_cpus(2), at_cpus(256)].into_iter());
+        let parts = [&part.analysis];
         let figures = Figures(&parts);
         let ratio = figures.compared("create_destroy_ns", &at_cpus(256), [EAGER, LAZY]).unwrap().ratio;
         assert!((ratio - 0.005).abs() < 1e-4, "{ratio}");

@@ -22,11 +22,15 @@ mod spawn;
 mod update;
 mod work;
 
+use std::path::Path;
+
 use anyhow::Result;
+
+pub use figures::Figures;
 
 use super::{Experiment, LAZY_COUNTERS, Outcome, Part, Setting};
 use crate::analysis::Analysis;
-use crate::arm::Arm;
+use crate::arm::{Arm, COMMENSAL};
 use crate::blocks::{self, Length, Plan, Subject};
 use crate::metric::Metric;
 use crate::parameters::Parameters;
@@ -51,6 +55,8 @@ const LAZY_AND_CACHED: &str = "lazy and cached";
 const ATOMIC: &str = "atomic";
 const PLAIN: &str = "plain";
 const TOLD: &str = "told";
+const CHECKED: &str = "checked";
+const PER_CPU: &str = "per-cpu";
 
 const FASTER: [&str; 2] = ["faster", "slower"];
 const LESS: [&str; 2] = ["less", "more"];
@@ -69,6 +75,29 @@ type Measure = fn(&Setting) -> Result<Measured>;
 
 const PARTS: [Measure; 6] =
     [life::measure, shared::measure, update::measure, look::measure, spawn::measure, work::measure];
+/// Those that start nothing but the probe.
+const COSTS: [Measure; 3] = [life::measure, update::measure, look::measure];
+
+impl Counters {
+    /// What a task, an update and a sum cost: parts a, c and d, for who wants no more.
+    pub fn costs(&self, setting: &Setting) -> Result<Vec<Part>> {
+        Ok(of_parts(&COSTS, setting)?.parts)
+    }
+}
+
+fn of_parts(parts: &[Measure], setting: &Setting) -> Result<Measured> {
+    let mut all = Measured::default();
+    for part in parts {
+        if setting.interrupt.seen() {
+            all.missing.push("Ended early: not all parts were measured.".to_owned());
+            break;
+        }
+        let measured = part(setting)?;
+        all.parts.extend(measured.parts);
+        all.missing.extend(measured.missing);
+    }
+    Ok(all)
+}
 
 impl Experiment for Counters {
     fn name(&self) -> &'static str {
@@ -84,17 +113,7 @@ impl Experiment for Counters {
     }
 
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let mut parts = Vec::new();
-        let mut missing = Vec::new();
-        for part in PARTS {
-            if setting.interrupt.seen() {
-                missing.push("Ended early: not all parts were measured.".to_owned());
-                break;
-            }
-            let measured = part(setting)?;
-            parts.extend(measured.parts);
-            missing.extend(measured.missing);
-        }
+        let Measured { parts, missing } = of_parts(&PARTS, setting)?;
         let about = EXPLANATION.lines().map(str::to_owned).collect();
         let claims = claims::claims(&parts);
         let remarks = claims::remarks(&parts).into_iter().chain(missing).collect();
@@ -107,12 +126,20 @@ The object is modelled on the kernel's mm_struct: four counters, and two per-CPU
 merged: one block; cached: one ready block, wiped when it is given back, as far as it was touched; lazy: words for the owner, and no block \
 until a second thread comes; lazy and cached: then a ready block. Setting up for N possible CPUs is work for one thread, so it is \
 measured for real; what many CPUs do to each other cannot be told on few, and is not claimed.
+Part c: checked is a plain word behind a look at another, the least that any counter with a state does; per-cpu is a counter that has its \
+cells from the beginning; told is lazy where the caller says whose the counter is. Sixteen words that are compared lie as the counters \
+do, apart or side by side: some processors write two words of a line at once. Calls go to libraries, each arm's with a function of the same name.
 Times of parts a to d are the best of some rounds in a process of its own for each arm and block. Bytes are counted: the object itself, and \
 for each block one line of its head and (2 + rows) × its width, where rows are the CPUs that are laid out, or what was touched.";
 
 /// Arms that the probe has inside.
 fn forms<const N: usize>(names: [&str; N]) -> Vec<Arm> {
     names.map(|name| Arm::told(name, name.replace(' ', "-"))).into()
+}
+
+/// The library, if there is one.
+fn library(setting: &Setting) -> Option<&Path> {
+    setting.arms.iter().find(|arm| arm.name == COMMENSAL)?.library.as_deref()
 }
 
 /// A run of the command's own probe, which prints as many figures as there are metrics.
@@ -198,6 +225,8 @@ mod tests {
             "upgraded_add_ns",
             "upgrade_ns",
             "auto_add_ns",
+            "called_owner_add_ns",
+            "called_upgraded_add_ns",
             "shared_total_ns",
             "read_ns",
             "sum_ns",

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::{Blocks, EAGER, LAZY, MAIN_CPUS, Measured, Part, at_cpus, measured};
+use super::{Blocks, EAGER, LAZY, MAIN_CPUS, Measured, Part, at_cpus, library, measured};
 use crate::analysis::Analysis;
 use crate::arm::{Arm, COMMENSAL};
 use crate::blocks::Subject;
@@ -21,7 +21,7 @@ const CPUS: [u64; 3] = [2, 80, MAIN_CPUS];
 
 /// This malloc laid out at the start, for as many CPUs as a row says, and the same with its usual settings. None without the library.
 pub fn eager_and_lazy(setting: &Setting) -> Option<[Arm; 2]> {
-    let library = setting.arms.iter().find(|arm| arm.name == COMMENSAL)?.library.as_ref()?;
+    let library = library(setting)?;
     let with = |name: &str, settings: &str| Arm::commensal(name, library, Some(settings.to_owned()));
     Some([with(EAGER, "lazy:off"), with(LAZY, "lazy:on")])
 }

@@ -1,10 +1,15 @@
-//! Part c: one update, of a counter that the thread owns, of another's, and of an upgraded one; and what finding out whose it is costs.
+//! Part c: one update, of a counter that the thread owns, of another's, and of an upgraded one; through a call of the library's C function;
+//! and what finding out whose it is costs.
 
+use std::fs;
 use std::thread::available_parallelism;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use super::{ATOMIC, Blocks, LAZY, Measured, PLAIN, Part, TOLD, forms, measured, nanoseconds, probe, tables};
+use super::{
+    ATOMIC, Blocks, CHECKED, LAZY, Measured, PER_CPU, PLAIN, Part, TOLD, forms, library, measured, nanoseconds, probe,
+    tables,
+};
 use crate::analysis::{Analysis, CONTROL, Judged};
 use crate::arm::Arm;
 use crate::blocks::{self, Subject};
@@ -22,9 +27,15 @@ const OWNER: Metric = nanoseconds("owner_add_ns", "update by the owner");
 const REMOTE: Metric = nanoseconds("remote_add_ns", "update of another's counter");
 const UPGRADED: Metric = nanoseconds("upgraded_add_ns", "update of an upgraded counter");
 const AUTO: Metric = nanoseconds("auto_add_ns", "update, the path chosen or told");
+const CALLED_OWNER: Metric = nanoseconds("called_owner_add_ns", "update by the owner, through a call");
+const CALLED_UPGRADED: Metric = nanoseconds("called_upgraded_add_ns", "update of an upgraded counter, through a call");
 /// All of the part's.
 #[cfg(test)]
-pub const METRICS: [Metric; 4] = [OWNER, REMOTE, UPGRADED, AUTO];
+pub const METRICS: [Metric; 6] = [OWNER, REMOTE, UPGRADED, AUTO, CALLED_OWNER, CALLED_UPGRADED];
+
+/// Libraries whose counters are words, which are called as the real one's are.
+const PLAIN_WORDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libplain.so"));
+const ATOMIC_WORDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libatomic.so"));
 
 fn parameter(name: &str, value: impl Into<serde_json::Value>) -> Parameters {
     Parameters::default().with(name, value)
@@ -33,9 +44,14 @@ fn parameter(name: &str, value: impl Into<serde_json::Value>) -> Parameters {
 /// A row: its parameters, and what the probe is told.
 type Row = (Parameters, &'static [&'static str]);
 
-/// One counter, so that each update waits for the one before, or sixteen in turn.
+/// One counter, so that each update waits for the one before; sixteen in turn, which lie apart; and sixteen of a set, which lie side by
+/// side.
 fn of_owner() -> Vec<Row> {
-    vec![(parameter("counters", 1), &["own", "1"]), (parameter("counters", 16), &["own", "16"])]
+    vec![
+        (parameter("counters", 1), &["own", "one"]),
+        (parameter("counters", 16), &["own", "apart"]),
+        (parameter("counters", 16).with("in", "a set"), &["own", "in-set"]),
+    ]
 }
 
 fn of_upgraded() -> Vec<Row> {
@@ -44,7 +60,7 @@ fn of_upgraded() -> Vec<Row> {
 
 fn of_paths() -> Vec<Row> {
     vec![
-        (parameter("path", "owner"), &["own", "16"]),
+        (parameter("path", "owner"), &["own", "apart"]),
         (parameter("path", "remote"), &["others"]),
         (parameter("path", "upgraded"), &["upgraded", "1"]),
     ]
@@ -52,7 +68,7 @@ fn of_paths() -> Vec<Row> {
 
 /// What needs two CPUs: the counter's owner is another thread that runs.
 fn needs_two(words: &[&str]) -> bool {
-    matches!(words, ["others"] | ["upgraded", "2"])
+    matches!(words, ["others"] | ["upgraded" | "called", "2"])
 }
 
 /// One table: its rows, and its arms, the baseline first.
@@ -60,26 +76,46 @@ struct Group {
     title: &'static str,
     metric: Metric,
     rows: Vec<Row>,
-    arms: &'static [&'static str],
+    arms: Vec<Arm>,
 }
 
 fn groups() -> [Group; 4] {
-    const SHARED: &[&str] = &[ATOMIC, LAZY, TOLD];
     let title = "c. One update by the owner";
-    let owner = Group { title, metric: OWNER, rows: of_owner(), arms: &[PLAIN, ATOMIC, LAZY, TOLD] };
+    let arms = forms([PLAIN, CHECKED, ATOMIC, PER_CPU, LAZY, TOLD]);
+    let owner = Group { title, metric: OWNER, rows: of_owner(), arms };
     let title = "c. One update of a counter that another thread owns";
-    let remote = Group { title, metric: REMOTE, rows: vec![(Parameters::default(), &["others"])], arms: SHARED };
+    let arms = forms([ATOMIC, LAZY, TOLD]);
+    let remote = Group { title, metric: REMOTE, rows: vec![(Parameters::default(), &["others"])], arms };
     let title = "c. One update of an upgraded counter";
-    let upgraded = Group { title, metric: UPGRADED, rows: of_upgraded(), arms: SHARED };
+    let arms = forms([ATOMIC, PER_CPU, LAZY, TOLD]);
+    let upgraded = Group { title, metric: UPGRADED, rows: of_upgraded(), arms };
     let title = "c. One update, where the path is chosen, and where it is told";
-    let auto = Group { title, metric: AUTO, rows: of_paths(), arms: &[TOLD, LAZY] };
+    let auto = Group { title, metric: AUTO, rows: of_paths(), arms: forms([TOLD, LAZY]) };
     [owner, remote, upgraded, auto]
+}
+
+/// What programs in C do. None without the library.
+fn called_groups(setting: &Setting) -> Result<Option<[Group; 2]>> {
+    let Some(library) = library(setting) else { return Ok(None) };
+    let words = |name: &str, bytes| {
+        let file = setting.scratch.path().join(format!("lib{name}.so"));
+        fs::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
+        anyhow::Ok(Arm::preloading(name, file))
+    };
+    let (plain, atomic, lazy) =
+        (words(PLAIN, PLAIN_WORDS)?, words(ATOMIC, ATOMIC_WORDS)?, Arm::preloading(LAZY, library));
+    let title = "c. One update by the owner, through a call of a C function";
+    let rows = vec![(Parameters::default(), &["called", "own"][..])];
+    let owner = Group { title, metric: CALLED_OWNER, rows, arms: vec![plain, atomic.clone(), lazy.clone()] };
+    let title = "c. One update of an upgraded counter, through a call of a C function";
+    let rows = vec![(parameter("threads", 1), &["called", "1"][..]), (parameter("threads", 2), &["called", "2"])];
+    Ok(Some([owner, Group { title, metric: CALLED_UPGRADED, rows, arms: vec![atomic, lazy] }]))
 }
 
 pub fn measure(setting: &Setting) -> Result<Measured> {
     let is_alone = available_parallelism().map_or(1, usize::from) < 2;
     let mut done = Measured::default();
-    for mut group in groups() {
+    for mut group in groups().into_iter().chain(called_groups(setting)?.into_iter().flatten()) {
         group.rows.retain(|(_, words)| !(is_alone && needs_two(words)));
         if group.rows.is_empty() {
             done.missing.push(format!("Not measured: {}, as there is one CPU.", group.metric.title));
@@ -96,8 +132,7 @@ fn measure_group(setting: &Setting, group: Group) -> Result<Part> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         probe(setting, &words, parameters, &[group.metric])
     };
-    let arms: Vec<Arm> = group.arms.iter().flat_map(|arm| forms([*arm])).collect();
-    let analysis = measured(setting, group.rows.into_iter().map(subject).collect(), &arms, BLOCKS, cpu)?;
+    let analysis = measured(setting, group.rows.into_iter().map(subject).collect(), &group.arms, BLOCKS, cpu)?;
     let (title, sheets) = (group.title.to_owned(), tables(&analysis));
     Ok(Part { title, sheets, analysis, plots, document: UNDOCUMENTED })
 }

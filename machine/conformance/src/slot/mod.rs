@@ -350,7 +350,9 @@ unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -
 }
 
 fn local_add(word: &AtomicI64, amount: i64) {
-    slot::local_add(word, amount);
+    const OFFSET: usize = 16;
+    // SAFETY: behind that many bytes is the word.
+    unsafe { slot::local_add::<{ OFFSET as i32 }>(word.as_ptr().cast::<u8>().wrapping_sub(OFFSET), amount) }
 }
 
 /// # Safety

@@ -11,7 +11,7 @@
 
 use super::restartable::{Stored, restartable};
 use super::{AREA, WORDS};
-use crate::sync::{AtomicI64, Ordering};
+use crate::sync::Ordering;
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_set_epi64x};
 
@@ -31,11 +31,18 @@ pub struct Pair {
     pub edge: i64,
 }
 
-/// Adds to a word that only this thread adds to, by one instruction: its signal handlers may do the same, others may read.
+/// Adds to a word that only this thread adds to, by one instruction: its signal handlers may do the same, others may read. The word is
+/// `OFFSET` bytes behind `near`, so that a caller needs no register for its address besides that of what it is part of.
+///
+/// # Safety
+/// There is an [`AtomicI64`](crate::sync::AtomicI64).
 #[inline(always)]
-pub fn local_add(word: &AtomicI64, amount: i64) {
+pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     // SAFETY: changes the word, which is ours to change by contract of being an atomic.
-    unsafe { asm!("add qword ptr [{0}], {1}", in(reg) word.as_ptr(), in(reg) amount, options(nostack)) };
+    unsafe {
+        asm!("add qword ptr [{near} + {offset}], {amount}", near = in(reg) near, amount = in(reg) amount, offset = const OFFSET,
+             options(nostack))
+    };
 }
 
 /// Draws `amount` from a cell in this thread's slot; false if what were left is not below `RANGE` and not negative, or if the thread has
