@@ -90,9 +90,15 @@ fn counters_measures_every_part_and_writes_one_object() {
         }
     }
     has("lazy", json!({ "possible_cpus": 256 }), "upgrade_ns");
-    for name in ["plain", "atomic", "lazy", "told"] {
+    for name in ["plain", "checked", "atomic", "per-cpu", "lazy", "told"] {
         has(name, json!({ "counters": 1 }), "owner_add_ns");
         has(name, json!({ "counters": 16 }), "owner_add_ns");
+        has(name, json!({ "counters": 16, "in": "a set" }), "owner_add_ns");
+    }
+    has("plain", json!({}), "called_owner_add_ns");
+    for name in ["atomic", "lazy"] {
+        has(name, json!({}), "called_owner_add_ns");
+        has(name, json!({ "threads": 2 }), "called_upgraded_add_ns");
     }
     has("atomic", json!({}), "remote_add_ns");
     has("lazy", json!({ "threads": 2 }), "upgraded_add_ns");

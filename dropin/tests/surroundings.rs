@@ -47,6 +47,9 @@ in_both_modes! {
     static_program: super::static_program;
     set_user_id_program: super::set_user_id_program;
     unknown_key: super::unknown_key;
+    laid_out_for_many_cpus: super::laid_out_for_many_cpus;
+    no_memory_to_be_laid_out_in: super::no_memory_to_be_laid_out_in;
+    statistics_tell_peaks: super::statistics_tell_peaks;
     strange_configurations: super::strange_configurations;
 }
 
@@ -163,6 +166,69 @@ fn unknown_key(mode: Mode) {
     let outcome = configured(mode, "bogus_key:1");
     let told = outcome.stderr.lines().any(|line| line.starts_with("commensal:") && line.contains("bogus_key"));
     assert!(told, "{}", outcome.report("expected a line that begins with `commensal:` and names bogus_key"));
+}
+
+/// Memory that a program has which allocates next to nothing, in kB.
+fn resident_kb(mode: Mode, configuration: &str) -> u64 {
+    let run = Run::new("grep").args(["VmRSS", "/proc/self/status"]).env("COMMENSAL_CONF", configuration);
+    let outcome = holds(run.with(subject::library(), mode));
+    let number = outcome.stdout.split_whitespace().nth(1).and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("{}", outcome.report("no line of VmRSS")))
+}
+
+/// As the eager school has it: an area and a row for each CPU, each on a page of its own.
+fn laid_out_for_many_cpus(mode: Mode) {
+    const MANY: u64 = 512;
+    const PAGE_KB: u64 = 4;
+    // Processes differ by some pages: where the kernel put things.
+    const CHANCE_KB: u64 = 400;
+    if !subject::is_commensal() {
+        return;
+    }
+    let [few, many] = ["lazy:off,possible_cpus:2", "possible_cpus:512,lazy:off"].map(|conf| resident_kb(mode, conf));
+    let expected = (MANY - 2) * 2 * PAGE_KB;
+    assert!((many - few).abs_diff(expected) < CHANCE_KB, "{few} kB for 2 CPUs, {many} kB for {MANY}");
+    let lazy = resident_kb(mode, "possible_cpus:512");
+    assert!(lazy < few + CHANCE_KB, "{lazy} kB where nothing is laid out, {few} kB where it is for 2 CPUs");
+}
+
+/// It says so, and goes on: under some limit, below those that are wide enough and above those under which nothing runs.
+fn no_memory_to_be_laid_out_in(mode: Mode) {
+    if !subject::is_commensal() {
+        return;
+    }
+    let script = "for limit in $(seq 40000 -500 10000); do \
+        (ulimit -v $limit; COMMENSAL_CONF=lazy:off,possible_cpus:1024 exec grep -c . /proc/self/status) 2>&1; done; true";
+    let outcome = holds(Run::new("sh").args(["-c", script]).with(subject::library(), mode));
+    let mut lines = outcome.stdout.lines();
+    let is_told = lines.by_ref().any(|line| line.contains("no memory for lazy:off"));
+    let goes_on = lines.next().is_some_and(|line| line.parse::<u32>().is_ok());
+    assert!(
+        is_told && goes_on,
+        "{}",
+        outcome.report(&format!("expected a complaint and then a number in {}", outcome.stdout))
+    );
+    let wrong = configured(mode, "lazy:of,possible_cpus:1025");
+    for (key, value) in [("lazy", "of"), ("possible_cpus", "1025")] {
+        let line = format!("commensal: COMMENSAL_CONF: {key} cannot be '{value}'");
+        assert!(wrong.stderr.contains(&line), "{}", wrong.report(&line));
+    }
+}
+
+/// A program that had 200 MiB of blocks of 1500 bytes, and gave all back.
+fn statistics_tell_peaks(mode: Mode) {
+    if !subject::is_commensal() {
+        return;
+    }
+    let run = Run::new(compile::program("memory")).args(["returns", "1500"]).env("COMMENSAL_CONF", "stats:exit");
+    let outcome = holds(run.with(subject::library(), mode));
+    let wrong = || outcome.report("expected 1536 with a peak of 130,000 to 150,000 objects, and few in use");
+    let row = outcome.stderr.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row = row.into_iter().find(|words| words.first() == Some(&"1536")).unwrap_or_else(|| panic!("{}", wrong()));
+    let number = |column: usize| row.get(column).and_then(|word| word.parse::<u64>().ok());
+    let (Some(in_use), Some(peak)) = (number(2), number(3)) else { panic!("{}", wrong()) };
+    assert!((130_000..150_000).contains(&peak) && in_use < 100, "{}", wrong());
+    assert!(outcome.stderr.contains("(peak 20"), "{}", outcome.report("expected some 200 MiB as the peak"));
 }
 
 /// Whatever the variable holds, the program starts.

@@ -97,8 +97,9 @@ pub fn lay_out(cpus: usize) -> bool {
     let region = unsafe { Region::at(root::base()) };
     for line in 0..cpus * slot::AREA / LINE {
         let word: *mut AtomicU64 = region.at_offset(slot::AREAS + line * LINE).cast();
+        // A write, so that the line's page is there from now on; compilers make mere loads of other operations that change nothing.
         // SAFETY: the areas are committed; the word stays as it is.
-        unsafe { (*word).fetch_or(0, Ordering::Relaxed) };
+        let _ = unsafe { (*word).compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed) };
     }
     Area::new(cpus, Preparation::ForAll { cpus }).is_some_and(|area| runtime().slab.tally().share_in(area))
 }
