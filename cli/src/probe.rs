@@ -10,8 +10,8 @@ use std::{mem, thread};
 
 use commensal_workload::Threads;
 use commensal_workload::counters::{
-    self, Calls, Form, Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns,
-    add_upgraded_ns, shared_ns, upgrade_ns,
+    self, AddFunction, Calls, Form, ShareFunction, SumFunction, Turns, Updates, add_called_ns, add_called_upgraded_ns,
+    add_others_ns, add_own_ns, add_upgraded_ns, shared_ns, upgrade_ns,
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -95,10 +95,18 @@ fn calls() -> Result<Calls, String> {
     let [add, share, sum] =
         [function(c"cm_counter_add")?, function(c"cm_counter_share")?, function(c"cm_counter_sum")?];
     // SAFETY: they are what the header says of them, and a counter has as many words.
-    unsafe { Ok(Calls { add: mem::transmute(add), share: mem::transmute(share), sum: mem::transmute(sum) }) }
+    unsafe {
+        Ok(Calls {
+            add: mem::transmute::<Function, AddFunction>(add),
+            share: mem::transmute::<Function, ShareFunction>(share),
+            sum: mem::transmute::<Function, SumFunction>(sum),
+        })
+    }
 }
 
-fn function(name: &CStr) -> Result<*mut libc::c_void, String> {
+type Function = *mut libc::c_void;
+
+fn function(name: &CStr) -> Result<Function, String> {
     // SAFETY: looks the name up.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if found.is_null() {

@@ -15,6 +15,7 @@
 //! | `life` | create, update, destroy |
 //! | `shared` | the same with a second thread, and the upgrade alone |
 //! | `update` | one update, against plain and atomic words |
+//! | `word` | nothing: these words and counters, as types |
 //! | `look` | reading and summing |
 
 mod life;
@@ -22,6 +23,7 @@ mod look;
 mod object;
 mod shared;
 mod update;
+mod word;
 
 use commensal::percpu::{Area, Preparation};
 
@@ -29,10 +31,8 @@ pub use life::{Life, life};
 pub use look::{Look, look};
 pub use object::{COUNTERS, Object, Separate, Together, Waiting};
 pub use shared::{shared_ns, upgrade_ns};
-pub use update::{
-    CalledWords, Calls, Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns,
-    add_upgraded_ns,
-};
+pub use update::{Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns};
+pub use word::{AddFunction, CalledWords, Calls, ShareFunction, SumFunction};
 
 /// How an object has its per-CPU members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

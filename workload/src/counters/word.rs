@@ -1,0 +1,335 @@
+//! What is added to: plain and atomic words, lazy counters, counters behind C functions; one at a time, or [`IN_TURN`].
+
+use commensal::counter::{CounterSet, LazyCounter, PerCpuCounter, PerCpuSet};
+use core::ffi::c_int;
+use machine::sync::{AtomicI64, AtomicU64, Ordering};
+
+/// Counters that are updated in turn, when they are more than one.
+pub const IN_TURN: usize = 16;
+
+/// Counters behind C functions: those of a library, or of one that it is compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls {
+    /// Adds to a counter.
+    pub add: AddFunction,
+    /// Announces a second sharer; 0, or there is no memory.
+    pub share: ShareFunction,
+    /// A counter's value.
+    pub sum: SumFunction,
+}
+
+/// The memory of a counter behind C functions; zeroes are a new one.
+pub type CalledWords = [AtomicI64; 4];
+/// `cm_counter_add`.
+pub type AddFunction = unsafe extern "C" fn(*mut CalledWords, i64);
+/// `cm_counter_share`.
+pub type ShareFunction = unsafe extern "C" fn(*mut CalledWords) -> c_int;
+/// `cm_counter_sum`.
+pub type SumFunction = unsafe extern "C" fn(*const CalledWords) -> i64;
+
+/// What is added to.
+pub(super) trait Word: Sync {
+    fn add(&self, amount: i64);
+    fn sum(&self) -> i64;
+    /// More than one thread will add.
+    fn share(&self) -> Option<()> {
+        Some(())
+    }
+}
+
+/// A word that is new when it is made, and the calling thread's.
+pub(super) trait Fresh: Word {
+    fn new() -> Self;
+}
+
+pub(super) struct Plain(AtomicI64);
+
+impl Fresh for Plain {
+    fn new() -> Self {
+        Plain(AtomicI64::new(0))
+    }
+}
+
+impl Word for Plain {
+    /// One addition in memory, which the compiler neither merges with the next nor keeps in a register.
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    fn sum(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) struct Atomic(AtomicI64);
+
+impl Fresh for Atomic {
+    fn new() -> Self {
+        Atomic(AtomicI64::new(0))
+    }
+}
+
+impl Word for Atomic {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    fn sum(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[repr(align(32))]
+pub(super) struct Checked {
+    state: AtomicU64,
+    word: Plain,
+}
+
+pub(super) struct CheckedSet {
+    pub(super) state: AtomicU64,
+    pub(super) words: [Plain; IN_TURN],
+}
+
+#[inline(always)]
+fn add_if_unchanged(state: &AtomicU64, word: &Plain, amount: i64) {
+    #[cold]
+    #[inline(never)]
+    fn never() {
+        unreachable!("nobody changes the state");
+    }
+    if state.load(Ordering::Relaxed) == 0 {
+        word.add(amount);
+    } else {
+        never();
+    }
+}
+
+impl Fresh for Checked {
+    fn new() -> Self {
+        Checked { state: AtomicU64::new(0), word: Plain::new() }
+    }
+}
+
+impl Word for Checked {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        add_if_unchanged(&self.state, &self.word, amount);
+    }
+
+    fn sum(&self) -> i64 {
+        self.word.sum()
+    }
+}
+
+impl Fresh for PerCpuCounter {
+    fn new() -> Self {
+        PerCpuCounter::new().expect("no memory for a per-CPU counter")
+    }
+}
+
+impl Word for PerCpuCounter {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        PerCpuCounter::add(self, amount);
+    }
+
+    fn sum(&self) -> i64 {
+        PerCpuCounter::sum(self)
+    }
+}
+
+impl Fresh for LazyCounter {
+    fn new() -> Self {
+        LazyCounter::bound()
+    }
+}
+
+impl Word for LazyCounter {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        LazyCounter::add(self, amount);
+    }
+
+    fn sum(&self) -> i64 {
+        LazyCounter::sum(self)
+    }
+
+    fn share(&self) -> Option<()> {
+        LazyCounter::share(self).ok()
+    }
+}
+
+/// Added to by its owner, who knows that.
+pub(super) struct ToldOwn(LazyCounter);
+
+impl Fresh for ToldOwn {
+    fn new() -> Self {
+        ToldOwn(LazyCounter::bound())
+    }
+}
+
+impl Word for ToldOwn {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        // SAFETY: the thread that made it adds, or it is shared first.
+        unsafe { self.0.add_local(amount) }
+    }
+
+    fn sum(&self) -> i64 {
+        self.0.sum()
+    }
+
+    fn share(&self) -> Option<()> {
+        self.0.share().ok()
+    }
+}
+
+/// Added to by others, who know that.
+pub(super) struct ToldOthers(LazyCounter);
+
+impl Fresh for ToldOthers {
+    fn new() -> Self {
+        ToldOthers(LazyCounter::bound())
+    }
+}
+
+impl Word for ToldOthers {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        self.0.add_remote(amount);
+    }
+
+    fn sum(&self) -> i64 {
+        self.0.sum()
+    }
+
+    fn share(&self) -> Option<()> {
+        self.0.share().ok()
+    }
+}
+
+/// A word that takes as much room as a counter.
+#[repr(align(32))]
+pub(super) struct Spaced<W>(W);
+
+const _: () = assert!(align_of::<Spaced<Plain>>() == size_of::<LazyCounter>());
+
+impl<W: Fresh> Fresh for Spaced<W> {
+    fn new() -> Self {
+        Spaced(W::new())
+    }
+}
+
+impl<W: Word> Word for Spaced<W> {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        self.0.add(amount);
+    }
+
+    fn sum(&self) -> i64 {
+        self.0.sum()
+    }
+}
+
+/// A counter behind C functions.
+pub(super) struct Called {
+    calls: Calls,
+    words: CalledWords,
+}
+
+impl Called {
+    /// Nobody's: the first thread that adds has it.
+    pub(super) fn by(calls: Calls) -> Self {
+        Called { calls, words: CalledWords::default() }
+    }
+
+    #[inline(always)]
+    fn place(&self) -> *mut CalledWords {
+        (&raw const self.words).cast_mut()
+    }
+}
+
+impl Word for Called {
+    #[inline(always)]
+    fn add(&self, amount: i64) {
+        // SAFETY: the memory of a counter, which stays where it is.
+        unsafe { (self.calls.add)(self.place(), amount) }
+    }
+
+    fn sum(&self) -> i64 {
+        // SAFETY: as above.
+        unsafe { (self.calls.sum)(self.place()) }
+    }
+
+    fn share(&self) -> Option<()> {
+        // SAFETY: as above.
+        (unsafe { (self.calls.share)(self.place()) } == 0).then_some(())
+    }
+}
+
+/// Words of one thread.
+pub(super) trait Row {
+    fn add(&self, at: usize, amount: i64);
+    fn sum(&self) -> i64;
+}
+
+impl<W: Word, const COUNT: usize> Row for [W; COUNT] {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        self[at].add(amount);
+    }
+
+    fn sum(&self) -> i64 {
+        self.iter().map(W::sum).sum()
+    }
+}
+
+impl Row for CheckedSet {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        add_if_unchanged(&self.state, &self.words[at], amount);
+    }
+
+    fn sum(&self) -> i64 {
+        Row::sum(&self.words)
+    }
+}
+
+impl Row for PerCpuSet<IN_TURN> {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        PerCpuSet::add(self, at, amount);
+    }
+
+    fn sum(&self) -> i64 {
+        (0..IN_TURN).map(|at| PerCpuSet::sum(self, at)).sum()
+    }
+}
+
+impl Row for CounterSet<IN_TURN> {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        CounterSet::add(self, at, amount);
+    }
+
+    fn sum(&self) -> i64 {
+        (0..IN_TURN).map(|at| CounterSet::sum(self, at)).sum()
+    }
+}
+
+/// Added to by its owner, who knows that.
+pub(super) struct ToldSet(pub(super) CounterSet<IN_TURN>);
+
+impl Row for ToldSet {
+    #[inline(always)]
+    fn add(&self, at: usize, amount: i64) {
+        // SAFETY: the thread that made it adds.
+        unsafe { self.0.add_local(at, amount) }
+    }
+
+    fn sum(&self) -> i64 {
+        Row::sum(&self.0)
+    }
+}
