@@ -224,7 +224,6 @@ mod tests {
     use crate::counters::word::CalledWords;
     use crate::threads::OfStd;
     use core::ffi::c_int;
-    use machine::sync::AtomicI64;
 
     /// Each looks at its sums at the end.
     #[test]
