@@ -41,6 +41,11 @@ fn parameter(name: &str, value: impl Into<serde_json::Value>) -> Parameters {
     Parameters::default().with(name, value)
 }
 
+/// Its arms are others than those of the same name in Rust.
+fn in_c() -> Parameters {
+    parameter("interface", "C")
+}
+
 /// A row: its parameters, and what the probe is told.
 type Row = (Parameters, &'static [&'static str]);
 
@@ -105,10 +110,11 @@ fn called_groups(setting: &Setting) -> Result<Option<[Group; 2]>> {
     let (plain, atomic, lazy) =
         (words(PLAIN, PLAIN_WORDS)?, words(ATOMIC, ATOMIC_WORDS)?, Arm::preloading(LAZY, library));
     let title = "c. One update by the owner, through a call of a C function";
-    let rows = vec![(Parameters::default(), &["called", "own"][..])];
+    let rows = vec![(in_c(), &["called", "own"][..])];
     let owner = Group { title, metric: CALLED_OWNER, rows, arms: vec![plain, atomic.clone(), lazy.clone()] };
     let title = "c. One update of an upgraded counter, through a call of a C function";
-    let rows = vec![(parameter("threads", 1), &["called", "1"][..]), (parameter("threads", 2), &["called", "2"])];
+    let rows = [1, 2].into_iter().zip([&["called", "1"][..], &["called", "2"]]);
+    let rows = rows.map(|(threads, words)| (in_c().with("threads", threads), words)).collect();
     Ok(Some([owner, Group { title, metric: CALLED_UPGRADED, rows, arms: vec![atomic, lazy] }]))
 }
 
@@ -164,7 +170,14 @@ mod tests {
                 "{names:?}"
             );
         }
-        assert!(needs_two(&["others"]) && !needs_two(&["own", "1"]));
+        let two = [&["others"][..], &["upgraded", "2"], &["called", "2"]];
+        let one = [&["own", "one"][..], &["upgraded", "1"], &["called", "1"], &["called", "own"]];
+        assert!(two.into_iter().all(needs_two) && !one.into_iter().any(needs_two));
+    }
+
+    #[test]
+    fn there_are_two_kinds_of_words() {
+        assert_ne!(PLAIN_WORDS, ATOMIC_WORDS);
     }
 
     #[test]
