@@ -2,8 +2,9 @@
  *
  * Lazy counters. A counter costs its owner a plain addition, and becomes a per-CPU counter when others come. It begins as one word for its
  * owner, the first thread that adds or the one that bound it, and one for all others. When a second sharer is announced
- * (cm_counter_share), or when others than the owner have added some tens of times, it is upgraded: from then on every thread adds to a
- * line of its CPU. One that was not upgraded is nothing but its 32 bytes, on machines with any number of CPUs.
+ * (cm_counter_share), or when others than the owner have added often enough (1024 times; 64 times once two threads of the program ran
+ * at the same time, 16 times once eight did), it is upgraded: from then on every thread adds to a line of its CPU. One that was not
+ * upgraded is nothing but its 32 bytes, on machines with any number of CPUs.
  *
  *     static cm_counter requests = CM_COUNTER_INIT;
  *     cm_counter_add(&requests, 1);
@@ -14,6 +15,8 @@
  *     enum { HITS, MISSES, KINDS };
  *     static CM_COUNTERS(KINDS) lookups = CM_COUNTERS_INIT(KINDS);
  *     cm_counters_add(&lookups.set, HITS, 1);
+ *
+ * An index that is not below the length of its set ends the program with a message.
  *
  * Arithmetic is modulo 2^64, and values are read as signed. Additions order nothing else: who reads a sum after a thread was joined, or after
  * another such order, finds its additions in it.
@@ -95,7 +98,7 @@ extern "C" {
 
 /**
  * Adds `amount`, modulo 2^64. The first thread that adds to a counter becomes its owner, and adds by one plain addition; others add
- * atomically, and when they have done so some tens of times, the counter is upgraded: from then on all add to a line of the CPU that
+ * atomically, and when they have done so often enough, the counter is upgraded: from then on all add to a line of the CPU that
  * they run on.
  *
  * Without memory for the upgrade the counter works on as it is; but once what others than the owner added goes beyond 2^30 in either
@@ -155,8 +158,9 @@ void cm_counter_bind(struct cm_counter *counter);
 
 /**
  * What was added, and how far that may be off: exact before the upgrade, and after it off by no more than 512 for each slot. There are as
- * many slots as threads of the program ran at the same time. Looks at three lines of memory whatever the number of CPUs; in fallback mode
- * it is as exact, and takes as long, as cm_counter_sum. Additions at the same time may be in it or not.
+ * many slots as threads of the program ran at the same time. Looks at three lines of memory whatever the number of CPUs; in fallback mode,
+ * and while a limited addition collects what slots hold, it is as exact, and takes as long, as cm_counter_sum. Additions at the same time
+ * may be in it or not.
  *
  * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
  */
@@ -195,8 +199,12 @@ int cm_counter_compare(const struct cm_counter *counter, int64_t with);
  * Adds `amount` if the counter stays at or below `limit`, and says whether it did. What is not positive is always added.
  *
  * However many threads try, what limited additions make of the counter is never above their limit, and none is refused while there is
- * room. cm_counter_add knows no limit. It may refuse too early where there is no memory, and by up to 1024 for each slot (see
- * cm_counter_read) where the kernel refuses membarrier and unlimited additions came before the first limited one.
+ * room. cm_counter_add knows no limit. Limited additions, the owner's too, go where those of others go: an owner who adds 2^28 and
+ * more within limits and subtracts it again has the counter upgraded.
+ *
+ * It may refuse too early where there is no memory, and by up to 1024 for each slot (see cm_counter_read) in a signal handler that
+ * interrupts another limited addition; where the kernel refuses membarrier and unlimited additions came before the first limited one;
+ * and if each of 64 attempts to collect what slots hold met some thread in the middle of an addition.
  *
  * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
  */

@@ -54,7 +54,7 @@ unsafe fn lazy<'a>(counter: *const Counter) -> &'a LazyCounter {
 }
 
 /// Adds `amount`, modulo 2^64. The first thread that adds to a counter becomes its owner, and adds by one plain addition; others add
-/// atomically, and when they have done so some tens of times, the counter is upgraded: from then on all add to a line of the CPU that
+/// atomically, and when they have done so often enough, the counter is upgraded: from then on all add to a line of the CPU that
 /// they run on.
 ///
 /// Without memory for the upgrade the counter works on as it is; but once what others than the owner added goes beyond 2^30 in either
@@ -128,8 +128,9 @@ pub unsafe extern "C" fn cm_counter_bind(counter: *mut Counter) {
 }
 
 /// What was added, and how far that may be off: exact before the upgrade, and after it off by no more than 512 for each slot. There are as
-/// many slots as threads of the program ran at the same time. Looks at three lines of memory whatever the number of CPUs; in fallback mode
-/// it is as exact, and takes as long, as cm_counter_sum. Additions at the same time may be in it or not.
+/// many slots as threads of the program ran at the same time. Looks at three lines of memory whatever the number of CPUs; in fallback mode,
+/// and while a limited addition collects what slots hold, it is as exact, and takes as long, as cm_counter_sum. Additions at the same time
+/// may be in it or not.
 ///
 /// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
 #[unsafe(no_mangle)]
@@ -178,8 +179,12 @@ pub unsafe extern "C" fn cm_counter_compare(counter: *const Counter, with: i64) 
 /// Adds `amount` if the counter stays at or below `limit`, and says whether it did. What is not positive is always added.
 ///
 /// However many threads try, what limited additions make of the counter is never above their limit, and none is refused while there is
-/// room. cm_counter_add knows no limit. It may refuse too early where there is no memory, and by up to 1024 for each slot (see
-/// cm_counter_read) where the kernel refuses membarrier and unlimited additions came before the first limited one.
+/// room. cm_counter_add knows no limit. Limited additions, the owner's too, go where those of others go: an owner who adds 2^28 and
+/// more within limits and subtracts it again has the counter upgraded.
+///
+/// It may refuse too early where there is no memory, and by up to 1024 for each slot (see cm_counter_read) in a signal handler that
+/// interrupts another limited addition; where the kernel refuses membarrier and unlimited additions came before the first limited one;
+/// and if each of 64 attempts to collect what slots hold met some thread in the middle of an addition.
 ///
 /// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
 #[unsafe(no_mangle)]

@@ -68,9 +68,6 @@ impl Common {
             stop: AtomicBool::new(false),
         };
         common.set.share().expect("there is memory");
-        // The first is limited, so that threads that own their slots keep no stock.
-        assert!(common.set.limited_add(LIMITED, 1, 1));
-        common.set.sub(LIMITED, 1);
         common
     }
 
@@ -234,18 +231,20 @@ fn fork_while_others_add(way: Way, seed: u64, end: Instant) {
 }
 
 #[test]
-fn plain_forks() {
-    act_out(FILE, "plain_forks", 0.7, |seed, end| fork_while_others_add(Way::Fork, seed, end));
+fn counter_plain_forks() {
+    act_out(FILE, "counter_plain_forks", 0.7, |seed, end| fork_while_others_add(Way::Fork, seed, end));
 }
 
 #[test]
-fn forks_without_handlers() {
-    act_out(FILE, "forks_without_handlers", 0.7, |seed, end| fork_while_others_add(Way::WithoutHandlers, seed, end));
+fn counter_forks_without_handlers() {
+    act_out(FILE, "counter_forks_without_handlers", 0.7, |seed, end| {
+        fork_while_others_add(Way::WithoutHandlers, seed, end)
+    });
 }
 
 #[test]
-fn bare_system_calls() {
-    act_out(FILE, "bare_system_calls", 0.7, |seed, end| fork_while_others_add(Way::Bare, seed, end));
+fn counter_bare_system_calls() {
+    act_out(FILE, "counter_bare_system_calls", 0.7, |seed, end| fork_while_others_add(Way::Bare, seed, end));
 }
 
 /// One process that has no area yet: a thread makes it, while another one forks.
@@ -285,8 +284,8 @@ fn make_the_area_in_a_fork(seed: u64) -> Result<(), i32> {
 
 /// Planted: forks noticed only from the second area's making on.
 #[test]
-fn bare_system_calls_while_the_area_is_made() {
-    act_out(FILE, "bare_system_calls_while_the_area_is_made", 0.5, |seed, end| {
+fn counter_bare_system_calls_while_the_area_is_made() {
+    act_out(FILE, "counter_bare_system_calls_while_the_area_is_made", 0.5, |seed, end| {
         let mut rounds = 0;
         while Instant::now() < end {
             let status = wait_for(Way::Fork.fork_and(|| make_the_area_in_a_fork(seed + rounds)), 2 * PATIENCE);
@@ -317,8 +316,8 @@ fn draw_with_threads() -> Result<(), i32> {
 /// A thread that was given its slot when the process had no area, and noticed no forks, forks. Its child makes the area, and has threads:
 /// none of them may be given the same slot.
 #[test]
-fn a_child_makes_the_first_area() {
-    act_out(FILE, "a_child_makes_the_first_area", 0.2, |_, end| {
+fn counter_a_child_makes_the_first_area() {
+    act_out(FILE, "counter_a_child_makes_the_first_area", 0.2, |_, end| {
         while Instant::now() < end {
             let take_a_slot_and_fork = || {
                 // Few enough that the counter stays lazy.
@@ -358,9 +357,6 @@ fn live_after_the_handler() -> Result<(), i32> {
     INTERRUPTED.add(200);
     let (reading, sum) = (INTERRUPTED.read(), INTERRUPTED.sum());
     expect(reading.value.abs_diff(sum) <= reading.error, READING)?;
-    if slot::mode() == slot::Mode::PerThread {
-        return Ok(());
-    }
     let got = (0..120).filter(|_| INTERRUPTED.limited_add(1, sum + 100)).count();
     expect(got == 100, LIMIT)
 }
@@ -370,9 +366,9 @@ fn live_after_the_handler() -> Result<(), i32> {
 ///
 /// Planted: such a lock is taken over in the handler, from its own thread.
 #[test]
-fn handlers_that_fork() {
+fn counter_handlers_that_fork() {
     static CROWD: Crowd = Crowd::new();
-    act_out(FILE, "handlers_that_fork", 0.7, |seed, end| {
+    act_out(FILE, "counter_handlers_that_fork", 0.7, |seed, end| {
         INTERRUPTED.share().expect("there is memory");
         disturbed::handle(fork_here);
         CROWD.disturb_while(seed, || {

@@ -4,9 +4,6 @@
 //! thread counts what it got, and says that it holds something only after it got it and no longer than until it gives it back. `COMMENSAL_STRESS_SECONDS`
 //! sets how long each test takes in each mode of the machine.
 //!
-//! Where threads own their slots (fallback mode) stock that came before the limit cannot be taken back, so there the first limited
-//! addition comes before all others, as the documentation has it.
-//!
 //! Planted, each found here: see the tests.
 
 mod common;
@@ -71,8 +68,8 @@ fn watch(counter: &LazyCounter, limit: i64, stop: &AtomicBool) {
 /// Planted: the remote word not frozen; stock raised without a second look at the limit, or before the sum of edges; cells closed without
 /// a restart; a limited addition past the cells that adds without comparing.
 #[test]
-fn as_many_as_the_limit() {
-    repeat("as_many_as_the_limit", 0.8, |random| {
+fn counter_as_many_as_the_limit() {
+    repeat("counter_as_many_as_the_limit", 0.8, |random| {
         let (counter, limit, stop) = (LazyCounter::new(), some_limit(random), AtomicBool::new(false));
         if random.once_in(3) {
             counter.share().expect("there is memory");
@@ -116,11 +113,7 @@ fn hold_and_give_back(counter: &LazyCounter, part: i64, turns: usize, held: &Ato
 
 fn round_of_holders(part: i64, turns: usize, random: &mut Random) {
     let (counter, held) = (LazyCounter::new(), AtomicI64::new(0));
-    if slot::mode() == slot::Mode::PerThread {
-        counter.share().expect("there is memory");
-        assert!(counter.limited_add(1, part));
-        counter.sub(1);
-    } else if random.once_in(2) {
+    if random.once_in(2) {
         counter.share().expect("there is memory");
     }
     thread::scope(|scope| {
@@ -134,16 +127,16 @@ fn round_of_holders(part: i64, turns: usize, random: &mut Random) {
 
 /// Planted: a limited addition that is refused as soon as the bound has no room, without closing the cells.
 #[test]
-fn each_of_eight_holds_one_of_eight() {
-    repeat("each_of_eight_holds_one_of_eight", 0.6, |random| round_of_holders(1, 1000, random));
+fn counter_each_of_eight_holds_one_of_eight() {
+    repeat("counter_each_of_eight_holds_one_of_eight", 0.6, |random| round_of_holders(1, 1000, random));
 }
 
 /// The threads together come near the limit, and go far from it, so that cells are closed and opened again.
 ///
 /// Planted: as above; and cells that are closed but not taken from the sum of edges.
 #[test]
-fn eight_hold_thousands() {
-    repeat("eight_hold_thousands", 0.8, |random| {
+fn counter_eight_hold_thousands() {
+    repeat("counter_eight_hold_thousands", 0.8, |random| {
         let part = 500 + random.below(2000) as i64;
         round_of_holders(part, 3000, random);
     });
@@ -154,8 +147,8 @@ fn eight_hold_thousands() {
 ///
 /// Planted: cells taken for closed although the kick was refused.
 #[test]
-fn refused_kicks_pass_no_limit() {
-    repeat("refused_kicks_pass_no_limit", 0.6, |random| {
+fn counter_refused_kicks_pass_no_limit() {
+    repeat("counter_refused_kicks_pass_no_limit", 0.6, |random| {
         let (counter, limit) = (LazyCounter::new(), some_limit(random));
         counter.share().expect("there is memory");
         let plan = match random.below(3) {
@@ -180,8 +173,8 @@ fn refused_kicks_pass_no_limit() {
 ///
 /// Planted: cells closed without a restart, by a fence, or though the kick was refused.
 #[test]
-fn cells_are_closed_amid_draws() {
-    act_out(FILE, "cells_are_closed_amid_draws", 0.6, |seed, end| {
+fn counter_cells_are_closed_amid_draws() {
+    act_out(FILE, "counter_cells_are_closed_amid_draws", 0.6, |seed, end| {
         let (counter, stop) = (LazyCounter::new(), AtomicBool::new(false));
         counter.share().expect("there is memory");
         let draw = || {
@@ -241,8 +234,8 @@ extern "C" fn upgrade_and_take(_signal: libc::c_int) {
 ///
 /// Planted: the remote word not frozen, or looked at but not minded; an addition refused because the word is frozen.
 #[test]
-fn limits_across_the_upgrade() {
-    act_out(FILE, "limits_across_the_upgrade", 0.5, |seed, end| {
+fn counter_limits_across_the_upgrade() {
+    act_out(FILE, "counter_limits_across_the_upgrade", 0.5, |seed, end| {
         disturbed::handle(upgrade_and_take);
         let (mut upgrades, mut places) = (0, [const { LazyCounter::new() }; 4]);
         CROWD.disturb_while(seed, || {
@@ -289,8 +282,8 @@ extern "C" fn add_within(_signal: libc::c_int) {
 ///
 /// Planted: a handler that adds without comparing.
 #[test]
-fn handlers_pass_no_limit() {
-    act_out(FILE, "handlers_pass_no_limit", 0.6, |seed, end| {
+fn counter_handlers_pass_no_limit() {
+    act_out(FILE, "counter_handlers_pass_no_limit", 0.6, |seed, end| {
         disturbed::handle(add_within);
         CROWD.disturb_while(seed, || {
             let mut random = Random::new(seed, 0);

@@ -10,7 +10,7 @@
 mod common;
 
 use commensal::counter::{CounterSet, DEFAULT_RANGE};
-use commensal::machine::slot::{self, Mode};
+use commensal::machine::slot;
 use commensal::percpu::Area;
 use common::child::act_out;
 use common::programs::runner;
@@ -111,7 +111,7 @@ impl Model {
                 if got {
                     *value = value.wrapping_add(amount);
                 }
-                return judge_limited::<RANGE>(amount, room, got);
+                return judge_limited(amount, room, got);
             }
             Call::Set(to) => {
                 set.set(index, to);
@@ -156,12 +156,10 @@ fn slots() -> u64 {
     slot::in_use().into()
 }
 
-/// An addition is refused where there is no room for it, and nowhere else; but where threads own their slots, stock that is there because
-/// of unlimited additions cannot be taken back.
-fn judge_limited<const RANGE: i32>(amount: i64, room: i128, got: bool) -> Result<(), String> {
+/// An addition is refused where there is no room for it, and nowhere else.
+fn judge_limited(amount: i64, room: i128, got: bool) -> Result<(), String> {
     let fits = amount <= 0 || i128::from(amount) <= room;
-    let stock = if slot::mode() == Mode::PerThread { i128::from(slots()) * i128::from(RANGE) } else { 0 };
-    if got == fits || (fits && i128::from(amount) > room - stock) {
+    if got == fits {
         return Ok(());
     }
     Err(format!("{amount} where there is room for {room}: {got}"))
@@ -214,8 +212,8 @@ fn hold<T: std::fmt::Debug>(
 /// Planted: `set` that stores in the local word, `reset` that forgets the remote word, `read_positive` that clamps the sum only, `compare` that
 /// trusts a reading, a stock of another range than the block's.
 #[test]
-fn any_calls() {
-    act_out(FILE, "any_calls", 1.0, |seed, end| {
+fn counter_any_calls() {
+    act_out(FILE, "counter_any_calls", 1.0, |seed, end| {
         hold(seed, end, (steps(amounts()), 0..3), |(steps, range)| match range {
             0 => run::<DEFAULT_RANGE>(steps),
             1 => run::<4>(steps),
@@ -228,13 +226,13 @@ fn any_calls() {
 ///
 /// Planted: `abs_diff` of a reading and a value as 64 bits.
 #[test]
-fn amounts_at_the_ends_of_64_bits() {
+fn counter_amounts_at_the_ends_of_64_bits() {
     let ends = prop_oneof![Just(i64::MAX), Just(i64::MIN), any::<i64>(), -1000i64..=1000];
     let without_limits = steps(ends.boxed()).prop_map(|mut steps| {
         steps.retain(|step| !matches!(step.0, Call::LimitedAdd(..)));
         steps
     });
-    act_out(FILE, "amounts_at_the_ends_of_64_bits", 0.5, |seed, end| {
+    act_out(FILE, "counter_amounts_at_the_ends_of_64_bits", 0.5, |seed, end| {
         hold(seed, end, without_limits, |steps| run::<DEFAULT_RANGE>(steps));
     });
 }

@@ -41,8 +41,8 @@ fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 
 /// Planted: `rebind` that forgets the remote word, or keeps the block.
 #[test]
-fn handed_from_thread_to_thread() {
-    in_both_modes("handed_from_thread_to_thread", || {
+fn counter_handed_from_thread_to_thread() {
+    in_both_modes("counter_handed_from_thread_to_thread", || {
         let mut counter = Box::new(LazyCounter::new());
         for turn in 1..=100 {
             counter = elsewhere(move || {
@@ -70,8 +70,8 @@ fn handed_from_thread_to_thread() {
 
 /// Also in a process that uses several slots, where few additions from elsewhere are enough for an upgrade.
 #[test]
-fn an_owner_alone_is_not_upgraded() {
-    in_both_modes("an_owner_alone_is_not_upgraded", || {
+fn counter_an_owner_alone_is_not_upgraded() {
+    in_both_modes("counter_an_owner_alone_is_not_upgraded", || {
         use_several_slots();
         let counter = LazyCounter::bound();
         for n in 0..10_000 {
@@ -83,6 +83,23 @@ fn an_owner_alone_is_not_upgraded() {
         // More than the table asks for where one slot was used, as happens on a busy machine.
         elsewhere(|| (0..1100).for_each(|_| counter.add(1)));
         assert!(counter.is_shared(), "additions from elsewhere upgrade it");
+    });
+}
+
+/// Whoever adds within limits only is an owner as well; a certain refusal adds nothing; and each owner is counted anew what others add.
+#[test]
+fn counter_limits_and_new_owners_do_not_upgrade() {
+    in_both_modes("counter_limits_and_new_owners_do_not_upgrade", || {
+        use_several_slots();
+        let mut counter = LazyCounter::new();
+        (0..3000).for_each(|n| assert!(counter.limited_add(1, n + 1)));
+        assert!(!counter.limited_add(1 << 40, 1 << 20), "there is no room");
+        assert!(!counter.is_shared(), "its only thread owns it");
+        for _ in 0..200 {
+            elsewhere(|| (0..15).for_each(|_| counter.add(1)));
+            counter.rebind();
+        }
+        assert_eq!((counter.sum(), counter.is_shared()), (6000, false));
     });
 }
 
@@ -163,8 +180,8 @@ fn use_many_sets<const N: usize>(random: &mut Random) {
 
 /// Planted: blocks that are not wiped, or wiped but for their shared words, their modes, the touched mask or the last row that it names.
 #[test]
-fn blocks_come_back_zero() {
-    in_both_modes("blocks_come_back_zero", || {
+fn counter_blocks_come_back_zero() {
+    in_both_modes("counter_blocks_come_back_zero", || {
         let mut random = Random::new(random::seed(), 0);
         for _ in 0..15 {
             use_many_sets::<1>(&mut random);
@@ -178,8 +195,8 @@ fn blocks_come_back_zero() {
 
 /// Planted: an index that is looked at only where a set is not upgraded.
 #[test]
-fn indices_beyond_the_end_panic() {
-    in_both_modes("indices_beyond_the_end_panic", || {
+fn counter_indices_beyond_the_end_panic() {
+    in_both_modes("counter_indices_beyond_the_end_panic", || {
         let (lazy, shared, per_cpu) = (CounterSet::<3>::bound(), CounterSet::<3>::new(), PerCpuSet::<3>::new());
         shared.share().expect("there is memory");
         let per_cpu = per_cpu.expect("there is memory");
@@ -222,8 +239,8 @@ fn indices_beyond_the_end_panic() {
 ///
 /// Planted: remote words that begin one too early.
 #[test]
-fn sets_of_any_length() {
-    in_both_modes("sets_of_any_length", || {
+fn counter_sets_of_any_length() {
+    in_both_modes("counter_sets_of_any_length", || {
         const MOST: usize = ROW / CELL;
         let mut memory = [0u64; Counters::bytes(MOST) / 8 + 1];
         let place = NonNull::from(&mut memory).cast::<u8>();
@@ -267,8 +284,8 @@ fn sets_of_any_length() {
 ///
 /// Planted: an eager area that prepares for one CPU less, or wipes nothing on return of what lies beyond its CPUs.
 #[test]
-fn areas_of_both_schools() {
-    in_both_modes("areas_of_both_schools", || {
+fn counter_areas_of_both_schools() {
+    in_both_modes("counter_areas_of_both_schools", || {
         for preparation in [Preparation::ForAll { cpus: 256 }, Preparation::ForAll { cpus: 2 }, Preparation::OnReturn] {
             let area = Area::new(256, preparation).expect("there is address space");
             assert!(area.rows() >= 256);
@@ -318,8 +335,8 @@ fn add_from_several_threads(add: &(dyn Fn(i64) + Sync)) {
 ///
 /// Planted: a limited addition that has no room in a remote word, and is said to be made.
 #[test]
-fn no_memory_for_an_upgrade() {
-    in_both_modes("no_memory_for_an_upgrade", || {
+fn counter_no_memory_for_an_upgrade() {
+    in_both_modes("counter_no_memory_for_an_upgrade", || {
         fault::arm(Point::Reserve, Plan::Always { skip: 0 });
         let set = CounterSet::<2>::bound();
         set.add(0, 5);
@@ -350,8 +367,8 @@ fn no_memory_for_an_upgrade() {
 
 /// Planted: a failed upgrade that leaves the set to whoever adds next.
 #[test]
-fn no_memory_leaves_the_owner() {
-    in_both_modes("no_memory_leaves_the_owner", || {
+fn counter_no_memory_leaves_the_owner() {
+    in_both_modes("counter_no_memory_leaves_the_owner", || {
         let counter = LazyCounter::bound();
         elsewhere(|| {
             fault::arm(Point::Reserve, Plan::Always { skip: 0 });
@@ -388,8 +405,8 @@ fn exhaust_a_chunk() {
 
 /// Planted: a remote word that wraps; a message that is not one line.
 #[test]
-fn nowhere_to_put_an_addition() {
-    const TEST: &str = "nowhere_to_put_an_addition";
+fn counter_nowhere_to_put_an_addition() {
+    const TEST: &str = "counter_nowhere_to_put_an_addition";
     if let Some(case) = child::case() {
         fault::arm(Point::Reserve, Plan::Always { skip: 0 });
         let counter = LazyCounter::bound();
@@ -415,8 +432,8 @@ fn nowhere_to_put_an_addition() {
 ///
 /// Planted: the amount dropped where the upgrade succeeds.
 #[test]
-fn large_remote_additions_upgrade() {
-    in_both_modes("large_remote_additions_upgrade", || {
+fn counter_large_remote_additions_upgrade() {
+    in_both_modes("counter_large_remote_additions_upgrade", || {
         for step in [i64::MIN, -(1 << 40), -(1 << 29), (1 << 27) + 1, 1 << 30, i64::MAX] {
             let counter = LazyCounter::bound();
             counter.add(3);
@@ -429,8 +446,8 @@ fn large_remote_additions_upgrade() {
 
 /// A counter that went past the ends of 64 bits reads as what is left; its limits go by what it reads as.
 #[test]
-fn limits_of_what_wrapped() {
-    in_both_modes("limits_of_what_wrapped", || {
+fn counter_limits_of_what_wrapped() {
+    in_both_modes("counter_limits_of_what_wrapped", || {
         let counter = LazyCounter::bound();
         counter.add(i64::MAX);
         elsewhere(|| counter.add(5));
@@ -447,8 +464,8 @@ fn limits_of_what_wrapped() {
 
 /// A reading near the ends of 64 bits may be beyond them; comparisons are right there, too.
 #[test]
-fn comparisons_near_the_ends() {
-    in_both_modes("comparisons_near_the_ends", || {
+fn counter_comparisons_near_the_ends() {
+    in_both_modes("counter_comparisons_near_the_ends", || {
         for end in [i64::MIN, i64::MAX] {
             let counter = LazyCounter::bound();
             counter.add(end);

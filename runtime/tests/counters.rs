@@ -117,8 +117,8 @@ fn one_round(random: &mut Random) -> bool {
 /// Planted: stock drawn by a plain load and store (the slot looked up before), an upgrade by a plain store, `add_slow` that forgets the
 /// amount where somebody holds the lock, an owner that is anybody.
 #[test]
-fn sums_are_exact() {
-    act_out(FILE, "sums_are_exact", 1.0, |seed, end| {
+fn counter_sums_are_exact() {
+    act_out(FILE, "counter_sums_are_exact", 1.0, |seed, end| {
         disturbed::handle(disturbed::nothing);
         let (mut random, mut rounds, mut upgraded) = (Random::new(seed, 0), 0, 0);
         CROWD.disturb_while(seed, || {
@@ -159,8 +159,8 @@ extern "C" fn add_too(_signal: libc::c_int) {
 ///
 /// Planted: the owner's addition by a load and a store; stock drawn by them; a handler that finds the lock held adds nothing.
 #[test]
-fn handlers_that_add_lose_nothing() {
-    act_out(FILE, "handlers_that_add_lose_nothing", 1.0, |seed, end| {
+fn counter_handlers_that_add_lose_nothing() {
+    act_out(FILE, "counter_handlers_that_add_lose_nothing", 1.0, |seed, end| {
         disturbed::handle(add_too);
         let mut random = Random::new(seed, 0);
         CROWD.disturb_while(seed, || {
@@ -221,8 +221,8 @@ extern "C" fn upgrade_by_a_large_addition(_signal: libc::c_int) {
 ///
 /// Planted: the amount dropped where there is no block.
 #[test]
-fn handlers_that_need_memory_get_some() {
-    act_out(FILE, "handlers_that_need_memory_get_some", 0.4, |seed, end| {
+fn counter_handlers_that_need_memory_get_some() {
+    act_out(FILE, "counter_handlers_that_need_memory_get_some", 0.4, |seed, end| {
         disturbed::handle(upgrade_by_a_large_addition);
         CROWD.disturb_while(seed, || {
             let _member = CROWD.enrol();
@@ -241,7 +241,7 @@ enum Manner {
     /// Only upwards, so that the bounds are narrow.
     Up,
     UpAndDown,
-    /// Within limits that are far and near in turn: stock comes and is taken away.
+    /// Within limits that are far and near in turn: stock comes and is taken away, also by what is subtracted.
     Limited,
 }
 
@@ -253,6 +253,7 @@ fn add_and_tell(counter: &LazyCounter, account: &Account, manner: Manner, stop: 
             Manner::Up => account.add(amount, |amount| counter.add(amount)),
             Manner::UpAndDown if random.once_in(2) => account.add(-amount, |amount| counter.add(amount)),
             Manner::UpAndDown => account.add(amount, |amount| counter.add(amount)),
+            Manner::Limited if random.once_in(4) => account.add(-amount, |amount| counter.add(amount)),
             Manner::Limited => {
                 let near = if random.once_in(4) { counter.sum() + 100 } else { i64::MAX };
                 account.try_add(amount, |amount| counter.limited_add(amount, near));
@@ -328,16 +329,62 @@ fn readings_are_within_their_bound(test: &str, manner: Manner) {
 }
 
 #[test]
-fn readings_of_what_only_grows() {
-    readings_are_within_their_bound("readings_of_what_only_grows", Manner::Up);
+fn counter_readings_of_what_only_grows() {
+    readings_are_within_their_bound("counter_readings_of_what_only_grows", Manner::Up);
 }
 
 #[test]
-fn readings_of_what_grows_and_shrinks() {
-    readings_are_within_their_bound("readings_of_what_grows_and_shrinks", Manner::UpAndDown);
+fn counter_readings_of_what_grows_and_shrinks() {
+    readings_are_within_their_bound("counter_readings_of_what_grows_and_shrinks", Manner::UpAndDown);
 }
 
 #[test]
-fn readings_amid_limits() {
-    readings_are_within_their_bound("readings_amid_limits", Manner::Limited);
+fn counter_readings_amid_limits() {
+    readings_are_within_their_bound("counter_readings_amid_limits", Manner::Limited);
+}
+
+/// Two slots are full of what can be drawn, and a limited addition takes it out again and is refused: the sum stays as it is, so every
+/// reading is of the same number.
+///
+/// Planted: a reading amid closing that takes the sum of edges for too large by one stock only.
+#[test]
+fn counter_readings_while_cells_are_closed() {
+    const AT_ONCE: usize = 64;
+    /// The first subtraction opens a cell with half a range in it, the second fills it.
+    const FILLING: [i64; 2] = [1, 511];
+    const SUM: i64 = -2 * (FILLING[0] + FILLING[1]);
+    act_out(FILE, "counter_readings_while_cells_are_closed", 0.5, |_, end| {
+        let (mut reads, mut rounds) = (0u64, 0);
+        while Instant::now() < end {
+            let counters: [_; AT_ONCE] = array::from_fn(|_| LazyCounter::new());
+            counters.iter().for_each(|counter| counter.share().expect("there is memory"));
+            let (filled, closed) = (AtomicU64::new(0), AtomicU64::new(0));
+            let fill = |round: usize| {
+                FILLING.iter().for_each(|&amount| counters[round].sub(amount));
+                filled.fetch_add(1, Ordering::SeqCst);
+                while filled.load(Ordering::SeqCst) < 2 * (round as u64 + 1) {
+                    thread::yield_now();
+                }
+            };
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for (round, counter) in counters.iter().enumerate() {
+                        fill(round);
+                        assert!(!counter.limited_add(1, SUM));
+                        closed.store(round as u64 + 1, Ordering::SeqCst);
+                    }
+                });
+                for (round, counter) in counters.iter().enumerate() {
+                    fill(round);
+                    while closed.load(Ordering::SeqCst) <= round as u64 {
+                        let reading = counter.read();
+                        assert!(SUM.abs_diff(reading.value) <= reading.error, "{reading:?} of {SUM}");
+                        reads += 1;
+                    }
+                }
+            });
+            rounds += AT_ONCE;
+        }
+        eprintln!("{:?}: {rounds} rounds, {reads} readings", slot::mode());
+    });
 }

@@ -7,9 +7,9 @@ use core::cmp::Ordering as Order;
 /// A counter that costs its owner a plain addition, and becomes a per-CPU counter when others come.
 ///
 /// It begins as one word for its owner, the first thread that adds (or the one that [`bound`](Self::bound) it), and one for all others. When
-/// a second sharer is announced ([`share`](Self::share)), or when others than the owner have added some tens of times, it is *upgraded*: from
-/// then on every thread adds to a line of the CPU that it runs on. Creating and dropping one that was not upgraded touches nothing but
-/// its 32 bytes, on machines with any number of CPUs.
+/// a second sharer is announced ([`share`](Self::share)), or when others than the owner have added often enough (1024 times; 64 times once two
+/// threads ran at the same time, 16 times once eight did), it is *upgraded*: from then on every thread adds to a line of the CPU that it
+/// runs on. Creating and dropping one that was not upgraded touches nothing but its 32 bytes, on machines with any number of CPUs.
 ///
 /// ```
 /// use commensal::counter::LazyCounter;
@@ -66,7 +66,11 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         LazyCounter(CounterSet::with_range())
     }
 
-    /// Adds. For the owner one plain addition; for others an atomic one; after the upgrade one restartable addition in the CPU's line.
+    /// Adds. For the owner one plain addition; for others an atomic one; after the upgrade one restartable addition in the CPU's line. The
+    /// first thread that adds to a counter of nobody owns it.
+    ///
+    /// Without memory for the upgrade the counter works on as it is; but once what others than the owner added goes beyond 2^30 in either
+    /// direction, the program ends with a message.
     #[inline(always)]
     pub fn add(&self, amount: i64) {
         self.0.add(0, amount);
@@ -122,8 +126,9 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     }
 
     /// What was added, and how far that may be off: exact before the upgrade, and after it off by no more than half the range (512, if not
-    /// told otherwise) for each slot that is in use here. Looks at three lines at most, whatever the number of CPUs; where threads own
-    /// slots it is [`sum`](Self::sum). Additions that go on at the same time may be in it or not.
+    /// told otherwise) for each slot that is in use here. Looks at three lines at most, whatever the number of CPUs. Where threads own
+    /// slots it is [`sum`](Self::sum), and while [`limited_add`](Self::limited_add) collects what slots hold. Additions that go on at
+    /// the same time may be in it or not.
     pub fn read(&self) -> Reading {
         self.0.read(0)
     }
@@ -149,15 +154,18 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         self.0.compare(0, with)
     }
 
-    /// Adds `amount` if the counter stays at or below `limit`, and says whether it did. Amounts that are not positive are always added.
+    /// Adds `amount` if the counter stays at or below `limit`, and says whether it did; false also where an upgrade is due and there is no
+    /// memory for it. Amounts that are not positive are always added.
     ///
     /// However many threads try, what limited additions make of the counter is never above their limit, and none is refused while there
     /// is room. [`add`](Self::add) knows no limit. Before the upgrade it costs an atomic operation. After it, one restartable
     /// operation while the limit is some thousands away, and a lock and an atomic operation near it; on the way there one kick of the
-    /// process's other CPUs, to collect what their slots hold in advance.
+    /// process's other CPUs, to collect what their slots hold in advance. Also the owner's limited additions are atomic ones, to the word
+    /// of the others: an owner who adds much within limits, 2^28 and more, and subtracts it again has the counter upgraded.
     ///
-    /// Where the kernel refuses kicks it may refuse too early, by up to the range for each slot, if additions without a limit came
-    /// before the first limited one.
+    /// It may refuse too early, by up to the range for each slot, in a signal handler that interrupts another limited addition; where the
+    /// kernel refuses kicks, if additions without a limit came before the first limited one; and if in each of 64 attempts to collect what
+    /// slots hold some thread was in the middle of an addition.
     pub fn limited_add(&self, amount: i64, limit: i64) -> bool {
         self.0.limited_add(0, amount, limit)
     }

@@ -7,7 +7,7 @@
 //!
 //! | file | steps | stand for |
 //! |---|---|---|
-//! | `upgrade` | look, claim, local, remote, in the block | `words::Counters::add_by`, `add_slow`, `change_remote`, `slots::add_slow` |
+//! | `upgrade` | look, claim, local, remote, in the block | `words::Counters::add_in_range`, `add_slow`, `change_remote`, `slots::add_slow` |
 //! | | take, publish, give back | `words::Counters::share_in` |
 //! | | look, add up, look again | `words::Counters::settled` |
 //! | | judge, freeze, judge again | `words::Counters::limited_add`, `limit::add_direct` |

@@ -75,7 +75,8 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
     #[inline(always)]
     pub fn add(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");
-        self.all().add_in_range(index, amount);
+        // SAFETY: asserted.
+        unsafe { self.all().add_in_range(index, amount) }
     }
 
     /// Subtracts from a counter.
@@ -91,7 +92,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
     #[inline(always)]
     pub unsafe fn add_local(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");
-        // SAFETY: passed on.
+        // SAFETY: asserted, and passed on.
         unsafe { self.all().add_local_in_range(index, amount) }
     }
 
@@ -99,7 +100,8 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
     #[inline(always)]
     pub fn add_remote(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");
-        self.all().add_remote_in_range(index, amount);
+        // SAFETY: asserted.
+        unsafe { self.all().add_remote_in_range(index, amount) }
     }
 
     /// Announces a second sharer. See [`LazyCounter::share`](super::LazyCounter::share).

@@ -60,7 +60,7 @@ fn add_to_own_row(block: Block, index: usize, amount: i64) {
     match slot::current() {
         Some(slot) => {
             block.touch(slot);
-            // SAFETY: an edge is such a word.
+            // SAFETY: the edge in a row that this thread owns, of a block in use.
             unsafe { slot::local_add::<0>(block.edge(index, slot).as_ptr().cast(), amount) };
         }
         None => drop(block.shared(index).direct.fetch_add(amount, Ordering::Relaxed)),
@@ -85,37 +85,31 @@ fn in_cells(block: Block, index: usize) -> i64 {
     block.touched_slots().map(|slot| total(pair(block, index, slot))).fold(0, i64::wrapping_add)
 }
 
-/// What was added, give or take the second number. Looks at two lines, where threads do not own slots.
+/// What was added, give or take the second number. Looks at two lines, where threads do not own slots; while edges are in motion for long,
+/// as all cells are closed for a limit, at the slots that were touched.
 pub(super) fn read(block: Block, index: usize) -> (i64, u64) {
     if slot::mode() == Mode::PerThread {
         return (sum(block, index), 0);
     }
-    let (edges, opened, in_motion) = steady(block, index);
-    let error = block.batch() * opened + if in_motion { 2 * block.batch() } else { 0 };
-    let middle = edges.wrapping_sub(block.batch() * opened);
+    let Some((edges, opened)) = steady(block, index) else { return (sum(block, index), 0) };
+    let error = block.batch() * opened;
+    let middle = edges.wrapping_sub(error);
     // The order of the two readings does not matter: what went past the cells is not in them.
     (block.shared(index).direct.load(Ordering::Relaxed).wrapping_add(middle), error as u64)
 }
 
-/// The sum of edges with the number of open cells that belongs to it; true if an edge was in motion each time that we looked: then the sum
-/// may be too large, by no more than a full stock.
-fn steady(block: Block, index: usize) -> (i64, i64, bool) {
+/// The sum of edges with the number of open cells that belongs to it. None: edges were in motion each time that we looked.
+fn steady(block: Block, index: usize) -> Option<(i64, i64)> {
     const TRIES: usize = 16;
     let mode = block.mode(index);
-    let mut last = (0, 0, true);
-    for _ in 0..TRIES {
+    (0..TRIES).find_map(|_| {
         // Acquire pairs with the release in `Motion::drop`: if it says even, we see what was written before. The fence pairs with the
         // one in `Motion::new`: if we saw anything that was written behind it, the second look sees the odd number.
         let before = mode.sequence.load(Ordering::Acquire);
-        last.0 = block.shared(index).edges.load(Ordering::Relaxed);
-        last.1 = mode.opened.load(Ordering::Relaxed).into();
+        let seen = (block.shared(index).edges.load(Ordering::Relaxed), mode.opened.load(Ordering::Relaxed).into());
         fence(Ordering::Acquire);
-        last.2 = !before.is_multiple_of(2) || mode.sequence.load(Ordering::Relaxed) != before;
-        if !last.2 {
-            break;
-        }
-    }
-    last
+        (before.is_multiple_of(2) && mode.sequence.load(Ordering::Relaxed) == before).then_some(seen)
+    })
 }
 
 #[inline]

@@ -137,13 +137,13 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// # Safety
     /// Nobody else uses it at the same time.
     pub unsafe fn rebind(self) {
+        for index in 0..self.len() {
+            // Relaxed here and below: nobody else is there.
+            self.local(index).store(self.sum(index), Ordering::Relaxed);
+            self.remote(index).store(0, Ordering::Relaxed);
+        }
+        self.head().remote_additions.store(0, Ordering::Relaxed);
         if let Some(block) = self.block() {
-            for index in 0..self.len() {
-                // Relaxed here and below: nobody else is there.
-                self.local(index).store(self.sum(index), Ordering::Relaxed);
-                self.remote(index).store(0, Ordering::Relaxed);
-            }
-            self.head().remote_additions.store(0, Ordering::Relaxed);
             give_back(block);
         }
         self.head().state.store(thread::id(), Ordering::Relaxed);
@@ -193,12 +193,15 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         self.block().is_some()
     }
 
-    /// The owner's addition, of an index below the length.
+    /// The owner's addition.
+    ///
+    /// # Safety
+    /// `index` is below the length.
     #[inline(always)]
-    fn add_to_local(self, index: usize, amount: i64) {
+    unsafe fn add_to_local(self, index: usize, amount: i64) {
         const LOCAL: i32 = size_of::<Head>() as i32;
         let near = self.head.as_ptr().cast::<u8>().wrapping_add(index * size_of::<AtomicI64>());
-        // SAFETY: the local word of that index, see `local`.
+        // SAFETY: the local word of that index (see `local`), which the owner alone adds to.
         unsafe { slot::local_add::<LOCAL>(near, amount) }
     }
 
@@ -206,15 +209,20 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     #[inline(always)]
     pub fn add(self, index: usize, amount: i64) {
         assert!(index < self.len(), "no counter of this index");
-        self.add_in_range(index, amount);
+        // SAFETY: asserted.
+        unsafe { self.add_in_range(index, amount) }
     }
 
     /// Two loads, a comparison and an addition, where the calling thread is the owner.
+    ///
+    /// # Safety
+    /// `index` is below the length.
     #[inline(always)]
-    pub(super) fn add_in_range(self, index: usize, amount: i64) {
+    pub(super) unsafe fn add_in_range(self, index: usize, amount: i64) {
         let state = self.state();
         if state == thread::id() {
-            return self.add_to_local(index, amount);
+            // SAFETY: passed on.
+            return unsafe { self.add_to_local(index, amount) };
         }
         others();
         if !block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount)) {
@@ -226,14 +234,20 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     #[inline(never)]
     fn add_slow(self, index: usize, amount: i64) {
         match self.state() {
-            state if state == thread::id() => self.add_to_local(index, amount),
-            // Relaxed: an owner publishes nothing. Whoever is first has it, and the others find out in the next round.
+            // SAFETY: asserted by `add`, or by contract of `add_in_range`.
+            state if state == thread::id() => unsafe { self.add_to_local(index, amount) },
             NOBODY => {
-                let _ = self.head().state.compare_exchange(NOBODY, thread::id(), Ordering::Relaxed, Ordering::Relaxed);
+                self.claim();
                 self.add_slow(index, amount);
             }
             state => self.add_elsewhere(block_of(state), index, amount),
         }
+    }
+
+    /// Makes a set that is nobody's the calling thread's; whoever is first has it.
+    fn claim(self) {
+        // Relaxed: an owner publishes nothing. Who was not the first finds out at the next look.
+        let _ = self.head().state.compare_exchange(NOBODY, thread::id(), Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// See [`LazyCounter::add_local`](super::LazyCounter::add_local).
@@ -243,14 +257,17 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     #[inline(always)]
     pub unsafe fn add_local(self, index: usize, amount: i64) {
         assert!(index < self.len(), "no counter of this index");
-        // SAFETY: passed on.
+        // SAFETY: asserted, and passed on.
         unsafe { self.add_local_in_range(index, amount) }
     }
 
+    /// # Safety
+    /// As above, and `index` is below the length.
     #[inline(always)]
     pub(super) unsafe fn add_local_in_range(self, index: usize, amount: i64) {
         match self.block() {
-            None => self.add_to_local(index, amount),
+            // SAFETY: passed on.
+            None => unsafe { self.add_to_local(index, amount) },
             Some(block) if slots::draw::<RANGE>(block, index, amount) => {}
             block => self.add_elsewhere(block, index, amount),
         }
@@ -260,11 +277,14 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     #[inline(always)]
     pub fn add_remote(self, index: usize, amount: i64) {
         assert!(index < self.len(), "no counter of this index");
-        self.add_remote_in_range(index, amount);
+        // SAFETY: asserted.
+        unsafe { self.add_remote_in_range(index, amount) }
     }
 
+    /// # Safety
+    /// `index` is below the length.
     #[inline(always)]
-    pub(super) fn add_remote_in_range(self, index: usize, amount: i64) {
+    pub(super) unsafe fn add_remote_in_range(self, index: usize, amount: i64) {
         match self.block() {
             Some(block) if slots::draw::<RANGE>(block, index, amount) => {}
             block => self.add_elsewhere(block, index, amount),
@@ -305,12 +325,12 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             if limit.is_some() && word & FROZEN != 0 {
                 return Changed::Frozen;
             }
-            if new.abs() > REMOTE_MOST.into() {
-                return Changed::TooLarge;
-            }
             let present = remote_amount(word).wrapping_add(self.local(index).load(Ordering::Relaxed));
             if limit.is_some_and(|limit| i128::from(present) + i128::from(amount) > limit.into()) {
                 return Changed::Refused;
+            }
+            if new.abs() > REMOTE_MOST.into() {
+                return Changed::TooLarge;
             }
             // Relaxed: a sum of additions, which orders nothing.
             let changed = word.wrapping_add((amount as u32) << 1);
@@ -410,6 +430,9 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             self.add(index, amount);
             return true;
         }
+        if self.state() == NOBODY {
+            self.claim();
+        }
         if self.block().is_none() {
             match self.change_remote(index, amount, Some(most)) {
                 Changed::Done => {
@@ -451,8 +474,9 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         let Some(block) = self.block() else { return };
         for slot in 0..slots.min(block.area().rows() as u32) {
             block.touch(slot);
-            // The line is written as it is: a word that nobody ever wrote would be read from the kernel's page of zeroes.
-            block.left(0, slot).fetch_or(0, Ordering::Relaxed);
+            // The line is written, with what it holds: a word that nobody ever wrote would be read from the kernel's page of zeroes.
+            // Compilers turn other operations that change nothing into mere loads.
+            let _ = block.left(0, slot).compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }

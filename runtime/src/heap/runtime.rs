@@ -97,7 +97,7 @@ pub fn lay_out(cpus: usize) -> bool {
     let region = unsafe { Region::at(root::base()) };
     for line in 0..cpus * slot::AREA / LINE {
         let word: *mut AtomicU64 = region.at_offset(slot::AREAS + line * LINE).cast();
-        // A write, so that the line's page is there from now on; compilers make mere loads of other operations that change nothing.
+        // A write, so that the line's page is there from now on. Compilers turn other operations that change nothing into mere loads.
         // SAFETY: the areas are committed; the word stays as it is.
         let _ = unsafe { (*word).compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed) };
     }

@@ -35,7 +35,7 @@ pub struct Pair {
 /// `OFFSET` bytes behind `near`, so that a caller needs no register for its address besides that of what it is part of.
 ///
 /// # Safety
-/// There is an [`AtomicI64`](crate::sync::AtomicI64).
+/// There is an [`AtomicI64`](crate::sync::AtomicI64), which no other thread adds to.
 #[inline(always)]
 pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     // SAFETY: changes the word, which is ours to change by contract of being an atomic.
