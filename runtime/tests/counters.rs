@@ -344,9 +344,9 @@ fn counter_readings_amid_limits() {
 }
 
 /// Two slots are full of what can be drawn, and a limited addition takes it out again and is refused: the sum stays as it is, so every
-/// reading is of the same number.
+/// reading is of the same number. (What a reader meets there once in many days, the model in `counter::model::reading` meets each time.)
 ///
-/// Planted: a reading amid closing that takes the sum of edges for too large by one stock only.
+/// Planted: a reading that does not look at the sequence again.
 #[test]
 fn counter_readings_while_cells_are_closed() {
     const AT_ONCE: usize = 64;

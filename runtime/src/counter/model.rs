@@ -14,11 +14,14 @@
 //! | `stock` | judge, draw | `limit::add_within`, `slots::draw` |
 //! | | raise, judge, put, mark, restart, settle | `slots::Edges::restock`, `limit::Edges::close_all`, `settle` |
 //! | | judge without the lock | `limit::add_slow` in a signal handler |
+//! | `reading` | announce, take, count, lower; raise, count, put | `limit::Edges::settle`, `slots::Edges::restock` |
+//! | | look, look again, add up | `slots::read`, `steady`, `sum` |
 //!
 //! When one of those functions changes, its steps here have to. Planted variants of the protocols show that the explorer finds what is wrong.
 
 #![cfg(test)]
 
+mod reading;
 mod stock;
 mod upgrade;
 

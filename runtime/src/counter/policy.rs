@@ -1,9 +1,10 @@
 //! When a counter that nobody announced as shared is upgraded by itself.
 //!
-//! An addition from another thread than the owner's costs an atomic operation, about 6 ns while the line is not fought over and 30 to 100
-//! when it is; through a block it costs 1 to 2. Taking a block and touching its first rows costs some 300 ns, and from then on reading
-//! and destroying cost more, and each slot a line of memory. So a counter must have been added to from elsewhere many times before
-//! it pays, fewer times where more threads can fight over it, and more often while only one slot is in use, where nobody does.
+//! On the machine that the table was made for, an addition from another thread than the owner's costs an atomic operation, about 6 ns
+//! while the line is not fought over and 30 to 100 when it is; through a block it costs 1 to 2. Taking a block and touching its first
+//! rows costs some 300 ns, and from then on reading and destroying cost more, and each slot a line of memory. So a counter must have
+//! been added to from elsewhere many times before it pays, fewer times where more threads can fight over it, and more often while only
+//! one slot is in use, where nobody does.
 //!
 //! | slots in use | remote additions | because |
 //! |---|---|---|
