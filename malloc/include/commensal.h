@@ -152,7 +152,8 @@ bool cm_counter_is_shared(const struct cm_counter *counter);
  * Makes the counter the calling thread's: a fresh one, or one that was handed over. An upgraded one gives its memory back and is as lazy
  * as a new one; the value stays.
  *
- * errno: kept. Threads: nobody else may use the counter meanwhile. Signal handlers: under the same condition. After fork: yes.
+ * errno: kept. Threads: nobody else may use the counter meanwhile. Signal handlers: under the same condition. After fork: yes; a child
+ * that another thread forks in the middle of it has a counter of some other value.
  */
 void cm_counter_bind(struct cm_counter *counter);
 
@@ -198,8 +199,9 @@ int cm_counter_compare(const struct cm_counter *counter, int64_t with);
 /**
  * Adds `amount` if the counter stays at or below `limit`, and says whether it did. What is not positive is always added.
  *
- * However many threads try, what limited additions make of the counter is never above their limit, and none is refused while there is
- * room. cm_counter_add knows no limit. Limited additions, the owner's too, go where those of others go: an owner who adds 2^28 and
+ * However many threads try, what limited additions with one limit make of the counter is never above it, and none is refused while there
+ * is room. cm_counter_add knows no limit; while it, or a larger limit, has amounts added beyond this one's, limited additions at the same
+ * time may find room that those made. Limited additions, the owner's too, go where those of others go: an owner who adds 2^28 and
  * more within limits and subtracts it again has the counter upgraded.
  *
  * It may refuse too early where there is no memory, and by up to 1024 for each slot (see cm_counter_read) in a signal handler that

@@ -20,6 +20,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::{array, process, thread};
@@ -363,6 +364,56 @@ fn counter_no_memory_for_an_upgrade() {
         assert_eq!([0, 1].map(|index| set.sum(index)), [6 + (3 << 40), 3 * 6007]);
         assert!(set.limited_add(1, 1 << 40, i64::MAX));
         exhaust_a_chunk();
+    });
+}
+
+/// Eight threads add to more counters than a chunk has blocks for, and upgrade them or cannot.
+///
+/// Planted: an upgrade that fails, after which the addition that asked for it is not made; a block that is lost with it.
+#[test]
+fn counter_memory_comes_and_goes() {
+    const COUNTERS: usize = 300;
+    const THREADS: usize = 8;
+    in_both_modes("counter_memory_comes_and_goes", || {
+        fault::arm(Point::Reserve, Plan::Always { skip: 0 });
+        let counters: Vec<LazyCounter> = (0..COUNTERS).map(|_| LazyCounter::new()).collect();
+        let add = |number: usize| {
+            let (mut added, mut failures) = (vec![0; COUNTERS], 0);
+            for pass in 0..40 {
+                for (at, counter) in counters.iter().enumerate() {
+                    counter.add(1);
+                    if (at + pass + number).is_multiple_of(16) {
+                        failures += u32::from(counter.share().is_err());
+                    }
+                    added[at] += 1 + i64::from(counter.limited_add(1, i64::MAX));
+                }
+            }
+            (added, failures)
+        };
+        let (done, add) = (AtomicBool::new(false), &add);
+        let outcomes = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    fault::arm(Point::Reserve, Plan::Once { skip: 1 });
+                    thread::sleep(Duration::from_micros(100));
+                    fault::arm(Point::Reserve, Plan::Always { skip: 0 });
+                    thread::sleep(Duration::from_micros(300));
+                }
+            });
+            let threads: Vec<_> = (0..THREADS).map(|number| scope.spawn(move || add(number))).collect();
+            let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+            done.store(true, Relaxed);
+            outcomes
+        });
+        fault::arm(Point::Reserve, Plan::Never);
+        for (at, counter) in counters.iter().enumerate() {
+            assert_eq!(counter.sum(), outcomes.iter().map(|(added, _)| added[at]).sum::<i64>(), "counter {at}");
+            counter.share().expect("there is memory again");
+        }
+        assert!(outcomes.iter().any(|(_, failures)| *failures > 0), "no upgrade failed");
+        assert_eq!(area().in_use(), COUNTERS as u64);
+        drop(counters);
+        assert_eq!(area().in_use(), 0);
     });
 }
 

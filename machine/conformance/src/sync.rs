@@ -61,6 +61,9 @@ pub struct Operations {
     /// Whether anybody held the lock at some moment of the call.
     pub is_held: fn(&Middle) -> bool,
 
+    /// Whether the calling thread holds the lock, also if a signal handler asks on top of it.
+    pub is_mine: fn(&Middle) -> bool,
+
     /// [`acquire`](Self::acquire) of a lower rank.
     pub acquire_lower: fn(&Lower, &Contention) -> Acquired,
 
@@ -76,6 +79,7 @@ impl Operations {
         try_inherit: Middle::try_inherit,
         release: Middle::release,
         is_held: Middle::is_held,
+        is_mine: Middle::is_mine,
         acquire_lower: Lower::acquire,
         release_lower: Lower::release,
     };
@@ -99,6 +103,9 @@ pub const CASES: &[Case] = &[
     Case::planted("sync::Lock wakes", "wakes nobody", |runner| wakes(runner, &planted::SILENT)),
     Case::planted("sync::Lock is not reentered", "waits for itself", |runner| {
         not_reentered(runner, &planted::IMPATIENT)
+    }),
+    Case::planted("sync::Lock is not reentered", "is everybody's who asks", |runner| {
+        not_reentered(runner, &Operations { is_mine: Middle::is_held, ..MACHINE })
     }),
     Case::planted("sync::Lock outlives its holder in a fork", "waits for the dead", |runner| {
         abandoned(runner, &planted::PATIENT)
@@ -214,11 +221,12 @@ pub fn wakes(runner: &dyn Runner, operations: &Operations) -> Outcome {
 pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     thread::enter();
     let (lock, contention) = (Middle::new(), Contention::new());
-    ensure!(!(operations.is_held)(&lock), "a new lock is held");
+    ensure!(!(operations.is_held)(&lock) && !(operations.is_mine)(&lock), "a new lock is held");
     for _ in 0..3 {
         let first = (operations.acquire)(&lock, &contention);
         ensure!(first == Acquired::Clean, "a free lock was acquired {first:?}");
-        ensure!((operations.is_held)(&lock), "an acquired lock is not held");
+        ensure!((operations.is_held)(&lock) && (operations.is_mine)(&lock), "an acquired lock is not held");
+        ensure!(!alone(runner, || (operations.is_mine)(&lock)), "a held lock is another thread's");
         ensure!(!(operations.try_acquire)(&lock), "a held lock was acquired by its holder");
         let second = (operations.acquire)(&lock, &contention);
         ensure!(second == Acquired::WouldDeadlock, "a lock was acquired {second:?} by its holder");
@@ -226,7 +234,8 @@ pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
         ensure!(!third, "a held lock was acquired by another thread");
         // SAFETY: acquired once.
         unsafe { (operations.release)(&lock) };
-        ensure!(!(operations.is_held)(&lock), "a lock that was released once is held");
+        let is_free = !(operations.is_held)(&lock) && !(operations.is_mine)(&lock);
+        ensure!(is_free, "a lock that was released once is held");
     }
     ensure!((operations.try_acquire)(&lock), "a free lock could not be acquired");
     // SAFETY: acquired above.

@@ -11,6 +11,9 @@ use core::cmp::Ordering as Order;
 /// threads ran at the same time, 16 times once eight did), it is *upgraded*: from then on every thread adds to a line of the CPU that it
 /// runs on. Creating and dropping one that was not upgraded touches nothing but its 32 bytes, on machines with any number of CPUs.
 ///
+/// Who a thread is, is told by its thread pointer: in a function that goes on in another thread, as stackful coroutines do that are moved,
+/// a compiler may keep the old one. There use [`add_remote`](Self::add_remote), or [`share`](Self::share) first.
+///
 /// ```
 /// use commensal::counter::LazyCounter;
 ///
@@ -157,8 +160,9 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     /// Adds `amount` if the counter stays at or below `limit`, and says whether it did; false also where an upgrade is due and there is no
     /// memory for it. Amounts that are not positive are always added.
     ///
-    /// However many threads try, what limited additions make of the counter is never above their limit, and none is refused while there
-    /// is room. [`add`](Self::add) knows no limit. Before the upgrade it costs an atomic operation. After it, one restartable
+    /// However many threads try, what limited additions with one limit make of the counter is never above it, and none is refused while
+    /// there is room. [`add`](Self::add) knows no limit; while it, or a larger limit, has amounts added beyond this one's, limited
+    /// additions at the same time may find room that those made. Before the upgrade it costs an atomic operation. After it, one restartable
     /// operation while the limit is some thousands away, and a lock and an atomic operation near it; on the way there one kick of the
     /// process's other CPUs, to collect what their slots hold in advance. Also the owner's limited additions are atomic ones, to the word
     /// of the others: an owner who adds much within limits, 2^28 and more, and subtracts it again has the counter upgraded.

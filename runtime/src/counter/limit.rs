@@ -12,10 +12,12 @@
 //!
 //! **Never over.** Stock is raised within the limit only, by the lock's holder, and the bound is looked at again after it was raised. `direct`
 //! rises by a compare-and-swap from the value that was judged. So also a signal handler that interrupts the lock's holder, and works
-//! without the lock, finds a bound that is too large rather than too small, and is noticed by whom it interrupted.
+//! without the lock, finds a bound that is too large rather than too small, and is noticed by whom it interrupted. A handler that
+//! must not wait for a holder whom it did not interrupt refuses.
 //!
 //! **Why a stale look does no harm.** Who has seen the bound within the limit and then draws, draws stock that somebody put there within
-//! the same limit. What others added meanwhile under another limit, or under none, is concurrent, and may be thought to come later.
+//! the same limit. All this holds among those who have the same limit: what is added meanwhile under a larger one, or under none, may
+//! have put the stock there.
 
 use super::slots::{Edges, LIMITED, Motion, TIGHT, draw, edges, moving_edges, pair};
 use crate::percpu::{Block, MARK, stock, total};
@@ -28,6 +30,11 @@ const MORE_THAN_ALL_STOCK: i64 = 1 << 48;
 /// Marking, restarting and looking again: as often at most. Each time somebody must have been in the middle of a draw.
 const ROUNDS: usize = 64;
 
+/// With stock in it, a bound of what is near the largest value may lie beyond it, and read as one of the smallest.
+fn may_have_wrapped(bound: i64) -> bool {
+    bound < i64::MIN + MORE_THAN_ALL_STOCK
+}
+
 /// A limit, and what of the counter lies outside of the block.
 pub(super) struct Limit<'a> {
     pub(super) most: i64,
@@ -38,17 +45,26 @@ impl Limit<'_> {
     /// Whether what was added stays within the limit with `more`, for all that can be seen without the slots. The answer "no" may
     /// be wrong while there is stock.
     fn has_room(&self, block: Block, index: usize, direct: i64, more: i64) -> bool {
-        let bound = (self.outside)().wrapping_add(direct).wrapping_add(edges(block, index));
-        // With stock in it, a bound of what is near the largest value may lie beyond it, and read as one of the smallest.
-        let may_have_wrapped = bound < i64::MIN + MORE_THAN_ALL_STOCK;
-        if may_have_wrapped && block.mode(index).opened.load(Ordering::Relaxed) > 0 {
+        let bound = self.bound(block, index, direct);
+        if may_have_wrapped(bound) && block.mode(index).opened.load(Ordering::Relaxed) > 0 {
             return false;
         }
         i128::from(bound) + i128::from(more) <= i128::from(self.most)
     }
 
     fn has_room_now(&self, block: Block, index: usize, more: i64) -> bool {
-        self.has_room(block, index, block.shared(index).direct.load(Ordering::Relaxed), more)
+        // Acquire: what is looked at next is looked at later.
+        self.has_room(block, index, block.shared(index).direct.load(Ordering::Acquire), more)
+    }
+
+    /// Whether stock may stay that the bound has already, though no cell counts as open yet.
+    fn has_room_for_stock(&self, block: Block, index: usize) -> bool {
+        let bound = self.bound(block, index, block.shared(index).direct.load(Ordering::Acquire));
+        !may_have_wrapped(bound) && bound <= self.most
+    }
+
+    fn bound(&self, block: Block, index: usize, direct: i64) -> i64 {
+        (self.outside)().wrapping_add(direct).wrapping_add(edges(block, index))
     }
 }
 
@@ -79,15 +95,17 @@ fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
             edges.loosen(index, limit);
         }
     });
-    // A signal handler that interrupted the lock's holder.
-    if held { added } else { add_direct(block, index, amount, limit) }
+    // A signal handler. Where it interrupted the lock's holder, that waits for it to end. Anywhere else the holder goes on beside it: it may
+    // judge by the same bound, and both would add.
+    if held { added } else { block.head().lock.is_mine() && add_direct(block, index, amount, limit) }
 }
 
 fn add_direct(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
     let direct = &block.shared(index).direct;
+    // Acquire: what is looked at next is looked at later.
     let within = |seen| limit.has_room(block, index, seen, amount).then(|| seen.wrapping_add(amount));
     // Relaxed: see `slots::add_slow`.
-    direct.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+    direct.fetch_update(Ordering::Relaxed, Ordering::Acquire, within).is_ok()
 }
 
 impl Edges {
@@ -112,7 +130,7 @@ impl Edges {
             }
             flags.fetch_and(!TIGHT, Ordering::Relaxed);
         }
-        self.restock(index, |edges| limit.has_room_now(*edges, index, 0));
+        self.restock(index, |edges| limit.has_room_for_stock(*edges, index));
     }
 
     /// Takes the stock out of all cells, which nobody draws from afterwards. False: that cannot be, and all is as before.

@@ -26,7 +26,7 @@ use core::cmp::Ordering as Order;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use machine::slot::{self, Mode};
-use machine::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use machine::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use machine::{process, thread};
 
 /// The state of a set that nobody added to yet: so zeroed memory is a valid set, but for its length.
@@ -128,6 +128,9 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     #[inline]
     pub unsafe fn end(self) {
         if let Some(block) = self.block() {
+            // First, as in `rebind`.
+            self.head().state.store(NOBODY, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
             give_back(block);
         }
     }
@@ -137,16 +140,19 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// # Safety
     /// Nobody else uses it at the same time.
     pub unsafe fn rebind(self) {
-        for index in 0..self.len() {
-            // Relaxed here and below: nobody else is there.
-            self.local(index).store(self.sum(index), Ordering::Relaxed);
-            self.remote(index).store(0, Ordering::Relaxed);
+        let block = self.block();
+        if block.is_some() {
+            for index in 0..self.len() {
+                // Relaxed here and below: nobody else is there.
+                self.local(index).store(self.sum(index), Ordering::Relaxed);
+                self.remote(index).store(0, Ordering::Relaxed);
+            }
         }
         self.head().remote_additions.store(0, Ordering::Relaxed);
-        if let Some(block) = self.block() {
-            give_back(block);
-        }
         self.head().state.store(thread::id(), Ordering::Relaxed);
+        // At last: a child that another thread forks in between has one block less, and no set with a block that is another's, too.
+        compiler_fence(Ordering::SeqCst);
+        block.into_iter().for_each(give_back);
     }
 
     #[inline(always)]
@@ -319,7 +325,8 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// Adds to a remote word; with a limit, only if the counter, as far as it is in no block, stays within it.
     fn change_remote(self, index: usize, amount: i64, limit: Option<i64>) -> Changed {
         let remote = self.remote(index);
-        let mut word = remote.load(Ordering::Relaxed);
+        // Acquire, here and below: the local word is looked at later, so that what its owner subtracts from both is not seen in one only.
+        let mut word = remote.load(Ordering::Acquire);
         loop {
             let new = i128::from(remote_amount(word)) + i128::from(amount);
             if limit.is_some() && word & FROZEN != 0 {
@@ -334,7 +341,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             }
             // Relaxed: a sum of additions, which orders nothing.
             let changed = word.wrapping_add((amount as u32) << 1);
-            match remote.compare_exchange_weak(word, changed, Ordering::Relaxed, Ordering::Relaxed) {
+            match remote.compare_exchange_weak(word, changed, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Changed::Done,
                 Err(seen) => word = seen,
             }
@@ -392,6 +399,8 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         loop {
             let state = self.state();
             let seen = look(block_of(state));
+            // What was looked at was looked at before this.
+            fence(Ordering::Acquire);
             if self.state() == state {
                 return seen;
             }
@@ -441,8 +450,9 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
                     }
                     return true;
                 }
-                Changed::Refused => return false,
-                Changed::Frozen => {}
+                // No block yet, so what was judged was all there is. With one, others may have added there and made room.
+                Changed::Refused if self.block().is_none() => return false,
+                Changed::Refused | Changed::Frozen => {}
                 // Without memory the answer is no: there is nowhere to put it.
                 Changed::TooLarge => drop(self.share()),
             }

@@ -245,6 +245,12 @@ impl<const RANK: u8> Lock<RANK> {
         self.word.load(Ordering::Relaxed) & !WAITERS != 0
     }
 
+    /// Whether the calling thread holds the lock: what only a signal handler needs to ask, which may have interrupted the holder. The
+    /// thread must have [`thread::enter`]ed.
+    pub fn is_mine(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !WAITERS == thread::lock_identity()
+    }
+
     /// Not for longer than a second: a wait without a limit would begin again in the kernel after a signal handler, also in a child
     /// that the handler forked, where nobody wakes us.
     fn sleep_while(&self, word: u32) {
