@@ -14,6 +14,7 @@
 //! | `stock` | judge, draw | `limit::add_within`, `slots::draw` |
 //! | | raise, judge, put, mark, restart, settle | `slots::Edges::restock`, `limit::Edges::close_all`, `settle` |
 //! | | judge without the lock | `limit::add_slow` in a signal handler |
+//! | `refusal` | look, judge, look again, freeze, judge again | `words::Counters::limited_add`, `change_remote`, `limit::add_direct` |
 //! | `reading` | announce, take, count, lower; raise, count, put | `limit::Edges::settle`, `slots::Edges::restock` |
 //! | | look, look again, add up | `slots::read`, `steady`, `sum` |
 //!
@@ -22,6 +23,7 @@
 #![cfg(test)]
 
 mod reading;
+mod refusal;
 mod stock;
 mod upgrade;
 
