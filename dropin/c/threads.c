@@ -7,7 +7,8 @@
  * pipeline [SECONDS]     producers allocate, consumers free; two and eight threads
  * migrate [SECONDS]      the same while threads are moved from CPU to CPU all the time
  * small_stacks           threads with the least stack there is use every size of block
- * left_behind            what a thread allocated lives on after it and is freed by others */
+ * left_behind            what a thread allocated lives on after it and is freed by others
+ * much                   a thread has 20 GiB at a time, untouched */
 #include "churn.h"
 
 #include <limits.h>
@@ -281,11 +282,35 @@ static void check_left_behind(void) {
     CHECK(last < settled + 8 * MIB, "memory is not reused: resident %zu, then %zu", settled, last);
 }
 
+/* -- much -- */
+
+/* A thread that owns no counter has more than 2^30 of whatever a statistic may count it by, 16 bytes; nothing is touched. */
+static void *have_much(void *argument) {
+    (void)argument;
+    enum { BLOCKS = 20 };
+    char *blocks[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc((size_t)1 << 30);
+        CHECK(blocks[i] != NULL, "no GiB number %zu: errno %d", i, errno);
+    }
+    for (size_t i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+    return NULL;
+}
+
+static void check_much(void) {
+    char *own = malloc(1 << 20);
+    CHECK(own != NULL, "no MiB: errno %d", errno);
+    join(start_thread(256 * KIB, have_much, NULL));
+    free(own);
+}
+
 static const struct check checks[] = {
     {"in_turn", check_in_turn},         {"together", check_together},
     {"footprint", check_footprint},     {"pipeline", check_pipeline},
     {"migrate", check_migrate},         {"small_stacks", check_small_stacks},
-    {"left_behind", check_left_behind}, {NULL, NULL}};
+    {"left_behind", check_left_behind}, {"much", check_much},
+    {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

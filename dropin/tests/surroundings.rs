@@ -27,6 +27,7 @@ in_both_modes! {
     rseq_refused: "seccomp run rseq=1,membarrier=1 {THREADS} migrate {seconds}";
     advice_refused: "seccomp run madvise=1,mremap=1 {ABI} realloc";
     advice_unknown: "seccomp run madvise=38,mremap=38,sched_getaffinity=38 {THREADS} together {seconds} 160";
+    much_where_forks_are_not_noticed: "seccomp run madvise=1 {THREADS} much";
     membarrier_refused_before_the_first_thread: "seccomp solo membarrier=1";
     membarrier_refused_at_work: "seccomp late membarrier=1";
     everything_refused_at_work: "seccomp late membarrier=1,rseq=1,madvise=1,mremap=1";

@@ -349,6 +349,11 @@ fn counter_no_memory_for_an_upgrade() {
             assert!(set.limited_add(1, 7, i64::MAX) && !set.limited_add(1, 7, 0));
         }
         assert!(!set.limited_add(1, 1 << 40, i64::MAX), "there is nowhere to put it");
+        set.try_add(0, 1 << 40).and_then(|()| set.try_add(0, -1 << 40)).expect("the owner needs no memory");
+        elsewhere(|| {
+            assert_eq!(set.try_add(1, 1 << 40), Err(NoMemory));
+            assert_eq!((set.try_add(1, 5), set.try_add(1, -5)), (Ok(()), Ok(())));
+        });
         assert_eq!(([0, 1].map(|index| set.sum(index)), set.is_shared()), ([5 + (3 << 40), 3 * 6007], false));
         assert_eq!(PerCpuSet::<2>::new().err(), Some(NoMemory));
         assert_eq!(Area::of_process().map(Area::in_use), None);
@@ -360,7 +365,7 @@ fn counter_no_memory_for_an_upgrade() {
         assert!(failures.count() < 4, "and in the end it succeeds");
         fault::arm(Point::Reserve, Plan::Never);
         set.share().expect("there is memory again");
-        elsewhere(|| set.add(0, 1));
+        elsewhere(|| set.try_add(0, 1).expect("it is upgraded"));
         assert_eq!([0, 1].map(|index| set.sum(index)), [6 + (3 << 40), 3 * 6007]);
         assert!(set.limited_add(1, 1 << 40, i64::MAX));
         exhaust_a_chunk();

@@ -73,10 +73,20 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     /// first thread that adds to a counter of nobody owns it.
     ///
     /// Without memory for the upgrade the counter works on as it is; but once what others than the owner added goes beyond 2^30 in either
-    /// direction, the program ends with a message.
+    /// direction, the program ends with a message. So does every other method that adds, but [`try_add`](Self::try_add) and
+    /// [`limited_add`](Self::limited_add).
     #[inline(always)]
     pub fn add(&self, amount: i64) {
         self.0.add(0, amount);
+    }
+
+    /// Adds, a little slower than [`add`](Self::add), or says why not.
+    ///
+    /// # Errors
+    /// What others than the owner added would go beyond 2^30, and the counter cannot be upgraded: there is no memory, or the kernel has
+    /// no way to wipe some in forks (before Linux 4.14). Nothing was added.
+    pub fn try_add(&self, amount: i64) -> Result<(), NoMemory> {
+        self.0.try_add(0, amount)
     }
 
     /// Subtracts.

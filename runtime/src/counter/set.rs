@@ -79,6 +79,16 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         unsafe { self.all().add_in_range(index, amount) }
     }
 
+    /// Adds to a counter, or says why not. See [`LazyCounter::try_add`](super::LazyCounter::try_add).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_add(&self, index: usize, amount: i64) -> Result<(), NoMemory> {
+        assert!(index < N, "no counter of this index");
+        // SAFETY: asserted.
+        unsafe { self.all().try_add_in_range(index, amount) }
+    }
+
     /// Subtracts from a counter.
     #[inline(always)]
     pub fn sub(&self, index: usize, amount: i64) {

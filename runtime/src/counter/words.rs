@@ -64,6 +64,14 @@ pub struct Counters<'a, const RANGE: i32 = DEFAULT_RANGE> {
 }
 
 #[cold]
+fn no_room() -> ! {
+    process::complain(
+        b"commensal: a counter is about to overflow, and cannot be upgraded: there is no memory, or the kernel wipes none in forks\n",
+    );
+    process::die()
+}
+
+#[cold]
 fn give_back(block: Block) {
     block.area().give_back(block);
 }
@@ -225,29 +233,65 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// `index` is below the length.
     #[inline(always)]
     pub(super) unsafe fn add_in_range(self, index: usize, amount: i64) {
-        let state = self.state();
-        if state == thread::id() {
+        // SAFETY: passed on.
+        if !unsafe { self.add_fast(index, amount) } {
             // SAFETY: passed on.
-            return unsafe { self.add_to_local(index, amount) };
-        }
-        others();
-        if !block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount)) {
-            self.add_slow(index, amount);
+            unsafe { self.add_slow(index, amount) }
         }
     }
 
+    /// See [`LazyCounter::try_add`](super::LazyCounter::try_add).
+    ///
+    /// # Safety
+    /// `index` is below the length.
+    #[inline(always)]
+    pub(super) unsafe fn try_add_in_range(self, index: usize, amount: i64) -> Result<(), NoMemory> {
+        // SAFETY: passed on.
+        if unsafe { self.add_fast(index, amount) } {
+            return Ok(());
+        }
+        // SAFETY: passed on.
+        unsafe { self.try_add_slow(index, amount) }
+    }
+
+    /// # Safety
+    /// `index` is below the length.
+    #[inline(always)]
+    unsafe fn add_fast(self, index: usize, amount: i64) -> bool {
+        let state = self.state();
+        if state == thread::id() {
+            // SAFETY: passed on.
+            unsafe { self.add_to_local(index, amount) };
+            return true;
+        }
+        others();
+        block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount))
+    }
+
+    /// # Safety
+    /// `index` is below the length.
     #[cold]
     #[inline(never)]
-    fn add_slow(self, index: usize, amount: i64) {
-        match self.state() {
-            // SAFETY: asserted by `add`, or by contract of `add_in_range`.
-            state if state == thread::id() => unsafe { self.add_to_local(index, amount) },
-            NOBODY => {
-                self.claim();
-                self.add_slow(index, amount);
-            }
-            state => self.add_elsewhere(block_of(state), index, amount),
+    unsafe fn add_slow(self, index: usize, amount: i64) {
+        // SAFETY: passed on.
+        if unsafe { self.try_add_slow(index, amount) }.is_err() {
+            no_room()
         }
+    }
+
+    /// # Safety
+    /// `index` is below the length.
+    #[cold]
+    unsafe fn try_add_slow(self, index: usize, amount: i64) -> Result<(), NoMemory> {
+        if self.state() == NOBODY {
+            self.claim();
+        }
+        match self.state() {
+            // SAFETY: passed on.
+            state if state == thread::id() => unsafe { self.add_to_local(index, amount) },
+            state => return self.try_add_elsewhere(block_of(state), index, amount),
+        }
+        Ok(())
     }
 
     /// Makes a set that is nobody's the calling thread's; whoever is first has it.
@@ -300,26 +344,28 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     #[cold]
     #[inline(never)]
     fn add_elsewhere(self, block: Option<Block>, index: usize, amount: i64) {
-        match block {
-            Some(block) => slots::add_slow(block, index, amount),
-            None => match self.change_remote(index, amount, None) {
-                Changed::Done => self.count_remote(index),
-                _ => self.add_or_die(index, amount),
-            },
+        if self.try_add_elsewhere(block, index, amount).is_err() {
+            no_room()
         }
     }
 
-    /// An addition that a remote word has no room for.
-    #[cold]
-    fn add_or_die(self, index: usize, amount: i64) {
-        let _ = self.share();
-        match self.block() {
-            Some(block) => slots::add_slow(block, index, amount),
-            None => {
-                process::complain(b"commensal: a counter is about to overflow, and there is no memory to upgrade it; raise the limit\n");
-                process::die()
-            }
-        }
+    fn try_add_elsewhere(self, block: Option<Block>, index: usize, amount: i64) -> Result<(), NoMemory> {
+        let block = match block {
+            Some(block) => block,
+            None => match self.change_remote(index, amount, None) {
+                Changed::Done => {
+                    self.count_remote(index);
+                    return Ok(());
+                }
+                // The remote word has no room for it.
+                _ => {
+                    self.share()?;
+                    self.block().ok_or(NoMemory)?
+                }
+            },
+        };
+        slots::add_slow(block, index, amount);
+        Ok(())
     }
 
     /// Adds to a remote word; with a limit, only if the counter, as far as it is in no block, stays within it.

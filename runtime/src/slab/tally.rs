@@ -56,8 +56,9 @@ impl Tally {
     }
 
     fn count_bytes(&self, class: usize, objects: isize, bytes: isize) {
-        self.objects.add(class, objects as i64);
-        self.bytes.add(bytes as i64 / UNIT as i64);
+        // No statistic is worth the program that it is of: what cannot be counted is not.
+        let _ = self.objects.try_add(class, objects as i64);
+        let _ = self.bytes.try_add(bytes as i64 / UNIT as i64);
         if bytes > 0 {
             self.peak_objects[class].raise(self.objects.read_positive(class).value as u64);
             self.peak_bytes.raise(self.bytes.read_positive().value as u64);
