@@ -11,7 +11,7 @@ use commensal::counter::{
     CounterSet, Counters, DEFAULT_RANGE, LazyCounter, NoMemory, PerCpuCounter, PerCpuSet, Reading,
 };
 use commensal::machine::fault::{self, Plan, Point};
-use commensal::machine::slot::{self, Pair, ROW};
+use commensal::machine::slot::{self, Mode, Pair, ROW};
 use commensal::percpu::{Area, Block, CELL, Preparation};
 use common::child::{self, act_out};
 use common::random::{self, Random};
@@ -369,6 +369,33 @@ fn counter_no_memory_for_an_upgrade() {
         assert_eq!([0, 1].map(|index| set.sum(index)), [6 + (3 << 40), 3 * 6007]);
         assert!(set.limited_add(1, 1 << 40, i64::MAX));
         exhaust_a_chunk();
+    });
+}
+
+/// An amount that there is not quite enough for has the stock brought to the middle, so that the next one finds enough: else all that
+/// follow would go past the cell.
+///
+/// Planted: stock that is brought to the middle only from far.
+#[test]
+fn counter_stock_is_there_for_the_next() {
+    const FIRST: i64 = 222;
+    const NEXT: i64 = 300;
+    in_both_modes("counter_stock_is_there_for_the_next", || {
+        if slot::mode() == Mode::PerThread {
+            return;
+        }
+        let is_drawn = || {
+            let counter = LazyCounter::new();
+            counter.share().expect("there is memory");
+            // Opens the cell.
+            counter.add(1);
+            [FIRST, NEXT, NEXT].iter().for_each(|&amount| counter.add(amount));
+            let (reading, sum) = (counter.read(), counter.sum());
+            // Nothing more than the last one was drawn from the middle: what a reading cannot see.
+            reading.value.abs_diff(sum) == NEXT as u64
+        };
+        // Once in a while the thread goes on in another slot in the middle of it.
+        assert!((0..100).any(|_| is_drawn()));
     });
 }
 

@@ -9,7 +9,7 @@
 
 mod common;
 
-use commensal::counter::{CounterSet, LazyCounter};
+use commensal::counter::{CounterSet, DEFAULT_RANGE, LazyCounter};
 use commensal::machine::slot;
 use commensal::percpu::Area;
 use common::accounts::{self, Account};
@@ -129,6 +129,47 @@ fn counter_sums_are_exact() {
         });
         assert_eq!(Area::of_process().map(Area::in_use), Some(0), "blocks were not given back");
         eprintln!("{:?}: {rounds} rounds, {upgraded} upgraded", slot::mode());
+    });
+}
+
+/// Threads that add, while one takes out what is there, again and again; and sets what is left.
+///
+/// Planted: a reset that stores zero, and loses what came after the sum.
+#[test]
+fn counter_resets_lose_nothing() {
+    act_out(FILE, "counter_resets_lose_nothing", 0.5, |seed, end| {
+        disturbed::handle(disturbed::nothing);
+        let (mut random, mut rounds, mut resets) = (Random::new(seed, 0), 0, 0);
+        CROWD.disturb_while(seed, || {
+            while Instant::now() < end {
+                let (counter, adding) = (LazyCounter::new(), AtomicU64::new(THREADS as u64 - 1));
+                let add = |mut random: Random| {
+                    let _member = CROWD.enrol();
+                    let amounts = (0..3000).map(|_| random.below(64) as i64 - 16);
+                    let added: i64 = amounts.inspect(|&amount| counter.add(amount)).sum();
+                    adding.fetch_sub(1, Ordering::Relaxed);
+                    added
+                };
+                let add = &add;
+                let (added, taken) = thread::scope(|scope| {
+                    let adders: [_; THREADS - 1] = array::from_fn(|_| {
+                        let random = Random::new(random.next(), 0);
+                        scope.spawn(move || add(random))
+                    });
+                    let mut taken = 0;
+                    while adding.load(Ordering::Relaxed) > 0 {
+                        taken += counter.reset();
+                        resets += 1;
+                    }
+                    (adders.map(|adder| adder.join().expect("no panic")).into_iter().sum::<i64>(), taken)
+                });
+                assert_eq!(counter.sum() + taken, added);
+                counter.set(-7);
+                assert_eq!((counter.sum(), counter.reset(), counter.sum()), (-7, -7, 0));
+                rounds += 1;
+            }
+        });
+        eprintln!("{:?}: {rounds} rounds, {resets} resets", slot::mode());
     });
 }
 
@@ -272,6 +313,10 @@ fn read_and_judge(counter: &LazyCounter, accounts: &[Account], stop: &AtomicBool
         let (least, most) = (reading.value - reading.error as i64, reading.value + reading.error as i64);
         if most < *bounds.start() || least > *bounds.end() {
             return Err(format!("{reading:?} is not of {bounds:?}, upgraded before: {upgraded}"));
+        }
+        let most_error = u64::from(slot::in_use()) * DEFAULT_RANGE as u64 / 2;
+        if reading.error > most_error {
+            return Err(format!("{reading:?} may be off by more than {most_error}"));
         }
         let (sum, bounds) = accounts::look(accounts, || counter.sum());
         if !bounds.contains(&sum) {

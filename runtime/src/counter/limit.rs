@@ -92,7 +92,7 @@ fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
             added = add_direct(block, index, amount, limit);
         }
         if added {
-            edges.loosen(index, limit);
+            edges.loosen(index, amount, limit);
         }
     });
     // A signal handler. Where it interrupted the lock's holder, that waits for it to end. Anywhere else the holder goes on beside it: it may
@@ -116,7 +116,7 @@ impl Edges {
     }
 
     /// Puts stock into the slot where the thread runs, if there is room for it; makes a tight counter loose again if there is room for a few.
-    fn loosen(self, index: usize, limit: &Limit) {
+    fn loosen(self, index: usize, amount: i64, limit: &Limit) {
         const SOME: i64 = 4;
         let flags = &self.mode(index).flags;
         // Stock that could not be taken away again would be room that nobody can use.
@@ -130,7 +130,7 @@ impl Edges {
             }
             flags.fetch_and(!TIGHT, Ordering::Relaxed);
         }
-        self.restock(index, |edges| limit.has_room_for_stock(*edges, index));
+        self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));
     }
 
     /// Takes the stock out of all cells, which nobody draws from afterwards. False: that cannot be, and all is as before.

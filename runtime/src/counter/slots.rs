@@ -50,7 +50,7 @@ pub(super) fn add_slow(block: Block, index: usize, amount: i64) {
     block.shared(index).direct.fetch_add(amount, Ordering::Relaxed);
     try_moving_edges(block, |edges| {
         if edges.mode(index).flags.load(Ordering::Relaxed) & LIMITED == 0 {
-            edges.restock(index, |_| true);
+            edges.restock(index, amount, |_| true);
         }
     });
 }
@@ -184,15 +184,17 @@ impl Drop for Motion<'_> {
 }
 
 impl Edges {
-    /// Brings the stock of the slot where the thread runs to the middle, if it is far from it; opens a closed cell. `may_rise` is asked
-    /// after the sum of edges was raised, before there is stock to draw from; if it says no, all is as before.
-    pub(super) fn restock(self, index: usize, may_rise: impl FnOnce(Edges) -> bool) {
+    /// Brings the stock of the slot where the thread runs to the middle, if it is far from it, or if there would have been enough for
+    /// `amount` then, which has gone past the cell; opens a closed cell. `may_rise` is asked after the sum of edges was raised, before
+    /// there is stock to draw from; if it says no, all is as before.
+    pub(super) fn restock(self, index: usize, amount: i64, may_rise: impl FnOnce(Edges) -> bool) {
         let Some(slot) = slot::current() else { return };
         let old = pair(self.0, index, slot);
         let is_closed = old.left < WINDOW;
         let batch = self.batch();
         let change = batch - stock(old);
-        if !is_closed && change.abs() < batch / 2 {
+        let fits_the_middle = amount.unsigned_abs() <= batch as u64;
+        if !is_closed && change.abs() < batch / 2 && !fits_the_middle {
             return;
         }
         let _motion = Motion::new(&self, index);
