@@ -395,7 +395,8 @@ fn counter_stock_is_there_for_the_next() {
             reading.value.abs_diff(sum) == NEXT as u64
         };
         // Once in a while the thread goes on in another slot in the middle of it.
-        assert!((0..100).any(|_| is_drawn()));
+        let drawn = (0..100).filter(|_| is_drawn()).count();
+        assert!(drawn > 50, "{drawn} of 100 times");
     });
 }
 
