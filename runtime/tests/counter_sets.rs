@@ -381,6 +381,8 @@ fn counter_stock_is_there_for_the_next() {
     const FIRST: i64 = 222;
     const NEXT: i64 = 300;
     in_both_modes("counter_stock_is_there_for_the_next", || {
+        // The first use says how slots are given.
+        LazyCounter::new().share().expect("there is memory");
         if slot::mode() == Mode::PerThread {
             return;
         }
