@@ -26,8 +26,11 @@ pub trait Object: Sized + Sync {
     /// All zero, and the calling thread's. None: no memory.
     fn new(area: &'static Area) -> Option<Self>;
 
-    /// Announces a second thread. None: no memory.
-    fn share(&self, area: &'static Area) -> Option<()>;
+    /// Announces a second thread, which is nothing to an eager object. None: no memory.
+    #[inline(always)]
+    fn share(&self, _area: &'static Area) -> Option<()> {
+        Some(())
+    }
 
     /// Adds to a counter.
     fn add(&self, index: usize, amount: i64);
@@ -39,7 +42,7 @@ pub trait Object: Sized + Sync {
     fn sum(&self, index: usize) -> i64;
 
     /// Makes an upgraded object use so many slots; nothing if the form's sums do not depend on that.
-    fn touch(&self, slots: u32);
+    fn touch(&self, _slots: u32) {}
 }
 
 /// Bytes in different places that creating and destroying an object writes, when it is not shared: the object itself, and for each block
@@ -77,11 +80,6 @@ impl Object for Separate {
     }
 
     #[inline(always)]
-    fn share(&self, _: &'static Area) -> Option<()> {
-        Some(())
-    }
-
-    #[inline(always)]
     fn add(&self, index: usize, amount: i64) {
         self.counters.add(index, amount);
     }
@@ -95,8 +93,6 @@ impl Object for Separate {
     fn sum(&self, index: usize) -> i64 {
         self.counters.sum(index)
     }
-
-    fn touch(&self, _: u32) {}
 }
 
 /// All members in one block.
@@ -114,11 +110,6 @@ impl Object for Together {
     }
 
     #[inline(always)]
-    fn share(&self, _: &'static Area) -> Option<()> {
-        Some(())
-    }
-
-    #[inline(always)]
     fn add(&self, index: usize, amount: i64) {
         self.all.add(index, amount);
     }
@@ -132,8 +123,6 @@ impl Object for Together {
     fn sum(&self, index: usize) -> i64 {
         self.all.sum(index)
     }
-
-    fn touch(&self, _: u32) {}
 }
 
 /// Words for the owner, until somebody shares them.
