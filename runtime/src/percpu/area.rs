@@ -44,8 +44,6 @@ pub struct Area {
     /// Under the lock: where in the current chunk the next block is cut, and how many lines are left there.
     next: AtomicUsize,
     lines_left: AtomicUsize,
-    /// Bytes of address space in chunks.
-    reserved_bytes: AtomicU64,
     /// Blocks that are in use.
     in_use: AtomicU64,
     /// Ready blocks by lines. Anybody pushes; the lock's holder pops, so that no block is popped and pushed again behind a popper's back.
@@ -103,11 +101,6 @@ impl Area {
 
     pub(super) fn slots_a_bit(&self) -> usize {
         slots_a_bit(self.rows)
-    }
-
-    /// Bytes of address space that the area has reserved.
-    pub fn reserved_bytes(&self) -> u64 {
-        self.reserved_bytes.load(Ordering::Relaxed)
     }
 
     /// What waiting for locks of the area and of its blocks cost.
@@ -230,7 +223,6 @@ impl Area {
         let chunk = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite)?;
         // SAFETY: the chunk is fresh and ours. A huge page would make all rows of a large machine resident.
         unsafe { vm::advise_huge(chunk, bytes, vm::Huge::Avoid) };
-        self.reserved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Some(chunk as usize)
     }
 }
