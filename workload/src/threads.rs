@@ -1,6 +1,6 @@
 //! Threads, which only the caller has, and how they meet.
 
-use machine::sync::{AtomicU32, Ordering};
+use machine::sync::{AtomicU32, Ordering, spin_loop};
 
 /// Whoever can run something in several threads at once.
 pub trait Threads {
@@ -26,7 +26,7 @@ impl Meeting {
         let before = self.arrived.fetch_add(1, Ordering::AcqRel);
         let all = (before / self.threads + 1) * self.threads;
         while self.arrived.load(Ordering::Acquire) < all {
-            core::hint::spin_loop();
+            spin_loop();
         }
     }
 }

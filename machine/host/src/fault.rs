@@ -36,7 +36,10 @@ pub enum Plan {
 const POINTS: usize = 3;
 const ONCE: u64 = 1 << 32;
 const ALWAYS: u64 = 1 << 33;
-static PLANS: [AtomicU64; POINTS] = [const { AtomicU64::new(0) }; POINTS];
+
+process_state! {
+    static PLANS: [AtomicU64; POINTS] = [const { AtomicU64::new(0) }; POINTS];
+}
 
 /// Sets how `point` fails from now on.
 pub fn arm(point: Point, plan: Plan) {

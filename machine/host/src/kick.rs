@@ -18,9 +18,12 @@ const REGISTER_PRIVATE_EXPEDITED_RSEQ: usize = 1 << 8;
 const UNREGISTERED: u32 = 0;
 const REGISTERED: u32 = 1;
 const REFUSED: u32 = 2;
-static STATE: AtomicU32 = AtomicU32::new(UNREGISTERED);
-static KICKS: AtomicU64 = AtomicU64::new(0);
-static REFUSALS: AtomicU64 = AtomicU64::new(0);
+
+process_state! {
+    static STATE: AtomicU32 = AtomicU32::new(UNREGISTERED);
+    static KICKS: AtomicU64 = AtomicU64::new(0);
+    static REFUSALS: AtomicU64 = AtomicU64::new(0);
+}
 
 /// The kernel refused the kick: no membarrier, or a filter forbids it. Nothing was ordered, nothing restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

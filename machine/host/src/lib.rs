@@ -25,6 +25,11 @@ compile_error!("commensal-machine-host speaks Linux on x86-64 only; found anothe
 #[cfg(test)]
 extern crate std;
 
+/// Declares state of the process. The simulated machine shares the sources that do, and has the state fresh for each simulation.
+macro_rules! process_state {
+    ($($state:item)*) => { $($state)* };
+}
+
 pub mod clock;
 pub mod fault;
 pub mod kick;

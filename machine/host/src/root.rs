@@ -12,7 +12,7 @@
 //!
 //! Runs at the same time: readers on every CPU; of those who install, one succeeds.
 
-use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
 use crate::thread;
 use core::cell::UnsafeCell;
 
@@ -28,12 +28,14 @@ struct Zeroes(UnsafeCell<[u8; BOOTSTRAP_BYTES]>);
 unsafe impl Sync for Zeroes {}
 
 static BOOTSTRAP: Zeroes = Zeroes(UnsafeCell::new([0; BOOTSTRAP_BYTES]));
-/// 1 while somebody makes the region.
-static MAKING: AtomicU32 = AtomicU32::new(0);
-#[doc(hidden)]
-pub static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
 
-static AREA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+process_state! {
+    /// 1 while somebody makes the region.
+    static MAKING: AtomicU32 = AtomicU32::new(0);
+    #[doc(hidden)]
+    pub static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
+    static AREA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+}
 
 /// The address of the runtime's region, or of the zeroed stand-in that must not be written.
 #[inline(always)]
@@ -63,7 +65,7 @@ pub fn install(make: impl FnOnce() -> Option<*mut u8>) -> bool {
     thread::without_signals(|| {
         // Acquire pairs with the release below: a second try sees what the first one left.
         while MAKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            core::hint::spin_loop();
+            spin_loop();
         }
         if !is_installed()
             && let Some(base) = make()

@@ -13,7 +13,7 @@
 
 use super::runtime::runtime;
 use crate::percpu;
-use machine::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use machine::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, spin_loop};
 use machine::{clock, kick, process, slot, thread};
 
 /// What the process did to be shared by threads.
@@ -89,7 +89,7 @@ fn make_shared() -> Option<bool> {
         {
             break;
         }
-        core::hint::spin_loop();
+        spin_loop();
     }
     // A process without threads may have forked unnoticed, and its only thread have a new number since.
     thread::forget_number();

@@ -9,16 +9,20 @@
 //!
 //! Runs at the same time: any number of threads adopt; an owner is replaced by compare-and-swap only.
 
-use super::{MAX, Mode, mode};
+use super::layout::MAX;
+use super::number::{Mode, mode};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{process, thread};
 
-static OWNERS: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
-/// Slots from 1 up to here have been given at least once.
-static GIVEN: AtomicU32 = AtomicU32::new(0);
-static CURSOR: AtomicU32 = AtomicU32::new(0);
-/// The generation of the process in which the thread that forked has its slot, or had none.
-static CLAIMED: AtomicU32 = AtomicU32::new(thread::FIRST_GENERATION);
+process_state! {
+    static OWNERS: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
+    /// Slots from 1 up to here have been given at least once.
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    static CURSOR: AtomicU32 = AtomicU32::new(0);
+    /// The generation of the process in which the thread that forked has its slot, or had none.
+    static CLAIMED: AtomicU32 = AtomicU32::new(thread::FIRST_GENERATION);
+}
+
 /// Old slots that are looked at before a new one is given: enough to keep up with threads that come and go in turn.
 const GLANCES: u32 = 4;
 

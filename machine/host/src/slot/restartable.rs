@@ -11,7 +11,8 @@
 //!
 //! The descriptor stays referenced after the section: the code must never be unloaded.
 
-use super::{AREA_SHIFT, AREAS, ARRAY, WORDS, word};
+use super::given::WORDS;
+use super::layout::{AREA_SHIFT, AREAS, FULL_MASK, Stored, word};
 use crate::sync::Ordering;
 use core::arch::asm;
 
@@ -146,21 +147,6 @@ pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usiz
         );
     }
     object
-}
-
-/// A give word with none of these bits is full.
-pub(super) const FULL_MASK: usize = ARRAY - 1;
-
-/// What became of a [`compare_store`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Stored {
-    /// The word was as expected and is now new.
-    Done = 0,
-    /// The word was another one; nothing changed.
-    Differs = 1,
-    /// This thread is not in that slot (any more); nothing changed.
-    Elsewhere = 2,
 }
 
 impl Stored {

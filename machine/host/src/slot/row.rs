@@ -1,35 +1,11 @@
-//! Rows: per-CPU data of programs. A *cell* has a pair of words in each slot's row, and rows lie [`ROW`] bytes apart.
-//!
-//! ```text
-//!   cell ─▶ │ left, edge │   in slot 0's row      left: what can still be drawn, plus WINDOW; zero, or a high bit: closed
-//!           ├────────────┤ ROW                    edge: what the owner of the cell says, moved with left as one
-//!           │ left, edge │   in slot 1's row
-//! ```
-//!
-//! A zeroed cell is one of which nothing can be drawn. Rows are a line longer than a page, so that the copies of a cell do not all
-//! compete for the same few places of a cache.
+//! Rows, in x86-64 assembly.
 
-use super::restartable::{Stored, restartable};
-use super::{AREA, WORDS};
+use super::given::WORDS;
+use super::layout::{Pair, ROW, Stored, WINDOW, in_row};
+use super::restartable::restartable;
 use crate::sync::Ordering;
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_set_epi64x};
-
-/// Bytes from a cell in one slot's row to the same cell in the next.
-pub const ROW: usize = AREA + 64;
-/// The least `left` of which can be drawn. What is drawn at once is at most half of it, so that nothing leads into the window from up to
-/// half of it, nor from where one of the two highest bits is set: a cell with such a `left` is *closed*.
-pub const WINDOW: u64 = 1 << 30;
-
-/// What a cell holds in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C, align(16))]
-pub struct Pair {
-    /// What can still be drawn, plus [`WINDOW`].
-    pub left: u64,
-    /// Changes together with `left`.
-    pub edge: i64,
-}
 
 /// Adds to a word that only this thread adds to, by one instruction: its signal handlers may do the same, others may read. The word is
 /// `OFFSET` bytes behind `near`, so that a caller needs no register for its address besides that of what it is part of.
@@ -140,9 +116,4 @@ pub unsafe fn store_pair(cell: *mut u8, slot: u32, new: Pair) {
 fn packed(pair: Pair) -> __m128i {
     // SAFETY: every x86-64 processor has SSE2.
     unsafe { _mm_set_epi64x(pair.edge, pair.left as i64) }
-}
-
-#[inline]
-fn in_row(cell: *mut u8, slot: u32) -> *mut u8 {
-    cell.wrapping_add(slot as usize * ROW)
 }

@@ -21,7 +21,7 @@
 //! Without handlers ranks only rise; [`ContentionReport::out_of_order`] counts those that did not.
 //! Runs at the same time: any number of threads.
 
-use super::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use super::{AtomicU32, AtomicU64, Ordering, compiler_fence, spin_loop};
 use crate::{clock, slot, syscall, thread};
 
 /// Set in the lock word while somebody may be asleep on it.
@@ -189,7 +189,7 @@ impl<const RANK: u8> Lock<RANK> {
                 }
             } else if spins < SPINS {
                 spins += 1;
-                core::hint::spin_loop();
+                spin_loop();
             } else if word & WAITERS != 0
                 || self.word.compare_exchange(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {

@@ -4,6 +4,7 @@
 
 mod lock;
 
+pub use core::hint::spin_loop;
 pub use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };

@@ -1,9 +1,7 @@
-//! Threads: who am I, has the process forked, does it have one thread.
+//! Who a thread is, in this process and after a fork.
 //!
-//! Each thread has a small block of thread-local memory in the static TLS area, so that reaching it is one addition and
-//! never allocates. An identity is given on the thread's first [`enter`], and never given again, not even after fork: it tells who
-//! holds a lock in *this* process. An [`id`] tells whose data it is: every thread has one from birth on, keeps it when it forks, and may
-//! have it from a dead one.
+//! An identity is given on the thread's first [`enter`], and never given again, not even after fork: it tells who
+//! holds a lock in *this* process.
 //!
 //! **Fork without handlers.** A child made by `_Fork` or the bare system call runs no fork handler, and inherits locks
 //! whose holders do not exist there. One word in a page that the kernel wipes in children tells: it holds the *generation*
@@ -13,26 +11,13 @@
 //!
 //! Runs at the same time: all threads; the generation changes only in a fresh child.
 
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use super::block::block;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop};
 use crate::{process, slot, syscall, vm};
-use core::arch::{asm, global_asm};
-
-// The first 32 bytes have the layout of the kernel's `struct rseq`, of which the restartable operations use the
-// fields at 4 (negative: no slot), 8 (descriptor) and 24 (slot): in fallback mode they work on this block instead.
-global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".balign 64",
-    ".globl commensal_thread",
-    ".hidden commensal_thread",
-    ".type commensal_thread,@object",
-    ".size commensal_thread,64",
-    "commensal_thread: .zero 64",
-    ".popsection",
-);
 
 /// The thread's block; all zero when the thread starts.
 #[repr(C)]
-struct Block {
+pub struct Block {
     stand_in: [u32; 6],
     slot: u32,
     generation: u32,
@@ -42,47 +27,21 @@ struct Block {
     unused: [u32; 3],
 }
 
+/// What [`Block`] takes, and where the restartable operations find the slot in it.
 const _: () = assert!(core::mem::size_of::<Block>() == 64 && core::mem::offset_of!(Block, slot) == 24);
-
-/// Where the thread's block lies, seen from the thread pointer.
-#[inline]
-pub(crate) fn block_offset() -> isize {
-    let offset: isize;
-    // SAFETY: reads a word of the global offset table, which the loader filled.
-    unsafe {
-        asm!("mov {0}, qword ptr [rip + commensal_thread@GOTTPOFF]", out(reg) offset, options(pure, readonly, nostack, preserves_flags));
-    }
-    offset
-}
-
-#[inline]
-fn block() -> *mut Block {
-    (id() as isize + block_offset()) as *mut Block
-}
-
-/// The thread's id: even, not zero, and no other living thread's of the process. The thread that forks keeps it in the child. A thread
-/// that is born later may have the id of one that is dead, or vanished in a fork; what that one did, it did before. Costs one load,
-/// which a compiler may spare in a loop; needs no [`enter`].
-///
-/// It is the thread pointer. The C library gives a thread's memory to another one after the kernel has said that the thread is no more.
-#[inline(always)]
-pub fn id() -> u64 {
-    let pointer: u64;
-    // SAFETY: by the x86-64 TLS ABI, the word at fs:0 is the thread pointer itself; it never changes.
-    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
-    pointer
-}
 
 /// The generation before any fork was noticed.
 pub(crate) const FIRST_GENERATION: u32 = 1;
 /// Somebody is declaring the identities of the parent gone.
 const CHANGING: u32 = u32::MAX;
 
-static IN_PLACE_MARK: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
-static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const IN_PLACE_MARK).cast_mut());
-static GENERATION: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
-static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
-static GONE: AtomicU64 = AtomicU64::new(0);
+process_state! {
+    static IN_PLACE_MARK: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
+    static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const IN_PLACE_MARK).cast_mut());
+    static GENERATION: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
+    static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
+    static GONE: AtomicU64 = AtomicU64::new(0);
+}
 
 #[inline]
 fn mark() -> &'static AtomicU32 {
@@ -109,7 +68,7 @@ fn renew(own: u32) -> bool {
         // Acquire pairs with the release below: who sees the new generation also sees the new GONE.
         match mark().load(Ordering::Acquire) {
             0 => begin_generation(),
-            CHANGING => core::hint::spin_loop(),
+            CHANGING => spin_loop(),
             generation => break generation,
         }
     };
@@ -258,19 +217,6 @@ pub(crate) fn is_alive(tid: u32) -> bool {
     asked != Err(syscall::Errno::NO_SUCH_PROCESS)
 }
 
-/// Whether the process has had one thread only, all its life. False when the C library cannot tell.
-#[inline]
-pub fn is_alone() -> bool {
-    let flag: *const u8;
-    // SAFETY: reads the table's entry for a weak symbol of the C library: its address, or null.
-    unsafe {
-        asm!(".weak __libc_single_threaded", "mov {0}, qword ptr [rip + __libc_single_threaded@GOTPCREL]",
-             out(reg) flag, options(pure, readonly, nostack, preserves_flags));
-    }
-    // SAFETY: if the symbol exists it is a char that the C library writes while no other thread runs.
-    !flag.is_null() && unsafe { flag.read_volatile() } != 0
-}
-
 /// Runs `work` while no signal handler can interrupt this thread.
 pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
     const BLOCK: usize = 0;
@@ -287,21 +233,7 @@ pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-unsafe extern "C" {
-    fn pthread_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-    ) -> i32;
-}
-
 /// Tells the calling process that it is a new fork child, where nothing else does.
 pub fn declare_forked() {
     mark().store(0, Ordering::Relaxed);
-}
-
-/// Registers what runs in the child of an ordinary `fork`, before the child can have a second thread.
-pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
-    // SAFETY: the function lives as long as the process: the library is never unloaded.
-    unsafe { pthread_atfork(None, None, Some(child)) == 0 }
 }

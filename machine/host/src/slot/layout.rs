@@ -1,0 +1,79 @@
+//! Where the words of slots lie, and what they mean.
+//!
+//! ```text
+//!   base ─▶ ┌──────────────────────┐ 0            array words are offsets from base, so that zero memory
+//!           │ header, starts with  │              means "empty" to pop and "full" to push
+//!           │ a zeroed array       │
+//!           ├──────────────────────┤ AREAS
+//!           │ slot 0   AREA bytes  │   word i of slot s is at AREAS + s·AREA + 8·i
+//!           │ slot 1               │
+//! ```
+//!
+//! An *array* is 1024 bytes, aligned to 1024 from base, of which word 0 belongs to the owner of the array, then at least one word
+//! is zero (the bottom), and the rest up to the end holds pointers, growing upwards. A *take word* is the offset of the topmost
+//! pointer; an array is empty when that offset holds zero. A *give word* is the offset behind the topmost pointer; an array
+//! is full when it is 0 modulo 1024.
+//!
+//! Programs' per-CPU data lies in *rows*. A *cell* has a pair of words in each slot's row, and rows lie [`ROW`] bytes apart.
+//!
+//! ```text
+//!   cell ─▶ │ left, edge │   in slot 0's row      left: what can still be drawn, plus WINDOW; zero, or a high bit: closed
+//!           ├────────────┤ ROW                    edge: what the owner of the cell says, moved with left as one
+//!           │ left, edge │   in slot 1's row
+//! ```
+//!
+//! A zeroed cell is one of which nothing can be drawn. Rows are a line longer than a page, so that the copies of a cell do not all
+//! compete for the same few places of a cache.
+
+/// The most slots that a process can use at once.
+pub const MAX: usize = 1024;
+/// Offset of slot 0's area from the base.
+pub const AREAS: usize = 4096;
+/// Bytes of a slot's area.
+pub const AREA: usize = 1 << AREA_SHIFT;
+#[doc(hidden)]
+pub const AREA_SHIFT: u32 = 12;
+/// Bytes, and alignment, of an array.
+pub const ARRAY: usize = 1024;
+
+/// A give word with none of these bits is full.
+pub(crate) const FULL_MASK: usize = ARRAY - 1;
+
+/// Bytes from a cell in one slot's row to the same cell in the next.
+pub const ROW: usize = AREA + 64;
+/// The least `left` of which can be drawn. What is drawn at once is at most half of it, so that nothing leads into the window from up to
+/// half of it, nor from where one of the two highest bits is set: a cell with such a `left` is *closed*.
+pub const WINDOW: u64 = 1 << 30;
+
+/// What a cell holds in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(16))]
+pub struct Pair {
+    /// What can still be drawn, plus [`WINDOW`].
+    pub left: u64,
+    /// Changes together with `left`.
+    pub edge: i64,
+}
+
+/// What became of a [`compare_store`](super::compare_store).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Stored {
+    /// The word was as expected and is now new.
+    Done = 0,
+    /// The word was another one; nothing changed.
+    Differs = 1,
+    /// This thread is not in that slot (any more); nothing changed.
+    Elsewhere = 2,
+}
+
+#[inline]
+pub(crate) fn in_row(cell: *mut u8, slot: u32) -> *mut u8 {
+    cell.wrapping_add(slot as usize * ROW)
+}
+
+/// Word `index` of slot `slot`.
+#[inline]
+pub(crate) fn word(base: *mut u8, slot: u32, index: usize) -> *mut usize {
+    base.wrapping_add(AREAS + slot as usize * AREA + index * 8).cast()
+}

@@ -1,0 +1,28 @@
+//! The numbers of system calls, and of errors, on x86-64.
+
+pub const READ: usize = 0;
+pub const WRITE: usize = 1;
+pub const CLOSE: usize = 3;
+pub const MMAP: usize = 9;
+pub const MPROTECT: usize = 10;
+pub const MUNMAP: usize = 11;
+pub const MREMAP: usize = 25;
+pub const RT_SIGPROCMASK: usize = 14;
+pub const MADVISE: usize = 28;
+pub const GETPID: usize = 39;
+pub const FCNTL: usize = 72;
+pub const GETTID: usize = 186;
+pub const FUTEX: usize = 202;
+pub const SCHED_GETAFFINITY: usize = 204;
+pub const TGKILL: usize = 234;
+pub const OPENAT: usize = 257;
+pub const PRLIMIT: usize = 302;
+pub const MEMBARRIER: usize = 324;
+
+/// An error number of the kernel, positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    pub const NO_SUCH_PROCESS: Errno = Errno(3);
+}

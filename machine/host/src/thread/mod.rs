@@ -1,0 +1,15 @@
+//! Threads: who am I, has the process forked, does it have one thread.
+//!
+//! Each thread has a small block of thread-local memory in the static TLS area, so that reaching it is one addition and
+//! never allocates. An [`identity`](identity()) tells who holds a lock in *this* process. An [`id`] tells whose data it is: every thread
+//! has one from birth on, keeps it when it forks, and may have it from a dead one.
+
+mod block;
+mod identity;
+
+pub(crate) use block::block_offset;
+pub use block::{id, is_alone, on_fork_in_child};
+pub(crate) use identity::{
+    FIRST_GENERATION, fallback_slot, generation, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid,
+};
+pub use identity::{declare_forked, enter, forget_number, identity, notice_forks, without_signals};

@@ -1,0 +1,23 @@
+//! Time: the simulated CPU's.
+
+use crate::engine::{self, Access};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+/// Nanoseconds since the simulation began. Never goes back.
+pub fn now_ns() -> u64 {
+    let Some(here) = engine::here() else { return since_the_first_call() };
+    here.step(Access::Clock);
+    here.with(|engine| engine.time())
+}
+
+/// The same, in nanoseconds, too.
+#[inline]
+pub fn ticks() -> u64 {
+    now_ns()
+}
+
+fn since_the_first_call() -> u64 {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    FIRST.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}

@@ -1,0 +1,64 @@
+//! A simulated CPU: the thread that it runs, those that wait for it, and the stores that the other CPUs do not see yet.
+
+use std::collections::VecDeque;
+
+/// A store that waits: the bytes, and what memory held there when it was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub at: usize,
+    pub size: u8,
+    pub value: u128,
+    pub before: u128,
+}
+
+impl Waiting {
+    /// Whether it touches any of these bytes.
+    pub fn overlaps(&self, at: usize, size: u8) -> bool {
+        self.at < at + size as usize && at < self.at + self.size as usize
+    }
+
+    /// The bytes as this store leaves them, if it writes them all.
+    pub fn covers(&self, at: usize, size: u8) -> Option<u128> {
+        let inside = self.at <= at && at + size as usize <= self.at + self.size as usize;
+        inside.then(|| self.value >> (8 * (at - self.at)) & mask(size))
+    }
+}
+
+/// The bits of so many bytes.
+pub fn mask(size: u8) -> u128 {
+    if size >= 16 { u128::MAX } else { (1 << (8 * size)) - 1 }
+}
+
+/// One CPU.
+#[derive(Debug)]
+pub struct Cpu {
+    pub time: u64,
+    pub thread: Option<usize>,
+    pub queue: VecDeque<usize>,
+    pub is_online: bool,
+    /// The slot of the thread that was here last.
+    pub last_slot: Option<u32>,
+    /// When the thread may have to leave.
+    pub slice_end: u64,
+    /// Oldest first.
+    pub stores: VecDeque<Waiting>,
+}
+
+impl Cpu {
+    pub fn new() -> Self {
+        Cpu {
+            time: 0,
+            thread: None,
+            queue: VecDeque::new(),
+            is_online: true,
+            last_slot: None,
+            slice_end: 0,
+            stores: VecDeque::new(),
+        }
+    }
+
+    /// How many threads are here.
+    pub fn load(&self) -> usize {
+        self.queue.len() + usize::from(self.thread.is_some())
+    }
+}

@@ -1,0 +1,291 @@
+//! What happens before a step.
+//!
+//! A strategy is asked before every step of a thread, and whenever the current thread cannot go on. What it chooses is kept where it is not what would
+//! have happened anyway, so that a list of such choices repeats the whole.
+
+use super::thread::{State, Wait};
+use super::{Access, Engine, Happening, Next};
+use crate::simulation::{Choice, Deviation, Failure, Moment, Scene};
+use std::cmp::Reverse;
+
+/// Steps that a thread makes in a row while others could: who waits without saying so must not wait for ever.
+const PATIENCE: u32 = 2000;
+/// Choices between two steps that make no step.
+const MOST_CHOICES: u32 = 64;
+
+impl Engine {
+    /// What the current thread does next.
+    #[inline]
+    pub(super) fn decide(&mut self, access: Access) -> Next {
+        self.steps += 1;
+        if self.steps > self.settings.most_steps {
+            let state = self.describe();
+            self.fail(Failure::NoEnd { steps: self.settings.most_steps, state });
+        }
+        if self.failure.is_some() {
+            return Next::Suspend;
+        }
+        self.threads[self.current].steps += 1;
+        if self.strategy.is_some() { self.decide_by_strategy(access) } else { self.decide_by_time() }
+    }
+
+    /// The operation is about to take effect.
+    #[inline]
+    pub(super) fn perform(&mut self, access: Access) {
+        if self.strategy.is_none() {
+            let cpu = self.cpu();
+            let cost = self.lines.cost(access, cpu, self.cpus[cpu].time);
+            self.cpus[cpu].time += cost;
+        }
+        match access {
+            Access::Nothing => {}
+            Access::Fence { is_full } => self.happened(Happening::Fence { is_full }),
+            Access::System { number } => self.happened(Happening::System(number)),
+            Access::Kick { cpu } => self.happened(Happening::Kicked(cpu as u32)),
+            Access::Slot => {
+                let slot = self.threads[self.current].slot;
+                self.happened(Happening::Slot(slot));
+            }
+            Access::Clock | Access::Load { .. } | Access::Store { .. } | Access::Change { .. } => {}
+        }
+    }
+
+    /// The step of the CPU that is furthest behind comes next.
+    fn decide_by_time(&mut self) -> Next {
+        let cpu = self.cpu();
+        let now = self.cpus[cpu].time;
+        if self.timers.first().is_some_and(|&(until, _)| until <= now) {
+            self.fire_timers(now);
+        }
+        if now >= self.cpus[cpu].slice_end && !self.cpus[cpu].queue.is_empty() {
+            self.preempt(None);
+            self.leave_to_others();
+            return Next::Suspend;
+        }
+        if std::mem::take(&mut self.gives_way) && self.running.len() == 1 {
+            self.skip_to_next_timer();
+        }
+        match self.times.peek() {
+            Some(&Reverse(next)) if next < (now, cpu) => {
+                self.times.push(Reverse((now, cpu)));
+                self.leave_to_others();
+                Next::Suspend
+            }
+            _ => Next::Go,
+        }
+    }
+
+    fn decide_by_strategy(&mut self, access: Access) -> Next {
+        let me = self.current;
+        self.now += self.settings.tick_ns;
+        let cpu = self.cpu();
+        self.cpus[cpu].time = self.now;
+        self.in_a_row += 1;
+        if self.timers.first().is_some_and(|&(until, _)| until <= self.now) {
+            self.fire_timers(self.now);
+        }
+        if self.now >= self.cpus[cpu].slice_end && !self.cpus[cpu].queue.is_empty() {
+            self.preempt(None);
+        }
+        if self.gives_way && self.running.len() == 1 {
+            self.skip_to_next_timer();
+        }
+        for _ in 0..MOST_CHOICES {
+            if self.threads[me].state != State::Running {
+                self.leave_to_others();
+                return Next::Suspend;
+            }
+            let tired = self.gives_way || self.in_a_row > PATIENCE;
+            match self.ask(Some(access), tired) {
+                Choice::Go => break,
+                Choice::Run(thread) => {
+                    self.switch_to(thread);
+                    return Next::Suspend;
+                }
+                Choice::Preempt => self.preempt(None),
+                Choice::Migrate(to) => self.preempt(Some(to)),
+                Choice::Refuse => self.threads[me].is_refused = true,
+                other => self.apply(other),
+            }
+        }
+        self.gives_way = false;
+        if self.has_signal() { Next::Interrupt } else { Next::Go }
+    }
+
+    /// What does not concern the current thread alone.
+    fn apply(&mut self, choice: Choice) {
+        match choice {
+            Choice::Drain(cpu) => self.drain_one(cpu),
+            Choice::Signal(thread) => self.signal(thread),
+            Choice::Offline(cpu) => self.set_offline(cpu),
+            Choice::Online(cpu) => self.set_online(cpu),
+            Choice::Go | Choice::Run(_) | Choice::Preempt | Choice::Migrate(_) | Choice::Refuse => {}
+        }
+    }
+
+    fn switch_to(&mut self, thread: usize) {
+        self.current = thread;
+        self.in_a_row = 0;
+        self.gives_way = false;
+    }
+
+    /// Another thread goes on: the current one cannot.
+    pub(super) fn leave_to_others(&mut self) {
+        if self.strategy.is_none() {
+            return self.leave_by_time();
+        }
+        for _ in 0..MOST_CHOICES {
+            if self.running.is_empty() && !self.skip_to_next_timer() {
+                return self.fail_with_deadlock();
+            }
+            match self.ask(None, true) {
+                Choice::Run(thread) => return self.switch_to(thread),
+                other => self.apply(other),
+            }
+        }
+        let first = self.running.first().copied();
+        if let Some(thread) = first {
+            self.switch_to(thread);
+        }
+    }
+
+    fn leave_by_time(&mut self) {
+        loop {
+            let next = self.times.peek().map(|&Reverse((time, _))| time);
+            match self.timers.first() {
+                Some(&(until, _)) if next.is_none_or(|time| until <= time) => self.fire_timers(until),
+                _ if next.is_none() => return self.fail_with_deadlock(),
+                _ => {}
+            }
+            let Some(Reverse((time, cpu))) = self.times.pop() else { continue };
+            // A CPU whose thread has left it meanwhile, or whose time has moved on, has another entry.
+            if self.cpus[cpu].time == time
+                && let Some(thread) = self.cpus[cpu].thread
+            {
+                self.current = thread;
+                return;
+            }
+        }
+    }
+
+    /// Nobody does anything until then.
+    fn skip_to_next_timer(&mut self) -> bool {
+        let Some(&(until, _)) = self.timers.first() else { return false };
+        self.now = self.now.max(until);
+        if let Some(&thread) = self.running.first() {
+            let cpu = self.threads[thread].cpu;
+            self.cpus[cpu].time = self.cpus[cpu].time.max(until);
+        }
+        self.fire_timers(until);
+        true
+    }
+
+    fn fail_with_deadlock(&mut self) {
+        let state = self.describe();
+        self.fail(Failure::Deadlock { state });
+    }
+
+    /// Asks the strategy, and keeps what it chose. What cannot be done is not done.
+    fn ask(&mut self, access: Option<Access>, must_leave: bool) -> Choice {
+        let mut strategy = self.strategy.take().expect("asked where there is one");
+        let usual = self.usual(access.is_some(), must_leave);
+        let moment = Moment { may_go: access.is_some(), must_leave, usual, access };
+        let choice = strategy.choose(&Scene::new(self, moment));
+        self.strategy = Some(strategy);
+        let choice = if self.is_possible(choice, access) { choice } else { usual };
+        if choice != usual {
+            let thread = &self.threads[self.current];
+            let deviation =
+                Deviation { process: self.process, thread: self.current as u32, step: thread.steps, choice };
+            self.trace.deviate(deviation);
+        }
+        choice
+    }
+
+    /// What happens if nothing in particular is chosen: the thread goes on, or, where it should not, the next one does.
+    fn usual(&self, may_go: bool, must_leave: bool) -> Choice {
+        if may_go && !must_leave {
+            return Choice::Go;
+        }
+        let cpu = self.cpu();
+        let behind = self.running.iter().find(|&&thread| self.threads[thread].cpu > cpu);
+        match behind.or(self.running.first()) {
+            Some(&thread) if thread != self.current || !may_go => Choice::Run(thread),
+            _ => Choice::Go,
+        }
+    }
+
+    fn is_possible(&self, choice: Choice, access: Option<Access>) -> bool {
+        let may_go = access.is_some();
+        match choice {
+            Choice::Go => may_go,
+            Choice::Run(thread) => self.running.contains(&thread) && (thread != self.current || !may_go),
+            Choice::Drain(cpu) => self.cpus.get(cpu).is_some_and(|cpu| !cpu.stores.is_empty()),
+            Choice::Preempt => may_go,
+            Choice::Migrate(cpu) => may_go && cpu < self.cpus.len() && cpu != self.cpu(),
+            Choice::Signal(thread) => self
+                .threads
+                .get(thread)
+                .is_some_and(|thread| thread.handler.is_some() && thread.state != State::Dead && !thread.has_signal),
+            Choice::Offline(cpu) | Choice::Online(cpu) => cpu < self.cpus.len(),
+            Choice::Refuse => {
+                matches!(access, Some(Access::System { number }) if super::kernel::may_be_refused(number))
+            }
+        }
+    }
+
+    /// What each thread is doing, for people.
+    fn describe(&self) -> String {
+        let describe = |thread: &super::thread::Thread| match thread.state {
+            State::Dead => None,
+            State::Ready => Some(format!("{} waits for CPU {}", thread.name, thread.cpu)),
+            State::Running => Some(format!("{} is on CPU {}", thread.name, thread.cpu)),
+            State::Blocked(Wait::Futex(at)) => Some(format!("{} sleeps on {}", thread.name, self.space.name(at))),
+            State::Blocked(Wait::Children) => Some(format!("{} waits for its children", thread.name)),
+            State::Blocked(Wait::Time) => Some(format!("{} sleeps", thread.name)),
+        };
+        self.threads.iter().filter_map(describe).collect::<Vec<_>>().join(", ")
+    }
+
+    // What strategies may see.
+
+    pub(crate) fn running(&self) -> &[usize] {
+        &self.running
+    }
+
+    pub(crate) fn current_thread(&self) -> usize {
+        self.current
+    }
+
+    pub(crate) fn current_process(&self) -> u32 {
+        self.process
+    }
+
+    pub(crate) fn steps_of_current(&self) -> u64 {
+        self.threads[self.current].steps
+    }
+
+    pub(crate) fn all_steps(&self) -> u64 {
+        self.steps
+    }
+
+    pub(crate) fn cpu_count(&self) -> usize {
+        self.cpus.len()
+    }
+
+    pub(crate) fn has_waiting_stores(&self) -> bool {
+        self.waiting_stores > 0
+    }
+
+    pub(crate) fn waiting_stores_of(&self, cpu: usize) -> usize {
+        self.cpus[cpu].stores.len()
+    }
+
+    pub(crate) fn may_be_signalled(&self, thread: usize) -> bool {
+        self.is_possible(Choice::Signal(thread), None)
+    }
+
+    pub(crate) fn thread_count(&self) -> usize {
+        self.threads.len()
+    }
+}

@@ -1,0 +1,170 @@
+//! Processes: a simulated fork is a real one. The child has a copy of everything at the same addresses, and of the simulated threads only the one that
+//! forked; it is simulated on, to its end, while the parent waits. They share no memory, so nothing is lost by that.
+
+use super::thread::State;
+use super::{Access, Engine, Happening, Here};
+use crate::simulation::Failure;
+use std::time::{Duration, Instant};
+
+/// The first simulated process has this number, and its first thread, too.
+pub const FIRST_PROCESS: u32 = 1000;
+/// Numbers that each process has for its threads.
+const NUMBERS: u32 = 10_000;
+
+/// How a child ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All was well.
+    Well,
+    /// It found this.
+    Found(String),
+    /// It was killed by a real signal, or stopped itself.
+    Died,
+    /// It did not come to an end.
+    Hung,
+}
+
+/// How long a child may take, in real time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+// What a child says first.
+const WELL: u8 = 0;
+const FOUND: u8 = 1;
+const HUNG: u8 = 2;
+const DIED: u8 = 3;
+
+impl Here {
+    /// Runs `child` in a copy of the process that has the calling thread only, and waits for it.
+    pub fn fork(self, runs_handlers: bool, child: &mut dyn FnMut() -> Result<(), &'static str>) -> Ended {
+        self.step(Access::System { number: FORK });
+        let mut pipe = [0; 2];
+        self.with(|engine| {
+            engine.drain_own();
+            engine.processes += 1;
+            engine.happened(Happening::Forked(engine.processes));
+        });
+        // SAFETY: makes two descriptors.
+        assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe could not be made");
+        let [reader, writer] = pipe;
+        // SAFETY: the child is simulated on, on this host thread, which is the only one that it has, and leaves by _exit.
+        let process = unsafe { libc::fork() };
+        assert!(process >= 0, "a child could not be made");
+        if process == 0 {
+            self.with(|engine| engine.become_child(writer));
+            if runs_handlers {
+                let handlers = self.with(|engine| engine.fork_handlers.clone());
+                handlers.into_iter().for_each(|handler| handler());
+            }
+            let ended = child();
+            self.with(|engine| {
+                engine.end_child(ended.map_err(|what| Failure::Found(what.into())).as_ref().map(|_| ()))
+            });
+            unreachable!("a child ends by its report");
+        }
+        // SAFETY: closes our end, so that the pipe ends with the child.
+        unsafe { libc::close(writer) };
+        let ended = wait(process, reader);
+        // SAFETY: the descriptor is ours.
+        unsafe { libc::close(reader) };
+        self.with(|engine| engine.happened(Happening::ChildEnded(format!("{ended:?}"))));
+        ended
+    }
+}
+
+const FORK: usize = 57;
+
+impl Engine {
+    /// This is the child: other threads are not here, and what their CPUs had not stored yet never will be.
+    fn become_child(&mut self, report_to: i32) {
+        // SAFETY: no effects on memory. A child must not outlive a parent that gives up.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // SAFETY: a limit of this process, which may die on purpose, silently.
+        unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
+        self.process = FIRST_PROCESS + NUMBERS * (self.processes - 1);
+        self.report_to = Some(report_to);
+        let me = self.current;
+        for (number, thread) in self.threads.iter_mut().enumerate() {
+            if number != me {
+                thread.state = State::Dead;
+                // Left as it is, like everything that the thread had.
+                std::mem::forget(thread.coroutine.take());
+            }
+        }
+        for cpu in &mut self.cpus {
+            cpu.stores.clear();
+            cpu.queue.clear();
+            if cpu.thread != Some(me) {
+                cpu.thread = None;
+            }
+        }
+        self.waiting_stores = 0;
+        self.timers.clear();
+        self.times.clear();
+        self.running = vec![me];
+        self.slots.fill(false);
+        if let Some(slot) = self.threads[me].slot {
+            self.slots[slot as usize] = true;
+        }
+        self.threads[me].tid = self.process;
+        self.threads[me].parent = None;
+        self.threads[me].has_signal = false;
+        self.next_tid = self.process + 1;
+        self.happened(Happening::Child(self.process));
+    }
+
+    /// In a child: reports how it ended, and ends it.
+    pub(super) fn end_child(&mut self, ended: Result<(), &Failure>) {
+        let Some(report_to) = self.report_to else { return };
+        let (kind, text) = match ended {
+            Ok(()) => (WELL, String::new()),
+            Err(Failure::Found(what)) => (FOUND, what.clone()),
+            Err(failure @ (Failure::NoEnd { .. } | Failure::Deadlock { .. })) => (HUNG, failure.to_string()),
+            Err(failure) => (DIED, failure.to_string()),
+        };
+        let mut report = vec![kind];
+        report.extend(text.bytes());
+        // SAFETY: the report is as long as is said; nothing of the parent's is to be finished here.
+        unsafe {
+            libc::write(report_to, report.as_ptr().cast(), report.len());
+            libc::_exit(0);
+        }
+    }
+}
+
+/// Waits for the child's report or its death, then for the latter.
+fn wait(process: libc::pid_t, reader: libc::c_int) -> Ended {
+    let end = Instant::now() + PATIENCE;
+    let mut report = Vec::new();
+    let in_time = loop {
+        let left = end.saturating_duration_since(Instant::now()).as_millis() as libc::c_int;
+        let mut descriptor = libc::pollfd { fd: reader, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor.
+        match unsafe { libc::poll(&mut descriptor, 1, left) } {
+            0 => break false,
+            ready if ready < 0 => continue,
+            _ => {}
+        }
+        let mut part = [0u8; 4096];
+        // SAFETY: the buffer is as long as is said.
+        match unsafe { libc::read(reader, part.as_mut_ptr().cast(), part.len()) } {
+            0 => break true,
+            bytes if bytes > 0 => report.extend_from_slice(&part[..bytes as usize]),
+            _ => {}
+        }
+    };
+    // SAFETY: the child is ours.
+    unsafe {
+        if !in_time {
+            libc::kill(process, libc::SIGKILL);
+        }
+        while libc::waitpid(process, std::ptr::null_mut(), 0) < 0 {}
+    }
+    let text = || String::from_utf8_lossy(&report[1..]).into_owned();
+    match report.first() {
+        _ if !in_time => Ended::Hung,
+        Some(&WELL) => Ended::Well,
+        Some(&FOUND) => Ended::Found(text()),
+        Some(&HUNG) => Ended::Hung,
+        _ => Ended::Died,
+    }
+}

@@ -1,0 +1,199 @@
+//! The simulated kernel: the system calls that the host's sources make.
+
+use super::space::OUT_OF_MEMORY;
+use super::thread::{State, Wait, Woken};
+use super::{Access, Engine, Here};
+use crate::syscall::{self, Errno};
+
+const INTERRUPTED: Errno = Errno(4);
+const TRY_AGAIN: Errno = Errno(11);
+const INVALID: Errno = Errno(22);
+const NO_SUCH_CALL: Errno = Errno(38);
+const TIMED_OUT: Errno = Errno(110);
+
+/// Operations of futex and membarrier, with the numbers that the kernel gave them.
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
+const BARRIER: usize = 1 << 3;
+const REGISTER_BARRIER: usize = 1 << 4;
+const BARRIER_RSEQ: usize = 1 << 7;
+const REGISTER_BARRIER_RSEQ: usize = 1 << 8;
+
+/// Whether a strategy may have the call fail: for lack of memory, or where a kernel has it not.
+pub fn may_be_refused(number: usize) -> bool {
+    matches!(
+        number,
+        syscall::MMAP | syscall::MPROTECT | syscall::MREMAP | syscall::MADVISE | syscall::MUNMAP | syscall::MEMBARRIER
+    )
+}
+
+impl Here {
+    /// Makes a system call for the current thread.
+    ///
+    /// # Safety
+    /// The arguments are what the call expects.
+    pub unsafe fn system_call(self, number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+        self.step(Access::System { number });
+        // The kernel sees what the thread wrote, and memory may change its role.
+        let is_refused = self.with(|engine| {
+            engine.drain_own();
+            let current = engine.current;
+            std::mem::take(&mut engine.threads[current].is_refused)
+        });
+        if is_refused {
+            return Err(OUT_OF_MEMORY);
+        }
+        let [first, second, third, ..] = arguments;
+        match number {
+            syscall::FUTEX if second == FUTEX_WAIT_PRIVATE => self.futex_wait(first, third as u32, arguments[3]),
+            syscall::FUTEX if second == FUTEX_WAKE_PRIVATE => Ok(self.with(|engine| engine.futex_wake(first, third))),
+            syscall::MEMBARRIER => self.barrier(first),
+            syscall::GETPID => Ok(self.with(|engine| engine.process) as usize),
+            syscall::GETTID => Ok(self.with(|engine| engine.threads[engine.current].tid) as usize),
+            syscall::TGKILL => self.with(|engine| engine.is_alive(first as u32, second as u32)),
+            // SAFETY: passed on.
+            syscall::RT_SIGPROCMASK => unsafe { self.mask(first, second as *const u64, third as *mut u64) },
+            // SAFETY: passed on.
+            syscall::SCHED_GETAFFINITY => self.with(|engine| unsafe { engine.affinity(second, third as *mut u8) }),
+            // SAFETY: passed on.
+            _ => self.with(|engine| unsafe { engine.memory_call(number, arguments) }),
+        }
+    }
+
+    fn futex_wait(self, at: usize, expected: u32, limit: usize) -> Result<usize, Errno> {
+        let waits = self.with(|engine| {
+            engine.drain_own();
+            // The word is read and the thread put to sleep as one.
+            if engine.load(at, 4) as u32 != expected {
+                return false;
+            }
+            let until = (limit != 0).then(|| {
+                // SAFETY: a timespec, by the call's contract.
+                let [seconds, nanoseconds] = unsafe { *core::ptr::with_exposed_provenance::<[u64; 2]>(limit) };
+                engine.time() + seconds * 1_000_000_000 + nanoseconds
+            });
+            engine.block(Wait::Futex(at), until);
+            true
+        });
+        if !waits {
+            return Err(TRY_AGAIN);
+        }
+        self.wait();
+        match self.with(|engine| engine.threads[engine.current].woken) {
+            Woken::Come => Ok(0),
+            Woken::Late => Err(TIMED_OUT),
+            Woken::Interrupted => Err(INTERRUPTED),
+        }
+    }
+
+    /// Interrupts reach the CPUs one after the other, and threads go on meanwhile.
+    fn barrier(self, command: usize) -> Result<usize, Errno> {
+        if self.with(|engine| engine.settings.denies_membarrier) {
+            return Err(NO_SUCH_CALL);
+        }
+        let restarts = match command {
+            REGISTER_BARRIER | REGISTER_BARRIER_RSEQ => return Ok(0),
+            BARRIER => false,
+            BARRIER_RSEQ => self.with(|engine| !engine.settings.is_broken(crate::simulation::Defect::RestartIsFence)),
+            _ => return Err(INVALID),
+        };
+        let idle = self.with(|engine| engine.settings.is_broken(crate::simulation::Defect::FenceIsNothing));
+        for cpu in 0..self.with(|engine| engine.cpus.len()) {
+            let Some(_) = self.with(|engine| engine.cpus[cpu].thread) else { continue };
+            self.step(Access::Kick { cpu });
+            self.with(|engine| {
+                if idle {
+                    return;
+                }
+                engine.drain(cpu);
+                if let Some(thread) = engine.cpus[cpu].thread.filter(|_| restarts) {
+                    engine.abort_section(thread);
+                }
+            });
+        }
+        Ok(0)
+    }
+
+    /// # Safety
+    /// The sets are readable and writable, or null.
+    unsafe fn mask(self, how: usize, set: *const u64, old: *mut u64) -> Result<usize, Errno> {
+        const SET_MASK: usize = 2;
+        self.with(|engine| {
+            let thread = &mut engine.threads[engine.current];
+            // SAFETY: passed on. All signals are masked, or none.
+            unsafe {
+                if !old.is_null() {
+                    *old = if thread.is_masked { u64::MAX } else { 0 };
+                }
+                if !set.is_null() {
+                    thread.is_masked = if how == SET_MASK { *set != 0 } else { thread.is_masked || *set != 0 };
+                }
+            }
+        });
+        // What came meanwhile comes now.
+        self.step(Access::Nothing);
+        Ok(0)
+    }
+}
+
+impl Engine {
+    fn futex_wake(&mut self, at: usize, most: usize) -> usize {
+        let sleeps = |thread: &usize| self.threads[*thread].state == State::Blocked(Wait::Futex(at));
+        let sleepers: Vec<usize> = (0..self.threads.len()).filter(sleeps).take(most).collect();
+        for &thread in &sleepers {
+            self.wake(thread, Woken::Come);
+        }
+        sleepers.len()
+    }
+
+    fn is_alive(&self, process: u32, tid: u32) -> Result<usize, Errno> {
+        let is_it = |thread: &&super::thread::Thread| thread.tid == tid && thread.state != State::Dead;
+        let lives = process == self.process && self.threads.iter().any(|thread| is_it(&thread));
+        if lives { Ok(0) } else { Err(Errno::NO_SUCH_PROCESS) }
+    }
+
+    /// # Safety
+    /// The mask is as long as is said.
+    unsafe fn affinity(&self, bytes: usize, mask: *mut u8) -> Result<usize, Errno> {
+        // As the kernel does, whole words for the CPUs that there could ever be.
+        let needed = self.cpus.len().div_ceil(64) * 8;
+        if bytes < needed {
+            return Err(INVALID);
+        }
+        for cpu in (0..self.cpus.len()).filter(|&cpu| self.cpus[cpu].is_online) {
+            // SAFETY: passed on.
+            unsafe { *mask.add(cpu / 8) |= 1 << (cpu % 8) };
+        }
+        Ok(needed)
+    }
+
+    /// # Safety
+    /// As for the call.
+    unsafe fn memory_call(&mut self, number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+        let [at, bytes, third, ..] = arguments;
+        // Stores to memory that changes its role are to be seen before.
+        self.drain_all();
+        match number {
+            syscall::MMAP => self.space.map(arguments),
+            syscall::MUNMAP => {
+                self.lines.forget(at, at + bytes);
+                self.space.unmap(at, bytes)
+            }
+            syscall::MREMAP => {
+                self.lines.forget(at, at + bytes);
+                self.space.remap(arguments)
+            }
+            // SAFETY: the range is the simulated process's.
+            syscall::MPROTECT => unsafe { syscall::on_host(number, arguments) },
+            syscall::MADVISE => {
+                const DONT_NEED: usize = 4;
+                if third == DONT_NEED {
+                    self.lines.forget(at, at + bytes);
+                }
+                // SAFETY: as above.
+                unsafe { syscall::on_host(number, arguments) }
+            }
+            _ => Err(NO_SUCH_CALL),
+        }
+    }
+}

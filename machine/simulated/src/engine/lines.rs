@@ -1,0 +1,153 @@
+//! The directory of cache lines, and what an operation costs where time is simulated: a first, simple model.
+//!
+//! A line is in the caches of some CPUs; one that writes it takes it away from all others. Whoever has it pays for a hit. Whoever
+//! has not pays for a transfer, and transfers of one line come one after the other. All CPUs are equally far from each other.
+
+use super::Access;
+use crate::simulation::Settings;
+use crate::syscall;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+const LINE: usize = 64;
+const PAGE: usize = 4096;
+/// Words of a set of CPUs.
+const WORDS: usize = crate::slot::MAX / 64;
+
+/// Nanoseconds of what takes time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// An access to a line that the CPU has.
+    pub hit: u64,
+    /// What reads and writes as one, or a full fence, besides.
+    pub locked: u64,
+    /// A line's way from another CPU, or from memory.
+    pub transfer: u64,
+    /// A page's first touch: the fault and the zeroes.
+    pub fault: u64,
+    /// Into the kernel and back.
+    pub system_call: u64,
+    /// Interrupting one CPU.
+    pub kick: u64,
+    /// Reading the clock.
+    pub clock: u64,
+}
+
+impl Costs {
+    /// Round figures of a processor of these years: an order of magnitude, no forecast.
+    pub const SIMPLE: Costs =
+        Costs { hit: 1, locked: 5, transfer: 60, fault: 500, system_call: 150, kick: 1500, clock: 25 };
+}
+
+/// A line: who has it, and when it can travel again.
+#[derive(Clone, Debug)]
+struct Line {
+    holders: [u64; WORDS],
+    /// The only holder, who may write it.
+    owner: Option<u32>,
+    free_at: u64,
+}
+
+/// Multiplies: addresses are no secret.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only addresses are hashed");
+    }
+    fn write_usize(&mut self, number: usize) {
+        self.0 = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+}
+
+type Table<V> = HashMap<usize, V, BuildHasherDefault<Spread>>;
+
+/// All lines that anybody touched.
+#[derive(Debug)]
+pub struct Lines {
+    costs: Costs,
+    lines: Table<Line>,
+    pages: Table<()>,
+    /// Addresses in here are in pages that fault.
+    space: (usize, usize),
+}
+
+impl Lines {
+    pub fn new(settings: &Settings) -> Self {
+        Lines { costs: settings.costs, lines: Table::default(), pages: Table::default(), space: (0, 0) }
+    }
+
+    /// Pages fault in this range of addresses.
+    pub fn set_space(&mut self, start: usize, end: usize) {
+        self.space = (start, end);
+    }
+
+    /// What an operation costs that begins now.
+    pub fn cost(&mut self, access: Access, cpu: usize, now: u64) -> u64 {
+        let costs = self.costs;
+        match access {
+            Access::Nothing | Access::Slot => costs.hit,
+            Access::Load { at, .. } => self.touch(at, cpu, now, false),
+            Access::Store { at, is_locked, .. } => {
+                self.touch(at, cpu, now, true) + if is_locked { costs.locked } else { 0 }
+            }
+            Access::Change { at, .. } => self.touch(at, cpu, now, true) + costs.locked,
+            Access::Fence { is_full } => {
+                if is_full {
+                    costs.locked
+                } else {
+                    0
+                }
+            }
+            Access::Clock => costs.clock,
+            Access::System { number: syscall::GETTID | syscall::GETPID } => costs.system_call / 2,
+            Access::System { .. } => costs.system_call,
+            Access::Kick { .. } => costs.kick,
+        }
+    }
+
+    fn touch(&mut self, at: usize, cpu: usize, now: u64, writes: bool) -> u64 {
+        let costs = self.costs;
+        let mut cost = costs.hit;
+        if (self.space.0..self.space.1).contains(&at) && self.pages.insert(at / PAGE, ()).is_none() {
+            cost += costs.fault;
+        }
+        let fresh = || Line { holders: [0; WORDS], owner: None, free_at: 0 };
+        let line = self.lines.entry(at / LINE).or_insert_with(fresh);
+        let (word, bit) = (cpu / 64, 1 << (cpu % 64));
+        let has_it = line.holders[word] & bit != 0;
+        if has_it && (!writes || line.owner == Some(cpu as u32)) {
+            return cost;
+        }
+        // A line that nobody has comes from memory, as long a way as from a neighbour.
+        let start = (now + cost).max(line.free_at);
+        line.free_at = start + costs.transfer;
+        if writes {
+            line.holders = [0; WORDS];
+            line.owner = Some(cpu as u32);
+        } else {
+            line.owner = None;
+        }
+        line.holders[word] |= bit;
+        line.free_at - now
+    }
+
+    /// Nobody knows the lines and pages of a range any more.
+    pub fn forget(&mut self, start: usize, end: usize) {
+        if end - start < PAGE * 64 {
+            for line in start / LINE..end.div_ceil(LINE) {
+                self.lines.remove(&line);
+            }
+            for page in start / PAGE..end / PAGE {
+                self.pages.remove(&page);
+            }
+        } else {
+            self.lines.retain(|line, _| !(start..end).contains(&(line * LINE)));
+            self.pages.retain(|page, ()| !(start..end).contains(&(page * PAGE)));
+        }
+    }
+}

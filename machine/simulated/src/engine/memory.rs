@@ -1,0 +1,147 @@
+//! Memory as x86 CPUs see it (TSO): stores wait in a buffer of their CPU, in order; loads look there first; what reads and writes at once
+//! empties it before.
+//!
+//! Plain accesses of the simulated program are not seen. They take effect at once, so memory must not be plainly written while a
+//! store to it waits. That is checked when the store leaves the buffer: memory has to hold what it held when the store was made.
+
+use super::cpu::{Waiting, mask};
+use super::{Engine, Happening};
+use crate::simulation::Failure;
+
+/// Reads memory itself.
+#[inline]
+fn read(at: usize, size: u8) -> u128 {
+    let at = core::ptr::with_exposed_provenance::<u8>(at);
+    // SAFETY: who made the step vouches for the memory, as for an access of its own.
+    unsafe {
+        match size {
+            1 => at.read_volatile().into(),
+            4 => at.cast::<u32>().read_volatile().into(),
+            8 => at.cast::<u64>().read_volatile().into(),
+            _ => at.cast::<u128>().read_volatile(),
+        }
+    }
+}
+
+#[inline]
+fn write(at: usize, size: u8, value: u128) {
+    let at = core::ptr::with_exposed_provenance_mut::<u8>(at);
+    // SAFETY: as above.
+    unsafe {
+        match size {
+            1 => at.write_volatile(value as u8),
+            4 => at.cast::<u32>().write_volatile(value as u32),
+            8 => at.cast::<u64>().write_volatile(value as u64),
+            _ => at.cast::<u128>().write_volatile(value),
+        }
+    }
+}
+
+impl Engine {
+    /// What the current thread reads.
+    #[inline]
+    pub fn load(&mut self, at: usize, size: u8) -> u128 {
+        let value = self.seen(at, size);
+        self.happened(Happening::Load { at, size, value });
+        value
+    }
+
+    fn seen(&mut self, at: usize, size: u8) -> u128 {
+        if self.waiting_stores > 0 {
+            let cpu = self.cpu();
+            let newest = self.cpus[cpu].stores.iter().rev().find(|store| store.overlaps(at, size));
+            match newest.map(|store| store.covers(at, size)) {
+                None => {}
+                Some(Some(value)) => return value,
+                // A part of it waits: the CPU has to wait, too.
+                Some(None) => self.drain(cpu),
+            }
+        }
+        read(at, size)
+    }
+
+    /// The current thread writes.
+    #[inline]
+    pub fn store(&mut self, at: usize, size: u8, value: u128) {
+        self.happened(Happening::Store { at, size, value });
+        if self.settings.store_buffer == 0 {
+            return self.write_through(at, size, value);
+        }
+        let cpu = self.cpu();
+        if self.cpus[cpu].stores.len() >= self.settings.store_buffer {
+            self.drain_one(cpu);
+        }
+        self.cpus[cpu].stores.push_back(Waiting { at, size, value, before: read(at, size) });
+        self.waiting_stores += 1;
+    }
+
+    /// The current thread reads, and writes what `change` makes of it, as one.
+    #[inline]
+    pub fn exchange(&mut self, at: usize, size: u8, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+        self.drain_own();
+        let old = read(at, size);
+        let new = change(old as u64);
+        self.happened(Happening::Exchange { at, size, old: old as u64, new });
+        if let Some(new) = new {
+            self.write_through(at, size, u128::from(new) & mask(size));
+        }
+        old as u64
+    }
+
+    /// All of the current CPU's stores become visible.
+    #[inline]
+    pub fn drain_own(&mut self) {
+        if self.waiting_stores > 0 {
+            self.drain(self.cpu());
+        }
+    }
+
+    /// All stores of a CPU become visible.
+    pub(super) fn drain(&mut self, cpu: usize) {
+        while !self.cpus[cpu].stores.is_empty() {
+            self.drain_one(cpu);
+        }
+    }
+
+    /// The oldest store of a CPU becomes visible.
+    pub(super) fn drain_one(&mut self, cpu: usize) {
+        let Some(store) = self.cpus[cpu].stores.pop_front() else { return };
+        self.waiting_stores -= 1;
+        if read(store.at, store.size) != store.before {
+            let place = self.space.name(store.at);
+            self.fail(Failure::Contract(format!(
+                "{place} was plainly written while a store to it waited in the buffer of CPU {cpu}: it was {:#x}, is {:#x}, and was to be {:#x}",
+                store.before,
+                read(store.at, store.size),
+                store.value
+            )));
+        }
+        self.happened(Happening::Drained { cpu: cpu as u32, at: store.at, size: store.size, value: store.value });
+        self.write_through(store.at, store.size, store.value);
+    }
+
+    fn write_through(&mut self, at: usize, size: u8, value: u128) {
+        write(at, size, value);
+        if self.waiting_stores > 0 {
+            // What others have waiting was made over what was there before, and so may come later.
+            for store in self.cpus.iter_mut().flat_map(|cpu| &mut cpu.stores).filter(|store| store.overlaps(at, size)) {
+                store.before = read(store.at, store.size);
+            }
+        }
+    }
+
+    /// These bytes of the current thread change their role.
+    pub fn settle(&mut self, at: usize, size: u8) {
+        if self.waiting_stores > 0 {
+            let cpu = self.cpu();
+            if self.cpus[cpu].stores.iter().any(|store| store.overlaps(at, size)) {
+                self.drain(cpu);
+            }
+        }
+    }
+
+    /// All buffers are empty from now on.
+    pub(super) fn drain_all(&mut self) {
+        (0..self.cpus.len()).for_each(|cpu| self.drain(cpu));
+    }
+}

@@ -1,0 +1,424 @@
+//! The engine: simulated CPUs that run simulated threads, one step after the other.
+//!
+//! A thread is a coroutine. Before each operation that others could see or that could be disturbed it comes to [`Here::step`], where
+//! it is decided what happens before: another thread's step, a store that leaves a CPU's buffer, a preemption, a signal. Then the
+//! operation takes effect as a whole. So whatever happens in a simulation follows from the decisions, and these follow from a strategy and a seed.
+//!
+//! ```text
+//!   host thread ──▶ drive ──resume──▶ coroutine of thread 3 ──▶ step ──▶ decide: go on ──▶ the operation
+//!                     ▲                                          │
+//!                     └───────────────suspend────────────────────┘ decide: thread 5 goes on
+//! ```
+//!
+//! With a strategy, time is one number that every step moves on. Without one, each CPU has its own time, an operation takes as long as the cost
+//! model says, and the step of the CPU that is furthest behind comes next.
+//!
+//! | file | what |
+//! |---|---|
+//! | `thread` | simulated threads and their coroutines |
+//! | `cpu` | CPUs, and the buffers of their stores |
+//! | `memory` | loads, stores, and what reads and writes at once |
+//! | `schedule` | which thread is on which CPU and in which slot; waiting and waking |
+//! | `decide` | what happens before a step |
+//! | `kernel` | system calls |
+//! | `space` | address space |
+//! | `lines` | the directory of cache lines, and what an operation costs |
+//! | `fork` | processes |
+//! | `trace` | what happened, for people and as a hash |
+
+mod cpu;
+mod decide;
+mod fork;
+mod kernel;
+mod lines;
+mod memory;
+mod schedule;
+mod space;
+mod state;
+mod thread;
+mod trace;
+
+pub use fork::Ended;
+pub use lines::Costs;
+pub use thread::{Job, Place};
+
+use crate::simulation::{Failure, Settings, Strategy};
+use core::cell::Cell;
+use core::ffi::CStr;
+use core::ptr::NonNull;
+use corosensei::CoroutineResult;
+use cpu::Cpu;
+use fastrand::Rng;
+use lines::Lines;
+use schedule::Timers;
+use space::Space;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ffi::CString;
+use thread::Thread;
+use trace::{Event, Happening, Trace};
+
+thread_local! {
+    static CURRENT: Cell<Option<NonNull<Engine>>> = const { Cell::new(None) };
+}
+
+/// The engine of the simulation that runs on this host thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Here(NonNull<Engine>);
+
+/// None while no simulation runs on this host thread.
+#[inline]
+pub fn here() -> Option<Here> {
+    CURRENT.get().map(Here)
+}
+
+/// An atomic of the calling thread is not one any more: what its CPU has not stored yet is stored now.
+#[inline]
+pub fn settle((at, size): (usize, u8)) {
+    if let Some(here) = here() {
+        here.with(|engine| engine.settle(at, size));
+    }
+}
+
+/// What a thread is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing that others could see.
+    Nothing,
+    /// Reads memory.
+    Load { at: usize, size: u8 },
+    /// Writes memory, at once if it is locked.
+    Store { at: usize, size: u8, is_locked: bool },
+    /// Reads and writes memory as one.
+    Change { at: usize, size: u8 },
+    /// A fence.
+    Fence { is_full: bool },
+    /// Reads its slot.
+    Slot,
+    /// Reads the clock.
+    Clock,
+    /// Enters the kernel.
+    System { number: usize },
+    /// Interrupts a CPU.
+    Kick { cpu: usize },
+}
+
+/// What the thread that asked does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Its step.
+    Go,
+    /// It lets another one go on.
+    Suspend,
+    /// A signal handler, and then its step.
+    Interrupt,
+}
+
+/// The state of one simulation.
+pub struct Engine {
+    settings: Settings,
+    strategy: Option<Box<dyn Strategy>>,
+    /// Chances that are no decisions of a strategy: of a simulated kernel.
+    chance: Rng,
+    /// Moved on by every step where there is a strategy.
+    now: u64,
+    steps: u64,
+    threads: Vec<Thread>,
+    cpus: Vec<Cpu>,
+    /// The thread whose steps are made.
+    current: usize,
+    /// The threads that are on CPUs, in the order of the CPUs.
+    running: Vec<usize>,
+    /// Without a strategy: times of the CPUs that run a thread, but for the current one's.
+    times: BinaryHeap<Reverse<(u64, usize)>>,
+    timers: Timers,
+    /// Which slots are somebody's.
+    slots: Vec<bool>,
+    /// Stores that wait in buffers.
+    waiting_stores: usize,
+    lines: Lines,
+    space: Space,
+    trace: Trace,
+    failure: Option<Failure>,
+    /// What the process complained of last.
+    complaint: String,
+    fork_handlers: Vec<extern "C" fn()>,
+    processes: u32,
+    process: u32,
+    next_tid: u32,
+    had_threads: bool,
+    /// In a fork child: where it reports to.
+    report_to: Option<i32>,
+    /// Steps that the current thread has made in a row.
+    in_a_row: u32,
+    /// The current thread waits for others.
+    gives_way: bool,
+    environment: Vec<(CString, CString)>,
+}
+
+impl Engine {
+    /// A machine that nothing has happened on.
+    pub fn new(settings: Settings, strategy: Option<Box<dyn Strategy>>) -> Self {
+        state::begin();
+        let cpus = (0..settings.cpus).map(|_| Cpu::new()).collect();
+        let environment = settings.environment.clone();
+        let mut lines = Lines::new(&settings);
+        let space = Space::new();
+        lines.set_space(space.range().0, space.range().1);
+        Engine {
+            chance: Rng::with_seed(settings.seed),
+            now: 0,
+            steps: 0,
+            threads: Vec::new(),
+            cpus,
+            current: 0,
+            running: Vec::new(),
+            times: BinaryHeap::new(),
+            timers: Timers::default(),
+            slots: vec![false; crate::slot::MAX],
+            waiting_stores: 0,
+            lines,
+            space,
+            trace: Trace::new(settings.keeps_trace),
+            failure: None,
+            complaint: String::new(),
+            fork_handlers: Vec::new(),
+            processes: 1,
+            process: fork::FIRST_PROCESS,
+            next_tid: fork::FIRST_PROCESS,
+            had_threads: false,
+            report_to: None,
+            in_a_row: 0,
+            gives_way: false,
+            environment,
+            settings,
+            strategy,
+        }
+    }
+
+    /// Runs `main` as the first thread, until it ends or something fails.
+    pub fn run(&mut self, main: Job<'_>) -> Result<(), Failure> {
+        let first = self.add_thread(main, Place::Anywhere, None, "main".into(), None);
+        self.make_ready(first, None);
+        self.current = first;
+        self.leave_to_others();
+        CURRENT.set(Some(NonNull::from(&mut *self)));
+        let ended = drive(Here(NonNull::from(&mut *self)), first);
+        CURRENT.set(None);
+        ended
+    }
+
+    /// What happened, how many steps it took, and how late it is.
+    pub fn into_report(mut self) -> (Trace, u64, u64) {
+        let time = self.cpus.iter().map(|cpu| cpu.time).max().unwrap_or(0);
+        (std::mem::replace(&mut self.trace, Trace::new(false)), self.steps, time)
+    }
+
+    /// Says what lies somewhere.
+    pub fn name(&mut self, at: usize, bytes: usize, name: &str) {
+        self.space.set_name(at, bytes, name.into());
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    fn cpu(&self) -> usize {
+        self.threads[self.current].cpu
+    }
+
+    /// The time where the current thread is.
+    pub fn time(&self) -> u64 {
+        self.cpus[self.cpu()].time
+    }
+
+    /// The value of a variable of the settings.
+    pub fn environment(&self, name: &CStr) -> Option<&'static CStr> {
+        let (_, value) = self.environment.iter().find(|(variable, _)| variable.as_c_str() == name)?;
+        // SAFETY: the host's answers last as long as the process; these last as long as the simulation, in which the process lives.
+        unsafe { core::ptr::from_ref(value.as_c_str()).as_ref() }
+    }
+
+    /// Keeps what the process complains of.
+    pub fn hear(&mut self, message: &[u8]) {
+        self.complaint = String::from_utf8_lossy(message).trim().into();
+        let message = self.complaint.clone();
+        self.happened(Happening::Said(message));
+    }
+
+    /// Where the current thread's error number is.
+    pub fn errno(&mut self) -> *mut i32 {
+        &raw mut *self.threads[self.current].errno
+    }
+
+    /// The current thread's block.
+    pub fn thread_block(&mut self) -> *mut crate::thread::Zeroes {
+        &raw mut *self.threads[self.current].block
+    }
+
+    /// The current thread's id.
+    pub fn thread_pointer(&self) -> u64 {
+        self.threads[self.current].pointer
+    }
+
+    /// Whether the process never had a second thread.
+    pub fn is_alone(&self) -> bool {
+        !self.had_threads
+    }
+
+    /// Whether slots are concurrency ids.
+    pub fn gives_ids(&self) -> bool {
+        self.settings.mode == crate::slot::Mode::ConcurrencyId
+    }
+
+    /// Whether the kernel gave the current thread none.
+    pub fn has_no_slot(&self) -> bool {
+        self.threads[self.current].is_without_slot
+    }
+
+    /// The current thread's slot, where the kernel gives them.
+    pub fn slot(&self) -> Option<u32> {
+        self.threads[self.current].slot
+    }
+
+    /// A restartable section begins or ends.
+    pub fn set_section(&mut self, runs: bool) {
+        let thread = &mut self.threads[self.current];
+        thread.section = runs;
+        thread.is_aborted = false;
+    }
+
+    /// Whether the section has to begin again.
+    pub fn is_aborted(&self) -> bool {
+        self.threads[self.current].is_aborted
+    }
+
+    /// What happens to a section when its thread is disturbed.
+    fn abort_section(&mut self, thread: usize) {
+        let thread = &mut self.threads[thread];
+        thread.is_aborted |= thread.section;
+    }
+
+    fn happened(&mut self, what: Happening) {
+        let event = Event { time: self.time(), cpu: self.cpu() as u32, thread: self.current as u32, what };
+        self.trace.add(event, &self.space);
+    }
+
+    /// Registers what runs in the children of ordinary forks.
+    pub fn on_fork(&mut self, child: extern "C" fn()) -> bool {
+        self.fork_handlers.push(child);
+        true
+    }
+}
+
+impl Here {
+    /// Looks at the engine, or changes it. `work` makes no steps.
+    #[inline]
+    pub fn with<R>(self, work: impl FnOnce(&mut Engine) -> R) -> R {
+        // SAFETY: the engine lives while `CURRENT` names it, all of its coroutines are on one host thread, and within `work` none of
+        // them runs, so nobody else has a reference.
+        unsafe { work(&mut *self.0.as_ptr()) }
+    }
+
+    /// Returns when the current thread's next operation is to take effect, at once.
+    #[inline]
+    pub fn step(self, access: Access) {
+        let (me, mut next) = self.with(|engine| (engine.current, engine.decide(access)));
+        while next != Next::Go {
+            if next == Next::Suspend {
+                self.suspend(me);
+            }
+            next = if self.with(|engine| engine.takes_signal()) {
+                self.interrupt();
+                // What happened in the handler may ask for more.
+                if self.with(|engine| engine.has_signal()) { Next::Interrupt } else { Next::Go }
+            } else {
+                Next::Go
+            };
+        }
+        self.with(|engine| engine.perform(access));
+    }
+
+    /// Lets other threads go on until `me` does, who calls this.
+    fn suspend(self, me: usize) {
+        let yielder = self.with(|engine| engine.threads[me].yielder.get());
+        // SAFETY: the thread runs, so its coroutine's yielder is there until it ends.
+        unsafe { (*yielder).suspend(()) };
+    }
+
+    /// Runs the handler on top of the current thread.
+    fn interrupt(self) {
+        let (handler, before) = self.with(|engine| engine.enter_handler());
+        if let Some(handler) = handler {
+            // SAFETY: who gave the handler waits for the threads that it may interrupt.
+            unsafe { (*handler)() };
+        }
+        self.with(|engine| engine.leave_handler(before));
+    }
+
+    /// The current thread waits for others, by looking again and again.
+    pub fn give_way(self) {
+        self.with(|engine| engine.gives_way = true);
+        self.step(Access::Nothing);
+    }
+
+    /// The current thread has been taken off its CPU and returns when it goes on.
+    fn wait(self) {
+        let me = self.with(|engine| {
+            let me = engine.current;
+            engine.leave_to_others();
+            me
+        });
+        self.suspend(me);
+        // It may have been woken by a signal, or have got one meanwhile.
+        while self.with(|engine| engine.takes_signal()) {
+            self.interrupt();
+        }
+    }
+
+    /// The process ends here, with what it complained of.
+    pub fn die(self) -> ! {
+        let me = self.with(|engine| {
+            let complaint = std::mem::take(&mut engine.complaint);
+            engine.fail(Failure::Died(complaint));
+            engine.current
+        });
+        loop {
+            self.suspend(me);
+        }
+    }
+}
+
+/// Resumes coroutines until the first thread has ended, or something failed.
+fn drive(here: Here, first: usize) -> Result<(), Failure> {
+    loop {
+        let failure = here.with(|engine| engine.failure.take());
+        if let Some(failure) = failure {
+            here.with(|engine| engine.end_child(Err(&failure)));
+            return Err(failure);
+        }
+        let thread = here.with(|engine| engine.current);
+        let mut coroutine = here.with(|engine| engine.threads[thread].coroutine.take()).expect("a thread that goes on");
+        match coroutine.resume(()) {
+            CoroutineResult::Yield(()) => here.with(|engine| engine.threads[thread].coroutine = Some(coroutine)),
+            CoroutineResult::Return(()) => {
+                thread::keep_stack(coroutine);
+                here.with(|engine| engine.end_thread(thread));
+                if thread == first {
+                    return here.with(|engine| engine.failure.take()).map_or(Ok(()), Err);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for thread in &mut self.threads {
+            if let Some(coroutine) = thread.coroutine.take() {
+                thread::abandon(coroutine);
+            }
+        }
+        state::end();
+    }
+}

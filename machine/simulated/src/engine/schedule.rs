@@ -1,0 +1,236 @@
+//! The simulated kernel's scheduler: which thread is on which CPU, and in which slot.
+//!
+//! Slots are concurrency ids, as Linux gives them: of the threads that are on CPUs each has another one; a CPU tries to keep the one it
+//! had, as long as it is below the number of threads and of CPUs; otherwise the lowest that is free is given.
+
+use super::thread::{State, Wait, Woken};
+use super::{Engine, Happening, Here};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// When threads that wait are to be woken at the latest.
+pub type Timers = BTreeSet<(u64, usize)>;
+
+impl Engine {
+    /// A thread that is nowhere goes to a CPU, and waits there if another one is on it.
+    pub(super) fn make_ready(&mut self, thread: usize, from: Option<usize>) {
+        self.threads[thread].state = State::Ready;
+        let cpu = self.place_for(thread);
+        if self.cpus[cpu].thread.is_none() {
+            // An idle CPU's time stood still.
+            let now = from.map_or(0, |from| self.cpus[from].time).max(self.now);
+            self.cpus[cpu].time = self.cpus[cpu].time.max(now);
+        }
+        self.cpus[cpu].queue.push_back(thread);
+        self.dispatch(cpu);
+    }
+
+    /// Where it was if nobody is there, else where nobody is, else where the fewest are.
+    fn place_for(&mut self, thread: usize) -> usize {
+        let (place, last) = (self.threads[thread].place, self.threads[thread].cpu);
+        let fits = |&cpu: &usize| place.allows(cpu) && self.cpus[cpu].is_online;
+        if fits(&last) && self.cpus[last].load() == 0 && self.threads[thread].steps > 0 {
+            return last;
+        }
+        let candidates = (0..self.cpus.len()).filter(fits);
+        // A thread whose only CPU is off-line goes anywhere, as Linux has it.
+        candidates.min_by_key(|&cpu| (self.cpus[cpu].load(), cpu)).unwrap_or_else(|| {
+            (0..self.cpus.len()).find(|&cpu| self.cpus[cpu].is_online).expect("one CPU stays on-line")
+        })
+    }
+
+    /// An idle CPU takes the next thread of its queue, or of the longest one.
+    pub(super) fn dispatch(&mut self, cpu: usize) {
+        if self.cpus[cpu].thread.is_some() || !self.cpus[cpu].is_online {
+            return;
+        }
+        let Some(thread) = self.cpus[cpu].queue.pop_front().or_else(|| self.pull(cpu)) else { return };
+        let slot = self.give_slot(thread, cpu);
+        let threads = &mut self.threads[thread];
+        (threads.state, threads.cpu, threads.slot) = (State::Running, cpu, slot);
+        self.cpus[cpu].thread = Some(thread);
+        self.cpus[cpu].slice_end = self.cpus[cpu].time + self.settings.slice_ns;
+        let at = self.running.partition_point(|&other| self.threads[other].cpu < cpu);
+        self.running.insert(at, thread);
+        if self.strategy.is_none() {
+            self.times.push(Reverse((self.cpus[cpu].time, cpu)));
+        }
+        self.happened(Happening::Placed { thread: thread as u32, cpu: cpu as u32, slot });
+    }
+
+    fn pull(&mut self, cpu: usize) -> Option<usize> {
+        let longest = (0..self.cpus.len()).max_by_key(|&other| (self.cpus[other].queue.len(), Reverse(other)))?;
+        let threads = &self.threads;
+        let at = self.cpus[longest].queue.iter().position(|&thread| threads[thread].place.allows(cpu))?;
+        self.cpus[cpu].time = self.cpus[cpu].time.max(self.cpus[longest].time);
+        self.cpus[longest].queue.remove(at)
+    }
+
+    fn give_slot(&mut self, thread: usize, cpu: usize) -> Option<u32> {
+        if !self.gives_ids() || self.threads[thread].is_without_slot {
+            return None;
+        }
+        let bound = self.living().min(self.cpus.len());
+        let is_free = |slot: &u32| !self.slots[*slot as usize];
+        let stays = self.strategy.is_none() || self.chance.u8(..) < u8::MAX / 4 * 3;
+        let last = self.cpus[cpu].last_slot.filter(|&slot| stays && (slot as usize) < bound).filter(is_free);
+        let slot = last.or_else(|| (0..self.slots.len() as u32).find(is_free)).expect("there are more slots than CPUs");
+        self.slots[slot as usize] = true;
+        Some(slot)
+    }
+
+    /// A thread leaves its CPU, which goes on with another.
+    pub(super) fn take_off(&mut self, thread: usize) {
+        let cpu = self.threads[thread].cpu;
+        if self.cpus[cpu].thread != Some(thread) {
+            return;
+        }
+        self.abort_section(thread);
+        // A context switch is a full fence.
+        self.drain(cpu);
+        self.cpus[cpu].thread = None;
+        if let Some(slot) = self.threads[thread].slot.take() {
+            self.slots[slot as usize] = false;
+            self.cpus[cpu].last_slot = Some(slot);
+        }
+        self.running.retain(|&other| other != thread);
+        self.dispatch(cpu);
+    }
+
+    /// The current thread makes room for others on its CPU, or on another one.
+    pub(super) fn preempt(&mut self, to: Option<usize>) {
+        let (thread, cpu) = (self.current, self.cpu());
+        self.happened(Happening::Preempted);
+        self.threads[thread].state = State::Ready;
+        let to = to.filter(|&to| self.cpus[to].is_online && self.threads[thread].place.allows(to)).unwrap_or(cpu);
+        self.cpus[to].time = self.cpus[to].time.max(self.cpus[cpu].time);
+        self.cpus[to].queue.push_back(thread);
+        self.take_off(thread);
+        self.dispatch(to);
+    }
+
+    /// A CPU takes no threads any more, unless it is the last one.
+    pub(super) fn set_offline(&mut self, cpu: usize) {
+        if !self.cpus[cpu].is_online || self.cpus.iter().filter(|cpu| cpu.is_online).count() < 2 {
+            return;
+        }
+        self.happened(Happening::Offline(cpu as u32));
+        self.cpus[cpu].is_online = false;
+        let mut homeless: Vec<usize> = self.cpus[cpu].queue.drain(..).collect();
+        if let Some(thread) = self.cpus[cpu].thread {
+            self.take_off(thread);
+            homeless.push(thread);
+        }
+        homeless.into_iter().for_each(|thread| self.make_ready(thread, Some(cpu)));
+    }
+
+    /// A CPU takes threads again.
+    pub(super) fn set_online(&mut self, cpu: usize) {
+        if !self.cpus[cpu].is_online {
+            self.happened(Happening::Online(cpu as u32));
+            self.cpus[cpu].is_online = true;
+            self.cpus[cpu].time = self.cpus[cpu].time.max(self.time());
+            self.dispatch(cpu);
+        }
+    }
+
+    /// The current thread leaves its CPU until it is woken.
+    pub(super) fn block(&mut self, wait: Wait, until: Option<u64>) {
+        let thread = self.current;
+        self.happened(Happening::Blocked(wait));
+        self.threads[thread].state = State::Blocked(wait);
+        if let Some(until) = until {
+            self.timers.insert((until, thread));
+        }
+        self.take_off(thread);
+    }
+
+    /// A thread that waits goes on.
+    pub(super) fn wake(&mut self, thread: usize, why: Woken) {
+        self.happened(Happening::Woken { thread: thread as u32, why });
+        self.timers.retain(|&(_, other)| other != thread);
+        self.threads[thread].woken = why;
+        self.make_ready(thread, Some(self.cpu()));
+    }
+
+    /// Those whose time is over go on.
+    pub(super) fn fire_timers(&mut self, now: u64) {
+        while let Some(&(until, thread)) = self.timers.first().filter(|(until, _)| *until <= now) {
+            self.timers.remove(&(until, thread));
+            let cpu = self.threads[thread].cpu;
+            if self.cpus[cpu].thread.is_none() {
+                self.cpus[cpu].time = self.cpus[cpu].time.max(until);
+            }
+            self.wake(thread, Woken::Late);
+        }
+    }
+
+    /// A signal for a thread that may be interrupted; it comes now, or when the thread lets it.
+    pub(super) fn signal(&mut self, thread: usize) {
+        let target = &mut self.threads[thread];
+        if target.state == State::Dead || target.handler.is_none() {
+            return;
+        }
+        target.has_signal = true;
+        let sleeps = matches!(target.state, State::Blocked(Wait::Futex(_) | Wait::Time));
+        if sleeps && !target.is_masked && !target.in_handler {
+            self.wake(thread, Woken::Interrupted);
+        }
+    }
+
+    /// Whether a handler is to run now.
+    pub(super) fn has_signal(&self) -> bool {
+        let thread = &self.threads[self.current];
+        thread.has_signal && !thread.is_masked && !thread.in_handler && thread.handler.is_some()
+    }
+
+    /// The same, and then it is the handler's.
+    pub(super) fn takes_signal(&mut self) -> bool {
+        let takes = self.has_signal() && self.failure.is_none();
+        if takes {
+            self.threads[self.current].has_signal = false;
+        }
+        takes
+    }
+
+    /// A handler begins on top of the current thread: what to call, and what to tell [`Self::leave_handler`].
+    pub(super) fn enter_handler(&mut self) -> (Option<super::thread::Handler>, bool) {
+        self.drain_own();
+        self.abort_section(self.current);
+        self.happened(Happening::Interrupted);
+        let thread = &mut self.threads[self.current];
+        thread.in_handler = true;
+        let within = std::mem::replace(&mut thread.section, false);
+        (thread.handler, within)
+    }
+
+    /// What was interrupted goes on.
+    pub(super) fn leave_handler(&mut self, within_section: bool) {
+        self.drain_own();
+        let thread = &mut self.threads[self.current];
+        thread.in_handler = false;
+        (thread.section, thread.is_aborted) = (within_section, within_section);
+        self.happened(Happening::Returned);
+    }
+}
+
+impl Here {
+    /// The current thread waits for some time.
+    pub fn sleep(self, ns: u64) {
+        self.with(|engine| engine.block(Wait::Time, Some(engine.time() + ns)));
+        self.wait();
+    }
+
+    /// The current thread lets those go on who wait for its CPU, and others.
+    pub fn yield_cpu(self) {
+        let is_off = self.with(|engine| {
+            engine.gives_way = true;
+            let waits = !engine.cpus[engine.cpu()].queue.is_empty();
+            if waits {
+                engine.preempt(None);
+            }
+            waits
+        });
+        if is_off { self.wait() } else { self.step(super::Access::Nothing) }
+    }
+}

@@ -1,0 +1,201 @@
+//! The address space of simulated processes: a terabyte of the real one, in which addresses are given from the lowest on, always alike.
+//!
+//! What is mapped there is really mapped, so that programs read and write it plainly, pages that are not there kill, and forks copy.
+
+use crate::syscall::{self, Errno};
+use core::cell::Cell;
+
+/// Where it begins, if the real process has nothing there: addresses are the same in every run.
+const START: usize = 0x1000_0000_0000;
+const BYTES: usize = 1 << 40;
+const PAGE: usize = 4096;
+const PROT_NONE: usize = 0;
+const MAP_PRIVATE: usize = 2;
+const MAP_FIXED: usize = 0x10;
+const MAP_ANONYMOUS: usize = 0x20;
+const MAP_NORESERVE: usize = 0x4000;
+const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+const MREMAP_MAYMOVE: usize = 1;
+const MREMAP_FIXED: usize = 2;
+pub const OUT_OF_MEMORY: Errno = Errno(12);
+const EXISTS: Errno = Errno(17);
+
+/// A mapping: half-open, and the number by which people know it.
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    start: usize,
+    end: usize,
+    number: u32,
+}
+
+/// All mappings of a process.
+#[derive(Debug)]
+pub struct Space {
+    start: usize,
+    /// In the order of addresses.
+    mappings: Vec<Mapping>,
+    mapped: u32,
+    /// Names of what bodies told about.
+    names: Vec<(usize, usize, String)>,
+}
+
+thread_local! {
+    /// The space of the last simulation on this host thread, for the next one.
+    static KEPT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Nothing can be read or written there; nobody else gets the addresses.
+fn close(at: usize, bytes: usize, flags: usize) -> Option<usize> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags;
+    // SAFETY: only fresh addresses, or those of a space that is ours.
+    unsafe { syscall::on_host(syscall::MMAP, [at, bytes, PROT_NONE, flags, usize::MAX, 0]) }.ok()
+}
+
+impl Space {
+    pub fn new() -> Self {
+        let mut starts = (0..64).map(|number| START + number * BYTES);
+        let start =
+            KEPT.take().or_else(|| starts.find(|&start| close(start, BYTES, MAP_FIXED_NOREPLACE) == Some(start)));
+        let start = start.expect("a terabyte of address space for the simulated process");
+        Space { start, mappings: Vec::new(), mapped: 0, names: Vec::new() }
+    }
+
+    /// Its first and last address.
+    pub fn range(&self) -> (usize, usize) {
+        (self.start, self.start + BYTES)
+    }
+
+    /// An address as in every run; none: it is not in this space.
+    pub fn offset(&self, at: usize) -> Option<usize> {
+        at.checked_sub(self.start).filter(|&offset| offset < BYTES)
+    }
+
+    /// Says what lies somewhere.
+    pub fn set_name(&mut self, at: usize, bytes: usize, name: String) {
+        self.names.push((at, at + bytes, name));
+    }
+
+    /// An address for people.
+    pub fn name(&self, at: usize) -> String {
+        self.known(at).unwrap_or_else(|| format!("{at:#x}"))
+    }
+
+    /// The name of an address that has one: told, or in a mapping, or in the process's state.
+    pub fn known(&self, at: usize) -> Option<String> {
+        if let Some((start, _, name)) = self.names.iter().rev().find(|(start, end, _)| (*start..*end).contains(&at)) {
+            return Some(if at == *start { name.clone() } else { format!("{name}+{:#x}", at - start) });
+        }
+        if let Some(mapping) = self.mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&at)) {
+            return Some(format!("m{}+{:#x}", mapping.number, at - mapping.start));
+        }
+        let (state, bytes) = super::state::range();
+        at.checked_sub(state).filter(|&offset| offset < bytes).map(|offset| format!("state+{offset:#x}"))
+    }
+
+    /// The index of the first mapping that ends behind an address.
+    fn first_behind(&self, at: usize) -> usize {
+        self.mappings.partition_point(|mapping| mapping.end <= at)
+    }
+
+    fn is_free(&self, at: usize, bytes: usize) -> bool {
+        let fits = at >= self.start && bytes <= BYTES && at + bytes <= self.start + BYTES;
+        let next = self.mappings.get(self.first_behind(at));
+        fits && next.is_none_or(|mapping| mapping.start >= at + bytes)
+    }
+
+    /// The lowest place with so much room.
+    fn find(&self, bytes: usize) -> Option<usize> {
+        let ends = std::iter::once(self.start).chain(self.mappings.iter().map(|mapping| mapping.end));
+        ends.into_iter().find(|&at| self.is_free(at, bytes))
+    }
+
+    fn add(&mut self, start: usize, bytes: usize) {
+        let at = self.first_behind(start);
+        self.mapped += 1;
+        self.mappings.insert(at, Mapping { start, end: start + bytes, number: self.mapped });
+    }
+
+    /// Cuts a range out of the mappings.
+    fn cut(&mut self, start: usize, end: usize) {
+        let mut at = self.first_behind(start);
+        while let Some(&mapping) = self.mappings.get(at).filter(|mapping| mapping.start < end) {
+            self.mappings.remove(at);
+            if mapping.start < start {
+                self.mappings.insert(at, Mapping { end: start, ..mapping });
+                at += 1;
+            }
+            if mapping.end > end {
+                self.mappings.insert(at, Mapping { start: end, ..mapping });
+                at += 1;
+            }
+        }
+    }
+
+    /// Maps as mmap does.
+    pub fn map(&mut self, [at, bytes, protection, flags, ..]: [usize; 6]) -> Result<usize, Errno> {
+        let at = match (at, flags & MAP_FIXED_NOREPLACE) {
+            (_, 0) => self.find(bytes).ok_or(OUT_OF_MEMORY)?,
+            (at, _) if self.is_free(at, bytes) => at,
+            _ => return Err(EXISTS),
+        };
+        let flags = flags & !MAP_FIXED_NOREPLACE | MAP_FIXED;
+        // SAFETY: the range is ours and nobody's in the simulated process.
+        unsafe { syscall::on_host(syscall::MMAP, [at, bytes, protection, flags, usize::MAX, 0]) }?;
+        self.add(at, bytes);
+        Ok(at)
+    }
+
+    /// Unmaps.
+    pub fn unmap(&mut self, at: usize, bytes: usize) -> Result<usize, Errno> {
+        close(at, bytes, MAP_FIXED).ok_or(OUT_OF_MEMORY)?;
+        self.cut(at, at + bytes);
+        Ok(0)
+    }
+
+    /// Moves or resizes as mremap does.
+    pub fn remap(&mut self, [from, old, new, flags, to, _]: [usize; 6]) -> Result<usize, Errno> {
+        if flags & MREMAP_MAYMOVE == 0 {
+            return self.resize(from, old, new);
+        }
+        let to = if flags & MREMAP_FIXED == 0 { self.find(new).ok_or(OUT_OF_MEMORY)? } else { to };
+        // SAFETY: both ranges are the simulated process's, or nobody's.
+        unsafe { syscall::on_host(syscall::MREMAP, [from, old, new, flags | MREMAP_FIXED, to, 0]) }?;
+        self.cut(to, to + new);
+        self.add(to, new);
+        const DONT_UNMAP: usize = 4;
+        if flags & DONT_UNMAP == 0 {
+            self.unmap(from, old)?;
+        }
+        Ok(to)
+    }
+
+    fn resize(&mut self, at: usize, old: usize, new: usize) -> Result<usize, Errno> {
+        if new <= old {
+            return if new < old { self.unmap(at + new, old - new).map(|_| at) } else { Ok(at) };
+        }
+        if !self.is_free(at + old, new - old) {
+            return Err(OUT_OF_MEMORY);
+        }
+        // SAFETY: nobody has these addresses; the real mapping can only grow into a hole.
+        unsafe { syscall::on_host(syscall::MUNMAP, [at + old, new - old, 0, 0, 0, 0]) }?;
+        // SAFETY: the mapping is the simulated process's.
+        let grown = unsafe { syscall::on_host(syscall::MREMAP, [at, old, new, 0, 0, 0]) };
+        if grown.is_err() {
+            close(at + old, new - old, MAP_FIXED).ok_or(OUT_OF_MEMORY)?;
+            return grown;
+        }
+        self.cut(at, at + old);
+        self.add(at, new);
+        Ok(at)
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let last = self.mappings.last().map_or(self.start, |mapping| mapping.end);
+        let bytes = (last - self.start).next_multiple_of(PAGE);
+        if bytes == 0 || close(self.start, bytes, MAP_FIXED).is_some() {
+            KEPT.set(Some(self.start));
+        }
+    }
+}

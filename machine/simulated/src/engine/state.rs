@@ -1,0 +1,51 @@
+//! State of the process that the host's sources keep in statics: all of it lies in one section of the program, of which each simulation
+//! begins with the contents that the program began with.
+
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+unsafe extern "C" {
+    #[link_name = "__start_commensal_state"]
+    static mut START: u8;
+    #[link_name = "__stop_commensal_state"]
+    static mut STOP: u8;
+}
+
+process_state! {
+    /// Something that is always there, so that the linker makes the section.
+    static PRESENT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
+}
+
+/// What it was at the start of the program.
+static FRESH: OnceLock<Vec<u8>> = OnceLock::new();
+/// One simulation at a time.
+static OWNER: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static GUARD: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Where the state lies, and how long it is.
+pub fn range() -> (usize, usize) {
+    std::hint::black_box(&PRESENT);
+    let (start, stop) = ((&raw const START).addr(), (&raw const STOP).addr());
+    (start, stop - start)
+}
+
+/// The state is fresh, and this host thread's until [`end`].
+pub fn begin() {
+    let guard = OWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    GUARD.with(|own| *own.borrow_mut() = Some(guard));
+    let (start, bytes) = (&raw mut START, range().1);
+    // SAFETY: the linker put the state there; simulations are one at a time, and where none runs, tests that use the state have processes
+    // of their own.
+    unsafe {
+        let fresh = FRESH.get_or_init(|| std::slice::from_raw_parts(start, bytes).to_vec());
+        start.copy_from_nonoverlapping(fresh.as_ptr(), bytes);
+    }
+}
+
+/// Others may have it.
+pub fn end() {
+    GUARD.with(|own| drop(own.borrow_mut().take()));
+}

@@ -1,0 +1,247 @@
+//! Simulated threads: coroutines, and what a kernel and a C library know of a thread.
+
+use super::{Access, Engine, Happening, Here};
+use crate::simulation::Failure;
+use crate::thread::Zeroes;
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, Yielder};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+/// What a thread does.
+pub type Job<'a> = Box<dyn FnOnce() + 'a>;
+/// A signal handler; it is called on top of the thread that it interrupts.
+pub type Handler = *const (dyn Fn() + Sync);
+pub type Routine = Coroutine<(), (), (), DefaultStack>;
+
+/// Where a thread may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On every CPU.
+    Anywhere,
+    /// On this one only.
+    On(usize),
+}
+
+impl Place {
+    /// Whether it may run there.
+    pub fn allows(self, cpu: usize) -> bool {
+        match self {
+            Place::Anywhere => true,
+            Place::On(only) => only == cpu,
+        }
+    }
+}
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It waits for a CPU.
+    Ready,
+    /// It is on its CPU.
+    Running,
+    /// It waits for something else.
+    Blocked(Wait),
+    /// It has ended, or vanished in a fork.
+    Dead,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// That somebody wakes those who sleep on a word.
+    Futex(usize),
+    /// That its children have ended.
+    Children,
+    /// A moment.
+    Time,
+}
+
+/// Why a thread waits no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// What it waited for has come.
+    Come,
+    /// Its time is over.
+    Late,
+    /// A signal came.
+    Interrupted,
+}
+
+/// A simulated thread.
+pub struct Thread {
+    pub name: String,
+    pub coroutine: Option<Routine>,
+    pub yielder: Rc<Cell<*const Yielder<(), ()>>>,
+    pub state: State,
+    pub woken: Woken,
+    /// Where it is, or was last.
+    pub cpu: usize,
+    pub place: Place,
+    pub slot: Option<u32>,
+    pub is_without_slot: bool,
+    /// It is within a restartable section.
+    pub section: bool,
+    /// The section has to begin again.
+    pub is_aborted: bool,
+    pub handler: Option<Handler>,
+    pub has_signal: bool,
+    pub is_masked: bool,
+    pub in_handler: bool,
+    /// Its next system call is refused.
+    pub is_refused: bool,
+    pub parent: Option<usize>,
+    pub children: usize,
+    pub tid: u32,
+    pub pointer: u64,
+    pub block: Box<Zeroes>,
+    pub errno: Box<i32>,
+    pub steps: u64,
+}
+
+thread_local! {
+    /// Those of coroutines that have ended, for the next ones.
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The number of the system call by which threads end.
+const EXIT: usize = 60;
+const STACK_BYTES: usize = 512 << 10;
+/// Ids are given by these steps, from the first on.
+const POINTER_STEP: u64 = 64;
+
+fn take_stack() -> DefaultStack {
+    let kept = STACKS.with(|stacks| stacks.borrow_mut().pop());
+    kept.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("address space for a coroutine's stack"))
+}
+
+/// Keeps the stack of a coroutine that has ended.
+pub fn keep_stack(coroutine: Routine) {
+    let stack = coroutine.into_stack();
+    STACKS.with(|stacks| stacks.borrow_mut().push(stack));
+}
+
+/// Leaves a coroutine where it is, for ever, and keeps its stack.
+pub fn abandon(mut coroutine: Routine) {
+    // SAFETY: what lies on the stack is not dropped, as what a vanished thread had is not; nobody else refers to it: the simulation is over.
+    unsafe { coroutine.force_reset() };
+    keep_stack(coroutine);
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
+}
+
+impl Engine {
+    /// A new thread, which is nowhere yet.
+    pub(super) fn add_thread(
+        &mut self,
+        job: Job<'_>,
+        place: Place,
+        parent: Option<usize>,
+        name: String,
+        handler: Option<Handler>,
+    ) -> usize {
+        let yielder = Rc::new(Cell::new(std::ptr::null()));
+        let cell = Rc::clone(&yielder);
+        let body = move |yielder: &Yielder<(), ()>, ()| {
+            cell.set(yielder);
+            let ended = catch_unwind(AssertUnwindSafe(job));
+            let here = super::here().expect("a simulated thread runs in a simulation");
+            match ended {
+                // Its last stores may wait still.
+                Ok(()) => here.step(Access::System { number: EXIT }),
+                Err(panic) => here.with(|engine| engine.fail(Failure::Panicked(message(&*panic)))),
+            }
+        };
+        // SAFETY: only the lifetime is forgotten: who starts a thread waits for its end, or the simulation ends and the coroutine is abandoned.
+        let coroutine = unsafe { Coroutine::with_stack_unchecked(take_stack(), body) };
+        let number = self.threads.len();
+        let pointer = self.free_pointer();
+        self.threads.push(Thread {
+            name,
+            coroutine: Some(coroutine),
+            yielder,
+            state: State::Ready,
+            woken: Woken::Come,
+            cpu: 0,
+            place,
+            slot: None,
+            is_without_slot: false,
+            section: false,
+            is_aborted: false,
+            handler,
+            has_signal: false,
+            is_masked: false,
+            in_handler: false,
+            is_refused: false,
+            parent,
+            children: 0,
+            tid: self.next_tid,
+            pointer,
+            block: Box::default(),
+            errno: Box::default(),
+            steps: 0,
+        });
+        self.next_tid += 1;
+        number
+    }
+
+    /// The lowest id that no living thread has.
+    fn free_pointer(&self) -> u64 {
+        let is_free = |pointer: &u64| {
+            !self.threads.iter().any(|thread| thread.pointer == *pointer && thread.state != State::Dead)
+        };
+        (1u64..).map(|number| number * POINTER_STEP).find(is_free).expect("there are more numbers than threads")
+    }
+
+    /// Threads that are not dead.
+    pub(super) fn living(&self) -> usize {
+        self.threads.iter().filter(|thread| thread.state != State::Dead).count()
+    }
+
+    /// The current thread's job is done.
+    pub(super) fn end_thread(&mut self, thread: usize) {
+        self.happened(Happening::Ended);
+        self.threads[thread].state = State::Dead;
+        self.take_off(thread);
+        if let Some(parent) = self.threads[thread].parent {
+            self.threads[parent].children -= 1;
+            if self.threads[parent].children == 0 && self.threads[parent].state == State::Blocked(Wait::Children) {
+                self.wake(parent, Woken::Come);
+            }
+        }
+        if self.living() > 0 {
+            self.leave_to_others();
+        }
+    }
+}
+
+impl Here {
+    /// Runs jobs as threads at the same time, and returns when they have ended.
+    pub fn run(self, jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>, has_slots: bool) {
+        if jobs.is_empty() {
+            return;
+        }
+        // SAFETY: only the lifetime is forgotten: we wait for the threads.
+        let handler = handler
+            .map(|handler| unsafe { core::mem::transmute::<*const (dyn Fn() + Sync), Handler>(&raw const *handler) });
+        self.with(|engine| {
+            let parent = engine.current;
+            engine.had_threads = true;
+            engine.threads[parent].children += jobs.len();
+            for (job, place) in jobs {
+                let name = format!("t{}", engine.threads.len());
+                let thread = engine.add_thread(job, place, Some(parent), name, handler);
+                engine.threads[thread].is_without_slot = !has_slots;
+                engine.happened(Happening::Born(thread as u32));
+                engine.make_ready(thread, Some(engine.cpu()));
+            }
+            engine.block(Wait::Children, None);
+        });
+        self.wait();
+    }
+}

@@ -1,0 +1,203 @@
+//! What happened: as a hash, which tells whether two runs were the same, and on demand as a list for people.
+
+use super::space::Space;
+use super::thread::{Wait, Woken};
+use crate::simulation::Deviation;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// The thread read.
+    Load { at: usize, size: u8, value: u128 },
+    /// The thread wrote, perhaps into its CPU's buffer.
+    Store { at: usize, size: u8, value: u128 },
+    /// The thread read, and wrote if there is something new, as one.
+    Exchange { at: usize, size: u8, old: u64, new: Option<u64> },
+    /// A store left the buffer of a CPU.
+    Drained { cpu: u32, at: usize, size: u8, value: u128 },
+    /// A fence.
+    Fence { is_full: bool },
+    /// The thread read its slot.
+    Slot(Option<u32>),
+    /// The thread entered the kernel.
+    System(usize),
+    /// The thread interrupts a CPU.
+    Kicked(u32),
+    /// The thread had to leave its CPU.
+    Preempted,
+    /// A thread came to a CPU.
+    Placed { thread: u32, cpu: u32, slot: Option<u32> },
+    /// The thread waits.
+    Blocked(Wait),
+    /// A thread waits no more.
+    Woken { thread: u32, why: Woken },
+    /// A signal's handler begins on the thread.
+    Interrupted,
+    /// The handler is over.
+    Returned,
+    /// A thread was made.
+    Born(u32),
+    /// The thread has ended.
+    Ended,
+    /// The process forks.
+    Forked(u32),
+    /// This is the child.
+    Child(u32),
+    /// The child that the thread waits for has ended.
+    ChildEnded(String),
+    /// A CPU takes no threads any more.
+    Offline(u32),
+    /// A CPU takes threads again.
+    Online(u32),
+    /// The process complained.
+    Said(String),
+}
+
+/// Something that happened, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub time: u64,
+    pub cpu: u32,
+    pub thread: u32,
+    pub what: Happening,
+}
+
+/// All that happened.
+#[derive(Debug)]
+pub struct Trace {
+    /// None: not kept.
+    pub lines: Option<Vec<String>>,
+    pub hash: u64,
+    pub deviations: Vec<Deviation>,
+    /// Addresses outside of what the process has, as stacks, in the order in which they came.
+    outside: Vec<usize>,
+}
+
+impl Trace {
+    pub fn new(is_kept: bool) -> Self {
+        Trace { lines: is_kept.then(Vec::new), hash: 0, deviations: Vec::new(), outside: Vec::new() }
+    }
+
+    /// Keeps a choice that was not the usual one.
+    pub fn deviate(&mut self, deviation: Deviation) {
+        self.deviations.push(deviation);
+    }
+
+    pub fn add(&mut self, event: Event, space: &Space) {
+        self.mix(&event, space);
+        if self.lines.is_some() {
+            let line = self.line(&event, space);
+            self.lines.get_or_insert_default().push(line);
+        }
+    }
+
+    /// Addresses outside of the simulated process's space, as of stacks, differ from run to run: only that they are such ones counts.
+    fn mix(&mut self, event: &Event, space: &Space) {
+        let address = |at: usize| space.offset(at).map_or(1, |offset| offset as u64 + 2);
+        let value = |value: u64| if is_foreign(value, space) { 1 } else { value ^ space.range().0 as u64 };
+        let (kind, first, second) = match &event.what {
+            Happening::Load { at, value: seen, .. } => (1, address(*at), value(*seen as u64)),
+            Happening::Store { at, value: new, .. } => (2, address(*at), value(*new as u64)),
+            Happening::Exchange { at, old, new, .. } => {
+                (3, address(*at), value(*old) ^ new.map_or(0, value).rotate_left(7))
+            }
+            Happening::Drained { cpu, at, value: new, .. } => {
+                (4, address(*at) ^ u64::from(*cpu) << 48, value(*new as u64))
+            }
+            Happening::Fence { is_full } => (5, u64::from(*is_full), 0),
+            Happening::Slot(slot) => (6, slot.map_or(0, |slot| u64::from(slot) + 1), 0),
+            Happening::System(number) => (7, *number as u64, 0),
+            Happening::Kicked(cpu) => (8, u64::from(*cpu), 0),
+            Happening::Preempted => (9, 0, 0),
+            Happening::Placed { thread, cpu, slot } => {
+                (10, u64::from(*thread) << 32 | u64::from(*cpu), slot.map_or(0, |slot| u64::from(slot) + 1))
+            }
+            Happening::Blocked(_) => (11, 0, 0),
+            Happening::Woken { thread, .. } => (12, u64::from(*thread), 0),
+            Happening::Interrupted => (13, 0, 0),
+            Happening::Returned => (14, 0, 0),
+            Happening::Born(thread) => (15, u64::from(*thread), 0),
+            Happening::Ended => (16, 0, 0),
+            Happening::Forked(process) | Happening::Child(process) => (17, u64::from(*process), 0),
+            Happening::ChildEnded(_) => (18, 0, 0),
+            Happening::Offline(cpu) => (19, u64::from(*cpu), 0),
+            Happening::Online(cpu) => (20, u64::from(*cpu), 0),
+            Happening::Said(_) => (21, 0, 0),
+        };
+        let who = u64::from(event.thread) << 8 | kind;
+        let mut hash = self.hash ^ who.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ first).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31);
+        self.hash = (hash ^ second ^ event.time << 20).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(27);
+    }
+
+    /// One line for people: time, CPU, thread, and what.
+    fn line(&mut self, event: &Event, space: &Space) -> String {
+        let outside = &mut self.outside;
+        let mut name = |at: usize| {
+            space.known(at).unwrap_or_else(|| {
+                let number = outside.iter().position(|&other| other == at).unwrap_or_else(|| {
+                    outside.push(at);
+                    outside.len() - 1
+                });
+                format!("w{number}")
+            })
+        };
+        let value = |value: u128| match value as u64 {
+            low if value > u128::from(u64::MAX) => format!("{:#x}:{low:#x}", (value >> 64) as u64),
+            low if is_foreign(low, space) => "an address outside".into(),
+            low if space.offset(low as usize).is_some() => space.name(low as usize),
+            low if low < 4096 => low.to_string(),
+            low => format!("{low:#x}"),
+        };
+        let what = match &event.what {
+            Happening::Load { at, value: seen, .. } => format!("load    {} = {}", name(*at), value(*seen)),
+            Happening::Store { at, value: new, .. } => format!("store   {} ← {}", name(*at), value(*new)),
+            Happening::Exchange { at, old, new: Some(new), .. } => {
+                format!("change  {}: {} → {}", name(*at), value((*old).into()), value((*new).into()))
+            }
+            Happening::Exchange { at, old, new: None, .. } => {
+                format!("refused {} is {}", name(*at), value((*old).into()))
+            }
+            Happening::Drained { cpu, at, value: new, .. } => {
+                format!("visible {} ← {}, from CPU {cpu}", name(*at), value(*new))
+            }
+            Happening::Fence { is_full } => {
+                if *is_full {
+                    "fence".into()
+                } else {
+                    "fence, of no effect here".into()
+                }
+            }
+            Happening::Slot(slot) => slot.map_or("no slot".into(), |slot| format!("slot    {slot}")),
+            Happening::System(number) => format!("system call {number}"),
+            Happening::Kicked(cpu) => format!("kick    CPU {cpu}"),
+            Happening::Preempted => "preempted".into(),
+            Happening::Placed { thread, cpu, slot } => {
+                let slot = slot.map_or(String::new(), |slot| format!(", slot {slot}"));
+                format!("placed  thread {thread} on CPU {cpu}{slot}")
+            }
+            Happening::Blocked(wait) => match wait {
+                Wait::Futex(at) => format!("sleeps  on {}", name(*at)),
+                Wait::Children => "waits   for its children".into(),
+                Wait::Time => "sleeps".into(),
+            },
+            Happening::Woken { thread, why } => format!("wakes   thread {thread}: {why:?}"),
+            Happening::Interrupted => "signal".into(),
+            Happening::Returned => "handler ends".into(),
+            Happening::Born(thread) => format!("makes   thread {thread}"),
+            Happening::Ended => "ends".into(),
+            Happening::Forked(number) => format!("forks   process {number}"),
+            Happening::Child(process) => format!("is a child, process {process}"),
+            Happening::ChildEnded(how) => format!("child   ended: {how}"),
+            Happening::Offline(cpu) => format!("CPU {cpu} goes off-line"),
+            Happening::Online(cpu) => format!("CPU {cpu} comes on-line"),
+            Happening::Said(what) => format!("says    {what}"),
+        };
+        format!("{:>10} ns  cpu {:<3} t{:<3} {what}", event.time, event.cpu, event.thread)
+    }
+}
+
+/// Whether a value looks like an address of the real process: of its program, its heap or a stack.
+fn is_foreign(value: u64, space: &Space) -> bool {
+    (0x5000_0000_0000..0x8000_0000_0000).contains(&value) && space.offset(value as usize).is_none()
+}

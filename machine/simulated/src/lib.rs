@@ -1,0 +1,44 @@
+//! A simulated machine: what Commensal's runtime asks of a computer, answered by a deterministic engine with 1 to 1024 CPUs.
+//!
+//! It has the interface of the host machine, passes the same conformance bodies, and shares the host's sources wherever those are no
+//! assembly: locks, identities, kicks, address space, the fallback's slots and the root are the very files that are shipped. What differs lies
+//! below them: system calls, atomics, the restartable operations, thread-local blocks and the clock ask the [engine](simulation).
+//!
+//! | shared with the host | the simulated machine's own |
+//! |---|---|
+//! | `sync/lock.rs`, `thread/identity.rs`, `slot/{fallback, layout, number, words}.rs`, [`kick`], [`vm`], [`root`], [`fault`] | atomics, fences, `slot/{restartable, row, given}.rs`, `thread/block.rs`, [`clock`], [`process`], system calls |
+//!
+//! Code that calls an operation while no simulation runs on its host thread gets the plain meaning of it, without scheduling: atomics are
+//! core's, system calls are the host's, and each host thread has a slot of its own. So unit tests run on this machine as they are.
+//!
+//! What is not modelled: memory orderings weaker than x86's (TSO), what compilers reorder, and plain accesses, which take effect at once and
+//! between two steps. Memory that changes its role has to do so by an operation: a store to it that still waits in a buffer would come
+//! later. Dropping an atomic and system calls empty the buffer; a plain write under a waiting store is found, and ends the simulation.
+
+/// Declares state of the process, which each simulation finds as it is at the start of a process.
+macro_rules! process_state {
+    ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)*) => {
+        $(
+            #[unsafe(link_section = "commensal_state")]
+            $(#[$attribute])*
+            $visibility static $name: $type = $value;
+        )*
+    };
+}
+
+pub mod clock;
+mod engine;
+#[path = "../../host/src/fault.rs"]
+pub mod fault;
+#[path = "../../host/src/kick.rs"]
+pub mod kick;
+pub mod process;
+#[path = "../../host/src/root.rs"]
+pub mod root;
+pub mod simulation;
+pub mod slot;
+pub mod sync;
+mod syscall;
+pub mod thread;
+#[path = "../../host/src/vm.rs"]
+pub mod vm;

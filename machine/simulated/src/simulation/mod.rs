@@ -1,0 +1,201 @@
+//! Simulations: a machine with its settings, what runs on it, and what came of it.
+//!
+//! ```text
+//! let settings = Settings { cpus: 4, seed: 7, ..Settings::default() };
+//! let report = simulate(settings, Some(strategy), || { … threads::run(jobs) … });
+//! ```
+
+mod strategy;
+
+pub use crate::engine::{Costs, Ended, Job, Place};
+pub use strategy::{Choice, Deviation, Moment, Random, Rates, Replay, Scene, Strategy};
+
+use crate::engine::{self, Engine};
+use crate::slot::Mode;
+use std::ffi::CString;
+use std::fmt;
+
+/// What a machine is like.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// CPUs, 1 to 1024.
+    pub cpus: usize,
+    /// What chances of the machine itself start from: which slot a thread gets.
+    pub seed: u64,
+    /// How slots are given.
+    pub mode: Mode,
+    /// Stores that a CPU's buffer holds; 0: memory is sequentially consistent.
+    pub store_buffer: usize,
+    /// What operations cost where no strategy decides.
+    pub costs: Costs,
+    /// How far a step moves time on where a strategy decides.
+    pub tick_ns: u64,
+    /// How long a thread may stay on its CPU while others wait for that.
+    pub slice_ns: u64,
+    /// A simulation that makes more has no end.
+    pub most_steps: u64,
+    /// Whether the trace is kept for people.
+    pub keeps_trace: bool,
+    /// The process's environment.
+    pub environment: Vec<(CString, CString)>,
+    /// The kernel has no membarrier.
+    pub denies_membarrier: bool,
+    /// What is wrong with the machine, so that what checks it can be checked.
+    pub defects: Vec<Defect>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            cpus: 2,
+            seed: 0,
+            mode: Mode::ConcurrencyId,
+            store_buffer: 8,
+            costs: Costs::SIMPLE,
+            tick_ns: 20,
+            slice_ns: 20_000,
+            most_steps: 10_000_000,
+            keeps_trace: false,
+            environment: Vec::new(),
+            denies_membarrier: false,
+            defects: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn is_broken(&self, defect: Defect) -> bool {
+        self.defects.contains(&defect)
+    }
+}
+
+/// What can be wrong with a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// A restart orders memory, but lets sections go on.
+    RestartIsFence,
+    /// Kicks reach nobody.
+    FenceIsNothing,
+}
+
+/// Why a simulation failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nobody can ever go on.
+    Deadlock {
+        /// What each thread waits for.
+        state: String,
+    },
+    /// It did not end.
+    NoEnd {
+        /// How many steps were made.
+        steps: u64,
+        /// What each thread is doing.
+        state: String,
+    },
+    /// The process ended itself, and this is what it complained of.
+    Died(String),
+    /// A thread panicked.
+    Panicked(String),
+    /// The simulated program did what the simulation does not allow.
+    Contract(String),
+    /// A check found something.
+    Found(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Deadlock { state } => write!(formatter, "nobody can go on: {state}"),
+            Failure::NoEnd { steps, state } => write!(formatter, "no end within {steps} steps: {state}"),
+            Failure::Died(complaint) => write!(formatter, "the process ended itself: {complaint}"),
+            Failure::Panicked(message) => write!(formatter, "a thread panicked: {message}"),
+            Failure::Contract(what) => write!(formatter, "not allowed in a simulation: {what}"),
+            Failure::Found(what) => formatter.write_str(what),
+        }
+    }
+}
+
+/// What came of a simulation.
+#[derive(Clone, Debug)]
+pub struct Report<R> {
+    /// What the first thread returned, or why there is nothing.
+    pub outcome: Result<R, Failure>,
+    /// Steps of all threads.
+    pub steps: u64,
+    /// How late it was on the CPU that was furthest ahead, in nanoseconds.
+    pub time_ns: u64,
+    /// The same for two runs in which the same happened.
+    pub hash: u64,
+    /// The choices that were not the usual ones: by these the run can be repeated.
+    pub deviations: Vec<Deviation>,
+    /// What happened, a line each, if the settings say so.
+    pub trace: Vec<String>,
+}
+
+/// Runs `main` as the first thread of a process on a machine of its own. What happens when is decided by the strategy, or, without one,
+/// by how long operations take.
+///
+/// One at a time in a process: others wait.
+pub fn simulate<R>(settings: Settings, strategy: Option<Box<dyn Strategy>>, main: impl FnOnce() -> R) -> Report<R> {
+    assert!(engine::here().is_none(), "a simulation within a simulation");
+    assert!((1..=crate::slot::MAX).contains(&settings.cpus), "found {} CPUs; expected 1 to 1024", settings.cpus);
+    let mut result = None;
+    let mut engine = Engine::new(settings, strategy);
+    let place = &mut result;
+    let ended = engine.run(Box::new(move || *place = Some(main())));
+    let (trace, steps, time_ns) = engine.into_report();
+    Report {
+        outcome: ended.map(|()| result.expect("the first thread ended")),
+        steps,
+        time_ns,
+        hash: trace.hash,
+        deviations: trace.deviations,
+        trace: trace.lines.unwrap_or_default(),
+    }
+}
+
+fn here() -> engine::Here {
+    engine::here().expect("called by a thread of a simulation")
+}
+
+/// Whether the calling code is simulated.
+pub fn is_running() -> bool {
+    engine::here().is_some()
+}
+
+/// Runs jobs at the same time, each as a thread of its own, and returns when all have ended. `handler`, if there is one, is what signals call
+/// that a strategy sends them.
+pub fn run(jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>) {
+    here().run(jobs, handler, true);
+}
+
+/// The same for one job, on a thread to which the kernel gives no slot.
+pub fn run_without_slot(job: Job<'_>) {
+    here().run(vec![(job, Place::Anywhere)], None, false);
+}
+
+/// Runs `child` in a copy of the process with the calling thread only, and waits for it. Only an ordinary fork runs handlers.
+pub fn fork(runs_handlers: bool, child: &mut dyn FnMut() -> Result<(), &'static str>) -> Ended {
+    here().fork(runs_handlers, child)
+}
+
+/// The calling thread lets others go on.
+pub fn pause() {
+    here().yield_cpu();
+}
+
+/// The calling thread waits for so long.
+pub fn sleep(ns: u64) {
+    here().sleep(ns);
+}
+
+/// Steps of all threads so far.
+pub fn steps() -> u64 {
+    here().with(|engine| engine.all_steps())
+}
+
+/// Says what lies at an address, for the trace.
+pub fn name<T>(what: &T, name: &str) {
+    here().with(|engine| engine.name((&raw const *what).addr(), size_of::<T>(), name));
+}

@@ -1,0 +1,254 @@
+//! Strategies: who decides what happens next.
+
+use crate::engine::{Access, Engine};
+use fastrand::Rng;
+use std::collections::VecDeque;
+
+/// What can happen before a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// The current thread makes its step.
+    Go,
+    /// Another thread, which is on a CPU, goes on instead.
+    Run(usize),
+    /// The oldest store in the buffer of this CPU becomes visible.
+    Drain(usize),
+    /// The current thread leaves its CPU, for those that wait for it, or comes back at once.
+    Preempt,
+    /// The current thread moves to this CPU.
+    Migrate(usize),
+    /// This thread gets a signal.
+    Signal(usize),
+    /// This CPU takes no threads any more.
+    Offline(usize),
+    /// This CPU takes threads again.
+    Online(usize),
+    /// The system call that the current thread is about to make fails.
+    Refuse,
+}
+
+/// A choice that was not the usual one, and when: before which step of which thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Deviation {
+    /// In which process.
+    pub process: u32,
+    /// The current thread.
+    pub thread: u32,
+    /// Its step.
+    pub step: u64,
+    /// What happened.
+    pub choice: Choice,
+}
+
+/// What is to be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The current thread can make its step.
+    pub may_go: bool,
+    /// The current thread should let others go on: it waits for them, or has gone on for long.
+    pub must_leave: bool,
+    /// What happens if nothing in particular is chosen.
+    pub usual: Choice,
+    pub(crate) access: Option<Access>,
+}
+
+/// What a strategy sees.
+pub struct Scene<'a> {
+    engine: &'a Engine,
+    moment: Moment,
+}
+
+impl<'a> Scene<'a> {
+    pub(crate) fn new(engine: &'a Engine, moment: Moment) -> Self {
+        Scene { engine, moment }
+    }
+
+    /// What is to be decided.
+    pub fn moment(&self) -> Moment {
+        self.moment
+    }
+
+    /// The threads that are on CPUs, the current one among them if it is.
+    pub fn running(&self) -> &[usize] {
+        self.engine.running()
+    }
+
+    /// The current thread.
+    pub fn current(&self) -> usize {
+        self.engine.current_thread()
+    }
+
+    /// The process.
+    pub fn process(&self) -> u32 {
+        self.engine.current_process()
+    }
+
+    /// Steps that the current thread has come to.
+    pub fn step(&self) -> u64 {
+        self.engine.steps_of_current()
+    }
+
+    /// Steps that all threads have come to.
+    pub fn all_steps(&self) -> u64 {
+        self.engine.all_steps()
+    }
+
+    /// CPUs of the machine.
+    pub fn cpus(&self) -> usize {
+        self.engine.cpu_count()
+    }
+
+    /// Threads that there have been.
+    pub fn threads(&self) -> usize {
+        self.engine.thread_count()
+    }
+
+    /// Whether any CPU has stores that others don't see.
+    pub fn has_waiting_stores(&self) -> bool {
+        self.engine.has_waiting_stores()
+    }
+
+    /// Stores of a CPU that others don't see.
+    pub fn waiting_stores(&self, cpu: usize) -> usize {
+        self.engine.waiting_stores_of(cpu)
+    }
+
+    /// Whether a thread can get a signal.
+    pub fn may_be_signalled(&self, thread: usize) -> bool {
+        self.engine.may_be_signalled(thread)
+    }
+
+    /// Whether the current thread is about to make a system call.
+    pub fn enters_kernel(&self) -> bool {
+        matches!(self.moment.access, Some(Access::System { .. }))
+    }
+}
+
+/// Who decides. The same answers to the same questions give the same run.
+pub trait Strategy {
+    /// What happens next. What is not possible is not done: then the usual happens.
+    fn choose(&mut self, scene: &Scene<'_>) -> Choice;
+}
+
+/// How often something happens, in 65,536 steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// Another thread goes on.
+    pub switch: u16,
+    /// A store becomes visible.
+    pub drain: u16,
+    /// The thread leaves its CPU.
+    pub preempt: u16,
+    /// The thread moves to another CPU.
+    pub migrate: u16,
+    /// A thread gets a signal.
+    pub signal: u16,
+    /// A CPU goes off-line or comes back.
+    pub hotplug: u16,
+    /// A system call fails; in 65,536 system calls.
+    pub refuse: u16,
+}
+
+impl Rates {
+    /// Everything happens, but system calls don't fail.
+    pub const USUAL: Rates =
+        Rates { switch: 12_000, drain: 8_000, preempt: 300, migrate: 300, signal: 300, hotplug: 30, refuse: 0 };
+    /// Threads go on in turn, and nothing disturbs them.
+    pub const QUIET: Rates =
+        Rates { switch: 12_000, drain: 8_000, preempt: 0, migrate: 0, signal: 0, hotplug: 0, refuse: 0 };
+}
+
+/// A random walk.
+#[derive(Clone, Debug)]
+pub struct Random {
+    random: Rng,
+    rates: Rates,
+}
+
+impl Random {
+    /// One that begins with a seed.
+    pub fn new(seed: u64, rates: Rates) -> Self {
+        Random { random: Rng::with_seed(seed), rates }
+    }
+
+    fn other(&mut self, scene: &Scene<'_>) -> Choice {
+        let running = scene.running();
+        match running.len() {
+            0 => scene.moment().usual,
+            count => match running[self.random.usize(..count)] {
+                thread if thread == scene.current() && scene.moment().may_go => scene.moment().usual,
+                thread => Choice::Run(thread),
+            },
+        }
+    }
+}
+
+impl Strategy for Random {
+    fn choose(&mut self, scene: &Scene<'_>) -> Choice {
+        let rates = self.rates;
+        let mut number = self.random.u16(..);
+        let mut falls_on = |rate: u16| {
+            let falls = number < rate;
+            number = number.wrapping_sub(rate);
+            if falls {
+                number = u16::MAX;
+            }
+            falls
+        };
+        if scene.has_waiting_stores() && falls_on(rates.drain) {
+            let cpus = scene.cpus();
+            let first = self.random.usize(..cpus);
+            let with_stores = (0..cpus).map(|next| (first + next) % cpus).find(|&cpu| scene.waiting_stores(cpu) > 0);
+            return with_stores.map_or(scene.moment().usual, Choice::Drain);
+        }
+        if scene.moment().must_leave || !scene.moment().may_go {
+            return self.other(scene);
+        }
+        if falls_on(rates.switch) {
+            return self.other(scene);
+        }
+        if falls_on(rates.preempt) {
+            return Choice::Preempt;
+        }
+        if falls_on(rates.migrate) {
+            return Choice::Migrate(self.random.usize(..scene.cpus()));
+        }
+        if falls_on(rates.signal) {
+            return Choice::Signal(self.random.usize(..scene.threads()));
+        }
+        if falls_on(rates.hotplug) {
+            let cpu = self.random.usize(..scene.cpus());
+            return if self.random.bool() { Choice::Offline(cpu) } else { Choice::Online(cpu) };
+        }
+        if rates.refuse > 0 && scene.enters_kernel() && self.random.u16(..) < rates.refuse {
+            return Choice::Refuse;
+        }
+        scene.moment().usual
+    }
+}
+
+/// Choices that were kept, at the same steps again.
+#[derive(Clone, Debug)]
+pub struct Replay(VecDeque<Deviation>);
+
+impl Replay {
+    /// Those of an earlier run, or some of them.
+    pub fn new(deviations: impl IntoIterator<Item = Deviation>) -> Self {
+        Replay(deviations.into_iter().collect())
+    }
+}
+
+impl Strategy for Replay {
+    fn choose(&mut self, scene: &Scene<'_>) -> Choice {
+        let is_now = |next: &&Deviation| {
+            (next.process, next.thread as usize, next.step) == (scene.process(), scene.current(), scene.step())
+        };
+        match self.0.front().filter(is_now) {
+            Some(&Deviation { choice, .. }) => {
+                self.0.pop_front();
+                choice
+            }
+            None => scene.moment().usual,
+        }
+    }
+}

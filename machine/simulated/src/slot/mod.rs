@@ -1,0 +1,26 @@
+//! Slots: the index of per-CPU data, and the restartable operations on it. The host's documentation of this module tells what they are.
+
+#[path = "../../../host/src/slot/fallback.rs"]
+mod fallback;
+mod given;
+#[path = "../../../host/src/slot/layout.rs"]
+mod layout;
+#[path = "../../../host/src/slot/number.rs"]
+mod number;
+mod plain;
+mod restartable;
+mod row;
+mod section;
+#[path = "../../../host/src/slot/words.rs"]
+mod words;
+
+pub use layout::{AREA, AREAS, ARRAY, MAX, Pair, ROW, Stored, WINDOW};
+pub use number::{
+    Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
+};
+pub(crate) use plain::wait_for_sections;
+pub use restartable::{change_places, compare_store, pop, push};
+pub use row::{draw, load_pair, local_add, replace_pair, store_pair};
+#[doc(hidden)]
+pub use section::{Aborted, Section, restartably};
+pub use words::{compare_exchange, exchange, load};

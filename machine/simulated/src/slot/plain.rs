@@ -1,0 +1,54 @@
+//! Slots where no simulation runs: each host thread has one of its own, and a section is one because a restart waits until it is over.
+//!
+//! Signal handlers and forks in the middle of a section are for simulations.
+
+use super::layout::MAX;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+static TAKEN: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
+/// A section runs in the slot.
+static BUSY: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
+
+/// Gives the slot to others when the thread ends.
+struct Own(Cell<Option<usize>>);
+
+thread_local! {
+    static OWN: Own = const { Own(Cell::new(None)) };
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0.get() {
+            TAKEN[slot].store(false, Ordering::Release);
+        }
+    }
+}
+
+/// The slot of this host thread.
+pub fn own_slot() -> u32 {
+    OWN.with(|own| {
+        let slot = own.0.get().unwrap_or_else(take);
+        own.0.set(Some(slot));
+        slot as u32
+    })
+}
+
+fn take() -> usize {
+    let free = |slot: &usize| !TAKEN[*slot].swap(true, Ordering::Acquire);
+    (0..MAX).find(free).expect("as many slots as host threads")
+}
+
+/// A section begins, or ends, in the slot of this host thread. What happens in sections is ordered as they are.
+pub fn set_busy(busy: bool) {
+    BUSY[own_slot() as usize].store(busy, Ordering::SeqCst);
+}
+
+/// Waits until the sections that run now are over.
+pub fn wait_for_sections() {
+    for (slot, busy) in BUSY.iter().enumerate() {
+        while slot as u32 != own_slot() && busy.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The restartable operations, as their pseudo-code in `machine/conformance` says.
+
+use super::layout::{FULL_MASK, Stored, word};
+use super::section::restartably;
+
+fn at_offset(base: *mut u8, offset: u64) -> *mut u64 {
+    base.wrapping_add(offset as usize).cast()
+}
+
+/// Takes the topmost pointer of the array in word `index` of this thread's slot, a take word; null if it is empty or the thread has
+/// no slot.
+///
+/// # Safety
+/// `base` is the base of a region in which every slot has an area, and word `index` is a take word.
+pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
+    restartably(|section| {
+        let Some(slot) = section.slot()? else { return Ok(core::ptr::null_mut()) };
+        let head: *mut u64 = word(base, slot, index).cast();
+        // SAFETY: the head is an offset to an array of this slot, readable even if another CPU takes the array away meanwhile.
+        unsafe {
+            let top = section.load(head)?;
+            let object = section.load(at_offset(base, top))?;
+            if object != 0 {
+                section.store(head, top - 8)?;
+            }
+            Ok(core::ptr::with_exposed_provenance_mut(object as usize))
+        }
+    })
+}
+
+/// Puts a pointer on the array in word `index + 1` of this thread's slot, the give word beside take word `index`; false if it
+/// is full or the thread has no slot.
+///
+/// # Safety
+/// As for [`pop`]. The caller owns what the pointer names, and gives it up if the answer is true.
+pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
+    restartably(|section| {
+        let Some(slot) = section.slot()? else { return Ok(false) };
+        let head: *mut u64 = word(base, slot, index + 1).cast();
+        // SAFETY: the cell behind the topmost pointer belongs to nobody until the commit.
+        unsafe {
+            let end = section.load(head)?;
+            if end as usize & FULL_MASK == 0 {
+                return Ok(false);
+            }
+            section.store(at_offset(base, end), object.expose_provenance() as u64)?;
+            section.store(head, end + 8)?;
+        }
+        Ok(true)
+    })
+}
+
+/// Lets the two arrays of word `index` and the next, a take word and its give word, change places, and takes the topmost pointer of
+/// the one that was given to; null, and nothing has changed, if the words are others than `take` and `give`, if the array of
+/// `take` is not empty or the one of `give` is, or if the thread has no slot.
+///
+/// # Safety
+/// As for [`pop`]; `take` and `give` were words of arrays when they were read.
+pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
+    let (take, give) = (take as u64, give as u64);
+    restartably(|section| {
+        let Some(slot) = section.slot()? else { return Ok(core::ptr::null_mut()) };
+        let words: *mut u64 = word(base, slot, index).cast();
+        // SAFETY: as for `pop`.
+        unsafe {
+            if section.load(words)? != take
+                || section.load(words.wrapping_add(1))? != give
+                || section.load(at_offset(base, take))? != 0
+            {
+                return Ok(core::ptr::null_mut());
+            }
+            let object = section.load(at_offset(base, give).wrapping_sub(1))?;
+            if object != 0 {
+                section.store_two(words, [give - 16, take + 8])?;
+            }
+            Ok(core::ptr::with_exposed_provenance_mut(object as usize))
+        }
+    })
+}
+
+/// Replaces word `index` of slot `slot` by `new` if this thread is in that slot and the word is `expected`.
+///
+/// # Safety
+/// As for [`pop`]. An array that the word stops to name is the caller's if the answer is [`Stored::Done`]; one that it starts to
+/// name is the slot's.
+pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
+    restartably(|section| {
+        if section.slot()? != Some(slot) {
+            return Ok(Stored::Elsewhere);
+        }
+        let word: *mut u64 = word(base, slot, index).cast();
+        // SAFETY: as for `pop`.
+        unsafe {
+            if section.load(word)? != expected as u64 {
+                return Ok(Stored::Differs);
+            }
+            section.store(word, new as u64)?;
+        }
+        Ok(Stored::Done)
+    })
+}

@@ -1,0 +1,114 @@
+//! A restartable section: steps of the simulated CPU, which begin again when the thread was preempted, moved, interrupted or restarted
+//! between them. The last one, the commit, takes effect or does not.
+
+use super::{given, plain};
+use crate::engine::{self, Access, Here};
+
+/// The section has to begin again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aborted;
+
+/// A section that runs.
+#[derive(Debug)]
+pub struct Section(Option<Here>);
+
+/// Does `work` as a restartable section, as often as it takes.
+pub fn restartably<R>(work: impl Fn(&Section) -> Result<R, Aborted>) -> R {
+    loop {
+        let section = Section::begin();
+        let done = work(&section);
+        section.end();
+        if let Ok(result) = done {
+            return result;
+        }
+    }
+}
+
+impl Section {
+    fn begin() -> Self {
+        let section = Section(engine::here());
+        match section.0 {
+            Some(here) => here.with(|engine| engine.set_section(true)),
+            None => plain::set_busy(true),
+        }
+        section
+    }
+
+    fn end(self) {
+        match self.0 {
+            Some(here) => here.with(|engine| engine.set_section(false)),
+            None => plain::set_busy(false),
+        }
+    }
+
+    /// A step, after which the section may have to begin again.
+    fn step(&self, access: Access) -> Result<(), Aborted> {
+        let Some(here) = self.0 else { return Ok(()) };
+        here.step(access);
+        if here.with(|engine| engine.is_aborted()) { Err(Aborted) } else { Ok(()) }
+    }
+
+    /// The slot where the thread is; none: it has none.
+    pub fn slot(&self) -> Result<Option<u32>, Aborted> {
+        self.step(Access::Slot)?;
+        Ok(given::look())
+    }
+
+    /// Reads a word.
+    ///
+    /// # Safety
+    /// It is readable.
+    pub unsafe fn load(&self, word: *const u64) -> Result<u64, Aborted> {
+        self.step(Access::Load { at: word.addr(), size: 8 })?;
+        Ok(match self.0 {
+            Some(here) => here.with(|engine| engine.load(word.addr(), 8)) as u64,
+            // SAFETY: passed on.
+            None => unsafe { word.read_volatile() },
+        })
+    }
+
+    /// Writes a word that is nobody's until the commit, or the word of the commit itself, which has to be the last step.
+    ///
+    /// # Safety
+    /// It is writable.
+    pub unsafe fn store(&self, word: *mut u64, value: u64) -> Result<(), Aborted> {
+        self.step(Access::Store { at: word.addr(), size: 8, is_locked: false })?;
+        match self.0 {
+            Some(here) => here.with(|engine| engine.store(word.addr(), 8, value.into())),
+            // SAFETY: passed on.
+            None => unsafe { word.write_volatile(value) },
+        }
+        Ok(())
+    }
+
+    /// Commits two words: to this CPU both at once, to others perhaps one after the other.
+    ///
+    /// # Safety
+    /// They are writable.
+    pub unsafe fn store_two(&self, word: *mut u64, values: [u64; 2]) -> Result<(), Aborted> {
+        self.step(Access::Store { at: word.addr(), size: 16, is_locked: false })?;
+        for (number, value) in values.into_iter().enumerate() {
+            let word = word.wrapping_add(number);
+            match self.0 {
+                Some(here) => here.with(|engine| engine.store(word.addr(), 8, value.into())),
+                // SAFETY: passed on.
+                None => unsafe { word.write_volatile(value) },
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits sixteen bytes as one.
+    ///
+    /// # Safety
+    /// They are writable, and aligned.
+    pub unsafe fn store_pair(&self, pair: *mut u128, value: u128) -> Result<(), Aborted> {
+        self.step(Access::Store { at: pair.addr(), size: 16, is_locked: false })?;
+        match self.0 {
+            Some(here) => here.with(|engine| engine.store(pair.addr(), 16, value)),
+            // SAFETY: passed on.
+            None => unsafe { pair.write_volatile(value) },
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,324 @@
+//! Atomics: core's in memory, so that zeroed pages hold them, but each access is a step of the simulated CPU.
+//!
+//! A load sees its own CPU's waiting stores; a store waits in the CPU's buffer, unless it is SeqCst; what reads and writes empties
+//! the buffer first. Where no simulation runs they are core's in every respect.
+
+use crate::engine::{self, Access, Here};
+use core::fmt;
+use core::mem::{ManuallyDrop, size_of};
+use core::sync::atomic::{self as core_atomic, Ordering};
+
+/// A value of an atomic as a number, as it lies in memory.
+trait Word: Copy {
+    fn to_bits(self) -> u64;
+    fn from_bits(bits: u64) -> Self;
+}
+
+macro_rules! words {
+    ($($type:ty)*) => {
+        $(impl Word for $type {
+            #[inline]
+            fn to_bits(self) -> u64 {
+                self as u64
+            }
+            #[inline]
+            fn from_bits(bits: u64) -> Self {
+                bits as Self
+            }
+        })*
+    };
+}
+
+words! { u8 u32 u64 usize i64 isize }
+
+impl Word for bool {
+    #[inline]
+    fn to_bits(self) -> u64 {
+        self.into()
+    }
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
+        bits as u8 != 0
+    }
+}
+
+impl<T> Word for *mut T {
+    #[inline]
+    fn to_bits(self) -> u64 {
+        self.expose_provenance() as u64
+    }
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
+        core::ptr::with_exposed_provenance_mut(bits as usize)
+    }
+}
+
+/// Where a word lies, and how many bytes it has.
+#[inline]
+fn place<W>(word: *mut W) -> (usize, u8) {
+    (word.addr(), size_of::<W>() as u8)
+}
+
+#[inline]
+fn load<W: Word>(here: Here, word: *mut W) -> W {
+    let (at, size) = place(word);
+    here.step(Access::Load { at, size });
+    W::from_bits(here.with(|engine| engine.load(at, size)) as u64)
+}
+
+#[inline]
+fn store<W: Word>(here: Here, word: *mut W, value: W, order: Ordering) {
+    let (at, size) = place(word);
+    let is_locked = order == Ordering::SeqCst;
+    here.step(Access::Store { at, size, is_locked });
+    here.with(|engine| {
+        if is_locked {
+            engine.exchange(at, size, |_| Some(value.to_bits()));
+        } else {
+            engine.store(at, size, value.to_bits().into());
+        }
+    });
+}
+
+/// Reads, and writes what `change` makes of it if it makes something, as one.
+#[inline]
+fn change<W: Word>(here: Here, word: *mut W, change: impl FnOnce(W) -> Option<W>) -> Result<W, W> {
+    let (at, size) = place(word);
+    here.step(Access::Change { at, size });
+    here.with(|engine| {
+        let mut is_changed = false;
+        let old = engine.exchange(at, size, |bits| {
+            let new = change(W::from_bits(bits));
+            is_changed = new.is_some();
+            new.map(W::to_bits)
+        });
+        if is_changed { Ok(W::from_bits(old)) } else { Err(W::from_bits(old)) }
+    })
+}
+
+#[inline]
+fn either<W>(result: Result<W, W>) -> W {
+    match result {
+        Ok(old) | Err(old) => old,
+    }
+}
+
+/// One atomic type: its operations all are one of the three above, or core's.
+macro_rules! atomic {
+    ($name:ident $(<$t:ident>)?, $value:ty, [$($(#[$attribute:meta])* $operation:ident($old:ident, $argument:ident) $new:expr;)*]) => {
+        #[doc = concat!("`core::sync::atomic::", stringify!($name), "`, seen by a simulated CPU.")]
+        #[repr(transparent)]
+        pub struct $name $(<$t>)? (core_atomic::$name $(<$t>)?);
+
+        impl $(<$t>)? $name $(<$t>)? {
+            /// One with this value.
+            pub const fn new(value: $value) -> Self {
+                Self(core_atomic::$name::new(value))
+            }
+
+            /// Reads it.
+            #[inline]
+            pub fn load(&self, order: Ordering) -> $value {
+                match engine::here() {
+                    Some(here) => load(here, self.0.as_ptr()),
+                    None => self.0.load(order),
+                }
+            }
+
+            /// Writes it.
+            #[inline]
+            pub fn store(&self, value: $value, order: Ordering) {
+                match engine::here() {
+                    Some(here) => store(here, self.0.as_ptr(), value, order),
+                    None => self.0.store(value, order),
+                }
+            }
+
+            /// Writes it, and returns what was there.
+            #[inline]
+            pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                match engine::here() {
+                    Some(here) => either(change(here, self.0.as_ptr(), |_| Some(value))),
+                    None => self.0.swap(value, order),
+                }
+            }
+
+            /// Writes `new` if it is `current`.
+            #[inline]
+            pub fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                match engine::here() {
+                    Some(here) => change(here, self.0.as_ptr(), |old| (old == current).then_some(new)),
+                    None => self.0.compare_exchange(current, new, success, failure),
+                }
+            }
+
+            /// The same: x86 has no weak one.
+            #[inline]
+            pub fn compare_exchange_weak(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+
+            /// Tries to write what `next` makes of it until nobody came in between, or it makes nothing.
+            #[inline]
+            pub fn fetch_update(
+                &self,
+                success: Ordering,
+                failure: Ordering,
+                mut next: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                let mut old = self.load(failure);
+                while let Some(new) = next(old) {
+                    match self.compare_exchange_weak(old, new, success, failure) {
+                        Ok(old) => return Ok(old),
+                        Err(seen) => old = seen,
+                    }
+                }
+                Err(old)
+            }
+
+            $($(#[$attribute])*
+            #[inline]
+            pub fn $operation(&self, $argument: $value, order: Ordering) -> $value {
+                match engine::here() {
+                    Some(here) => either(change(here, self.0.as_ptr(), |$old| Some($new))),
+                    None => self.0.$operation($argument, order),
+                }
+            })*
+
+            /// Its memory.
+            #[inline]
+            pub const fn as_ptr(&self) -> *mut $value {
+                self.0.as_ptr()
+            }
+
+            /// It, while nobody else can see it.
+            #[inline]
+            pub fn get_mut(&mut self) -> &mut $value {
+                engine::settle(place(self.0.as_ptr()));
+                self.0.get_mut()
+            }
+
+            /// What it holds in the end.
+            #[inline]
+            pub fn into_inner(self) -> $value {
+                engine::settle(place(self.0.as_ptr()));
+                *ManuallyDrop::new(self).0.get_mut()
+            }
+        }
+
+        impl $(<$t>)? Drop for $name $(<$t>)? {
+            #[inline]
+            fn drop(&mut self) {
+                engine::settle(place(self.0.as_ptr()));
+            }
+        }
+
+        impl $(<$t>)? fmt::Debug for $name $(<$t>)? {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, formatter)
+            }
+        }
+    };
+}
+
+/// The operations of numbers.
+macro_rules! number {
+    ($name:ident, $value:ty) => {
+        atomic!($name, $value, [
+            /// Adds, and returns what was there.
+            fetch_add(old, value) old.wrapping_add(value);
+            /// Subtracts, and returns what was there.
+            fetch_sub(old, value) old.wrapping_sub(value);
+            /// Makes it the greater of the two, and returns what was there.
+            fetch_max(old, value) old.max(value);
+            /// Makes it the lesser of the two, and returns what was there.
+            fetch_min(old, value) old.min(value);
+            /// Leaves the bits that are in both, and returns what was there.
+            fetch_and(old, value) old & value;
+            /// Sets the bits that are in either, and returns what was there.
+            fetch_or(old, value) old | value;
+            /// Sets the bits that are in one of the two, and returns what was there.
+            fetch_xor(old, value) old ^ value;
+        ]);
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new(0)
+            }
+        }
+    };
+}
+
+number!(AtomicU8, u8);
+number!(AtomicU32, u32);
+number!(AtomicU64, u64);
+number!(AtomicUsize, usize);
+number!(AtomicI64, i64);
+number!(AtomicIsize, isize);
+
+atomic!(AtomicBool, bool, [
+    /// Sets it if both are, and returns what was there.
+    fetch_and(old, value) old & value;
+    /// Sets it if either is, and returns what was there.
+    fetch_or(old, value) old | value;
+    /// Sets it if one of the two is, and returns what was there.
+    fetch_xor(old, value) old ^ value;
+]);
+
+impl Default for AtomicBool {
+    fn default() -> Self {
+        Self::new(false)
+    }
+}
+
+atomic!(AtomicPtr<T>, *mut T, []);
+
+impl<T> Default for AtomicPtr<T> {
+    fn default() -> Self {
+        Self::new(core::ptr::null_mut())
+    }
+}
+
+/// A fence. On x86 all but SeqCst order nothing that is not ordered already.
+#[inline]
+pub fn fence(order: Ordering) {
+    match engine::here() {
+        Some(here) => {
+            here.step(Access::Fence { is_full: order == Ordering::SeqCst });
+            if order == Ordering::SeqCst {
+                here.with(|engine| engine.drain_own());
+            }
+        }
+        None => core_atomic::fence(order),
+    }
+}
+
+/// A fence for the compiler: to the CPU it is nothing, but a place where a signal may come.
+#[inline]
+pub fn compiler_fence(order: Ordering) {
+    core_atomic::compiler_fence(order);
+    if let Some(here) = engine::here() {
+        here.step(Access::Nothing);
+    }
+}
+
+/// Said by those who wait for others: it lets them go on.
+#[inline]
+pub fn spin_loop() {
+    match engine::here() {
+        Some(here) => here.give_way(),
+        None => core::hint::spin_loop(),
+    }
+}

@@ -1,0 +1,13 @@
+//! Atomics and fences as the simulated CPUs see them, and the ranked lock with contention accounting, which is the host's.
+
+mod atomic;
+#[path = "../../../host/src/sync/lock.rs"]
+mod lock;
+
+pub use atomic::{
+    AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, compiler_fence, fence,
+    spin_loop,
+};
+pub use core::sync::atomic::Ordering;
+pub(crate) use lock::WAITERS;
+pub use lock::{Acquired, Contention, ContentionReport, Lock};

@@ -1,0 +1,12 @@
+//! Threads: who am I, has the process forked, does it have one thread.
+
+mod block;
+#[path = "../../../host/src/thread/identity.rs"]
+mod identity;
+
+pub(crate) use block::Zeroes;
+pub use block::{id, is_alone, on_fork_in_child};
+pub(crate) use identity::{
+    FIRST_GENERATION, fallback_slot, generation, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid,
+};
+pub use identity::{declare_forked, enter, forget_number, identity, notice_forks, without_signals};
