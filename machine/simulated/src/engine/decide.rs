@@ -3,13 +3,15 @@
 //! A strategy is asked before every step of a thread, and whenever the current thread cannot go on. What it chooses is kept where it is not what would
 //! have happened anyway, so that a list of such choices repeats the whole.
 
-use super::thread::{State, Wait};
+use super::thread::{Place, State, Wait};
 use super::{Access, Engine, Happening, Next};
 use crate::simulation::{Choice, Deviation, Failure, Moment, Scene};
 use std::cmp::Reverse;
 
 /// Steps that a thread makes in a row while others could: who waits without saying so must not wait for ever.
 const PATIENCE: u32 = 2000;
+/// How far time moves on when a thread lets others go on and there is none: it waits for a moment, or for one that sleeps.
+const PAUSE_NS: u64 = 1000;
 /// Choices between two steps that make no step.
 const MOST_CHOICES: u32 = 64;
 
@@ -18,9 +20,9 @@ impl Engine {
     #[inline]
     pub(super) fn decide(&mut self, access: Access) -> Next {
         self.steps += 1;
-        if self.steps > self.settings.most_steps {
+        if self.steps > self.settings.most_steps || self.time() > self.settings.most_ns {
             let state = self.describe();
-            self.fail(Failure::NoEnd { steps: self.settings.most_steps, state });
+            self.fail(Failure::NoEnd { steps: self.steps, ns: self.time(), state });
         }
         if self.failure.is_some() {
             return Next::Suspend;
@@ -62,8 +64,8 @@ impl Engine {
             self.leave_to_others();
             return Next::Suspend;
         }
-        if std::mem::take(&mut self.gives_way) && self.running.len() == 1 {
-            self.skip_to_next_timer();
+        if std::mem::take(&mut self.gives_way) && self.is_only_one() {
+            self.cpus[cpu].time += PAUSE_NS;
         }
         match self.times.peek() {
             Some(&Reverse(next)) if next < (now, cpu) => {
@@ -87,8 +89,8 @@ impl Engine {
         if self.now >= self.cpus[cpu].slice_end && !self.cpus[cpu].queue.is_empty() {
             self.preempt(None);
         }
-        if self.gives_way && self.running.len() == 1 {
-            self.skip_to_next_timer();
+        if self.gives_way && self.is_only_one() {
+            self.now += PAUSE_NS;
         }
         for _ in 0..MOST_CHOICES {
             if self.threads[me].state != State::Running {
@@ -168,14 +170,15 @@ impl Engine {
         }
     }
 
+    /// Whether the current thread is the only one that can go on.
+    fn is_only_one(&self) -> bool {
+        self.running.len() == 1 && self.cpus[self.cpu()].queue.is_empty()
+    }
+
     /// Nobody does anything until then.
     fn skip_to_next_timer(&mut self) -> bool {
         let Some(&(until, _)) = self.timers.first() else { return false };
         self.now = self.now.max(until);
-        if let Some(&thread) = self.running.first() {
-            let cpu = self.threads[thread].cpu;
-            self.cpus[cpu].time = self.cpus[cpu].time.max(until);
-        }
         self.fire_timers(until);
         true
     }
@@ -217,17 +220,21 @@ impl Engine {
 
     fn is_possible(&self, choice: Choice, access: Option<Access>) -> bool {
         let may_go = access.is_some();
+        let is_disturbed = |thread: usize| self.threads[thread].place == Place::Anywhere;
         match choice {
             Choice::Go => may_go,
             Choice::Run(thread) => self.running.contains(&thread) && (thread != self.current || !may_go),
             Choice::Drain(cpu) => self.cpus.get(cpu).is_some_and(|cpu| !cpu.stores.is_empty()),
-            Choice::Preempt => may_go,
-            Choice::Migrate(cpu) => may_go && cpu < self.cpus.len() && cpu != self.cpu(),
+            Choice::Preempt => may_go && is_disturbed(self.current),
+            Choice::Migrate(cpu) => may_go && is_disturbed(self.current) && cpu < self.cpus.len() && cpu != self.cpu(),
             Choice::Signal(thread) => self
                 .threads
                 .get(thread)
                 .is_some_and(|thread| thread.handler.is_some() && thread.state != State::Dead && !thread.has_signal),
-            Choice::Offline(cpu) | Choice::Online(cpu) => cpu < self.cpus.len(),
+            Choice::Offline(cpu) => {
+                self.cpus.get(cpu).is_some_and(|cpu| cpu.thread.is_none_or(|thread| is_disturbed(thread)))
+            }
+            Choice::Online(cpu) => cpu < self.cpus.len(),
             Choice::Refuse => {
                 matches!(access, Some(Access::System { number }) if super::kernel::may_be_refused(number))
             }

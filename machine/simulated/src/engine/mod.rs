@@ -179,7 +179,7 @@ impl Engine {
             waiting_stores: 0,
             lines,
             space,
-            trace: Trace::new(settings.keeps_trace),
+            trace: Trace::new(settings.keeps_trace, settings.sink),
             failure: None,
             complaint: String::new(),
             fork_handlers: Vec::new(),
@@ -211,7 +211,7 @@ impl Engine {
     /// What happened, how many steps it took, and how late it is.
     pub fn into_report(mut self) -> (Trace, u64, u64) {
         let time = self.cpus.iter().map(|cpu| cpu.time).max().unwrap_or(0);
-        (std::mem::replace(&mut self.trace, Trace::new(false)), self.steps, time)
+        (std::mem::replace(&mut self.trace, Trace::new(false, None)), self.steps, time)
     }
 
     /// Says what lies somewhere.

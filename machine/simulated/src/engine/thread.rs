@@ -21,7 +21,7 @@ pub type Routine = Coroutine<(), (), (), DefaultStack>;
 pub enum Place {
     /// On every CPU.
     Anywhere,
-    /// On this one only.
+    /// On this one only, from which no strategy drives it away.
     On(usize),
 }
 

@@ -65,6 +65,8 @@ pub struct Event {
 /// All that happened.
 #[derive(Debug)]
 pub struct Trace {
+    /// A file that gets every choice and every line at once, so that they outlive the process.
+    sink: Option<i32>,
     /// None: not kept.
     pub lines: Option<Vec<String>>,
     pub hash: u64,
@@ -74,20 +76,31 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub fn new(is_kept: bool) -> Self {
-        Trace { lines: is_kept.then(Vec::new), hash: 0, deviations: Vec::new(), outside: Vec::new() }
+    pub fn new(is_kept: bool, sink: Option<i32>) -> Self {
+        Trace { sink, lines: is_kept.then(Vec::new), hash: 0, deviations: Vec::new(), outside: Vec::new() }
     }
 
     /// Keeps a choice that was not the usual one.
     pub fn deviate(&mut self, deviation: Deviation) {
         self.deviations.push(deviation);
+        self.tell(&format!("@{deviation}\n"));
     }
 
     pub fn add(&mut self, event: Event, space: &Space) {
         self.mix(&event, space);
-        if self.lines.is_some() {
+        if self.lines.is_some() || self.sink.is_some() {
             let line = self.line(&event, space);
-            self.lines.get_or_insert_default().push(line);
+            self.tell(&format!("{line}\n"));
+            if let Some(lines) = &mut self.lines {
+                lines.push(line);
+            }
+        }
+    }
+
+    fn tell(&self, text: &str) {
+        if let Some(sink) = self.sink {
+            // SAFETY: the text is as long as is said. A file in memory takes it whole.
+            unsafe { libc::write(sink, text.as_ptr().cast(), text.len()) };
         }
     }
 
@@ -193,7 +206,7 @@ impl Trace {
             Happening::Online(cpu) => format!("CPU {cpu} comes on-line"),
             Happening::Said(what) => format!("says    {what}"),
         };
-        format!("{:>10} ns  cpu {:<3} t{:<3} {what}", event.time, event.cpu, event.thread)
+        format!(" {:>10} ns  cpu {:<3} t{:<3} {what}", event.time, event.cpu, event.thread)
     }
 }
 

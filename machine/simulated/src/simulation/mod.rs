@@ -5,9 +5,14 @@
 //! let report = simulate(settings, Some(strategy), || { … threads::run(jobs) … });
 //! ```
 
+pub mod explore;
+mod minimise;
+mod pct;
 mod strategy;
+pub mod worker;
 
 pub use crate::engine::{Costs, Ended, Job, Place};
+pub use pct::Priorities;
 pub use strategy::{Choice, Deviation, Moment, Random, Rates, Replay, Scene, Strategy};
 
 use crate::engine::{self, Engine};
@@ -34,8 +39,12 @@ pub struct Settings {
     pub slice_ns: u64,
     /// A simulation that makes more has no end.
     pub most_steps: u64,
+    /// Nor has one that takes longer, in simulated time.
+    pub most_ns: u64,
     /// Whether the trace is kept for people.
     pub keeps_trace: bool,
+    /// A descriptor that gets it as it happens.
+    pub sink: Option<i32>,
     /// The process's environment.
     pub environment: Vec<(CString, CString)>,
     /// The kernel has no membarrier.
@@ -55,7 +64,9 @@ impl Default for Settings {
             tick_ns: 20,
             slice_ns: 20_000,
             most_steps: 10_000_000,
+            most_ns: u64::MAX,
             keeps_trace: false,
+            sink: None,
             environment: Vec::new(),
             denies_membarrier: false,
             defects: Vec::new(),
@@ -90,6 +101,8 @@ pub enum Failure {
     NoEnd {
         /// How many steps were made.
         steps: u64,
+        /// How late it was, in nanoseconds.
+        ns: u64,
         /// What each thread is doing.
         state: String,
     },
@@ -107,7 +120,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Deadlock { state } => write!(formatter, "nobody can go on: {state}"),
-            Failure::NoEnd { steps, state } => write!(formatter, "no end within {steps} steps: {state}"),
+            Failure::NoEnd { steps, ns, state } => {
+                write!(formatter, "no end within {steps} steps and {} ms: {state}", ns / 1_000_000)
+            }
             Failure::Died(complaint) => write!(formatter, "the process ended itself: {complaint}"),
             Failure::Panicked(message) => write!(formatter, "a thread panicked: {message}"),
             Failure::Contract(what) => write!(formatter, "not allowed in a simulation: {what}"),

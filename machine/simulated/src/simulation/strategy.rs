@@ -3,6 +3,8 @@
 use crate::engine::{Access, Engine};
 use fastrand::Rng;
 use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
 
 /// What can happen before a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +40,52 @@ pub struct Deviation {
     pub step: u64,
     /// What happened.
     pub choice: Choice,
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Deviation { process, thread, step, choice } = self;
+        write!(formatter, "{process}:{thread}:{step}:")?;
+        match choice {
+            Choice::Go => formatter.write_str("go"),
+            Choice::Run(thread) => write!(formatter, "run:{thread}"),
+            Choice::Drain(cpu) => write!(formatter, "drain:{cpu}"),
+            Choice::Preempt => formatter.write_str("preempt"),
+            Choice::Migrate(cpu) => write!(formatter, "migrate:{cpu}"),
+            Choice::Signal(thread) => write!(formatter, "signal:{thread}"),
+            Choice::Offline(cpu) => write!(formatter, "offline:{cpu}"),
+            Choice::Online(cpu) => write!(formatter, "online:{cpu}"),
+            Choice::Refuse => formatter.write_str("refuse"),
+        }
+    }
+}
+
+impl FromStr for Deviation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("found '{text}'; expected PROCESS:THREAD:STEP:CHOICE, as in 1000:2:17:run:1");
+        let mut words = text.trim().split(':');
+        let number = |words: &mut std::str::Split<'_, char>| {
+            words.next().and_then(|word| word.parse::<u64>().ok()).ok_or_else(wrong)
+        };
+        let (process, thread, step) = (number(&mut words)? as u32, number(&mut words)? as u32, number(&mut words)?);
+        let kind = words.next().ok_or_else(wrong)?;
+        let mut target = || number(&mut words).map(|number| number as usize);
+        let choice = match kind {
+            "go" => Choice::Go,
+            "run" => Choice::Run(target()?),
+            "drain" => Choice::Drain(target()?),
+            "preempt" => Choice::Preempt,
+            "migrate" => Choice::Migrate(target()?),
+            "signal" => Choice::Signal(target()?),
+            "offline" => Choice::Offline(target()?),
+            "online" => Choice::Online(target()?),
+            "refuse" => Choice::Refuse,
+            _ => return Err(wrong()),
+        };
+        Ok(Deviation { process, thread, step, choice })
+    }
 }
 
 /// What is to be decided.

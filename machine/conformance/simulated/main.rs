@@ -1,0 +1,146 @@
+//! The simulated machine passes all bodies, and the bodies find what is planted, in both slot modes: the same bodies as on the host.
+//!
+//! Each run of a case is a process of its own with a seed of its own. `COMMENSAL_STRESS_SECONDS` makes each module's tests take that long
+//! instead of making a few runs of each case.
+
+mod runner;
+
+use commensal_machine_conformance_simulated::{Case, cases};
+use machine::simulation::explore::Plan;
+use machine::simulation::worker::{self, Exit};
+use machine::simulation::{Rates, Settings, simulate};
+use machine::slot::Mode;
+use runner::Simulated;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Steps that a body goes on for that could go on for ever: the first tries are short, because some planted bugs make bodies hang.
+const STEPS: [u64; 5] = [30_000, 100_000, 300_000, 1_000_000, 4_000_000];
+/// A run that makes so many times more steps than it should go on for has no end.
+const GRACE: u64 = 50;
+/// Every body has some work to do however short it may go on.
+const LEAST: u64 = 20_000_000;
+/// What a worker may take between two signs of life: it gives none within a run.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Runs of a machine's case, and tries of each length at a planted one.
+const SEEDS: u64 = 3;
+
+/// How often threads change, and stores become visible. Bodies want to be disturbed all the time.
+const PLANS: [Plan; 3] = [
+    Plan::Random(Rates::USUAL),
+    Plan::Random(Rates { switch: 1500, ..Rates::USUAL }),
+    Plan::Random(Rates { drain: 1000, ..Rates::USUAL }),
+];
+
+/// How late it may be in the end: a lost wake-up costs a second.
+const MOST_NS: u64 = 20_000_000_000;
+const MOST_NS_IF_PLANTED: u64 = 1_000_000_000;
+
+/// Makes one run of a case.
+fn run(case: &Case, mode: Mode, seed: u64, steps: u64) -> Result<String, String> {
+    let exit = worker::work(
+        PATIENCE,
+        |_| {},
+        |_, output| {
+            let most_steps = (steps * GRACE).max(LEAST);
+            let store_buffer = if seed.is_multiple_of(4) { 0 } else { 4 };
+            let most_ns = if case.planted.is_some() { MOST_NS_IF_PLANTED } else { MOST_NS };
+            let settings =
+                Settings { cpus: runner::CPUS, seed, mode, store_buffer, most_steps, most_ns, ..Settings::default() };
+            let strategy = PLANS[seed as usize % PLANS.len()].strategy(seed);
+            let report = simulate(settings, Some(strategy), || (case.run)(&Simulated { mode, seed, steps }));
+            let outcome = report.outcome.map_err(|failure| failure.to_string()).flatten();
+            let (mark, text) = match &outcome {
+                Ok(summary) => ('+', summary),
+                Err(what) => ('-', what),
+            };
+            write!(output, "{mark}{text} [{} steps]", report.steps).expect("memory can be written");
+        },
+    );
+    match exit {
+        Exit { death: Some(how), .. } => Err(how),
+        Exit { output, .. } => match String::from_utf8_lossy(&output).split_at_checked(1) {
+            Some(("+", summary)) => Ok(summary.into()),
+            Some((_, what)) => Err(what.into()),
+            None => Err("nothing was said".into()),
+        },
+    }
+}
+
+/// How long a module's tests go on, if that is said.
+fn seconds() -> Option<f64> {
+    let set = std::env::var("COMMENSAL_STRESS_SECONDS").ok();
+    set.map(|text| text.parse().expect("COMMENSAL_STRESS_SECONDS is a number"))
+}
+
+fn of_module(mode: Mode, module: &str, planted: bool) -> Vec<&'static Case> {
+    let is_of = |case: &&Case| case.name.split("::").next() == Some(module);
+    let found: Vec<_> =
+        cases().filter(is_of).filter(|case| case.fits(mode) && case.planted.is_some() == planted).collect();
+    assert!(!found.is_empty(), "there is no such case of {module}");
+    found
+}
+
+/// Runs the machine's cases of a module; none may find anything.
+fn pass(mode: Mode, module: &str) {
+    let cases = of_module(mode, module, false);
+    let (start, seconds) = (Instant::now(), seconds());
+    let mut failures = Vec::new();
+    for seed in 0.. {
+        let is_enough = seconds.map_or(seed >= SEEDS, |seconds| start.elapsed().as_secs_f64() >= seconds);
+        if is_enough || !failures.is_empty() {
+            break;
+        }
+        for case in &cases {
+            let outcome = run(case, mode, seed, STEPS[2]);
+            println!("{} in mode {mode:?}, seed {seed}: {outcome:?}", case.name);
+            failures.extend(outcome.err().map(|what| format!("{} in mode {mode:?}, seed {seed}: {what}\n", case.name)));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.concat());
+}
+
+/// Runs the planted cases of a module; each must find something.
+fn find(mode: Mode, module: &str) {
+    let find_one = |case: &Case| {
+        for steps in STEPS {
+            for seed in 0..SEEDS {
+                match run(case, mode, seed, steps) {
+                    Ok(summary) => println!("{} misses {:?}: {summary}", case.name, case.planted),
+                    Err(what) => {
+                        println!("{} finds {:?}: {what}", case.name, case.planted);
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(format!("{} in mode {mode:?} misses what is planted: {}\n", case.name, case.planted.unwrap_or("")))
+    };
+    let missed: Vec<String> = of_module(mode, module, true).into_iter().filter_map(find_one).collect();
+    assert!(missed.is_empty(), "{}", missed.concat());
+}
+
+macro_rules! tests {
+    ($($module:ident)*) => {
+        tests! { by_ids, Mode::ConcurrencyId, pass, $($module)* }
+        tests! { in_fallback, Mode::PerThread, pass, $($module)* }
+        tests! { planted_by_ids, Mode::ConcurrencyId, find, $($module)* }
+        tests! { planted_in_fallback, Mode::PerThread, find, $($module)* }
+        const MODULES: &[&str] = &[$(stringify!($module)),*];
+    };
+    ($name:ident, $mode:expr, $run:ident, $($module:ident)*) => {
+        mod $name {
+            use super::*;
+            $(#[test] fn $module() { $run($mode, stringify!($module)); })*
+        }
+    };
+}
+
+tests! { slot kick sync thread vm clock root fault }
+
+#[test]
+fn no_case_is_left_out() {
+    let left_out: Vec<_> =
+        cases().filter(|case| !MODULES.contains(&case.name.split("::").next().unwrap_or(""))).collect();
+    assert!(left_out.is_empty(), "these cases belong to no module that is tested: {left_out:?}");
+}

@@ -1,0 +1,280 @@
+//! Exploration: many runs of one body, each decided by another seed, until one fails; then the same run again, shortened.
+
+use super::minimise::minimise;
+use super::pct::Priorities;
+use super::worker::{self, Exit, Progress};
+use super::{Deviation, Failure, Random, Rates, Replay, Report, Settings, Strategy, simulate};
+use std::fmt;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// What a body found: a summary if all was well, else what was wrong.
+pub type Outcome = Result<String, String>;
+
+/// What is explored.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// What people call it.
+    pub name: &'a str,
+    /// The machine for a seed.
+    pub settings: &'a dyn Fn(u64) -> Settings,
+    /// What the first thread does; its own random choices come from the seed.
+    pub body: &'a dyn Fn(u64) -> Outcome,
+    /// By what strategies, in turn.
+    pub plans: &'a [Plan],
+}
+
+/// A strategy for each seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// A random walk.
+    Random(Rates),
+    /// Random priorities, and so many steps at which something happens.
+    Priorities(u32, Rates),
+}
+
+impl Plan {
+    /// What a command line calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Plan::Random(_) => "random",
+            Plan::Priorities(..) => "priorities",
+        }
+    }
+
+    /// The strategy for a seed.
+    pub fn strategy(&self, seed: u64) -> Box<dyn Strategy> {
+        match *self {
+            Plan::Random(rates) => Box::new(Random::new(seed, rates)),
+            Plan::Priorities(changes, rates) => Box::new(Priorities::new(seed, changes, rates)),
+        }
+    }
+}
+
+/// One run of a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Which of the subject's plans.
+    pub plan: usize,
+    /// Its seed.
+    pub seed: u64,
+}
+
+/// When exploring ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many runs.
+    Runs(u64),
+    /// After so long.
+    Time(Duration),
+}
+
+/// What an exploration came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No run failed.
+    Nothing {
+        /// Runs.
+        runs: u64,
+        /// Steps of all runs.
+        steps: u64,
+    },
+    /// A run failed.
+    Found(Box<Finding>),
+}
+
+/// A run that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whose run.
+    pub name: String,
+    /// The run.
+    pub run: Run,
+    /// The plan's name.
+    pub plan: &'static str,
+    /// Runs until then.
+    pub runs: u64,
+    /// What was wrong.
+    pub what: String,
+    /// The fewest choices that were found to make it fail, of how many.
+    pub schedule: Vec<Deviation>,
+    /// Choices of the whole run.
+    pub choices: usize,
+    /// What happened in the shortened run.
+    pub trace: Vec<String>,
+}
+
+/// What a worker may take for one step of its work.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a run without a body's error came to.
+fn result(report: Report<Outcome>) -> Result<String, String> {
+    report.outcome.map_err(|failure| failure.to_string())?
+}
+
+impl Subject<'_> {
+    /// The runs in their order.
+    pub fn run_at(&self, first_seed: u64, index: u64) -> Run {
+        let plans = self.plans.len() as u64;
+        Run { plan: (index % plans) as usize, seed: first_seed.wrapping_add(index / plans) }
+    }
+
+    fn simulate(&self, run: Run, schedule: Option<&[Deviation]>, sink: Option<i32>) -> Report<Outcome> {
+        let settings = Settings { sink, ..(self.settings)(run.seed) };
+        let strategy = match schedule {
+            Some(schedule) => Box::new(Replay::new(schedule.iter().copied())) as Box<dyn Strategy>,
+            None => self.plans[run.plan].strategy(run.seed),
+        };
+        simulate(settings, Some(strategy), || (self.body)(run.seed))
+    }
+
+    /// Makes runs until one fails or it is enough. Each tenth run is made twice, and must be the same twice.
+    pub fn explore(&self, first_seed: u64, until: Until, mut look: impl FnMut(&Progress)) -> Verdict {
+        let start = Instant::now();
+        let mut last = (0, 0);
+        let exit = worker::work(
+            PATIENCE,
+            |progress| {
+                last = (progress.at, progress.steps);
+                look(progress);
+            },
+            |progress, output| {
+                for index in 0.. {
+                    // SAFETY: the page is the worker's to write.
+                    let show = |change: &dyn Fn(&mut Progress)| unsafe { change(&mut *progress) };
+                    show(&|progress| (progress.at, progress.beats) = (index, progress.beats + 1));
+                    let is_over = match until {
+                        Until::Runs(runs) => index >= runs,
+                        Until::Time(time) => start.elapsed() >= time,
+                    };
+                    if is_over {
+                        return;
+                    }
+                    let run = self.run_at(first_seed, index);
+                    let report = self.simulate(run, None, None);
+                    let (hash, steps) = (report.hash, report.steps);
+                    show(&|progress| progress.steps += steps);
+                    let mut found = result(report).err();
+                    if found.is_none() && index % 10 == 0 {
+                        let again = self.simulate(run, None, None);
+                        if (again.hash, again.steps) != (hash, steps) {
+                            found = Some(format!(
+                                "the same run twice was not the same: {steps} steps and {:#x}, then {} and {:#x}",
+                                hash, again.steps, again.hash
+                            ));
+                        }
+                    }
+                    if let Some(what) = found {
+                        output.write_all(what.as_bytes()).expect("memory can be written");
+                        return;
+                    }
+                }
+            },
+        );
+        if exit == Exit::default() {
+            return Verdict::Nothing { runs: last.0, steps: last.1 };
+        }
+        let what = exit.death.unwrap_or_else(|| String::from_utf8_lossy(&exit.output).into_owned());
+        Verdict::Found(Box::new(self.finding(self.run_at(first_seed, last.0), last.0 + 1, what)))
+    }
+
+    /// The same run again, in a process of its own: what was wrong, if anything was; its choices; its trace.
+    pub fn replay(&self, run: Run, schedule: Option<&[Deviation]>) -> Replayed {
+        let mut replayed = Replayed::default();
+        let exit = worker::work(
+            PATIENCE,
+            |_| {},
+            |progress, output| {
+                use std::os::fd::AsRawFd;
+                let report = self.simulate(run, schedule, Some(output.as_raw_fd()));
+                // SAFETY: the page is the worker's to write.
+                unsafe { (*progress).beats += 1 };
+                if let Err(what) = result(report) {
+                    writeln!(output, "!{}", what.replace('\n', "\n!")).expect("memory can be written");
+                }
+            },
+        );
+        replayed.what = exit.death;
+        for line in String::from_utf8_lossy(&exit.output).lines() {
+            match line.split_at_checked(1) {
+                Some(("!", what)) => {
+                    let all = replayed.what.get_or_insert_default();
+                    if !all.is_empty() {
+                        all.push('\n');
+                    }
+                    all.push_str(what);
+                }
+                Some(("@", choice)) => replayed.schedule.extend(choice.parse::<Deviation>().ok()),
+                _ => replayed.trace.push(line.into()),
+            }
+        }
+        replayed
+    }
+
+    fn finding(&self, run: Run, runs: u64, what: String) -> Finding {
+        let whole = self.replay(run, None);
+        let schedule = minimise(&whole.schedule, |schedule| self.replay(run, Some(schedule)).what.is_some());
+        let (schedule, shown) = match schedule {
+            Some(schedule) => {
+                let shown = self.replay(run, Some(&schedule));
+                (schedule, shown)
+            }
+            None => (whole.schedule.clone(), whole.clone()),
+        };
+        Finding {
+            name: self.name.into(),
+            run,
+            plan: self.plans[run.plan].name(),
+            runs,
+            what: shown.what.unwrap_or(what),
+            choices: whole.schedule.len(),
+            schedule,
+            trace: shown.trace,
+        }
+    }
+}
+
+/// A run that was made again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// What was wrong.
+    pub what: Option<String>,
+    /// Its choices.
+    pub schedule: Vec<Deviation>,
+    /// What happened.
+    pub trace: Vec<String>,
+}
+
+/// Lines at the end of a trace that are shown with a finding.
+const SHOWN: usize = 60;
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{}: {}", self.name, self.what)?;
+        writeln!(
+            formatter,
+            "found in run {}: strategy {}, seed {}; {} of its {} choices are enough:",
+            self.runs,
+            self.plan,
+            self.run.seed,
+            self.schedule.len(),
+            self.choices
+        )?;
+        for deviation in &self.schedule {
+            writeln!(formatter, "  {deviation}")?;
+        }
+        if self.trace.len() > SHOWN {
+            writeln!(formatter, "  … {} lines before", self.trace.len() - SHOWN)?;
+        }
+        for line in &self.trace[self.trace.len().saturating_sub(SHOWN)..] {
+            writeln!(formatter, "{line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Failure> for String {
+    fn from(failure: Failure) -> Self {
+        failure.to_string()
+    }
+}
