@@ -231,9 +231,7 @@ impl Engine {
                 .threads
                 .get(thread)
                 .is_some_and(|thread| thread.handler.is_some() && thread.state != State::Dead && !thread.has_signal),
-            Choice::Offline(cpu) => {
-                self.cpus.get(cpu).is_some_and(|cpu| cpu.thread.is_none_or(|thread| is_disturbed(thread)))
-            }
+            Choice::Offline(cpu) => self.cpus.get(cpu).is_some_and(|cpu| cpu.thread.is_none_or(is_disturbed)),
             Choice::Online(cpu) => cpu < self.cpus.len(),
             Choice::Refuse => {
                 matches!(access, Some(Access::System { number }) if super::kernel::may_be_refused(number))

@@ -39,7 +39,8 @@ impl Here {
         self.step(Access::System { number: FORK });
         let mut pipe = [0; 2];
         self.with(|engine| {
-            engine.drain_own();
+            // Plain writes have overtaken the stores that wait: a copy without these would be of a moment that never was.
+            engine.drain_all();
             engine.processes += 1;
             engine.happened(Happening::Forked(engine.processes));
         });
@@ -74,7 +75,7 @@ impl Here {
 const FORK: usize = 57;
 
 impl Engine {
-    /// This is the child: other threads are not here, and what their CPUs had not stored yet never will be.
+    /// This is the child: other threads are not here.
     fn become_child(&mut self, report_to: i32) {
         // SAFETY: no effects on memory. A child must not outlive a parent that gives up.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -91,13 +92,11 @@ impl Engine {
             }
         }
         for cpu in &mut self.cpus {
-            cpu.stores.clear();
             cpu.queue.clear();
             if cpu.thread != Some(me) {
                 cpu.thread = None;
             }
         }
-        self.waiting_stores = 0;
         self.timers.clear();
         self.times.clear();
         self.running = vec![me];
@@ -121,6 +120,7 @@ impl Engine {
             Err(failure @ (Failure::NoEnd { .. } | Failure::Deadlock { .. })) => (HUNG, failure.to_string()),
             Err(failure) => (DIED, failure.to_string()),
         };
+        self.happened(Happening::Said(text.clone()));
         let mut report = vec![kind];
         report.extend(text.bytes());
         // SAFETY: the report is as long as is said; nothing of the parent's is to be finished here.

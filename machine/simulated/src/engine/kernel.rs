@@ -3,6 +3,7 @@
 use super::space::OUT_OF_MEMORY;
 use super::thread::{State, Wait, Woken};
 use super::{Access, Engine, Here};
+use crate::simulation::Defect;
 use crate::syscall::{self, Errno};
 
 const INTERRUPTED: Errno = Errno(4);
@@ -94,15 +95,15 @@ impl Here {
         let restarts = match command {
             REGISTER_BARRIER | REGISTER_BARRIER_RSEQ => return Ok(0),
             BARRIER => false,
-            BARRIER_RSEQ => self.with(|engine| !engine.settings.is_broken(crate::simulation::Defect::RestartIsFence)),
+            BARRIER_RSEQ => self.with(|engine| !engine.settings.is_broken(Defect::RestartIsFence)),
             _ => return Err(INVALID),
         };
-        let idle = self.with(|engine| engine.settings.is_broken(crate::simulation::Defect::FenceIsNothing));
+        let is_lost = self.with(|engine| engine.settings.is_broken(Defect::KicksGetLost));
         for cpu in 0..self.with(|engine| engine.cpus.len()) {
             let Some(_) = self.with(|engine| engine.cpus[cpu].thread) else { continue };
             self.step(Access::Kick { cpu });
             self.with(|engine| {
-                if idle {
+                if is_lost {
                     return;
                 }
                 engine.drain(cpu);
@@ -187,8 +188,12 @@ impl Engine {
             syscall::MPROTECT => unsafe { syscall::on_host(number, arguments) },
             syscall::MADVISE => {
                 const DONT_NEED: usize = 4;
+                const WIPE_ON_FORK: usize = 18;
                 if third == DONT_NEED {
                     self.lines.forget(at, at + bytes);
+                }
+                if third == WIPE_ON_FORK && self.settings.is_broken(Defect::NoWipe) {
+                    return Ok(0);
                 }
                 // SAFETY: as above.
                 unsafe { syscall::on_host(number, arguments) }

@@ -6,7 +6,7 @@
 
 use super::cpu::{Waiting, mask};
 use super::{Engine, Happening};
-use crate::simulation::Failure;
+use crate::simulation::{Defect, Failure};
 
 /// Reads memory itself.
 #[inline]
@@ -75,6 +75,12 @@ impl Engine {
         self.waiting_stores += 1;
     }
 
+    /// The current thread writes what is nobody's yet: nobody sees when.
+    pub fn store_at_once(&mut self, at: usize, size: u8, value: u128) {
+        self.happened(Happening::Store { at, size, value });
+        self.write_through(at, size, value);
+    }
+
     /// The current thread reads, and writes what `change` makes of it, as one.
     #[inline]
     pub fn exchange(&mut self, at: usize, size: u8, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
@@ -105,9 +111,11 @@ impl Engine {
 
     /// The oldest store of a CPU becomes visible.
     pub(super) fn drain_one(&mut self, cpu: usize) {
-        let Some(store) = self.cpus[cpu].stores.pop_front() else { return };
+        let stores = &mut self.cpus[cpu].stores;
+        let overtakes = self.settings.is_broken(Defect::StoresOvertake);
+        let Some(store) = (if overtakes { stores.pop_back() } else { stores.pop_front() }) else { return };
         self.waiting_stores -= 1;
-        if read(store.at, store.size) != store.before {
+        if read(store.at, store.size) != store.before && !overtakes {
             let place = self.space.name(store.at);
             self.fail(Failure::Contract(format!(
                 "{place} was plainly written while a store to it waited in the buffer of CPU {cpu}: it was {:#x}, is {:#x}, and was to be {:#x}",

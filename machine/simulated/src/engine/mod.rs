@@ -42,7 +42,7 @@ pub use fork::Ended;
 pub use lines::Costs;
 pub use thread::{Job, Place};
 
-use crate::simulation::{Failure, Settings, Strategy};
+use crate::simulation::{Defect, Failure, Settings, Strategy};
 use core::cell::Cell;
 use core::ffi::CStr;
 use core::ptr::NonNull;
@@ -295,6 +295,9 @@ impl Engine {
 
     /// What happens to a section when its thread is disturbed.
     fn abort_section(&mut self, thread: usize) {
+        if self.settings.is_broken(Defect::SectionsGoOn) {
+            return;
+        }
         let thread = &mut self.threads[thread];
         thread.is_aborted |= thread.section;
     }
@@ -302,6 +305,12 @@ impl Engine {
     fn happened(&mut self, what: Happening) {
         let event = Event { time: self.time(), cpu: self.cpu() as u32, thread: self.current as u32, what };
         self.trace.add(event, &self.space);
+    }
+
+    /// Whether what reads and writes at once takes two steps.
+    #[inline]
+    pub fn changes_tear(&self) -> bool {
+        self.settings.is_broken(Defect::ChangesTear)
     }
 
     /// Registers what runs in the children of ordinary forks.

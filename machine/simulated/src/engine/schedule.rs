@@ -5,6 +5,7 @@
 
 use super::thread::{State, Wait, Woken};
 use super::{Engine, Happening, Here};
+use crate::simulation::Defect;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -69,6 +70,9 @@ impl Engine {
     fn give_slot(&mut self, thread: usize, cpu: usize) -> Option<u32> {
         if !self.gives_ids() || self.threads[thread].is_without_slot {
             return None;
+        }
+        if self.settings.is_broken(Defect::OneSlot) {
+            return Some(0);
         }
         let bound = self.living().min(self.cpus.len());
         let is_free = |slot: &u32| !self.slots[*slot as usize];
@@ -207,9 +211,10 @@ impl Engine {
     /// What was interrupted goes on.
     pub(super) fn leave_handler(&mut self, within_section: bool) {
         self.drain_own();
+        let goes_on = self.settings.is_broken(Defect::SectionsGoOn);
         let thread = &mut self.threads[self.current];
         thread.in_handler = false;
-        (thread.section, thread.is_aborted) = (within_section, within_section);
+        (thread.section, thread.is_aborted) = (within_section, within_section && !goes_on);
         self.happened(Happening::Returned);
     }
 }

@@ -86,7 +86,17 @@ pub enum Defect {
     /// A restart orders memory, but lets sections go on.
     RestartIsFence,
     /// Kicks reach nobody.
-    FenceIsNothing,
+    KicksGetLost,
+    /// A thread that leaves its CPU goes on in the middle of its section.
+    SectionsGoOn,
+    /// All threads are in slot 0.
+    OneSlot,
+    /// Pages that are to be wiped in children keep what they hold.
+    NoWipe,
+    /// The newest store in a buffer becomes visible first.
+    StoresOvertake,
+    /// What reads and writes at once does so in two steps.
+    ChangesTear,
 }
 
 /// Why a simulation failed.

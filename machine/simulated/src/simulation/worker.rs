@@ -89,6 +89,7 @@ pub fn work(patience: Duration, mut look: impl FnMut(&Progress), work: impl FnOn
             libc::dup2(errors.as_raw_fd(), libc::STDOUT_FILENO);
             libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 });
         }
+        std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(shared.0, &mut output)));
         let _ = output.flush();
         // SAFETY: nothing of the parent's is to be finished here.

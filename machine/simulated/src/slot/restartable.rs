@@ -43,7 +43,7 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
             if end as usize & FULL_MASK == 0 {
                 return Ok(false);
             }
-            section.store(at_offset(base, end), object.expose_provenance() as u64)?;
+            section.prepare(at_offset(base, end), object.expose_provenance() as u64)?;
             section.store(head, end + 8)?;
         }
         Ok(true)

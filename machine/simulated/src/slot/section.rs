@@ -67,7 +67,22 @@ impl Section {
         })
     }
 
-    /// Writes a word that is nobody's until the commit, or the word of the commit itself, which has to be the last step.
+    /// Writes a word that is nobody's until the commit. Who gets it by the commit reads it plainly, so it does not wait in a buffer: the commit
+    /// comes later in any case.
+    ///
+    /// # Safety
+    /// It is writable.
+    pub unsafe fn prepare(&self, word: *mut u64, value: u64) -> Result<(), Aborted> {
+        self.step(Access::Store { at: word.addr(), size: 8, is_locked: false })?;
+        match self.0 {
+            Some(here) => here.with(|engine| engine.store_at_once(word.addr(), 8, value.into())),
+            // SAFETY: passed on.
+            None => unsafe { word.write_volatile(value) },
+        }
+        Ok(())
+    }
+
+    /// Commits a word: the last step.
     ///
     /// # Safety
     /// It is writable.

@@ -85,6 +85,9 @@ fn store<W: Word>(here: Here, word: *mut W, value: W, order: Ordering) {
 fn change<W: Word>(here: Here, word: *mut W, change: impl FnOnce(W) -> Option<W>) -> Result<W, W> {
     let (at, size) = place(word);
     here.step(Access::Change { at, size });
+    if here.with(|engine| engine.changes_tear()) {
+        return change_in_two_steps(here, word, change);
+    }
     here.with(|engine| {
         let mut is_changed = false;
         let old = engine.exchange(at, size, |bits| {
@@ -94,6 +97,16 @@ fn change<W: Word>(here: Here, word: *mut W, change: impl FnOnce(W) -> Option<W>
         });
         if is_changed { Ok(W::from_bits(old)) } else { Err(W::from_bits(old)) }
     })
+}
+
+/// As a broken machine does it.
+fn change_in_two_steps<W: Word>(here: Here, word: *mut W, change: impl FnOnce(W) -> Option<W>) -> Result<W, W> {
+    let (at, size) = place(word);
+    let old = W::from_bits(here.with(|engine| engine.load(at, size)) as u64);
+    let Some(new) = change(old) else { return Err(old) };
+    here.step(Access::Change { at, size });
+    here.with(|engine| engine.exchange(at, size, |_| Some(new.to_bits())));
+    Ok(old)
 }
 
 #[inline]

@@ -1,0 +1,163 @@
+//! Forks at any step: children that use heap and counters of which other threads were in the middle.
+
+use crate::blocks::{Block, SIZES, Table, check_empty_heap};
+use crate::heaps::{Handler, Owned, crowd};
+use crate::{Canary, Protocol};
+use commensal::counter::LazyCounter;
+use commensal::heap;
+use fastrand::Rng;
+use machine::simulation::explore::Outcome;
+use machine::simulation::{Defect, Ended, Rates, fork};
+use machine::slot::Mode;
+use machine::sync::{AtomicI64, Ordering};
+use std::cell::{Cell, RefCell};
+
+/// The protocols of this file.
+pub const PROTOCOLS: &[Protocol] = &[
+    Protocol {
+        name: "fork",
+        about: "bare and ordinary forks by threads while others are anywhere in the heap",
+        body: forked,
+        rates: Rates { signal: 0, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary { defect: Defect::NoWipe, mode: Mode::ConcurrencyId }],
+    },
+    Protocol {
+        name: "fork in handlers",
+        about: "forks by signal handlers, on top of threads that are anywhere in the heap",
+        body: forked_by_handlers,
+        rates: Rates { signal: 400, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId],
+        canaries: &[Canary { defect: Defect::NoWipe, mode: Mode::ConcurrencyId }],
+    },
+    Protocol {
+        name: "counter forks",
+        about: "a child sees a counter as it was, and counts on by itself",
+        body: counted,
+        rates: Rates { signal: 0, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary { defect: Defect::SectionsGoOn, mode: Mode::ConcurrencyId }],
+    },
+];
+
+const THREADS: usize = 3;
+const CHILD_SIZES: [usize; 5] = [32, 4096, 20_000, 32_768, 50_000];
+
+/// Every process has allocated before it has a second thread: creating one allocates.
+fn begin() {
+    Block::new(CHILD_SIZES[0]).expect("there is memory").free();
+}
+
+/// What a child does: it uses what its thread owns, and allocates and frees much more.
+fn live(owned: &mut Owned, random: &mut Rng) -> Result<(), &'static str> {
+    let table = Table::new(1);
+    owned.check();
+    for _ in 0..30 {
+        owned.step(&CHILD_SIZES, &table, random);
+    }
+    owned.check();
+    std::mem::take(owned).free_all();
+    table.empty();
+    heap::trim(0);
+    let mut blocks: Vec<Block> = (0..8).filter_map(|number| Block::new(CHILD_SIZES[number % 5])).collect();
+    if blocks.len() < 8 {
+        return Err("a child gets no memory");
+    }
+    blocks.drain(..).for_each(Block::free);
+    Ok(())
+}
+
+fn well(ended: Ended) -> Result<(), String> {
+    match ended {
+        Ended::Well => Ok(()),
+        Ended::Found(what) => Err(what),
+        Ended::Died => Err("a fork child died".into()),
+        Ended::Hung => Err("a fork child hung".into()),
+    }
+}
+
+fn forked(seed: u64) -> Outcome {
+    begin();
+    let table = Table::new(3);
+    let found = RefCell::new(Ok(()));
+    crowd(THREADS, seed, None, &|thread, random| {
+        let mut owned = Owned::default();
+        let when = if thread == 0 { random.usize(..25) } else { usize::MAX };
+        for step in 0..25 {
+            if step == when {
+                let mut child_random = random.fork();
+                let ended = fork(random.bool(), &mut || live(&mut owned, &mut child_random));
+                if let Err(what) = well(ended) {
+                    *found.borrow_mut() = Err(what);
+                }
+            }
+            owned.step(&SIZES, &table, random);
+        }
+        owned.free_all();
+    });
+    found.into_inner()?;
+    table.empty();
+    check_empty_heap();
+    Ok(String::new())
+}
+
+fn forked_by_handlers(seed: u64) -> Outcome {
+    begin();
+    let table = Table::new(3);
+    let (found, forks) = (RefCell::new(Ok(())), Cell::new(0));
+    let handler = Handler(&|| {
+        forks.set(forks.get() + 1);
+        if forks.get() > 2 {
+            return;
+        }
+        let mut random = Rng::with_seed(seed ^ forks.get());
+        let ended = fork(random.bool(), &mut || live(&mut Owned::default(), &mut random));
+        if let Err(what) = well(ended) {
+            *found.borrow_mut() = Err(what);
+        }
+    });
+    crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
+        let mut owned = Owned::default();
+        (0..25).for_each(|_| owned.step(&SIZES, &table, random));
+        owned.free_all();
+    });
+    found.into_inner()?;
+    table.empty();
+    check_empty_heap();
+    Ok(String::new())
+}
+
+fn counted(seed: u64) -> Outcome {
+    let counter = LazyCounter::<64>::with_range();
+    let added = AtomicI64::new(0);
+    let found = RefCell::new(Ok(()));
+    if Rng::with_seed(seed).bool() {
+        let _ = counter.share();
+    }
+    crowd(THREADS, seed, None, &|thread, random| {
+        for step in 0..20 {
+            if thread == 0 && step == 10 {
+                let ended = fork(random.bool(), &mut || {
+                    let before = counter.sum();
+                    for _ in 0..200 {
+                        counter.add(3);
+                    }
+                    if counter.sum() == before + 600 { Ok(()) } else { Err("a child lost additions of its own") }
+                });
+                if let Err(what) = well(ended) {
+                    *found.borrow_mut() = Err(what);
+                }
+            }
+            let amount = random.i64(-20..=20);
+            counter.add(amount);
+            added.fetch_add(amount, Ordering::SeqCst);
+        }
+    });
+    found.into_inner()?;
+    let (expected, found) = (added.load(Ordering::SeqCst), counter.sum());
+    if expected == found {
+        Ok(String::new())
+    } else {
+        Err(format!("{expected} was added, and the counter says {found}"))
+    }
+}

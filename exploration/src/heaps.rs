@@ -1,0 +1,199 @@
+//! The heap: its upgrade, arrays that change hands, draining, the page map, signals, refusals.
+
+use crate::Canary;
+use crate::Protocol;
+use crate::blocks::{Block, SIZES, Table, check_empty_heap};
+use commensal::heap;
+use fastrand::Rng;
+use machine::simulation::explore::Outcome;
+use machine::simulation::{Defect, Job, Place, Rates, run};
+use machine::slot::Mode;
+use std::cell::RefCell;
+
+const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
+const BY_IDS: &[Mode] = &[Mode::ConcurrencyId];
+/// Signal handlers use no slots in fallback mode.
+const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
+
+const fn by_ids(defect: Defect) -> Canary {
+    Canary { defect, mode: Mode::ConcurrencyId }
+}
+
+const fn in_fallback(defect: Defect) -> Canary {
+    Canary { defect, mode: Mode::PerThread }
+}
+
+/// The protocols of this file.
+pub const PROTOCOLS: &[Protocol] = &[
+    Protocol {
+        name: "heap upgrade",
+        about: "the first operations of a process, alone and then by several threads at once",
+        body: upgrade,
+        rates: NO_SIGNALS,
+        modes: BOTH,
+        canaries: &[by_ids(Defect::OneSlot), by_ids(Defect::ChangesTear), in_fallback(Defect::ChangesTear)],
+    },
+    Protocol {
+        name: "depot exchange",
+        about: "blocks of few classes that threads hand over and free for each other",
+        body: |seed| hand_over(seed, &[20_000, 32_768, 8192], 0),
+        rates: NO_SIGNALS,
+        modes: BOTH,
+        canaries: &[by_ids(Defect::SectionsGoOn), by_ids(Defect::OneSlot), in_fallback(Defect::ChangesTear)],
+    },
+    Protocol {
+        name: "remote drain",
+        about: "the same while one thread takes all arrays away again and again",
+        body: |seed| hand_over(seed, &[20_000, 32_768, 4096], 3),
+        rates: NO_SIGNALS,
+        modes: BOTH,
+        canaries: &[by_ids(Defect::RestartIsFence), by_ids(Defect::KicksGetLost), by_ids(Defect::SectionsGoOn)],
+    },
+    Protocol {
+        name: "page map",
+        about: "blocks of all sizes, large ones too, that are freed, moved and resized by other threads than theirs",
+        body: |seed| hand_over(seed, &SIZES, 1),
+        rates: NO_SIGNALS,
+        modes: BOTH,
+        canaries: &[by_ids(Defect::SectionsGoOn), in_fallback(Defect::ChangesTear)],
+    },
+    Protocol {
+        name: "signals",
+        about: "handlers that allocate, hand over and free on top of threads that do the same",
+        body: interrupted,
+        rates: Rates { signal: 1500, ..Rates::USUAL },
+        modes: BY_IDS,
+        canaries: &[by_ids(Defect::SectionsGoOn)],
+    },
+    Protocol {
+        name: "refusals",
+        about: "memory that is refused, and kicks, at any system call",
+        body: |seed| hand_over(seed, &SIZES, 2),
+        rates: Rates { refuse: 12_000, ..NO_SIGNALS },
+        modes: BOTH,
+        canaries: &[by_ids(Defect::SectionsGoOn)],
+    },
+];
+
+/// Threads of a body.
+const THREADS: usize = 3;
+/// What each of them does.
+const OPERATIONS: usize = 40;
+/// Blocks that a thread owns at most.
+const OWNED: usize = 6;
+
+/// Runs `work` as several threads, each with random choices of its own.
+pub(crate) fn crowd(threads: usize, seed: u64, handler: Option<&(dyn Fn() + Sync)>, work: &dyn Fn(usize, &mut Rng)) {
+    let job = |thread: usize| {
+        let mut random = Rng::with_seed(seed.wrapping_mul(31).wrapping_add(thread as u64));
+        (Box::new(move || work(thread, &mut random)) as Job<'_>, Place::Anywhere)
+    };
+    run((0..threads).map(job).collect(), handler);
+}
+
+/// What a thread owns.
+#[derive(Debug, Default)]
+pub(crate) struct Owned(Vec<Block>);
+
+impl Owned {
+    /// One random operation.
+    pub(crate) fn step(&mut self, sizes: &[usize], table: &Table, random: &mut Rng) {
+        let size = sizes[random.usize(..sizes.len())];
+        match random.u8(..10) {
+            0..=3 if self.0.len() < OWNED => self.0.extend(Block::new(size)),
+            4 | 5 => {
+                let block = self.take(random);
+                self.0.extend(table.exchange(block, random));
+            }
+            6 => {
+                if let Some(block) = self.take(random) {
+                    self.0.push(block.resize(size));
+                }
+            }
+            _ => self.take(random).into_iter().for_each(Block::free),
+        }
+    }
+
+    fn take(&mut self, random: &mut Rng) -> Option<Block> {
+        (!self.0.is_empty()).then(|| self.0.swap_remove(random.usize(..self.0.len())))
+    }
+
+    /// Panics unless all is as it was left.
+    pub(crate) fn check(&self) {
+        self.0.iter().for_each(Block::check);
+    }
+
+    pub(crate) fn free_all(self) {
+        self.0.into_iter().for_each(Block::free);
+    }
+}
+
+/// Gives everything back, and looks whether the heap is whole.
+pub(crate) fn end(table: &Table) -> Outcome {
+    table.empty();
+    check_empty_heap();
+    Ok(String::new())
+}
+
+fn upgrade(seed: u64) -> Outcome {
+    let (table, mut random) = (Table::new(2), Rng::with_seed(seed));
+    let mut alone = Owned::default();
+    // Perhaps none: then the threads make the runtime.
+    for _ in 0..random.usize(..6) {
+        alone.step(&SIZES[..6], &table, &mut random);
+    }
+    crowd(THREADS, seed, None, &|_, random| {
+        let mut owned = Owned::default();
+        (0..random.usize(1..12)).for_each(|_| owned.step(&SIZES[..6], &table, random));
+        owned.free_all();
+    });
+    alone.free_all();
+    end(&table)
+}
+
+/// Threads that work with blocks and hand them over. One in so many operations of the first thread gives everything back that is cached.
+fn hand_over(seed: u64, sizes: &[usize], trims: u8) -> Outcome {
+    let table = Table::new(3);
+    crowd(THREADS, seed, None, &|thread, random| {
+        let mut owned = Owned::default();
+        for _ in 0..OPERATIONS {
+            if thread == 0 && trims > 0 && random.u8(..10) < trims {
+                heap::trim(0);
+            }
+            owned.step(sizes, &table, random);
+        }
+        owned.free_all();
+    });
+    end(&table)
+}
+
+fn interrupted(seed: u64) -> Outcome {
+    const SIZES: [usize; 3] = [20_000, 32_768, 4096];
+    let table = Table::new(3);
+    let random = RefCell::new(Rng::with_seed(!seed));
+    let handler = Handler(&|| {
+        // The choices are made at once; what they lead to may be interrupted by handlers of other threads.
+        let mut own = random.borrow_mut().fork();
+        let mut owned = Owned::default();
+        (0..own.usize(1..4)).for_each(|_| owned.step(&SIZES, &table, &mut own));
+        owned.free_all();
+    });
+    crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
+        let mut owned = Owned::default();
+        (0..OPERATIONS).for_each(|_| owned.step(&SIZES, &table, random));
+        owned.free_all();
+    });
+    end(&table)
+}
+
+/// A handler that uses what only one host thread may use: all simulated threads are on one.
+pub(crate) struct Handler<'a>(pub(crate) &'a dyn Fn());
+
+// SAFETY: the threads of a simulation are coroutines of one host thread.
+unsafe impl Sync for Handler<'_> {}
+
+impl Handler<'_> {
+    pub(crate) fn call(&self) {
+        (self.0)();
+    }
+}

@@ -1,0 +1,20 @@
+//! The protocols of Commensal's runtime, as bodies that the simulated machine explores.
+//!
+//! A *protocol* is a small program on the runtime's public interface that reaches what is hard to get right: the upgrade of a heap or a counter,
+//! arrays that change hands, draining, the page map, forks, signals, refused memory. It checks what must hold whatever happens: no block is given
+//! twice, nothing is lost, sums agree. Each has *canaries*: the same body on a machine that is broken in one way must find that.
+//!
+//! Explore by `cargo test`, for longer by `cargo xtask explore --minutes N`; a finding prints the command that replays it.
+
+pub mod blocks;
+pub mod counters;
+pub mod forks;
+pub mod heaps;
+mod protocol;
+
+pub use protocol::{Canary, Protocol, find, replay_command};
+
+/// All protocols.
+pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
+    [heaps::PROTOCOLS, counters::PROTOCOLS, forks::PROTOCOLS].into_iter().flatten()
+}

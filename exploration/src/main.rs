@@ -1,0 +1,145 @@
+//! `commensal-explore`: explores the protocols for as long as one likes, and replays what was found.
+
+use clap::{Parser, Subcommand};
+use commensal_exploration::{Canary, find, protocols, replay_command};
+use indicatif::{ProgressBar, ProgressStyle};
+use machine::simulation::explore::{Until, Verdict};
+use machine::simulation::{Defect, Deviation};
+use machine::slot::Mode;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+#[derive(Parser)]
+#[command(name = "commensal-explore", about = "Explores Commensal's protocols on the simulated machine")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// The protocols, and what they are about
+    List,
+    /// Explore protocols in turn, with other seeds each time
+    Run {
+        /// Which; all if none is named
+        names: Vec<String>,
+        /// For how long, all in all
+        #[arg(long, default_value_t = 60.0)]
+        seconds: f64,
+        /// The first seed; otherwise the time tells
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Make one run again, and show its trace
+    Replay {
+        /// The protocol
+        name: String,
+        /// The plan, p0 to p3
+        plan: String,
+        /// The seed
+        seed: u64,
+        /// These choices only, as a finding lists them, parted by commas
+        #[arg(long)]
+        schedule: Option<String>,
+        /// On a machine that is broken, as in RestartIsFence:ConcurrencyId
+        #[arg(long)]
+        canary: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("commensal-explore: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether nothing was found.
+fn run(task: Task) -> Result<bool, String> {
+    match task {
+        Task::List => {
+            protocols().for_each(|protocol| println!("{:18} {}", protocol.name, protocol.about));
+            Ok(true)
+        }
+        Task::Run { names, seconds, seed } => {
+            let chosen = if names.is_empty() {
+                protocols().collect()
+            } else {
+                names.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?
+            };
+            Ok(explore(&chosen, seconds, seed.unwrap_or_else(moment)))
+        }
+        Task::Replay { name, plan, seed, schedule, canary } => {
+            let schedule = schedule.map(|text| text.split(',').map(str::parse).collect::<Result<Vec<Deviation>, _>>());
+            let canary = canary.map(|text| parse_canary(&text)).transpose()?;
+            let replayed = find(&name)?.replay(canary, &plan, seed, schedule.transpose()?.as_deref())?;
+            replayed.trace.iter().for_each(|line| println!("{line}"));
+            println!("{}", replayed.what.as_deref().unwrap_or("nothing was wrong"));
+            Ok(replayed.what.is_none())
+        }
+    }
+}
+
+/// Each protocol gets its turn again and again, a few seconds at a time.
+fn explore(chosen: &[&'static commensal_exploration::Protocol], seconds: f64, seed: u64) -> bool {
+    const TURN: f64 = 10.0;
+    let turn = TURN.min(seconds / chosen.len() as f64);
+    let (start, bar) = (Instant::now(), ProgressBar::new((seconds * 1000.0) as u64));
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {msg}").expect("the template is right");
+    bar.set_style(style);
+    let mut sums = vec![(0, 0); chosen.len()];
+    for round in 0.. {
+        for (number, protocol) in chosen.iter().enumerate() {
+            if start.elapsed().as_secs_f64() >= seconds {
+                bar.finish_and_clear();
+                for (protocol, (runs, steps)) in chosen.iter().zip(&sums) {
+                    println!(
+                        "{:18} {runs:>9} runs, {:>6} million steps, nothing found",
+                        protocol.name,
+                        steps / 1_000_000
+                    );
+                }
+                return true;
+            }
+            let first_seed = seed.wrapping_add(round << 32);
+            let verdict = protocol.explore(None, first_seed, Until::Time(Duration::from_secs_f64(turn)), |progress| {
+                let left = (seconds - start.elapsed().as_secs_f64()).max(0.0);
+                bar.set_position((start.elapsed().as_secs_f64() * 1000.0) as u64);
+                bar.set_message(format!("{:.0} s left: {}, run {}", left, protocol.name, progress.at));
+            });
+            match verdict {
+                Verdict::Nothing { runs, steps } => sums[number] = (sums[number].0 + runs, sums[number].1 + steps),
+                Verdict::Found(finding) => {
+                    bar.finish_and_clear();
+                    println!("{finding}\nreplay: {}", replay_command(&finding, None));
+                    return false;
+                }
+            }
+        }
+    }
+    true
+}
+
+fn parse_canary(text: &str) -> Result<Canary, String> {
+    use Defect::*;
+    const DEFECTS: [Defect; 7] =
+        [RestartIsFence, KicksGetLost, SectionsGoOn, OneSlot, NoWipe, StoresOvertake, ChangesTear];
+    let (defect, mode) = text.split_once(':').ok_or("expected DEFECT:MODE")?;
+    let found = DEFECTS.into_iter().find(|it| format!("{it:?}") == defect);
+    let defect = found.ok_or_else(|| format!("found '{defect}'; expected one of {DEFECTS:?}"))?;
+    let mode = match mode {
+        "ConcurrencyId" => Mode::ConcurrencyId,
+        "PerThread" => Mode::PerThread,
+        _ => return Err(format!("found '{mode}'; expected ConcurrencyId or PerThread")),
+    };
+    Ok(Canary { defect, mode })
+}
+
+fn moment() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

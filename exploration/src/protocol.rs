@@ -1,0 +1,118 @@
+//! What a protocol is, and how it is explored.
+
+use machine::simulation::explore::{Finding, Outcome, Plan, Replayed, Run, Subject, Until, Verdict};
+use machine::simulation::worker::Progress;
+use machine::simulation::{Defect, Deviation, Rates, Settings};
+use machine::slot::Mode;
+
+/// A body on the simulated machine, and on what machines it is explored.
+#[derive(Debug)]
+pub struct Protocol {
+    /// What people call it.
+    pub name: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    /// What the first thread does, with its own random choices from a seed.
+    pub body: fn(seed: u64) -> Outcome,
+    /// How often what happens.
+    pub rates: Rates,
+    /// The modes in which it makes sense, in turn.
+    pub modes: &'static [Mode],
+    /// What must be found.
+    pub canaries: &'static [Canary],
+}
+
+/// A machine that is broken in one way, on which a body must find something.
+#[derive(Clone, Copy, Debug)]
+pub struct Canary {
+    /// What is wrong.
+    pub defect: Defect,
+    /// Where: in one mode it may do no harm.
+    pub mode: Mode,
+}
+
+/// CPUs of the machines: from two, where everything is about one neighbour, to more than there are threads.
+const CPUS: [usize; 4] = [2, 3, 2, 8];
+/// Stores that wait: none, few, more.
+const STORE_BUFFERS: [usize; 3] = [0, 2, 8];
+/// What a run may take: some thirty times what they do.
+const MOST_STEPS: u64 = 3_000_000;
+
+impl Protocol {
+    fn settings(&self, seed: u64, canary: Option<Canary>) -> Settings {
+        let of = |number: u64, length: usize| (number % length as u64) as usize;
+        let mode = canary.map_or(self.modes[of(seed, self.modes.len())], |canary| canary.mode);
+        Settings {
+            seed,
+            cpus: CPUS[of(seed / 3, CPUS.len())],
+            store_buffer: STORE_BUFFERS[of(seed / 7, STORE_BUFFERS.len())],
+            mode,
+            slice_ns: [2_000, 20_000][of(seed / 11, 2)],
+            most_steps: MOST_STEPS,
+            // A lock that forgets a sleeper costs a second.
+            most_ns: 1_000_000_000,
+            defects: canary.map(|canary| canary.defect).into_iter().collect(),
+            ..Settings::default()
+        }
+    }
+
+    /// By walks with many and with few changes, and by priorities.
+    fn plans(&self) -> [Plan; 4] {
+        let rates = self.rates;
+        [
+            Plan::Random(rates),
+            Plan::Priorities(3, rates),
+            Plan::Random(Rates { switch: rates.switch / 10, drain: rates.drain / 20, ..rates }),
+            Plan::Priorities(12, rates),
+        ]
+    }
+
+    fn with_subject<R>(&self, canary: Option<Canary>, work: impl FnOnce(&Subject<'_>) -> R) -> R {
+        let settings = |seed| self.settings(seed, canary);
+        work(&Subject { name: self.name, settings: &settings, body: &self.body, plans: &self.plans() })
+    }
+
+    /// Makes runs until one fails or it is enough.
+    pub fn explore(
+        &self,
+        canary: Option<Canary>,
+        first_seed: u64,
+        until: Until,
+        look: impl FnMut(&Progress),
+    ) -> Verdict {
+        self.with_subject(canary, |subject| subject.explore(first_seed, until, look))
+    }
+
+    /// Makes one run again: the whole, or with these choices only.
+    pub fn replay(
+        &self,
+        canary: Option<Canary>,
+        plan: &str,
+        seed: u64,
+        schedule: Option<&[Deviation]>,
+    ) -> Result<Replayed, String> {
+        let plans = self.plans();
+        let number = plan.strip_prefix('p').and_then(|number| number.parse::<usize>().ok());
+        let plan = number.filter(|&number| number < plans.len());
+        let plan = plan.ok_or_else(|| format!("found another plan; expected p0 to p{}", plans.len() - 1))?;
+        Ok(self.with_subject(canary, |subject| subject.replay(Run { plan, seed }, schedule)))
+    }
+}
+
+/// The command that makes the run of a finding again.
+pub fn replay_command(finding: &Finding, canary: Option<Canary>) -> String {
+    let canary = canary.map(|canary| format!(" --canary {:?}:{:?}", canary.defect, canary.mode)).unwrap_or_default();
+    let release = if cfg!(debug_assertions) { "" } else { "--release " };
+    format!(
+        "cargo run -q {release}-p commensal-exploration -- replay '{}' p{} {}{canary}",
+        finding.name, finding.run.plan, finding.run.seed
+    )
+}
+
+/// The protocol of a name.
+pub fn find(name: &str) -> Result<&'static Protocol, String> {
+    crate::protocols().find(|protocol| protocol.name == name).ok_or_else(|| {
+        let names: Vec<&str> = crate::protocols().map(|protocol| protocol.name).collect();
+        format!("found no protocol '{name}'; expected one of: {}", names.join(", "))
+    })
+}

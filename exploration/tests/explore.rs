@@ -1,0 +1,74 @@
+//! Each protocol is explored for a few seconds, and each of its canaries is found.
+//!
+//! `COMMENSAL_STRESS_SECONDS` makes each protocol take that long. Seeds are always the same here: `cargo xtask explore` takes others.
+
+use commensal_exploration::{Canary, Protocol, protocols, replay_command};
+use machine::simulation::explore::{Until, Verdict};
+use std::time::Duration;
+
+const SECONDS: f64 = 3.0;
+/// What a canary may take to be found.
+const PATIENCE: Duration = Duration::from_secs(60);
+const SEED: u64 = 1;
+
+fn seconds() -> f64 {
+    let set = std::env::var("COMMENSAL_STRESS_SECONDS").ok();
+    set.map_or(SECONDS, |text| text.parse().expect("COMMENSAL_STRESS_SECONDS is a number"))
+}
+
+fn holds(protocol: &Protocol) {
+    match protocol.explore(None, SEED, Until::Time(Duration::from_secs_f64(seconds())), |_| {}) {
+        Verdict::Nothing { runs, steps } => {
+            println!("{}: {runs} runs, {steps} steps", protocol.name);
+            assert!(runs > 10, "{} made {runs} runs only", protocol.name);
+        }
+        Verdict::Found(finding) => panic!("{finding}\nreplay: {}", replay_command(&finding, None)),
+    }
+}
+
+fn finds(protocol: &Protocol, canary: Canary) -> Option<String> {
+    match protocol.explore(Some(canary), SEED, Until::Time(PATIENCE), |_| {}) {
+        Verdict::Nothing { runs, .. } => Some(format!("{} misses {canary:?} in {runs} runs\n", protocol.name)),
+        Verdict::Found(finding) => {
+            println!("{finding}\nreplay: {}", replay_command(&finding, Some(canary)));
+            None
+        }
+    }
+}
+
+macro_rules! tests {
+    ($($test:ident $name:literal)*) => {
+        mod holds {
+            $(#[test] fn $test() { super::holds(commensal_exploration::find($name).unwrap()); })*
+        }
+        mod finds {
+            $(#[test] fn $test() {
+                let protocol = commensal_exploration::find($name).unwrap();
+                let missed: Vec<_> = protocol.canaries.iter().filter_map(|&canary| super::finds(protocol, canary)).collect();
+                assert!(missed.is_empty(), "{}", missed.concat());
+            })*
+        }
+        const TESTED: &[&str] = &[$($name),*];
+    };
+}
+
+tests! {
+    heap_upgrade "heap upgrade"
+    depot_exchange "depot exchange"
+    remote_drain "remote drain"
+    page_map "page map"
+    signals "signals"
+    refusals "refusals"
+    counter_upgrade "counter upgrade"
+    counter_limits "counter limits"
+    fork "fork"
+    fork_in_handlers "fork in handlers"
+    counter_forks "counter forks"
+}
+
+#[test]
+fn each_protocol_is_tested_and_has_a_canary() {
+    for protocol in protocols() {
+        assert!(TESTED.contains(&protocol.name) && !protocol.canaries.is_empty(), "{}", protocol.name);
+    }
+}
