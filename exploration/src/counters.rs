@@ -3,6 +3,7 @@
 use crate::heaps::{Handler, crowd};
 use crate::{Canary, Protocol};
 use commensal::counter::CounterSet;
+use commensal::percpu::Area;
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates};
@@ -100,7 +101,16 @@ fn shared(seed: u64) -> Outcome {
             return Err(format!("what was added to counter {index} sums to {expected}, and it says {found}"));
         }
     }
-    Ok(String::new())
+    drop(set);
+    no_blocks_left()
+}
+
+/// Whoever lost an upgrade, and every set that ended, has given its block back.
+fn no_blocks_left() -> Outcome {
+    match Area::of_process().map_or(0, Area::in_use) {
+        0 => Ok(String::new()),
+        left => Err(format!("{left} blocks of counters are in use, and no counters are left")),
+    }
 }
 
 /// What is read has in it all that was complete before, and nothing that was not begun afterwards.
@@ -154,5 +164,6 @@ fn limited(seed: u64) -> Outcome {
             "with room for {room}, that and one more, that, and one more were answered with {outcome:?}"
         ));
     }
-    Ok(String::new())
+    drop(set);
+    no_blocks_left()
 }

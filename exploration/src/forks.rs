@@ -56,6 +56,15 @@ fn live(owned: &mut Owned, random: &mut Rng) -> Result<(), &'static str> {
         owned.step(&CHILD_SIZES, &table, random);
     }
     owned.check();
+    // The child may have threads of its own.
+    if random.bool() {
+        let seed = random.u64(..);
+        crowd(2, seed, None, &|_, random| {
+            let mut owned = Owned::default();
+            (0..8).for_each(|_| owned.step(&CHILD_SIZES, &table, random));
+            owned.free_all();
+        });
+    }
     std::mem::take(owned).free_all();
     table.empty();
     heap::trim(0);

@@ -43,7 +43,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     },
     Protocol {
         name: "remote drain",
-        about: "the same while one thread takes all arrays away again and again",
+        about: "the same while threads take all arrays away from each other",
         body: |seed| hand_over(seed, &[20_000, 32_768, 4096], 3),
         rates: NO_SIGNALS,
         modes: BOTH,
@@ -64,6 +64,14 @@ pub const PROTOCOLS: &[Protocol] = &[
         rates: Rates { signal: 1500, ..Rates::USUAL },
         modes: BY_IDS,
         canaries: &[by_ids(Defect::SectionsGoOn)],
+    },
+    Protocol {
+        name: "generations",
+        about: "threads that die and leave what they cached, and threads that are born after them, some by threads",
+        body: generations,
+        rates: NO_SIGNALS,
+        modes: &[Mode::PerThread, Mode::ConcurrencyId],
+        canaries: &[in_fallback(Defect::ChangesTear)],
     },
     Protocol {
         name: "refusals",
@@ -151,19 +159,46 @@ fn upgrade(seed: u64) -> Outcome {
     end(&table)
 }
 
-/// Threads that work with blocks and hand them over. One in so many operations of the first thread gives everything back that is cached.
+/// Threads that work with blocks and hand them over. Before so many operations in thirty, everything that is cached is given back.
 fn hand_over(seed: u64, sizes: &[usize], trims: u8) -> Outcome {
     let table = Table::new(3);
-    crowd(THREADS, seed, None, &|thread, random| {
+    crowd(THREADS, seed, None, &|_, random| {
         let mut owned = Owned::default();
         for _ in 0..OPERATIONS {
-            if thread == 0 && trims > 0 && random.u8(..10) < trims {
+            if random.u8(..30) < trims {
                 heap::trim(0);
             }
             owned.step(sizes, &table, random);
         }
         owned.free_all();
     });
+    end(&table)
+}
+
+/// Some threads live long, and others are born and die meanwhile, so that what the dead leave is found by several at once.
+fn generations(seed: u64) -> Outcome {
+    const SIZES: [usize; 3] = [20_000, 32_768, 4096];
+    let table = Table::new(3);
+    let live = |operations: usize, random: &mut Rng| {
+        let mut owned = Owned::default();
+        for _ in 0..operations {
+            if random.u8(..20) == 0 {
+                heap::trim(0);
+            }
+            owned.step(&SIZES, &table, random);
+        }
+        owned.free_all();
+    };
+    for generation in 0..2 {
+        crowd(THREADS, seed + generation, None, &|_, random| {
+            live(random.usize(..10), random);
+            for _ in 0..random.usize(..3) {
+                let seed = random.u64(..);
+                crowd(2, seed, None, &|_, random| live(random.usize(1..6), random));
+            }
+            live(random.usize(..6), random);
+        });
+    }
     end(&table)
 }
 

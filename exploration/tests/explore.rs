@@ -58,6 +58,7 @@ tests! {
     remote_drain "remote drain"
     page_map "page map"
     signals "signals"
+    generations "generations"
     refusals "refusals"
     counter_upgrade "counter upgrade"
     counter_limits "counter limits"

@@ -1,7 +1,7 @@
 //! The project's own checks, as `cargo xtask NAME`.
 //!
 //! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, and `ci` runs these and
-//! Cargo's own checks in the order in which CI does; `equal-arms` takes longer than CI may. Every check has a test in which it finds a
+//! Cargo's own checks in the order in which CI does; `equal-arms`, `explore` and `mutants` take longer than CI may. Every check has a test in which it finds a
 //! planted violation. `install` puts the library where C and C++ programs find it.
 
 mod ci;
@@ -10,6 +10,7 @@ mod golden;
 mod header;
 mod install;
 mod library;
+mod mutants;
 mod tidy;
 mod tokens;
 mod tree;
@@ -48,6 +49,20 @@ enum Task {
         #[arg(default_value_t = 100)]
         times: u32,
     },
+    /// Explore the runtime's protocols on the simulated machine, with new seeds
+    Explore {
+        /// For how long
+        #[arg(long, default_value_t = 5.0)]
+        minutes: f64,
+        /// The first seed; otherwise the time tells
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Plant bugs in a copy of the sources, one line each, and look whether exploring finds them; about half a minute each
+    Mutants {
+        /// Only those whose description has this in it
+        only: Option<String>,
+    },
     /// Install the library, its header, and what pkg-config and CMake read
     Install {
         /// The folder that gets lib/ and include/, such as /usr/local
@@ -67,6 +82,8 @@ fn main() -> ExitCode {
         Task::Golden { bless } => golden::run(&root(), bless),
         Task::Header { bless } => header::run(&root(), bless),
         Task::EqualArms { times } => equal_arms::run(&root(), times),
+        Task::Explore { minutes, seed } => mutants::explore(&root(), minutes, seed),
+        Task::Mutants { only } => mutants::run(&root(), only.as_deref()),
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
         Task::Ci => ci::run(&root()),
     };

@@ -1,0 +1,181 @@
+//! The mutations: each is one line of the shipped sources, made wrong as somebody might by mistake.
+
+/// One line, and what becomes of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// What is wrong then.
+    pub what: &'static str,
+    /// Where.
+    pub file: &'static str,
+    /// A part of the file that stands there once.
+    pub from: &'static str,
+    /// What stands there instead.
+    pub to: &'static str,
+    /// The protocols that should find it.
+    pub protocols: &'static [&'static str],
+}
+
+const DRAINING: &[&str] = &["remote drain"];
+const HEAP: &[&str] = &["depot exchange", "page map", "remote drain"];
+const FORKS: &[&str] = &["fork", "fork in handlers"];
+const COUNTERS: &[&str] = &["counter upgrade"];
+const LIMITS: &[&str] = &["counter limits"];
+const FALLBACK: &[&str] = &["generations"];
+
+/// All of them.
+pub const MUTANTS: &[Mutant] = &[
+    Mutant {
+        what: "a drainer does not restart the slot that it drains",
+        file: "runtime/src/slab/drain.rs",
+        from: "let restarted = kick::restart(slot).is_ok();",
+        to: "let restarted = true;",
+        protocols: DRAINING,
+    },
+    Mutant {
+        what: "a drainer fences where it has to restart",
+        file: "runtime/src/slab/drain.rs",
+        from: "let restarted = kick::restart(slot).is_ok();",
+        to: "let restarted = kick::fence_all().is_ok();",
+        protocols: DRAINING,
+    },
+    Mutant {
+        what: "a drainer does not look whether the word still has its mark",
+        file: "runtime/src/slab/drain.rs",
+        from: "Some(array) if kept && restarted =>",
+        to: "Some(array) if restarted =>",
+        protocols: DRAINING,
+    },
+    Mutant {
+        what: "two drainers at a time",
+        file: "runtime/src/slab/drain.rs",
+        from: "match self.slab.drain_lock.acquire(&self.slab.locks.shards) {",
+        to: "match { self.slab.drain_lock.try_acquire(); Acquired::Clean } {",
+        protocols: DRAINING,
+    },
+    Mutant {
+        what: "an array that could not be installed is forgotten",
+        file: "runtime/src/slab/put.rs",
+        from: "if word == DRAINING || !self.replace(slot, give_index(class), word, next.give_word()) {",
+        to: "if word == DRAINING || (!self.replace(slot, give_index(class), word, next.give_word()) && class == 0) {",
+        protocols: HEAP,
+    },
+    Mutant {
+        what: "the owner of a span is not looked at again under its lock",
+        file: "runtime/src/slab/put.rs",
+        from: "if unsafe { (*span).owner() } == owner {",
+        to: "if owner == owner {",
+        protocols: HEAP,
+    },
+    Mutant {
+        what: "a lock is released by a load and a store",
+        file: "machine/host/src/sync/lock.rs",
+        from: "let word = self.word.swap(0, Ordering::Release);",
+        to: "let word = self.word.load(Ordering::Relaxed); self.word.store(0, Ordering::Release);",
+        protocols: HEAP,
+    },
+    Mutant {
+        what: "a lock is taken that somebody took meanwhile",
+        file: "machine/host/src/sync/lock.rs",
+        from: "self.word.compare_exchange(word, ours, Ordering::Acquire, Ordering::Relaxed).is_ok()",
+        to: "self.word.load(Ordering::Relaxed) == word && { self.word.store(ours, Ordering::Relaxed); true }",
+        protocols: HEAP,
+    },
+    Mutant {
+        what: "a fork child does not know that the threads of its parent are gone",
+        file: "machine/host/src/thread/identity.rs",
+        from: "GONE.store(NEXT_IDENTITY.load(Ordering::Relaxed) - 1, Ordering::Relaxed);",
+        to: "GONE.load(Ordering::Relaxed);",
+        protocols: FORKS,
+    },
+    Mutant {
+        what: "what a vanished holder left is taken for whole",
+        file: "machine/host/src/sync/lock.rs",
+        from: "return if holder == 0 { Acquired::Clean } else { Acquired::Abandoned };",
+        to: "return Acquired::Clean;",
+        protocols: FORKS,
+    },
+    Mutant {
+        what: "two threads make the region",
+        file: "machine/host/src/root.rs",
+        from: "while MAKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {",
+        to: "while MAKING.load(Ordering::Acquire) > 1 {",
+        protocols: &["heap upgrade"],
+    },
+    Mutant {
+        what: "whoever waited for the region makes another one",
+        file: "machine/host/src/root.rs",
+        from: "if !is_installed()\n",
+        to: "if AREA.load(Ordering::Relaxed).is_null()\n",
+        protocols: &["heap upgrade"],
+    },
+    Mutant {
+        what: "a thread adopts a dead one's slot that another one adopts at the same time",
+        file: "machine/host/src/slot/fallback.rs",
+        from: "owner.compare_exchange(old, me, Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)",
+        to: "{ owner.store(me, Ordering::Relaxed); Some(slot) }",
+        protocols: FALLBACK,
+    },
+    Mutant {
+        what: "a dead thread's slot is drained while somebody adopts it",
+        file: "machine/host/src/slot/fallback.rs",
+        from: "owner.compare_exchange(old, BORROWED, Ordering::Acquire, Ordering::Relaxed).ok()?;",
+        to: "owner.load(Ordering::Acquire);",
+        protocols: FALLBACK,
+    },
+    Mutant {
+        what: "of two that upgrade a counter both win",
+        file: "runtime/src/counter/words.rs",
+        from: "match self.head().state.compare_exchange_weak(state, ready.word(), Ordering::Release, Ordering::Relaxed) {",
+        to: "match Ok::<u64, u64>(self.head().state.swap(ready.word(), Ordering::Release)) {",
+        protocols: COUNTERS,
+    },
+    Mutant {
+        what: "who loses an upgrade keeps the block",
+        file: "runtime/src/counter/words.rs",
+        from: "if let Some(lost) = block {",
+        to: "if let Some(lost) = block.filter(|_| area.in_use() == 0) {",
+        protocols: COUNTERS,
+    },
+    Mutant {
+        what: "a reading is not begun again if the counter was upgraded meanwhile",
+        file: "runtime/src/counter/words.rs",
+        from: "if self.state() == state {",
+        to: "if state == state {",
+        protocols: COUNTERS,
+    },
+    Mutant {
+        what: "edges that move are not read again",
+        file: "runtime/src/counter/slots.rs",
+        from: "(before.is_multiple_of(2) && mode.sequence.load(Ordering::Relaxed) == before).then_some(seen)",
+        to: "before.is_multiple_of(2).then_some(seen)",
+        protocols: COUNTERS,
+    },
+    Mutant {
+        what: "stock is given before the sum of edges says so",
+        file: "runtime/src/counter/slots.rs",
+        from: "shared.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {",
+        to: "if !may_rise(self) {",
+        protocols: COUNTERS,
+    },
+    Mutant {
+        what: "cells are closed by a fence in place of a restart",
+        file: "runtime/src/counter/limit.rs",
+        from: "if kick::restart_all().is_err() {",
+        to: "if kick::fence_all().is_err() {",
+        protocols: LIMITS,
+    },
+    Mutant {
+        what: "stock is handed out beyond a limit",
+        file: "runtime/src/counter/limit.rs",
+        from: "self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));",
+        to: "self.restock(index, amount, |_| true);",
+        protocols: LIMITS,
+    },
+    Mutant {
+        what: "an addition is refused although others' stock has room",
+        file: "runtime/src/counter/limit.rs",
+        from: "if !added && edges.close_all(index) {",
+        to: "if !added && index > 0 && edges.close_all(index) {",
+        protocols: LIMITS,
+    },
+];
