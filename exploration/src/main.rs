@@ -79,6 +79,8 @@ fn run(task: Task) -> Result<bool, String> {
             let canary = canary.map(|text| parse_canary(&text)).transpose()?;
             let replayed = find(&name)?.replay(canary, &plan, seed, schedule.transpose()?.as_deref())?;
             replayed.trace.iter().for_each(|line| println!("{line}"));
+            let choices: Vec<String> = replayed.schedule.iter().map(Deviation::to_string).collect();
+            println!("choices: {}", choices.join(","));
             println!("{}", replayed.what.as_deref().unwrap_or("nothing was wrong"));
             Ok(replayed.what.is_none())
         }

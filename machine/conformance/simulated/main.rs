@@ -49,7 +49,7 @@ fn run(case: &Case, mode: Mode, seed: u64, steps: u64) -> Result<String, String>
                 Settings { cpus: runner::CPUS, seed, mode, store_buffer, most_steps, most_ns, ..Settings::default() };
             let strategy = PLANS[seed as usize % PLANS.len()].strategy(seed);
             let report = simulate(settings, Some(strategy), || (case.run)(&Simulated { mode, seed, steps }));
-            let outcome = report.outcome.map_err(|failure| failure.to_string()).flatten();
+            let outcome = report.outcome.unwrap_or_else(|failure| Err(failure.to_string()));
             let (mark, text) = match &outcome {
                 Ok(summary) => ('+', summary),
                 Err(what) => ('-', what),

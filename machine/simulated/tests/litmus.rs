@@ -1,8 +1,9 @@
 //! Litmus tests: what the simulated machine's memory shows, and what it must never show.
 
-use commensal_machine_simulated::kick;
-use commensal_machine_simulated::simulation::{Place, Random, Rates, Settings, run, simulate};
+use commensal_machine_simulated::simulation::{Job, Place, Random, Rates, Settings, run, simulate};
+use commensal_machine_simulated::slot::{self, restartably};
 use commensal_machine_simulated::sync::{AtomicU64, Ordering, compiler_fence, fence};
+use commensal_machine_simulated::{kick, vm};
 use std::collections::BTreeSet;
 
 const RUNS: u64 = 2000;
@@ -106,4 +107,51 @@ fn increments_in_two_steps_get_lost() {
         words[0].load(Ordering::Relaxed)
     };
     assert!(!outcomes(zeroes, one_step, one_step).contains(&(1, 1)));
+}
+
+/// Threads that move between slots, each of which appends to a list in the row of its slot: how many appended, and how many are in the lists.
+fn appended(looks_inside: bool, seed: u64) -> (usize, usize) {
+    const THREADS: usize = 3;
+    const TIMES: usize = 10;
+    const ROW: usize = 4096;
+    let settings = Settings { seed, ..Settings::default() };
+    let rates = Rates { preempt: 3000, migrate: 3000, ..Rates::QUIET };
+    let report = simulate(settings, Some(Box::new(Random::new(seed, rates))), || {
+        slot::initialise();
+        let base = vm::reserve(core::ptr::null_mut(), 8 * ROW, vm::Access::ReadWrite).expect("there is memory");
+        let word =
+            |slot: u32, index: u64| base.wrapping_add(slot as usize * ROW).cast::<u64>().wrapping_add(index as usize);
+        let append = || {
+            let before = slot::current().expect("a thread has a slot");
+            restartably(|section| {
+                let now = section.slot()?.expect("a thread has a slot");
+                let slot = if looks_inside { now } else { before };
+                // SAFETY: every slot has a row, which has room for all.
+                unsafe {
+                    let length = section.load(word(slot, 0))?;
+                    section.prepare(word(slot, 1 + length), 1)?;
+                    section.store(word(slot, 0), length + 1)
+                }
+            });
+        };
+        let job = |_| -> (Job<'_>, Place) { (Box::new(|| (0..TIMES).for_each(|_| append())), Place::Anywhere) };
+        run((0..THREADS).map(job).collect(), None);
+        // SAFETY: as above, and nobody else runs.
+        (0..8).map(|slot| unsafe { word(slot, 0).read() } as usize).sum()
+    });
+    (THREADS * TIMES, report.outcome.expect("nothing fails"))
+}
+
+#[test]
+fn a_restartable_push_without_the_id_check_is_caught() {
+    let differ = |looks_inside| {
+        (0..300)
+            .filter(|&seed| {
+                let (appended, found) = appended(looks_inside, seed);
+                appended != found
+            })
+            .count()
+    };
+    assert_eq!(differ(true), 0);
+    assert!(differ(false) > 0);
 }

@@ -81,17 +81,17 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: HEAP,
     },
     Mutant {
+        what: "a lock does not count while it is waited for",
+        file: "machine/host/src/sync/lock.rs",
+        from: "Self::count_held();\n        let outcome = self.wait();",
+        to: "let outcome = self.wait();\n        Self::count_held();",
+        protocols: &["signals"],
+    },
+    Mutant {
         what: "a fork child does not know that the threads of its parent are gone",
         file: "machine/host/src/thread/identity.rs",
         from: "GONE.store(NEXT_IDENTITY.load(Ordering::Relaxed) - 1, Ordering::Relaxed);",
         to: "GONE.load(Ordering::Relaxed);",
-        protocols: FORKS,
-    },
-    Mutant {
-        what: "what a vanished holder left is taken for whole",
-        file: "machine/host/src/sync/lock.rs",
-        from: "return if holder == 0 { Acquired::Clean } else { Acquired::Abandoned };",
-        to: "return Acquired::Clean;",
         protocols: FORKS,
     },
     Mutant {
@@ -134,13 +134,6 @@ pub const MUTANTS: &[Mutant] = &[
         file: "runtime/src/counter/words.rs",
         from: "if let Some(lost) = block {",
         to: "if let Some(lost) = block.filter(|_| area.in_use() == 0) {",
-        protocols: COUNTERS,
-    },
-    Mutant {
-        what: "a reading is not begun again if the counter was upgraded meanwhile",
-        file: "runtime/src/counter/words.rs",
-        from: "if self.state() == state {",
-        to: "if state == state {",
         protocols: COUNTERS,
     },
     Mutant {

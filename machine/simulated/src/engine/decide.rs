@@ -27,7 +27,9 @@ impl Engine {
         if self.failure.is_some() {
             return Next::Suspend;
         }
-        self.threads[self.current].steps += 1;
+        let thread = &mut self.threads[self.current];
+        thread.steps += 1;
+        thread.asks = 0;
         if self.strategy.is_some() { self.decide_by_strategy(access) } else { self.decide_by_time() }
     }
 
@@ -198,10 +200,12 @@ impl Engine {
         let choice = if self.is_possible(choice, access) { choice } else { usual };
         if choice != usual {
             let thread = &self.threads[self.current];
-            let deviation =
-                Deviation { process: self.process, thread: self.current as u32, step: thread.steps, choice };
+            let (thread, step, ask) = (self.current as u32, thread.steps, thread.asks);
+            let deviation = Deviation { process: self.process, thread, step, ask, choice };
             self.trace.deviate(deviation);
         }
+        let current = self.current;
+        self.threads[current].asks += 1;
         choice
     }
 
@@ -268,6 +272,10 @@ impl Engine {
 
     pub(crate) fn steps_of_current(&self) -> u64 {
         self.threads[self.current].steps
+    }
+
+    pub(crate) fn asks_of_current(&self) -> u32 {
+        self.threads[self.current].asks
     }
 
     pub(crate) fn all_steps(&self) -> u64 {

@@ -117,7 +117,7 @@ impl Lines {
             cost += costs.fault;
         }
         let fresh = || Line { holders: [0; WORDS], owner: None, free_at: 0 };
-        let line = self.lines.entry(at / LINE).or_insert_with(fresh);
+        let line = self.lines.entry(self.line(at)).or_insert_with(fresh);
         let (word, bit) = (cpu / 64, 1 << (cpu % 64));
         let has_it = line.holders[word] & bit != 0;
         if has_it && (!writes || line.owner == Some(cpu as u32)) {
@@ -134,6 +134,13 @@ impl Lines {
         }
         line.holders[word] |= bit;
         line.free_at - now
+    }
+
+    /// Which line an address is in. Outside of the simulated process's space, as on stacks, addresses differ from run to run, and so each word has
+    /// a line of its own.
+    fn line(&self, at: usize) -> usize {
+        const OUTSIDE: usize = 1 << 63;
+        if (self.space.0..self.space.1).contains(&at) { at / LINE } else { OUTSIDE | at }
     }
 
     /// Nobody knows the lines and pages of a range any more.

@@ -201,7 +201,7 @@ impl Engine {
         let first = self.add_thread(main, Place::Anywhere, None, "main".into(), None);
         self.make_ready(first, None);
         self.current = first;
-        self.leave_to_others();
+        self.times.clear();
         CURRENT.set(Some(NonNull::from(&mut *self)));
         let ended = drive(Here(NonNull::from(&mut *self)), first);
         CURRENT.set(None);

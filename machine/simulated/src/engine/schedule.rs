@@ -4,7 +4,7 @@
 //! had, as long as it is below the number of threads and of CPUs; otherwise the lowest that is free is given.
 
 use super::thread::{State, Wait, Woken};
-use super::{Engine, Happening, Here};
+use super::{Access, Engine, Happening, Here};
 use crate::simulation::Defect;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -219,23 +219,31 @@ impl Engine {
     }
 }
 
+/// The numbers of the system calls by which threads yield and sleep.
+const YIELD: usize = 24;
+const SLEEP: usize = 35;
+
 impl Here {
     /// The current thread waits for some time.
     pub fn sleep(self, ns: u64) {
+        self.step(Access::System { number: SLEEP });
         self.with(|engine| engine.block(Wait::Time, Some(engine.time() + ns)));
         self.wait();
     }
 
     /// The current thread lets those go on who wait for its CPU, and others.
     pub fn yield_cpu(self) {
+        self.with(|engine| engine.gives_way = true);
+        self.step(Access::System { number: YIELD });
         let is_off = self.with(|engine| {
-            engine.gives_way = true;
             let waits = !engine.cpus[engine.cpu()].queue.is_empty();
             if waits {
                 engine.preempt(None);
             }
             waits
         });
-        if is_off { self.wait() } else { self.step(super::Access::Nothing) }
+        if is_off {
+            self.wait();
+        }
     }
 }

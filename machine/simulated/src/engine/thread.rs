@@ -99,6 +99,8 @@ pub struct Thread {
     pub block: Box<Zeroes>,
     pub errno: Box<i32>,
     pub steps: u64,
+    /// Decisions since the last step.
+    pub asks: u32,
 }
 
 thread_local! {
@@ -106,8 +108,10 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The number of the system call by which threads end.
+/// The numbers of the system calls by which threads begin and end, and are waited for.
+const CLONE: usize = 56;
 const EXIT: usize = 60;
+const WAIT: usize = 61;
 const STACK_BYTES: usize = 512 << 10;
 /// Ids are given by these steps, from the first on.
 const POINTER_STEP: u64 = 64;
@@ -185,6 +189,7 @@ impl Engine {
             block: Box::default(),
             errno: Box::default(),
             steps: 0,
+            asks: 0,
         });
         self.next_tid += 1;
         number
@@ -230,18 +235,30 @@ impl Here {
         let handler = handler
             .map(|handler| unsafe { core::mem::transmute::<*const (dyn Fn() + Sync), Handler>(&raw const *handler) });
         self.with(|engine| {
-            let parent = engine.current;
             engine.had_threads = true;
-            engine.threads[parent].children += jobs.len();
-            for (job, place) in jobs {
+            engine.threads[engine.current].children += jobs.len();
+        });
+        for (job, place) in jobs {
+            self.step(Access::System { number: CLONE });
+            self.with(|engine| {
+                let parent = engine.current;
                 let name = format!("t{}", engine.threads.len());
                 let thread = engine.add_thread(job, place, Some(parent), name, handler);
                 engine.threads[thread].is_without_slot = !has_slots;
                 engine.happened(Happening::Born(thread as u32));
                 engine.make_ready(thread, Some(engine.cpu()));
+            });
+        }
+        self.step(Access::System { number: WAIT });
+        let waits = self.with(|engine| {
+            let waits = engine.threads[engine.current].children > 0;
+            if waits {
+                engine.block(Wait::Children, None);
             }
-            engine.block(Wait::Children, None);
+            waits
         });
-        self.wait();
+        if waits {
+            self.wait();
+        }
     }
 }

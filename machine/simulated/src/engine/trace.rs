@@ -107,7 +107,11 @@ impl Trace {
     /// Addresses outside of the simulated process's space, as of stacks, differ from run to run: only that they are such ones counts.
     fn mix(&mut self, event: &Event, space: &Space) {
         let address = |at: usize| space.offset(at).map_or(1, |offset| offset as u64 + 2);
-        let value = |value: u64| if is_foreign(value, space) { 1 } else { value ^ space.range().0 as u64 };
+        let value = |value: u64| match space.offset(value as usize) {
+            Some(offset) => !(offset as u64),
+            None if is_foreign(value, space) => 1,
+            None => value,
+        };
         let (kind, first, second) = match &event.what {
             Happening::Load { at, value: seen, .. } => (1, address(*at), value(*seen as u64)),
             Happening::Store { at, value: new, .. } => (2, address(*at), value(*new as u64)),

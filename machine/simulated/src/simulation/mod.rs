@@ -5,6 +5,7 @@
 //! let report = simulate(settings, Some(strategy), || { … threads::run(jobs) … });
 //! ```
 
+mod exhaustive;
 pub mod explore;
 mod minimise;
 mod pct;
@@ -12,6 +13,7 @@ mod strategy;
 pub mod worker;
 
 pub use crate::engine::{Costs, Ended, Job, Place};
+pub use exhaustive::{Exhausted, exhaust};
 pub use pct::Priorities;
 pub use strategy::{Choice, Deviation, Moment, Random, Rates, Replay, Scene, Strategy};
 

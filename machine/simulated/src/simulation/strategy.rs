@@ -2,7 +2,7 @@
 
 use crate::engine::{Access, Engine};
 use fastrand::Rng;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 
@@ -29,7 +29,8 @@ pub enum Choice {
     Refuse,
 }
 
-/// A choice that was not the usual one, and when: before which step of which thread.
+/// A choice that was not the usual one, and when: before which step of which thread. As text, PROCESS:THREAD:STEP:CHOICE, as in
+/// `1000:2:17:run:1`, or `1000:2:17.1:run:1` for the second decision there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deviation {
     /// In which process.
@@ -38,14 +39,20 @@ pub struct Deviation {
     pub thread: u32,
     /// Its step.
     pub step: u64,
+    /// How often something was decided for the thread since its step before.
+    pub ask: u32,
     /// What happened.
     pub choice: Choice,
 }
 
 impl fmt::Display for Deviation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Deviation { process, thread, step, choice } = self;
-        write!(formatter, "{process}:{thread}:{step}:")?;
+        let Deviation { process, thread, step, ask, choice } = self;
+        write!(formatter, "{process}:{thread}:{step}")?;
+        if *ask > 0 {
+            write!(formatter, ".{ask}")?;
+        }
+        formatter.write_str(":")?;
         match choice {
             Choice::Go => formatter.write_str("go"),
             Choice::Run(thread) => write!(formatter, "run:{thread}"),
@@ -66,12 +73,13 @@ impl FromStr for Deviation {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("found '{text}'; expected PROCESS:THREAD:STEP:CHOICE, as in 1000:2:17:run:1");
         let mut words = text.trim().split(':');
-        let number = |words: &mut std::str::Split<'_, char>| {
-            words.next().and_then(|word| word.parse::<u64>().ok()).ok_or_else(wrong)
-        };
-        let (process, thread, step) = (number(&mut words)? as u32, number(&mut words)? as u32, number(&mut words)?);
+        let parse = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok()).ok_or_else(wrong);
+        let (process, thread) = (parse(words.next())? as u32, parse(words.next())? as u32);
+        let when = words.next().ok_or_else(wrong)?;
+        let (step, ask) = when.split_once('.').unwrap_or((when, "0"));
+        let (step, ask) = (parse(Some(step))?, parse(Some(ask))? as u32);
         let kind = words.next().ok_or_else(wrong)?;
-        let mut target = || number(&mut words).map(|number| number as usize);
+        let mut target = || parse(words.next()).map(|number| number as usize);
         let choice = match kind {
             "go" => Choice::Go,
             "run" => Choice::Run(target()?),
@@ -84,7 +92,7 @@ impl FromStr for Deviation {
             "refuse" => Choice::Refuse,
             _ => return Err(wrong()),
         };
-        Ok(Deviation { process, thread, step, choice })
+        Ok(Deviation { process, thread, step, ask, choice })
     }
 }
 
@@ -134,6 +142,11 @@ impl<'a> Scene<'a> {
     /// Steps that the current thread has come to.
     pub fn step(&self) -> u64 {
         self.engine.steps_of_current()
+    }
+
+    /// How often something was decided for the current thread since its step before.
+    pub fn ask(&self) -> u32 {
+        self.engine.asks_of_current()
     }
 
     /// Steps that all threads have come to.
@@ -275,28 +288,35 @@ impl Strategy for Random {
     }
 }
 
-/// Choices that were kept, at the same steps again.
-#[derive(Clone, Debug)]
-pub struct Replay(VecDeque<Deviation>);
+/// Choices that were kept, at the same steps again: those of each thread in their order. A step that does not come any more, because choices before
+/// it are missing, is left out.
+#[derive(Clone, Debug, Default)]
+pub struct Replay(BTreeMap<(u32, u32), VecDeque<Deviation>>);
 
 impl Replay {
     /// Those of an earlier run, or some of them.
     pub fn new(deviations: impl IntoIterator<Item = Deviation>) -> Self {
-        Replay(deviations.into_iter().collect())
+        let mut by_thread = Replay::default();
+        for deviation in deviations {
+            by_thread.0.entry((deviation.process, deviation.thread)).or_default().push_back(deviation);
+        }
+        by_thread
     }
 }
 
 impl Strategy for Replay {
     fn choose(&mut self, scene: &Scene<'_>) -> Choice {
-        let is_now = |next: &&Deviation| {
-            (next.process, next.thread as usize, next.step) == (scene.process(), scene.current(), scene.step())
-        };
-        match self.0.front().filter(is_now) {
-            Some(&Deviation { choice, .. }) => {
-                self.0.pop_front();
-                choice
+        let usual = scene.moment().usual;
+        let Some(own) = self.0.get_mut(&(scene.process(), scene.current() as u32)) else { return usual };
+        while own.front().is_some_and(|next| next.step < scene.step()) {
+            own.pop_front();
+        }
+        match own.front() {
+            // Earlier ones at the same step may be missing.
+            Some(next) if next.step == scene.step() && next.ask <= scene.ask() => {
+                own.pop_front().map_or(usual, |next| next.choice)
             }
-            None => scene.moment().usual,
+            _ => usual,
         }
     }
 }

@@ -1,0 +1,112 @@
+//! All runs of a small body, within a bound: depth first over what a strategy could choose, one run for each way.
+//!
+//! The bound is on choices that disturb: another thread goes on although the current one could, or a store becomes visible before it has
+//! to. Which thread goes on where one cannot is free. So with a bound of b these are all runs with at most b such choices; threads
+//! stay on their CPUs, and nothing is refused.
+
+use super::strategy::{Choice, Scene, Strategy};
+use super::{Report, Settings, simulate};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exhausted {
+    /// Runs that were made.
+    pub runs: u64,
+    /// Whether these are all.
+    pub is_complete: bool,
+}
+
+/// One decision of a run: which way was taken, of how many.
+#[derive(Clone, Copy, Debug)]
+struct Decision {
+    taken: usize,
+    ways: usize,
+    is_free: bool,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    decisions: Vec<Decision>,
+    /// How many of them this run has come to.
+    position: usize,
+    disturbances: usize,
+}
+
+impl Script {
+    /// The next run takes another way at the last decision that has one left. False: that was the last run.
+    fn advance(&mut self) -> bool {
+        (self.position, self.disturbances) = (0, 0);
+        while let Some(last) = self.decisions.last_mut() {
+            last.taken += 1;
+            if last.taken < last.ways {
+                return true;
+            }
+            self.decisions.pop();
+        }
+        false
+    }
+}
+
+struct Follow {
+    script: Rc<RefCell<Script>>,
+    bound: usize,
+}
+
+impl Follow {
+    /// Everything that could happen, the usual first.
+    fn ways(scene: &Scene<'_>) -> Vec<Choice> {
+        let moment = scene.moment();
+        let mut ways = vec![moment.usual];
+        let others = scene.running().iter().map(|&thread| Choice::Run(thread));
+        ways.extend(
+            others.filter(|&way| way != moment.usual && (way != Choice::Run(scene.current()) || !moment.may_go)),
+        );
+        if scene.has_waiting_stores() {
+            ways.extend((0..scene.cpus()).filter(|&cpu| scene.waiting_stores(cpu) > 0).map(Choice::Drain));
+        }
+        ways
+    }
+}
+
+impl Strategy for Follow {
+    fn choose(&mut self, scene: &Scene<'_>) -> Choice {
+        let script = &mut *self.script.borrow_mut();
+        let mut ways = Self::ways(scene);
+        let is_free = !scene.moment().may_go;
+        if script.disturbances >= self.bound {
+            // What is left is free.
+            ways.retain(|way| *way == scene.moment().usual || (is_free && matches!(way, Choice::Run(_))));
+        }
+        if script.position == script.decisions.len() {
+            script.decisions.push(Decision { taken: 0, ways: ways.len(), is_free });
+        }
+        let decision = script.decisions[script.position];
+        script.position += 1;
+        let way = ways[decision.taken.min(ways.len() - 1)];
+        let disturbs = way != scene.moment().usual && !(decision.is_free && matches!(way, Choice::Run(_)));
+        script.disturbances += usize::from(disturbs);
+        way
+    }
+}
+
+/// Makes all runs with at most `bound` disturbances, but no more than `most`; `look` sees what came of each, and ends it by saying false.
+pub fn exhaust<R>(
+    settings: &Settings,
+    bound: usize,
+    most: u64,
+    main: impl Fn() -> R,
+    mut look: impl FnMut(Report<R>) -> bool,
+) -> Exhausted {
+    let script = Rc::new(RefCell::new(Script::default()));
+    for runs in 1..=most {
+        let strategy = Follow { script: Rc::clone(&script), bound };
+        let goes_on = look(simulate(settings.clone(), Some(Box::new(strategy)), &main));
+        let is_over = !script.borrow_mut().advance();
+        if is_over || !goes_on {
+            return Exhausted { runs, is_complete: is_over };
+        }
+    }
+    Exhausted { runs: most, is_complete: false }
+}

@@ -1,0 +1,129 @@
+//! The same seed gives the same run: twice in one process, by its own choices, and on every machine.
+
+use commensal_machine_simulated::simulation::{
+    Ended, Failure, Job, Place, Priorities, Random, Rates, Replay, Report, Settings, Strategy, fork, pause, run,
+    simulate,
+};
+use commensal_machine_simulated::slot::Mode;
+use commensal_machine_simulated::sync::{Acquired, AtomicU64, Contention, Lock, Ordering};
+use commensal_machine_simulated::{clock, slot, thread, vm};
+
+/// Something of everything: locks, slots, signals, address space, a fork.
+fn main_thread() -> u64 {
+    slot::initialise();
+    assert!(thread::notice_forks());
+    let (lock, contention, sum) = (Lock::<3>::new(), Contention::new(), AtomicU64::new(0));
+    let handler = || {
+        sum.fetch_add(1000, Ordering::Relaxed);
+    };
+    let (lock, contention, sum_here) = (&lock, &contention, &sum);
+    let job = |number: u64| -> (Job<'_>, Place) {
+        let work = move || {
+            let page = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite).expect("there is memory");
+            for step in 0..20 {
+                thread::enter();
+                if lock.acquire(contention) == Acquired::Clean {
+                    let old = sum_here.load(Ordering::Relaxed);
+                    sum_here.fetch_add(number, Ordering::Relaxed);
+                    // SAFETY: the page is ours.
+                    unsafe {
+                        page.cast::<u64>().write(old + u64::from(slot::current().unwrap_or(7)) + clock::now_ns())
+                    };
+                    // SAFETY: acquired above.
+                    unsafe { lock.release() };
+                }
+                if number == 2 && step == 10 {
+                    let child = &mut || {
+                        thread::enter();
+                        if lock.acquire(contention) == Acquired::WouldDeadlock {
+                            Err("nobody holds it")
+                        } else {
+                            Ok(())
+                        }
+                    };
+                    assert_eq!(fork(true, child), Ended::Well);
+                }
+                pause();
+            }
+            // SAFETY: the page is ours.
+            unsafe { vm::release(page, vm::PAGE) };
+        };
+        (Box::new(work), Place::Anywhere)
+    };
+    run((1..=4).map(job).collect(), Some(&handler));
+    sum.into_inner()
+}
+
+fn report(seed: u64, strategy: Option<Box<dyn Strategy>>) -> Report<u64> {
+    let mode = if seed.is_multiple_of(2) { Mode::ConcurrencyId } else { Mode::PerThread };
+    let settings = Settings { seed, cpus: 3, mode, keeps_trace: true, ..Settings::default() };
+    simulate(settings, strategy, main_thread)
+}
+
+/// All that can be seen of a run.
+fn all<R: Clone>(report: &Report<R>) -> (Result<R, Failure>, u64, u64, u64, Vec<String>) {
+    (report.outcome.clone(), report.steps, report.time_ns, report.hash, report.trace.clone())
+}
+
+fn strategies(seed: u64) -> [Option<Box<dyn Strategy>>; 3] {
+    let rates = Rates { signal: 2000, ..Rates::USUAL };
+    [None, Some(Box::new(Random::new(seed, rates))), Some(Box::new(Priorities::new(seed, 10, rates)))]
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 0..20 {
+        for (first, second) in strategies(seed).into_iter().zip(strategies(seed)) {
+            let (first, second) = (report(seed, first), report(seed, second));
+            assert!(first.outcome.is_ok() && first.trace.len() > 500, "{:?}", first.outcome);
+            assert_eq!(all(&first), all(&second));
+        }
+    }
+}
+
+#[test]
+fn another_seed_gives_another_trace() {
+    let hashes: std::collections::BTreeSet<u64> =
+        (0..20).map(|seed| report(seed, Some(Box::new(Random::new(seed, Rates::USUAL)))).hash).collect();
+    assert_eq!(hashes.len(), 20);
+}
+
+#[test]
+fn its_own_choices_repeat_a_run() {
+    for seed in 0..20 {
+        for strategy in strategies(seed).into_iter().flatten() {
+            let first = report(seed, Some(strategy));
+            let second = report(seed, Some(Box::new(Replay::new(first.deviations.iter().copied()))));
+            let differs = first.trace.iter().zip(&second.trace).position(|(first, second)| first != second);
+            if let Some(at) = differs {
+                let from = at.saturating_sub(8);
+                panic!("seed {seed}: {:#?}\nand {:#?}", &first.trace[from..=at], &second.trace[from..=at]);
+            }
+            assert_eq!(all(&first), all(&second), "seed {seed}");
+            assert_eq!(first.deviations, second.deviations, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn choices_are_written_and_read() {
+    let deviations = report(1, Some(Box::new(Random::new(1, Rates::USUAL)))).deviations;
+    assert!(deviations.len() > 20);
+    for deviation in deviations {
+        assert_eq!(deviation.to_string().parse(), Ok(deviation));
+    }
+}
+
+/// The traces that every machine makes of these seeds. They change when the engine, the strategies or the shared sources do: then
+/// run the test, see that the new ones are what you meant, and put them here. (Not in fallback mode, where assertions of debug builds
+/// make steps.)
+#[test]
+fn traces_are_the_same_on_every_machine() {
+    let hashes = [2u64, 4].map(|seed| strategies(seed).map(|strategy| report(seed, strategy).hash));
+    assert_eq!(hashes, TRACES, "found {hashes:#x?}");
+}
+
+const TRACES: [[u64; 3]; 2] = [
+    [0xf709_c573_d0ac_b508, 0x9a3a_d61a_c267_abc6, 0xdca1_1e98_0ec5_84fc],
+    [0xf709_c573_d0ac_b508, 0x92a8_cc4b_a2c2_332f, 0x48c7_0e1f_ce61_5e46],
+];

@@ -1,0 +1,144 @@
+//! Small bodies, of which all runs within a bound are made.
+
+use commensal_machine_simulated::simulation::{Exhausted, Failure, Place, Settings, exhaust, run};
+use commensal_machine_simulated::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+/// A machine on which only the schedule makes a difference.
+fn settings() -> Settings {
+    Settings { store_buffer: 4, ..Settings::default() }
+}
+
+/// Runs two threads, each on a CPU of its own.
+fn two(left: impl Fn(), right: impl Fn()) {
+    run(vec![(Box::new(left), Place::On(0)), (Box::new(right), Place::On(1))], None);
+}
+
+fn store_buffering(fences: bool, bound: usize) -> (BTreeSet<(u64, u64)>, Exhausted) {
+    let mut seen = BTreeSet::new();
+    let main = || {
+        let (x, y) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (left, right) = (Cell::new(0), Cell::new(0));
+        let side = |own: &AtomicU64, other: &AtomicU64, seen: &Cell<u64>| {
+            own.store(1, Ordering::Release);
+            if fences {
+                fence(Ordering::SeqCst);
+            }
+            seen.set(other.load(Ordering::Acquire));
+        };
+        two(|| side(&x, &y, &left), || side(&y, &x, &right));
+        (left.get(), right.get())
+    };
+    let exhausted = exhaust(&settings(), bound, 100_000, main, |report| {
+        seen.insert(report.outcome.expect("nothing fails"));
+        true
+    });
+    (seen, exhausted)
+}
+
+#[test]
+fn store_buffering_has_four_outcomes_and_three_with_fences() {
+    let (seen, exhausted) = store_buffering(false, 3);
+    assert_eq!(seen, BTreeSet::from([(0, 0), (0, 1), (1, 0), (1, 1)]));
+    assert!(exhausted.is_complete, "{exhausted:?}");
+    let (seen, exhausted) = store_buffering(true, 4);
+    assert_eq!(seen, BTreeSet::from([(0, 1), (1, 0), (1, 1)]));
+    assert!(exhausted.is_complete && exhausted.runs > 100, "{exhausted:?}");
+}
+
+#[test]
+fn without_disturbances_only_the_order_of_threads_is_free() {
+    let (seen, exhausted) = store_buffering(false, 0);
+    assert_eq!(seen, BTreeSet::from([(0, 1), (1, 0)]));
+    assert!(exhausted.is_complete, "{exhausted:?}");
+}
+
+/// A stack of numbered nodes without locks; zero is none. A tagged head counts changes in its upper half.
+struct Stack {
+    head: AtomicUsize,
+    next: [AtomicUsize; 4],
+    tag: usize,
+}
+
+const NODE: usize = 0xff;
+
+impl Stack {
+    /// 1 on top of 2 on top of 3.
+    fn new(is_tagged: bool) -> Self {
+        let next = [0, 2, 3, 0].map(AtomicUsize::new);
+        Stack { head: AtomicUsize::new(1), next, tag: if is_tagged { NODE + 1 } else { 0 } }
+    }
+
+    fn change(&self, next: impl Fn(usize) -> Option<usize>) -> Option<usize> {
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            let new = next(head & NODE)? | ((head & !NODE) + self.tag);
+            match self.head.compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(head & NODE),
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<usize> {
+        self.change(|head| (head != 0).then(|| self.next[head].load(Ordering::Relaxed)))
+    }
+
+    fn push(&self, node: usize) {
+        self.change(|head| {
+            self.next[node].store(head, Ordering::Relaxed);
+            Some(node)
+        });
+    }
+}
+
+/// Whether any run has a node popped by two.
+fn pops_twice(is_tagged: bool) -> (bool, Exhausted) {
+    let mut twice = false;
+    let main = || {
+        let stack = Stack::new(is_tagged);
+        let (left, right) = (Cell::new([None; 2]), Cell::new(None));
+        two(
+            || left.set([stack.pop(), stack.pop()]),
+            || {
+                let (first, second) = (stack.pop(), stack.pop());
+                first.into_iter().for_each(|node| stack.push(node));
+                right.set(second);
+            },
+        );
+        let mut popped: Vec<usize> = left.get().into_iter().chain([right.get()]).flatten().collect();
+        popped.sort_unstable();
+        popped.windows(2).any(|pair| pair[0] == pair[1])
+    };
+    let exhausted = exhaust(&settings(), 2, 200_000, main, |report| {
+        twice |= report.outcome.expect("nothing fails");
+        !twice
+    });
+    (twice, exhausted)
+}
+
+#[test]
+fn a_stack_without_a_tag_pops_a_node_twice() {
+    let (twice, exhausted) = pops_twice(false);
+    assert!(twice && !exhausted.is_complete, "{exhausted:?}");
+    let (twice, exhausted) = pops_twice(true);
+    assert!(!twice && exhausted.is_complete, "{exhausted:?}");
+}
+
+#[test]
+fn a_plain_write_under_a_waiting_store_is_found() {
+    let main = || {
+        let word = AtomicU64::new(0);
+        word.store(1, Ordering::Relaxed);
+        // SAFETY: nobody else has it. That the store waits is what this is about.
+        unsafe { word.as_ptr().write_volatile(2) };
+        fence(Ordering::SeqCst);
+    };
+    let mut found = false;
+    exhaust(&settings(), 0, 1, main, |report| {
+        found = matches!(report.outcome, Err(Failure::Contract(_)));
+        true
+    });
+    assert!(found);
+}
