@@ -19,6 +19,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use commensal_lab::arm::{Arm, COMMENSAL};
 use commensal_lab::json;
+use commensal_lab::machine::Machine;
 use commensal_lab::process::Interrupt;
 use commensal_lab::report::{self, Chapter, Section};
 use commensal_lab::table;
@@ -142,7 +143,7 @@ fn print(part: &Part, in_full: bool) {
 }
 
 fn chapter(part: &Part) -> Chapter<'_> {
-    let object = json::object(part.name, &[(&part.analysis, json::UNDOCUMENTED)]);
+    let object = json::object(part.name, &Machine::host(), &[(&part.analysis, json::UNDOCUMENTED)]);
     let section = Section { sheets: part.sheets(), ..Section::usual(&part.analysis) };
     Chapter {
         title: part.title.clone(),

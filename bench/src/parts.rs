@@ -7,6 +7,7 @@ use commensal_lab::analysis::{Analysis, BASELINE};
 use commensal_lab::arm::Arm;
 use commensal_lab::blocks::{self, Length, Plan, Subject};
 use commensal_lab::experiment::{Counters, EMPTY, Experiment, Setting, Startup};
+use commensal_lab::machine::Machine;
 use commensal_lab::metric::{Metric, PEAK, WALL};
 use commensal_lab::parameters::Parameters;
 use commensal_lab::process::{Interrupt, Program, Run};
@@ -120,6 +121,7 @@ impl Bench {
             quick: false,
             blocks: Some(times * self.blocks),
             seed: commensal_lab::any_seed(),
+            machine: Machine::host(),
             arms: self.arms.clone(),
             command: self.command.clone(),
             scratch: tempfile::tempdir()?,

@@ -13,6 +13,7 @@ use commensal_lab::analysis::Analysis;
 use commensal_lab::arm;
 use commensal_lab::blocks::{self, Budget, Length, Plan, Subject};
 use commensal_lab::finding::PRINTED;
+use commensal_lab::machine::Machine;
 use commensal_lab::process::{Interrupt, Program};
 use commensal_lab::report::{self, Chapter, Section};
 use commensal_lab::{json, table};
@@ -194,7 +195,7 @@ fn check_input(request: &Compare) -> Result<(), Failure> {
 fn show(request: &Compare, analysis: &Analysis) -> Result<(), Failure> {
     places::show(&text(request, analysis), request.json.as_deref())?;
     let experiment = if request.command.is_empty() { "suite" } else { "compare" };
-    let object = json::object(experiment, &[(analysis, json::UNDOCUMENTED)]);
+    let object = json::object(experiment, &Machine::host(), &[(analysis, json::UNDOCUMENTED)]);
     if let Some(path) = &request.json {
         object.write(path).map_err(Failure::of)?;
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use commensal_lab::experiment::{ALL, Experiment, Outcome, Part, Setting};
+use commensal_lab::machine::Machine;
 use commensal_lab::process::Interrupt;
 use commensal_lab::sheet::{Sheet, Side};
 use commensal_lab::{report, table};
@@ -34,6 +35,14 @@ pub struct Lab {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
+    /// On a simulated machine with so many CPUs, as far as an experiment can be: its times are those of a cost model
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    cpus: Option<u32>,
+
+    /// The cost model of the simulated machine
+    #[arg(long, value_name = "NAME", requires = "cpus", default_value = "simple", value_parser = ["simple"])]
+    profile: String,
+
     /// Write the result as JSON, with every run; "-" is standard output, and the tables go to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -61,6 +70,13 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
     if request.json.is_some() && chosen.len() > 1 {
         let line = "--json holds one experiment; name one, or use --report, which has them all";
         return Err(Failure::new(Status::Usage, line));
+    }
+    if request.cpus.is_some() {
+        let without: Vec<&str> = chosen.iter().filter(|it| !it.simulates()).map(|it| it.name()).collect();
+        if !without.is_empty() {
+            let line = format!("--cpus: {} cannot be simulated; leave --cpus out", without.join(", "));
+            return Err(Failure::new(Status::Usage, line));
+        }
     }
     places::check(request.json.as_deref(), request.report.as_deref())?;
     let interrupt =
@@ -91,6 +107,7 @@ fn setting(request: &Lab, seed: u64, interrupt: &Interrupt) -> Result<Setting, F
         quick: request.quick,
         blocks: request.blocks.map(|blocks| blocks as usize),
         seed,
+        machine: request.cpus.map_or_else(Machine::host, |cpus| Machine::simulated(cpus as usize)),
         arms,
         command: places::own()?,
         scratch: places::scratch("commensal-lab-")?,
@@ -112,7 +129,7 @@ fn text(experiment: &dyn Experiment, outcome: &Outcome) -> String {
         experiment.about(),
         experiment.source(),
         lines(&outcome.about),
-        table::place(),
+        table::place(&outcome.machine),
         outcome.claims().map_or(String::new(), |claims| format!("\n{claims}\n")),
         lines(&outcome.remarks),
     )

@@ -4,6 +4,7 @@ use machine::simulation::explore::{Finding, Outcome, Plan, Replayed, Run, Subjec
 use machine::simulation::worker::Progress;
 use machine::simulation::{Defect, Deviation, Rates, Settings};
 use machine::slot::Mode;
+use std::process::Command;
 
 /// A body on the simulated machine, and on what machines it is explored.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ impl Protocol {
             most_steps: MOST_STEPS,
             // A lock that forgets a sleeper costs a second.
             most_ns: 1_000_000_000,
+            // Some kernels have none.
+            denies_membarrier: canary.is_none() && of(seed / 13, 6) == 0,
             defects: canary.map(|canary| canary.defect).into_iter().collect(),
             ..Settings::default()
         }
@@ -104,9 +107,23 @@ pub fn replay_command(finding: &Finding, canary: Option<Canary>) -> String {
     let canary = canary.map(|canary| format!(" --canary {:?}:{:?}", canary.defect, canary.mode)).unwrap_or_default();
     let release = if cfg!(debug_assertions) { "" } else { "--release " };
     format!(
-        "cargo run -q {release}-p commensal-exploration -- replay '{}' p{} {}{canary}",
-        finding.name, finding.run.plan, finding.run.seed
+        "at commit {}: cargo run -q {release}-p commensal-exploration -- replay '{}' p{} {}{canary}",
+        commit(),
+        finding.name,
+        finding.run.plan,
+        finding.run.seed
     )
+}
+
+/// The commit of the sources, and whether they were changed since.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|lines| !lines.is_empty());
+    let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(|| "unknown".into());
+    if changed { format!("{commit}, with changes") } else { commit }
 }
 
 /// The protocol of a name.

@@ -93,7 +93,7 @@ struct ComparisonObject {
 }
 
 /// Puts a result into the form: one measurement, or several that were made one after the other.
-pub fn object(experiment: &str, parts: &[(&Analysis, Document)]) -> Object {
+pub fn object(experiment: &str, machine: &Machine, parts: &[(&Analysis, Document)]) -> Object {
     let measured = || parts.iter().map(|(analysis, _)| &analysis.measured);
     let mut this = Object {
         experiment: experiment.to_owned(),
@@ -102,7 +102,7 @@ pub fn object(experiment: &str, parts: &[(&Analysis, Document)]) -> Object {
         seed: measured().next().map_or(0, |first| first.plan.seed),
         blocks: measured().map(|part| part.blocks).min().unwrap_or(0),
         interrupted: measured().any(|part| part.interrupted),
-        machine: Machine::host(),
+        machine: machine.clone(),
         arms: Vec::new(),
         comparisons: Vec::new(),
         findings: parts.iter().flat_map(|(analysis, _)| analysis.findings()).cloned().collect(),
@@ -112,6 +112,11 @@ pub fn object(experiment: &str, parts: &[(&Analysis, Document)]) -> Object {
 }
 
 impl Object {
+    /// On what it was measured.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     fn add(&mut self, analysis: &Analysis, document: Document) {
         let rows = &analysis.measured.rows;
         for (at, row) in rows.iter().enumerate() {
@@ -240,7 +245,7 @@ mod tests {
     #[test]
     fn verdicts_and_figures_stand_where_they_belong() {
         let analysis = example::analysis(&["store", "larson"]);
-        let value = serde_json::to_value(object("suite", &[(&analysis, UNDOCUMENTED)])).unwrap();
+        let value = serde_json::to_value(object("suite", &Machine::host(), &[(&analysis, UNDOCUMENTED)])).unwrap();
         let verdict = |candidate: &str, metric: &str| {
             let all = value["comparisons"].as_array().unwrap();
             let is_it = |one: &&Value| {
@@ -266,7 +271,9 @@ mod tests {
         other.measured.blocks = 3;
         other.measured.arms[2].words.push("lazy".to_owned());
         other.measured.interrupted = true;
-        let value = serde_json::to_value(object("two", &[(&one, UNDOCUMENTED), (&other, UNDOCUMENTED)])).unwrap();
+        let value =
+            serde_json::to_value(object("two", &Machine::host(), &[(&one, UNDOCUMENTED), (&other, UNDOCUMENTED)]))
+                .unwrap();
         assert_eq!((&value["blocks"], &value["interrupted"]), (&3.into(), &true.into()), "the fewest, and either");
         assert_eq!(value["arms"].as_array().unwrap().len(), 5, "an arm with its parameters is there once");
         assert_eq!(value["arms"][2]["origin"], "/lib/ours.so; /lib/ours.so, told lazy");
@@ -286,7 +293,7 @@ mod tests {
             let is_store = *of.parameters == Parameters::of_workload("store");
             (is_it && is_store).then(|| Documented { source: "a".into(), figure: "b".into(), value: 0.9 })
         };
-        let value = serde_json::to_value(object("suite", &[(&analysis, document)])).unwrap();
+        let value = serde_json::to_value(object("suite", &Machine::host(), &[(&analysis, document)])).unwrap();
         let all = value["comparisons"].as_array().unwrap();
         let documented: Vec<&Value> = all.iter().filter(|one| !one["document"].is_null()).collect();
         assert_eq!(documented.len(), 1);

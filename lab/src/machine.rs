@@ -22,7 +22,26 @@ pub struct Machine {
     pub is_virtual: bool,
 }
 
+const SIMULATED: &str = "simulated";
+
 impl Machine {
+    /// A simulated one with so many CPUs.
+    pub fn simulated(cpus: usize) -> Self {
+        Self {
+            kind: SIMULATED,
+            cpus,
+            model: "simple cost model".to_owned(),
+            kernel: "none".to_owned(),
+            libc: "none".to_owned(),
+            is_virtual: false,
+        }
+    }
+
+    /// Whether its times come from a cost model.
+    pub fn is_simulated(&self) -> bool {
+        self.kind == SIMULATED
+    }
+
     /// This one.
     pub fn host() -> Self {
         let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -43,6 +62,9 @@ impl Machine {
 
 impl std::fmt::Display for Machine {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_simulated() {
+            return write!(out, "SIMULATED, {}: {} CPUs; times are the model's, not measured", self.model, self.cpus);
+        }
         let Self { cpus, model, kernel, libc, is_virtual, .. } = self;
         let real = if *is_virtual { ", virtual" } else { "" };
         write!(out, "{model}, {cpus} CPUs{real}, Linux {kernel}, glibc {libc}")

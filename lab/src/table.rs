@@ -18,12 +18,12 @@ const NONE: &str = "–";
 
 /// How and where it was measured.
 pub fn conditions(analysis: &Analysis) -> String {
-    place() + &how(analysis)
+    place(&Machine::host()) + &how(analysis)
 }
 
 /// Where it was measured, and by which command.
-pub fn place() -> String {
-    format!("{}\n{}\n", crate::json::command_line(), Machine::host())
+pub fn place(machine: &Machine) -> String {
+    format!("{}\n{machine}\n", crate::json::command_line())
 }
 
 /// How it was measured.

@@ -99,6 +99,7 @@ fn show_startup(tour: &Tour) -> Result<(), Failure> {
         quick: true,
         blocks: Some(STARTUP_BLOCKS),
         seed: tour.seed,
+        machine: Machine::host(),
         arms: tour.arms.clone(),
         command: places::own()?,
         scratch: places::scratch("commensal-tour-")?,

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use crate::analysis::Analysis;
 use crate::arm::Arm;
 use crate::json::{self, Document, Object};
+use crate::machine::Machine;
 use crate::process::Interrupt;
 use crate::report::{Chapter, Plots, Section};
 use crate::sheet::{Sheet, Side};
@@ -40,6 +41,11 @@ pub trait Experiment {
     /// The document that it is about.
     fn source(&self) -> &'static str;
 
+    /// Whether it can be measured on a simulated machine.
+    fn simulates(&self) -> bool {
+        false
+    }
+
     /// Measures.
     fn measure(&self, setting: &Setting) -> Result<Outcome>;
 }
@@ -52,6 +58,8 @@ pub struct Setting {
     pub blocks: Option<usize>,
     /// What chance is drawn from.
     pub seed: u64,
+    /// On what: this machine, or a simulated one.
+    pub machine: Machine,
     /// What is compared, where an experiment compares allocators: the baseline first.
     pub arms: Vec<Arm>,
     /// The command that runs bundled programs and probes.
@@ -64,6 +72,8 @@ pub struct Setting {
 
 /// What came out.
 pub struct Outcome {
+    /// On what it was measured.
+    pub machine: Machine,
     /// Paragraphs that explain what is compared.
     pub about: Vec<String>,
     /// What the document says, and whether it holds.
@@ -102,6 +112,14 @@ pub struct Claim {
     pub holds: Option<bool>,
 }
 
+impl Claim {
+    /// The same, where what was measured was simulated.
+    fn simulated_at(self, cpus: usize) -> Self {
+        let simulated = self.measured.map(|figure| format!("{figure}, of {cpus}"));
+        Claim { measured: None, simulated, holds: None, ..self }
+    }
+}
+
 impl Outcome {
     /// Whether an arm did something else than its baseline.
     pub fn has_fault(&self) -> bool {
@@ -116,7 +134,7 @@ impl Outcome {
     /// The result in the common form.
     pub fn object(&self, experiment: &dyn Experiment) -> Object {
         let parts: Vec<_> = self.parts.iter().map(|part| (&part.analysis, part.document)).collect();
-        json::object(experiment.name(), &parts)
+        json::object(experiment.name(), &self.machine, &parts)
     }
 
     /// Its part of a page.

@@ -103,7 +103,7 @@ fn chapter(chapter: &Chapter) -> Result<Markup> {
         @for sheet in &chapter.sheets { (table_of(sheet)) }
         @for section in sections { (section) }
         h2 { "Where it was measured" }
-        pre { (table::place()) }
+        pre { (table::place(chapter.object.machine())) }
         p { a href=(chapter.object.file_name()) { "Every run, as JSON" } }
     })
 }
@@ -180,7 +180,7 @@ mod tests {
 
     fn page_of(subjects: &[&str]) -> String {
         let analysis = example::analysis(subjects);
-        let object = json::object("compare", &[(&analysis, json::UNDOCUMENTED)]);
+        let object = json::object("compare", &crate::machine::Machine::host(), &[(&analysis, json::UNDOCUMENTED)]);
         let (title, sections) = ("a <program>".to_owned(), vec![Section::usual(&analysis)]);
         let chapter = Chapter { title, about: Vec::new(), sheets: Vec::new(), sections, object };
         page(&[chapter]).unwrap().into_string()

@@ -41,6 +41,8 @@ pub struct Operations {
     ///     from's contents = zeroes
     /// ```
     pub move_pages: unsafe fn(*mut u8, *mut u8, usize) -> bool,
+    /// Bytes of ours hold zeroes, by plain writes; those beside them stay as they are. Any address and size.
+    pub zero: unsafe fn(*mut u8, usize),
     /// Grows a mapping into free pages behind it, with zeroes, or frees its end. The rest stays as it is.
     pub resize: unsafe fn(*mut u8, usize, usize) -> bool,
 }
@@ -55,8 +57,16 @@ impl Operations {
         advise_huge: vm::advise_huge,
         wipe_on_fork: vm::wipe_on_fork,
         move_pages: vm::move_pages,
+        zero,
         resize: vm::resize,
     };
+}
+
+/// # Safety
+/// As for the machine's, which is not a function to point to where it is always inlined.
+unsafe fn zero(at: *mut u8, bytes: usize) {
+    // SAFETY: passed on.
+    unsafe { vm::zero(at, bytes) }
 }
 
 const MACHINE: Operations = Operations::MACHINE;
@@ -71,6 +81,11 @@ pub const CASES: &[Case] = &[
     Case::machine("vm::advise_huge", |runner| advised(runner, &MACHINE)),
     Case::machine("vm::wipe_on_fork", |runner| wiped(runner, &MACHINE)),
     Case::machine("vm::move_pages", |runner| moved(runner, &MACHINE)),
+    Case::machine("vm::zero", |runner| zeroed(runner, &MACHINE)),
+    Case::planted("vm::zero", "whole words only", |runner| {
+        // SAFETY: passed on.
+        zeroed(runner, &Operations { zero: |at, bytes| unsafe { vm::zero(at, bytes / 8 * 8) }, ..MACHINE })
+    }),
     Case::machine("vm::resize", |runner| resized(runner, &MACHINE)),
     Case::planted("vm::reserve", "elsewhere than asked", |runner| {
         reserved(runner, &Operations { reserve: |_, bytes, access| vm::reserve(null_mut(), bytes, access), ..MACHINE })
@@ -251,6 +266,26 @@ pub fn released(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let again = (operations.reserve)(middle, 2 * PAGE, Access::ReadWrite);
     ensure!(again == Some(middle), "released address space is not free: {again:?}");
     Ok("two pages of eight".into())
+}
+
+/// The body of [`Operations::zero`].
+pub fn zeroed(_: &dyn Runner, operations: &Operations) -> Outcome {
+    const AROUND: usize = 16;
+    const FILLED: u8 = 0xa5;
+    let at = fresh(operations, Access::ReadWrite)?;
+    for bytes in [0, 1, 8, 63, 64, 100, PAGE, PAGE + 3] {
+        let all = AROUND + bytes + AROUND;
+        // SAFETY: the mapping is ours, and large enough.
+        let seen = unsafe {
+            at.write_bytes(FILLED, all);
+            (operations.zero)(at.add(AROUND), bytes);
+            core::slice::from_raw_parts(at, all)
+        };
+        let expected = |place: usize| if (AROUND..AROUND + bytes).contains(&place) { 0 } else { FILLED };
+        let wrong = seen.iter().enumerate().find(|&(place, &byte)| byte != expected(place));
+        ensure!(wrong.is_none(), "{bytes} bytes were made zero, and byte {wrong:?} is not what it should be");
+    }
+    Ok("from none to more than a page".into())
 }
 
 /// The body of [`Operations::advise_huge`].

@@ -15,6 +15,9 @@ pub fn now_ns() -> u64 {
     time[0] as u64 * 1_000_000_000 + time[1] as u64
 }
 
+/// Whether the same work takes the same time each time, because nothing else happens on the machine.
+pub const IS_STEADY: bool = false;
+
 /// A counter that rises by one to five in a nanosecond. CPUs may disagree a little, so an interval may come out negative: a
 /// measure for heuristics, not for truths. About 10 ns.
 #[inline]

@@ -40,3 +40,4 @@ pub mod sync;
 mod syscall;
 pub mod thread;
 pub mod vm;
+mod zero;

@@ -6,6 +6,8 @@
 
 use crate::{fault, syscall};
 
+pub use crate::zero::zero;
+
 /// The page size that every size and address in here is a multiple of.
 pub const PAGE: usize = 4096;
 

@@ -42,3 +42,4 @@ mod syscall;
 pub mod thread;
 #[path = "../../host/src/vm.rs"]
 pub mod vm;
+mod zero;

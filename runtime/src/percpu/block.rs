@@ -20,6 +20,7 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 use machine::slot::{Pair, ROW, WINDOW};
 use machine::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering};
+use machine::vm;
 
 /// Rows before slot 0's.
 pub const SHARED_ROWS: usize = 3;
@@ -202,7 +203,7 @@ impl Block {
         let bytes = self.row_bytes();
         let wipe = |row: *mut u8| {
             // SAFETY: the block's part of a row; nobody uses it.
-            unsafe { row.write_bytes(0, bytes) };
+            unsafe { vm::zero(row, bytes) };
         };
         rows.for_each(|slot| wipe(self.cell(0).wrapping_add(slot as usize * ROW)));
         wipe(self.cell(0).wrapping_sub(ROW));

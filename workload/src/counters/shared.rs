@@ -7,17 +7,17 @@
 use super::life::{is_level, update};
 use super::{Form, Object, Visit};
 use crate::Threads;
-use crate::timing::floor_ns;
+use crate::timing::{floor_ns, long_or_short};
 use commensal::percpu::Area;
 use core::array;
-use core::hint::{black_box, spin_loop};
+use core::hint::black_box;
 use core::ptr::null_mut;
 use machine::clock::now_ns;
-use machine::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use machine::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering, spin_loop};
 
 /// Objects that are upgraded one after the other between two looks at the clock: few enough to stay in the cache.
 const UPGRADES: usize = 8;
-const UPGRADE_BUDGET_NS: u64 = if cfg!(test) { 200_000 } else { 2_500_000 };
+const UPGRADE_BUDGET_NS: u64 = long_or_short(2_500_000, 200_000);
 const LEAST_ROUNDS: u32 = 5;
 
 /// Nanoseconds of one upgrade of a lazy object. None: no memory.

@@ -9,7 +9,7 @@ use super::word::{
 };
 use crate::Threads;
 use crate::threads::Meeting;
-use crate::timing::{floor_ns, sixteen_times};
+use crate::timing::{floor_ns, long_or_short, sixteen_times};
 use commensal::counter::{CounterSet, LazyCounter, PerCpuCounter, PerCpuSet};
 use core::array;
 use core::hint::black_box;
@@ -20,9 +20,9 @@ use machine::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 /// Counters that somebody else owns. Each is added to so seldom that it is not upgraded.
 const OTHERS: usize = 64;
 const ADDITIONS_EACH: u32 = 32;
-const ROUNDS_OF_OTHERS: u32 = if cfg!(test) { 5 } else { 150 };
+const ROUNDS_OF_OTHERS: u64 = long_or_short(150, 5);
 /// Of several threads at once.
-const TOGETHER_NS: u64 = if cfg!(test) { 50_000 } else { 1_000_000 };
+const TOGETHER_NS: u64 = long_or_short(1_000_000, 50_000);
 const ROUNDS_TOGETHER: u32 = 8;
 const CHUNK: u32 = 64;
 

@@ -1,7 +1,5 @@
 //! What the document says, held against what was measured; and what follows besides.
 
-use std::thread::available_parallelism;
-
 use super::figures::Figures;
 use super::shared::{TWO_THREADS, by_two};
 use super::work::{GIT, GITSOURCE, KERNBENCH, MAKE, of_work};
@@ -9,6 +7,7 @@ use super::{CACHED, CPUS, EAGER, LAZY, LAZY_AND_CACHED, MAIN_CPUS, MERGED, UPDAT
 use crate::analysis::Analysis;
 use crate::experiment::startup::SYSTEM_TIME;
 use crate::experiment::{Claim, Part, holds};
+use crate::machine::Machine;
 use crate::metric::for_people;
 use crate::parameters::Parameters;
 use crate::table::factor;
@@ -101,7 +100,7 @@ fn objection(figures: Figures, metric: &str, how: &str, (arm, words): (&str, &st
 }
 
 /// What follows besides; a line each.
-pub fn remarks(parts: &[Part]) -> Vec<String> {
+pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
     let analyses = analyses(parts);
     let figures = Figures(&analyses);
     let mut remarks = Vec::new();
@@ -116,10 +115,12 @@ pub fn remarks(parts: &[Part]) -> Vec<String> {
         ));
     }
     remarks.extend(left_by_caching(figures));
-    let cpus = available_parallelism().map_or(1, usize::from);
-    remarks.push(format!(
-        "What cannot be told on {cpus} CPUs: how much slower a shared word is when {MAIN_CPUS} CPUs add to it. Simulated: nothing yet."
-    ));
+    if !machine.is_simulated() {
+        remarks.push(format!(
+            "What cannot be told on {} CPUs: how much slower a shared word is when {MAIN_CPUS} CPUs add to it. `--cpus` simulates a machine.",
+            machine.cpus
+        ));
+    }
     remarks
 }
 
@@ -269,10 +270,11 @@ mod tests {
 
     #[test]
     fn what_two_cpus_cannot_tell_is_said() {
-        let remarks = remarks(&parts());
+        let remarks = remarks(&parts(), &Machine::host());
         assert!(remarks.iter().any(|line| line.contains("cannot be told")));
         assert!(remarks.iter().any(|line| line.contains("eager") && line.contains("updates")), "{remarks:?}");
-        assert_eq!(super::remarks(&[]).len(), 1);
+        assert_eq!(super::remarks(&[], &Machine::host()).len(), 1);
+        assert!(super::remarks(&[], &Machine::simulated(256)).is_empty(), "there it can be told");
     }
 
     #[test]

@@ -73,8 +73,10 @@ struct Measured {
 
 type Measure = fn(&Setting) -> Result<Measured>;
 
+/// All parts. The last two start programs, which a simulated machine has none of.
 const PARTS: [Measure; 6] =
     [life::measure, shared::measure, update::measure, look::measure, spawn::measure, work::measure];
+const SIMULATED_PARTS: usize = 4;
 /// Those that start nothing but the probe.
 const COSTS: [Measure; 3] = [life::measure, update::measure, look::measure];
 
@@ -112,12 +114,22 @@ impl Experiment for Counters {
         LAZY_COUNTERS
     }
 
+    fn simulates(&self) -> bool {
+        true
+    }
+
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let Measured { parts, missing } = of_parts(&PARTS, setting)?;
+        let machine = setting.machine.clone();
+        let possible = if machine.is_simulated() { &PARTS[..SIMULATED_PARTS] } else { &PARTS[..] };
+        let Measured { parts, mut missing } = of_parts(possible, setting)?;
+        if machine.is_simulated() {
+            missing.push("Not simulated: programs that are started, and calls of the library in C.".to_owned());
+        }
         let about = EXPLANATION.lines().map(str::to_owned).collect();
-        let claims = claims::claims(&parts);
-        let remarks = claims::remarks(&parts).into_iter().chain(missing).collect();
-        Ok(Outcome { about, claims, remarks, parts })
+        let claims = claims::claims(&parts).into_iter();
+        let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
+        let remarks = claims::remarks(&parts, &machine).into_iter().chain(missing).collect();
+        Ok(Outcome { claims: claims.collect(), machine, about, remarks, parts })
     }
 }
 
@@ -144,7 +156,10 @@ fn library(setting: &Setting) -> Option<&Path> {
 
 /// A run of the command's own probe, which prints as many figures as there are metrics.
 fn probe(setting: &Setting, words: &[String], parameters: Parameters, metrics: &[Metric]) -> Subject {
-    let words = ["commensal", "workload", "counters"].into_iter().chain(words.iter().map(String::as_str));
+    let cpus = setting.machine.cpus.to_string();
+    let simulated: &[&str] = if setting.machine.is_simulated() { &["simulated", &cpus] } else { &[] };
+    let first = ["commensal", "workload", "counters"].into_iter().chain(simulated.iter().copied());
+    let words = first.chain(words.iter().map(String::as_str));
     let mut program = Program::new(&setting.command, words);
     program.environment.clear();
     let metrics = metrics.to_vec();

@@ -2,7 +2,6 @@
 //! and what finding out whose it is costs.
 
 use std::fs;
-use std::thread::available_parallelism;
 
 use anyhow::{Context, Result};
 
@@ -101,7 +100,7 @@ fn groups() -> [Group; 4] {
 
 /// What programs in C do. None without the library.
 fn called_groups(setting: &Setting) -> Result<Option<[Group; 2]>> {
-    let Some(library) = library(setting) else { return Ok(None) };
+    let Some(library) = library(setting).filter(|_| !setting.machine.is_simulated()) else { return Ok(None) };
     let words = |name: &str, bytes| {
         let file = setting.scratch.path().join(format!("lib{name}.so"));
         fs::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
@@ -119,7 +118,7 @@ fn called_groups(setting: &Setting) -> Result<Option<[Group; 2]>> {
 }
 
 pub fn measure(setting: &Setting) -> Result<Measured> {
-    let is_alone = available_parallelism().map_or(1, usize::from) < 2;
+    let is_alone = setting.machine.cpus < 2;
     let mut done = Measured::default();
     for mut group in groups().into_iter().chain(called_groups(setting)?.into_iter().flatten()) {
         group.rows.retain(|(_, words)| !(is_alone && needs_two(words)));

@@ -44,6 +44,7 @@ impl Engine {
         match access {
             Access::Nothing => {}
             Access::Fence { is_full } => self.happened(Happening::Fence { is_full }),
+            Access::Zero { at, bytes } => self.happened(Happening::Zeroed { at, bytes }),
             Access::System { number } => self.happened(Happening::System(number)),
             Access::Kick { cpu } => self.happened(Happening::Kicked(cpu as u32)),
             Access::Slot => {

@@ -40,12 +40,33 @@ impl Costs {
 }
 
 /// A line: who has it, and when it can travel again.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Line {
-    holders: [u64; WORDS],
-    /// The only holder, who may write it.
-    owner: Option<u32>,
     free_at: u64,
+    /// The only one that has it, and so may write it.
+    only: Option<u32>,
+    /// All that have it, if these are several.
+    several: Option<Box<[u64; WORDS]>>,
+}
+
+impl Line {
+    fn is_at(&self, cpu: u32) -> bool {
+        let is_among = |several: &[u64; WORDS]| several[cpu as usize / 64] >> (cpu % 64) & 1 == 1;
+        self.only == Some(cpu) || self.several.as_deref().is_some_and(is_among)
+    }
+
+    /// It comes to a CPU, to be written or to be shared.
+    fn come_to(&mut self, cpu: u32, writes: bool) {
+        if writes || (self.only.is_none() && self.several.is_none()) {
+            (self.only, self.several) = (Some(cpu), None);
+            return;
+        }
+        let only = self.only.take();
+        let several = self.several.get_or_insert_default();
+        for cpu in only.into_iter().chain([cpu]) {
+            several[cpu as usize / 64] |= 1 << (cpu % 64);
+        }
+    }
 }
 
 /// Multiplies: addresses are no secret.
@@ -96,6 +117,8 @@ impl Lines {
                 self.touch(at, cpu, now, true) + if is_locked { costs.locked } else { 0 }
             }
             Access::Change { at, .. } => self.touch(at, cpu, now, true) + costs.locked,
+            Access::Zero { at, bytes } => (at / LINE..(at + bytes).div_ceil(LINE))
+                .fold(0, |cost, line| cost + self.touch(line * LINE, cpu, now + cost, true)),
             Access::Fence { is_full } => {
                 if is_full {
                     costs.locked
@@ -116,23 +139,15 @@ impl Lines {
         if (self.space.0..self.space.1).contains(&at) && self.pages.insert(at / PAGE, ()).is_none() {
             cost += costs.fault;
         }
-        let fresh = || Line { holders: [0; WORDS], owner: None, free_at: 0 };
-        let line = self.lines.entry(self.line(at)).or_insert_with(fresh);
-        let (word, bit) = (cpu / 64, 1 << (cpu % 64));
-        let has_it = line.holders[word] & bit != 0;
-        if has_it && (!writes || line.owner == Some(cpu as u32)) {
+        let line = self.lines.entry(self.line(at)).or_default();
+        let cpu = cpu as u32;
+        if if writes { line.only == Some(cpu) } else { line.is_at(cpu) } {
             return cost;
         }
         // A line that nobody has comes from memory, as long a way as from a neighbour.
         let start = (now + cost).max(line.free_at);
         line.free_at = start + costs.transfer;
-        if writes {
-            line.holders = [0; WORDS];
-            line.owner = Some(cpu as u32);
-        } else {
-            line.owner = None;
-        }
-        line.holders[word] |= bit;
+        line.come_to(cpu, writes);
         line.free_at - now
     }
 

@@ -91,6 +91,8 @@ pub enum Access {
     Store { at: usize, size: u8, is_locked: bool },
     /// Reads and writes memory as one.
     Change { at: usize, size: u8 },
+    /// Makes memory zero.
+    Zero { at: usize, bytes: usize },
     /// A fence.
     Fence { is_full: bool },
     /// Reads its slot.
@@ -158,8 +160,12 @@ pub struct Engine {
 
 impl Engine {
     /// A machine that nothing has happened on.
-    pub fn new(settings: Settings, strategy: Option<Box<dyn Strategy>>) -> Self {
+    pub fn new(mut settings: Settings, strategy: Option<Box<dyn Strategy>>) -> Self {
         state::begin();
+        if strategy.is_none() {
+            // Nobody decides when a store becomes visible, so it does at once.
+            settings.store_buffer = 0;
+        }
         let cpus = (0..settings.cpus).map(|_| Cpu::new()).collect();
         let environment = settings.environment.clone();
         let mut lines = Lines::new(&settings);

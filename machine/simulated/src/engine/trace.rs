@@ -15,6 +15,8 @@ pub enum Happening {
     Exchange { at: usize, size: u8, old: u64, new: Option<u64> },
     /// A store left the buffer of a CPU.
     Drained { cpu: u32, at: usize, size: u8, value: u128 },
+    /// The thread made memory zero.
+    Zeroed { at: usize, bytes: usize },
     /// A fence.
     Fence { is_full: bool },
     /// The thread read its slot.
@@ -121,6 +123,7 @@ impl Trace {
             Happening::Drained { cpu, at, value: new, .. } => {
                 (4, address(*at) ^ u64::from(*cpu) << 48, value(*new as u64))
             }
+            Happening::Zeroed { at, bytes } => (22, address(*at), *bytes as u64),
             Happening::Fence { is_full } => (5, u64::from(*is_full), 0),
             Happening::Slot(slot) => (6, slot.map_or(0, |slot| u64::from(slot) + 1), 0),
             Happening::System(number) => (7, *number as u64, 0),
@@ -178,6 +181,7 @@ impl Trace {
             Happening::Drained { cpu, at, value: new, .. } => {
                 format!("visible {} ← {}, from CPU {cpu}", name(*at), value(*new))
             }
+            Happening::Zeroed { at, bytes } => format!("zero    {bytes} bytes at {}", name(*at)),
             Happening::Fence { is_full } => {
                 if *is_full {
                     "fence".into()

@@ -31,7 +31,7 @@ pub struct Settings {
     pub seed: u64,
     /// How slots are given.
     pub mode: Mode,
-    /// Stores that a CPU's buffer holds; 0: memory is sequentially consistent.
+    /// Stores that a CPU's buffer holds, where a strategy decides; 0: memory is sequentially consistent.
     pub store_buffer: usize,
     /// What operations cost where no strategy decides.
     pub costs: Costs,
