@@ -125,6 +125,45 @@ fn counters_measures_every_part_and_writes_one_object() {
     a_lazy_object_is_far_cheaper(&result);
 }
 
+/// What a cost model says is told as such, everywhere, and needs no second run to be the same.
+#[test]
+fn counters_are_simulated_and_say_so() {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("simulated.json");
+    let mut command = commensal();
+    command.args(["lab", "counters", "--quick", "--blocks", "2", "--cpus", "72", "--profile", "simple", "--json"]);
+    let done = command.arg(&json).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
+    for words in ["SIMULATED, simple cost model: 72 CPUs", "of 72", "Not simulated"] {
+        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
+    }
+    let result = result(&json);
+    assert_eq!((&result["machine"]["kind"], &result["machine"]["cpus"]), (&"simulated".into(), &72.into()));
+    let arms = result["arms"].as_array().unwrap();
+    let runs = |name: &str| {
+        let is_it = |arm: &&Value| arm["name"] == name && arm["parameters"] == json!({ "threads": 2 });
+        let arm = arms.iter().find(is_it).unwrap_or_else(|| panic!("no {name}"));
+        let runs = arm["metrics"]["upgraded_add_ns"]["runs"].as_array().unwrap();
+        runs.iter().map(|run| run.as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    let (atomic, lazy) = (runs("atomic"), runs("lazy"));
+    assert!(atomic[0] == atomic[1] && lazy[0] == lazy[1], "{atomic:?} {lazy:?}");
+    assert!(atomic[0] > 5.0 * lazy[0], "two CPUs fight over a word: {atomic:?}, and over none: {lazy:?}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused() {
+    for (words, named) in [
+        (&["lab", "startup", "--cpus", "8"][..], "startup cannot be simulated"),
+        (&["lab", "counters", "--cpus", "0"], "0 is not in 1..=1024"),
+        (&["lab", "counters", "--cpus", "8", "--profile", "best"], "invalid value 'best'"),
+    ] {
+        let done = commensal().args(words).output().unwrap();
+        assert_eq!(done.status.code(), Some(2), "{words:?}");
+        assert!(text(&done.stderr).contains(named), "{words:?}: {}", text(&done.stderr));
+    }
+}
+
 /// A hundred times, where it is optimized: without, everything but wiping memory takes ten times as long.
 fn a_lazy_object_is_far_cheaper(result: &Value) {
     let comparisons = result["comparisons"].as_array().unwrap();

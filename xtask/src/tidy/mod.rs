@@ -9,6 +9,7 @@ mod manifests;
 mod module_order;
 mod portable;
 mod size;
+mod twins;
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ use crate::tree::{Tree, Violation};
 
 type Check = fn(&Tree) -> Vec<Violation>;
 
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("module order", module_order::check),
     ("no Linux in the runtime", portable::check),
     ("files open with their purpose", size::check_opening),
@@ -25,6 +26,7 @@ const CHECKS: [(&str, Check); 8] = [
     ("dependencies are explained", manifests::check),
     ("cited names exist", citations::check),
     ("no paths of one machine", machine_paths::check),
+    ("the simulated machine runs what is shipped", twins::check),
 ];
 
 /// Runs all checks on the tree at `root` and prints what they find.

@@ -8,9 +8,12 @@ use crate::tree::{File, Tree, Violation};
 const FOLDERS: [&str; 2] = ["runtime/src/", "workload/src/"];
 
 /// What must not stand there, and where to look instead.
-const FORBIDDEN: [(&[&str], &str); 8] = [
+const FORBIDDEN: [(&[&str], &str); 11] = [
     (&["libc", "::"], "ask `machine` for it"),
     (&["commensal_machine_host"], "say `machine`, so that Cargo.toml chooses which"),
+    (&["commensal_machine_simulated"], "say `machine`, so that Cargo.toml chooses which"),
+    (&["simulation", "::"], "only one of the machines has it"),
+    (&["feature", "="], "the machine is chosen in Cargo.toml, by its name"),
     (&["syscall"], "ask `machine` for it"),
     (&["asm", "!"], "make it an operation of `machine`"),
     (&["global_asm", "!"], "make it an operation of `machine`"),
@@ -81,6 +84,9 @@ mod tests {
         let planted = [
             "use libc::c_int;",
             "use commensal_machine_host::vm;",
+            "use commensal_machine_simulated::vm;",
+            "use machine::simulation::pause;",
+            "#[cfg(feature = \"simulated\")] fn f() {}",
             "use std::vec::Vec;",
             "fn f() { syscall(1) }",
             "fn f() { unsafe { core::arch::asm!(\"nop\") } }",
