@@ -137,6 +137,9 @@ impl Table {
 
 /// Panics unless the heap is whole and holds nothing, when nobody works in it.
 pub fn check_empty_heap() {
+    // What a handler could not give back on top of a lock waits for the next slow path, which the first block of a class takes.
+    const OF_NO_OTHER_CLASS: usize = 200;
+    Block::new(OF_NO_OTHER_CLASS).into_iter().for_each(Block::free);
     let in_use = heap::check::check_valid(|_| {});
     assert_eq!((in_use.objects, in_use.large_blocks), (0, 0), "objects and large blocks are left over");
 }

@@ -10,6 +10,7 @@ pub mod blocks;
 pub mod counters;
 pub mod forks;
 pub mod heaps;
+mod names;
 mod protocol;
 
 pub use protocol::{Canary, Protocol, find, replay_command};

@@ -90,6 +90,7 @@ fn run(task: Task) -> Result<bool, String> {
 /// Each protocol gets its turn again and again, a few seconds at a time.
 fn explore(chosen: &[&'static commensal_exploration::Protocol], seconds: f64, seed: u64) -> bool {
     const TURN: f64 = 10.0;
+    const TWICE_ONE_IN: u64 = 10;
     let turn = TURN.min(seconds / chosen.len() as f64);
     let (start, bar) = (Instant::now(), ProgressBar::new((seconds * 1000.0) as u64));
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {msg}").expect("the template is right");
@@ -109,11 +110,17 @@ fn explore(chosen: &[&'static commensal_exploration::Protocol], seconds: f64, se
                 return true;
             }
             let first_seed = seed.wrapping_add(round << 32);
-            let verdict = protocol.explore(None, first_seed, Until::Time(Duration::from_secs_f64(turn)), |progress| {
-                let left = (seconds - start.elapsed().as_secs_f64()).max(0.0);
-                bar.set_position((start.elapsed().as_secs_f64() * 1000.0) as u64);
-                bar.set_message(format!("{:.0} s left: {}, run {}", left, protocol.name, progress.at));
-            });
+            let verdict = protocol.explore(
+                None,
+                TWICE_ONE_IN,
+                first_seed,
+                Until::Time(Duration::from_secs_f64(turn)),
+                |progress| {
+                    let left = (seconds - start.elapsed().as_secs_f64()).max(0.0);
+                    bar.set_position((start.elapsed().as_secs_f64() * 1000.0) as u64);
+                    bar.set_message(format!("{:.0} s left: {}, run {}", left, protocol.name, progress.at));
+                },
+            );
             match verdict {
                 Verdict::Nothing { runs, steps } => sums[number] = (sums[number].0 + runs, sums[number].1 + steps),
                 Verdict::Found(finding) => {

@@ -1,5 +1,6 @@
 //! What a protocol is, and how it is explored.
 
+use crate::names;
 use machine::simulation::explore::{Finding, Outcome, Plan, Replayed, Run, Subject, Until, Verdict};
 use machine::simulation::worker::Progress;
 use machine::simulation::{Defect, Deviation, Rates, Settings};
@@ -52,6 +53,8 @@ impl Protocol {
             most_steps: MOST_STEPS,
             // A lock that forgets a sleeper costs a second.
             most_ns: 1_000_000_000,
+            // A kernel out of memory.
+            slotless_one_in: if canary.is_none() && of(seed / 17, 5) == 0 { 4 } else { 0 },
             // Some kernels have none.
             denies_membarrier: canary.is_none() && of(seed / 13, 6) == 0,
             defects: canary.map(|canary| canary.defect).into_iter().collect(),
@@ -70,20 +73,25 @@ impl Protocol {
         ]
     }
 
-    fn with_subject<R>(&self, canary: Option<Canary>, work: impl FnOnce(&Subject<'_>) -> R) -> R {
+    fn with_subject<R>(&self, canary: Option<Canary>, twice_one_in: u64, work: impl FnOnce(&Subject<'_>) -> R) -> R {
         let settings = |seed| self.settings(seed, canary);
-        work(&Subject { name: self.name, settings: &settings, body: &self.body, plans: &self.plans() })
+        let body = |seed| {
+            names::of_heap();
+            (self.body)(seed)
+        };
+        work(&Subject { name: self.name, settings: &settings, body: &body, plans: &self.plans(), twice_one_in })
     }
 
-    /// Makes runs until one fails or it is enough.
+    /// Makes runs until one fails or it is enough; one in so many is made twice, and must be the same twice.
     pub fn explore(
         &self,
         canary: Option<Canary>,
+        twice_one_in: u64,
         first_seed: u64,
         until: Until,
         look: impl FnMut(&Progress),
     ) -> Verdict {
-        self.with_subject(canary, |subject| subject.explore(first_seed, until, look))
+        self.with_subject(canary, twice_one_in, |subject| subject.explore(first_seed, until, look))
     }
 
     /// Makes one run again: the whole, or with these choices only.
@@ -98,7 +106,7 @@ impl Protocol {
         let number = plan.strip_prefix('p').and_then(|number| number.parse::<usize>().ok());
         let plan = number.filter(|&number| number < plans.len());
         let plan = plan.ok_or_else(|| format!("found another plan; expected p0 to p{}", plans.len() - 1))?;
-        Ok(self.with_subject(canary, |subject| subject.replay(Run { plan, seed }, schedule)))
+        Ok(self.with_subject(canary, 1, |subject| subject.replay(Run { plan, seed }, schedule)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Each protocol is explored for a few seconds, and each of its canaries is found.
+//! Each protocol is explored for a few seconds, each run twice, and each of its canaries is found.
 //!
 //! `COMMENSAL_STRESS_SECONDS` makes each protocol take that long. Seeds are always the same here: `cargo xtask explore` takes others.
 
@@ -17,7 +17,7 @@ fn seconds() -> f64 {
 }
 
 fn holds(protocol: &Protocol) {
-    match protocol.explore(None, SEED, Until::Time(Duration::from_secs_f64(seconds())), |_| {}) {
+    match protocol.explore(None, 1, SEED, Until::Time(Duration::from_secs_f64(seconds())), |_| {}) {
         Verdict::Nothing { runs, steps } => {
             println!("{}: {runs} runs, {steps} steps", protocol.name);
             assert!(runs > 10, "{} made {runs} runs only", protocol.name);
@@ -27,7 +27,7 @@ fn holds(protocol: &Protocol) {
 }
 
 fn finds(protocol: &Protocol, canary: Canary) -> Option<String> {
-    match protocol.explore(Some(canary), SEED, Until::Time(PATIENCE), |_| {}) {
+    match protocol.explore(Some(canary), 1, SEED, Until::Time(PATIENCE), |_| {}) {
         Verdict::Nothing { runs, .. } => Some(format!("{} misses {canary:?} in {runs} runs\n", protocol.name)),
         Verdict::Found(finding) => {
             println!("{finding}\nreplay: {}", replay_command(&finding, Some(canary)));

@@ -6,17 +6,18 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{golden, header, tidy};
+use crate::{alone, golden, header, tidy};
 
 type Step = fn(&Path) -> Result<(), String>;
 
-const STEPS: [(&str, Step); 8] = [
+const STEPS: [(&str, Step); 9] = [
     ("fmt", fmt),
     ("clippy", |root| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tidy", tidy::run),
     ("build", |root| cargo(root, &["build", "--release"])),
     ("golden", |root| golden::run(root, false)),
     ("header", |root| header::run(root, false)),
+    ("alone", alone::run),
     ("test", |root| cargo(root, &["test", "--workspace"])),
     ("install", install),
 ];

@@ -4,7 +4,9 @@
 //! Cargo's own checks in the order in which CI does; `equal-arms`, `explore` and `mutants` take longer than CI may. Every check has a test in which it finds a
 //! planted violation. `install` puts the library where C and C++ programs find it.
 
+mod alone;
 mod ci;
+mod copy;
 mod equal_arms;
 mod golden;
 mod header;
@@ -72,6 +74,8 @@ enum Task {
         #[arg(long)]
         destdir: Option<PathBuf>,
     },
+    /// Build the library with and without everything else in the tree: both must be the same
+    Alone,
     /// Run all steps of CI, with the time that each takes
     Ci,
 }
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Task::Explore { minutes, seed } => mutants::explore(&root(), minutes, seed),
         Task::Mutants { only } => mutants::run(&root(), only.as_deref()),
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
+        Task::Alone => alone::run(&root()),
         Task::Ci => ci::run(&root()),
     };
     match outcome {

@@ -15,7 +15,7 @@
 //! between two steps. Memory that changes its role has to do so by an operation: a store to it that still waits in a buffer would come
 //! later. Dropping an atomic and system calls empty the buffer; a plain write under a waiting store is found, and ends the simulation.
 
-/// Declares state of the process, which each simulation finds as it is at the start of a process.
+/// Declares state of the process, which each simulation finds as it is at the start of a process; and tells its names.
 macro_rules! process_state {
     ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)*) => {
         $(
@@ -23,6 +23,11 @@ macro_rules! process_state {
             $(#[$attribute])*
             $visibility static $name: $type = $value;
         )*
+
+        /// Where each of them lies, how many bytes it has, and what it is called.
+        pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static str)> {
+            [$(((&raw const $name).addr(), size_of::<$type>(), stringify!($name))),*].into_iter()
+        }
     };
 }
 

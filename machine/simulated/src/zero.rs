@@ -8,7 +8,7 @@ use crate::engine::{self, Access};
 /// They are the caller's, and nobody else looks at them meanwhile.
 pub unsafe fn zero(at: *mut u8, bytes: usize) {
     if let Some(here) = engine::here() {
-        here.step(Access::Zero { at: at.addr(), bytes });
+        here.step(Access::Zero { at: at.expose_provenance(), bytes });
         // They change their role: what waits for them comes before.
         here.with(|engine| engine.drain_own());
     }

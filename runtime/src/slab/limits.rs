@@ -22,7 +22,8 @@ pub fn batch(class: usize, heat: u32) -> usize {
 /// Arrays that a shard keeps: one while the class is cold, up to a budget of bytes when it is hot; where many slots share the
 /// budget, perhaps none.
 pub fn depot_limit(class: usize, heat: u32) -> usize {
-    let slots = slot::in_use();
+    // None is, as long as all threads that came had none.
+    let slots = slot::in_use().max(1);
     let budget = DEPOT_BUDGET / (slots as usize).div_ceil(DEPOTS_AT_FULL_BUDGET);
     (budget / (batch(class, heat) * class::size(class))).clamp(usize::from(slots <= MANY_SLOTS), 1 << heat)
 }

@@ -67,6 +67,13 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: HEAP,
     },
     Mutant {
+        what: "a process in which no thread has a slot divides by their number",
+        file: "runtime/src/slab/limits.rs",
+        from: "let slots = slot::in_use().max(1);",
+        to: "let slots = slot::in_use();",
+        protocols: &["heap upgrade"],
+    },
+    Mutant {
         what: "a lock is released by a load and a store",
         file: "machine/host/src/sync/lock.rs",
         from: "let word = self.word.swap(0, Ordering::Release);",

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use ignore::WalkBuilder;
 use list::{MUTANTS, Mutant};
+
+use crate::copy;
 
 /// What a protocol may take to find a mutation, and what it goes on without one.
 const SECONDS: &str = "60";
@@ -86,7 +87,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A copy of the tree, as git sees it.
+/// A copy of the tree, and where it is built.
 struct Copy {
     tree: PathBuf,
     target: PathBuf,
@@ -96,22 +97,7 @@ impl Copy {
     fn of(root: &Path) -> Result<Self, String> {
         let place = root.join("target/mutants");
         let copy = Copy { tree: place.join("tree"), target: place.join("target") };
-        let cannot = |path: &Path| {
-            let path = path.to_owned();
-            move |error| format!("{} cannot be copied: {error}", path.display())
-        };
-        for entry in WalkBuilder::new(root).hidden(true).build() {
-            let entry = entry.map_err(|error| error.to_string())?;
-            let path = entry.path();
-            let relative = path.strip_prefix(root).map_err(|error| error.to_string())?;
-            let to = copy.tree.join(relative);
-            if path.is_dir() {
-                fs::create_dir_all(&to).map_err(cannot(path))?;
-            } else if fs::read(&to).ok() != fs::read(path).ok() {
-                // What is there already keeps its time, so that cargo builds only what changed.
-                fs::copy(path, &to).map_err(cannot(path))?;
-            }
-        }
+        copy::tree(root, &copy.tree)?;
         Ok(copy)
     }
 

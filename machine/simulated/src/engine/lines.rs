@@ -173,3 +173,70 @@ impl Lines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPACE: usize = 1 << 40;
+
+    fn lines() -> Lines {
+        let costs = Costs { hit: 1, locked: 5, transfer: 60, fault: 0, system_call: 0, kick: 0, clock: 0 };
+        let mut lines = Lines::new(&Settings { costs, ..Settings::default() });
+        lines.set_space(SPACE, 2 * SPACE);
+        lines
+    }
+
+    fn load(at: usize) -> Access {
+        Access::Load { at: SPACE + at, size: 8 }
+    }
+
+    fn store(at: usize) -> Access {
+        Access::Store { at: SPACE + at, size: 8, is_locked: false }
+    }
+
+    #[test]
+    fn who_has_a_line_pays_for_a_hit() {
+        let mut lines = lines();
+        assert_eq!(lines.cost(load(0), 0, 0), 61, "from memory");
+        assert_eq!(lines.cost(load(8), 0, 100), 1, "the same line");
+        assert_eq!(lines.cost(store(0), 0, 200), 1, "nobody else has it");
+        assert_eq!(lines.cost(load(64), 0, 300), 61, "another line");
+        assert_eq!(lines.cost(Access::Change { at: SPACE, size: 8 }, 0, 400), 6);
+    }
+
+    #[test]
+    fn writing_takes_a_line_away_and_reading_shares_it() {
+        let mut lines = lines();
+        lines.cost(store(0), 0, 0);
+        assert_eq!(lines.cost(load(0), 900, 1000), 61);
+        assert_eq!([lines.cost(load(0), 0, 2000), lines.cost(load(0), 900, 2000)], [1, 1], "both have it");
+        assert_eq!(lines.cost(store(0), 0, 3000), 61, "the other one has it, too");
+        assert_eq!(lines.cost(load(0), 900, 4000), 61, "it was taken away");
+    }
+
+    #[test]
+    fn a_line_makes_one_way_after_the_other() {
+        let mut lines = lines();
+        let ways: Vec<u64> = (0..4).map(|cpu| lines.cost(store(0), cpu, 0)).collect();
+        assert_eq!(ways, [61, 121, 181, 241]);
+    }
+
+    #[test]
+    fn zeroing_costs_its_lines_and_what_is_forgotten_comes_from_memory() {
+        let mut lines = lines();
+        let zero = Access::Zero { at: SPACE, bytes: 256 };
+        assert_eq!(lines.cost(zero, 0, 0), 4 * 61);
+        assert_eq!(lines.cost(zero, 0, 1000), 4);
+        lines.forget(SPACE, SPACE + 128);
+        assert_eq!(lines.cost(zero, 0, 2000), 2 * 61 + 2);
+    }
+
+    #[test]
+    fn words_outside_share_no_lines() {
+        let mut lines = lines();
+        let outside = |at| Access::Store { at, size: 4, is_locked: false };
+        assert_eq!([lines.cost(outside(64), 0, 0), lines.cost(outside(68), 1, 0)], [61, 61]);
+        assert_eq!(lines.cost(outside(64), 0, 1000), 1);
+    }
+}

@@ -220,6 +220,11 @@ impl Engine {
         (std::mem::replace(&mut self.trace, Trace::new(false, None)), self.steps, time)
     }
 
+    /// Says who knows what lies where.
+    pub fn set_namer(&mut self, namer: Box<dyn Fn(usize) -> Option<String>>) {
+        self.space.set_namer(namer);
+    }
+
     /// Says what lies somewhere.
     pub fn name(&mut self, at: usize, bytes: usize, name: &str) {
         self.space.set_name(at, bytes, name.into());

@@ -29,7 +29,6 @@ struct Mapping {
 }
 
 /// All mappings of a process.
-#[derive(Debug)]
 pub struct Space {
     start: usize,
     /// In the order of addresses.
@@ -37,7 +36,12 @@ pub struct Space {
     mapped: u32,
     /// Names of what bodies told about.
     names: Vec<(usize, usize, String)>,
+    /// Knows what lies where in what the body is about.
+    namer: Option<Namer>,
 }
+
+/// The name of an address, if it has one.
+pub type Namer = Box<dyn Fn(usize) -> Option<String>>;
 
 thread_local! {
     /// The space of the last simulation on this host thread, for the next one.
@@ -57,7 +61,7 @@ impl Space {
         let start =
             KEPT.take().or_else(|| starts.find(|&start| close(start, BYTES, MAP_FIXED_NOREPLACE) == Some(start)));
         let start = start.expect("a terabyte of address space for the simulated process");
-        Space { start, mappings: Vec::new(), mapped: 0, names: Vec::new() }
+        Space { start, mappings: Vec::new(), mapped: 0, names: Vec::new(), namer: None }
     }
 
     /// Its first and last address.
@@ -75,6 +79,11 @@ impl Space {
         self.names.push((at, at + bytes, name));
     }
 
+    /// Says who knows what lies where.
+    pub fn set_namer(&mut self, namer: Namer) {
+        self.namer = Some(namer);
+    }
+
     /// An address for people.
     pub fn name(&self, at: usize) -> String {
         self.known(at).unwrap_or_else(|| format!("{at:#x}"))
@@ -85,11 +94,13 @@ impl Space {
         if let Some((start, _, name)) = self.names.iter().rev().find(|(start, end, _)| (*start..*end).contains(&at)) {
             return Some(if at == *start { name.clone() } else { format!("{name}+{:#x}", at - start) });
         }
+        if let Some(name) = self.namer.as_ref().and_then(|namer| namer(at)) {
+            return Some(name);
+        }
         if let Some(mapping) = self.mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&at)) {
             return Some(format!("m{}+{:#x}", mapping.number, at - mapping.start));
         }
-        let (state, bytes) = super::state::range();
-        at.checked_sub(state).filter(|&offset| offset < bytes).map(|offset| format!("state+{offset:#x}"))
+        super::state::name(at)
     }
 
     /// The index of the first mapping that ends behind an address.
@@ -197,5 +208,87 @@ impl Drop for Space {
         if bytes == 0 || close(self.start, bytes, MAP_FIXED).is_some() {
             KEPT.set(Some(self.start));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ_WRITE: usize = 3;
+    const ANYWHERE: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+    fn map(space: &mut Space, pages: usize) -> usize {
+        space.map([0, pages * PAGE, READ_WRITE, ANYWHERE, usize::MAX, 0]).expect("there is room")
+    }
+
+    fn fill(at: usize, pages: usize) {
+        for page in 0..pages {
+            // SAFETY: the tests give pages that are mapped.
+            unsafe { core::ptr::with_exposed_provenance_mut::<u64>(at + page * PAGE).write(7) };
+        }
+    }
+
+    #[test]
+    fn the_lowest_room_is_given_again() {
+        let mut space = Space::new();
+        let (first, second, third) = (map(&mut space, 2), map(&mut space, 3), map(&mut space, 1));
+        assert_eq!([second, third].map(|at| at - first), [2 * PAGE, 5 * PAGE]);
+        fill(first, 6);
+        space.unmap(second, 3 * PAGE).expect("it is mapped");
+        assert_eq!(map(&mut space, 4), third + PAGE, "too large for the hole");
+        assert_eq!([map(&mut space, 1), map(&mut space, 2)], [second, second + PAGE]);
+        let exactly = space.map([third, PAGE, READ_WRITE, ANYWHERE | MAP_FIXED_NOREPLACE, usize::MAX, 0]);
+        assert_eq!(exactly, Err(EXISTS));
+    }
+
+    #[test]
+    fn names_are_of_mappings_and_follow_them() {
+        let mut space = Space::new();
+        let at = map(&mut space, 4);
+        assert_eq!(space.name(at + 24), "m1+0x18");
+        space.unmap(at + PAGE, PAGE).expect("it is mapped");
+        assert_eq!(space.name(at + 2 * PAGE), "m1+0x0");
+        space.set_name(at, 16, "pair".into());
+        assert_eq!([space.name(at), space.name(at + 8)], ["pair", "pair+0x8"]);
+        assert_eq!(space.known(1), None);
+    }
+
+    #[test]
+    fn mappings_grow_where_there_is_room_and_shrink() {
+        let mut space = Space::new();
+        let (first, second) = (map(&mut space, 2), map(&mut space, 2));
+        let resize = |space: &mut Space, at, old: usize, new: usize| space.remap([at, old * PAGE, new * PAGE, 0, 0, 0]);
+        assert_eq!(resize(&mut space, first, 2, 3), Err(OUT_OF_MEMORY));
+        fill(second, 2);
+        assert_eq!(resize(&mut space, second, 2, 5), Ok(second));
+        fill(second, 5);
+        assert_eq!(resize(&mut space, second, 5, 1), Ok(second));
+        assert_eq!(map(&mut space, 1), second + PAGE);
+    }
+
+    #[test]
+    fn pages_move_and_leave_zeroes() {
+        const DONT_UNMAP: usize = 4;
+        let mut space = Space::new();
+        let from = map(&mut space, 2);
+        fill(from, 2);
+        let to = space.remap([from, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | DONT_UNMAP, 0, 0]).expect("there is room");
+        // SAFETY: both are mapped.
+        let seen = [from, to].map(|at| unsafe { core::ptr::with_exposed_provenance::<u64>(at).read() });
+        assert_eq!(seen, [0, 7]);
+        assert!(!space.is_free(from, PAGE) && !space.is_free(to, PAGE));
+    }
+
+    #[test]
+    fn the_next_space_is_empty() {
+        let mut first = Space::new();
+        let at = map(&mut first, 1);
+        fill(at, 1);
+        drop(first);
+        let mut second = Space::new();
+        assert_eq!(map(&mut second, 1), at);
+        // SAFETY: it is mapped.
+        assert_eq!(unsafe { core::ptr::with_exposed_provenance::<u64>(at).read() }, 0);
     }
 }

@@ -1,7 +1,9 @@
 //! State of the process that the host's sources keep in statics: all of it lies in one section of the program, of which each simulation
 //! begins with the contents that the program began with.
 
+use crate::{fault, kick, root, slot, thread};
 use std::cell::RefCell;
+use std::sync::atomic::AtomicU8;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 unsafe extern "C" {
@@ -11,10 +13,9 @@ unsafe extern "C" {
     static mut STOP: u8;
 }
 
-process_state! {
-    /// Something that is always there, so that the linker makes the section.
-    static PRESENT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
-}
+/// Something that is always there, so that the linker makes the section.
+#[unsafe(link_section = "commensal_state")]
+static PRESENT: AtomicU8 = AtomicU8::new(1);
 
 /// What it was at the start of the program.
 static FRESH: OnceLock<Vec<u8>> = OnceLock::new();
@@ -43,6 +44,19 @@ pub fn begin() {
         let fresh = FRESH.get_or_init(|| std::slice::from_raw_parts(start, bytes).to_vec());
         start.copy_from_nonoverlapping(fresh.as_ptr(), bytes);
     }
+}
+
+/// What lies at an address of the state.
+pub fn name(at: usize) -> Option<String> {
+    let modules = [
+        fault::names_of_state().collect::<Vec<_>>(),
+        kick::names_of_state().collect(),
+        root::names_of_state().collect(),
+    ];
+    let all = modules.into_iter().flatten().chain(slot::names_of_state()).chain(thread::names_of_state());
+    let (start, bytes, name) = all.into_iter().find(|(start, bytes, _)| (*start..start + bytes).contains(&at))?;
+    // An array is told apart by its words.
+    Some(if bytes <= 8 { name.to_owned() } else { format!("{name}[{}]", (at - start) / 4) })
 }
 
 /// Others may have it.

@@ -203,6 +203,12 @@ impl Engine {
         (1u64..).map(|number| number * POINTER_STEP).find(is_free).expect("there are more numbers than threads")
     }
 
+    /// Whether the kernel fails to give a new thread slots.
+    fn fails_to_give_slots(&mut self) -> bool {
+        let one_in = self.settings.slotless_one_in;
+        one_in > 0 && self.gives_ids() && self.chance.u8(..one_in) == 0
+    }
+
     /// Threads that are not dead.
     pub(super) fn living(&self) -> usize {
         self.threads.iter().filter(|thread| thread.state != State::Dead).count()
@@ -244,7 +250,7 @@ impl Here {
                 let parent = engine.current;
                 let name = format!("t{}", engine.threads.len());
                 let thread = engine.add_thread(job, place, Some(parent), name, handler);
-                engine.threads[thread].is_without_slot = !has_slots;
+                engine.threads[thread].is_without_slot = !has_slots || engine.fails_to_give_slots();
                 engine.happened(Happening::Born(thread as u32));
                 engine.make_ready(thread, Some(engine.cpu()));
             });

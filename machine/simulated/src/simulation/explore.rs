@@ -22,6 +22,8 @@ pub struct Subject<'a> {
     pub body: &'a dyn Fn(u64) -> Outcome,
     /// By what strategies, in turn.
     pub plans: &'a [Plan],
+    /// One run in so many is made twice, and must be the same twice.
+    pub twice_one_in: u64,
 }
 
 /// A strategy for each seed.
@@ -128,7 +130,7 @@ impl Subject<'_> {
         simulate(settings, Some(strategy), || (self.body)(run.seed))
     }
 
-    /// Makes runs until one fails or it is enough. Each tenth run is made twice, and must be the same twice.
+    /// Makes runs until one fails or it is enough.
     pub fn explore(&self, first_seed: u64, until: Until, mut look: impl FnMut(&Progress)) -> Verdict {
         let start = Instant::now();
         let mut last = (0, 0);
@@ -155,7 +157,7 @@ impl Subject<'_> {
                     let (hash, steps) = (report.hash, report.steps);
                     show(&|progress| progress.steps += steps);
                     let mut found = result(report).err();
-                    if found.is_none() && index % 10 == 0 {
+                    if found.is_none() && index.is_multiple_of(self.twice_one_in) {
                         let again = self.simulate(run, None, None);
                         if (again.hash, again.steps) != (hash, steps) {
                             found = Some(format!(
@@ -211,9 +213,23 @@ impl Subject<'_> {
         replayed
     }
 
+    /// Whether something is wrong with these choices: without a trace, which takes longer than the run.
+    fn fails(&self, run: Run, schedule: &[Deviation]) -> bool {
+        let exit = worker::work(
+            PATIENCE,
+            |_| {},
+            |_, output| {
+                if result(self.simulate(run, Some(schedule), None)).is_err() {
+                    output.write_all(b"!").expect("memory can be written");
+                }
+            },
+        );
+        exit != Exit::default()
+    }
+
     fn finding(&self, run: Run, runs: u64, what: String) -> Finding {
         let whole = self.replay(run, None);
-        let schedule = minimise(&whole.schedule, |schedule| self.replay(run, Some(schedule)).what.is_some());
+        let schedule = minimise(&whole.schedule, |schedule| self.fails(run, schedule));
         let (schedule, shown) = match schedule {
             Some(schedule) => {
                 let shown = self.replay(run, Some(&schedule));

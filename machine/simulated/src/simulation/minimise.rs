@@ -45,3 +45,49 @@ pub fn minimise(schedule: &[Deviation], mut fails: impl FnMut(&[Deviation]) -> b
     }
     Some(kept)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::Choice;
+
+    fn schedule(steps: impl IntoIterator<Item = u64>) -> Vec<Deviation> {
+        let deviation = |step| Deviation { process: 1, thread: 1, step, ask: 0, choice: Choice::Preempt };
+        steps.into_iter().map(deviation).collect()
+    }
+
+    fn steps(schedule: &[Deviation]) -> Vec<u64> {
+        schedule.iter().map(|deviation| deviation.step).collect()
+    }
+
+    #[test]
+    fn what_is_not_needed_goes() {
+        let needed = [17, 40, 41];
+        let fails = |schedule: &[Deviation]| needed.iter().all(|step| steps(schedule).contains(step));
+        let found = minimise(&schedule(0..100), fails).expect("the whole one fails");
+        assert_eq!(steps(&found), needed);
+    }
+
+    #[test]
+    fn what_fails_by_itself_needs_nothing() {
+        assert_eq!(minimise(&schedule(0..10), |_| true), Some(Vec::new()));
+        assert_eq!(minimise(&[], |_| true), Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_does_not_fail_again_is_no_schedule() {
+        assert_eq!(minimise(&schedule(0..10), |_| false), None);
+    }
+
+    #[test]
+    fn the_runs_are_bounded() {
+        let mut runs = 0;
+        let all = schedule(0..1000);
+        let found = minimise(&all, |schedule| {
+            runs += 1;
+            // Half of them are needed, so halving never helps.
+            steps(schedule).iter().filter(|step| *step % 2 == 0).count() == 500
+        });
+        assert!(found.is_some_and(|found| found.len() >= 500) && runs <= MOST_RUNS + 1, "{runs}");
+    }
+}

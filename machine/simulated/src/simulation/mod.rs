@@ -49,6 +49,8 @@ pub struct Settings {
     pub sink: Option<i32>,
     /// The process's environment.
     pub environment: Vec<(CString, CString)>,
+    /// The kernel fails to give a slot to one thread in so many, as by chance; 0: to none.
+    pub slotless_one_in: u8,
     /// The kernel has no membarrier.
     pub denies_membarrier: bool,
     /// What is wrong with the machine, so that what checks it can be checked.
@@ -70,6 +72,7 @@ impl Default for Settings {
             keeps_trace: false,
             sink: None,
             environment: Vec::new(),
+            slotless_one_in: 0,
             denies_membarrier: false,
             defects: Vec::new(),
         }
@@ -220,6 +223,11 @@ pub fn sleep(ns: u64) {
 /// Steps of all threads so far.
 pub fn steps() -> u64 {
     here().with(|engine| engine.all_steps())
+}
+
+/// Says who knows what lies where in what the simulation is about, for the trace. It makes no steps.
+pub fn set_namer(namer: impl Fn(usize) -> Option<String> + 'static) {
+    here().with(|engine| engine.set_namer(Box::new(namer)));
 }
 
 /// Says what lies at an address, for the trace.

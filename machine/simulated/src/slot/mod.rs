@@ -19,6 +19,12 @@ pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
 };
 pub(crate) use plain::wait_for_sections;
+
+/// Names of the state of this module.
+pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static str)> {
+    number::names_of_state().chain(fallback::names_of_state())
+}
+
 pub use restartable::{change_places, compare_store, pop, push};
 pub use row::{draw, load_pair, local_add, replace_pair, store_pair};
 #[doc(hidden)]

@@ -15,7 +15,7 @@ pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     let word: *mut i64 = near.wrapping_offset(OFFSET as isize).cast();
     match engine::here() {
         Some(here) => {
-            let (at, size) = (word.addr(), 8);
+            let (at, size) = (word.expose_provenance(), 8);
             here.step(Access::Store { at, size, is_locked: false });
             here.with(|engine| {
                 let sum = (engine.load(at, size) as i64).wrapping_add(amount);
@@ -78,8 +78,8 @@ pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
     let pair: *mut u128 = in_row(cell, slot).cast();
     let both = match engine::here() {
         Some(here) => {
-            here.step(Access::Load { at: pair.addr(), size: 16 });
-            here.with(|engine| engine.load(pair.addr(), 16))
+            here.step(Access::Load { at: pair.expose_provenance(), size: 16 });
+            here.with(|engine| engine.load(pair.expose_provenance(), 16))
         }
         // SAFETY: passed on.
         None => unsafe { pair.read_volatile() },
@@ -95,8 +95,8 @@ pub unsafe fn store_pair(cell: *mut u8, slot: u32, new: Pair) {
     let pair: *mut u128 = in_row(cell, slot).cast();
     match engine::here() {
         Some(here) => {
-            here.step(Access::Store { at: pair.addr(), size: 16, is_locked: false });
-            here.with(|engine| engine.store(pair.addr(), 16, packed(new)));
+            here.step(Access::Store { at: pair.expose_provenance(), size: 16, is_locked: false });
+            here.with(|engine| engine.store(pair.expose_provenance(), 16, packed(new)));
         }
         // SAFETY: passed on.
         None => unsafe { pair.write_volatile(packed(new)) },

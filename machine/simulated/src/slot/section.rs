@@ -59,9 +59,9 @@ impl Section {
     /// # Safety
     /// It is readable.
     pub unsafe fn load(&self, word: *const u64) -> Result<u64, Aborted> {
-        self.step(Access::Load { at: word.addr(), size: 8 })?;
+        self.step(Access::Load { at: word.expose_provenance(), size: 8 })?;
         Ok(match self.0 {
-            Some(here) => here.with(|engine| engine.load(word.addr(), 8)) as u64,
+            Some(here) => here.with(|engine| engine.load(word.expose_provenance(), 8)) as u64,
             // SAFETY: passed on.
             None => unsafe { word.read_volatile() },
         })
@@ -73,9 +73,9 @@ impl Section {
     /// # Safety
     /// It is writable.
     pub unsafe fn prepare(&self, word: *mut u64, value: u64) -> Result<(), Aborted> {
-        self.step(Access::Store { at: word.addr(), size: 8, is_locked: false })?;
+        self.step(Access::Store { at: word.expose_provenance(), size: 8, is_locked: false })?;
         match self.0 {
-            Some(here) => here.with(|engine| engine.store_at_once(word.addr(), 8, value.into())),
+            Some(here) => here.with(|engine| engine.store_at_once(word.expose_provenance(), 8, value.into())),
             // SAFETY: passed on.
             None => unsafe { word.write_volatile(value) },
         }
@@ -87,9 +87,9 @@ impl Section {
     /// # Safety
     /// It is writable.
     pub unsafe fn store(&self, word: *mut u64, value: u64) -> Result<(), Aborted> {
-        self.step(Access::Store { at: word.addr(), size: 8, is_locked: false })?;
+        self.step(Access::Store { at: word.expose_provenance(), size: 8, is_locked: false })?;
         match self.0 {
-            Some(here) => here.with(|engine| engine.store(word.addr(), 8, value.into())),
+            Some(here) => here.with(|engine| engine.store(word.expose_provenance(), 8, value.into())),
             // SAFETY: passed on.
             None => unsafe { word.write_volatile(value) },
         }
@@ -101,11 +101,11 @@ impl Section {
     /// # Safety
     /// They are writable.
     pub unsafe fn store_two(&self, word: *mut u64, values: [u64; 2]) -> Result<(), Aborted> {
-        self.step(Access::Store { at: word.addr(), size: 16, is_locked: false })?;
+        self.step(Access::Store { at: word.expose_provenance(), size: 16, is_locked: false })?;
         for (number, value) in values.into_iter().enumerate() {
             let word = word.wrapping_add(number);
             match self.0 {
-                Some(here) => here.with(|engine| engine.store(word.addr(), 8, value.into())),
+                Some(here) => here.with(|engine| engine.store(word.expose_provenance(), 8, value.into())),
                 // SAFETY: passed on.
                 None => unsafe { word.write_volatile(value) },
             }
@@ -118,9 +118,9 @@ impl Section {
     /// # Safety
     /// They are writable, and aligned.
     pub unsafe fn store_pair(&self, pair: *mut u128, value: u128) -> Result<(), Aborted> {
-        self.step(Access::Store { at: pair.addr(), size: 16, is_locked: false })?;
+        self.step(Access::Store { at: pair.expose_provenance(), size: 16, is_locked: false })?;
         match self.0 {
-            Some(here) => here.with(|engine| engine.store(pair.addr(), 16, value)),
+            Some(here) => here.with(|engine| engine.store(pair.expose_provenance(), 16, value)),
             // SAFETY: passed on.
             None => unsafe { pair.write_volatile(value) },
         }

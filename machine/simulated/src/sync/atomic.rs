@@ -53,10 +53,10 @@ impl<T> Word for *mut T {
     }
 }
 
-/// Where a word lies, and how many bytes it has.
+/// Where a word lies, and how many bytes it has. The engine reads and writes it by its address, which the compiler has to know.
 #[inline]
 fn place<W>(word: *mut W) -> (usize, u8) {
-    (word.addr(), size_of::<W>() as u8)
+    (word.expose_provenance(), size_of::<W>() as u8)
 }
 
 #[inline]

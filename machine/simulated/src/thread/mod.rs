@@ -6,6 +6,7 @@ mod identity;
 
 pub(crate) use block::Zeroes;
 pub use block::{id, is_alone, on_fork_in_child};
+pub(crate) use identity::names_of_state;
 pub(crate) use identity::{
     FIRST_GENERATION, fallback_slot, generation, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid,
 };
