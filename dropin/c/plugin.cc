@@ -1,6 +1,7 @@
 // A C++ library for dlopen.c to load: strings, streams, containers, exceptions and thread_local objects.
 #include <iostream>
 #include <map>
+#include <mutex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,7 @@ struct Log {
 };
 
 thread_local Log log_of_thread;
+std::mutex log_of_library_lock; // threads that open the library at once share one copy of it
 Log log_of_library;
 
 std::string describe(int number) {
@@ -36,7 +38,10 @@ extern "C" int plugin_run(int number) {
     for (std::string line; std::getline(lines, line);)
         counts[line] += static_cast<int>(line.size());
     log_of_thread.lines.push_back(text);
-    log_of_library.lines.push_back(text);
+    {
+        std::lock_guard<std::mutex> held(log_of_library_lock);
+        log_of_library.lines.push_back(text);
+    }
     try {
         throw std::runtime_error(text);
     } catch (const std::exception &error) {
