@@ -19,7 +19,7 @@ use proptest::collection::vec;
 use proptest::prop_oneof;
 use proptest::strategy::{BoxedStrategy, Just, Strategy};
 use proptest::test_runner::{TestCaseError, TestError};
-use std::thread;
+use stage::play;
 use std::time::Instant;
 
 const FILE: &str = "counter_properties";
@@ -167,6 +167,7 @@ fn judge_limited(amount: i64, room: i128, got: bool) -> Result<(), String> {
 
 /// Runs a sequence on a set of its own.
 fn run<const RANGE: i32>(steps: &[Step]) -> Result<(), String> {
+    Area::of_process().expect("there is address space");
     let before = Area::of_process().map(Area::in_use);
     let (mut set, mut model) = (CounterSet::<COUNTERS, RANGE>::with_range(), Model::default());
     for (number, &(call, index, elsewhere)) in steps.iter().enumerate() {
@@ -177,7 +178,12 @@ fn run<const RANGE: i32>(steps: &[Step]) -> Result<(), String> {
             }
             call => model.take(&set, call, index),
         };
-        let taken = if elsewhere { thread::scope(|scope| scope.spawn(step).join().expect("no panic")) } else { step() };
+        let mut taken = Ok(());
+        if elsewhere {
+            stage::run(vec![Box::new(|| taken = step())])
+        } else {
+            taken = step()
+        }
         let is_right = taken.and_then(|()| model.check(&set));
         is_right.map_err(|wrong| format!("after call {number}, {call:?} of {index}: {wrong}"))?;
     }
@@ -198,9 +204,9 @@ fn hold<T: std::fmt::Debug>(
     sequences: impl Strategy<Value = T>,
     run: impl Fn(&T) -> Result<(), String>,
 ) {
-    Area::of_process().expect("there is address space");
     for seed in seed.. {
-        match runner(seed, 16).run(&sequences, |input| run(&input).map_err(TestCaseError::fail)) {
+        let case = |input| play(seed, || run(&input)).map_err(TestCaseError::fail);
+        match runner(seed, 16).run(&sequences, case) {
             Ok(()) if Instant::now() > end => return,
             Ok(()) => {}
             Err(TestError::Fail(why, input)) => panic!("{why}\n{input:?}"),

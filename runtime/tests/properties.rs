@@ -2,7 +2,7 @@
 //!
 //! What is checked: alignment, room, zeroes, contents until the block is freed or moved, no byte owned twice, and at rest the
 //! heap's own invariants and that it holds exactly the blocks that the program owns. Each sequence gets a process of its own, and
-//! a failing one is shortened before it is shown. `COMMENSAL_STRESS_SECONDS` makes the tests take that long in each of the two
+//! a failing one is shortened before it is shown. On the simulated machine it gets a machine of its own, too. `COMMENSAL_STRESS_SECONDS` makes the tests take that long in each of the two
 //! modes of the machine instead of a few seconds. A process that never had two threads is in tests/solo.rs.
 //!
 //! Planted bugs, each in the test that has to report it: the same block given twice, zeroing forgotten, alignment lost, contents
@@ -11,11 +11,12 @@
 mod common;
 
 use common::model::{Heap, Subject, Violation};
-use common::programs::{become_shared, hold, operations, run_one, run_several, runner};
+use common::programs::{become_shared, hold, operations, operations_that_meet, run_one, run_several, runner};
 use common::{child, forked, planted, random};
 use proptest::collection::vec;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{TestCaseError, TestError};
+use stage::play;
 use std::time::Duration;
 
 const FILE: &str = "properties";
@@ -27,8 +28,8 @@ fn must_show<S: Subject>(test: &str, expected: &[Violation], subject: impl Fn() 
         return outcome.expect_success(test);
     }
     let tested = runner(random::seed(), 256).run(&operations(120).no_shrink(), |operations| {
-        let run = || run_one(subject(), &operations).map_err(|failure| failure.to_string());
-        forked::run(run).map_err(TestCaseError::fail)
+        let run = || play(0, || run_one(subject(), &operations));
+        forked::run(|| run().map_err(|failure| failure.to_string())).map_err(TestCaseError::fail)
     });
     let Err(TestError::Fail(why, _)) = tested else { panic!("the planted bug was not found") };
     let shown = expected.iter().any(|expected| why.message().starts_with(&format!("{expected:?}: ")));
@@ -47,6 +48,12 @@ fn one_program_in_a_shared_process() {
 fn programs_that_hand_blocks_over() {
     let programs = vec(operations(150), 2..=4);
     hold(FILE, "programs_that_hand_blocks_over", 4.0, programs, |programs| run_several(programs));
+}
+
+#[test]
+fn programs_that_meet_in_two_classes() {
+    let programs = vec(operations_that_meet(60), 2..=4);
+    hold(FILE, "programs_that_meet_in_two_classes", 2.0, programs, |programs| run_several(programs));
 }
 
 #[test]

@@ -129,6 +129,10 @@ mod tests {
 
     #[test]
     fn an_arena_whose_blocks_are_all_free_begins_anew() {
+        stage::play(1, arena_begins_anew);
+    }
+
+    fn arena_begins_anew() {
         let emergency = emergency();
         for _ in 0..10 * ARENAS {
             let blocks = [100, 400, 500].map(|pages| emergency.allocate(pages).expect("nothing else is in use"));
@@ -149,6 +153,10 @@ mod tests {
 
     #[test]
     fn when_all_arenas_are_used_up_there_is_nothing_more() {
+        stage::play(1, all_arenas_are_used_up);
+    }
+
+    fn all_arenas_are_used_up() {
         let emergency = emergency();
         let blocks: [_; ARENAS] = core::array::from_fn(|_| emergency.allocate(ARENA_PAGES - LENGTH_PAGES));
         assert!(blocks.iter().all(Option::is_some) && emergency.allocate(1).is_none());

@@ -157,6 +157,10 @@ mod tests {
 
     #[test]
     fn what_was_entered_is_found_and_nothing_else() {
+        stage::play(1, what_was_entered_is_found);
+    }
+
+    fn what_was_entered_is_found() {
         let memory = vec![0u64; 1 << 16].leak();
         // SAFETY: both are valid when all zero.
         let (metadata, mut units): (Metadata, Box<Units>) =

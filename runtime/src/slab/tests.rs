@@ -6,9 +6,10 @@
 use super::*;
 use crate::heap::{self, runtime::general};
 use crate::percpu;
+use machine::sync::AtomicBool;
+use std::boxed::Box;
 use std::sync::Mutex;
-use std::sync::mpsc::channel;
-use std::thread;
+use std::vec;
 
 /// Slots that no thread is in, here: slots are given from the lowest on.
 const ASKED_FOR: u32 = 900;
@@ -18,27 +19,48 @@ const OTHER_CLASS: usize = 21;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs `work` while this thread holds one shard, and another thread the shard of a slot.
-fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(General<'static>)) {
+/// Runs `test` on a heap that nobody else uses.
+fn alone(test: impl FnOnce()) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    stage::play(1, test);
+}
+
+/// Something happened, or whoever was to do it panicked: true when this goes out of scope.
+struct Happens<'a>(&'a AtomicBool);
+
+impl Drop for Happens<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn wait_for(event: &AtomicBool) {
+    // Acquire pairs with the release in `drop`.
+    while !event.load(Ordering::Acquire) {
+        machine::sync::spin_loop();
+    }
+}
+
+/// Runs `work` while its thread holds one shard, and another thread the shard of a slot.
+fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(General<'static>) + Send) {
     let first = heap::allocate(100);
     assert!(!first.is_null());
-    percpu::enter();
-    let ((held, is_held), (done, is_done)) = (channel(), channel::<()>());
-    thread::scope(|scope| {
-        // Both channels also end when one of the two sides panics.
-        let done = done;
-        scope.spawn(move || {
-            percpu::enter();
-            let _theirs = general().lock(slot, CLASS);
-            held.send(()).expect("the other side waits");
-            let _ = is_done.recv();
-        });
-        is_held.recv().expect("the other side sends");
+    let (held, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let hold = || {
+        let held = Happens(&held);
+        percpu::enter();
+        let _theirs = general().lock(slot, CLASS);
+        drop(held);
+        wait_for(&done);
+    };
+    let meet = || {
+        let _done = Happens(&done);
+        percpu::enter();
+        wait_for(&held);
         let _ours = general().lock(0, OTHER_CLASS);
         work(general());
-        drop(done);
-    });
+    };
+    stage::run(vec![Box::new(hold), Box::new(meet)]);
     // SAFETY: allocated above.
     unsafe { heap::free(first) };
 }
@@ -52,6 +74,10 @@ fn span_of(general: General<'_>, slot: u32) -> (*mut Span, Array) {
 
 #[test]
 fn an_object_whose_shard_is_held_is_given_back_later() {
+    alone(object_whose_shard_is_held);
+}
+
+fn object_whose_shard_is_held() {
     let mut object = None;
     let mut before = 0;
     where_waiting_is_forbidden(ASKED_FOR, |general| {
@@ -68,7 +94,6 @@ fn an_object_whose_shard_is_held_is_given_back_later() {
         object = Some((span as usize, taken as usize));
     });
     let (span, taken) = object.expect("the work was done");
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let general = general();
     general.put_deferred();
     assert!(general.slab.deferred.load(Ordering::Relaxed).is_null());
@@ -80,6 +105,10 @@ fn an_object_whose_shard_is_held_is_given_back_later() {
 
 #[test]
 fn a_span_that_is_taken_over_belongs_to_the_shard_that_lists_it() {
+    alone(span_that_is_taken_over);
+}
+
+fn span_that_is_taken_over() {
     let mut taken = None;
     where_waiting_is_forbidden(ASKED_FOR, |general| {
         let (span, array) = span_of(general, GIVING);

@@ -9,17 +9,17 @@ use proptest::collection::vec;
 use proptest::prop_oneof;
 use proptest::strategy::{Just, Strategy};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use stage::{Job, play};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Bytes that one program owns at once.
 const LIMIT: usize = 256 << 20;
 
 /// Sizes of requests: small ones, the edges of classes, and every magnitude up to 100 MiB, that one seldom.
-fn sizes() -> impl Strategy<Value = usize> {
-    let magnitude = |log2: Range<u32>| log2.prop_flat_map(|log2| 1usize << log2..2 << log2);
+fn sizes() -> impl Strategy<Value = usize> + Clone {
+    let magnitude = |log2: Range<u32>| log2.prop_flat_map(|log2| 1usize << log2..2 << log2).boxed();
     let edge = (4u32..15, 0usize..8, 0usize..3)
         .prop_map(|(log2, eighths, around)| ((1usize << log2) + (eighths << log2 >> 3) + around).saturating_sub(1));
     prop_oneof![
@@ -34,16 +34,33 @@ fn sizes() -> impl Strategy<Value = usize> {
 
 /// Up to `most` operations, on requests of all sizes.
 pub fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
-    let operation = prop_oneof![
-        8 => sizes().prop_map(|bytes| Operation::Allocate { bytes }),
-        3 => sizes().prop_map(|bytes| Operation::AllocateZeroed { bytes }),
-        3 => (sizes(), 0u32..15).prop_map(|(bytes, log2)| Operation::AllocateAligned { bytes, log2_alignment: log2 }),
-        1 => (0usize..9000, 15u32..25).prop_map(|(bytes, log2)| Operation::AllocateAligned { bytes, log2_alignment: log2 }),
-        6 => (any::<u32>(), sizes()).prop_map(|(which, bytes)| Operation::Reallocate { which, bytes }),
-        10 => any::<u32>().prop_map(|which| Operation::Free { which }),
-        1 => prop_oneof![Just(0), 0usize..(8 << 20)].prop_map(|keep| Operation::Trim { keep }),
+    let aligned = prop_oneof![
+        3 => (sizes(), 0u32..15),
+        1 => (0usize..9000, 15u32..25),
     ];
-    vec(operation, 1..most)
+    let trim = prop_oneof![Just(0), 0usize..(8 << 20)].prop_map(|keep| Operation::Trim { keep });
+    vec(
+        prop_oneof![
+            32 => on_blocks(sizes()),
+            4 => aligned.prop_map(|(bytes, log2)| Operation::AllocateAligned { bytes, log2_alignment: log2 }),
+            1 => trim,
+        ],
+        1..most,
+    )
+}
+
+/// Up to `most` operations on blocks of two classes, with few objects in an array, so that threads meet.
+pub fn operations_that_meet(most: usize) -> impl Strategy<Value = Vec<Operation>> {
+    vec(on_blocks(prop_oneof![Just(20_000usize), Just(32_768)]), 1..most)
+}
+
+fn on_blocks(sizes: impl Strategy<Value = usize> + Clone) -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        8 => sizes.clone().prop_map(|bytes| Operation::Allocate { bytes }),
+        3 => sizes.clone().prop_map(|bytes| Operation::AllocateZeroed { bytes }),
+        6 => (any::<u32>(), sizes).prop_map(|(which, bytes)| Operation::Reallocate { which, bytes }),
+        10 => any::<u32>().prop_map(|which| Operation::Free { which }),
+    ]
 }
 
 /// Runs the operations, and frees what is left; checks the heap every few steps if nobody else can be in it.
@@ -88,17 +105,16 @@ pub fn run_several(programs: &[Vec<Operation>]) -> Result<(), Failure> {
     let owned = Owned::default();
     let at_rest = AtRest::begin();
     let (senders, inboxes): (Vec<_>, Vec<_>) = programs.iter().map(|_| channel()).unzip();
-    let results: Vec<_> = thread::scope(|scope| {
-        let start = |number: usize, inbox| {
-            let (owned, next) = (owned.clone(), senders[(number + 1) % programs.len()].clone());
-            scope.spawn(move || {
-                let model = Model::new(Heap, owned, number as u64 + 1, LIMIT / 4);
-                (run_thread(model, &programs[number], &next, &inbox), inbox)
-            })
-        };
-        let threads: Vec<_> = inboxes.into_iter().enumerate().map(|(number, inbox)| start(number, inbox)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("the thread does not panic")).collect()
-    });
+    let mut results: Vec<_> = inboxes.into_iter().map(|inbox| (Ok(()), inbox)).collect();
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    for (number, (result, inbox)) in results.iter_mut().enumerate() {
+        let (owned, next) = (owned.clone(), senders[(number + 1) % programs.len()].clone());
+        jobs.push(Box::new(move || {
+            let model = Model::new(Heap, owned, number as u64 + 1, LIMIT / 4);
+            *result = run_thread(model, &programs[number], &next, inbox);
+        }));
+    }
+    stage::run(jobs);
     let mut rest = Model::new(Heap, owned.clone(), 99, LIMIT);
     for (result, inbox) in results {
         result?;
@@ -140,7 +156,8 @@ pub fn hold<T: std::fmt::Debug>(
     let end = Instant::now() + duration;
     for seed in random::seed().. {
         let tested = runner(seed, CASES).run(&strategy, |input| {
-            forked::run(|| property(&input).map_err(|failure| failure.to_string())).map_err(TestCaseError::fail)
+            let case = || play(seed, || property(&input)).map_err(|failure| failure.to_string());
+            forked::run(case).map_err(TestCaseError::fail)
         });
         match tested {
             Ok(()) => {}
@@ -155,6 +172,6 @@ pub fn hold<T: std::fmt::Debug>(
 
 /// Makes the process one that is shared by threads, as far as the heap is concerned.
 pub fn become_shared() {
-    thread::spawn(|| {}).join().expect("the thread does nothing");
+    stage::run(vec![Box::new(|| {})]);
     heap::fork::upgrade_if_shared();
 }

@@ -20,8 +20,9 @@ pub fn replay(file: &str, test: &str, seed: u64) -> String {
         Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let commit = git.map_or_else(|_| "unknown\n".into(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
     format!(
-        "seed {seed}, commit {}; replay with\n  {SEED}={seed} cargo test -p commensal --test {file} -- --exact {test}",
-        commit.trim()
+        "seed {seed}, commit {}; replay with\n  {SEED}={seed} cargo test -p {} --test {file} -- --exact {test}",
+        commit.trim(),
+        env!("CARGO_PKG_NAME")
     )
 }
 
