@@ -1,7 +1,7 @@
 //! Forks at any step: children that use heap and counters of which other threads were in the middle.
 
-use crate::blocks::{Block, SIZES, Table, check_empty_heap};
-use crate::heaps::{Handler, Owned, crowd};
+use crate::blocks::{Block, SIZES, Table};
+use crate::heaps::{Handler, Owned, crowd, end};
 use crate::{Canary, Protocol};
 use commensal::counter::LazyCounter;
 use commensal::heap;
@@ -85,55 +85,52 @@ fn well(ended: Ended) -> Result<(), String> {
     }
 }
 
-fn forked(seed: u64) -> Outcome {
+/// Runs a body that says how its children ended; then the parent's heap must be whole and empty.
+fn with_children(body: impl FnOnce(&Table, &dyn Fn(Ended))) -> Outcome {
     begin();
-    let table = Table::new(3);
-    let found = RefCell::new(Ok(()));
-    crowd(THREADS, seed, None, &|thread, random| {
-        let mut owned = Owned::default();
-        let when = if thread == 0 { random.usize(..25) } else { usize::MAX };
-        for step in 0..25 {
-            if step == when {
-                let mut child_random = random.fork();
-                let ended = fork(random.bool(), &mut || live(&mut owned, &mut child_random));
-                if let Err(what) = well(ended) {
-                    *found.borrow_mut() = Err(what);
-                }
-            }
-            owned.step(&SIZES, &table, random);
-        }
-        owned.free_all();
-    });
-    found.into_inner()?;
-    table.empty();
-    check_empty_heap();
-    Ok(String::new())
-}
-
-fn forked_by_handlers(seed: u64) -> Outcome {
-    begin();
-    let table = Table::new(3);
-    let (found, forks) = (RefCell::new(Ok(())), Cell::new(0));
-    let handler = Handler(&|| {
-        forks.set(forks.get() + 1);
-        if forks.get() > 2 {
-            return;
-        }
-        let mut random = Rng::with_seed(seed ^ forks.get());
-        let ended = fork(random.bool(), &mut || live(&mut Owned::default(), &mut random));
+    let (table, found) = (Table::new(3), RefCell::new(Ok(())));
+    body(&table, &|ended| {
         if let Err(what) = well(ended) {
             *found.borrow_mut() = Err(what);
         }
     });
-    crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
-        let mut owned = Owned::default();
-        (0..25).for_each(|_| owned.step(&SIZES, &table, random));
-        owned.free_all();
-    });
     found.into_inner()?;
-    table.empty();
-    check_empty_heap();
-    Ok(String::new())
+    end(&table)
+}
+
+fn forked(seed: u64) -> Outcome {
+    with_children(|table, note| {
+        crowd(THREADS, seed, None, &|thread, random| {
+            let mut owned = Owned::default();
+            let when = if thread == 0 { random.usize(..25) } else { usize::MAX };
+            for step in 0..25 {
+                if step == when {
+                    let mut child_random = random.fork();
+                    note(fork(random.bool(), &mut || live(&mut owned, &mut child_random)));
+                }
+                owned.step(&SIZES, table, random);
+            }
+            owned.free_all();
+        });
+    })
+}
+
+fn forked_by_handlers(seed: u64) -> Outcome {
+    with_children(|table, note| {
+        let forks = Cell::new(0);
+        let handler = Handler(&|| {
+            forks.set(forks.get() + 1);
+            if forks.get() <= 2 {
+                let mut random = Rng::with_seed(seed ^ forks.get());
+                note(fork(random.bool(), &mut || live(&mut Owned::default(), &mut random)));
+            }
+        });
+        crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
+            let mut owned = Owned::default();
+            (0..25).for_each(|_| owned.step(&SIZES, table, random));
+            owned.free_all();
+        });
+    })
 }
 
 fn counted(seed: u64) -> Outcome {

@@ -1,7 +1,8 @@
 //! The project's own checks, as `cargo xtask NAME`.
 //!
 //! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, and `ci` runs these and
-//! Cargo's own checks in the order in which CI does; `equal-arms`, `explore` and `mutants` take longer than CI may. Every check has a test in which it finds a
+//! Cargo's own checks in the order in which CI does; `equal-arms`, `explore`,
+//! `mutants` and `valgrind` take longer than CI may. Every check has a test in which it finds a
 //! planted violation. `install` puts the library where C and C++ programs find it.
 
 mod alone;
@@ -16,6 +17,7 @@ mod mutants;
 mod tidy;
 mod tokens;
 mod tree;
+mod valgrind;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,6 +67,8 @@ enum Task {
         /// Only those whose description has this in it
         only: Option<String>,
     },
+    /// Run the simulated machine's own tests under Valgrind; about ten minutes
+    Valgrind,
     /// Install the library, its header, and what pkg-config and CMake read
     Install {
         /// The folder that gets lib/ and include/, such as /usr/local
@@ -89,6 +93,7 @@ fn main() -> ExitCode {
         Task::Explore { minutes, seed } => mutants::explore(&root(), minutes, seed),
         Task::Mutants { only } => mutants::run(&root(), only.as_deref()),
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
+        Task::Valgrind => valgrind::run(&root()),
         Task::Alone => alone::run(&root()),
         Task::Ci => ci::run(&root()),
     };

@@ -3,6 +3,7 @@
 
 use crate::{fault, kick, root, slot, thread};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::atomic::AtomicU8;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -11,6 +12,10 @@ unsafe extern "C" {
     static mut START: u8;
     #[link_name = "__stop_commensal_state"]
     static mut STOP: u8;
+    #[link_name = "__executable_start"]
+    static PROGRAM: u8;
+    #[link_name = "_end"]
+    static PROGRAM_END: u8;
 }
 
 /// Something that is always there, so that the linker makes the section.
@@ -31,6 +36,11 @@ pub fn range() -> (usize, usize) {
     std::hint::black_box(&PRESENT);
     let (start, stop) = ((&raw const START).addr(), (&raw const STOP).addr());
     (start, stop - start)
+}
+
+/// Where the program lies.
+pub fn program() -> Range<usize> {
+    (&raw const PROGRAM).addr()..(&raw const PROGRAM_END).addr()
 }
 
 /// The state is fresh, and this host thread's until [`end`].

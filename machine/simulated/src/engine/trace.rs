@@ -1,6 +1,7 @@
 //! What happened: as a hash, which tells whether two runs were the same, and on demand as a list for people.
 
 use super::space::Space;
+use super::state;
 use super::thread::{Wait, Woken};
 use crate::simulation::Deviation;
 
@@ -218,7 +219,9 @@ impl Trace {
     }
 }
 
-/// Whether a value looks like an address of the real process: of its program, its heap or a stack.
+/// Whether a value looks like an address of the real process: of its heap or a stack, or of its program, which lies there too as a rule, but
+/// low where it is not position-independent, or a tool loaded it.
 fn is_foreign(value: u64, space: &Space) -> bool {
-    (0x5000_0000_0000..0x8000_0000_0000).contains(&value) && space.offset(value as usize).is_none()
+    let is_high = (0x5000_0000_0000..0x8000_0000_0000).contains(&value) && space.offset(value as usize).is_none();
+    is_high || state::program().contains(&(value as usize))
 }
