@@ -50,6 +50,14 @@ pub const PROTOCOLS: &[Protocol] = &[
         canaries: &[by_ids(Defect::RestartIsFence), by_ids(Defect::KicksGetLost), by_ids(Defect::SectionsGoOn)],
     },
     Protocol {
+        name: "span owners",
+        about: "blocks that go back to their spans while these change hands",
+        body: few_spans,
+        rates: NO_SIGNALS,
+        modes: BOTH,
+        canaries: &[in_fallback(Defect::ChangesTear)],
+    },
+    Protocol {
         name: "page map",
         about: "blocks of all sizes, large ones too, that are freed, moved and resized by other threads than theirs",
         body: |seed| hand_over(seed, &SIZES, 1),
@@ -172,6 +180,34 @@ fn hand_over(seed: u64, sizes: &[usize], trims: u8) -> Outcome {
         }
         owned.free_all();
     });
+    end(&table)
+}
+
+/// Few operations on few spans, because it takes three threads at three places to err here, and a short body has few places: some blocks
+/// are in use, all that is free has gone back to its span, and threads take one, or give one back right into its span.
+fn few_spans(seed: u64) -> Outcome {
+    const SIZE: usize = 32_768;
+    let (table, mut random) = (Table::new(4), Rng::with_seed(seed));
+    let mut first: Vec<Block> = (0..random.usize(1..17)).filter_map(|_| Block::new(SIZE)).collect();
+    random.shuffle(&mut first);
+    first.drain(random.usize(..first.len() + 1).min(3)..).for_each(Block::free);
+    for block in first {
+        if let Some(block) = table.exchange(Some(block), &mut random) {
+            block.free();
+        }
+    }
+    heap::trim(0);
+    crowd(THREADS, seed, None, &|_, random| {
+        for _ in 0..random.usize(1..3) {
+            if random.bool() {
+                Block::new(SIZE).into_iter().for_each(Block::free);
+            } else {
+                table.exchange(None, random).into_iter().for_each(Block::free);
+                heap::trim(0);
+            }
+        }
+    });
+    heap::check::check_valid(|_| {});
     end(&table)
 }
 

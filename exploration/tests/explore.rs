@@ -56,6 +56,7 @@ tests! {
     heap_upgrade "heap upgrade"
     depot_exchange "depot exchange"
     remote_drain "remote drain"
+    span_owners "span owners"
     page_map "page map"
     signals "signals"
     generations "generations"
