@@ -7,7 +7,7 @@ use commensal::counter::LazyCounter;
 use commensal::heap;
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Ended, Rates, fork};
+use machine::simulation::{Defect, Ended, Rates, fork, fork_on};
 use machine::slot::Mode;
 use machine::sync::{AtomicI64, Ordering};
 use std::cell::{Cell, RefCell};
@@ -80,8 +80,8 @@ fn well(ended: Ended) -> Result<(), String> {
     match ended {
         Ended::Well => Ok(()),
         Ended::Found(what) => Err(what),
-        Ended::Died => Err("a fork child died".into()),
-        Ended::Hung => Err("a fork child hung".into()),
+        Ended::Died(why) => Err(format!("a fork child died: {why}")),
+        Ended::Hung(why) => Err(format!("a fork child hung: {why}")),
     }
 }
 
@@ -122,7 +122,11 @@ fn forked_by_handlers(seed: u64) -> Outcome {
             forks.set(forks.get() + 1);
             if forks.get() <= 2 {
                 let mut random = Rng::with_seed(seed ^ forks.get());
-                note(fork(random.bool(), &mut || live(&mut Owned::default(), &mut random)));
+                // The child goes on where its thread was interrupted.
+                match fork_on(random.bool()) {
+                    Some(ended) => note(ended),
+                    None => live(&mut Owned::default(), &mut random).expect("a child lives on"),
+                }
             }
         });
         crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
@@ -145,6 +149,10 @@ fn counted(seed: u64) -> Outcome {
             if thread == 0 && step == 10 {
                 let ended = fork(random.bool(), &mut || {
                     let before = counter.sum();
+                    // Each of the others may be between an addition and its account of that.
+                    if before.abs_diff(added.load(Ordering::SeqCst)) > 2 * 20 {
+                        return Err("a child sees another count than its parent");
+                    }
                     for _ in 0..200 {
                         counter.add(3);
                     }

@@ -3,12 +3,13 @@
 use crate::Canary;
 use crate::Protocol;
 use crate::blocks::{Block, SIZES, Table, check_empty_heap};
-use commensal::heap;
+use commensal::{heap, percpu};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Job, Place, Rates, run};
-use machine::slot::Mode;
+use machine::simulation::{Defect, Job, Place, Rates, run, run_without_slot};
+use machine::slot::{self, Mode};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
 const BY_IDS: &[Mode] = &[Mode::ConcurrencyId];
@@ -79,6 +80,14 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: generations,
         rates: NO_SIGNALS,
         modes: &[Mode::PerThread, Mode::ConcurrencyId],
+        canaries: &[in_fallback(Defect::ChangesTear)],
+    },
+    Protocol {
+        name: "slots of the dead",
+        about: "threads that own slots die, and others take those over, also some that the kernel calls by the same number",
+        body: take_over,
+        rates: NO_SIGNALS,
+        modes: &[Mode::PerThread],
         canaries: &[in_fallback(Defect::ChangesTear)],
     },
     Protocol {
@@ -183,14 +192,15 @@ fn hand_over(seed: u64, sizes: &[usize], trims: u8) -> Outcome {
     end(&table)
 }
 
-/// Few operations on few spans, because it takes three threads at three places to err here, and a short body has few places: some blocks
-/// are in use, all that is free has gone back to its span, and threads take one, or give one back right into its span.
+/// Few operations on few spans: it takes three threads at three places to err here, and a short body has few places. Some blocks are in use, all
+/// that is free has gone back to its span, and then threads take blocks, and others, which have no slots, give some back right into their
+/// spans.
 fn few_spans(seed: u64) -> Outcome {
     const SIZE: usize = 32_768;
-    let (table, mut random) = (Table::new(4), Rng::with_seed(seed));
+    let (table, mut random) = (Table::new(2), Rng::with_seed(seed));
     let mut first: Vec<Block> = (0..random.usize(1..17)).filter_map(|_| Block::new(SIZE)).collect();
     random.shuffle(&mut first);
-    first.drain(random.usize(..first.len() + 1).min(3)..).for_each(Block::free);
+    first.drain(random.usize(..first.len() + 1).min(2)..).for_each(Block::free);
     for block in first {
         if let Some(block) = table.exchange(Some(block), &mut random) {
             block.free();
@@ -198,13 +208,11 @@ fn few_spans(seed: u64) -> Outcome {
     }
     heap::trim(0);
     crowd(THREADS, seed, None, &|_, random| {
-        for _ in 0..random.usize(1..3) {
-            if random.bool() {
-                Block::new(SIZE).into_iter().for_each(Block::free);
-            } else {
-                table.exchange(None, random).into_iter().for_each(Block::free);
-                heap::trim(0);
-            }
+        if random.bool() {
+            let taken = Block::new(SIZE);
+            taken.into_iter().for_each(Block::free);
+        } else if let Some(block) = table.exchange(None, random) {
+            run_without_slot(Box::new(|| block.free()));
         }
     });
     heap::check::check_valid(|_| {});
@@ -236,6 +244,30 @@ fn generations(seed: u64) -> Outcome {
         });
     }
     end(&table)
+}
+
+/// Every thread says which slot it owns, for as long as it lives.
+fn take_over(seed: u64) -> Outcome {
+    slot::initialise();
+    let owned = RefCell::new(BTreeSet::new());
+    let live = |lives: &dyn Fn()| {
+        percpu::enter();
+        let Some(slot) = slot::current() else { return };
+        assert!(owned.borrow_mut().insert(slot), "two living threads own slot {slot}");
+        lives();
+        assert_eq!(slot::current(), Some(slot), "a thread lost its slot");
+        owned.borrow_mut().remove(&slot);
+    };
+    live(&|| {
+        crowd(THREADS, seed, None, &|_, random| {
+            live(&|| {});
+            let seed = random.u64(..);
+            if random.bool() {
+                crowd(random.usize(1..3), seed, None, &|_, _| live(&|| {}));
+            }
+        });
+    });
+    Ok(String::new())
 }
 
 fn interrupted(seed: u64) -> Outcome {

@@ -90,7 +90,7 @@ fn run(task: Task) -> Result<bool, String> {
 /// Each protocol gets its turn again and again, a few seconds at a time.
 fn explore(chosen: &[&'static commensal_exploration::Protocol], seconds: f64, seed: u64) -> bool {
     const TURN: f64 = 10.0;
-    const TWICE_ONE_IN: u64 = 10;
+    const TWICE_ONE_IN: u64 = 9;
     let turn = TURN.min(seconds / chosen.len() as f64);
     let (start, bar) = (Instant::now(), ProgressBar::new((seconds * 1000.0) as u64));
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {msg}").expect("the template is right");

@@ -60,6 +60,7 @@ tests! {
     page_map "page map"
     signals "signals"
     generations "generations"
+    slots_of_the_dead "slots of the dead"
     refusals "refusals"
     counter_upgrade "counter upgrade"
     counter_limits "counter limits"

@@ -65,8 +65,8 @@ impl Runner for Simulated {
         match simulation::fork(fork == Fork::Ordinary, child) {
             simulation::Ended::Well => Ended::Well,
             simulation::Ended::Found(what) => Ended::Found(what),
-            simulation::Ended::Died => Ended::Died,
-            simulation::Ended::Hung => Ended::Hung,
+            simulation::Ended::Died(_) => Ended::Died,
+            simulation::Ended::Hung(_) => Ended::Hung,
         }
     }
 }

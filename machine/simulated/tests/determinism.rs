@@ -124,6 +124,6 @@ fn traces_are_the_same_on_every_machine() {
 }
 
 const TRACES: [[u64; 3]; 2] = [
-    [0x6308_72df_8441_2dff, 0x9a3a_d61a_c267_abc6, 0xdca1_1e98_0ec5_84fc],
-    [0x6308_72df_8441_2dff, 0x92a8_cc4b_a2c2_332f, 0x48c7_0e1f_ce61_5e46],
+    [0x4293_b764_555a_13aa, 0xdbf8_297b_9457_0feb, 0xfa45_b68d_76b2_191c],
+    [0x4293_b764_555a_13aa, 0x3055_31f2_2637_a635, 0x7c99_c344_6abb_04cf],
 ];

@@ -60,11 +60,11 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: HEAP,
     },
     Mutant {
-        what: "the owner of a span is not looked at again under its lock",
-        file: "runtime/src/slab/put.rs",
-        from: "if unsafe { (*span).owner() } == owner {",
-        to: "if owner == owner {",
-        protocols: HEAP,
+        what: "a span that changes hands keeps its owner",
+        file: "runtime/src/slab/mod.rs",
+        from: "(*span).set_owner(own.slot);",
+        to: "",
+        protocols: &["span owners"],
     },
     Mutant {
         what: "a process in which no thread has a slot divides by their number",
@@ -118,16 +118,23 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "a thread adopts a dead one's slot that another one adopts at the same time",
         file: "machine/host/src/slot/fallback.rs",
-        from: "owner.compare_exchange(old, me, Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)",
-        to: "{ owner.store(me, Ordering::Relaxed); Some(slot) }",
+        from: "owner.compare_exchange(old, after(old, me), Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)",
+        to: "{ owner.store(after(old, me), Ordering::Relaxed); Some(slot) }",
         protocols: FALLBACK,
     },
     Mutant {
         what: "a dead thread's slot is drained while somebody adopts it",
         file: "machine/host/src/slot/fallback.rs",
-        from: "owner.compare_exchange(old, BORROWED, Ordering::Acquire, Ordering::Relaxed).ok()?;",
+        from: "owner.compare_exchange(old, borrowed, Ordering::Acquire, Ordering::Relaxed).ok()?;",
         to: "owner.load(Ordering::Acquire);",
         protocols: FALLBACK,
+    },
+    Mutant {
+        what: "an owner is replaced that came since, under a dead one's number",
+        file: "machine/host/src/slot/fallback.rs",
+        from: "((owner >> 32) + 1) << 32 | u64::from(number)",
+        to: "owner >> 32 << 32 | u64::from(number)",
+        protocols: &["slots of the dead"],
     },
     Mutant {
         what: "of two that upgrade a counter both win",

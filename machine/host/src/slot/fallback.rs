@@ -7,15 +7,19 @@
 //! In a fork child the kernel calls the thread that forked by a new number, so until it has said so ([`claim`]) its slot
 //! looks like those of the dead. Other threads, which may be born and come here first, leave all old slots alone until then.
 //!
+//! The kernel gives the numbers of the dead again. So an owner's word also counts how often it was written: whoever found an owner dead does
+//! not replace one that came since under the same number.
+//!
 //! Runs at the same time: any number of threads adopt; an owner is replaced by compare-and-swap only.
 
 use super::layout::MAX;
 use super::number::{Mode, mode};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{process, thread};
 
 process_state! {
-    static OWNERS: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
+    /// The owner's number, and above it how often the word was written.
+    static OWNERS: [AtomicU64; MAX] = [const { AtomicU64::new(0) }; MAX];
     /// Slots from 1 up to here have been given at least once.
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     static CURSOR: AtomicU32 = AtomicU32::new(0);
@@ -56,7 +60,8 @@ pub(super) fn claim() {
     // SAFETY: the word is this thread's own.
     let slot = unsafe { *thread::fallback_slot() };
     if slot != 0 {
-        OWNERS[slot as usize].store(thread::tid(), Ordering::Relaxed);
+        let owner = &OWNERS[slot as usize];
+        owner.store(after(owner.load(Ordering::Relaxed), thread::tid()), Ordering::Relaxed);
         // Release pairs with the acquire in `is_settled`: who sees the claim sees whose slot it is.
         CLAIMED.store(thread::generation(), Ordering::Release);
     }
@@ -66,14 +71,25 @@ pub(super) fn claim() {
 pub(super) fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
     let owner = &OWNERS[slot as usize];
     let old = owner.load(Ordering::Relaxed);
-    if !is_dead(old) {
+    if !is_dead(number(old)) {
         return None;
     }
+    let borrowed = after(old, BORROWED);
     // Acquire as in `adopt_dead`; the release below pairs with it.
-    owner.compare_exchange(old, BORROWED, Ordering::Acquire, Ordering::Relaxed).ok()?;
+    owner.compare_exchange(old, borrowed, Ordering::Acquire, Ordering::Relaxed).ok()?;
     let result = work();
-    owner.store(old, Ordering::Release);
+    owner.store(after(borrowed, number(old)), Ordering::Release);
     Some(result)
+}
+
+/// Whose word it is.
+fn number(owner: u64) -> u32 {
+    owner as u32
+}
+
+/// The word of the next owner.
+fn after(owner: u64, number: u32) -> u64 {
+    ((owner >> 32) + 1) << 32 | u64::from(number)
 }
 
 /// Whether every slot of a living thread says so.
@@ -101,18 +117,18 @@ fn next_old() -> Option<u32> {
 fn adopt_dead(slot: u32, me: u32) -> Option<u32> {
     let owner = &OWNERS[slot as usize];
     let old = owner.load(Ordering::Relaxed);
-    if !is_settled() || (old != me && !is_dead(old)) {
+    if !is_settled() || (number(old) != me && !is_dead(number(old))) {
         return None;
     }
     // Acquire: the dead owner's writes are visible since the kernel told us that it is dead; this orders us behind another
     // adopter that came, released nothing, and died too.
-    owner.compare_exchange(old, me, Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)
+    owner.compare_exchange(old, after(old, me), Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)
 }
 
 fn give_new(me: u32) -> Option<u32> {
     let bump = |given| (given + 1 < MAX as u32).then_some(given + 1);
     let slot = GIVEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, bump).ok()? + 1;
-    OWNERS[slot as usize].store(me, Ordering::Relaxed);
+    OWNERS[slot as usize].store(me.into(), Ordering::Relaxed);
     Some(slot)
 }
 

@@ -130,6 +130,9 @@ impl Engine {
 
     fn switch_to(&mut self, thread: usize) {
         self.current = thread;
+        // Its step was asked for earlier, and takes effect now.
+        let cpu = self.cpu();
+        self.cpus[cpu].time = self.cpus[cpu].time.max(self.now);
         self.in_a_row = 0;
         self.gives_way = false;
     }

@@ -3,7 +3,7 @@
 
 use super::thread::State;
 use super::{Access, Engine, Happening, Here};
-use crate::simulation::Failure;
+use crate::simulation::{Deviation, Failure};
 use std::time::{Duration, Instant};
 
 /// The first simulated process has this number, and its first thread, too.
@@ -18,24 +18,40 @@ pub enum Ended {
     Well,
     /// It found this.
     Found(String),
-    /// It was killed by a real signal, or stopped itself.
-    Died,
-    /// It did not come to an end.
-    Hung,
+    /// It was killed by a real signal, or stopped itself, as far as is known for this reason.
+    Died(String),
+    /// It did not come to an end: who waits for whom.
+    Hung(String),
 }
 
-/// How long a child may take, in real time.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a child may take, in real time: less than whoever waits for the whole.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Children that a process has.
+const CHILDREN: u32 = 16;
 
 // What a child says first.
 const WELL: u8 = 0;
 const FOUND: u8 = 1;
 const HUNG: u8 = 2;
 const DIED: u8 = 3;
+// What follows its choices.
+const END_OF_CHOICES: u8 = 0;
 
 impl Here {
     /// Runs `child` in a copy of the process that has the calling thread only, and waits for it.
     pub fn fork(self, runs_handlers: bool, child: &mut dyn FnMut() -> Result<(), &'static str>) -> Ended {
+        self.fork_on(runs_handlers).unwrap_or_else(|| {
+            let ended = child();
+            self.with(|engine| {
+                engine.end_child(ended.map_err(|what| Failure::Found(what.into())).as_ref().map(|_| ()))
+            });
+            unreachable!("a child ends by its report")
+        })
+    }
+
+    /// Makes a copy of the process that has the calling thread only. None: this is the copy, which goes on until the thread's job is done. In
+    /// the parent, which waits for that: how it ended.
+    pub fn fork_on(self, runs_handlers: bool) -> Option<Ended> {
         self.step(Access::System { number: FORK });
         let mut pipe = [0; 2];
         self.with(|engine| {
@@ -56,19 +72,18 @@ impl Here {
                 let handlers = self.with(|engine| engine.fork_handlers.clone());
                 handlers.into_iter().for_each(|handler| handler());
             }
-            let ended = child();
-            self.with(|engine| {
-                engine.end_child(ended.map_err(|what| Failure::Found(what.into())).as_ref().map(|_| ()))
-            });
-            unreachable!("a child ends by its report");
+            return None;
         }
         // SAFETY: closes our end, so that the pipe ends with the child.
         unsafe { libc::close(writer) };
-        let ended = wait(process, reader);
+        let Report { ended, hash, deviations } = wait(process, reader);
         // SAFETY: the descriptor is ours.
         unsafe { libc::close(reader) };
-        self.with(|engine| engine.happened(Happening::ChildEnded(format!("{ended:?}"))));
-        ended
+        self.with(|engine| {
+            engine.trace.deviations.extend(deviations);
+            engine.happened(Happening::ChildEnded { how: format!("{ended:?}"), hash });
+        });
+        Some(ended)
     }
 }
 
@@ -81,7 +96,12 @@ impl Engine {
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         // SAFETY: a limit of this process, which may die on purpose, silently.
         unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
-        self.process = FIRST_PROCESS + NUMBERS * (self.processes - 1);
+        // The first children of the first process have the next numbers; theirs, and so on, have none in common.
+        let ordinal = (self.process - FIRST_PROCESS) / NUMBERS * CHILDREN + self.processes - 1;
+        self.process = FIRST_PROCESS + NUMBERS * ordinal;
+        self.processes = 1;
+        // The parent has its own, and gets ours in the end.
+        self.trace.deviations.clear();
         self.report_to = Some(report_to);
         let me = self.current;
         for (number, thread) in self.threads.iter_mut().enumerate() {
@@ -106,9 +126,16 @@ impl Engine {
         }
         self.threads[me].tid = self.process;
         self.threads[me].parent = None;
+        self.threads[me].children = 0;
         self.threads[me].has_signal = false;
-        self.next_tid = self.process + 1;
         self.happened(Happening::Child(self.process));
+    }
+
+    /// The thread's job is done: if it is the one that was copied into a child, that ends, too.
+    pub(super) fn end_if_child(&mut self, thread: usize) {
+        if self.threads[thread].tid == self.process {
+            self.end_child(Ok(()));
+        }
     }
 
     /// In a child: reports how it ended, and ends it.
@@ -122,6 +149,11 @@ impl Engine {
         };
         self.happened(Happening::Said(text.clone()));
         let mut report = vec![kind];
+        report.extend(self.trace.hash.to_le_bytes());
+        for deviation in &self.trace.deviations {
+            report.extend(format!("{deviation}\n").bytes());
+        }
+        report.push(END_OF_CHOICES);
         report.extend(text.bytes());
         // SAFETY: the report is as long as is said; nothing of the parent's is to be finished here.
         unsafe {
@@ -131,8 +163,36 @@ impl Engine {
     }
 }
 
+/// What a child said, or how it died.
+struct Report {
+    ended: Ended,
+    hash: u64,
+    deviations: Vec<Deviation>,
+}
+
+impl Report {
+    fn without(ended: Ended) -> Self {
+        Report { ended, hash: 0, deviations: Vec::new() }
+    }
+
+    fn read(report: &[u8]) -> Option<Self> {
+        let (kind, rest) = report.split_first()?;
+        let (hash, rest) = rest.split_first_chunk()?;
+        let end = rest.iter().position(|&byte| byte == END_OF_CHOICES)?;
+        let [choices, text] = [&rest[..end], &rest[end + 1..]].map(|part| String::from_utf8_lossy(part).into_owned());
+        let ended = match *kind {
+            WELL => Ended::Well,
+            FOUND => Ended::Found(text),
+            HUNG => Ended::Hung(text),
+            _ => Ended::Died(text),
+        };
+        let deviations = choices.lines().filter_map(|choice| choice.parse().ok()).collect();
+        Some(Report { ended, hash: u64::from_le_bytes(*hash), deviations })
+    }
+}
+
 /// Waits for the child's report or its death, then for the latter.
-fn wait(process: libc::pid_t, reader: libc::c_int) -> Ended {
+fn wait(process: libc::pid_t, reader: libc::c_int) -> Report {
     let end = Instant::now() + PATIENCE;
     let mut report = Vec::new();
     let in_time = loop {
@@ -159,12 +219,8 @@ fn wait(process: libc::pid_t, reader: libc::c_int) -> Ended {
         }
         while libc::waitpid(process, std::ptr::null_mut(), 0) < 0 {}
     }
-    let text = || String::from_utf8_lossy(&report[1..]).into_owned();
-    match report.first() {
-        _ if !in_time => Ended::Hung,
-        Some(&WELL) => Ended::Well,
-        Some(&FOUND) => Ended::Found(text()),
-        Some(&HUNG) => Ended::Hung,
-        _ => Ended::Died,
+    if !in_time {
+        return Report::without(Ended::Hung("a thread goes on without a step".into()));
     }
+    Report::read(&report).unwrap_or_else(|| Report::without(Ended::Died("a real signal, and no report".into())))
 }

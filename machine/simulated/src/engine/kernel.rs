@@ -99,6 +99,8 @@ impl Here {
             _ => return Err(INVALID),
         };
         let is_lost = self.with(|engine| engine.settings.is_broken(Defect::KicksGetLost));
+        let me = self.with(|engine| engine.current);
+        self.with(|engine| engine.threads[me].in_kernel = true);
         for cpu in 0..self.with(|engine| engine.cpus.len()) {
             let Some(_) = self.with(|engine| engine.cpus[cpu].thread) else { continue };
             self.step(Access::Kick { cpu });
@@ -112,6 +114,7 @@ impl Here {
                 }
             });
         }
+        self.with(|engine| engine.threads[me].in_kernel = false);
         Ok(0)
     }
 
@@ -140,7 +143,10 @@ impl Here {
 impl Engine {
     fn futex_wake(&mut self, at: usize, most: usize) -> usize {
         let sleeps = |thread: &usize| self.threads[*thread].state == State::Blocked(Wait::Futex(at));
-        let sleepers: Vec<usize> = (0..self.threads.len()).filter(sleeps).take(most).collect();
+        let mut sleepers: Vec<usize> = (0..self.threads.len()).filter(sleeps).collect();
+        // First come, first served.
+        sleepers.sort_by_key(|&thread| self.threads[thread].blocked_at);
+        sleepers.truncate(most);
         for &thread in &sleepers {
             self.wake(thread, Woken::Come);
         }
@@ -172,8 +178,10 @@ impl Engine {
     /// As for the call.
     unsafe fn memory_call(&mut self, number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
         let [at, bytes, third, ..] = arguments;
-        // Stores to memory that changes its role are to be seen before.
-        self.drain_all();
+        // Stores to memory that changes its role are to be seen before. New memory has none yet.
+        if number != syscall::MMAP {
+            self.drain_all();
+        }
         match number {
             syscall::MMAP => self.space.map(arguments),
             syscall::MUNMAP => {

@@ -48,7 +48,6 @@ use core::ffi::CStr;
 use core::ptr::NonNull;
 use corosensei::CoroutineResult;
 use cpu::Cpu;
-use fastrand::Rng;
 use lines::Lines;
 use schedule::Timers;
 use space::Space;
@@ -120,8 +119,6 @@ enum Next {
 pub struct Engine {
     settings: Settings,
     strategy: Option<Box<dyn Strategy>>,
-    /// Chances that are no decisions of a strategy: of a simulated kernel.
-    chance: Rng,
     /// Moved on by every step where there is a strategy.
     now: u64,
     steps: u64,
@@ -147,7 +144,6 @@ pub struct Engine {
     fork_handlers: Vec<extern "C" fn()>,
     processes: u32,
     process: u32,
-    next_tid: u32,
     had_threads: bool,
     /// In a fork child: where it reports to.
     report_to: Option<i32>,
@@ -172,7 +168,6 @@ impl Engine {
         let space = Space::new();
         lines.set_space(space.range().0, space.range().1);
         Engine {
-            chance: Rng::with_seed(settings.seed),
             now: 0,
             steps: 0,
             threads: Vec::new(),
@@ -191,7 +186,6 @@ impl Engine {
             fork_handlers: Vec::new(),
             processes: 1,
             process: fork::FIRST_PROCESS,
-            next_tid: fork::FIRST_PROCESS,
             had_threads: false,
             report_to: None,
             in_a_row: 0,
@@ -306,7 +300,8 @@ impl Engine {
 
     /// What happens to a section when its thread is disturbed.
     fn abort_section(&mut self, thread: usize) {
-        if self.settings.is_broken(Defect::SectionsGoOn) {
+        // In fallback mode nobody watches them.
+        if self.settings.is_broken(Defect::SectionsGoOn) || !self.gives_ids() {
             return;
         }
         let thread = &mut self.threads[thread];
@@ -423,6 +418,7 @@ fn drive(here: Here, first: usize) -> Result<(), Failure> {
             CoroutineResult::Yield(()) => here.with(|engine| engine.threads[thread].coroutine = Some(coroutine)),
             CoroutineResult::Return(()) => {
                 thread::keep_stack(coroutine);
+                here.with(|engine| engine.end_if_child(thread));
                 here.with(|engine| engine.end_thread(thread));
                 if thread == first {
                     return here.with(|engine| engine.failure.take()).map_or(Ok(()), Err);

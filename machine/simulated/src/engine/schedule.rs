@@ -1,13 +1,22 @@
 //! The simulated kernel's scheduler: which thread is on which CPU, and in which slot.
 //!
 //! Slots are concurrency ids, as Linux gives them: of the threads that are on CPUs each has another one; a CPU tries to keep the one it
-//! had, as long as it is below the number of threads and of CPUs; otherwise the lowest that is free is given.
+//! had, as long as it is below the number of threads and of CPUs; otherwise mostly the lowest that is free is given, sometimes any.
 
 use super::thread::{State, Wait, Woken};
 use super::{Access, Engine, Happening, Here};
 use crate::simulation::Defect;
+use fastrand::Rng;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+
+/// What a thread was in the middle of when a handler came on top of it.
+pub struct Interrupted {
+    /// A restartable section.
+    section: bool,
+    /// A system call that is to be refused.
+    is_refused: bool,
+}
 
 /// When threads that wait are to be woken at the latest.
 pub type Timers = BTreeSet<(u64, usize)>;
@@ -46,6 +55,10 @@ impl Engine {
             return;
         }
         let Some(thread) = self.cpus[cpu].queue.pop_front().or_else(|| self.pull(cpu)) else { return };
+        self.put_on(thread, cpu);
+    }
+
+    fn put_on(&mut self, thread: usize, cpu: usize) {
         let slot = self.give_slot(thread, cpu);
         let threads = &mut self.threads[thread];
         (threads.state, threads.cpu, threads.slot) = (State::Running, cpu, slot);
@@ -76,19 +89,34 @@ impl Engine {
         }
         let bound = self.living().min(self.cpus.len());
         let is_free = |slot: &u32| !self.slots[*slot as usize];
-        let stays = self.strategy.is_none() || self.chance.u8(..) < u8::MAX / 4 * 3;
-        let last = self.cpus[cpu].last_slot.filter(|&slot| stays && (slot as usize) < bound).filter(is_free);
-        let slot = last.or_else(|| (0..self.slots.len() as u32).find(is_free)).expect("there are more slots than CPUs");
+        let coin = if self.strategy.is_none() { 0 } else { self.coin(thread) };
+        let last = self.cpus[cpu].last_slot.filter(|&slot| coin % 8 < 5 && (slot as usize) < bound).filter(is_free);
+        // Kernels before 6.13 leave the ids of threads that rest with their CPUs for a while, and others get higher ones.
+        let any = (coin % 8 == 7).then(|| (coin / 8 % self.cpus.len() as u64) as u32).filter(is_free);
+        let lowest = || (0..self.slots.len() as u32).find(is_free);
+        let slot = last.or(any).or_else(lowest).expect("there are more slots than CPUs");
         self.slots[slot as usize] = true;
         Some(slot)
+    }
+
+    /// The machine's own chance: the same for the same step of a thread, whatever others do.
+    pub(super) fn coin(&self, thread: usize) -> u64 {
+        let step = self.threads.get(thread).map_or(0, |thread| thread.steps) << 16 | thread as u64;
+        Rng::with_seed(self.settings.seed ^ step.wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..)
     }
 
     /// A thread leaves its CPU, which goes on with another.
     pub(super) fn take_off(&mut self, thread: usize) {
         let cpu = self.threads[thread].cpu;
-        if self.cpus[cpu].thread != Some(thread) {
-            return;
+        if self.cpus[cpu].thread == Some(thread) {
+            self.leave(thread);
+            self.dispatch(cpu);
         }
+    }
+
+    /// A thread leaves its CPU, which is idle then.
+    fn leave(&mut self, thread: usize) {
+        let cpu = self.threads[thread].cpu;
         self.abort_section(thread);
         // A context switch is a full fence.
         self.drain(cpu);
@@ -98,7 +126,6 @@ impl Engine {
             self.cpus[cpu].last_slot = Some(slot);
         }
         self.running.retain(|&other| other != thread);
-        self.dispatch(cpu);
     }
 
     /// The current thread makes room for others on its CPU, or on another one.
@@ -109,8 +136,14 @@ impl Engine {
         let to = to.filter(|&to| self.cpus[to].is_online && self.threads[thread].place.allows(to)).unwrap_or(cpu);
         self.cpus[to].time = self.cpus[to].time.max(self.cpus[cpu].time);
         self.cpus[to].queue.push_back(thread);
-        self.take_off(thread);
+        self.leave(thread);
         self.dispatch(to);
+        // Not with one of another CPU's: that would be the thread which has just been sent there.
+        if self.cpus[cpu].thread.is_none()
+            && let Some(next) = self.cpus[cpu].queue.pop_front()
+        {
+            self.put_on(next, cpu);
+        }
     }
 
     /// A CPU takes no threads any more, unless it is the last one.
@@ -143,6 +176,7 @@ impl Engine {
         let thread = self.current;
         self.happened(Happening::Blocked(wait));
         self.threads[thread].state = State::Blocked(wait);
+        self.threads[thread].blocked_at = self.steps;
         if let Some(until) = until {
             self.timers.insert((until, thread));
         }
@@ -185,7 +219,7 @@ impl Engine {
     /// Whether a handler is to run now.
     pub(super) fn has_signal(&self) -> bool {
         let thread = &self.threads[self.current];
-        thread.has_signal && !thread.is_masked && !thread.in_handler && thread.handler.is_some()
+        thread.has_signal && !thread.is_masked && !thread.in_handler && !thread.in_kernel && thread.handler.is_some()
     }
 
     /// The same, and then it is the handler's.
@@ -198,23 +232,26 @@ impl Engine {
     }
 
     /// A handler begins on top of the current thread: what to call, and what to tell [`Self::leave_handler`].
-    pub(super) fn enter_handler(&mut self) -> (Option<super::thread::Handler>, bool) {
+    pub(super) fn enter_handler(&mut self) -> (Option<super::thread::Handler>, Interrupted) {
         self.drain_own();
         self.abort_section(self.current);
         self.happened(Happening::Interrupted);
         let thread = &mut self.threads[self.current];
         thread.in_handler = true;
-        let within = std::mem::replace(&mut thread.section, false);
-        (thread.handler, within)
+        let before = Interrupted {
+            section: std::mem::replace(&mut thread.section, false),
+            is_refused: std::mem::replace(&mut thread.is_refused, false),
+        };
+        (thread.handler, before)
     }
 
     /// What was interrupted goes on.
-    pub(super) fn leave_handler(&mut self, within_section: bool) {
+    pub(super) fn leave_handler(&mut self, before: Interrupted) {
         self.drain_own();
-        let goes_on = self.settings.is_broken(Defect::SectionsGoOn);
         let thread = &mut self.threads[self.current];
         thread.in_handler = false;
-        (thread.section, thread.is_aborted) = (within_section, within_section && !goes_on);
+        (thread.section, thread.is_aborted, thread.is_refused) = (before.section, false, before.is_refused);
+        self.abort_section(self.current);
         self.happened(Happening::Returned);
     }
 }

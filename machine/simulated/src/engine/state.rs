@@ -65,8 +65,7 @@ pub fn name(at: usize) -> Option<String> {
     ];
     let all = modules.into_iter().flatten().chain(slot::names_of_state()).chain(thread::names_of_state());
     let (start, bytes, name) = all.into_iter().find(|(start, bytes, _)| (*start..start + bytes).contains(&at))?;
-    // An array is told apart by its words.
-    Some(if bytes <= 8 { name.to_owned() } else { format!("{name}[{}]", (at - start) / 4) })
+    Some(if bytes <= 8 { name.to_owned() } else { format!("{name}+{:#x}", at - start) })
 }
 
 /// Others may have it.

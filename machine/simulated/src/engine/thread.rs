@@ -92,6 +92,10 @@ pub struct Thread {
     pub in_handler: bool,
     /// Its next system call is refused.
     pub is_refused: bool,
+    /// It is in the middle of a system call that takes several steps: no handler comes on top of that.
+    pub in_kernel: bool,
+    /// When it fell asleep last, in steps of all threads.
+    pub blocked_at: u64,
     pub parent: Option<usize>,
     pub children: usize,
     pub tid: u32,
@@ -182,17 +186,24 @@ impl Engine {
             is_masked: false,
             in_handler: false,
             is_refused: false,
+            in_kernel: false,
+            blocked_at: 0,
             parent,
             children: 0,
-            tid: self.next_tid,
+            tid: self.free_tid(),
             pointer,
             block: Box::default(),
             errno: Box::default(),
             steps: 0,
             asks: 0,
         });
-        self.next_tid += 1;
         number
+    }
+
+    /// The lowest number that no living thread has: kernels give those of the dead again, though not so soon.
+    fn free_tid(&self) -> u32 {
+        let is_free = |tid: &u32| !self.threads.iter().any(|thread| thread.tid == *tid && thread.state != State::Dead);
+        (self.process..).find(is_free).expect("there are more numbers than threads")
     }
 
     /// The lowest id that no living thread has.
@@ -204,9 +215,9 @@ impl Engine {
     }
 
     /// Whether the kernel fails to give a new thread slots.
-    fn fails_to_give_slots(&mut self) -> bool {
-        let one_in = self.settings.slotless_one_in;
-        one_in > 0 && self.gives_ids() && self.chance.u8(..one_in) == 0
+    fn fails_to_give_slots(&self) -> bool {
+        let one_in = u64::from(self.settings.slotless_one_in);
+        one_in > 0 && self.gives_ids() && self.coin(self.threads.len()).is_multiple_of(one_in)
     }
 
     /// Threads that are not dead.

@@ -47,7 +47,7 @@ pub enum Happening {
     /// This is the child.
     Child(u32),
     /// The child that the thread waits for has ended.
-    ChildEnded(String),
+    ChildEnded { how: String, hash: u64 },
     /// A CPU takes no threads any more.
     Offline(u32),
     /// A CPU takes threads again.
@@ -140,7 +140,7 @@ impl Trace {
             Happening::Born(thread) => (15, u64::from(*thread), 0),
             Happening::Ended => (16, 0, 0),
             Happening::Forked(process) | Happening::Child(process) => (17, u64::from(*process), 0),
-            Happening::ChildEnded(_) => (18, 0, 0),
+            Happening::ChildEnded { hash, .. } => (18, *hash, 0),
             Happening::Offline(cpu) => (19, u64::from(*cpu), 0),
             Happening::Online(cpu) => (20, u64::from(*cpu), 0),
             Happening::Said(_) => (21, 0, 0),
@@ -210,7 +210,7 @@ impl Trace {
             Happening::Ended => "ends".into(),
             Happening::Forked(number) => format!("forks   process {number}"),
             Happening::Child(process) => format!("is a child, process {process}"),
-            Happening::ChildEnded(how) => format!("child   ended: {how}"),
+            Happening::ChildEnded { how, .. } => format!("child   ended: {how}"),
             Happening::Offline(cpu) => format!("CPU {cpu} goes off-line"),
             Happening::Online(cpu) => format!("CPU {cpu} comes on-line"),
             Happening::Said(what) => format!("says    {what}"),

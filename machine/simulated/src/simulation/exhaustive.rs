@@ -84,7 +84,8 @@ impl Strategy for Follow {
         }
         let decision = script.decisions[script.position];
         script.position += 1;
-        let way = ways[decision.taken.min(ways.len() - 1)];
+        assert_eq!(decision.ways, ways.len(), "the same choices led to another decision");
+        let way = ways[decision.taken];
         let disturbs = way != scene.moment().usual && !(decision.is_free && matches!(way, Choice::Run(_)));
         script.disturbances += usize::from(disturbs);
         way

@@ -176,7 +176,7 @@ impl Subject<'_> {
         if exit == Exit::default() {
             return Verdict::Nothing { runs: last.0, steps: last.1 };
         }
-        let what = exit.death.unwrap_or_else(|| String::from_utf8_lossy(&exit.output).into_owned());
+        let what = exit.what().unwrap_or_default();
         Verdict::Found(Box::new(self.finding(self.run_at(first_seed, last.0), last.0 + 1, what)))
     }
 
@@ -213,23 +213,26 @@ impl Subject<'_> {
         replayed
     }
 
-    /// Whether something is wrong with these choices: without a trace, which takes longer than the run.
-    fn fails(&self, run: Run, schedule: &[Deviation]) -> bool {
+    /// What is wrong with these choices, if anything is: without a trace, which takes longer than the run.
+    fn failure(&self, run: Run, schedule: &[Deviation]) -> Option<String> {
         let exit = worker::work(
             PATIENCE,
             |_| {},
             |_, output| {
-                if result(self.simulate(run, Some(schedule), None)).is_err() {
-                    output.write_all(b"!").expect("memory can be written");
+                if let Err(what) = result(self.simulate(run, Some(schedule), None)) {
+                    output.write_all(what.as_bytes()).expect("memory can be written");
                 }
             },
         );
-        exit != Exit::default()
+        exit.what()
     }
 
     fn finding(&self, run: Run, runs: u64, what: String) -> Finding {
         let whole = self.replay(run, None);
-        let schedule = minimise(&whole.schedule, |schedule| self.fails(run, schedule));
+        let kind = kind_of(&what);
+        let schedule = minimise(&whole.schedule, |schedule| {
+            self.failure(run, schedule).is_some_and(|failure| kind_of(&failure) == kind)
+        });
         let (schedule, shown) = match schedule {
             Some(schedule) => {
                 let shown = self.replay(run, Some(&schedule));
@@ -248,6 +251,12 @@ impl Subject<'_> {
             trace: shown.trace,
         }
     }
+}
+
+/// The first words of a message: the same error at another address, or of another number, is the same, and who waited for whom is not to matter.
+fn kind_of(what: &str) -> String {
+    let has_digit = |word: &&str| word.contains(|letter: char| letter.is_ascii_digit());
+    what.split_whitespace().filter(|word| !has_digit(word)).take(6).collect::<Vec<_>>().join(" ")
 }
 
 /// A run that was made again.

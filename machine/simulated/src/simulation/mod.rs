@@ -210,6 +210,12 @@ pub fn fork(runs_handlers: bool, child: &mut dyn FnMut() -> Result<(), &'static 
     here().fork(runs_handlers, child)
 }
 
+/// Makes a copy of the process with the calling thread only, in which that goes on to the end of its job: there the answer is none, which also a
+/// signal handler may return with. The parent gets how the copy ended.
+pub fn fork_on(runs_handlers: bool) -> Option<Ended> {
+    here().fork_on(runs_handlers)
+}
+
 /// The calling thread lets others go on.
 pub fn pause() {
     here().yield_cpu();

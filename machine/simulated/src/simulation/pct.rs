@@ -1,14 +1,17 @@
 //! Random priorities with few changes, after Burckhardt, Kothari, Musuvathi and Nagarakatte, "A Randomized Scheduler with Probabilistic
 //! Guarantees of Finding Bugs" (ASPLOS 2010): of those that can go on, the thread with the highest priority does; at a few random steps
-//! something happens to the one that goes on. A bug that needs d orderings is found in a run of k steps by n threads with a chance of
-//! at least 1 in n·k^(d−1).
+//! something happens to the one that goes on. In the paper that is always a lower priority, and then a bug that needs d orderings is found in
+//! a run of k steps by n threads with a chance of at least 1 in n·k^(d−1). Here it may also be something else, and k is guessed.
 
 use super::strategy::{Choice, Rates, Scene, Strategy};
 use fastrand::Rng;
 
 /// Runs are this long, for the choice of the steps at which something happens: a power of two between these two.
 const SHORTEST: u32 = 5;
-const LONGEST: u32 = 14;
+const LONGEST: u32 = 16;
+
+/// Threads begin with a priority from here on.
+const FIRST: u32 = u32::MAX / 2;
 
 /// A run by priorities.
 #[derive(Clone, Debug)]
@@ -19,8 +22,9 @@ pub struct Priorities {
     priorities: Vec<u32>,
     /// What the next thread that has to wait gets: lower than all others.
     lowest: u32,
-    /// The steps at which something happens, the last one first.
-    changes: Vec<u64>,
+    /// The steps at which something happens, the last one first, with the priority that the thread gets if that is it: in any order, but
+    /// below those that threads begin with.
+    changes: Vec<(u64, u32)>,
     drain: u16,
 }
 
@@ -29,28 +33,28 @@ impl Priorities {
     pub fn new(seed: u64, changes: u32, rates: Rates) -> Self {
         let mut random = Rng::with_seed(seed);
         let length = 1 << random.u32(SHORTEST..=LONGEST);
-        let mut changes: Vec<u64> = (0..changes).map(|_| random.u64(..length)).collect();
-        changes.sort_unstable_by_key(|&step| std::cmp::Reverse(step));
+        let mut changes: Vec<(u64, u32)> =
+            (0..changes).map(|number| (random.u64(..length), FIRST - 1 - number)).collect();
+        changes.sort_unstable_by_key(|&(step, _)| std::cmp::Reverse(step));
         let drain = [0, rates.drain, u16::MAX / 2][random.usize(..3)];
-        Priorities { random, rates, priorities: Vec::new(), lowest: u32::MAX / 2, changes, drain }
+        Priorities { random, rates, priorities: Vec::new(), lowest: FIRST / 2, changes, drain }
     }
 
     fn priority(&mut self, thread: usize) -> u32 {
         while self.priorities.len() <= thread {
-            let priority = self.random.u32(u32::MAX / 2..);
+            let priority = self.random.u32(FIRST..);
             self.priorities.push(priority);
         }
         self.priorities[thread]
     }
 
-    fn lower(&mut self, thread: usize) {
+    fn set_priority(&mut self, thread: usize, priority: u32) {
         self.priority(thread);
-        self.lowest -= 1;
-        self.priorities[thread] = self.lowest;
+        self.priorities[thread] = priority;
     }
 
     /// What happens at one of the few steps.
-    fn change(&mut self, scene: &Scene<'_>) -> Option<Choice> {
+    fn change(&mut self, scene: &Scene<'_>, lower: u32) -> Option<Choice> {
         let rates = self.rates;
         let weights = [rates.switch.min(1000), rates.preempt, rates.migrate, rates.signal, rates.hotplug];
         let mut number = self.random.u32(..weights.iter().map(|&weight| u32::from(weight)).sum::<u32>().max(1));
@@ -61,12 +65,16 @@ impl Priorities {
         });
         match kind? {
             0 => {
-                self.lower(scene.current());
+                self.set_priority(scene.current(), lower);
                 None
             }
             1 => Some(Choice::Preempt),
             2 => Some(Choice::Migrate(self.random.usize(..scene.cpus()))),
-            3 => Some(Choice::Signal(self.random.usize(..scene.threads()))),
+            3 => {
+                let threads: Vec<usize> =
+                    (0..scene.threads()).filter(|&thread| scene.may_be_signalled(thread)).collect();
+                self.random.choice(threads).map(Choice::Signal)
+            }
             _ => {
                 let cpu = self.random.usize(..scene.cpus());
                 Some(if self.random.bool() { Choice::Offline(cpu) } else { Choice::Online(cpu) })
@@ -84,9 +92,11 @@ impl Strategy for Priorities {
             let with_stores = (0..cpus).map(|next| (first + next) % cpus).find(|&cpu| scene.waiting_stores(cpu) > 0);
             return with_stores.map_or(moment.usual, Choice::Drain);
         }
-        if moment.may_go && self.changes.last().is_some_and(|&step| step <= scene.all_steps()) {
+        if moment.may_go
+            && let Some(&(_, lower)) = self.changes.last().filter(|(step, _)| *step <= scene.all_steps())
+        {
             self.changes.pop();
-            if let Some(choice) = self.change(scene) {
+            if let Some(choice) = self.change(scene, lower) {
                 return choice;
             }
         }
@@ -94,7 +104,8 @@ impl Strategy for Priorities {
             return Choice::Refuse;
         }
         if moment.must_leave && moment.may_go {
-            self.lower(scene.current());
+            self.lowest -= 1;
+            self.set_priority(scene.current(), self.lowest);
         }
         let Some(&first) = scene.running().first() else { return moment.usual };
         let mut best = first;

@@ -26,6 +26,14 @@ pub struct Exit {
     pub death: Option<String>,
 }
 
+impl Exit {
+    /// Why it died, or what it wrote; none: nothing.
+    pub fn what(self) -> Option<String> {
+        let wrote = || (!self.output.is_empty()).then(|| String::from_utf8_lossy(&self.output).into_owned());
+        self.death.clone().or_else(wrote)
+    }
+}
+
 /// How long the parent sleeps between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 /// Lines of standard error that are worth showing.

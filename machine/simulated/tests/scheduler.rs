@@ -1,0 +1,57 @@
+//! The simulated kernel's scheduler: threads that are sent elsewhere get there, and who watches sections.
+
+use commensal_machine_simulated::clock;
+use commensal_machine_simulated::simulation::{Job, Place, Random, Rates, Settings, run, simulate};
+use commensal_machine_simulated::slot::{self, Mode, restartably};
+use std::cell::Cell;
+
+const QUIET: Rates = Rates { switch: 0, drain: 0, ..Rates::QUIET };
+
+#[test]
+fn a_thread_that_is_moved_is_on_another_cpu() {
+    let settings = Settings { cpus: 8, keeps_trace: true, ..Settings::default() };
+    let rates = Rates { migrate: 6000, ..QUIET };
+    let report = simulate(settings, Some(Box::new(Random::new(1, rates))), || {
+        let job =
+            || -> (Job<'_>, Place) { (Box::new(|| (0..200).for_each(|_| drop(clock::now_ns()))), Place::Anywhere) };
+        run(vec![job(), job(), job()], None);
+    });
+    assert_eq!(report.outcome, Ok(()));
+    let count = |what: &str| report.trace.iter().filter(|line| line.contains(what)).count();
+    let of_thread = |line: &&String| line.contains("placed  thread 1 on CPU");
+    let cpus: Vec<&str> =
+        report.trace.iter().filter(of_thread).map(|line| &line[line.find("CPU ").unwrap()..]).collect();
+    let moves = cpus.windows(2).filter(|pair| pair[0][..5] != pair[1][..5]).count();
+    assert!(
+        count("preempted") > 20 && moves > 5,
+        "{} times preempted, and thread 1 was at {cpus:?}",
+        count("preempted")
+    );
+}
+
+/// How often sections of two steps began, of those that a thread makes while it is preempted all the time.
+fn sections_begun(mode: Mode) -> u32 {
+    let begun = Cell::new(0);
+    let rates = Rates { preempt: 20_000, ..QUIET };
+    let report = simulate(Settings { mode, ..Settings::default() }, Some(Box::new(Random::new(1, rates))), || {
+        slot::initialise();
+        let job = || {
+            for _ in 0..100 {
+                restartably(|section| {
+                    begun.set(begun.get() + 1);
+                    section.slot()?;
+                    section.slot()
+                });
+            }
+        };
+        run(vec![(Box::new(job), Place::Anywhere)], None);
+    });
+    assert_eq!(report.outcome, Ok(()));
+    begun.get()
+}
+
+#[test]
+fn sections_begin_again_where_the_kernel_watches_them() {
+    assert!(sections_begun(Mode::ConcurrencyId) > 120);
+    assert_eq!(sections_begun(Mode::PerThread), 100);
+}
