@@ -179,6 +179,13 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: LIMITS,
     },
     Mutant {
+        what: "cells are open where nobody begins a draw again that a handler interrupted",
+        file: "runtime/src/counter/slots.rs",
+        from: "return add_to_own_row(block, index, amount);",
+        to: "add_to_own_row(block, index, 0);",
+        protocols: COUNTERS,
+    },
+    Mutant {
         what: "an addition is refused although others' stock has room",
         file: "runtime/src/counter/limit.rs",
         from: "if !added && edges.close_all(index) {",

@@ -108,6 +108,8 @@ pub struct Finding {
 
 /// What a worker may take for one step of its work.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The same where a failure is shortened: most of these runs take milliseconds, and one without an end is seldom the failure that is meant.
+const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a run without a body's error came to.
 fn result(report: Report<Outcome>) -> Result<String, String> {
@@ -216,7 +218,7 @@ impl Subject<'_> {
     /// What is wrong with these choices, if anything is: without a trace, which takes longer than the run.
     fn failure(&self, run: Run, schedule: &[Deviation]) -> Option<String> {
         let exit = worker::work(
-            PATIENCE,
+            SHORT_PATIENCE,
             |_| {},
             |_, output| {
                 if let Err(what) = result(self.simulate(run, Some(schedule), None)) {
