@@ -155,20 +155,3 @@ fn a_restartable_push_without_the_id_check_is_caught() {
     assert_eq!(differ(true), 0);
     assert!(differ(false) > 0);
 }
-
-#[test]
-#[ignore = "only Valgrind sees it: for `cargo xtask valgrind`"]
-fn planted_a_read_of_what_was_freed() {
-    let report = simulate(Settings::default(), None, || {
-        let block = Box::into_raw(Box::new(7u64));
-        let read = || {
-            // SAFETY: none for the second read, which is the bug.
-            unsafe {
-                drop(Box::from_raw(block));
-                assert_ne!(block.read_volatile(), 8);
-            }
-        };
-        run(vec![(Box::new(read), Place::Anywhere)], None);
-    });
-    assert_eq!(report.outcome, Ok(()));
-}

@@ -12,8 +12,8 @@ fn a_thread_that_is_moved_is_on_another_cpu() {
     let settings = Settings { cpus: 8, keeps_trace: true, ..Settings::default() };
     let rates = Rates { migrate: 6000, ..QUIET };
     let report = simulate(settings, Some(Box::new(Random::new(1, rates))), || {
-        let job =
-            || -> (Job<'_>, Place) { (Box::new(|| (0..200).for_each(|_| drop(clock::now_ns()))), Place::Anywhere) };
+        let work = || assert!((0..200).map(|_| clock::now_ns()).is_sorted());
+        let job = || -> (Job<'_>, Place) { (Box::new(work), Place::Anywhere) };
         run(vec![job(), job(), job()], None);
     });
     assert_eq!(report.outcome, Ok(()));
