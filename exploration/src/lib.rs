@@ -10,6 +10,7 @@ pub mod blocks;
 pub mod counters;
 pub mod forks;
 pub mod heaps;
+pub mod locks;
 mod names;
 mod protocol;
 
@@ -17,5 +18,5 @@ pub use protocol::{Canary, Protocol, find, replay_command};
 
 /// All protocols.
 pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
-    [heaps::PROTOCOLS, counters::PROTOCOLS, forks::PROTOCOLS].into_iter().flatten()
+    [heaps::PROTOCOLS, counters::PROTOCOLS, forks::PROTOCOLS, locks::PROTOCOLS].into_iter().flatten()
 }

@@ -67,6 +67,7 @@ tests! {
     fork "fork"
     fork_in_handlers "fork in handlers"
     counter_forks "counter forks"
+    lock_ranks "lock ranks"
 }
 
 #[test]

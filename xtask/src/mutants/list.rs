@@ -92,7 +92,14 @@ pub const MUTANTS: &[Mutant] = &[
         file: "machine/host/src/sync/lock.rs",
         from: "Self::count_held();\n        let outcome = self.wait();",
         to: "let outcome = self.wait();\n        Self::count_held();",
-        protocols: &["signals"],
+        protocols: &["lock ranks"],
+    },
+    Mutant {
+        what: "a lock counts no more before a sleeper was woken",
+        file: "machine/host/src/sync/lock.rs",
+        from: "if word & WAITERS != 0 {\n            self.wake_one();\n        }\n        Self::uncount_held();",
+        to: "Self::uncount_held();\n        if word & WAITERS != 0 {\n            self.wake_one();\n        }",
+        protocols: &["lock ranks"],
     },
     Mutant {
         what: "a fork child does not know that the threads of its parent are gone",

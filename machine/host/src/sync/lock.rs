@@ -12,7 +12,8 @@
 //! rank is above them all. So along any chain of threads that wait for each other ranks rise, and no chain closes. A
 //! handler that allocates in the middle of its own thread's allocation finds ranks in its way: it gets the lock if that is
 //! free, and is told [`Acquired::WouldDeadlock`] otherwise. A lock counts while it is waited for, too: whoever was woken has its only
-//! wake-up, and others wait for what comes of it. It is not enough to tell those apart that meet their own lock: a
+//! wake-up, and others wait for what comes of it. And it counts until somebody was woken: a handler that came in between might wait for
+//! what the sleeper holds. It is not enough to tell those apart that meet their own lock: a
 //! handler above the holder of B that waits for A, whose holder waits for B, hangs as well.
 //!
 //! Accounting follows Linux's lock-contention tracing: no timestamp unless the first try failed, and the counters are
@@ -234,10 +235,10 @@ impl<const RANK: u8> Lock<RANK> {
             word & !WAITERS == thread::lock_identity() || thread::is_gone(word & !WAITERS),
             "a lock released by another than its holder"
         );
-        Self::uncount_held();
         if word & WAITERS != 0 {
             self.wake_one();
         }
+        Self::uncount_held();
     }
 
     /// Whether anybody holds the lock right now; stale by the time it is read.
