@@ -10,6 +10,9 @@
 //! and because a thread that waits for one lock may hold another. Instead, a child notices that it is one, takes locks over
 //! from holders that do not exist there, and puts in order what they protect. A fork in a process with one thread needs
 //! not even that: no lock can be held by anybody else.
+//!
+//! A signal handler may fork on top of anything, and its child may return from it. But the child must not make threads before it has: they would
+//! take over what the interrupted thread is in the middle of.
 
 use super::runtime::runtime;
 use crate::percpu;
