@@ -32,7 +32,8 @@ pub const PROTOCOLS: &[Protocol] = &[
         name: "counter limits",
         about: "additions that must not lead above a limit, and are refused only there",
         body: limited,
-        rates: Rates { signal: 0, ..Rates::USUAL },
+        // Threads that meet in one slot, one after the other.
+        rates: Rates { signal: 0, preempt: 3000, ..Rates::USUAL },
         modes: BOTH,
         canaries: &[by_ids(Defect::RestartIsFence), by_ids(Defect::SectionsGoOn)],
     },
