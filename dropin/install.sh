@@ -26,13 +26,17 @@ need setpriv util-linux
 need sqlite3 sqlite3
 need tar tar
 need xz xz-utils
-/usr/bin/python3 -c 'import test.test_list' 2> /dev/null || missing="$missing libpython3-testsuite"
 
-if [ -z "$missing" ]; then
-    echo "all programs are installed"
-    exit 0
-fi
-apt-get update
+install() { # PACKAGE...
+    apt-get update
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+}
+
 # The names are separate words.
 # shellcheck disable=SC2086
-DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+[ -z "$missing" ] || install $missing
+# Named by the version, which is known only now: not every release has the package that is named after the latest.
+if ! /usr/bin/python3 -c 'import test.test_list' 2> /dev/null; then
+    install "libpython$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite"
+fi
+echo "all programs are installed"
