@@ -6,6 +6,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use runtime::heap::{self, report::Report};
+use runtime::slab::sharing;
 
 runtime::c_entries! {
     take malloc or heap::allocate_slow;
@@ -18,7 +19,7 @@ runtime::c_entries! {
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     // Whoever creates a thread comes here: glibc's pthread_create asks for the thread's tables.
-    heap::fork::upgrade_before_a_thread();
+    sharing::upgrade_before_a_thread();
     match count.checked_mul(bytes) {
         Some(all) => heap::allocate_zeroed(all).cast(),
         None => heap::out_of_memory().cast(),

@@ -11,6 +11,7 @@
 mod common;
 
 use commensal::heap::{self, report::Report};
+use commensal::slab;
 use common::blocks::Block;
 use common::forks::{FINE, Way, wait_for};
 use common::model::{Failure, Heap, Model, Operation, Owned};
@@ -155,7 +156,7 @@ fn hammer(seed: u64, number: u64, stop: &AtomicBool) -> Result<(), Failure> {
 
 /// Forks while others hammer, in this process; how often.
 fn act_out(way: Way, seed: u64) -> Result<u64, String> {
-    heap::fork::upgrade_if_shared();
+    slab::sharing::upgrade_if_shared();
     let stop = AtomicBool::new(false);
     let forks = AtomicU64::new(0);
     let result = thread::scope(|scope| {
@@ -296,7 +297,7 @@ fn plain_forks_among_handlers_that_allocate() {
             unsafe { libc::pthread_atfork(handler, handler, handler) };
         };
         register();
-        heap::fork::upgrade_if_shared();
+        slab::sharing::upgrade_if_shared();
         register();
     }
     run("plain_forks_among_handlers_that_allocate", Way::Fork);

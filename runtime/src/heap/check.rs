@@ -1,6 +1,6 @@
 //! The invariants of the whole heap, as code, and a count of what is in use for comparison with a model.
 
-use super::runtime;
+use crate::slab::region::general;
 use machine::root;
 
 /// What the program holds, as the heap sees it.
@@ -20,8 +20,8 @@ pub fn check_valid(mut show_cached: impl FnMut(*mut u8)) -> InUse {
     if !root::is_installed() {
         return InUse::default();
     }
-    let slab = runtime::general().check_valid(&mut show_cached);
-    let zone = runtime::runtime().slab.zone.check_valid();
+    let slab = general().check_valid(&mut show_cached);
+    let zone = general().state().zone.check_valid();
     assert_eq!(slab.span_pages, zone.in_spans, "pages of spans that somebody has, and of all spans");
     InUse { objects: slab.given - slab.cached, large_blocks: zone.blocks }
 }

@@ -11,9 +11,10 @@
 //! What is not understood is named with the nearest thing that would be, and the program starts all the same.
 
 use super::report;
-use super::runtime::runtime;
 use crate::page::PAGE;
 use crate::slab::misuse::Line;
+use crate::slab::region::{general, lay_out};
+use crate::slab::sharing;
 use core::fmt::Write;
 use machine::{process, slot};
 
@@ -34,13 +35,13 @@ struct Layout {
 /// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
 pub fn apply_environment() {
     if let Some(conf) = process::environment(c"COMMENSAL_CONF")
-        && super::enter()
+        && sharing::enter()
     {
         let mut layout = Layout { is_lazy: true, cpus: slot::possible().min(slot::MAX) };
         for pair in conf.to_bytes().split(|&byte| byte == b',').filter(|pair| !pair.is_empty()) {
             apply(core::str::from_utf8(pair).unwrap_or("?"), &mut layout);
         }
-        if !layout.is_lazy && !super::runtime::lay_out(layout.cpus) {
+        if !layout.is_lazy && !lay_out(layout.cpus) {
             process::complain(
                 b"commensal: COMMENSAL_CONF: no memory for lazy:off; what was not prepared is made when it is used\n",
             );
@@ -50,7 +51,7 @@ pub fn apply_environment() {
 
 fn apply(pair: &str, layout: &mut Layout) {
     let (key, value) = pair.split_once(':').unwrap_or((pair, ""));
-    let zone = &runtime().slab.zone;
+    let zone = &general().state().zone;
     match (key, value) {
         ("stats", "exit") => report::print_at_exit(),
         ("stats", "off") | ("huge", "system") => {}

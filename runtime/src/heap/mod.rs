@@ -6,19 +6,20 @@
 //! cold and outlined.
 //!
 //! The heap begins in solo mode, without a thread, a hook or a registration; when the second thread is being created
-//! ([`fork::upgrade_if_shared`]) it arranges for forks and kicks, once.
+//! ([`sharing::upgrade_if_shared`]) it arranges for forks and kicks, once.
 
 #[doc(hidden)]
 pub mod check;
 pub mod conf;
-pub mod fork;
 pub mod report;
-pub(crate) mod runtime;
 
 use crate::observe::LockReport;
 pub use crate::page::PAGE;
 use crate::page::Zone;
-use crate::percpu;
+use crate::slab::region::general;
+#[cfg(doc)]
+use crate::slab::sharing;
+use crate::slab::sharing::enter;
 use crate::slab::{class, misuse};
 use core::ptr::null_mut;
 use machine::{process, root, vm};
@@ -34,7 +35,7 @@ const MOVE_ALWAYS_ABOVE: usize = 32 << 20;
 #[inline(always)]
 pub fn allocate(bytes: usize) -> *mut u8 {
     if bytes <= class::LARGEST {
-        let object = runtime::general().take(bytes);
+        let object = general().take(bytes);
         if !object.is_null() {
             return object;
         }
@@ -49,7 +50,7 @@ pub fn allocate(bytes: usize) -> *mut u8 {
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     // SAFETY: passed on.
-    if !unsafe { runtime::general().put(block) } {
+    if !unsafe { general().put(block) } {
         // SAFETY: passed on.
         unsafe { free_slow(block) }
     }
@@ -76,7 +77,7 @@ macro_rules! c_entries {
 pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
     if bytes <= class::LARGEST
         && root::is_installed()
-        && let Some(object) = runtime::general().take_changed(bytes)
+        && let Some(object) = general().for_bytes(bytes).take_changed()
     {
         return object;
     }
@@ -88,7 +89,7 @@ pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
 #[inline(never)]
 extern "C-unwind" fn allocate_slower(bytes: usize) -> *mut u8 {
     or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
-        let small = (bytes <= class::LARGEST).then(|| runtime::general().take_slow(class::class_for(bytes))).flatten();
+        let small = (bytes <= class::LARGEST).then(|| general().class(class::class_for(bytes)).take_slow()).flatten();
         small.or_else(|| allocate_pages(bytes.max(1), ALIGNMENT).map(|run| run.0))
     })
 }
@@ -105,7 +106,7 @@ fn or_out_of_memory(possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>
 /// A run of pages, and whether it is known to be zero.
 fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     let (zone, locks) = pages();
-    runtime::general().drain_before_growth(bytes.div_ceil(PAGE), alignment.div_ceil(PAGE));
+    general().drain_before_growth(bytes.div_ceil(PAGE), alignment.div_ceil(PAGE));
     let pages = bytes.div_ceil(PAGE);
     let run = zone.allocate(locks, pages, alignment.div_ceil(PAGE))?;
     count_large(1, pages as isize);
@@ -113,25 +114,11 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
 }
 
 fn count_large(blocks: isize, pages: isize) {
-    runtime::runtime().slab.tally().count_large(blocks, pages * PAGE as isize);
+    general().state().registry().tally.count_large(blocks, pages * PAGE as isize);
 }
 
 fn pages() -> (&'static Zone, &'static LockReport) {
-    (&runtime::runtime().slab.zone, &runtime::runtime().slab.locks)
-}
-
-/// Begins a slow path: the thread has an identity of this process, and the runtime exists and knows whether it is shared.
-/// False: no memory for it.
-#[inline]
-fn enter() -> bool {
-    fork::upgrade_if_shared();
-    begin()
-}
-
-/// [`enter`], but for the last.
-fn begin() -> bool {
-    percpu::enter();
-    root::is_installed() || runtime::begin()
+    (&general().state().zone, general().state().locks())
 }
 
 /// What [`free`] does when the slot's array has no room.
@@ -147,12 +134,12 @@ pub unsafe extern "C" fn free_slow(block: *mut u8) {
     if !enter() {
         misuse::die(misuse::Found::Foreign, block);
     }
-    let general = runtime::general();
+    let general = general();
     match general.class_at(block) {
         // SAFETY: passed on.
         0 => unsafe { free_pages(block) },
         // SAFETY: passed on.
-        class => unsafe { general.put_slow(class, block) },
+        class => unsafe { general.class(class).put_slow(block) },
     }
 }
 
@@ -214,7 +201,7 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     if block.is_null() || !root::is_installed() {
         return 0;
     }
-    match runtime::general().class_at(block) {
+    match general().class_at(block) {
         0 => pages().0.large_pages(block).map_or(0, |pages| pages * PAGE),
         class => class::size(class),
     }
@@ -241,7 +228,7 @@ pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) {
 /// # Safety
 /// The block came from here, and is the caller's to give up. It is not null.
 pub unsafe fn reallocate(block: *mut u8, bytes: usize) -> *mut u8 {
-    let class = runtime::general().class_at(block);
+    let class = general().class_at(block);
     if class == 0 {
         // SAFETY: passed on.
         return unsafe { reallocate_pages(block, bytes) };
@@ -306,7 +293,7 @@ pub fn trim(keep: usize) -> usize {
     if !enter() {
         return 0;
     }
-    let drained = runtime::general().drain_all();
+    let drained = general().drain_all();
     let (zone, locks) = pages();
     let purged = zone.purge(locks, (keep / PAGE) as u64, usize::MAX) as usize * PAGE;
     let given = purged + if keep == 0 { zone.release_segments(locks) } else { 0 };

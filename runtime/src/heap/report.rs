@@ -3,10 +3,10 @@
 //! All of it comes from counts that slow paths keep (see `slab::Tally`), and from a walk over spans and slots; malloc and free count
 //! nothing. A reading takes no lock, so that it can be made in any state; it is exact at rest.
 
-use super::runtime::{general, runtime};
 use crate::page::PAGE;
 use crate::slab::class::{self, CLASSES};
 use crate::slab::misuse::Line;
+use crate::slab::region::general;
 use core::fmt::{self, Write};
 use machine::sync::ContentionReport;
 use machine::{clock, kick, process, root, slot};
@@ -69,11 +69,11 @@ impl Report {
         if !root::is_installed() {
             return None;
         }
-        let slab = &runtime().slab;
+        let slab = general().state();
         let pages = |count: u64| count * PAGE as u64;
         let counts = &slab.zone.counts;
         let mut classes = [ClassReport::default(); CLASSES];
-        let tally = slab.tally();
+        let tally = &slab.registry().tally;
         general().count_spans(|class, bytes| {
             classes[class].spans += 1;
             classes[class].span_bytes += bytes;
@@ -102,12 +102,12 @@ impl Report {
             runs: counts.allocations.get(),
             slots: slot::in_use(),
             mode: slot::mode(),
-            shared_for_ns: runtime().sharing.upgraded_at_ns().map(|at| clock::now_ns().saturating_sub(at)),
+            shared_for_ns: slab.sharing.upgraded_at_ns().map(|at| clock::now_ns().saturating_sub(at)),
             kicks: kick::counts(),
             locks: [
-                ("depot shards", slab.locks.shards.report()),
-                ("page lists", slab.locks.page_lists.report()),
-                ("zone", slab.locks.zone.report()),
+                ("depot shards", slab.locks().shards.report()),
+                ("page lists", slab.locks().page_lists.report()),
+                ("zone", slab.locks().zone.report()),
             ],
         })
     }

@@ -3,7 +3,7 @@
 use machine::sync::{AtomicU64, Contention, Ordering};
 
 /// Contention of the runtime's locks, by kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C)]
 pub struct LockReport {
     /// The depot's shards, one lock for each slot and class.
@@ -12,6 +12,19 @@ pub struct LockReport {
     pub page_lists: Contention,
     /// The zone.
     pub zone: Contention,
+}
+
+impl LockReport {
+    /// Nothing waited yet.
+    pub const fn new() -> Self {
+        LockReport { shards: Contention::new(), page_lists: Contention::new(), zone: Contention::new() }
+    }
+}
+
+impl Default for LockReport {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// An event counter for slow paths: one atomic addition, read at any time.

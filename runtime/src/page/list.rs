@@ -45,7 +45,7 @@ impl PageList {
         // SAFETY: passed on; the spans on the list exist.
         let spans = unsafe { core::iter::successors((*this).head.as_ref(), |span| span.next.as_ref()) };
         let found =
-            spans.inspect(|span| assert_eq!((span.granules, span.class), (1, 0), "a span on a page list")).count();
+            spans.inspect(|span| assert_eq!((span.granules, span.cache), (1, 0), "a span on a page list")).count();
         // SAFETY: passed on.
         assert_eq!(found, unsafe { Self::count(this) }, "spans on a page list, and its count");
         found

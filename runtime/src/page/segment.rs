@@ -172,7 +172,7 @@ impl Segment {
             // SAFETY: there is a description for each granule.
             unsafe {
                 let span = self.spans.add(granule);
-                if (*span).granules > 0 && (*span).class > 0 {
+                if (*span).granules > 0 && (*span).cache > 0 {
                     show(span);
                 }
             }

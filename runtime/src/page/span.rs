@@ -1,4 +1,4 @@
-//! Spans: runs of 64 or 256 KiB that a slab cuts into objects of one class, described out of line.
+//! Spans: runs of 64 or 256 KiB that a slab cuts into objects of one cache, described out of line.
 //!
 //! ```text
 //!   span in user memory   |obj 0|obj 1|obj 2| …                  |unused|
@@ -23,9 +23,9 @@ pub const BITS_BYTES: usize = GRANULE / 16 / 8;
 pub struct Span {
     start: *mut u8,
     bits: *mut u64,
-    /// Next in the list that holds the span.
+    /// Next in the ring or list that holds the span.
     pub next: *mut Span,
-    /// Previous in the list that holds the span.
+    /// Previous in the ring that holds the span.
     pub previous: *mut Span,
     owner: AtomicU32,
     total: u32,
@@ -33,12 +33,10 @@ pub struct Span {
     freed: u32,
     hint: u32,
     object_bytes: u32,
-    /// Class of the objects; 0 while no slab has the span.
-    pub class: u8,
+    /// Number of the cache that has the span; 0 while none has.
+    pub cache: u32,
     /// Granules of the span; 0 for a granule inside another's span.
     pub granules: u8,
-    /// Whether a shard's list holds the span.
-    pub listed: bool,
 }
 
 /// What is wrong with a pointer that was freed.
@@ -54,12 +52,12 @@ impl Span {
     /// Describes a granule that begins a span of `granules`.
     pub fn describe(&mut self, start: *mut u8, bits: *mut u64, granules: u8) {
         (self.start, self.bits, self.granules) = (start, bits, granules);
-        (self.class, self.listed) = (0, false);
+        self.cache = 0;
     }
 
     /// Describes a granule inside the span that `head` describes.
     pub fn describe_inside(&mut self, head: *mut Span) {
-        (self.next, self.granules, self.class) = (head, 0, 0);
+        (self.next, self.granules, self.cache) = (head, 0, 0);
     }
 
     /// First byte of the span.
@@ -83,15 +81,15 @@ impl Span {
         self.owner.store(slot, Ordering::Relaxed);
     }
 
-    /// Begins to serve objects of a class; all of them are free, none carved.
-    pub fn begin(&mut self, class: u8, object_bytes: usize, owner: u32) {
+    /// Begins to serve objects of a cache; all of them are free, none carved.
+    pub fn begin(&mut self, cache: u32, object_bytes: usize, owner: u32) {
         let bytes = self.granules as usize * GRANULE;
         self.object_bytes = object_bytes as u32;
         self.total = (bytes / object_bytes) as u32;
         (self.carved, self.freed, self.hint) = (0, 0, 0);
         self.set_owner(owner);
         machine::sync::compiler_fence(Ordering::Release);
-        self.class = class;
+        self.cache = cache;
     }
 
     /// Objects that the span can give right now.
@@ -194,7 +192,7 @@ impl Span {
 
     /// The span's invariants.
     pub fn check_valid(&self) {
-        assert!(self.granules > 0 && self.class > 0 && self.freed <= self.carved && self.carved <= self.total);
+        assert!(self.granules > 0 && self.cache > 0 && self.freed <= self.carved && self.carved <= self.total);
         // SAFETY: the span's bits.
         let bits = (0..self.carved.div_ceil(64)).map(|word| unsafe { *self.bits.add(word as usize) }.count_ones());
         assert_eq!(bits.sum::<u32>(), self.freed, "bits set and objects freed differ in {self:?}");

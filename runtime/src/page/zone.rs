@@ -161,7 +161,7 @@ impl Zone {
     pub unsafe fn free_span(&self, locks: &LockReport, span: *mut Span) {
         // SAFETY: the caller owns the span; its granules stop being a slab's before its pages can be anybody else's.
         unsafe {
-            (*span).class = 0;
+            (*span).cache = 0;
             self.map.set(self.map_start, (*span).start(), (*span).granules as usize, 0);
             self.free(locks, (*span).start());
         }
@@ -202,7 +202,7 @@ impl Zone {
         }
         let span = segment.span_of(address);
         // SAFETY: descriptions are never freed.
-        (unsafe { (*span).class } != 0).then_some(span)
+        (unsafe { (*span).cache } != 0).then_some(span)
     }
 
     /// Takes a run back.

@@ -21,7 +21,7 @@ pub use block::{BLOCK_RANK, Block, CELL, MARK, stock, total};
 use core::ptr::NonNull;
 use machine::{slot, thread};
 
-/// A region of address space that holds a runtime: header, slot areas, page map. See `heap::runtime` for the whole.
+/// A region of address space that holds a runtime: header, slot areas, page map. See `slab::region` for the whole.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Region(NonNull<u8>);

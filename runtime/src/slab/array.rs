@@ -7,7 +7,7 @@
 //!   up to 127   pointers, from 128 − capacity on, growing upwards
 //! ```
 //!
-//! An [`Array`] value is a take word (see `machine::slot`): the offset, from the region's base, of the topmost pointer or of
+//! An [`Array`] value is a take word (see `machine::slot`): the offset, from the base of the panel that it serves, of the topmost pointer or of
 //! the bottom. So a value says how full its array is, and arrays are handed over together with their fill. The capacity is
 //! chosen anew whenever an empty array is put to use.
 
@@ -50,6 +50,12 @@ impl Array {
             region.at_offset(bottom).cast::<usize>().write(0);
         }
         Array(bottom)
+    }
+
+    /// The same array, as it is named from another base.
+    #[inline]
+    pub fn moved(self, from: Region, to: Region) -> Self {
+        Array(to.offset_of(from.at_offset(self.0)))
     }
 
     /// What a take word names; none if it names no array, so that pop says "empty".
@@ -161,6 +167,11 @@ fn bottom(capacity: usize) -> usize {
 pub struct Stack(usize);
 
 impl Stack {
+    /// None.
+    pub const fn new() -> Self {
+        Stack(0)
+    }
+
     /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -3,9 +3,6 @@
 //! Beyond what alignment to 16 asks for, at most 12.5 % of an object is waste: a request above 2^k is rounded up to the
 //! next multiple of 2^k / 8. Class 0 is no class: large blocks and foreign memory.
 
-use super::array::MOST_POINTERS;
-use crate::page::PAGE;
-
 /// Requests above this are large blocks.
 pub const LARGEST: usize = 32 << 10;
 /// Number of classes, class 0 included.
@@ -14,13 +11,6 @@ pub const CLASSES: usize = 73;
 pub const STEP: usize = 16;
 /// Entries of that table.
 pub const STEPS: usize = LARGEST / STEP + 1;
-
-/// Bytes of an array's worth of objects, at most.
-const ARRAY_BUDGET: usize = 16 << 10;
-/// The same for objects above 1 KiB: whoever uses those spends more time in them than in going for the next.
-const ARRAY_BUDGET_ABOVE_1_KIB: usize = 8 << 10;
-/// Objects above this many bytes are cut from spans of four granules.
-const LARGE_SPAN_ABOVE: usize = 4096;
 
 /// Bytes of an object of each class.
 pub static SIZES: [u16; CLASSES] = sizes();
@@ -62,59 +52,6 @@ pub fn class_for_aligned(bytes: usize, alignment: usize) -> Option<usize> {
         return None;
     }
     (class_for(least)..CLASSES).find(|&class| size(class).is_multiple_of(alignment))
-}
-
-/// Objects that an array of a class holds at most.
-#[inline]
-pub fn array_capacity(class: usize) -> usize {
-    CAPACITIES[class] as usize
-}
-
-/// Objects that an array of a class holds while the class is cold: half a page of them, or eight.
-#[inline]
-pub fn cold_capacity(class: usize) -> usize {
-    COLD_CAPACITIES[class] as usize
-}
-
-static CAPACITIES: [u8; CLASSES] = capacities();
-static COLD_CAPACITIES: [u8; CLASSES] = cold_capacities();
-
-const fn cold_capacities() -> [u8; CLASSES] {
-    let sizes = sizes();
-    let mut capacities = [0; CLASSES];
-    let mut class = 1;
-    while class < CLASSES {
-        let fitting = PAGE / 2 / sizes[class] as usize;
-        capacities[class] = match fitting {
-            0 => 1,
-            1..8 => fitting as u8,
-            _ => 8,
-        };
-        class += 1;
-    }
-    capacities
-}
-
-const fn capacities() -> [u8; CLASSES] {
-    let sizes = sizes();
-    let mut capacities = [0; CLASSES];
-    let mut class = 1;
-    while class < CLASSES {
-        let size = sizes[class] as usize;
-        let fitting = if size > 1 << 10 { ARRAY_BUDGET_ABOVE_1_KIB } else { ARRAY_BUDGET } / size;
-        capacities[class] = match fitting {
-            0..2 => 2,
-            2..MOST_POINTERS => fitting as u8,
-            _ => MOST_POINTERS as u8,
-        };
-        class += 1;
-    }
-    capacities
-}
-
-/// Granules of a span of a class.
-pub fn span_granules(class: usize) -> u8 {
-    if size(class) > LARGE_SPAN_ABOVE { 4 } else { 1 }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Counting what the slab holds, for reports: without locks, exact at rest.
 
-use super::array::Array;
-use super::{General, class, give_index, shard, take_index};
+use super::{General, panel::Handle, shard};
 use crate::page::{GRANULE, PageList};
 use machine::slot;
 
@@ -11,7 +10,7 @@ impl General<'_> {
         self.slab.zone.for_each_span(|span| {
             // SAFETY: descriptions are never freed; a reading may be stale.
             let span = unsafe { &*span };
-            show(span.class as usize, span.granules as u64 * GRANULE as u64);
+            show(span.cache as usize, span.granules as u64 * GRANULE as u64);
         });
     }
 
@@ -25,14 +24,14 @@ impl General<'_> {
     /// Shows each slot's share of each class as (class, objects in the slot's own arrays, objects in its depot, refills).
     pub fn count_cached(self, mut show: impl FnMut(usize, u64, u64, u64)) {
         for slot in 0..slot::in_use() {
-            for class in 1..class::CLASSES {
-                let take = Array::from_take_word(self.word(slot, take_index(class)));
-                let give = Array::from_give_word(self.word(slot, give_index(class)));
-                let in_words: usize = [take, give].into_iter().flatten().map(|array| array.len(self.region)).sum();
-                // SAFETY: a shard of the region; at rest nobody changes it.
-                let shard = unsafe { &*shard::of(self.region, slot, class) };
-                let in_depot: usize = shard.full.iter(self.region).map(|array| array.len(self.region)).sum();
-                show(class, in_words as u64, in_depot as u64, shard.refills as u64);
+            for cache in self.caches() {
+                let array = |takes| Handle::array_of(cache.word(slot, takes), takes);
+                let in_words: usize =
+                    [true, false].into_iter().filter_map(array).map(|array| array.len(cache.panel)).sum();
+                // SAFETY: a shard of the panel; at rest nobody changes it.
+                let shard = unsafe { &*cache.shard(slot) };
+                let in_depot: usize = shard.full.iter(cache.panel).map(|array| array.len(cache.panel)).sum();
+                show(cache.place, in_words as u64, in_depot as u64, shard.refills as u64);
             }
         }
     }

@@ -12,6 +12,8 @@ pub enum Found {
     Foreign,
     /// A pointer into the middle of an object, or behind the last one, was freed.
     Interior,
+    /// An object was given back to another cache than the one it came from.
+    OtherCache,
     /// An object was freed with a size that is not its own.
     Size {
         /// The size that was given.
@@ -42,6 +44,12 @@ pub fn die(found: Found, address: *mut u8) -> ! {
             writeln!(
                 line,
                 "commensal: free of a pointer into an object, {address:p}: free the address that malloc returned"
+            )
+        }
+        Found::OtherCache => {
+            writeln!(
+                line,
+                "commensal: {address:p} was given back to a cache that it is not from: give it to the one that allocated it"
             )
         }
         Found::Size { bytes, usable } => writeln!(

@@ -3,120 +3,121 @@
 //! An array that an object does not fit into is exchanged, and goes to the slot's depot; what is too much there goes back into the
 //! spans, object by object, under the lock of the shard that owns the span. There misuse is found.
 
-use super::array::{Array, DRAINING};
-use super::limits::{MANY_SLOTS, batch, depot_limit};
+use super::General;
+use super::array::Array;
 use super::misuse::{self, Found};
+use super::panel::Handle;
+use super::shape::MANY_SLOTS;
 use super::shard::{self, Held};
-use super::{General, give_index, take_index};
 use crate::page::{PageList, Span};
 use crate::percpu;
 use core::ptr::null_mut;
 use machine::slot;
 use machine::sync::Ordering;
 
-impl General<'_> {
-    /// Gives an object of a class back, by whatever way is left.
+impl Handle<'_> {
+    /// Gives an object back, by whatever way is left.
     ///
     /// # Safety
-    /// The caller owns the object, and gives it up.
+    /// The caller owns the object, which is one of the cache's, and gives it up.
     #[cold]
-    pub unsafe fn put_slow(self, class: usize, object: *mut u8) {
+    pub unsafe fn put_slow(self, object: *mut u8) {
         let Some(slot) = slot::current() else {
-            return self.put_one(class, object);
+            return self.put_one(object);
         };
-        shard::count_visit(self.region, slot, class, false);
-        let word = self.word(slot, give_index(class));
+        shard::count_visit(self.shard(slot), false);
+        let word = self.give_word(slot);
         let given = Array::from_give_word(word);
         if given.is_some_and(|given| !given.is_full()) {
             // SAFETY: passed on. The thread migrated since the fast path, or another one made room.
-            if unsafe { self.put(object) } {
+            if unsafe { slot::push(self.panel.base(), self.index(true), object) } {
                 return;
             }
-            return self.put_one(class, object);
+            return self.put_one(object);
         }
-        let Some(mut next) = self.find_roomy(slot, class, given.is_some()) else {
-            return self.put_one(class, object);
+        let Some(mut next) = self.find_roomy(slot, given.is_some()) else {
+            return self.put_one(object);
         };
-        next.push(self.region, object);
-        if word == DRAINING || !self.replace(slot, give_index(class), word, next.give_word()) {
-            return self.stow(slot, class, next);
+        next.push(self.panel, object);
+        if Self::is_drained(word) || !self.replace(slot, false, word, next.give_word()) {
+            return self.stow(slot, next);
         }
         let Some(full) = given else { return };
-        match self.word(slot, take_index(class)) {
-            0 => self.install_to_take(slot, class, full),
-            _ => self.stow(slot, class, full),
+        match self.take_word(slot) {
+            0 => self.install_to_take(slot, full),
+            _ => self.stow(slot, full),
         }
     }
 
     /// A private array with room: the slot's own take array if it is empty, or if there is another one to change places with and
     /// that is worth it; else an empty one from the shard, else a new one.
-    fn find_roomy(self, slot: u32, class: usize, can_change: bool) -> Option<Array> {
-        let word = self.word(slot, take_index(class));
+    fn find_roomy(self, slot: u32, can_change: bool) -> Option<Array> {
+        let word = self.take_word(slot);
         if let Some(array) = Array::from_take_word(word)
-            && (array.is_empty(self.region) || (can_change && self.is_worth_changing(array, slot, class)))
-            && self.replace(slot, take_index(class), word, 0)
+            && (array.is_empty(self.panel) || (can_change && self.is_worth_changing(array, slot)))
+            && self.replace(slot, true, word, 0)
         {
-            return Some(if array.is_empty(self.region) { self.sized(array, slot, class) } else { array });
+            return Some(if array.is_empty(self.panel) { self.sized(array, slot) } else { array });
         }
-        self.find_empty(&mut self.lock(slot, class)).map(|array| self.sized(array, slot, class))
+        self.find_empty(&mut self.lock(slot)).map(|array| self.sized(array, slot))
     }
 
     /// Whether a take array has so much room that it should become the one to give to. A quarter: more would send arrays to the
     /// depot and back for programs that swing by little more than an array, less would cost too much per object. An
-    /// array that is too small for the class's heat had better be retired.
-    fn is_worth_changing(self, array: Array, slot: u32, class: usize) -> bool {
-        let capacity = array.capacity(self.region);
-        array.room() * 4 >= capacity && capacity >= batch(class, shard::heat(self.region, slot, class))
+    /// array that is too small for the cache's heat had better be retired.
+    fn is_worth_changing(self, array: Array, slot: u32) -> bool {
+        let capacity = array.capacity(self.panel);
+        array.room() * 4 >= capacity && capacity >= self.shape().batch(self.heat(slot))
     }
 
     /// Puts a private array into the slot's depot; what is too much there goes back to the spans.
     #[cold]
-    pub(super) fn stow(self, slot: u32, class: usize, array: Array) {
+    pub(super) fn stow(self, slot: u32, array: Array) {
         percpu::enter();
-        let mut own = self.lock(slot, class);
-        if array.is_empty(self.region) {
+        let mut own = self.lock(slot);
+        if array.is_empty(self.panel) {
             return self.keep_empty(&mut own, array);
         }
-        self.count(class, -(array.len(self.region) as isize));
-        own.push_full(self.region, array);
-        if own.full_count as usize <= depot_limit(class, shard::heat(self.region, own.slot, class)) {
+        self.count(-(array.len(self.panel) as isize));
+        own.push_full(self.panel, array);
+        if own.full_count as usize <= self.shape().depot_limit(self.heat(own.slot)) {
             return;
         }
-        let excess = own.pop_full(self.region);
+        let excess = own.pop_full(self.panel);
         drop(own);
         if let Some(excess) = excess {
-            self.flush(slot, class, excess);
+            self.flush(slot, excess);
         }
     }
 
     /// Puts the objects of a private array that is counted as in the depot back into their spans, and keeps the array.
-    pub(super) fn flush(self, slot: u32, class: usize, mut array: Array) {
+    pub(super) fn flush(self, slot: u32, mut array: Array) {
         let mut held = None;
         let mut deferred = 0;
-        while let Some(object) = array.pop(self.region) {
+        while let Some(object) = array.pop(self.panel) {
             let StillHeld(shard, is_put) = self.put_into_span(object, held);
             held = shard;
             deferred += isize::from(!is_put);
         }
         drop(held);
-        self.keep_empty(&mut self.lock(slot, class), array);
+        self.keep_empty(&mut self.lock(slot), array);
         if deferred > 0 {
-            self.count(class, deferred);
+            self.count(deferred);
         }
     }
 
     /// The same for an array that was a slot's.
-    pub(super) fn flush_out(self, slot: u32, class: usize, array: Array) {
-        self.count(class, -(array.len(self.region) as isize));
-        self.flush(slot, class, array);
+    pub(super) fn flush_out(self, slot: u32, array: Array) {
+        self.count(-(array.len(self.panel) as isize));
+        self.flush(slot, array);
     }
 
     /// Puts a single object back into its span.
-    pub(super) fn put_one(self, class: usize, object: *mut u8) {
+    pub(super) fn put_one(self, object: *mut u8) {
         let StillHeld(shard, is_put) = self.put_into_span(object, None);
         drop(shard);
         if is_put {
-            self.count(class, -1);
+            self.count(-1);
         }
     }
 
@@ -124,34 +125,75 @@ impl General<'_> {
     pub(super) fn put_into_span(self, object: *mut u8, held: Option<Held>) -> StillHeld {
         let Some(span) = self.slab.zone.span_of(object) else { misuse::die(Found::Foreign, object) };
         // SAFETY: descriptions of spans are never freed, and the span is not either while the object lives.
-        let class = unsafe { (*span).class } as usize;
-        let mut held = self.lock_owner(span, class, held);
+        if unsafe { (*span).cache } != self.number() {
+            misuse::die(Found::OtherCache, object);
+        }
+        let mut held = self.lock_owner(span, held);
         // SAFETY: as above.
         if held.slot != unsafe { (*span).owner() } {
             // In a signal handler that must not wait for the owner.
-            self.defer(object);
+            self.general().defer(object);
             return StillHeld(Some(held), false);
         }
         // SAFETY: we hold the lock of the shard that owns the span.
         unsafe {
+            let gave = (*span).available() > 0;
             match (*span).put(object) {
                 Ok(()) => {}
                 Err(crate::page::Misuse::DoubleFree) => misuse::die(Found::DoubleFree, object),
                 Err(crate::page::Misuse::NotAnObject) => misuse::die(Found::Interior, object),
             }
-            held.link_span(span);
-            // The last span stays while the class is warm: a slot that frees and allocates around one span's worth would
+            if !gave {
+                held.spans.remove(span);
+                held.spans.insert(span);
+            }
+            // The last span stays while the cache is warm: a slot that frees and allocates around one span's worth would
             // move it in and out.
-            let others = !(*span).next.is_null() || !(*span).previous.is_null();
-            let may_stay = slot::in_use() <= MANY_SLOTS && shard::heat(self.region, held.slot, class) > 0;
-            if (*span).is_unused() && (others || !may_stay) {
-                held.unlink_span(span);
+            let may_stay = slot::in_use() <= MANY_SLOTS && self.heat(held.slot) > 0;
+            if (*span).is_unused() && (!may_stay || held.spans.another_gives(span)) {
+                held.spans.remove(span);
                 self.free_span(held.slot, span);
             }
         }
         StillHeld(Some(held), true)
     }
 
+    fn lock_owner(self, span: *mut Span, mut held: Option<Held>) -> Held {
+        loop {
+            // SAFETY: descriptions of spans are never freed.
+            let owner = unsafe { (*span).owner() };
+            let shard = match held.take() {
+                Some(shard) if shard.slot == owner => shard,
+                other => {
+                    drop(other);
+                    self.lock(owner)
+                }
+            };
+            // SAFETY: as above. The owner changes under the lock that we now hold, or changed before we had it.
+            if unsafe { (*span).owner() } == owner {
+                return shard;
+            }
+            held = Some(shard);
+        }
+    }
+
+    /// # Safety
+    /// The span is unused, in no ring, and ours by the lock of its shard.
+    pub(super) unsafe fn free_span(self, slot: u32, span: *mut Span) {
+        let (zone, locks) = (&self.slab.zone, self.slab.locks());
+        // SAFETY: passed on.
+        unsafe {
+            zone.enter_class(span, 0);
+            (*span).cache = 0;
+            match (*span).granules {
+                1 => PageList::put(self.page_list(slot), span, zone, locks),
+                _ => zone.free_span(locks, span),
+            }
+        }
+    }
+}
+
+impl General<'_> {
     /// Keeps an object that is free for the next who comes along a slow path.
     #[cold]
     fn defer(self, object: *mut u8) {
@@ -172,42 +214,8 @@ impl General<'_> {
             while !object.is_null() {
                 // SAFETY: written by `defer`, and the object is ours since the exchange.
                 let next = unsafe { object.cast::<*mut u8>().read() };
-                self.put_one(self.class_at(object), object);
+                self.cache_of(object).put_one(object);
                 object = next;
-            }
-        }
-    }
-
-    fn lock_owner(self, span: *mut Span, class: usize, mut held: Option<Held>) -> Held {
-        loop {
-            // SAFETY: descriptions of spans are never freed.
-            let owner = unsafe { (*span).owner() };
-            let shard = match held.take() {
-                Some(shard) if shard.slot == owner => shard,
-                other => {
-                    drop(other);
-                    self.lock(owner, class)
-                }
-            };
-            // SAFETY: as above. The owner changes under the lock that we now hold, or changed before we had it.
-            if unsafe { (*span).owner() } == owner {
-                return shard;
-            }
-            held = Some(shard);
-        }
-    }
-
-    /// # Safety
-    /// The span is unused, on no list, and ours by the lock of its shard.
-    pub(super) unsafe fn free_span(self, slot: u32, span: *mut Span) {
-        let (zone, locks) = (&self.slab.zone, &self.slab.locks);
-        // SAFETY: passed on.
-        unsafe {
-            zone.enter_class(span, 0);
-            (*span).class = 0;
-            match (*span).granules {
-                1 => PageList::put(shard::page_list(self.region, slot), span, zone, locks),
-                _ => zone.free_span(locks, span),
             }
         }
     }

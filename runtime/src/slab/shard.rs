@@ -5,7 +5,7 @@
 //!                        ▲ full             │ full
 //!   shard             full: array ─▶ array ◀┘      empty: array ─▶ array
 //!                        ▲
-//!                     spans: span ⇄ span     with objects to give
+//!                     spans: span ⇄ span     all that the slot owns, those with objects to give first
 //! ```
 //!
 //! Sharding by slot keeps a producer's and a consumer's lines apart; full arrays wander between shards, and empty ones
@@ -13,10 +13,10 @@
 //!
 //! Runs at the same time: any thread, under the shard's lock.
 
-use super::Slab;
 use super::array::{Array, Stack};
-use crate::observe::LockReport;
-use crate::page::{PageList, Span};
+use super::panel::Handle;
+use super::spans::Spans;
+use crate::page::PageList;
 use crate::percpu::Region;
 use core::ops::{Deref, DerefMut};
 use machine::sync::{Acquired, Lock};
@@ -24,12 +24,12 @@ use machine::{clock, slot};
 
 /// Rank of a shard's lock.
 pub const SHARD_RANK: u8 = 1;
-/// Where the shards begin in a slot's area: behind the words of all classes.
+/// Where the shards begin in a slot's area: behind the words of all caches.
 const SHARDS: usize = super::class::CLASSES * 16;
 const _: () = assert!(SHARDS + super::class::CLASSES * size_of::<Shard>() <= slot::AREA);
 const _: () = assert!(size_of::<PageList>() <= size_of::<Shard>());
 
-/// One slot's part of a class.
+/// One slot's part of a cache.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Shard {
@@ -40,20 +40,20 @@ pub struct Shard {
     pub full: Stack,
     /// Arrays that hold none.
     pub empty: Stack,
-    /// Spans with objects to give.
-    pub spans: *mut Span,
+    /// Spans that the slot owns.
+    pub spans: Spans,
     /// Times that the slot's take array ran out, and did not just change places with the give array.
     pub refills: u32,
-    /// When that was last, and how hot the class is; see [`count_visit`].
+    /// When that was last, and how hot the cache is; see [`count_visit`].
     heat: u32,
 }
 
-/// Where a slot's shard of a class lies.
-pub fn of(region: Region, slot: u32, class: usize) -> *mut Shard {
-    region.in_area(slot, SHARDS + class * size_of::<Shard>())
+/// Where a slot's shard of the cache at a place of a panel lies.
+pub fn of(panel: Region, slot: u32, place: usize) -> *mut Shard {
+    panel.in_area(slot, SHARDS + place * size_of::<Shard>())
 }
 
-/// The hottest that a class gets.
+/// The hottest that a cache gets.
 pub const HOTTEST: u32 = 7;
 /// Close visits that make a step of heat. One burst of a few blocks has fewer; a program at work has hundreds in a row.
 const PARTS: u32 = 4;
@@ -69,16 +69,15 @@ const APART: u32 = 4 * UNIT;
 /// And one later than this, some 200 µs, a whole step.
 const FAR: u32 = 16 * UNIT;
 
-/// The hottest classes look at the clock only so often: it costs as much as the rest of a visit. What they see then is the
+/// The hottest caches look at the clock only so often: it costs as much as the rest of a visit. What they see then is the
 /// time of so many visits.
 const GLANCE_AT_CLOCK: u32 = 16;
 
-/// Counts a visit to a slow path, a refill of the slot's take array or not; returns the heat of the class there, up to
+/// Counts a visit to a slow path, a refill of the slot's take array or not; returns the heat of the cache there, up to
 /// [`HOTTEST`]: the logarithm of how much more than a few objects it should have at hand, so that visits are some 12 µs or more apart.
 ///
 /// Without the lock: of two threads that come at once, one may not count.
-pub fn count_visit(region: Region, slot: u32, class: usize, is_refill: bool) -> u32 {
-    let shard = of(region, slot, class);
+pub fn count_visit(shard: *mut Shard, is_refill: bool) -> u32 {
     // SAFETY: a shard of the region; the two words are used by volatile accesses only.
     unsafe {
         let refills = (&raw const (*shard).refills).read_volatile().wrapping_add(is_refill as u32);
@@ -95,7 +94,7 @@ pub fn count_visit(region: Region, slot: u32, class: usize, is_refill: bool) -> 
     }
 }
 
-/// The heat, in parts of a step, after a visit that came so long after the one before. Of a class that was as hot as can be, many
+/// The heat, in parts of a step, after a visit that came so long after the one before. Of a cache that was as hot as can be, many
 /// visits were not looked at since.
 fn heated(parts: u32, interval: u32) -> u32 {
     match interval {
@@ -106,13 +105,13 @@ fn heated(parts: u32, interval: u32) -> u32 {
     }
 }
 
-/// How hot a class is in a slot.
-pub fn heat(region: Region, slot: u32, class: usize) -> u32 {
+/// How hot a cache is in a slot.
+pub fn heat(shard: *const Shard) -> u32 {
     // SAFETY: as above.
-    unsafe { ((&raw const (*of(region, slot, class)).heat).read_volatile() & HEAT_BITS) / PARTS }
+    unsafe { ((&raw const (*shard).heat).read_volatile() & HEAT_BITS) / PARTS }
 }
 
-/// Where a slot's page list lies: in the place of the shard of class 0, which is no class.
+/// Where a slot's page list lies: in the runtime's region, in the place of the shard of class 0, which is no class.
 pub fn page_list(region: Region, slot: u32) -> *mut PageList {
     of(region, slot, 0).cast()
 }
@@ -133,13 +132,13 @@ pub struct Held {
 
 impl Held {
     /// Locks a slot's shard; a signal handler that must not wait gets the nearest neighbour's that is free.
-    pub fn lock(region: Region, slot: u32, class: usize, locks: &LockReport) -> Held {
+    pub fn lock(cache: Handle<'_>, slot: u32) -> Held {
         let mut other = 0;
         loop {
             let slot = slot ^ other;
-            let shard = of(region, slot, class);
-            // SAFETY: a shard of the region.
-            match unsafe { (*shard).lock.acquire(&locks.shards) } {
+            let shard = cache.shard(slot);
+            // SAFETY: a shard of the panel.
+            match unsafe { (*shard).lock.acquire(&cache.slab.locks().shards) } {
                 Acquired::WouldDeadlock => other = (other + 1) % slot::MAX as u32,
                 acquired => {
                     if other != 0 {
@@ -147,7 +146,7 @@ impl Held {
                     }
                     let mut held = Held { shard, slot };
                     if acquired == Acquired::Abandoned {
-                        held.repair(region, class);
+                        held.repair(cache);
                     }
                     return held;
                 }
@@ -156,30 +155,26 @@ impl Held {
     }
 
     /// Locks a slot's shard if nobody holds it.
-    pub fn try_lock(region: Region, slot: u32, class: usize) -> Option<Held> {
-        let shard = of(region, slot, class);
-        // SAFETY: a shard of the region. (Made only when the lock is ours: dropping it releases the lock.)
+    pub fn try_lock(cache: Handle<'_>, slot: u32) -> Option<Held> {
+        let shard = cache.shard(slot);
+        // SAFETY: a shard of the panel. (Made only when the lock is ours: dropping it releases the lock.)
         unsafe { (*shard).lock.try_acquire() }.then(|| Held { shard, slot })
     }
 
     /// Puts the shard in order after its holder vanished in a fork: its stacks change by single stores, but the count of one, the
-    /// list of spans and the spans themselves may be half-changed.
+    /// ring of spans and the spans themselves may be half-changed.
     #[cold]
-    fn repair(&mut self, region: Region, class: usize) {
-        self.full_count = self.full.iter(region).count() as u32;
-        self.spans = core::ptr::null_mut();
-        // SAFETY: the region begins with the slab.
-        let zone = unsafe { &(*region.base().cast::<Slab>()).zone };
+    fn repair(&mut self, cache: Handle<'_>) {
+        self.full_count = self.full.iter(cache.panel).count() as u32;
+        self.spans = Spans::new();
+        let zone = &cache.slab.zone;
         zone.for_each_span(|span| {
-            // SAFETY: spans of this class that this slot owns are guarded by the lock that we hold.
+            // SAFETY: spans of this cache that this slot owns are guarded by the lock that we hold.
             unsafe {
-                if (*span).class as usize == class && (*span).owner() == self.slot {
+                if (*span).cache == cache.number() && (*span).owner() == self.slot {
                     (*span).recount();
-                    (*span).listed = false;
-                    zone.enter_class(span, super::take_index(class) as u8);
-                    if (*span).available() > 0 {
-                        self.link_span(span);
-                    }
+                    zone.enter_class(span, cache.class_word());
+                    self.spans.insert(span);
                 }
             }
         });
@@ -196,47 +191,6 @@ impl Held {
         let array = self.full.pop(region)?;
         self.full_count -= 1;
         Some(array)
-    }
-
-    /// Puts a span with objects to give on the list.
-    ///
-    /// # Safety
-    /// The span exists and belongs to this shard.
-    pub unsafe fn link_span(&mut self, span: *mut Span) {
-        // SAFETY: passed on; the spans on the list exist.
-        unsafe {
-            if (*span).listed {
-                return;
-            }
-            (*span).listed = true;
-            (*span).previous = core::ptr::null_mut();
-            (*span).next = self.spans;
-            if let Some(head) = self.spans.as_mut() {
-                head.previous = span;
-            }
-        }
-        self.spans = span;
-    }
-
-    /// Takes a span off the list.
-    ///
-    /// # Safety
-    /// As for [`Self::link_span`].
-    pub unsafe fn unlink_span(&mut self, span: *mut Span) {
-        // SAFETY: passed on.
-        unsafe {
-            if !(*span).listed {
-                return;
-            }
-            (*span).listed = false;
-            if let Some(next) = (*span).next.as_mut() {
-                next.previous = (*span).previous;
-            }
-            match (*span).previous.as_mut() {
-                Some(previous) => previous.next = (*span).next,
-                None => self.spans = (*span).next,
-            }
-        }
     }
 }
 

@@ -24,6 +24,11 @@ pub struct Spare {
 unsafe impl Sync for Spare {}
 
 impl Spare {
+    /// None.
+    pub const fn new() -> Self {
+        Spare { lock: Lock::new(), arrays: UnsafeCell::new(Stack::new()) }
+    }
+
     /// Puts an empty array on top. False: not here, not now.
     pub fn push(&self, region: Region, locks: &LockReport, array: Array) -> bool {
         self.locked(locks, |arrays| arrays.push(region, array)).is_some()

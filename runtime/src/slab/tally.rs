@@ -44,10 +44,10 @@ impl Tally {
         self.objects.share_in(area, 0).is_ok() && self.bytes.share_in(area).is_ok()
     }
 
-    /// Counts objects of a class that left the depot or a span, or came back.
+    /// Counts objects of a class, each of so many bytes, that left the depot or a span, or came back.
     #[inline]
-    pub fn count(&self, class: usize, objects: isize) {
-        self.count_bytes(class, objects, class::size(class) as isize * objects);
+    pub fn count(&self, class: usize, objects: isize, object_bytes: usize) {
+        self.count_bytes(class, objects, object_bytes as isize * objects);
     }
 
     /// Counts a large block that is given or taken back, or one that changes its size, as 0 blocks.

@@ -3,9 +3,12 @@
 
 #![cfg(test)]
 
+use super::array::Array;
+use super::region::general;
+use super::take::Source;
 use super::*;
-use crate::heap::{self, runtime::general};
-use crate::percpu;
+use crate::page::Span;
+use crate::{heap, percpu};
 use machine::sync::AtomicBool;
 use std::boxed::Box;
 use std::sync::Mutex;
@@ -41,15 +44,19 @@ fn wait_for(event: &AtomicBool) {
     }
 }
 
+fn cache() -> Handle<'static> {
+    general().class(CLASS)
+}
+
 /// Runs `work` while its thread holds one shard, and another thread the shard of a slot.
-fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(General<'static>) + Send) {
+fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(Handle<'static>) + Send) {
     let first = heap::allocate(100);
     assert!(!first.is_null());
     let (held, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let hold = || {
         let held = Happens(&held);
         percpu::enter();
-        let _theirs = general().lock(slot, CLASS);
+        let _theirs = cache().lock(slot);
         drop(held);
         wait_for(&done);
     };
@@ -57,8 +64,8 @@ fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(General<'static>) + S
         let _done = Happens(&done);
         percpu::enter();
         wait_for(&held);
-        let _ours = general().lock(0, OTHER_CLASS);
-        work(general());
+        let _ours = general().class(OTHER_CLASS).lock(0);
+        work(cache());
     };
     stage::run(vec![Box::new(hold), Box::new(meet)]);
     // SAFETY: allocated above.
@@ -66,10 +73,10 @@ fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(General<'static>) + S
 }
 
 /// A span of a slot, with all its objects but those of one array, which is returned.
-fn span_of(general: General<'_>, slot: u32) -> (*mut Span, Array) {
+fn span_of(cache: Handle<'_>, slot: u32) -> (*mut Span, Array) {
     slot::count_as_used(slot);
-    let array = general.fill_from_spans(slot, CLASS, Source::NewSpan).expect("there is memory");
-    (general.lock(slot, CLASS).spans, array)
+    let array = cache.fill_from_spans(slot, Source::NewSpan).expect("there is memory");
+    (cache.lock(slot).spans.giving().expect("a span that gives"), array)
 }
 
 #[test]
@@ -80,15 +87,19 @@ fn an_object_whose_shard_is_held_is_given_back_later() {
 fn object_whose_shard_is_held() {
     let mut object = None;
     let mut before = 0;
-    where_waiting_is_forbidden(ASKED_FOR, |general| {
+    where_waiting_is_forbidden(ASKED_FOR, |cache| {
         // The holder of the shard set the span up, so to say: nobody else looks at it now.
-        let span = general.new_span(ASKED_FOR, CLASS).expect("there is memory");
+        let span = cache.new_span(ASKED_FOR).expect("there is memory");
         // SAFETY: the span is new.
-        let taken = unsafe { (*span).take() }.expect("a new span has objects");
+        let taken = unsafe {
+            (*cache.shard(ASKED_FOR)).spans.insert(span);
+            (*span).take()
+        }
+        .expect("a new span has objects");
         // SAFETY: as above.
         before = unsafe { (*span).in_use() };
-        drop(general.put_into_span(taken, None));
-        assert_eq!(general.slab.deferred.load(Ordering::Relaxed), taken, "the object waits for the next slow path");
+        drop(cache.put_into_span(taken, None));
+        assert_eq!(cache.slab.deferred.load(Ordering::Relaxed), taken, "the object waits for the next slow path");
         // SAFETY: as above.
         assert_eq!(unsafe { (*span).in_use() }, before, "the span was changed under its owner's lock");
         object = Some((span as usize, taken as usize));
@@ -99,28 +110,28 @@ fn object_whose_shard_is_held() {
     assert!(general.slab.deferred.load(Ordering::Relaxed).is_null());
     // SAFETY: descriptions of spans are never freed.
     let span = unsafe { &*(span as *const Span) };
-    let is_back = span.class == 0 || span.is_free(taken as *mut u8);
+    let is_back = span.cache == 0 || span.is_free(taken as *mut u8);
     assert!(is_back && span.in_use() == before - 1, "the object is not in its span: {span:?}");
 }
 
 #[test]
-fn a_span_that_is_taken_over_belongs_to_the_shard_that_lists_it() {
+fn a_span_that_is_taken_over_belongs_to_the_shard_whose_ring_it_is_in() {
     alone(span_that_is_taken_over);
 }
 
 fn span_that_is_taken_over() {
     let mut taken = None;
-    where_waiting_is_forbidden(ASKED_FOR, |general| {
-        let (span, array) = span_of(general, GIVING);
-        general.steal_span(ASKED_FOR, CLASS).expect("another slot has a span to give");
+    where_waiting_is_forbidden(ASKED_FOR, |cache| {
+        let (span, array) = span_of(cache, GIVING);
+        cache.steal_span(ASKED_FOR).expect("another slot has a span to give");
         // SAFETY: descriptions of spans are never freed.
         let owner = unsafe { (*span).owner() };
         assert_ne!(owner, ASKED_FOR, "the shard that is held got a span");
-        assert_eq!(general.lock(owner, CLASS).spans, span, "the owner of a span does not list it");
+        assert_eq!(cache.lock(owner).spans.giving(), Some(span), "a span is not in its owner's ring");
         taken = Some((owner, array));
     });
     let (owner, array) = taken.expect("the work was done");
     percpu::enter();
     // All objects come back, and the last one lets the span go, if the lock of its owner guards it.
-    general().flush_out(owner, CLASS, array);
+    cache().flush_out(owner, array);
 }

@@ -3,7 +3,7 @@
 use super::blocks::Block;
 use super::model::{AtRest, Failure, Heap, Model, Operation, Owned, Subject};
 use super::{child, forked, random, seconds};
-use commensal::heap;
+use commensal::slab;
 use proptest::arbitrary::any;
 use proptest::collection::vec;
 use proptest::prop_oneof;
@@ -173,5 +173,5 @@ pub fn hold<T: std::fmt::Debug>(
 /// Makes the process one that is shared by threads, as far as the heap is concerned.
 pub fn become_shared() {
     stage::run(vec![Box::new(|| {})]);
-    heap::fork::upgrade_if_shared();
+    slab::sharing::upgrade_if_shared();
 }

@@ -14,10 +14,10 @@
 //! A signal handler may fork on top of anything, and its child may return from it. But the child must not make threads before it has: they would
 //! take over what the interrupted thread is in the middle of.
 
-use super::runtime::runtime;
+use super::region::{self, general};
 use crate::percpu;
 use machine::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, spin_loop};
-use machine::{clock, kick, process, slot, thread};
+use machine::{clock, kick, process, root, slot, thread};
 
 /// What the process did to be shared by threads.
 #[derive(Debug)]
@@ -58,16 +58,30 @@ pub fn upgrade_before_a_thread() {
 
 fn is_solo_no_longer() -> bool {
     // Relaxed: whoever misses it comes to `upgrade`, which is for one only.
-    if runtime().sharing.upgraded.load(Ordering::Relaxed) {
+    if general().state().sharing.upgraded.load(Ordering::Relaxed) {
         percpu::enter();
         return false;
     }
     !thread::is_alone()
 }
 
+/// Begins a slow path: the thread has an identity of this process, and the runtime exists and knows whether it is shared.
+/// False: no memory for it.
+#[inline]
+pub fn enter() -> bool {
+    upgrade_if_shared();
+    begin()
+}
+
+/// [`enter`], but for the last.
+fn begin() -> bool {
+    percpu::enter();
+    root::is_installed() || region::begin()
+}
+
 #[cold]
 fn upgrade() {
-    if !super::begin() {
+    if !begin() {
         return;
     }
     let Some(forks_are_noticed) = thread::without_signals(make_shared) else { return };
@@ -79,7 +93,7 @@ fn upgrade() {
 /// For the one who did it: whether forks are noticed by themselves. Others wait until that is done: from then on a child finds
 /// out that it is one, and until then none of them may hold a lock. No handler interrupts here, and nothing here allocates.
 fn make_shared() -> Option<bool> {
-    let sharing = &runtime().sharing;
+    let sharing = &general().state().sharing;
     let process = process::id();
     loop {
         if sharing.upgraded.load(Ordering::Acquire) {

@@ -11,23 +11,12 @@
 //! (a 2-MiB page for a program that needs 100 KiB is waste and a slow start); segments that come later follow the system's
 //! setting.
 
-use super::fork::Sharing;
+use super::{General, Slab};
 use crate::page::{PAGE, PageMap, Segment};
 use crate::percpu::{AREAS_END, Area, HEADER, Preparation, Region};
-use crate::slab::{General, Slab};
 use core::ptr::null_mut;
 use machine::sync::{AtomicU64, Ordering};
 use machine::{process, root, slot, vm};
-
-/// The one value that all state hangs from, at the region's base. Zeroes are a valid one that can give nothing.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Runtime {
-    /// The general caches, and below them the zone: first, because slot words are offsets into it.
-    pub slab: Slab,
-    /// What the process did to be shared by threads.
-    pub sharing: Sharing,
-}
 
 /// Alignment of segments.
 const UNIT: usize = 4 << 20;
@@ -37,7 +26,7 @@ const SHARE_FOR_MAP: u64 = 16;
 /// Segment table, the first segment's descriptions, and arrays.
 const FIRST_METADATA: usize = 512 << 10;
 
-const _: () = assert!(size_of::<Runtime>() <= HEADER);
+const _: () = assert!(size_of::<Slab>() <= HEADER);
 const _: () = assert!(Segment::description_bytes(FIRST_SEGMENT) + (256 << 10) <= FIRST_METADATA);
 const _: () = assert!(AREAS_END + PAGE <= root::BOOTSTRAP_BYTES);
 
@@ -50,7 +39,7 @@ pub fn begin() -> bool {
         let metadata = segment.wrapping_add(FIRST_SEGMENT);
         let base = metadata.wrapping_add(FIRST_METADATA);
         let writable = FIRST_SEGMENT + FIRST_METADATA + AREAS_END;
-        // The last array's worth of the metadata stays unused: see `slab::array::DRAINING`.
+        // The last array's worth of the metadata stays unused: see `array::DRAINING`.
         // SAFETY: the mapping is fresh and ours; zeroes are a valid slab.
         unsafe {
             if !vm::commit(segment, writable) {
@@ -65,7 +54,7 @@ pub fn begin() -> bool {
                 base.wrapping_add(AREAS_END),
                 (metadata, base.wrapping_sub(2 * slot::ARRAY)),
                 (segment, FIRST_SEGMENT),
-            ) || !slab.begin_tally()
+            ) || !slab.begin_registry()
             {
                 vm::release(start, bytes(entries));
                 return None;
@@ -101,7 +90,7 @@ pub fn lay_out(cpus: usize) -> bool {
         // SAFETY: the areas are committed; the word stays as it is.
         let _ = unsafe { (*word).compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed) };
     }
-    Area::new(cpus, Preparation::ForAll { cpus }).is_some_and(|area| runtime().slab.tally().share_in(area))
+    Area::new(cpus, Preparation::ForAll { cpus }).is_some_and(|area| general().state().registry().tally.share_in(area))
 }
 
 /// The runtime's slab, or the stand-in before [`begin`].
@@ -109,10 +98,4 @@ pub fn lay_out(cpus: usize) -> bool {
 pub fn general() -> General<'static> {
     // SAFETY: the root's base is a runtime's or the stand-in.
     unsafe { General::of(Region::at(root::base())) }
-}
-
-/// The runtime, or the stand-in, which must not be written.
-pub fn runtime() -> &'static Runtime {
-    // SAFETY: the root's base is a runtime's, or as many zeroes.
-    unsafe { &*root::base().cast::<Runtime>() }
 }

@@ -1,0 +1,171 @@
+//! Panels: where the words and shards of caches lie, 72 caches to a panel.
+//!
+//! ```text
+//!   ┌ head: a zero, the slab, the panel's number, the caches' shapes ┐ one page
+//!   ├ AREAS ─────────────────────────────────────────────────────────┤
+//!   │ slot 0: words of the caches, shards of the caches              │ one page for each slot, as in `percpu`
+//!   │ slot 1: …                                                      │
+//! ```
+//!
+//! The runtime's own region begins as a panel does: it is the one of the general classes, which are caches like others. A [`Handle`] is a
+//! cache as slow paths know it; everything that is asked about a cache is found from its panel and from its place there.
+
+use super::array::{Array, DRAINING};
+use super::class::CLASSES;
+use super::shape::Shape;
+use super::shard::{self, Held};
+use super::{General, Slab};
+use crate::page::PageList;
+use crate::percpu::Region;
+use machine::slot::{self, Stored};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Numbers of caches from one panel's first to the next one's.
+const STRIDE: u32 = 128;
+const _: () = assert!(CLASSES <= STRIDE as usize);
+
+/// What every panel begins with.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Head {
+    /// Where a word that names no array points to.
+    zero: u64,
+    slab: AtomicPtr<Slab>,
+    number: AtomicU32,
+    /// By place; zero where there is no cache, as at place 0 always.
+    shapes: [AtomicU64; CLASSES],
+}
+
+impl Head {
+    /// Begins a panel that is zeroed. Nobody else knows it.
+    pub(super) fn begin(&self, slab: *mut Slab, number: u32) {
+        // Relaxed, as everywhere here: what the head says is published with the panel, or with the cache.
+        self.slab.store(slab, Ordering::Relaxed);
+        self.number.store(number, Ordering::Relaxed);
+    }
+
+    /// Says what shape the cache at a place has.
+    pub(super) fn set_shape(&self, place: usize, shape: Shape) {
+        self.shapes[place].store(shape.word(), Ordering::Relaxed);
+    }
+}
+
+/// A cache, as slow paths know it.
+#[derive(Clone, Copy)]
+pub struct Handle<'a> {
+    /// The panel.
+    pub(super) panel: Region,
+    /// Where in the panel: from 1 on.
+    pub(super) place: usize,
+    pub(super) slab: &'a Slab,
+}
+
+impl<'a> Handle<'a> {
+    /// The general caches, and what concerns all.
+    pub(super) fn general(self) -> General<'a> {
+        General { region: self.slab.region(), slab: self.slab }
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: every panel begins with its head, and is never unmapped.
+        unsafe { &*self.panel.base().cast::<Head>() }
+    }
+
+    /// The cache's number in the process, from 1 on: those of general classes are the classes'.
+    pub(super) fn number(self) -> u32 {
+        self.head().number.load(Ordering::Relaxed) * STRIDE + self.place as u32
+    }
+
+    /// Its shape, at some moment.
+    #[inline]
+    pub(super) fn shape(self) -> Shape {
+        Shape::from_word(self.head().shapes[self.place].load(Ordering::Relaxed))
+    }
+
+    /// What free finds in the page map for the cache's objects: zero for those that are no general class's.
+    pub(super) fn class_word(self) -> u8 {
+        if self.head().number.load(Ordering::Relaxed) == 0 { take_index(self.place) as u8 } else { 0 }
+    }
+
+    // ---- the words of a slot ----
+
+    /// A slot's word to take from.
+    pub(super) fn take_word(self, slot: u32) -> usize {
+        self.word(slot, true)
+    }
+
+    /// A slot's word to give to.
+    pub(super) fn give_word(self, slot: u32) -> usize {
+        self.word(slot, false)
+    }
+
+    pub(super) fn word(self, slot: u32, takes: bool) -> usize {
+        // SAFETY: every slot has an area.
+        unsafe { slot::load(self.panel.base(), slot, self.index(takes)) }
+    }
+
+    /// Replaces a slot's word if the thread is still there and the word still so; then the old array is ours.
+    pub(super) fn replace(self, slot: u32, takes: bool, old: usize, new: usize) -> bool {
+        // SAFETY: every slot has an area; `new` names an array that is ours, or none.
+        unsafe { slot::compare_store(self.panel.base(), slot, self.index(takes), old, new) == Stored::Done }
+    }
+
+    /// The index of a word in a slot's area.
+    pub(super) fn index(self, takes: bool) -> usize {
+        if takes { take_index(self.place) } else { give_index(self.place) }
+    }
+
+    /// The array that a word names, if it names one.
+    pub(super) fn array_of(word: usize, takes: bool) -> Option<Array> {
+        if takes { Array::from_take_word(word) } else { Array::from_give_word(word) }
+    }
+
+    /// Whether somebody is taking the array of a word away.
+    pub(super) fn is_drained(word: usize) -> bool {
+        word == DRAINING
+    }
+
+    // ---- its parts in the slots ----
+
+    /// Locks a slot's shard; see [`Held::lock`].
+    pub(super) fn lock(self, slot: u32) -> Held {
+        Held::lock(self, slot)
+    }
+
+    /// A slot's shard, which others may change.
+    pub(super) fn shard(self, slot: u32) -> *mut shard::Shard {
+        shard::of(self.panel, slot, self.place)
+    }
+
+    /// How hot the cache is in a slot.
+    pub(super) fn heat(self, slot: u32) -> u32 {
+        shard::heat(self.shard(slot))
+    }
+
+    /// An empty private array, sized for the cache as hot as it is in a slot.
+    pub(super) fn sized(self, array: Array, slot: u32) -> Array {
+        array.sized(self.panel, self.shape().batch(self.heat(slot)))
+    }
+
+    /// A slot's page list, which all caches share.
+    pub(super) fn page_list(self, slot: u32) -> *mut PageList {
+        shard::page_list(self.slab.region(), slot)
+    }
+
+    /// Counts objects that left the depot or a span, or came back.
+    pub(super) fn count(self, objects: isize) {
+        self.slab.registry().tally.count(self.place, objects, self.shape().object_bytes());
+    }
+}
+
+/// The index of a take word in a slot's area.
+#[inline(always)]
+pub(super) fn take_index(place: usize) -> usize {
+    place * 2
+}
+
+/// The index of a give word.
+#[inline(always)]
+pub(super) fn give_index(place: usize) -> usize {
+    place * 2 + 1
+}

@@ -1,0 +1,243 @@
+//! Taking objects, beyond the fast path: from the slot's other array, the depot, other slots' depots, and the spans.
+//!
+//! An array is first made private, by one committing store that takes it out of a slot's word, and then worked on at leisure; whatever
+//! goes wrong afterwards (the thread migrated, another one was faster) ends with the array in a depot. So no path has to undo anything.
+
+use super::NO_SLOT;
+use super::array::Array;
+use super::panel::Handle;
+use super::shard::{self, Held};
+use super::spans::Spans;
+use crate::page::{GRANULE, PAGE, PageList, Span};
+use machine::slot::{self, ARRAY};
+use machine::sync::Ordering;
+
+/// Arrays that another slot may keep before we take one from it while our own spans can still give.
+const FEW: u32 = 4;
+
+/// Where objects may come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Objects that were in use before: likely to be in memory already.
+    Freed,
+    /// Any objects of the shard's spans.
+    Spans,
+    /// Also those of a new span.
+    NewSpan,
+}
+
+impl Handle<'_> {
+    /// An object from the slot's give array, if that changes places with the empty take array: of a hot cache, where both are as
+    /// large as they get, and at least half of one is to be had. Programs that swing by an array live on this path, so it
+    /// counts no visit and takes no lock.
+    #[inline]
+    pub fn take_changed(self) -> Option<*mut u8> {
+        let slot = slot::current_if_given()?;
+        let (take, give) = (self.take_word(slot), self.give_word(slot));
+        let (taken, given) = (Array::from_take_word(take)?, Array::from_give_word(give)?);
+        let most = self.shape().most();
+        let worth_it = self.heat(slot) == shard::HOTTEST
+            && taken.capacity(self.panel) == most
+            && given.capacity(self.panel) == most
+            && given.room() <= most / 2;
+        if !worth_it {
+            return None;
+        }
+        // SAFETY: every slot has an area, and both words name arrays.
+        let object = unsafe { slot::change_places(self.panel.base(), self.index(true), take, give) };
+        (!object.is_null()).then_some(object)
+    }
+
+    /// An object, by whatever way is left after [`Self::take_changed`].
+    #[cold]
+    pub fn take_slow(self) -> Option<*mut u8> {
+        self.general().put_deferred();
+        let slot = slot::current();
+        let at = slot.unwrap_or_else(|| {
+            self.slab.serves_slotless.store(true, Ordering::Relaxed);
+            NO_SLOT
+        });
+        let mut array = slot.and_then(|slot| self.take_given(slot)).or_else(|| self.find_array(at))?;
+        let object = array.pop(self.panel);
+        match slot {
+            Some(slot) => self.install_to_take(slot, array),
+            None => self.stow(at, array),
+        }
+        object
+    }
+
+    /// The slot's give array, if it is at least half as full as a refill would be: it becomes the one to take from.
+    fn take_given(self, slot: u32) -> Option<Array> {
+        let heat = shard::count_visit(self.shard(slot), true);
+        let word = self.give_word(slot);
+        let array = Array::from_give_word(word)?;
+        let worth_it = array.len(self.panel) >= self.shape().batch(heat).div_ceil(2);
+        (worth_it && self.replace(slot, false, word, 0)).then_some(array)
+    }
+
+    /// Makes a private array the slot's to take from, if the one there is empty; its empty predecessor is kept.
+    pub(super) fn install_to_take(self, slot: u32, array: Array) {
+        let word = self.take_word(slot);
+        let old = Array::from_take_word(word);
+        let replaceable = old.is_none_or(|old| old.is_empty(self.panel)) && !Self::is_drained(word);
+        if !replaceable || !self.replace(slot, true, word, array.take_word()) {
+            return self.stow(slot, array);
+        }
+        let Some(old) = old else { return };
+        if !old.is_empty(self.panel) {
+            // It went away after we had looked, and came back with objects, under the same word.
+            return self.stow(slot, old);
+        }
+        let old = self.sized(old, slot);
+        if !self.replace(slot, false, 0, old.give_word()) {
+            self.stow(slot, old);
+        }
+    }
+
+    /// A private array with objects, from the nearest place that has one.
+    fn find_array(self, slot: u32) -> Option<Array> {
+        self.pop_own(slot)
+            .or_else(|| self.steal_array(slot, FEW))
+            .or_else(|| self.fill_from_spans(slot, Source::Freed))
+            .or_else(|| self.steal_array(slot, 0))
+            .or_else(|| self.fill_from_spans(slot, Source::Spans))
+            .or_else(|| self.steal_span(slot).and_then(|()| self.fill_from_spans(slot, Source::Spans)))
+            .or_else(|| self.fill_before_growth(slot))
+            .or_else(|| self.fill_from_spans(slot, Source::NewSpan))
+    }
+
+    /// If a new span would make the heap grow: brings what is cached back first, which may empty spans of other caches.
+    fn fill_before_growth(self, slot: u32) -> Option<Array> {
+        let pages = self.shape().granules() as usize * GRANULE / PAGE;
+        if !self.general().drain_before_growth(pages, GRANULE / PAGE) {
+            return None;
+        }
+        self.fill_from_spans(slot, Source::Spans)
+    }
+
+    fn pop_own(self, slot: u32) -> Option<Array> {
+        let array = self.lock(slot).pop_full(self.panel)?;
+        self.count(array.len(self.panel) as isize);
+        Some(array)
+    }
+
+    /// Takes a full array from a slot that keeps more than `spared`, and gives it an empty one for it.
+    fn steal_array(self, slot: u32, spared: u32) -> Option<Array> {
+        let array = others(slot).find_map(|other| {
+            // SAFETY: a shard of the panel. A stale count only makes us pass by or look in vain.
+            let count = unsafe { (&raw const (*self.shard(other)).full_count).read_volatile() };
+            if count <= spared {
+                return None;
+            }
+            Held::try_lock(self, other)?.pop_full(self.panel).map(|array| (other, array))
+        });
+        let (other, array) = array?;
+        self.count(array.len(self.panel) as isize);
+        let empty = self.lock(slot).empty.pop(self.panel);
+        if let Some(empty) = empty {
+            self.keep_empty(&mut self.lock(other), empty);
+        }
+        Some(array)
+    }
+
+    /// Moves a span that has objects to give from another slot's shard to ours.
+    pub(super) fn steal_span(self, slot: u32) -> Option<()> {
+        let mut own = self.lock(slot);
+        let span = others(own.slot).find_map(|other| {
+            // SAFETY: a shard of the panel; a hint, as above.
+            if !unsafe { Spans::seems_to_give(&raw const (*self.shard(other)).spans) } {
+                return None;
+            }
+            let mut theirs = Held::try_lock(self, other)?;
+            let span = theirs.spans.giving()?;
+            // SAFETY: the span is in the ring of the shard that we hold. Whoever wants it from now on locks our shard.
+            unsafe {
+                theirs.spans.remove(span);
+                (*span).set_owner(own.slot);
+            }
+            Some(span)
+        })?;
+        // SAFETY: we hold the shard that owns the span.
+        unsafe { own.spans.insert(span) };
+        Some(())
+    }
+
+    /// An array filled from the spans of the slot's shard.
+    pub(super) fn fill_from_spans(self, slot: u32, source: Source) -> Option<Array> {
+        let mut own = self.lock(slot);
+        if own.spans.giving().is_none() && source == Source::NewSpan {
+            let span = self.new_span(own.slot)?;
+            // SAFETY: the span is fresh and ours.
+            unsafe { own.spans.insert(span) };
+        }
+        let first = own.spans.giving()?;
+        // SAFETY: spans in the ring belong to the shard that we hold.
+        if source == Source::Freed && !unsafe { (*first).has_freed() } {
+            return None;
+        }
+        let array = self.find_empty(&mut own)?;
+        let mut array = self.sized(array, slot);
+        while !array.is_full()
+            && let Some(span) = own.spans.giving()
+        {
+            // SAFETY: as above.
+            let span = unsafe { &mut *span };
+            while !array.is_full()
+                && (source != Source::Freed || span.has_freed())
+                && let Some(object) = span.take()
+            {
+                array.push(self.panel, object);
+            }
+            if span.available() == 0 {
+                own.spans.first_is_used_up();
+            } else if source == Source::Freed {
+                break;
+            }
+        }
+        drop(own);
+        array.reverse(self.panel);
+        self.count(array.len(self.panel) as isize);
+        Some(array)
+    }
+
+    pub(super) fn new_span(self, slot: u32) -> Option<*mut Span> {
+        let shape = self.shape();
+        let (zone, locks) = (&self.slab.zone, self.slab.locks());
+        let span = match shape.granules() {
+            // SAFETY: the slot's page list.
+            1 => unsafe { PageList::take(self.page_list(slot), zone, locks) },
+            granules => zone.allocate_span(locks, granules, true),
+        }?;
+        // SAFETY: the span is ours; its map entry is set before any object of it is given away.
+        unsafe {
+            (*span).begin(self.number(), shape.object_bytes(), slot);
+            zone.enter_class(span, self.class_word());
+        }
+        Some(span)
+    }
+
+    /// An empty private array: the shard's, or a spare one, or a new one.
+    pub(super) fn find_empty(self, shard: &mut Held) -> Option<Array> {
+        let general = self.slab.region();
+        let spare = || Some(self.slab.registry().spare.0.pop(general, self.slab.locks())?.moved(general, self.panel));
+        shard.empty.pop(self.panel).or_else(spare).or_else(|| {
+            let memory = self.slab.zone.metadata.cut(ARRAY, ARRAY)?;
+            self.slab.registry().rare.0.arrays.count();
+            Some(Array::new(self.panel, memory))
+        })
+    }
+
+    /// Keeps an empty private array at the shard if that has none, else with the spare ones, where every cache finds it.
+    pub(super) fn keep_empty(self, shard: &mut Held, array: Array) {
+        let general = self.slab.region();
+        let spare = array.moved(self.panel, general);
+        if shard.empty.is_empty() || !self.slab.registry().spare.0.push(general, self.slab.locks(), spare) {
+            shard.empty.push(self.panel, array);
+        }
+    }
+}
+
+/// The slots in use but one.
+fn others(slot: u32) -> impl Iterator<Item = u32> {
+    (0..slot::in_use()).filter(move |&other| other != slot)
+}
