@@ -290,14 +290,7 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
 /// Gives memory that is free back to the kernel: arrays, depots, page lists, and all dirty pages of free runs beyond `keep`
 /// bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached became free.
 pub fn trim(keep: usize) -> usize {
-    if !enter() {
-        return 0;
-    }
-    let drained = general().drain_all();
-    let (zone, locks) = pages();
-    let purged = zone.purge(locks, (keep / PAGE) as u64, usize::MAX) as usize * PAGE;
-    let given = purged + if keep == 0 { zone.release_segments(locks) } else { 0 };
-    given.max(usize::from(drained > 0))
+    if enter() { general().trim(keep) } else { 0 }
 }
 
 /// Null, with ENOMEM.

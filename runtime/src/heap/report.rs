@@ -74,15 +74,18 @@ impl Report {
         let counts = &slab.zone.counts;
         let mut classes = [ClassReport::default(); CLASSES];
         let tally = &slab.registry().tally;
+        let mut cache_bytes = 0;
         general().count_spans(|class, bytes| {
-            classes[class].spans += 1;
-            classes[class].span_bytes += bytes;
+            let Some(report) = classes.get_mut(class) else { return cache_bytes += bytes };
+            report.spans += 1;
+            report.span_bytes += bytes;
         });
         let mut in_words = [0; CLASSES];
         general().count_cached(|class, own, in_depot, refills| {
+            let Some(report) = classes.get_mut(class) else { return };
             in_words[class] += own;
-            classes[class].cached += own + in_depot;
-            classes[class].refills += refills;
+            report.cached += own + in_depot;
+            report.refills += refills;
         });
         for (class, report) in classes.iter_mut().enumerate() {
             report.in_use = tally.objects(class).saturating_sub(in_words[class]);
@@ -90,7 +93,8 @@ impl Report {
         }
         let run_bytes = pages(counts.in_use.get()).saturating_sub(general().listed_bytes());
         Some(Report {
-            large_bytes: run_bytes.saturating_sub(classes.iter().map(|class| class.span_bytes).sum()),
+            large_bytes: run_bytes
+                .saturating_sub(cache_bytes + classes.iter().map(|class| class.span_bytes).sum::<u64>()),
             classes,
             peak_bytes: tally.peak_bytes(),
             run_bytes,

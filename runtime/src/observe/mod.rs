@@ -21,6 +21,51 @@ impl LockReport {
     }
 }
 
+/// Why other CPUs were kicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Why {
+    /// Memory had to go back.
+    Trim,
+    /// A cache was to give back what it does not need.
+    Shrink,
+    /// A cache's arrays were replaced by others of another size.
+    Tune,
+}
+
+impl Why {
+    /// All reasons, with the words for them.
+    pub const ALL: [(Why, &str); 3] = [(Why::Trim, "trim"), (Why::Shrink, "shrink"), (Why::Tune, "tune")];
+}
+
+/// Kicks, by reason.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Kicks([Events; Why::ALL.len()]);
+
+impl Kicks {
+    /// None yet.
+    pub const fn new() -> Self {
+        Kicks([const { Events::new() }; Why::ALL.len()])
+    }
+
+    /// Counts one.
+    pub fn count(&self, why: Why) {
+        self.0[why as usize].count();
+    }
+
+    /// So many were made for a reason.
+    pub fn get(&self, why: Why) -> u64 {
+        self.0[why as usize].get()
+    }
+}
+
+impl Default for Kicks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Default for LockReport {
     fn default() -> Self {
         Self::new()

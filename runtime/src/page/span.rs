@@ -172,6 +172,11 @@ impl Span {
         (index < self.carved as usize).then(|| self.object(index as u32))
     }
 
+    /// All objects that were ever given since the span began.
+    pub fn carved(&self) -> impl Iterator<Item = *mut u8> {
+        (0..self.carved).map(|index| self.object(index))
+    }
+
     /// Counts the free objects anew.
     pub fn recount(&mut self) {
         // SAFETY: the span's bits.

@@ -135,6 +135,21 @@ impl Array {
         Some(object)
     }
 
+    /// Its pointers, from the lowest up.
+    pub fn objects(self, region: Region) -> impl Iterator<Item = *mut u8> {
+        let len = self.len(region);
+        // SAFETY: words of our array.
+        (0..len).map(move |index| unsafe { region.at_offset(self.0 + 8 - (len - index) * 8).cast::<*mut u8>().read() })
+    }
+
+    /// The array without its pointers.
+    #[inline]
+    pub fn emptied(self, region: Region) -> Self {
+        let start = self.0 / ARRAY * ARRAY;
+        let capacity = self.capacity(region);
+        if capacity == 0 { self } else { Array(start + bottom(capacity)) }
+    }
+
     /// Reverses the order of the pointers.
     pub fn reverse(self, region: Region) {
         let len = self.len(region);

@@ -49,7 +49,13 @@ impl Handle<'_> {
             self.check_words(slot, found, show);
             self.check_shard(slot, found, &mut out, show);
         }
-        let counted = self.slab.registry().tally.objects(self.place) as usize;
+        if let Some(cache) = self.object_cache() {
+            cache.reserve.for_each(self, |array| {
+                self.check_array(array, found, show);
+                out -= array.len(self.panel);
+            });
+        }
+        let counted = self.counted() as usize;
         assert_eq!(out, counted, "objects of cache {} outside of spans and depots, and counted", self.number());
     }
 

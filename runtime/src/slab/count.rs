@@ -5,7 +5,7 @@ use crate::page::{GRANULE, PageList};
 use machine::slot;
 
 impl General<'_> {
-    /// Shows each span as (class, bytes).
+    /// Shows each span as (number of its cache, which for general ones is the class; bytes).
     pub fn count_spans(self, mut show: impl FnMut(usize, u64)) {
         self.slab.zone.for_each_span(|span| {
             // SAFETY: descriptions are never freed; a reading may be stale.
@@ -21,7 +21,7 @@ impl General<'_> {
         (0..slot::in_use()).map(count).sum::<usize>() as u64 * GRANULE as u64
     }
 
-    /// Shows each slot's share of each class as (class, objects in the slot's own arrays, objects in its depot, refills).
+    /// Shows each slot's share of each cache as (its number, objects in the slot's own arrays, objects in its depot, refills).
     pub fn count_cached(self, mut show: impl FnMut(usize, u64, u64, u64)) {
         for slot in 0..slot::in_use() {
             for cache in self.caches() {
@@ -31,7 +31,7 @@ impl General<'_> {
                 // SAFETY: a shard of the panel; at rest nobody changes it.
                 let shard = unsafe { &*cache.shard(slot) };
                 let in_depot: usize = shard.full.iter(cache.panel).map(|array| array.len(cache.panel)).sum();
-                show(cache.place, in_words as u64, in_depot as u64, shard.refills as u64);
+                show(cache.number() as usize, in_words as u64, in_depot as u64, shard.refills as u64);
             }
         }
     }

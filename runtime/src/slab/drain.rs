@@ -14,7 +14,9 @@
 use super::array::{Array, DRAINING};
 use super::panel::Handle;
 use super::{General, NO_SLOT};
-use crate::page::PageList;
+use crate::observe::Why;
+use crate::page::{PAGE, PageList};
+use core::ptr::null_mut;
 use machine::sync::{Acquired, Ordering};
 use machine::{kick, slot};
 
@@ -30,18 +32,42 @@ struct Marked {
     before: usize,
 }
 
+/// Whose arrays are taken.
+#[derive(Clone, Copy)]
+pub(super) enum Which<'a> {
+    All,
+    One(Handle<'a>),
+}
+
+/// What came of taking arrays away.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Drained {
+    /// Arrays that were emptied.
+    pub arrays: usize,
+    /// Whether the machine refused to restart other CPUs, so that some arrays were left where they are.
+    pub refused: bool,
+}
+
 impl<'a> General<'a> {
     /// Brings everything that is cached and free back to the zone: arrays, depots, page lists. Slots whose kick the machine
     /// refuses keep their arrays. Returns the number of arrays that were emptied.
     pub fn drain_all(self) -> usize {
-        let acquired = self.slab.registry().rare.0.drain_lock.acquire(&self.slab.locks().shards);
-        self.as_drainer(acquired, || {
-            let depots: usize = self.depots().map(|slot| self.drain_depot(slot)).sum();
-            let arrays = depots + self.drain_own() + self.drain_others();
-            self.free_all_unused_spans();
+        self.as_only_drainer(|general| {
+            let arrays = general.drain(Which::All, Why::Trim);
+            general.depots().for_each(|slot| general.drain_page_list(slot));
             arrays
         })
         .unwrap_or(0)
+    }
+
+    /// Gives memory that is free back to the kernel: arrays, depots, page lists, and all dirty pages of free runs beyond `keep`
+    /// bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached became free.
+    pub fn trim(self, keep: usize) -> usize {
+        let drained = self.drain_all();
+        let (zone, locks) = (&self.slab.zone, self.slab.locks());
+        let purged = zone.purge(locks, (keep / PAGE) as u64, usize::MAX) as usize * PAGE;
+        let given = purged + if keep == 0 { zone.release_segments(locks) } else { 0 };
+        given.max(usize::from(drained > 0))
     }
 
     /// If a run of `pages`, aligned to `alignment` pages, would make the heap grow: brings depots, page lists and this slot's own arrays back, without a kick.
@@ -57,13 +83,18 @@ impl<'a> General<'a> {
             false => Acquired::WouldDeadlock,
         };
         let drain = || {
-            for slot in self.depots() {
-                self.drain_depot(slot);
-            }
-            self.drain_own();
-            self.free_all_unused_spans();
+            self.drain_depots(Which::All);
+            self.drain_own(Which::All);
+            self.free_unused_spans(Which::All);
+            self.depots().for_each(|slot| self.drain_page_list(slot));
         };
         self.as_drainer(acquired, drain).is_some()
+    }
+
+    /// Runs `work` as the only one who takes arrays from others and goes over all caches. None: in a signal handler that must not wait.
+    pub(super) fn as_only_drainer<R>(self, work: impl FnOnce(Self) -> R) -> Option<R> {
+        let acquired = self.slab.registry().rare.0.drain_lock.acquire(&self.slab.locks().shards);
+        self.as_drainer(acquired, || work(self))
     }
 
     /// Runs `work` if the drain lock was acquired. One drainer at a time: of two, each could take the other's mark for its own; and
@@ -80,20 +111,33 @@ impl<'a> General<'a> {
         Some(result)
     }
 
+    /// Empties depots and arrays of all slots, and gives back spans without objects in use. Returns the number of arrays.
+    pub(super) fn drain(self, which: Which<'a>, why: Why) -> usize {
+        let arrays = self.drain_depots(which) + self.drain_arrays(which, why).arrays;
+        self.free_unused_spans(which);
+        arrays
+    }
+
+    /// Empties the arrays of all slots.
+    pub(super) fn drain_arrays(self, which: Which<'a>, why: Why) -> Drained {
+        let own = self.drain_own(which);
+        let others = self.drain_others(which, why);
+        Drained { arrays: own + others.arrays, ..others }
+    }
+
     /// The slots whose shards may hold anything.
-    fn depots(self) -> impl Iterator<Item = u32> {
+    pub(super) fn depots(self) -> impl Iterator<Item = u32> {
         let slotless = self.slab.serves_slotless.load(Ordering::Relaxed).then_some(NO_SLOT);
         (0..slot::in_use()).chain(slotless.filter(|&slot| slot >= slot::in_use()))
     }
 
-    fn drain_depot(self, slot: u32) -> usize {
-        self.caches().map(|cache| cache.drain_shard(slot)).sum()
+    fn drain_depots(self, which: Which<'a>) -> usize {
+        self.depots().flat_map(|slot| self.chosen(which).map(move |cache| cache.drain_shard(slot))).sum()
     }
 
-    fn free_all_unused_spans(self) {
+    fn free_unused_spans(self, which: Which<'a>) {
         for slot in self.depots() {
-            self.caches().for_each(|cache| cache.free_unused_spans(slot));
-            self.drain_page_list(slot);
+            self.chosen(which).for_each(|cache| cache.free_unused_spans(slot));
         }
     }
 
@@ -104,31 +148,32 @@ impl<'a> General<'a> {
     }
 
     /// Empties the arrays of the slot that the calling thread is in.
-    fn drain_own(self) -> usize {
+    fn drain_own(self, which: Which<'a>) -> usize {
         let Some(slot) = slot::current() else { return 0 };
-        self.words().filter(|&(cache, takes)| cache.drain_own(slot, takes)).count()
+        self.words(which).filter(|&(cache, takes)| cache.drain_own(slot, takes)).count()
     }
 
     /// Empties the arrays of all other slots: a dead thread's by taking its place, those of other CPUs with kicks.
-    fn drain_others(self) -> usize {
+    fn drain_others(self, which: Which<'a>, why: Why) -> Drained {
         let own = slot::current();
         let others = (0..slot::in_use()).filter(|&slot| Some(slot) != own);
+        let quiet = |slot| slot::while_dead(slot, || self.drain_quiet(which, slot));
         match slot::mode() {
-            slot::Mode::PerThread => others.filter_map(|slot| slot::while_dead(slot, || self.drain_quiet(slot))).sum(),
-            slot::Mode::ConcurrencyId if kick::register().is_ok() => self.drain_marked(others),
-            slot::Mode::ConcurrencyId => 0,
+            slot::Mode::PerThread => Drained { arrays: others.filter_map(quiet).sum(), refused: false },
+            slot::Mode::ConcurrencyId if kick::register().is_ok() => self.drain_marked(which, others, why),
+            slot::Mode::ConcurrencyId => Drained { arrays: 0, refused: true },
         }
     }
 
     /// Empties the arrays of a slot that no thread can be in.
-    fn drain_quiet(self, slot: u32) -> usize {
-        self.words().filter(|&(cache, takes)| cache.drain_quiet(slot, takes)).count()
+    fn drain_quiet(self, which: Which<'a>, slot: u32) -> usize {
+        self.words(which).filter(|&(cache, takes)| cache.drain_quiet(slot, takes)).count()
     }
 
     /// After a drainer vanished in a fork: what it was taking away is lost, and the words are free again.
     fn unmark_all(self) {
         for slot in 0..slot::in_use() {
-            for (cache, takes) in self.words().filter(|&(cache, takes)| cache.word(slot, takes) == DRAINING) {
+            for (cache, takes) in self.words(Which::All).filter(|&(cache, takes)| cache.word(slot, takes) == DRAINING) {
                 // SAFETY: nobody replaces a draining word.
                 unsafe { slot::exchange(cache.panel.base(), slot, cache.index(takes), 0) };
             }
@@ -136,10 +181,11 @@ impl<'a> General<'a> {
     }
 
     /// Empties the arrays of slots that threads may be in.
-    fn drain_marked(self, slots: impl Iterator<Item = u32>) -> usize {
+    fn drain_marked(self, which: Which<'a>, slots: impl Iterator<Item = u32>, why: Why) -> Drained {
         let mut marked = [Marked { cache: 0, slot: 0, takes: false, before: 0 }; AT_ONCE];
-        let mut words = slots.flat_map(|slot| self.words().filter_map(move |(cache, takes)| cache.mark(slot, takes)));
-        let mut arrays = 0;
+        let mark = |slot| self.words(which).filter_map(move |(cache, takes)| cache.mark(slot, takes));
+        let mut words = slots.flat_map(mark);
+        let mut drained = Drained::default();
         loop {
             let mut count = 0;
             for word in words.by_ref().take(AT_ONCE) {
@@ -147,17 +193,29 @@ impl<'a> General<'a> {
                 count += 1;
             }
             if count == 0 {
-                return arrays;
+                return drained;
             }
             let restarted = kick::restart_all().is_ok();
+            if restarted {
+                self.slab.registry().rare.0.kicks.count(why);
+            }
             let settle = |word: &&Marked| self.cache(word.cache).settle(**word, restarted);
-            arrays += marked[..count].iter().filter(settle).count();
+            drained.arrays += marked[..count].iter().filter(settle).count();
+            drained.refused |= !restarted;
         }
     }
 
+    fn chosen(self, which: Which<'a>) -> impl Iterator<Item = Handle<'a>> {
+        let (all, one) = match which {
+            Which::All => (Some(self.caches()), None),
+            Which::One(cache) => (None, Some(cache)),
+        };
+        all.into_iter().flatten().chain(one)
+    }
+
     /// All words that a slot has, as caches and whether the word is to take from.
-    fn words(self) -> impl Iterator<Item = (Handle<'a>, bool)> {
-        self.caches().flat_map(|cache| [(cache, true), (cache, false)])
+    fn words(self, which: Which<'a>) -> impl Iterator<Item = (Handle<'a>, bool)> {
+        self.chosen(which).flat_map(|cache| [(cache, true), (cache, false)])
     }
 }
 
@@ -176,14 +234,24 @@ impl Handle<'_> {
     /// Gives the unused spans back that a shard keeps.
     fn free_unused_spans(self, slot: u32) {
         let mut held = self.lock(slot);
-        let spans = held.spans.iter();
-        for span in spans {
-            // SAFETY: spans in the ring belong to the shard that we hold.
+        let mut unused = null_mut();
+        for span in held.spans.iter() {
+            // SAFETY: spans in the ring belong to the shard that we hold; those that are taken out are ours.
             unsafe {
                 if (*span).is_unused() {
                     held.spans.remove(span);
-                    self.free_span(slot, span);
+                    ((*span).next, unused) = (unused, span);
                 }
+            }
+        }
+        let slot = held.slot;
+        drop(held);
+        while !unused.is_null() {
+            // SAFETY: as above.
+            unsafe {
+                let next = (*unused).next;
+                self.free_span(slot, unused);
+                unused = next;
             }
         }
     }

@@ -10,15 +10,20 @@
 //! Runs at the same time: any number of threads; see `array`, `shard` and `page::span` for what guards what.
 
 mod array;
+mod cache;
 mod check;
 pub mod class;
 mod count;
 mod drain;
+mod end;
 pub mod misuse;
+mod object_cache;
 mod panel;
+mod panels;
 mod put;
 pub mod region;
 mod registry;
+mod reserve;
 mod shape;
 mod shard;
 pub mod sharing;
@@ -27,16 +32,21 @@ mod spare;
 mod take;
 mod tally;
 mod tests;
+mod tune;
 
+pub use cache::{Box, Cache, Constructed, Kind, OutOfMemory, Values};
+pub use end::Alive;
+pub use object_cache::{COARSEST, Hook, LARGEST_OBJECT, NAME_BYTES, ObjectCache, Refused, Wanted};
 pub use panel::Handle;
 pub use shard::SHARD_RANK;
 pub use tally::Tally;
+pub use tune::Untunable;
 
 use crate::observe::LockReport;
 use crate::page::Zone;
 use crate::percpu::Region;
 use machine::slot;
-use machine::sync::{AtomicBool, AtomicPtr, Ordering};
+use machine::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use panel::{Head, take_index};
 use registry::Registry;
 use shape::Shape;
@@ -55,8 +65,8 @@ pub struct Slab {
     registry: AtomicPtr<Registry>,
     /// What the process did to be shared by threads.
     pub sharing: Sharing,
-    /// Objects that signal handlers could not give back, linked by their first words.
-    deferred: AtomicPtr<u8>,
+    /// Arrays of objects that signal handlers could not give back; see `put`.
+    deferred: AtomicUsize,
     /// Whether the shards of [`NO_SLOT`] were ever used.
     serves_slotless: AtomicBool,
     /// Twice the class for each step of sizes; zero, which is no class, until the slab has begun.
@@ -152,21 +162,11 @@ impl<'a> General<'a> {
         self.class(self.index_for(bytes) / 2)
     }
 
-    /// The cache of a number, which is one's.
-    fn cache(self, number: u32) -> Handle<'a> {
-        self.class(number as usize)
-    }
-
     /// The cache of an object, or of an address inside one, that lies in a span.
     fn cache_of(self, address: *mut u8) -> Handle<'a> {
         let span = self.slab.zone.span_of(address).expect("the object lies in a span");
         // SAFETY: descriptions of spans are never freed.
         self.cache(unsafe { (*span).cache })
-    }
-
-    /// All caches.
-    fn caches(self) -> impl Iterator<Item = Handle<'a>> {
-        (1..class::CLASSES).map(move |class| self.class(class))
     }
 
     fn page_map(self) -> *mut u8 {

@@ -12,6 +12,8 @@
 
 use super::array::{Array, DRAINING};
 use super::class::CLASSES;
+use super::object_cache::ObjectCache;
+use super::panels::{Panel, STRIDE};
 use super::shape::Shape;
 use super::shard::{self, Held};
 use super::{General, Slab};
@@ -19,10 +21,6 @@ use crate::page::PageList;
 use crate::percpu::Region;
 use machine::slot::{self, Stored};
 use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-
-/// Numbers of caches from one panel's first to the next one's.
-const STRIDE: u32 = 128;
-const _: () = assert!(CLASSES <= STRIDE as usize);
 
 /// What every panel begins with.
 #[derive(Debug)]
@@ -46,7 +44,8 @@ impl Head {
 
     /// Says what shape the cache at a place has.
     pub(super) fn set_shape(&self, place: usize, shape: Shape) {
-        self.shapes[place].store(shape.word(), Ordering::Relaxed);
+        // Release pairs with the acquire in `exists`: who goes over all caches finds this one as it was made.
+        self.shapes[place].store(shape.word(), Ordering::Release);
     }
 }
 
@@ -82,9 +81,32 @@ impl<'a> Handle<'a> {
         Shape::from_word(self.head().shapes[self.place].load(Ordering::Relaxed))
     }
 
+    /// Begins, or changes, with a shape.
+    pub(super) fn set_shape(self, shape: Shape) {
+        self.head().set_shape(self.place, shape);
+    }
+
+    /// Whether there is a cache at the place.
+    pub(super) fn exists(self) -> bool {
+        Shape::from_word(self.head().shapes[self.place].load(Ordering::Acquire)) != Shape::NONE
+    }
+
+    fn is_general(self) -> bool {
+        self.panel.base().cast_const().cast() == (&raw const *self.slab)
+    }
+
     /// What free finds in the page map for the cache's objects: zero for those that are no general class's.
     pub(super) fn class_word(self) -> u8 {
-        if self.head().number.load(Ordering::Relaxed) == 0 { take_index(self.place) as u8 } else { 0 }
+        if self.is_general() { take_index(self.place) as u8 } else { 0 }
+    }
+
+    /// What else is known of it, if somebody created it.
+    pub(super) fn object_cache(self) -> Option<&'static ObjectCache> {
+        if self.is_general() {
+            return None;
+        }
+        // SAFETY: the panel is one of object caches, which are never unmapped.
+        unsafe { (&(*self.panel.base().cast::<Panel>()).caches)[self.place].load(Ordering::Relaxed).as_ref() }
     }
 
     // ---- the words of a slot ----
@@ -154,7 +176,22 @@ impl<'a> Handle<'a> {
 
     /// Counts objects that left the depot or a span, or came back.
     pub(super) fn count(self, objects: isize) {
-        self.slab.registry().tally.count(self.place, objects, self.shape().object_bytes());
+        let (tally, bytes) = (&self.slab.registry().tally, self.shape().object_bytes() as isize * objects);
+        match self.object_cache() {
+            None => tally.count(self.place, objects, bytes),
+            Some(cache) => {
+                cache.count(objects);
+                tally.count_bytes(bytes);
+            }
+        }
+    }
+
+    /// Objects outside of their spans and of depots: exact at rest.
+    pub(super) fn counted(self) -> u64 {
+        match self.object_cache() {
+            None => self.slab.registry().tally.objects(self.place),
+            Some(cache) => cache.counted(),
+        }
     }
 }
 

@@ -3,15 +3,16 @@
 //! An array that an object does not fit into is exchanged, and goes to the slot's depot; what is too much there goes back into the
 //! spans, object by object, under the lock of the shard that owns the span. There misuse is found.
 
-use super::General;
 use super::array::Array;
 use super::misuse::{self, Found};
+use super::object_cache::ObjectCache;
 use super::panel::Handle;
 use super::shape::MANY_SLOTS;
 use super::shard::{self, Held};
+use super::take::WORTH_AN_ARRAY;
+use super::{General, NO_SLOT};
 use crate::page::{PageList, Span};
 use crate::percpu;
-use core::ptr::null_mut;
 use machine::slot;
 use machine::sync::Ordering;
 
@@ -46,6 +47,37 @@ impl Handle<'_> {
         match self.take_word(slot) {
             0 => self.install_to_take(slot, full),
             _ => self.stow(slot, full),
+        }
+    }
+
+    /// Gives many objects back.
+    ///
+    /// # Safety
+    /// As for [`Self::put_slow`], for each of them.
+    pub(super) unsafe fn put_many(self, mut objects: &[*mut u8]) {
+        while objects.len() >= WORTH_AN_ARRAY
+            && let Some(slot) = slot::current()
+        {
+            shard::count_visit(self.shard(slot), false);
+            let word = self.give_word(slot);
+            let own = Array::from_give_word(word).filter(|array| !array.is_full());
+            let own = own.filter(|_| self.replace(slot, false, word, 0));
+            let empty = || Some(self.sized(self.find_empty(&mut self.lock(slot))?, slot));
+            let Some(mut array) = own.or_else(empty) else { break };
+            let (fitting, rest) = objects.split_at(objects.len().min(array.room()));
+            fitting.iter().for_each(|&object| array.push(self.panel, object));
+            objects = rest;
+            if array.is_full() || !self.replace(slot, false, 0, array.give_word()) {
+                self.stow(slot, array);
+            }
+        }
+        for &object in objects {
+            // SAFETY: passed on; every slot has an area.
+            unsafe {
+                if !slot::push(self.panel.base(), self.index(true), object) {
+                    self.put_slow(object);
+                }
+            }
         }
     }
 
@@ -93,17 +125,17 @@ impl Handle<'_> {
     /// Puts the objects of a private array that is counted as in the depot back into their spans, and keeps the array.
     pub(super) fn flush(self, slot: u32, mut array: Array) {
         let mut held = None;
-        let mut deferred = 0;
         while let Some(object) = array.pop(self.panel) {
             let StillHeld(shard, is_put) = self.put_into_span(object, held);
             held = shard;
-            deferred += isize::from(!is_put);
+            if !is_put {
+                array.push(self.panel, object);
+                self.count(array.len(self.panel) as isize);
+                return self.defer(array);
+            }
         }
         drop(held);
         self.keep_empty(&mut self.lock(slot), array);
-        if deferred > 0 {
-            self.count(deferred);
-        }
     }
 
     /// The same for an array that was a slot's.
@@ -115,10 +147,28 @@ impl Handle<'_> {
     /// Puts a single object back into its span.
     pub(super) fn put_one(self, object: *mut u8) {
         let StillHeld(shard, is_put) = self.put_into_span(object, None);
-        drop(shard);
-        if is_put {
-            self.count(-1);
+        let Some(mut shard) = shard.filter(|_| !is_put) else { return self.count(-1) };
+        // Without memory for an array the object is lost.
+        if let Some(array) = self.find_empty(&mut shard) {
+            let mut array = array.sized(self.panel, 1);
+            array.push(self.panel, object);
+            self.defer(array);
         }
+    }
+
+    /// Keeps a private array, whose objects count as outside of the depot, for the next who comes along a slow path: a signal handler
+    /// must not wait for the shard that owns their span.
+    #[cold]
+    fn defer(self, array: Array) {
+        let general = self.slab.region();
+        let array = array.moved(self.panel, general);
+        let link = |first| {
+            // SAFETY: a word of our array until the exchange.
+            unsafe { array.link(general).write(first) };
+            Some(array.take_word())
+        };
+        // Release pairs with the acquire in `put_deferred`: who sees the array sees its link and its objects, or does not see the array.
+        let _ = self.slab.deferred.fetch_update(Ordering::Release, Ordering::Relaxed, link);
     }
 
     /// Puts an object back into its span, under the lock of the shard that owns the span; returns that shard, still held.
@@ -132,7 +182,6 @@ impl Handle<'_> {
         // SAFETY: as above.
         if held.slot != unsafe { (*span).owner() } {
             // In a signal handler that must not wait for the owner.
-            self.general().defer(object);
             return StillHeld(Some(held), false);
         }
         // SAFETY: we hold the lock of the shard that owns the span.
@@ -152,7 +201,10 @@ impl Handle<'_> {
             let may_stay = slot::in_use() <= MANY_SLOTS && self.heat(held.slot) > 0;
             if (*span).is_unused() && (!may_stay || held.spans.another_gives(span)) {
                 held.spans.remove(span);
-                self.free_span(held.slot, span);
+                let slot = held.slot;
+                drop(held);
+                self.free_span(slot, span);
+                return StillHeld(None, true);
             }
         }
         StillHeld(Some(held), true)
@@ -177,9 +229,15 @@ impl Handle<'_> {
         }
     }
 
+    /// Gives a span back, without a lock: destructors run.
+    ///
     /// # Safety
-    /// The span is unused, in no ring, and ours by the lock of its shard.
+    /// The span is unused, and ours since it was taken out of its shard's ring.
     pub(super) unsafe fn free_span(self, slot: u32, span: *mut Span) {
+        if let Some((destroy, argument)) = self.object_cache().and_then(ObjectCache::destructor) {
+            // SAFETY: passed on; what was carved was constructed.
+            unsafe { (*span).carved().for_each(|object| destroy(object, argument)) };
+        }
         let (zone, locks) = (&self.slab.zone, self.slab.locks());
         // SAFETY: passed on.
         unsafe {
@@ -194,32 +252,27 @@ impl Handle<'_> {
 }
 
 impl General<'_> {
-    /// Keeps an object that is free for the next who comes along a slow path.
-    #[cold]
-    fn defer(self, object: *mut u8) {
-        let link = |head| {
-            // SAFETY: the object is free, and ours until the exchange.
-            unsafe { object.cast::<*mut u8>().write(head) };
-            Some(object)
-        };
-        // Release pairs with the acquire in `put_deferred`: who sees the object sees its link, or does not see the object.
-        let _ = self.slab.deferred.fetch_update(Ordering::Release, Ordering::Relaxed, link);
-    }
-
     /// Gives back what signal handlers could not.
     #[inline]
     pub(super) fn put_deferred(self) {
-        if !self.slab.deferred.load(Ordering::Relaxed).is_null() {
-            let mut object = self.slab.deferred.swap(null_mut(), Ordering::Acquire);
-            while !object.is_null() {
-                // SAFETY: written by `defer`, and the object is ours since the exchange.
-                let next = unsafe { object.cast::<*mut u8>().read() };
-                self.cache_of(object).put_one(object);
-                object = next;
+        if self.slab.deferred.load(Ordering::Relaxed) != 0 {
+            self.put_all_deferred();
+        }
+    }
+
+    #[cold]
+    fn put_all_deferred(self) {
+        let mut next = Array::from_take_word(self.slab.deferred.swap(0, Ordering::Acquire));
+        while let Some(array) = next {
+            // SAFETY: written by `defer`; the array is ours since the exchange.
+            next = Array::from_take_word(unsafe { array.link(self.region).read() });
+            if let Some(object) = array.objects(self.region).next() {
+                let cache = self.cache_of(object);
+                cache.flush_out(slot::current().unwrap_or(NO_SLOT), array.moved(self.region, cache.panel));
             }
         }
     }
 }
 
 /// A shard's lock that may be used for the next object too, and whether this one was put back: a signal handler may have to defer it.
-pub(super) struct StillHeld(Option<Held>, bool);
+pub(super) struct StillHeld(pub(super) Option<Held>, bool);

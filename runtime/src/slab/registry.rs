@@ -1,8 +1,9 @@
 //! What concerns all caches, and slow paths only: it lies in the zone's metadata.
 
+use super::panels::Panels;
 use super::spare::Spare;
 use super::tally::Tally;
-use crate::observe::{Events, LockReport};
+use crate::observe::{Events, Kicks, LockReport};
 use machine::sync::Lock;
 
 /// Rank of the lock of those who take arrays away from other CPUs: they go on to lock shards.
@@ -14,7 +15,7 @@ const DRAIN_RANK: u8 = 0;
 pub struct Registry {
     /// What the program holds.
     pub tally: Tally,
-    pub(super) rare: Line<Rare>,
+    pub rare: Line<Rare>,
     /// Empty arrays that no shard keeps.
     pub(super) spare: Line<Spare>,
     pub(super) locks: Line<LockReport>,
@@ -33,6 +34,10 @@ pub struct Rare {
     pub arrays: Events,
     /// Held by whoever takes arrays away from other CPUs.
     pub drain_lock: Lock<DRAIN_RANK>,
+    /// Panels of object caches.
+    pub(super) panels: Panels,
+    /// Kicks of the slab.
+    pub kicks: Kicks,
 }
 
 impl Registry {
@@ -40,7 +45,12 @@ impl Registry {
     pub(super) const fn new() -> Self {
         Registry {
             tally: Tally::new(),
-            rare: Line(Rare { arrays: Events::new(), drain_lock: Lock::new() }),
+            rare: Line(Rare {
+                arrays: Events::new(),
+                drain_lock: Lock::new(),
+                panels: Panels::new(),
+                kicks: Kicks::new(),
+            }),
             spare: Line(Spare::new()),
             locks: Line(LockReport::new()),
         }

@@ -28,6 +28,9 @@ pub const MANY_SLOTS: u32 = 16;
 pub struct Shape(u64);
 
 impl Shape {
+    /// That of no cache.
+    pub const NONE: Self = Shape(0);
+
     /// Of a cache of objects of so many bytes, as long as nobody tunes it.
     pub const fn of(object_bytes: usize) -> Self {
         let budget = if object_bytes > 1 << 10 { ARRAY_BUDGET_ABOVE_1_KIB } else { ARRAY_BUDGET };
@@ -39,6 +42,16 @@ impl Shape {
             _ => 16,
         };
         Shape(object_bytes as u64 | most << 32 | cold << 40 | granules << 48)
+    }
+
+    /// The same, but that a slot keeps at most `limit` objects, which move in batches of `batch`: two arrays, and full ones in its depot.
+    /// None: no such thing; see [`Untunable`](super::Untunable).
+    pub fn tuned(self, limit: usize, batch: usize) -> Option<Self> {
+        let most = batch.min(limit / 2).max(1);
+        let kept = (limit.saturating_sub(2 * most) / most) + 1;
+        let possible = (1..=MOST_POINTERS).contains(&batch) && batch <= limit && kept <= u8::MAX as usize;
+        let kept_as_is = self.0 & !(0xff00_ffff << 32);
+        possible.then_some(Shape(kept_as_is | (most as u64 | (most as u64) << 8 | (kept as u64) << 24) << 32))
     }
 
     /// The shape that a word of a panel's head says.

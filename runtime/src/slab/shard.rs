@@ -180,6 +180,11 @@ impl Held {
         });
     }
 
+    /// As if the slot had never used the cache, which is at its end: its arrays and spans are gone.
+    pub fn forget(&mut self) {
+        (self.full_count, self.refills, self.heat) = (0, 0, 0);
+    }
+
     /// Puts an array that holds objects on top.
     pub fn push_full(&mut self, region: Region, array: Array) {
         self.full.push(region, array);

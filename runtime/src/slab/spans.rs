@@ -116,6 +116,13 @@ impl Spans {
         })
     }
 
+    /// Takes all spans out.
+    pub fn take_all(&mut self) -> impl Iterator<Item = *mut Span> + use<> {
+        let all = self.iter();
+        self.0 = 0;
+        all
+    }
+
     /// # Safety
     /// The span is in this ring.
     unsafe fn begin_with(&mut self, span: *mut Span) {

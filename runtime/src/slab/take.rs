@@ -5,6 +5,7 @@
 
 use super::NO_SLOT;
 use super::array::Array;
+use super::object_cache::ObjectCache;
 use super::panel::Handle;
 use super::shard::{self, Held};
 use super::spans::Spans;
@@ -14,6 +15,9 @@ use machine::sync::Ordering;
 
 /// Arrays that another slot may keep before we take one from it while our own spans can still give.
 const FEW: u32 = 4;
+
+/// So many objects at once are worth making an array private for.
+pub(super) const WORTH_AN_ARRAY: usize = 8;
 
 /// Where objects may come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,6 +68,31 @@ impl Handle<'_> {
             None => self.stow(at, array),
         }
         object
+    }
+
+    /// Objects for as many of the places as there are in arrays, and in spans; returns how many.
+    pub(super) fn take_many(self, objects: &mut [*mut u8]) -> usize {
+        let mut taken = 0;
+        while objects.len() - taken >= WORTH_AN_ARRAY
+            && let Some(slot) = slot::current()
+        {
+            shard::count_visit(self.shard(slot), true);
+            let word = self.take_word(slot);
+            let own = Array::from_take_word(word).filter(|array| !array.is_empty(self.panel));
+            let own = own.filter(|_| self.replace(slot, true, word, 0));
+            let Some(mut array) = own.or_else(|| self.find_array(slot)) else { break };
+            while taken < objects.len()
+                && let Some(object) = array.pop(self.panel)
+            {
+                objects[taken] = object;
+                taken += 1;
+            }
+            match array.is_empty(self.panel) {
+                true => self.stow(slot, array),
+                false => self.install_to_take(slot, array),
+            }
+        }
+        taken
     }
 
     /// The slot's give array, if it is at least half as full as a refill would be: it becomes the one to take from.
@@ -162,8 +191,13 @@ impl Handle<'_> {
         Some(())
     }
 
-    /// An array filled from the spans of the slot's shard.
+    /// An array filled from the spans of the slot's shard, as large as the cache is hot there.
     pub(super) fn fill_from_spans(self, slot: u32, source: Source) -> Option<Array> {
+        self.fill(slot, source, self.shape().batch(self.heat(slot)))
+    }
+
+    /// An array of a capacity, filled from the spans of the slot's shard.
+    pub(super) fn fill(self, slot: u32, source: Source, capacity: usize) -> Option<Array> {
         let mut own = self.lock(slot);
         if own.spans.giving().is_none() && source == Source::NewSpan {
             let span = self.new_span(own.slot)?;
@@ -175,8 +209,9 @@ impl Handle<'_> {
         if source == Source::Freed && !unsafe { (*first).has_freed() } {
             return None;
         }
-        let array = self.find_empty(&mut own)?;
-        let mut array = self.sized(array, slot);
+        let mut array = self.find_empty(&mut own)?.sized(self.panel, capacity);
+        // Bit n: the object that was pushed n-th was never given before.
+        let mut fresh = 0_u128;
         while !array.is_full()
             && let Some(span) = own.spans.giving()
         {
@@ -184,8 +219,10 @@ impl Handle<'_> {
             let span = unsafe { &mut *span };
             while !array.is_full()
                 && (source != Source::Freed || span.has_freed())
+                && let is_fresh = !span.has_freed()
                 && let Some(object) = span.take()
             {
+                fresh |= u128::from(is_fresh) << (capacity - array.room());
                 array.push(self.panel, object);
             }
             if span.available() == 0 {
@@ -195,6 +232,12 @@ impl Handle<'_> {
             }
         }
         drop(own);
+        if let Some((construct, argument)) = self.object_cache().and_then(ObjectCache::constructor) {
+            for (_, object) in array.objects(self.panel).enumerate().filter(|(index, _)| fresh & 1 << index != 0) {
+                // SAFETY: the object is ours, and was never constructed.
+                unsafe { construct(object, argument) };
+            }
+        }
         array.reverse(self.panel);
         self.count(array.len(self.panel) as isize);
         Some(array)

@@ -7,15 +7,15 @@
 //!
 //! Runs at the same time: any thread, also in signal handlers, and under any lock of the slab.
 
-use super::class::{self, CLASSES};
+use super::class::CLASSES;
 use crate::counter::{CounterSet, LazyCounter};
 use crate::observe::Events;
 use crate::percpu::Area;
 
 /// Bytes are counted in these: every object is a multiple of it.
-const UNIT: usize = class::STEP;
+const UNIT: usize = 8;
 /// In units. An array of any class fits some sixteen times: so seldom does counting touch what all CPUs share.
-const BYTES_RANGE: i32 = 1 << 14;
+const BYTES_RANGE: i32 = 1 << 15;
 
 /// The counters.
 #[derive(Debug)]
@@ -44,23 +44,26 @@ impl Tally {
         self.objects.share_in(area, 0).is_ok() && self.bytes.share_in(area).is_ok()
     }
 
-    /// Counts objects of a class, each of so many bytes, that left the depot or a span, or came back.
+    /// Counts objects of a class, of so many bytes together, that left the depot or a span, or came back.
     #[inline]
-    pub fn count(&self, class: usize, objects: isize, object_bytes: usize) {
-        self.count_bytes(class, objects, object_bytes as isize * objects);
+    pub fn count(&self, class: usize, objects: isize, bytes: isize) {
+        // No statistic is worth the program that it is of: what cannot be counted is not.
+        let _ = self.objects.try_add(class, objects as i64);
+        if objects > 0 {
+            self.peak_objects[class].raise(self.objects.read_positive(class).value as u64);
+        }
+        self.count_bytes(bytes);
     }
 
     /// Counts a large block that is given or taken back, or one that changes its size, as 0 blocks.
     pub fn count_large(&self, blocks: isize, bytes: isize) {
-        self.count_bytes(0, blocks, bytes);
+        self.count(0, blocks, bytes);
     }
 
-    fn count_bytes(&self, class: usize, objects: isize, bytes: isize) {
-        // No statistic is worth the program that it is of: what cannot be counted is not.
-        let _ = self.objects.try_add(class, objects as i64);
+    /// Counts bytes of objects of any cache.
+    pub fn count_bytes(&self, bytes: isize) {
         let _ = self.bytes.try_add(bytes as i64 / UNIT as i64);
         if bytes > 0 {
-            self.peak_objects[class].raise(self.objects.read_positive(class).value as u64);
             self.peak_bytes.raise(self.bytes.read_positive().value as u64);
         }
     }

@@ -1,0 +1,332 @@
+//! Object caches: caches that programs create, beside the general size classes.
+//!
+//! An [`ObjectCache`] says what its objects are, and where fast paths find their arrays. It belongs to a place in a panel for ever; when the
+//! cache is destroyed, both wait for the next one. It lies in metadata, so a stale pointer leads to an object cache still.
+//!
+//! With a constructor, objects stay constructed between uses: it runs when memory is first cut into an object, and the destructor before
+//! the memory of a whole span goes back. Neither runs under a lock.
+//!
+//! Runs at the same time: any number of threads allocate and free, also in signal handlers; creating and destroying: see `panels`.
+
+use super::end::Alive;
+use super::panel::{Handle, take_index};
+use super::region::general;
+use super::reserve::Reserve;
+use super::shape::Shape;
+use super::sharing;
+use super::tune::Untunable;
+use crate::counter::{LazyCounter, NoMemory};
+use crate::observe::Events;
+use crate::percpu::{self, Region};
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::ptr::null_mut;
+use machine::sync::{AtomicPtr, AtomicUsize, Ordering};
+use machine::{process, slot};
+
+/// Bytes of a cache's name, at most.
+pub const NAME_BYTES: usize = 31;
+/// The largest objects.
+pub const LARGEST_OBJECT: usize = 128 << 10;
+/// The coarsest alignment: that of spans.
+pub const COARSEST: usize = crate::page::GRANULE;
+
+/// Bytes of the smallest objects: a span has a bit for as many.
+const LEAST_OBJECT: usize = 16;
+/// Objects are multiples of this.
+const LEAST_STEP: usize = 8;
+
+/// Makes an object of raw memory, or the reverse, with an argument that the cache's creator chose.
+pub type Hook = unsafe extern "C" fn(object: *mut u8, argument: *mut u8);
+
+/// What is asked for when a cache is created.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// What people call it; cut after [`NAME_BYTES`].
+    pub name: &'a [u8],
+    /// Bytes of an object.
+    pub bytes: usize,
+    /// A power of two.
+    pub alignment: usize,
+    /// Runs once for each object, when its memory is first cut.
+    pub constructor: Option<Hook>,
+    /// Runs once for each object that was constructed, before its memory goes back.
+    pub destructor: Option<Hook>,
+    /// What both are given.
+    pub argument: *mut u8,
+}
+
+/// Why a cache could not be created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no memory for it.
+    NoMemory,
+    /// An object has no bytes, or more than [`LARGEST_OBJECT`].
+    Size,
+    /// The alignment is no power of two, or above [`COARSEST`].
+    Alignment,
+    /// The name is empty, or has something else in it than letters, digits and `-`, `_`, `.`, `/`.
+    Name,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NoMemory => write!(out, "no memory for another cache"),
+            Refused::Size => write!(out, "objects of a cache have 1 to {LARGEST_OBJECT} bytes"),
+            Refused::Alignment => write!(out, "the alignment of a cache's objects is a power of two up to {COARSEST}"),
+            Refused::Name => write!(out, "a cache's name has letters, digits, and '-', '_', '.' and '/'"),
+        }
+    }
+}
+
+impl core::error::Error for Refused {}
+
+/// A cache that somebody created.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct ObjectCache {
+    // What fast paths read: the panel, and the index of the take word there.
+    base: AtomicPtr<u8>,
+    index: AtomicUsize,
+    /// Objects outside of spans and depots.
+    objects: LazyCounter,
+    /// The most that they were.
+    peak: Events,
+    /// Objects for allocations that would fail.
+    pub(super) reserve: Reserve,
+    /// The next one of those that were destroyed; under the panels' lock.
+    pub(super) next: AtomicPtr<ObjectCache>,
+    place: AtomicUsize,
+    /// Does not change while the cache exists.
+    home: UnsafeCell<Home>,
+}
+
+/// What a cache is.
+#[derive(Debug)]
+struct Home {
+    name: [u8; NAME_BYTES],
+    name_bytes: u8,
+    bytes: usize,
+    constructor: Option<Hook>,
+    destructor: Option<Hook>,
+    argument: *mut u8,
+}
+
+// SAFETY: `home` does not change while anybody knows the cache; the rest is atomic, or has a lock.
+unsafe impl Sync for ObjectCache {}
+
+impl ObjectCache {
+    /// Creates a cache. Interrupts nobody; see `panels`. A microsecond or so.
+    pub fn create(wanted: &Wanted<'_>) -> Result<&'static ObjectCache, Refused> {
+        let shape = Self::shape(wanted)?;
+        if !sharing::enter() {
+            return Err(Refused::NoMemory);
+        }
+        let cache = general().take_place().ok_or(Refused::NoMemory)?;
+        let mut name = [0; NAME_BYTES];
+        let name_bytes = wanted.name.len().min(NAME_BYTES);
+        name[..name_bytes].copy_from_slice(&wanted.name[..name_bytes]);
+        let Wanted { bytes, constructor, destructor, argument, .. } = *wanted;
+        // SAFETY: nobody else knows the cache.
+        unsafe {
+            *cache.home.get() = Home { name, name_bytes: name_bytes as u8, bytes, constructor, destructor, argument }
+        };
+        cache.handle().set_shape(shape);
+        Ok(cache)
+    }
+
+    fn shape(wanted: &Wanted<'_>) -> Result<Shape, Refused> {
+        match *wanted {
+            Wanted { bytes, .. } if bytes == 0 || bytes > LARGEST_OBJECT => Err(Refused::Size),
+            Wanted { alignment, .. } if !alignment.is_power_of_two() || alignment > COARSEST => Err(Refused::Alignment),
+            Wanted { name, .. } if name.is_empty() || !is_plain(name) => Err(Refused::Name),
+            Wanted { bytes, alignment, .. } => {
+                Ok(Shape::of(bytes.max(LEAST_OBJECT).next_multiple_of(alignment.max(LEAST_STEP))))
+            }
+        }
+    }
+
+    /// Destroys the cache, if no object of it is alive: then its memory goes back, and every object that was constructed is destroyed.
+    /// Interrupts nobody. Else nothing happens to it.
+    ///
+    /// # Safety
+    /// Nobody else uses the cache meanwhile, and nobody at all afterwards. Not in a signal handler.
+    pub unsafe fn destroy(&self) -> Result<(), Alive> {
+        percpu::enter();
+        // SAFETY: passed on.
+        unsafe { self.handle().end() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        let home = self.home();
+        core::str::from_utf8(&home.name[..home.name_bytes as usize]).unwrap_or("?")
+    }
+
+    /// Bytes that were asked for.
+    pub fn object_bytes(&self) -> usize {
+        self.home().bytes
+    }
+
+    /// Objects that are alive: exact at rest.
+    pub fn alive(&self) -> usize {
+        self.handle().alive()
+    }
+
+    fn home(&self) -> &Home {
+        // SAFETY: it does not change while anybody knows the cache.
+        unsafe { &*self.home.get() }
+    }
+
+    pub(super) fn handle(&self) -> Handle<'static> {
+        // SAFETY: the base of a panel of the runtime's.
+        let panel = unsafe { Region::at(self.base.load(Ordering::Relaxed)) };
+        Handle { panel, place: self.place.load(Ordering::Relaxed), slab: general().state() }
+    }
+
+    /// Belongs to a place from now on; nobody else knows it.
+    pub(super) fn begin_at(&self, panel: Region, place: usize) {
+        self.base.store(panel.base(), Ordering::Relaxed);
+        self.place.store(place, Ordering::Relaxed);
+        self.index.store(take_index(place), Ordering::Relaxed);
+    }
+
+    // ---- objects ----
+
+    /// An object; null, with ENOMEM, if there is no memory. As the constructor, or its last user, left it.
+    #[inline(always)]
+    pub fn allocate(&self) -> *mut u8 {
+        // Relaxed: both are as they were before the caller knew the cache.
+        let (base, index) = (self.base.load(Ordering::Relaxed), self.index.load(Ordering::Relaxed));
+        // SAFETY: a panel in which every slot has an area, and an even index.
+        let object = unsafe { slot::pop(base, index) };
+        if object.is_null() { self.allocate_slow() } else { object }
+    }
+
+    /// Gives an object back.
+    ///
+    /// # Safety
+    /// The object came from here, is the caller's to give up, and is constructed if the cache has a constructor.
+    #[inline(always)]
+    pub unsafe fn free(&self, object: *mut u8) {
+        let (base, index) = (self.base.load(Ordering::Relaxed), self.index.load(Ordering::Relaxed));
+        // SAFETY: as above; passed on.
+        unsafe {
+            if !slot::push(base, index, object) {
+                self.free_slow(object);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocate_slow(&self) -> *mut u8 {
+        if !sharing::enter() {
+            return out_of_memory();
+        }
+        let cache = self.handle();
+        let attempt = || cache.take_changed().or_else(|| cache.take_slow());
+        let object = attempt().or_else(|| (general().trim(0) > 0).then(attempt)?).or_else(|| cache.take_reserved());
+        object.unwrap_or_else(out_of_memory)
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slow(&self, object: *mut u8) {
+        sharing::enter();
+        // SAFETY: passed on.
+        unsafe { self.handle().put_slow(object) };
+    }
+
+    /// Objects for all of `objects`, or as many as there is memory for; returns how many. The places behind those stay as they are.
+    pub fn allocate_bulk(&self, objects: &mut [*mut u8]) -> usize {
+        if !sharing::enter() {
+            return 0;
+        }
+        let many = self.handle().take_many(objects);
+        let rest = objects[many..].iter_mut().map_while(|place| {
+            *place = self.allocate();
+            (!place.is_null()).then_some(())
+        });
+        many + rest.count()
+    }
+
+    /// Gives many objects back.
+    ///
+    /// # Safety
+    /// As for [`Self::free`], for each of them.
+    pub unsafe fn free_bulk(&self, objects: &[*mut u8]) {
+        sharing::enter();
+        // SAFETY: passed on.
+        unsafe { self.handle().put_many(objects) };
+    }
+
+    /// Sets memory aside for so many objects, or as many as are missing for that: allocations that would fail take those, so the next
+    /// `objects` of them cannot fail, whoever makes them. Error: there is no memory; what had been set aside before still is.
+    pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
+        if sharing::enter() && self.handle().prefill(objects) { Ok(()) } else { Err(NoMemory) }
+    }
+
+    /// Gives back what the cache holds but nobody uses: arrays of all slots, by a kick if other CPUs have some, its reserve, and empty spans.
+    /// Returns the number of arrays that were emptied.
+    pub fn shrink(&self) -> usize {
+        percpu::enter();
+        self.handle().shrink()
+    }
+
+    /// Changes how much each slot keeps, while the cache is in use: at most `limit` objects, that move in batches of `batch`. Arrays that
+    /// are in use are replaced, which restarts whatever runs on other CPUs, once; the objects in them go back to their spans.
+    pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
+        percpu::enter();
+        self.handle().tune(limit, batch)
+    }
+
+    /// Counts objects that left the depot or a span, or came back.
+    pub(super) fn count(&self, objects: isize) {
+        // As in the tally: what cannot be counted is not.
+        let _ = self.objects.try_add(objects as i64);
+        if objects > 0 {
+            self.peak.raise(self.objects.read_positive().value as u64);
+        }
+    }
+
+    /// Objects outside of spans and depots.
+    pub(super) fn counted(&self) -> u64 {
+        self.objects.sum_positive() as u64
+    }
+
+    /// Counts nothing any more.
+    pub(super) fn forget(&self) {
+        self.objects.set(0);
+        self.peak.set(0);
+    }
+
+    pub(super) fn constructor(&self) -> Option<(Hook, *mut u8)> {
+        let home = self.home();
+        Some((home.constructor?, home.argument))
+    }
+
+    pub(super) fn destructor(&self) -> Option<(Hook, *mut u8)> {
+        let home = self.home();
+        Some((home.destructor?, home.argument))
+    }
+}
+
+/// Whether a name is one that people can type.
+pub(super) const fn is_plain(name: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() {
+        if !(name[at].is_ascii_alphanumeric() || matches!(name[at], b'-' | b'_' | b'.' | b'/')) {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Null, with ENOMEM.
+fn out_of_memory() -> *mut u8 {
+    process::set_out_of_memory();
+    null_mut()
+}

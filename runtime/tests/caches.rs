@@ -1,0 +1,367 @@
+//! Object caches: what their owners rely on. Runs on the simulated machine, too.
+
+use commensal::heap::check::check_valid;
+use commensal::machine::fault::{self, Plan, Point};
+use commensal::machine::kick;
+use commensal::slab::{Alive, Cache, Constructed, Hook, ObjectCache, OutOfMemory, Refused, Untunable, Wanted};
+use stage::{Job, play, run};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs a program while no other test is in the heap, and looks afterwards whether the heap is whole.
+fn alone<R>(program: impl FnOnce() -> R) -> R {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    play(7, || {
+        let result = program();
+        check_valid(|_| {});
+        result
+    })
+}
+
+fn wanted(bytes: usize, alignment: usize) -> Wanted<'static> {
+    Wanted { name: b"test", bytes, alignment, constructor: None, destructor: None, argument: null_mut() }
+}
+
+fn create(bytes: usize, alignment: usize) -> &'static ObjectCache {
+    ObjectCache::create(&wanted(bytes, alignment)).expect("there is memory")
+}
+
+/// Nobody uses the cache.
+fn destroy(cache: &ObjectCache) -> Result<(), Alive> {
+    // SAFETY: as said.
+    unsafe { cache.destroy() }
+}
+
+/// The object is the caller's.
+fn free(cache: &ObjectCache, object: *mut u8) {
+    // SAFETY: as said.
+    unsafe { cache.free(object) }
+}
+
+#[test]
+fn objects_are_disjoint_aligned_and_writable_to_their_last_byte() {
+    alone(|| {
+        let sizes = [1, 8, 17, 24, 40, 64, 100, 1000, 4096, 5000, 40_000, 128 << 10];
+        for (bytes, alignment) in
+            sizes.iter().flat_map(|&bytes| [1, 8, 64, 4096, 64 << 10].map(|alignment| (bytes, alignment)))
+        {
+            let cache = create(bytes, alignment);
+            let mut starts: Vec<usize> = (0..20).map(|_| cache.allocate() as usize).collect();
+            for &start in &starts {
+                assert!(start != 0 && start.is_multiple_of(alignment), "{bytes} bytes aligned to {alignment}");
+                // SAFETY: the object is ours.
+                unsafe { (start as *mut u8).write_bytes(0xa5, bytes) };
+            }
+            starts.sort_unstable();
+            assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= bytes), "objects of {bytes} bytes overlap");
+            assert_eq!(cache.alive(), 20);
+            starts.into_iter().for_each(|start| free(cache, start as *mut u8));
+            assert_eq!(destroy(cache), Ok(()));
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    alone(|| {
+        let refusal = |wanted: &Wanted<'_>| ObjectCache::create(wanted).err();
+        assert_eq!(refusal(&wanted(0, 8)), Some(Refused::Size));
+        assert_eq!(refusal(&wanted((128 << 10) + 1, 8)), Some(Refused::Size));
+        assert_eq!(refusal(&wanted(8, 0)), Some(Refused::Alignment));
+        assert_eq!(refusal(&wanted(8, 24)), Some(Refused::Alignment));
+        assert_eq!(refusal(&wanted(8, 128 << 10)), Some(Refused::Alignment));
+        assert_eq!(refusal(&Wanted { name: b"", ..wanted(8, 8) }), Some(Refused::Name));
+        assert_eq!(refusal(&Wanted { name: b"two words", ..wanted(8, 8) }), Some(Refused::Name));
+        let cache = create(64, 8);
+        for (limit, batch) in [(0, 0), (8, 0), (500, 126), (7, 8), (64 * 257, 64)] {
+            assert_eq!(cache.tune(limit, batch), Err(Untunable::Numbers), "limit {limit}, batch {batch}");
+        }
+        assert_eq!(destroy(cache), Ok(()));
+    });
+}
+
+#[test]
+fn a_cache_with_live_objects_stays() {
+    alone(|| {
+        let cache = create(48, 16);
+        let objects: Vec<_> = (0..300).map(|_| cache.allocate()).collect();
+        assert_eq!(destroy(cache), Err(Alive::Objects(300)));
+        // SAFETY: the object is ours: nothing was freed.
+        objects.iter().for_each(|object| unsafe { object.write_bytes(1, 48) });
+        objects[1..].iter().for_each(|&object| free(cache, object));
+        assert_eq!(destroy(cache), Err(Alive::Objects(1)));
+        free(cache, objects[0]);
+        assert_eq!(destroy(cache), Ok(()));
+    });
+}
+
+/// What the hooks of a test count.
+#[derive(Default)]
+struct Lives {
+    constructed: Cell<usize>,
+    destroyed: Cell<usize>,
+}
+
+const BORN: u64 = 0x0b0e_0b0e;
+
+unsafe extern "C" fn construct(object: *mut u8, lives: *mut u8) {
+    // SAFETY: as `hooked` gave it; the object is raw.
+    unsafe {
+        let lives = &*lives.cast::<Lives>();
+        lives.constructed.set(lives.constructed.get() + 1);
+        object.cast::<u64>().write(BORN);
+    }
+}
+
+unsafe extern "C" fn end(object: *mut u8, lives: *mut u8) {
+    // SAFETY: as above; the object was constructed.
+    unsafe {
+        let lives = &*lives.cast::<Lives>();
+        lives.destroyed.set(lives.destroyed.get() + 1);
+        assert_eq!(object.cast::<u64>().read(), BORN, "an object is destroyed that is not constructed");
+        object.cast::<u64>().write(0);
+    }
+}
+
+fn hooked(lives: &Lives, bytes: usize) -> &'static ObjectCache {
+    let argument = (&raw const *lives).cast_mut().cast();
+    let hooks =
+        Wanted { constructor: Some(construct as Hook), destructor: Some(end as Hook), argument, ..wanted(bytes, 8) };
+    ObjectCache::create(&hooks).expect("there is memory")
+}
+
+#[test]
+fn objects_stay_constructed_between_uses() {
+    alone(|| {
+        let lives = Lives::default();
+        let cache = hooked(&lives, 200);
+        for round in 0..20 {
+            let objects: Vec<_> = (0..500).map(|_| cache.allocate()).collect();
+            // SAFETY: the objects are ours.
+            assert!(objects.iter().all(|object| unsafe { object.cast::<u64>().read() } == BORN), "round {round}");
+            objects.into_iter().for_each(|object| free(cache, object));
+        }
+        let first = lives.constructed.get();
+        assert!((500..700).contains(&first), "{first} objects constructed for 500 in use");
+        // Given back and cut again: constructed again.
+        cache.shrink();
+        assert_eq!(lives.destroyed.get(), first, "objects of unused spans are destroyed");
+        let object = cache.allocate();
+        // SAFETY: the object is ours.
+        assert_eq!(unsafe { object.cast::<u64>().read() }, BORN);
+        free(cache, object);
+        assert_eq!(destroy(cache), Ok(()));
+        assert_eq!(lives.destroyed.get(), lives.constructed.get(), "what is constructed is destroyed");
+    });
+}
+
+#[test]
+fn bulk_forms_give_each_object_once() {
+    alone(|| {
+        let cache = create(72, 8);
+        for many in [0, 1, 7, 8, 9, 100, 1000] {
+            let mut objects = vec![null_mut(); many];
+            assert_eq!(cache.allocate_bulk(&mut objects), many);
+            assert_eq!(objects.iter().collect::<BTreeSet<_>>().len(), many, "an object twice");
+            assert_eq!(cache.alive(), many);
+            // SAFETY: the objects are ours.
+            unsafe {
+                objects.iter().for_each(|object| object.write_bytes(3, 72));
+                cache.free_bulk(&objects);
+            }
+            assert_eq!(cache.alive(), 0);
+        }
+        assert_eq!(destroy(cache), Ok(()));
+    });
+}
+
+#[test]
+fn what_was_set_aside_cannot_fail() {
+    alone(|| {
+        const SET_ASIDE: usize = 200;
+        let cache = create(10_000, 8);
+        cache.prefill(SET_ASIDE).expect("there is memory");
+        cache.prefill(SET_ASIDE / 2).expect("as much is set aside already");
+        // From now on no span can be had: what lies in segments is used up, and there are no others.
+        let hog = create(20_000, 8);
+        fault::arm(Point::Reserve, Plan::Always { skip: 0 });
+        let hogged: Vec<_> = std::iter::from_fn(|| Some(hog.allocate()).filter(|object| !object.is_null())).collect();
+        let objects: Vec<_> =
+            std::iter::from_fn(|| Some(cache.allocate()).filter(|object| !object.is_null())).collect();
+        let failed = cache.prefill(1).is_err();
+        fault::arm(Point::Reserve, Plan::Never);
+        assert!(objects.len() >= SET_ASIDE, "{} of {SET_ASIDE} allocations went well", objects.len());
+        assert!(failed, "memory was set aside where there was none");
+        hogged.into_iter().for_each(|object| free(hog, object));
+        objects.into_iter().for_each(|object| free(cache, object));
+        assert_eq!((destroy(hog), destroy(cache)), (Ok(()), Ok(())));
+    });
+}
+
+#[test]
+fn there_may_be_many_caches_and_creating_them_kicks_nobody() {
+    const MANY: usize = if cfg!(debug_assertions) { 1000 } else { 10_000 };
+    alone(|| {
+        let before = kick::counts();
+        for round in 0..2 {
+            let caches: Vec<_> = (0..MANY).map(|number| create(16 + number % 500, 8)).collect();
+            let objects: Vec<_> = caches.iter().map(|cache| cache.allocate()).collect();
+            assert!(objects.iter().all(|object| !object.is_null()), "round {round}");
+            assert_eq!(objects.iter().collect::<BTreeSet<_>>().len(), MANY);
+            for (cache, object) in caches.into_iter().zip(objects) {
+                free(cache, object);
+                assert_eq!(destroy(cache), Ok(()));
+            }
+        }
+        assert_eq!(kick::counts(), before, "creating and destroying caches kicks nobody");
+    });
+}
+
+/// Threads that take objects of a cache, say so in them, and give them back, also each other's, while `meanwhile` is done at least so many times.
+fn crowd(cache: &ObjectCache, times: usize, meanwhile: &(dyn Fn(usize) + Sync)) {
+    const WORKERS: usize = 3;
+    const ROUNDS: usize = 2000;
+    let done = AtomicUsize::new(0);
+    let handed_over: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let working = AtomicUsize::new(WORKERS);
+    let work = |thread: usize| {
+        let mut own = Vec::new();
+        for round in (0..).take_while(|&round| round < ROUNDS || done.load(Ordering::Relaxed) < times) {
+            let object = cache.allocate();
+            assert!(!object.is_null());
+            let tag = thread << 32 | round;
+            // SAFETY: the object is ours.
+            unsafe { object.cast::<usize>().write(tag) };
+            own.push((object, tag));
+            if round % 3 == 0 {
+                let (object, tag) = own.swap_remove(round % own.len());
+                // SAFETY: as above.
+                assert_eq!(unsafe { object.cast::<usize>().read() }, tag, "somebody else has the object, too");
+                match round % 2 {
+                    0 => free(cache, object),
+                    _ => handed_over.lock().expect("nobody panicked").push(object as usize),
+                }
+            }
+            if own.len() > 100 {
+                own.drain(..50).for_each(|(object, _)| free(cache, object));
+                let theirs = handed_over.lock().expect("nobody panicked").pop();
+                theirs.into_iter().for_each(|object| free(cache, object as *mut u8));
+            }
+        }
+        own.into_iter().for_each(|(object, _)| free(cache, object));
+        working.fetch_sub(1, Ordering::Relaxed);
+    };
+    let disturb = || {
+        while working.load(Ordering::Relaxed) > 0 {
+            meanwhile(done.fetch_add(1, Ordering::Relaxed));
+        }
+    };
+    let mut jobs: Vec<Job<'_>> = vec![Box::new(disturb)];
+    jobs.extend((0..WORKERS).map(|thread| Box::new(move || work(thread)) as Job<'_>));
+    run(jobs);
+    handed_over.into_inner().expect("nobody panicked").into_iter().for_each(|object| free(cache, object as *mut u8));
+}
+
+/// How often something is done to a cache that is in use.
+const TIMES: usize = if cfg!(debug_assertions) { 20 } else { 2000 };
+
+#[test]
+fn a_cache_can_be_tuned_while_it_is_in_use() {
+    alone(|| {
+        let cache = create(64, 8);
+        let sizes = [(250, 125), (2, 1), (64, 16), (1000, 100), (1, 1)];
+        crowd(cache, TIMES, &|time| {
+            let (limit, batch) = sizes[time % sizes.len()];
+            assert!(matches!(cache.tune(limit, batch), Ok(()) | Err(Untunable::Refused)));
+        });
+        assert_eq!(destroy(cache), Ok(()));
+    });
+}
+
+#[test]
+fn a_cache_can_be_shrunk_while_it_is_in_use() {
+    alone(|| {
+        let cache = create(3000, 8);
+        crowd(cache, TIMES, &|_| {
+            cache.shrink();
+        });
+        assert_eq!(destroy(cache), Ok(()));
+    });
+}
+
+#[test]
+fn a_typed_cache_drops_values_and_keeps_what_is_constructed() {
+    alone(|| {
+        let drops = AtomicUsize::new(0);
+        struct Counted<'a>(&'a AtomicUsize);
+        impl Drop for Counted<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let values = Cache::<Counted<'_>>::new("values");
+        let first = values.alloc(Counted(&drops)).expect("there is memory");
+        let second = values.alloc(Counted(&drops)).expect("there is memory");
+        assert_eq!((values.alive(), drops.load(Ordering::Relaxed)), (2, 0));
+        drop(first);
+        assert_eq!((values.alive(), drops.load(Ordering::Relaxed)), (1, 1));
+        std::mem::forget(second);
+        let (values, why) = values.destroy().expect_err("an object is alive");
+        assert_eq!(why, Alive::Objects(1));
+        drop(values);
+        assert_eq!(drops.load(Ordering::Relaxed), 1, "nothing was freed");
+
+        let lists = Cache::<Vec<u32>, Constructed>::constructed("lists", || Vec::with_capacity(100));
+        let mut list = lists.get().expect("there is memory");
+        list.push(7);
+        let place = list.as_ptr();
+        drop(list);
+        let mut many: Vec<_> = (0..100).map(|_| None).collect();
+        assert_eq!(lists.get_bulk(&mut many), 100);
+        assert!(many.iter().flatten().all(|list| list.capacity() >= 100));
+        drop(many);
+        let all: Vec<_> = (0..500).map(|_| lists.get().expect("there is memory")).collect();
+        let as_left = all.iter().filter(|list| list.as_slice() == [7] && list.as_ptr() == place).count();
+        assert_eq!(as_left, 1, "the object is not as it was left");
+        drop(all);
+        assert!(lists.destroy().is_ok());
+    });
+}
+
+#[test]
+fn threads_that_meet_at_the_first_use_share_one_cache() {
+    static SHARED: Cache<[u64; 4]> = Cache::new("shared");
+    alone(|| {
+        let cache = Cache::<[u64; 4]>::new("raced");
+        let work = || {
+            let boxes: Vec<_> = (0..10).map(|n| cache.alloc([n; 4]).expect("there is memory")).collect();
+            boxes.iter().zip(0..).for_each(|(object, n)| assert_eq!(**object, [n; 4]));
+        };
+        run((0..4).map(|_| Box::new(work) as Job<'_>).collect());
+        assert_eq!(cache.alive(), 0);
+        assert!(cache.destroy().is_ok());
+    });
+    assert_eq!(SHARED.name(), "shared");
+}
+
+#[test]
+fn a_value_comes_back_where_there_is_no_memory() {
+    alone(|| {
+        fault::arm(Point::Reserve, Plan::Always { skip: 0 });
+        let cache = Cache::<[u8; 10 << 10]>::new("hungry");
+        let mut boxes = Vec::new();
+        let error = loop {
+            match cache.alloc([1; 10 << 10]) {
+                Ok(object) => boxes.push(object),
+                Err(OutOfMemory(value)) => break value,
+            }
+        };
+        fault::arm(Point::Reserve, Plan::Never);
+        assert_eq!(error[0], 1);
+    });
+}
