@@ -4,6 +4,7 @@
 //! the same memory would have marked it otherwise.
 
 use commensal::heap;
+use commensal::slab::ObjectCache;
 use core::ptr::null_mut;
 use fastrand::Rng;
 use machine::sync::{AtomicPtr, Ordering};
@@ -27,7 +28,15 @@ fn marks(at: *mut u8, bytes: usize) -> [u64; 2] {
 impl Block {
     /// A new one; none: there is no memory.
     pub fn new(bytes: usize) -> Option<Self> {
-        let at = heap::allocate(bytes);
+        Self::at(heap::allocate(bytes), bytes)
+    }
+
+    /// A new one from a cache of objects of so many bytes.
+    pub fn of(cache: &ObjectCache) -> Option<Self> {
+        Self::at(cache.allocate(), cache.object_bytes())
+    }
+
+    fn at(at: *mut u8, bytes: usize) -> Option<Self> {
         (!at.is_null()).then(|| {
             let block = Block { at, bytes };
             block.mark();
@@ -63,14 +72,26 @@ impl Block {
 
     /// Gives it back.
     pub fn free(self) {
+        // SAFETY: the block is ours, and given up.
+        unsafe { heap::free(self.into_waste()) };
+    }
+
+    /// Gives it back to the cache that it is from.
+    pub fn free_to(self, cache: &ObjectCache) {
+        // SAFETY: as above.
+        unsafe { cache.free(self.into_waste()) };
+    }
+
+    /// Looks at it for the last time.
+    fn into_waste(self) -> *mut u8 {
         self.check();
         let [begin, end] = self.ends();
-        // SAFETY: the block is ours, and given up.
+        // SAFETY: the block is ours.
         unsafe {
             begin.write(0);
             end.write(0);
-            heap::free(self.at);
         }
+        self.at
     }
 
     /// Moves it into one of another size; the same as before if there is no memory.

@@ -7,6 +7,7 @@
 //! Explore by `cargo test`, for longer by `cargo xtask explore --minutes N`; a finding prints the command that replays it.
 
 pub mod blocks;
+pub mod caches;
 pub mod counters;
 pub mod forks;
 pub mod heaps;
@@ -18,5 +19,5 @@ pub use protocol::{Canary, Protocol, find, replay_command};
 
 /// All protocols.
 pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
-    [heaps::PROTOCOLS, counters::PROTOCOLS, forks::PROTOCOLS, locks::PROTOCOLS].into_iter().flatten()
+    [heaps::PROTOCOLS, caches::PROTOCOLS, counters::PROTOCOLS, forks::PROTOCOLS, locks::PROTOCOLS].into_iter().flatten()
 }

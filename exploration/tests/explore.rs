@@ -62,6 +62,8 @@ tests! {
     generations "generations"
     slots_of_the_dead "slots of the dead"
     refusals "refusals"
+    cache_tuning "cache tuning"
+    cache_creation "cache creation"
     counter_upgrade "counter upgrade"
     counter_limits "counter limits"
     fork "fork"

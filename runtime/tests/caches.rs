@@ -1,6 +1,6 @@
 //! Object caches: what their owners rely on. Runs on the simulated machine, too.
 
-use commensal::heap::check::check_valid;
+use commensal::heap::{self, check::check_valid};
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::kick;
 use commensal::slab::{Alive, Cache, Constructed, Hook, ObjectCache, OutOfMemory, Refused, Untunable, Wanted};
@@ -96,6 +96,26 @@ fn a_cache_with_live_objects_stays() {
         objects[1..].iter().for_each(|&object| free(cache, object));
         assert_eq!(destroy(cache), Err(Alive::Objects(1)));
         free(cache, objects[0]);
+        assert_eq!(destroy(cache), Ok(()));
+    });
+}
+
+#[test]
+fn objects_are_blocks_of_the_heap_too() {
+    alone(|| {
+        let cache = create(1000, 8);
+        let objects: Vec<_> = (0..300).map(|_| cache.allocate()).collect();
+        for (number, &object) in objects.iter().enumerate() {
+            // SAFETY: the objects are ours, and given up, or moved.
+            unsafe {
+                assert_eq!(heap::usable_bytes(object), 1000);
+                object.write(number as u8);
+                let moved = heap::reallocate(object, if number % 2 == 0 { 2000 } else { 900 });
+                assert_eq!(moved.read(), number as u8, "the contents were lost on their way");
+                heap::free(moved);
+            }
+        }
+        assert_eq!(cache.alive(), 0);
         assert_eq!(destroy(cache), Ok(()));
     });
 }

@@ -134,12 +134,11 @@ pub unsafe extern "C" fn free_slow(block: *mut u8) {
     if !enter() {
         misuse::die(misuse::Found::Foreign, block);
     }
-    let general = general();
-    match general.class_at(block) {
+    match general().cache_at(block) {
         // SAFETY: passed on.
-        0 => unsafe { free_pages(block) },
+        Some(cache) => unsafe { cache.put_again(block) },
         // SAFETY: passed on.
-        class => unsafe { general.class(class).put_slow(block) },
+        None => unsafe { free_pages(block) },
     }
 }
 
@@ -201,9 +200,9 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     if block.is_null() || !root::is_installed() {
         return 0;
     }
-    match general().class_at(block) {
-        0 => pages().0.large_pages(block).map_or(0, |pages| pages * PAGE),
-        class => class::size(class),
+    match general().cache_at(block) {
+        Some(cache) => cache.object_bytes(),
+        None => pages().0.large_pages(block).map_or(0, |pages| pages * PAGE),
     }
 }
 
@@ -228,12 +227,15 @@ pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) {
 /// # Safety
 /// The block came from here, and is the caller's to give up. It is not null.
 pub unsafe fn reallocate(block: *mut u8, bytes: usize) -> *mut u8 {
-    let class = general().class_at(block);
-    if class == 0 {
+    match general().class_at(block) {
         // SAFETY: passed on.
-        return unsafe { reallocate_pages(block, bytes) };
+        0 => unsafe { reallocate_other(block, bytes) },
+        // SAFETY: passed on.
+        class => unsafe { reallocate_small(block, class::size(class), bytes) },
     }
-    let old = class::size(class);
+}
+
+unsafe fn reallocate_small(block: *mut u8, old: usize, bytes: usize) -> *mut u8 {
     if bytes <= old && bytes * 2 > old {
         return block;
     }
@@ -248,9 +250,22 @@ pub unsafe fn reallocate(block: *mut u8, bytes: usize) -> *mut u8 {
     new
 }
 
+/// A block that is of no general class.
 #[cold]
+unsafe fn reallocate_other(block: *mut u8, bytes: usize) -> *mut u8 {
+    if !enter() {
+        misuse::die(misuse::Found::Foreign, block);
+    }
+    match general().cache_at(block) {
+        // SAFETY: passed on.
+        Some(cache) => unsafe { reallocate_small(block, cache.object_bytes(), bytes) },
+        // SAFETY: passed on.
+        None => unsafe { reallocate_pages(block, bytes) },
+    }
+}
+
 unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
-    let found = if enter() { pages().0.large_pages(block) } else { None };
+    let found = pages().0.large_pages(block);
     let Some(old_pages) = found else { misuse::die(misuse::Found::Foreign, block) };
     let (zone, locks) = pages();
     // SAFETY: passed on.

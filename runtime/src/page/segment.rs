@@ -153,13 +153,13 @@ impl Segment {
         unsafe { &mut *self.descriptions.add(page as usize) }
     }
 
-    /// The description of the span that holds an address, whose granule belongs to a slab.
+    /// The description of the span that holds an address, if one does: of another, or of one that was, if none does.
     pub fn span_of(&self, address: *mut u8) -> *mut Span {
         let granule = (address as usize - self.start as usize) / GRANULE;
         // SAFETY: there is a description for each granule, and it does not change its head while the span has objects.
         unsafe {
             let span = self.spans.add(granule);
-            if (*span).granules == 0 { (*span).next } else { span }
+            if (*span).granules == 0 && !(*span).next.is_null() { (*span).next } else { span }
         }
     }
 

@@ -65,6 +65,11 @@ impl Span {
         self.start
     }
 
+    /// Whether an address lies in the span.
+    pub fn covers(&self, address: *mut u8) -> bool {
+        (address as usize).wrapping_sub(self.start as usize) < self.granules as usize * GRANULE
+    }
+
     /// Bytes of an object.
     pub fn object_bytes(&self) -> usize {
         self.object_bytes as usize

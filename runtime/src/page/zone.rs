@@ -201,8 +201,9 @@ impl Zone {
             return None;
         }
         let span = segment.span_of(address);
+        // Granules that are no span's now may say still what they were once.
         // SAFETY: descriptions are never freed.
-        (unsafe { (*span).cache } != 0).then_some(span)
+        unsafe { (*span).cache != 0 && (*span).covers(address) }.then_some(span)
     }
 
     /// Takes a run back.

@@ -92,9 +92,7 @@ impl Slab {
     fn begin(&mut self) {
         let this = &raw mut *self;
         self.head.begin(this, 0);
-        for class in 1..class::CLASSES {
-            self.head.set_shape(class, Shape::of(class::size(class)));
-        }
+        self.head.begin_shapes((1..class::CLASSES).map(|class| Shape::of(class::size(class))));
         for (step, word) in self.class_words.iter_mut().enumerate() {
             *word = take_index(class::class_for(step * class::STEP)) as u8;
         }
@@ -162,11 +160,13 @@ impl<'a> General<'a> {
         self.class(self.index_for(bytes) / 2)
     }
 
-    /// The cache of an object, or of an address inside one, that lies in a span.
-    fn cache_of(self, address: *mut u8) -> Handle<'a> {
-        let span = self.slab.zone.span_of(address).expect("the object lies in a span");
-        // SAFETY: descriptions of spans are never freed.
-        self.cache(unsafe { (*span).cache })
+    /// The cache that has the span where an address lies, if one has.
+    pub fn cache_at(self, address: *mut u8) -> Option<Handle<'a>> {
+        match self.class_at(address) {
+            // SAFETY: descriptions of spans are never freed.
+            0 => self.slab.zone.span_of(address).map(|span| self.cache(unsafe { (*span).cache })),
+            class => Some(self.class(class)),
+        }
     }
 
     fn page_map(self) -> *mut u8 {

@@ -42,8 +42,15 @@ impl Head {
         self.number.store(number, Ordering::Relaxed);
     }
 
+    /// Says what shapes the caches have from place 1 on. Nobody else runs.
+    pub(super) fn begin_shapes(&mut self, shapes: impl Iterator<Item = Shape>) {
+        for (word, shape) in self.shapes[1..].iter_mut().zip(shapes) {
+            *word.get_mut() = shape.word();
+        }
+    }
+
     /// Says what shape the cache at a place has.
-    pub(super) fn set_shape(&self, place: usize, shape: Shape) {
+    fn set_shape(&self, place: usize, shape: Shape) {
         // Release pairs with the acquire in `exists`: who goes over all caches finds this one as it was made.
         self.shapes[place].store(shape.word(), Ordering::Release);
     }
@@ -79,6 +86,11 @@ impl<'a> Handle<'a> {
     #[inline]
     pub(super) fn shape(self) -> Shape {
         Shape::from_word(self.head().shapes[self.place].load(Ordering::Relaxed))
+    }
+
+    /// Bytes of an object.
+    pub fn object_bytes(self) -> usize {
+        self.shape().object_bytes()
     }
 
     /// Begins, or changes, with a shape.

@@ -50,6 +50,19 @@ impl Handle<'_> {
         }
     }
 
+    /// Gives an object back, about which fast paths did not know.
+    ///
+    /// # Safety
+    /// As for [`Self::put_slow`].
+    pub unsafe fn put_again(self, object: *mut u8) {
+        // SAFETY: passed on; every slot has an area. A general class's array was full, or there is no slot: no need to try again.
+        unsafe {
+            if self.class_word() != 0 || !slot::push(self.panel.base(), self.index(true), object) {
+                self.put_slow(object);
+            }
+        }
+    }
+
     /// Gives many objects back.
     ///
     /// # Safety
@@ -267,7 +280,7 @@ impl General<'_> {
             // SAFETY: written by `defer`; the array is ours since the exchange.
             next = Array::from_take_word(unsafe { array.link(self.region).read() });
             if let Some(object) = array.objects(self.region).next() {
-                let cache = self.cache_of(object);
+                let cache = self.cache_at(object).expect("an object of ours lies in a span");
                 cache.flush_out(slot::current().unwrap_or(NO_SLOT), array.moved(self.region, cache.panel));
             }
         }

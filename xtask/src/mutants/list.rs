@@ -17,6 +17,7 @@ pub struct Mutant {
 
 const DRAINING: &[&str] = &["remote drain"];
 const HEAP: &[&str] = &["depot exchange", "page map", "remote drain"];
+const CACHES: &[&str] = &["cache tuning"];
 const FORKS: &[&str] = &["fork", "fork in handlers"];
 const COUNTERS: &[&str] = &["counter upgrade"];
 const LIMITS: &[&str] = &["counter limits"];
@@ -51,6 +52,27 @@ pub const MUTANTS: &[Mutant] = &[
         from: "let acquired = self.slab.registry().rare.0.drain_lock.acquire(&self.slab.locks().shards);",
         to: "let acquired = { self.slab.registry().rare.0.drain_lock.try_acquire(); Acquired::Clean };",
         protocols: DRAINING,
+    },
+    Mutant {
+        what: "a cache is tuned as it would be drained before it is restarted",
+        file: "runtime/src/slab/drain.rs",
+        from: "let restarted = kick::restart_all().is_ok();",
+        to: "let restarted = why == Why::Tune || kick::restart_all().is_ok();",
+        protocols: CACHES,
+    },
+    Mutant {
+        what: "who ends a cache does not keep those away who go over all",
+        file: "runtime/src/slab/end.rs",
+        from: "self.general().as_only_drainer(end).unwrap_or(Err(Alive::Interrupting))",
+        to: "end(self.general())",
+        protocols: &["cache creation"],
+    },
+    Mutant {
+        what: "two threads that create caches do not wait for each other",
+        file: "runtime/src/slab/panels.rs",
+        from: "if self.lock.acquire(&slab.locks().shards) == Acquired::WouldDeadlock {",
+        to: "if { self.lock.try_acquire(); false } {",
+        protocols: &["cache creation"],
     },
     Mutant {
         what: "an array that could not be installed is forgotten",

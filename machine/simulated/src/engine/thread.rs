@@ -258,6 +258,8 @@ impl Here {
         for (job, place) in jobs {
             self.step(Access::System { number: CLONE });
             self.with(|engine| {
+                // Who makes a thread has it see what was there before.
+                engine.drain_own();
                 let parent = engine.current;
                 let name = format!("t{}", engine.threads.len());
                 let thread = engine.add_thread(job, place, Some(parent), name, handler);

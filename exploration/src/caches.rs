@@ -1,0 +1,131 @@
+//! Object caches: created and destroyed by several threads at once, and tuned and shrunk while they are in use.
+
+use crate::blocks::{Block, Table, check_empty_heap};
+use crate::heaps::crowd;
+use crate::{Canary, Protocol};
+use commensal::heap;
+use commensal::slab::{Cache, ObjectCache, Untunable, Wanted};
+use fastrand::Rng;
+use machine::simulation::explore::Outcome;
+use machine::simulation::{Defect, Rates};
+use machine::slot::Mode;
+use std::ptr::null_mut;
+
+const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
+/// Signal handlers use no slots in fallback mode.
+const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
+
+const fn by_ids(defect: Defect) -> Canary {
+    Canary { defect, mode: Mode::ConcurrencyId }
+}
+
+const fn in_fallback(defect: Defect) -> Canary {
+    Canary { defect, mode: Mode::PerThread }
+}
+
+/// The protocols of this file.
+pub const PROTOCOLS: &[Protocol] = &[
+    Protocol {
+        name: "cache tuning",
+        about: "a cache that is tuned, shrunk and filled ahead while threads use it",
+        body: tuned,
+        rates: NO_SIGNALS,
+        modes: BOTH,
+        canaries: &[by_ids(Defect::RestartIsFence), by_ids(Defect::KicksGetLost), by_ids(Defect::SectionsGoOn)],
+    },
+    Protocol {
+        name: "cache creation",
+        about: "caches that threads create and destroy, also the same one at the same time, while others go over all of them",
+        body: created,
+        rates: NO_SIGNALS,
+        modes: BOTH,
+        canaries: &[by_ids(Defect::SectionsGoOn), in_fallback(Defect::ChangesTear)],
+    },
+];
+
+/// Large objects: arrays of them are small, so that few operations reach everything behind these.
+const BYTES: usize = 5000;
+const THREADS: usize = 3;
+
+fn create(bytes: usize) -> Option<&'static ObjectCache> {
+    let (constructor, destructor) = (None, None);
+    ObjectCache::create(&Wanted {
+        name: b"explored",
+        bytes,
+        alignment: 8,
+        constructor,
+        destructor,
+        argument: null_mut(),
+    })
+    .ok()
+}
+
+/// Nobody uses the cache, and all objects were given back.
+fn destroy(cache: &ObjectCache) {
+    // SAFETY: as said.
+    assert_eq!(unsafe { cache.destroy() }, Ok(()), "all objects were given back");
+}
+
+fn tuned(seed: u64) -> Outcome {
+    let Some(cache) = create(BYTES) else { return Ok(String::new()) };
+    let table = Table::new(2);
+    crowd(THREADS, seed, None, &|_, random| {
+        let mut own = Vec::new();
+        for _ in 0..30 {
+            match random.u8(..12) {
+                0..=4 if own.len() < 6 => own.extend(Block::of(cache)),
+                5 | 6 => {
+                    let block = own.pop();
+                    own.extend(table.exchange(block, random));
+                }
+                7 => change(cache, random),
+                8 => own.drain(..own.len() / 2).for_each(Block::free),
+                _ => own.pop().into_iter().for_each(|block| block.free_to(cache)),
+            }
+        }
+        own.into_iter().for_each(|block| block.free_to(cache));
+    });
+    heap::check::check_valid(|_| {});
+    table.empty();
+    destroy(cache);
+    check_empty_heap();
+    Ok(String::new())
+}
+
+fn change(cache: &ObjectCache, random: &mut Rng) {
+    const SHAPES: [(usize, usize); 4] = [(8, 4), (2, 1), (1, 1), (12, 3)];
+    match random.u8(..6) {
+        0 => {
+            cache.shrink();
+        }
+        1 => {
+            let _ = cache.prefill(random.usize(..4));
+        }
+        _ => {
+            let (limit, batch) = SHAPES[random.usize(..SHAPES.len())];
+            let tuned = cache.tune(limit, batch);
+            assert!(matches!(tuned, Ok(()) | Err(Untunable::Refused)), "{tuned:?}");
+        }
+    }
+}
+
+fn created(seed: u64) -> Outcome {
+    let shared = Cache::<[u64; 700]>::new("shared");
+    crowd(THREADS, seed, None, &|_, random| {
+        for _ in 0..random.usize(1..5) {
+            if random.u8(..3) == 0 {
+                heap::trim(0);
+            }
+            let Some(cache) = create(BYTES + random.usize(..2) * 1000) else { continue };
+            let blocks: Vec<_> = (0..random.usize(1..5)).filter_map(|_| Block::of(cache)).collect();
+            let object = shared.alloc([seed; 700]);
+            blocks.into_iter().for_each(|block| block.free_to(cache));
+            destroy(cache);
+            assert!(object.is_ok_and(|object| object.iter().all(|&word| word == seed)), "an object is another's, too");
+        }
+    });
+    heap::check::check_valid(|_| {});
+    assert!(shared.destroy().is_ok(), "an object of the shared cache is alive");
+    check_empty_heap();
+    Ok(String::new())
+}
