@@ -7,6 +7,7 @@
 //!
 //! - [`subject`]: the library under test, built on demand, and the modes to run it in;
 //! - [`compile`]: the C and C++ sources, compiled once per test process;
+//! - [`linked`]: a check of a program that is linked with the library;
 //! - [`run`]: one command, bounded in time, and how it ended;
 //! - [`check`]: one line such as `fork storm 1000 0 fork`, as a test in both modes;
 //! - [`skips`]: what is not here to be tested, and who allowed that.
@@ -21,6 +22,7 @@
 
 pub mod check;
 pub mod compile;
+pub mod linked;
 pub mod run;
 pub mod skips;
 pub mod subject;

@@ -1,8 +1,9 @@
 //! The counters of `commensal.h`, as C and C++ programs use them: linked with the shared library and with the archive, in both modes.
 
-use commensal_dropin::run::{End, Outcome, Run};
-use commensal_dropin::subject::{self, Library, Linkage, Mode};
-use commensal_dropin::{compile, in_both_modes, skips};
+use commensal_dropin::in_both_modes;
+use commensal_dropin::linked::{ends_with, holds, outcomes};
+use commensal_dropin::run::End;
+use commensal_dropin::subject::Mode;
 
 in_both_modes! {
     layout: |mode| holds(mode, "counter layout");
@@ -26,34 +27,6 @@ in_both_modes! {
     members_of_objects: |mode| holds(mode, "counter_cxx objects");
     threads_in_cxx: |mode| holds(mode, "counter_cxx threads");
     around_main: super::around_main;
-}
-
-/// The outcomes of a line (a program of `c/`, the check's name in it and its arguments), by linkage.
-fn outcomes(mode: Mode, line: &str) -> Vec<Outcome> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    if !subject::is_commensal() || compile::is_cxx(words[0]) && !skips::has_tools("c++", &["g++"]) {
-        return Vec::new();
-    }
-    let outcome = |linkage: Linkage| {
-        let output = format!("{}_{linkage:?}", words[0]).to_lowercase();
-        let program = compile::with_commensal_header(words[0], &output, &linkage.flags());
-        Run::new(program).args(&words[1..]).with(&Library::none(), mode)
-    };
-    [Linkage::Shared, Linkage::Static].map(outcome).into()
-}
-
-fn holds(mode: Mode, line: &str) {
-    for outcome in outcomes(mode, line) {
-        outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("`{line}` failed: {report}"));
-    }
-}
-
-/// The check must end by a line that contains `text`.
-fn ends_with(mode: Mode, line: &str, text: &str) {
-    for outcome in outcomes(mode, line) {
-        let words = outcome.last_words().unwrap_or_else(|report| panic!("`{line}` failed: {report}"));
-        assert!(words.contains(text), "`{line}`: found {words:?}, expected {text:?} in it");
-    }
 }
 
 fn overflow_without_memory(mode: Mode) {

@@ -21,6 +21,13 @@
  * Arithmetic is modulo 2^64, and values are read as signed. Additions order nothing else: who reads a sum after a thread was joined, or after
  * another such order, finds its additions in it.
  *
+ * Object caches. A cache gives objects of one size: from arrays of the CPU that asks, without a lock, and constructed if it has a
+ * constructor, which runs once for each object and not once for each use.
+ *
+ *     cm_cache *contexts = cm_cache_create("context", sizeof(struct context), 0, NULL);
+ *     struct context *context = cm_cache_alloc(contexts);
+ *     cm_cache_free(contexts, context);
+ *
  * What the comments of the functions end with:
  *
  * errno            what it is set to; "kept": it is as before.
@@ -61,6 +68,11 @@
 #define CM_COUNTERS_MOST 260
 
 /**
+ * A cache of objects of one size. See cm_cache_create.
+ */
+typedef struct cm_cache cm_cache;
+
+/**
  * One lazy counter. Zeroed memory is a counter of value 0 that nobody owns, so a static one needs no initialisation. It must not be
  * copied or moved, and not lie in memory that processes share. Its words are the library's own.
  */
@@ -91,6 +103,37 @@ typedef struct cm_counters {
     uint32_t _additions;
     uint32_t _length;
 } cm_counters;
+
+/**
+ * Makes an object of raw memory, or the reverse. It may allocate and free, from other caches and by malloc, and must return.
+ */
+typedef void (*cm_cache_hook)(void *object, void *argument);
+
+/**
+ * What may be asked for when a cache is created. Zeroes ask for nothing.
+ */
+typedef struct cm_cache_options {
+    /**
+     * Runs once for each object, when its memory is first cut; objects stay constructed between uses. NULL: none.
+     */
+    cm_cache_hook constructor;
+    /**
+     * Runs once for each constructed object, before its memory goes back. NULL: none.
+     */
+    cm_cache_hook destructor;
+    /**
+     * What both are given.
+     */
+    void *argument;
+    /**
+     * The most objects that each slot keeps, as for cm_cache_tune. 0: as many as suit their size, and how often they are used.
+     */
+    size_t limit;
+    /**
+     * How many of them move at once. Not 0 if limit is not.
+     */
+    size_t batch;
+} cm_cache_options;
 
 #ifdef __cplusplus
 extern "C" {
@@ -363,6 +406,97 @@ int64_t cm_counters_reset(struct cm_counters *set, size_t index);
  * errno: kept. Threads: nobody else may use the set meanwhile. Signal handlers: under the same condition. After fork: yes.
  */
 void cm_counters_destroy(struct cm_counters *set);
+
+/**
+ * Creates a cache of objects of `size` bytes, 1 to 131072, that are aligned to `alignment`, a power of two up to 65536, or 0 for what
+ * malloc gives. The name, of letters, digits, and '-', '_', '.' and '/', is for people; it is cut after 31. `options` may be NULL.
+ *
+ * Interrupts no other CPU, and takes a microsecond or two. The cache's first object costs a page fault.
+ *
+ * Returns the cache; or NULL.
+ *
+ * errno: ENOMEM if there is no memory; EINVAL if an argument is none of those. Threads: any. Signal handlers: yes, but ENOMEM is
+ * likelier there. After fork: yes.
+ */
+struct cm_cache *cm_cache_create(const char *name, size_t size, size_t alignment, const struct cm_cache_options *options);
+
+/**
+ * Destroys a cache, of which no object is alive: its memory goes back at once. Interrupts no other CPU.
+ *
+ * Returns 0; or -1, and nothing happened.
+ *
+ * errno: EBUSY if objects are alive, see cm_cache_alive. Threads: nobody else may use the cache meanwhile, and nobody at all afterwards.
+ * Signal handlers: no. After fork: yes.
+ */
+int cm_cache_destroy(struct cm_cache *cache);
+
+/**
+ * An object, as its last user left it, or as the constructor made it, or of any contents.
+ *
+ * Returns the object; or NULL.
+ *
+ * errno: ENOMEM if there is no memory. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void *cm_cache_alloc(struct cm_cache *cache);
+
+/**
+ * Gives an object back to the cache that it is from; constructed, if that has a constructor. NULL is nothing. free() does it too, but takes
+ * longer.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_cache_free(struct cm_cache *cache, void *object);
+
+/**
+ * Objects for all `count` places of `objects`, or for the first of them.
+ *
+ * Returns how many there are: fewer than `count` if there is no memory for more. The other places stay as they are.
+ *
+ * errno: ENOMEM if there are fewer. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+size_t cm_cache_alloc_bulk(struct cm_cache *cache, void **objects, size_t count);
+
+/**
+ * Gives `count` objects back.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_cache_free_bulk(struct cm_cache *cache, void *const *objects, size_t count);
+
+/**
+ * Sets memory aside for `count` objects, or for as many as are missing. Allocations that would fail take it: so the next `count` of them
+ * cannot fail, whoever makes them.
+ *
+ * Returns 0; or -1, and what had been set aside still is.
+ *
+ * errno: ENOMEM if there is no memory. Threads: any. Signal handlers: yes, but ENOMEM is likelier there. After fork: yes.
+ */
+int cm_cache_prefill(struct cm_cache *cache, size_t count);
+
+/**
+ * Gives back what the cache holds and nobody uses; what was set aside stays. Interrupts other CPUs, if they hold any.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_cache_shrink(struct cm_cache *cache);
+
+/**
+ * Changes how much each slot keeps, also while the cache is in use: at most `limit` objects, which move in batches of `batch`, 1 to 125.
+ * The limit is at least a batch and at most 256 of them. Arrays of slots are replaced, which interrupts other CPUs that have some.
+ *
+ * Returns 0; or -1, and then arrays that are in use stay as they are until they are retired by themselves.
+ *
+ * errno: EINVAL if there are no such numbers, and nothing happened; EAGAIN if the kernel refused membarrier, or in a signal handler that
+ * interrupted such work. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int cm_cache_tune(struct cm_cache *cache, size_t limit, size_t batch);
+
+/**
+ * Objects that are alive: exact if nobody allocates or frees meanwhile. Takes time in proportion to the number of slots.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+size_t cm_cache_alive(struct cm_cache *cache);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -2,6 +2,7 @@
 //! standards' corner cases; no logic.
 #![no_std]
 
+mod cache;
 mod counter;
 mod counters;
 mod cxx;

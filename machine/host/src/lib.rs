@@ -16,7 +16,7 @@
 //! | [`fault`] | injected failures |
 //!
 //! Nothing in here allocates, and nothing calls a C function that could: system calls are made directly, so that
-//! `errno` changes only where [`process::set_out_of_memory`] says so, and other libraries' interposed `mmap` is not entered.
+//! `errno` changes only where [`process::set_error`] says so, and other libraries' interposed `mmap` is not entered.
 #![no_std]
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
@@ -31,6 +31,7 @@ macro_rules! process_state {
 }
 
 pub mod clock;
+mod error;
 pub mod fault;
 pub mod kick;
 pub mod process;

@@ -1,5 +1,6 @@
 //! The process: its environment and limits, what it says, and how it dies.
 
+pub use crate::error::Error;
 use crate::sync::{AtomicUsize, Ordering};
 use crate::syscall;
 use core::ffi::{CStr, c_char, c_int};
@@ -13,7 +14,6 @@ unsafe extern "C" {
     fn atexit(function: extern "C" fn()) -> c_int;
 }
 
-const OUT_OF_MEMORY: c_int = 12;
 const STANDARD_ERROR: usize = 2;
 
 /// The value of an environment variable; none in a program that runs with raised privileges.
@@ -36,20 +36,11 @@ pub(crate) fn auxiliary(kind: u64) -> u64 {
     unsafe { getauxval(kind) }
 }
 
-/// Records, in the way of the C library, that memory was not to be had.
+/// Records, in the way of the C library, why a call failed.
 #[cold]
-pub fn set_out_of_memory() {
+pub fn set_error(error: Error) {
     // SAFETY: the location is this thread's own.
-    unsafe { *__errno_location() = OUT_OF_MEMORY };
-}
-
-/// Records that an argument was invalid; returns the error number as the C library's functions do.
-#[cold]
-pub fn set_invalid() -> i32 {
-    const INVALID: c_int = 22;
-    // SAFETY: the location is this thread's own.
-    unsafe { *__errno_location() = INVALID };
-    INVALID
+    unsafe { *__errno_location() = error as c_int };
 }
 
 /// Where messages go: standard error, or the copy that [`keep_standard_error`] made.

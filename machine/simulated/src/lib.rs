@@ -33,6 +33,8 @@ macro_rules! process_state {
 
 pub mod clock;
 mod engine;
+#[path = "../../host/src/error.rs"]
+mod error;
 #[path = "../../host/src/fault.rs"]
 pub mod fault;
 #[path = "../../host/src/kick.rs"]

@@ -1,11 +1,9 @@
 //! The simulated process: its environment and limits, what it says, and how it dies.
 
+pub use crate::error::Error;
 use crate::{engine, syscall};
 use core::ffi::CStr;
 use std::io::Write;
-
-const OUT_OF_MEMORY: i32 = 12;
-const INVALID: i32 = 22;
 
 /// The value of an environment variable: a simulated process has those of its settings.
 pub fn environment(name: &CStr) -> Option<&'static CStr> {
@@ -17,22 +15,11 @@ pub fn is_set(name: &CStr) -> bool {
     environment(name).is_some()
 }
 
-/// Records, in the way of the C library, that memory was not to be had.
+/// Records, in the way of the C library, why a call failed.
 #[cold]
-pub fn set_out_of_memory() {
-    set_errno(OUT_OF_MEMORY);
-}
-
-/// Records that an argument was invalid; returns the error number as the C library's functions do.
-#[cold]
-pub fn set_invalid() -> i32 {
-    set_errno(INVALID);
-    INVALID
-}
-
-fn set_errno(number: i32) {
+pub fn set_error(error: Error) {
     // SAFETY: the location is this thread's own.
-    unsafe { *errno() = number };
+    unsafe { *errno() = error as i32 };
 }
 
 /// Where the calling thread's error number is.

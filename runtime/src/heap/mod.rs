@@ -22,6 +22,7 @@ use crate::slab::sharing;
 use crate::slab::sharing::enter;
 use crate::slab::{class, misuse};
 use core::ptr::null_mut;
+pub use machine::process::{Error, set_error};
 use machine::{process, root, vm};
 
 /// Every block is aligned to this.
@@ -97,10 +98,7 @@ extern "C-unwind" fn allocate_slower(bytes: usize) -> *mut u8 {
 /// Tries, and tries again after everything that is cached was brought back.
 fn or_out_of_memory(possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>) -> *mut u8 {
     let got = if possible { attempt().or_else(|| (trim(0) > 0).then(&mut attempt)?) } else { None };
-    got.unwrap_or_else(|| {
-        process::set_out_of_memory();
-        null_mut()
-    })
+    got.unwrap_or_else(|| out_of_memory())
 }
 
 /// A run of pages, and whether it is known to be zero.
@@ -311,14 +309,14 @@ pub fn trim(keep: usize) -> usize {
 /// Null, with ENOMEM.
 #[cold]
 pub fn out_of_memory() -> *mut u8 {
-    process::set_out_of_memory();
+    process::set_error(Error::OutOfMemory);
     null_mut()
 }
 
 /// Null, with EINVAL.
 #[cold]
 pub fn invalid() -> *mut u8 {
-    process::set_invalid();
+    process::set_error(Error::Invalid);
     null_mut()
 }
 

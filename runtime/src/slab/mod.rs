@@ -17,7 +17,8 @@ mod count;
 mod drain;
 mod end;
 pub mod misuse;
-mod object_cache;
+#[doc(hidden)]
+pub mod object_cache;
 mod panel;
 mod panels;
 mod put;

@@ -20,6 +20,7 @@ use crate::observe::Events;
 use crate::percpu::{self, Region};
 use core::cell::UnsafeCell;
 use core::fmt;
+use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicUsize, Ordering};
 use machine::{process, slot};
@@ -201,7 +202,7 @@ impl ObjectCache {
         let (base, index) = (self.base.load(Ordering::Relaxed), self.index.load(Ordering::Relaxed));
         // SAFETY: a panel in which every slot has an area, and an even index.
         let object = unsafe { slot::pop(base, index) };
-        if object.is_null() { self.allocate_slow() } else { object }
+        if object.is_null() { allocate_slow(self) } else { object }
     }
 
     /// Gives an object back.
@@ -214,29 +215,9 @@ impl ObjectCache {
         // SAFETY: as above; passed on.
         unsafe {
             if !slot::push(base, index, object) {
-                self.free_slow(object);
+                free_slow(self, object);
             }
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn allocate_slow(&self) -> *mut u8 {
-        if !sharing::enter() {
-            return out_of_memory();
-        }
-        let cache = self.handle();
-        let attempt = || cache.take_changed().or_else(|| cache.take_slow());
-        let object = attempt().or_else(|| (general().trim(0) > 0).then(attempt)?).or_else(|| cache.take_reserved());
-        object.unwrap_or_else(out_of_memory)
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn free_slow(&self, object: *mut u8) {
-        sharing::enter();
-        // SAFETY: passed on.
-        unsafe { self.handle().put_slow(object) };
     }
 
     /// Objects for all of `objects`, or as many as there is memory for; returns how many. The places behind those stay as they are.
@@ -313,6 +294,51 @@ impl ObjectCache {
     }
 }
 
+/// [`ObjectCache::allocate`] as the body of a naked function with the C calling convention, as `malloc/` exports it.
+#[macro_export]
+macro_rules! allocate_from_cache {
+    () => {
+        $crate::machine::cache_take_body!(slow: $crate::slab::object_cache::allocate_slow)
+    };
+}
+
+/// [`ObjectCache::free`] in the same way.
+#[macro_export]
+macro_rules! free_to_cache {
+    () => {
+        $crate::machine::cache_put_body!(slow: $crate::slab::object_cache::free_slow)
+    };
+}
+
+/// What [`ObjectCache::allocate`] does when the slot's array has no object.
+#[doc(hidden)]
+#[cold]
+#[inline(never)]
+pub extern "C" fn allocate_slow(cache: &ObjectCache) -> *mut u8 {
+    if !sharing::enter() {
+        return out_of_memory();
+    }
+    let cache = cache.handle();
+    let attempt = || cache.take_changed().or_else(|| cache.take_slow());
+    let object = attempt().or_else(|| (general().trim(0) > 0).then(attempt)?).or_else(|| cache.take_reserved());
+    object.unwrap_or_else(out_of_memory)
+}
+
+/// What [`ObjectCache::free`] does when the slot's array has no room.
+///
+/// # Safety
+/// As for that.
+#[doc(hidden)]
+#[cold]
+#[inline(never)]
+pub unsafe extern "C" fn free_slow(cache: &ObjectCache, object: *mut u8) {
+    sharing::enter();
+    // SAFETY: passed on.
+    unsafe { cache.handle().put_slow(object) };
+}
+
+const _: () = assert!(offset_of!(ObjectCache, base) == 0 && offset_of!(ObjectCache, index) == 8);
+
 /// Whether a name is one that people can type.
 pub(super) const fn is_plain(name: &[u8]) -> bool {
     let mut at = 0;
@@ -327,6 +353,6 @@ pub(super) const fn is_plain(name: &[u8]) -> bool {
 
 /// Null, with ENOMEM.
 fn out_of_memory() -> *mut u8 {
-    process::set_out_of_memory();
+    process::set_error(process::Error::OutOfMemory);
     null_mut()
 }

@@ -99,6 +99,79 @@ macro_rules! put_entry {
     };
 }
 
+/// The body of a naked `extern "C" fn(cache: *mut _) -> *mut c_void`: a [`pop`](super::pop) from the take word whose index is in the second word of
+/// what the pointer leads to, in the region whose base is in the first; `$slow(cache)` if that gives null.
+///
+/// 17 instructions.
+#[macro_export]
+macro_rules! cache_take_body {
+    (slow: $slow:path) => {
+        core::arch::naked_asm!(
+            $crate::restartable_section!(),
+            "mov rcx, qword ptr [rdi]",
+            "mov rdx, qword ptr [rdi + 8]",
+            "mov rsi, qword ptr [rip + {words}]",
+            "5: lea r8, [rip + 77b]",
+            "mov qword ptr fs:[rsi + 8], r8",
+            "2: cmp dword ptr fs:[rsi + 4], 0",
+            "js {slow}",
+            "mov r9d, dword ptr fs:[rsi + 24]",
+            "shl r9d, {shift}",
+            "add r9, rcx",
+            "mov r8, qword ptr [r9 + rdx*8 + {areas}]",
+            "mov rax, qword ptr [rcx + r8]",
+            "test rax, rax",
+            "jz {slow}",
+            "sub r8, 8",
+            "mov qword ptr [r9 + rdx*8 + {areas}], r8",
+            "3: ret",
+            ".p2align 6",
+            slow = sym $slow,
+            words = sym $crate::slot::WORDS,
+            shift = const $crate::slot::AREA_SHIFT,
+            areas = const $crate::slot::AREAS,
+        )
+    };
+}
+
+/// The body of a naked `extern "C" fn(cache: *mut _, object: *mut c_void)`: a [`push`](super::push) to the give word beside the take word that
+/// [`cache_take_body`] pops from; `$slow(cache, object)` if that fails. Null is nothing.
+///
+/// 19 instructions.
+#[macro_export]
+macro_rules! cache_put_body {
+    (slow: $slow:path) => {
+        core::arch::naked_asm!(
+            $crate::restartable_section!(),
+            "test rsi, rsi",
+            "jz 9f",
+            "mov rcx, qword ptr [rdi]",
+            "mov rdx, qword ptr [rdi + 8]",
+            "mov rax, qword ptr [rip + {words}]",
+            "5: lea r8, [rip + 77b]",
+            "mov qword ptr fs:[rax + 8], r8",
+            "2: cmp dword ptr fs:[rax + 4], 0",
+            "js {slow}",
+            "mov r9d, dword ptr fs:[rax + 24]",
+            "shl r9d, {shift}",
+            "add r9, rcx",
+            "mov r8, qword ptr [r9 + rdx*8 + {gives}]",
+            "test r8d, {full}",
+            "jz {slow}",
+            "mov qword ptr [rcx + r8], rsi",
+            "add r8, 8",
+            "mov qword ptr [r9 + rdx*8 + {gives}], r8",
+            "3: 9: ret",
+            ".p2align 6",
+            slow = sym $slow,
+            words = sym $crate::slot::WORDS,
+            shift = const $crate::slot::AREA_SHIFT,
+            gives = const $crate::slot::AREAS + 8,
+            full = const $crate::slot::ARRAY - 1,
+        )
+    };
+}
+
 /// The descriptor and the abort handler of the section between labels `2` and `3`, which an abort begins again at `5`.
 #[doc(hidden)]
 #[macro_export]

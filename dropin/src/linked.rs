@@ -1,0 +1,34 @@
+//! Checks of what programs are linked with: the functions of `commensal.h`, from the shared library and from the archive.
+
+use crate::run::{End, Outcome, Run};
+use crate::subject::{self, Library, Linkage, Mode};
+use crate::{compile, skips};
+
+/// The outcomes of a line (a program of `c/`, the check's name in it and its arguments), by linkage.
+pub fn outcomes(mode: Mode, line: &str) -> Vec<Outcome> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    if !subject::is_commensal() || compile::is_cxx(words[0]) && !skips::has_tools("c++", &["g++"]) {
+        return Vec::new();
+    }
+    let outcome = |linkage: Linkage| {
+        let output = format!("{}_{linkage:?}", words[0]).to_lowercase();
+        let program = compile::with_commensal_header(words[0], &output, &linkage.flags());
+        Run::new(program).args(&words[1..]).with(&Library::none(), mode)
+    };
+    [Linkage::Shared, Linkage::Static].map(outcome).into()
+}
+
+/// The check must end well.
+pub fn holds(mode: Mode, line: &str) {
+    for outcome in outcomes(mode, line) {
+        outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("`{line}` failed: {report}"));
+    }
+}
+
+/// The check must end by a line that contains `text`.
+pub fn ends_with(mode: Mode, line: &str, text: &str) {
+    for outcome in outcomes(mode, line) {
+        let words = outcome.last_words().unwrap_or_else(|report| panic!("`{line}` failed: {report}"));
+        assert!(words.contains(text), "`{line}`: found {words:?}, expected {text:?} in it");
+    }
+}
