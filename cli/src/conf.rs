@@ -1,4 +1,4 @@
-//! Merging `--conf` and `--stats` into COMMENSAL_CONF.
+//! Merging `--conf`, `--stats` and `--slabinfo` into COMMENSAL_CONF.
 //!
 //! The syntax is `key:value,key:value`. Only the shape is checked here: which keys exist, and which one comes nearest to a
 //! misspelt one, is the library's knowledge and its message.
@@ -11,6 +11,8 @@ pub const VARIABLE: &str = "COMMENSAL_CONF";
 
 /// The setting behind `--stats`: the library prints its statistics at exit.
 pub const STATS_AT_EXIT: &str = "stats:exit";
+/// The setting behind `--slabinfo`: the library prints its slab table at exit.
+pub const SLABINFO_AT_EXIT: &str = "slabinfo:exit";
 
 /// Accepts `key:value,…`; for clap.
 pub fn parse(text: &str) -> Result<String, String> {

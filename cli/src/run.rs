@@ -28,6 +28,10 @@ pub struct Run {
     #[arg(long)]
     stats: bool,
 
+    /// Let the library print its slab table, as the kernel's /proc/slabinfo, to standard error when the program exits
+    #[arg(long)]
+    slabinfo: bool,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
     command: Vec<OsString>,
@@ -36,7 +40,8 @@ pub struct Run {
 impl Run {
     fn settings(&self) -> Vec<&str> {
         let stats = self.stats.then_some(conf::STATS_AT_EXIT);
-        self.conf.as_deref().into_iter().chain(stats).collect()
+        let slabinfo = self.slabinfo.then_some(conf::SLABINFO_AT_EXIT);
+        self.conf.as_deref().into_iter().chain(stats).chain(slabinfo).collect()
     }
 }
 

@@ -131,6 +131,7 @@ fn settings_are_merged_and_the_command_line_wins() {
     assert_eq!(merged("a:1,b:2", &["--conf", "b:3,c:4"]), "a:1,b:3,c:4\n");
     assert_eq!(merged("a:1", &["--stats"]), "a:1,stats:exit\n");
     assert_eq!(merged("stats:off", &["--conf", "b:2", "--stats"]), "b:2,stats:exit\n");
+    assert_eq!(merged("a:1", &["--slabinfo"]), "a:1,slabinfo:exit\n");
     assert_eq!(merged("a:1", &[]), "a:1\n");
 }
 

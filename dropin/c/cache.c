@@ -4,6 +4,7 @@
  * hooks      constructors and destructors, with an argument, that allocate themselves
  * threads    threads that allocate, hand over and free while the cache is tuned
  * forks      children that go on where their parent was
+ * table      some objects of a tuned cache are in use at the end
  * mixed_up   an object given back to another cache: ends by SIGABRT */
 #include "check.h"
 #include <commensal.h>
@@ -219,6 +220,17 @@ static void check_forks(void) {
     destroy(shared);
 }
 
+/* -- table -- */
+
+static void leave_some(void) {
+    enum { MANY = 300, KEPT = 7 };
+    cm_cache *cache = cm_cache_create("contexts/used", 1000, 0, NULL);
+    void *objects[MANY];
+    CHECK(cm_cache_tune(cache, 60, 20) == 0, "not tuned");
+    CHECK(cm_cache_alloc_bulk(cache, objects, MANY) == MANY, "no memory");
+    cm_cache_free_bulk(cache, objects, MANY - KEPT);
+}
+
 /* -- mixed_up -- */
 
 static void mix_up(void) {
@@ -229,7 +241,7 @@ static void mix_up(void) {
 }
 
 static const struct check checks[] = {{"basics", check_basics}, {"hooks", check_hooks}, {"threads", check_threads},
-                                      {"forks", check_forks},   {"mixed_up", mix_up},   {NULL, NULL}};
+                                      {"forks", check_forks},   {"table", leave_some},   {"mixed_up", mix_up},       {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -6,6 +6,11 @@ use crate::{compile, skips};
 
 /// The outcomes of a line (a program of `c/`, the check's name in it and its arguments), by linkage.
 pub fn outcomes(mode: Mode, line: &str) -> Vec<Outcome> {
+    outcomes_with(mode, line, "")
+}
+
+/// The same with settings for the library.
+pub fn outcomes_with(mode: Mode, line: &str, conf: &str) -> Vec<Outcome> {
     let words: Vec<&str> = line.split_whitespace().collect();
     if !subject::is_commensal() || compile::is_cxx(words[0]) && !skips::has_tools("c++", &["g++"]) {
         return Vec::new();
@@ -13,7 +18,7 @@ pub fn outcomes(mode: Mode, line: &str) -> Vec<Outcome> {
     let outcome = |linkage: Linkage| {
         let output = format!("{}_{linkage:?}", words[0]).to_lowercase();
         let program = compile::with_commensal_header(words[0], &output, &linkage.flags());
-        Run::new(program).args(&words[1..]).with(&Library::none(), mode)
+        Run::new(program).args(&words[1..]).env("COMMENSAL_CONF", conf).with(&Library::none(), mode)
     };
     [Linkage::Shared, Linkage::Static].map(outcome).into()
 }

@@ -18,8 +18,12 @@ pub fn is_set(name: &CStr) -> bool {
 /// Records, in the way of the C library, why a call failed.
 #[cold]
 pub fn set_error(error: Error) {
+    set_errno(error as i32);
+}
+
+fn set_errno(number: i32) {
     // SAFETY: the location is this thread's own.
-    unsafe { *errno() = error as i32 };
+    unsafe { *errno() = number };
 }
 
 /// Where the calling thread's error number is.

@@ -18,8 +18,9 @@ use crate::slab::sharing;
 use core::fmt::Write;
 use machine::{process, slot};
 
-const KEYS: [(&str, &str); 5] = [
+const KEYS: [(&str, &str); 6] = [
     ("stats", "exit or off"),
+    ("slabinfo", "exit or off"),
     ("keep", "a number of MiB"),
     ("huge", "system or avoid"),
     ("lazy", "on or off"),
@@ -54,7 +55,8 @@ fn apply(pair: &str, layout: &mut Layout) {
     let zone = &general().state().zone;
     match (key, value) {
         ("stats", "exit") => report::print_at_exit(),
-        ("stats", "off") | ("huge", "system") => {}
+        ("slabinfo", "exit") => report::print_slabinfo_at_exit(),
+        ("stats" | "slabinfo", "off") | ("huge", "system") => {}
         ("lazy", "on") => layout.is_lazy = true,
         ("lazy", "off") => layout.is_lazy = false,
         ("possible_cpus", number) if number.parse().is_ok_and(|cpus| (1..=slot::MAX).contains(&cpus)) => {

@@ -98,7 +98,7 @@ extern "C-unwind" fn allocate_slower(bytes: usize) -> *mut u8 {
 /// Tries, and tries again after everything that is cached was brought back.
 fn or_out_of_memory(possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>) -> *mut u8 {
     let got = if possible { attempt().or_else(|| (trim(0) > 0).then(&mut attempt)?) } else { None };
-    got.unwrap_or_else(|| out_of_memory())
+    got.unwrap_or_else(out_of_memory)
 }
 
 /// A run of pages, and whether it is known to be zero.
@@ -132,6 +132,17 @@ pub unsafe extern "C" fn free_slow(block: *mut u8) {
     if !enter() {
         misuse::die(misuse::Found::Foreign, block);
     }
+    let general = general();
+    match general.class_at(block) {
+        // SAFETY: passed on.
+        0 => unsafe { free_other(block) },
+        // SAFETY: passed on.
+        class => unsafe { general.class(class).put_slow(block) },
+    }
+}
+
+/// A block that is of no general class.
+unsafe fn free_other(block: *mut u8) {
     match general().cache_at(block) {
         // SAFETY: passed on.
         Some(cache) => unsafe { cache.put_again(block) },

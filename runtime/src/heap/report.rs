@@ -3,7 +3,9 @@
 //! All of it comes from counts that slow paths keep (see `slab::Tally`), and from a walk over spans and slots; malloc and free count
 //! nothing. A reading takes no lock, so that it can be made in any state; it is exact at rest.
 
+use crate::observe::Why;
 use crate::page::PAGE;
+use crate::slab::Row;
 use crate::slab::class::{self, CLASSES};
 use crate::slab::misuse::Line;
 use crate::slab::region::general;
@@ -59,6 +61,8 @@ pub struct Report {
     pub shared_for_ns: Option<u64>,
     /// Kicks made and refused.
     pub kicks: (u64, u64),
+    /// Those that the slab made, by reason.
+    pub kicks_for: [(&'static str, u64); Why::ALL.len()],
     /// Contention of shards, page lists and the zone.
     pub locks: [(&'static str, ContentionReport); 3],
 }
@@ -108,6 +112,7 @@ impl Report {
             mode: slot::mode(),
             shared_for_ns: slab.sharing.upgraded_at_ns().map(|at| clock::now_ns().saturating_sub(at)),
             kicks: kick::counts(),
+            kicks_for: Why::ALL.map(|(why, name)| (name, slab.registry().rare.0.kicks.get(why))),
             locks: [
                 ("depot shards", slab.locks().shards.report()),
                 ("page lists", slab.locks().page_lists.report()),
@@ -183,7 +188,14 @@ impl Report {
             None => write!(out, "  solo: the process never had a second thread")?,
             Some(ns) => write!(out, "  shared: a second thread was created {} ms before this", ns / 1_000_000)?,
         }
-        writeln!(out, "; slots used {} ({slots}); kicks {}, refused {}", self.slots, self.kicks.0, self.kicks.1)
+        write!(out, "; slots used {} ({slots}); kicks {}", self.slots, self.kicks.0)?;
+        // What the slab did not do, limited counters did.
+        let others = self.kicks.0.saturating_sub(self.kicks_for.iter().map(|(_, kicks)| kicks).sum());
+        let reasons = self.kicks_for.into_iter().chain([("limits", others)]).filter(|(_, kicks)| *kicks > 0);
+        for (number, (why, kicks)) in reasons.enumerate() {
+            write!(out, "{}{why} {kicks}", if number == 0 { " for " } else { ", " })?;
+        }
+        writeln!(out, ", refused {}", self.kicks.1)
     }
 
     /// Writes the report as XML, in the shape that readers of glibc's `malloc_info` know.
@@ -207,6 +219,42 @@ impl Report {
         writeln!(out, "<system type=\"max\" size=\"{}\"/>", self.peak_run_bytes)?;
         writeln!(out, "<aspace type=\"total\" size=\"{}\"/>\n</heap>\n</malloc>", self.segment_bytes)
     }
+}
+
+/// Writes the slab table, in the columns of the kernel's /proc/slabinfo.
+pub fn write_slabinfo(out: &mut impl Write) -> fmt::Result {
+    writeln!(out, "slabinfo - version: 2.1")?;
+    writeln!(
+        out,
+        "# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables <limit> \
+         <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>"
+    )?;
+    let mut result = Ok(());
+    let write_row = |row: Row<'_>| {
+        let mut name = Line::new();
+        result = write!(name, "{}", row.name).and(result).and_then(|()| {
+            writeln!(
+                out,
+                "{:<17} {:>6} {:>6} {:>6} {:>4} {:>4} : tunables {:>4} {:>4} {:>4} : slabdata {:>6} {:>6} {:>6}",
+                core::str::from_utf8(name.as_bytes()).unwrap_or("?"),
+                row.active_objects,
+                row.objects,
+                row.object_bytes,
+                row.objects_per_span,
+                row.pages_per_span,
+                row.limit,
+                row.batch,
+                0,
+                row.active_spans,
+                row.spans,
+                0
+            )
+        });
+    };
+    if root::is_installed() {
+        general().rows(write_row);
+    }
+    result
 }
 
 /// A number of bytes, in the unit that suits it.
@@ -248,6 +296,15 @@ pub fn print() {
 pub fn print_at_exit() {
     extern "C" fn at_exit() {
         print();
+    }
+    process::keep_standard_error();
+    process::at_exit(at_exit);
+}
+
+/// Has the slab table printed on standard error when the program exits.
+pub fn print_slabinfo_at_exit() {
+    extern "C" fn at_exit() {
+        let _ = write_slabinfo(&mut StandardError::default());
     }
     process::keep_standard_error();
     process::at_exit(at_exit);

@@ -106,7 +106,7 @@ impl Handle<'_> {
         assert_eq!(array.room() + array.len(self.panel), array.capacity(self.panel), "room, fill and capacity");
         for _ in 0..array.len(self.panel) {
             let object = rest.pop(self.panel).expect("a pointer that is not null");
-            let Some(span) = self.slab.zone.span_of(object) else { panic!("{object:p} in an array is in no span") };
+            let Some(span) = self.slab().zone.span_of(object) else { panic!("{object:p} in an array is in no span") };
             // SAFETY: descriptions are never freed, and nobody else is in the heap.
             let span = unsafe { &*span };
             assert_eq!(span.cache, self.number(), "{object:p} is in an array of another cache");

@@ -107,8 +107,8 @@ impl Handle<'_> {
 
     /// Keeps a private array whose objects go with their spans.
     fn keep_emptied(self, slot: u32, array: Array) {
-        let (general, empty) = (self.slab.region(), array.emptied(self.panel));
-        if !self.slab.registry().spare.0.push(general, self.slab.locks(), empty.moved(self.panel, general)) {
+        let (general, empty) = (self.slab().region(), array.emptied(self.panel));
+        if !self.slab().registry().spare.0.push(general, self.slab().locks(), empty.moved(self.panel, general)) {
             self.lock(slot).empty.push(self.panel, empty);
         }
     }

@@ -30,6 +30,7 @@ mod shard;
 pub mod sharing;
 mod spans;
 mod spare;
+mod table;
 mod take;
 mod tally;
 mod tests;
@@ -40,12 +41,14 @@ pub use end::Alive;
 pub use object_cache::{COARSEST, Hook, LARGEST_OBJECT, NAME_BYTES, ObjectCache, Refused, Wanted};
 pub use panel::Handle;
 pub use shard::SHARD_RANK;
+pub use table::{Name, Row};
 pub use tally::Tally;
 pub use tune::Untunable;
 
 use crate::observe::LockReport;
 use crate::page::Zone;
 use crate::percpu::Region;
+use core::marker::PhantomData;
 use machine::slot;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use panel::{Head, take_index};
@@ -152,7 +155,7 @@ impl<'a> General<'a> {
     /// The cache of a class.
     #[inline]
     pub fn class(self, class: usize) -> Handle<'a> {
-        Handle { panel: self.region, place: class, slab: self.slab }
+        Handle { panel: self.region, place: class, lives: PhantomData }
     }
 
     /// The cache that gives objects of so many bytes, at most [`class::LARGEST`].

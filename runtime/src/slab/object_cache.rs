@@ -20,6 +20,7 @@ use crate::observe::Events;
 use crate::percpu::{self, Region};
 use core::cell::UnsafeCell;
 use core::fmt;
+use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicUsize, Ordering};
@@ -183,7 +184,7 @@ impl ObjectCache {
     pub(super) fn handle(&self) -> Handle<'static> {
         // SAFETY: the base of a panel of the runtime's.
         let panel = unsafe { Region::at(self.base.load(Ordering::Relaxed)) };
-        Handle { panel, place: self.place.load(Ordering::Relaxed), slab: general().state() }
+        Handle { panel, place: self.place.load(Ordering::Relaxed), lives: PhantomData }
     }
 
     /// Belongs to a place from now on; nobody else knows it.

@@ -19,6 +19,7 @@ use super::shard::{self, Held};
 use super::{General, Slab};
 use crate::page::PageList;
 use crate::percpu::Region;
+use core::marker::PhantomData;
 use machine::slot::{self, Stored};
 use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -63,13 +64,18 @@ pub struct Handle<'a> {
     pub(super) panel: Region,
     /// Where in the panel: from 1 on.
     pub(super) place: usize,
-    pub(super) slab: &'a Slab,
+    pub(super) lives: PhantomData<&'a Slab>,
 }
 
 impl<'a> Handle<'a> {
     /// The general caches, and what concerns all.
     pub(super) fn general(self) -> General<'a> {
-        General { region: self.slab.region(), slab: self.slab }
+        General { region: self.slab().region(), slab: self.slab() }
+    }
+
+    pub(super) fn slab(self) -> &'a Slab {
+        // SAFETY: a panel's head says from its beginning whose it is, and that lasts as long as the panel.
+        unsafe { &*self.head().slab.load(Ordering::Relaxed) }
     }
 
     fn head(&self) -> &Head {
@@ -104,7 +110,7 @@ impl<'a> Handle<'a> {
     }
 
     fn is_general(self) -> bool {
-        self.panel.base().cast_const().cast() == (&raw const *self.slab)
+        self.head().number.load(Ordering::Relaxed) == 0
     }
 
     /// What free finds in the page map for the cache's objects: zero for those that are no general class's.
@@ -183,12 +189,12 @@ impl<'a> Handle<'a> {
 
     /// A slot's page list, which all caches share.
     pub(super) fn page_list(self, slot: u32) -> *mut PageList {
-        shard::page_list(self.slab.region(), slot)
+        shard::page_list(self.slab().region(), slot)
     }
 
     /// Counts objects that left the depot or a span, or came back.
     pub(super) fn count(self, objects: isize) {
-        let (tally, bytes) = (&self.slab.registry().tally, self.shape().object_bytes() as isize * objects);
+        let (tally, bytes) = (&self.slab().registry().tally, self.shape().object_bytes() as isize * objects);
         match self.object_cache() {
             None => tally.count(self.place, objects, bytes),
             Some(cache) => {
@@ -201,7 +207,7 @@ impl<'a> Handle<'a> {
     /// Objects outside of their spans and of depots: exact at rest.
     pub(super) fn counted(self) -> u64 {
         match self.object_cache() {
-            None => self.slab.registry().tally.objects(self.place),
+            None => self.slab().registry().tally.objects(self.place),
             Some(cache) => cache.counted(),
         }
     }

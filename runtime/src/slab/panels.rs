@@ -15,6 +15,7 @@ use super::panel::{Handle, Head};
 use super::{General, Slab};
 use crate::percpu::{HEADER, Region};
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ptr::null_mut;
 use machine::slot::{self, ARRAY};
 use machine::sync::{Acquired, AtomicPtr, AtomicU32, Lock, Ordering};
@@ -74,7 +75,7 @@ impl<'a> General<'a> {
     pub(super) fn cache(self, number: u32) -> Handle<'a> {
         let (panel, place) = (number / STRIDE, (number % STRIDE) as usize);
         let panel = if panel == 0 { self.region } else { self.panels().base(panel) };
-        Handle { panel, place, slab: self.slab }
+        Handle { panel, place, lives: PhantomData }
     }
 
     /// All caches that exist, the general ones first. Without the drain lock, one that is shown may be gone.

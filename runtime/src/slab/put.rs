@@ -50,14 +50,14 @@ impl Handle<'_> {
         }
     }
 
-    /// Gives an object back, about which fast paths did not know.
+    /// Gives an object of an object cache back, of which the page map said nothing.
     ///
     /// # Safety
     /// As for [`Self::put_slow`].
     pub unsafe fn put_again(self, object: *mut u8) {
-        // SAFETY: passed on; every slot has an area. A general class's array was full, or there is no slot: no need to try again.
+        // SAFETY: passed on; every slot has an area.
         unsafe {
-            if self.class_word() != 0 || !slot::push(self.panel.base(), self.index(true), object) {
+            if !slot::push(self.panel.base(), self.index(true), object) {
                 self.put_slow(object);
             }
         }
@@ -173,7 +173,7 @@ impl Handle<'_> {
     /// must not wait for the shard that owns their span.
     #[cold]
     fn defer(self, array: Array) {
-        let general = self.slab.region();
+        let general = self.slab().region();
         let array = array.moved(self.panel, general);
         let link = |first| {
             // SAFETY: a word of our array until the exchange.
@@ -181,12 +181,12 @@ impl Handle<'_> {
             Some(array.take_word())
         };
         // Release pairs with the acquire in `put_deferred`: who sees the array sees its link and its objects, or does not see the array.
-        let _ = self.slab.deferred.fetch_update(Ordering::Release, Ordering::Relaxed, link);
+        let _ = self.slab().deferred.fetch_update(Ordering::Release, Ordering::Relaxed, link);
     }
 
     /// Puts an object back into its span, under the lock of the shard that owns the span; returns that shard, still held.
     pub(super) fn put_into_span(self, object: *mut u8, held: Option<Held>) -> StillHeld {
-        let Some(span) = self.slab.zone.span_of(object) else { misuse::die(Found::Foreign, object) };
+        let Some(span) = self.slab().zone.span_of(object) else { misuse::die(Found::Foreign, object) };
         // SAFETY: descriptions of spans are never freed, and the span is not either while the object lives.
         if unsafe { (*span).cache } != self.number() {
             misuse::die(Found::OtherCache, object);
@@ -251,7 +251,7 @@ impl Handle<'_> {
             // SAFETY: passed on; what was carved was constructed.
             unsafe { (*span).carved().for_each(|object| destroy(object, argument)) };
         }
-        let (zone, locks) = (&self.slab.zone, self.slab.locks());
+        let (zone, locks) = (&self.slab().zone, self.slab().locks());
         // SAFETY: passed on.
         unsafe {
             zone.enter_class(span, 0);

@@ -54,7 +54,7 @@ impl Reserve {
     }
 
     fn locked<R>(&self, cache: Handle<'_>, work: impl FnOnce(&mut Stack) -> R) -> Option<R> {
-        if self.lock.acquire(&cache.slab.locks().shards) == Acquired::WouldDeadlock {
+        if self.lock.acquire(&cache.slab().locks().shards) == Acquired::WouldDeadlock {
             return None;
         }
         // SAFETY: we hold the lock.

@@ -9,6 +9,7 @@
 //! spans never change. Pure functions of the shape, of how hot the cache is in a slot, and of how many slots share.
 
 use super::array::MOST_POINTERS;
+use super::shard::HOTTEST;
 use crate::page::PAGE;
 use machine::slot;
 
@@ -52,6 +53,11 @@ impl Shape {
         let possible = (1..=MOST_POINTERS).contains(&batch) && batch <= limit && kept <= u8::MAX as usize;
         let kept_as_is = self.0 & !(0xff00_ffff << 32);
         possible.then_some(Shape(kept_as_is | (most as u64 | (most as u64) << 8 | (kept as u64) << 24) << 32))
+    }
+
+    /// Objects that a slot keeps at most, in its arrays and its depot.
+    pub fn limit(self) -> usize {
+        self.most() * (2 + self.depot_limit(HOTTEST))
     }
 
     /// The shape that a word of a panel's head says.

@@ -138,7 +138,7 @@ impl Held {
             let slot = slot ^ other;
             let shard = cache.shard(slot);
             // SAFETY: a shard of the panel.
-            match unsafe { (*shard).lock.acquire(&cache.slab.locks().shards) } {
+            match unsafe { (*shard).lock.acquire(&cache.slab().locks().shards) } {
                 Acquired::WouldDeadlock => other = (other + 1) % slot::MAX as u32,
                 acquired => {
                     if other != 0 {
@@ -167,7 +167,7 @@ impl Held {
     fn repair(&mut self, cache: Handle<'_>) {
         self.full_count = self.full.iter(cache.panel).count() as u32;
         self.spans = Spans::new();
-        let zone = &cache.slab.zone;
+        let zone = &cache.slab().zone;
         zone.for_each_span(|span| {
             // SAFETY: spans of this cache that this slot owns are guarded by the lock that we hold.
             unsafe {

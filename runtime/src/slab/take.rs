@@ -34,7 +34,7 @@ impl Handle<'_> {
     /// An object from the slot's give array, if that changes places with the empty take array: of a hot cache, where both are as
     /// large as they get, and at least half of one is to be had. Programs that swing by an array live on this path, so it
     /// counts no visit and takes no lock.
-    #[inline]
+    #[inline(always)]
     pub fn take_changed(self) -> Option<*mut u8> {
         let slot = slot::current_if_given()?;
         let (take, give) = (self.take_word(slot), self.give_word(slot));
@@ -58,7 +58,7 @@ impl Handle<'_> {
         self.general().put_deferred();
         let slot = slot::current();
         let at = slot.unwrap_or_else(|| {
-            self.slab.serves_slotless.store(true, Ordering::Relaxed);
+            self.slab().serves_slotless.store(true, Ordering::Relaxed);
             NO_SLOT
         });
         let mut array = slot.and_then(|slot| self.take_given(slot)).or_else(|| self.find_array(at))?;
@@ -245,7 +245,7 @@ impl Handle<'_> {
 
     pub(super) fn new_span(self, slot: u32) -> Option<*mut Span> {
         let shape = self.shape();
-        let (zone, locks) = (&self.slab.zone, self.slab.locks());
+        let (zone, locks) = (&self.slab().zone, self.slab().locks());
         let span = match shape.granules() {
             // SAFETY: the slot's page list.
             1 => unsafe { PageList::take(self.page_list(slot), zone, locks) },
@@ -261,20 +261,21 @@ impl Handle<'_> {
 
     /// An empty private array: the shard's, or a spare one, or a new one.
     pub(super) fn find_empty(self, shard: &mut Held) -> Option<Array> {
-        let general = self.slab.region();
-        let spare = || Some(self.slab.registry().spare.0.pop(general, self.slab.locks())?.moved(general, self.panel));
+        let general = self.slab().region();
+        let spare =
+            || Some(self.slab().registry().spare.0.pop(general, self.slab().locks())?.moved(general, self.panel));
         shard.empty.pop(self.panel).or_else(spare).or_else(|| {
-            let memory = self.slab.zone.metadata.cut(ARRAY, ARRAY)?;
-            self.slab.registry().rare.0.arrays.count();
+            let memory = self.slab().zone.metadata.cut(ARRAY, ARRAY)?;
+            self.slab().registry().rare.0.arrays.count();
             Some(Array::new(self.panel, memory))
         })
     }
 
     /// Keeps an empty private array at the shard if that has none, else with the spare ones, where every cache finds it.
     pub(super) fn keep_empty(self, shard: &mut Held, array: Array) {
-        let general = self.slab.region();
+        let general = self.slab().region();
         let spare = array.moved(self.panel, general);
-        if shard.empty.is_empty() || !self.slab.registry().spare.0.push(general, self.slab.locks(), spare) {
+        if shard.empty.is_empty() || !self.slab().registry().spare.0.push(general, self.slab().locks(), spare) {
             shard.empty.push(self.panel, array);
         }
     }

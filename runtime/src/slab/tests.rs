@@ -99,7 +99,7 @@ fn object_whose_shard_is_held() {
         // SAFETY: as above.
         before = unsafe { (*span).in_use() };
         cache.put_one(taken);
-        assert_ne!(cache.slab.deferred.load(Ordering::Relaxed), 0, "the object waits for the next slow path");
+        assert_ne!(cache.slab().deferred.load(Ordering::Relaxed), 0, "the object waits for the next slow path");
         // SAFETY: as above.
         assert_eq!(unsafe { (*span).in_use() }, before, "the span was changed under its owner's lock");
         object = Some((span as usize, taken as usize));

@@ -2,7 +2,9 @@
 //!
 //! They do what `pop` and `push` do behind the runtime's two table lookups, instruction for instruction; as functions of their
 //! own they test the outcome once, where inline assembly (which cannot jump out and give a value) makes its caller test it
-//! again. The layout and the slow path come from the runtime as arguments.
+//! again. What differs from slot to slot of a word's address is added last, and the word is named by that sum alone: processors that
+//! forward a store to the next load by the form of its address do so only for simple ones, and each operation reads what the one before
+//! wrote. The layout and the slow path come from the runtime as arguments.
 
 /// Defines `extern "C" fn $name(bytes: usize) -> *mut c_void`: for up to `$limit` bytes, a [`pop`](super::pop) from the take word
 /// whose index is in the byte table at offset `$table` of the region, by steps of 16 bytes; `$slow(bytes)` if that gives null.
@@ -102,7 +104,7 @@ macro_rules! put_entry {
 /// The body of a naked `extern "C" fn(cache: *mut _) -> *mut c_void`: a [`pop`](super::pop) from the take word whose index is in the second word of
 /// what the pointer leads to, in the region whose base is in the first; `$slow(cache)` if that gives null.
 ///
-/// 17 instructions.
+/// 18 instructions.
 #[macro_export]
 macro_rules! cache_take_body {
     (slow: $slow:path) => {
@@ -110,6 +112,7 @@ macro_rules! cache_take_body {
             $crate::restartable_section!(),
             "mov rcx, qword ptr [rdi]",
             "mov rdx, qword ptr [rdi + 8]",
+            "lea rdx, [rcx + rdx*8 + {areas}]",
             "mov rsi, qword ptr [rip + {words}]",
             "5: lea r8, [rip + 77b]",
             "mov qword ptr fs:[rsi + 8], r8",
@@ -117,13 +120,13 @@ macro_rules! cache_take_body {
             "js {slow}",
             "mov r9d, dword ptr fs:[rsi + 24]",
             "shl r9d, {shift}",
-            "add r9, rcx",
-            "mov r8, qword ptr [r9 + rdx*8 + {areas}]",
+            "add r9, rdx",
+            "mov r8, qword ptr [r9]",
             "mov rax, qword ptr [rcx + r8]",
             "test rax, rax",
             "jz {slow}",
             "sub r8, 8",
-            "mov qword ptr [r9 + rdx*8 + {areas}], r8",
+            "mov qword ptr [r9], r8",
             "3: ret",
             ".p2align 6",
             slow = sym $slow,
@@ -137,7 +140,7 @@ macro_rules! cache_take_body {
 /// The body of a naked `extern "C" fn(cache: *mut _, object: *mut c_void)`: a [`push`](super::push) to the give word beside the take word that
 /// [`cache_take_body`] pops from; `$slow(cache, object)` if that fails. Null is nothing.
 ///
-/// 19 instructions.
+/// 20 instructions.
 #[macro_export]
 macro_rules! cache_put_body {
     (slow: $slow:path) => {
@@ -147,6 +150,7 @@ macro_rules! cache_put_body {
             "jz 9f",
             "mov rcx, qword ptr [rdi]",
             "mov rdx, qword ptr [rdi + 8]",
+            "lea rdx, [rcx + rdx*8 + {gives}]",
             "mov rax, qword ptr [rip + {words}]",
             "5: lea r8, [rip + 77b]",
             "mov qword ptr fs:[rax + 8], r8",
@@ -154,13 +158,13 @@ macro_rules! cache_put_body {
             "js {slow}",
             "mov r9d, dword ptr fs:[rax + 24]",
             "shl r9d, {shift}",
-            "add r9, rcx",
-            "mov r8, qword ptr [r9 + rdx*8 + {gives}]",
+            "add r9, rdx",
+            "mov r8, qword ptr [r9]",
             "test r8d, {full}",
             "jz {slow}",
             "mov qword ptr [rcx + r8], rsi",
             "add r8, 8",
-            "mov qword ptr [r9 + rdx*8 + {gives}], r8",
+            "mov qword ptr [r9], r8",
             "3: 9: ret",
             ".p2align 6",
             slow = sym $slow,

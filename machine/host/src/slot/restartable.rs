@@ -54,18 +54,17 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     unsafe {
         restartable!(
             "shl {slot:e}, {shift}",
-            "add {slot}, {base}",
-            "mov {t}, qword ptr [{slot} + {index}*8 + {areas}]",
+            "add {slot}, {word}",
+            "mov {t}, qword ptr [{slot}]",
             "mov {object}, qword ptr [{base} + {t}]",
             "test {object}, {object}",
             "jz 6f",
             "lea {t}, [{t} - 8]",
-            "mov qword ptr [{slot} + {index}*8 + {areas}], {t}";
+            "mov qword ptr [{slot}], {t}";
             after:;
             no slot: "8b" "8: xor {object:e}, {object:e}", "jmp 6f";
             t = out(reg) _, slot = out(reg) _, object = out(reg) object,
-            words = in(reg) words, base = in(reg) base, index = in(reg) index,
-            shift = const AREA_SHIFT, areas = const AREAS,
+            words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index), shift = const AREA_SHIFT,
             options(nostack)
         );
     }
@@ -86,18 +85,18 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     unsafe {
         restartable!(
             "shl {slot:e}, {shift}",
-            "add {slot}, {base}",
-            "mov {head}, qword ptr [{slot} + {index}*8 + {gives}]",
+            "add {slot}, {word}",
+            "mov {head}, qword ptr [{slot}]",
             "test {head:e}, {full}",
             "jz 6f",
             "mov qword ptr [{base} + {head}], {object}",
             "lea {t}, [{head} + 8]",
-            "mov qword ptr [{slot} + {index}*8 + {gives}], {t}";
+            "mov qword ptr [{slot}], {t}";
             after:;
             no slot: "8b" "8: xor {head:e}, {head:e}", "jmp 6f";
             t = out(reg) _, slot = out(reg) _, head = out(reg) head,
-            words = in(reg) words, base = in(reg) base, index = in(reg) index, object = in(reg) object,
-            shift = const AREA_SHIFT, gives = const AREAS + 8, full = const FULL_MASK,
+            words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index + 1), object = in(reg) object,
+            shift = const AREA_SHIFT, full = const FULL_MASK,
             options(nostack)
         );
     }

@@ -1,0 +1,88 @@
+//! The slab table: what each cache has, as the kernel's /proc/slabinfo tells it.
+//!
+//! Read on slow paths only; exact at rest.
+
+use super::General;
+use super::panel::Handle;
+use super::shard::Held;
+use core::fmt;
+
+/// A cache, read.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// What people call it.
+    pub name: Name<'a>,
+    /// Objects that the program has.
+    pub active_objects: u64,
+    /// Objects that there is room for.
+    pub objects: u64,
+    /// Bytes of an object.
+    pub object_bytes: usize,
+    /// Objects of a span.
+    pub objects_per_span: u64,
+    /// Pages of a span.
+    pub pages_per_span: u64,
+    /// Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.
+    pub limit: u64,
+    /// Objects that move at once.
+    pub batch: u64,
+    /// Spans of which objects are in use, or in arrays.
+    pub active_spans: u64,
+    /// Spans.
+    pub spans: u64,
+}
+
+/// A cache's name: that of a general class tells its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name<'a> {
+    /// A general class, of objects of so many bytes.
+    General(usize),
+    /// A cache that somebody created.
+    Created(&'a str),
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::General(bytes) => write!(out, "malloc-{bytes}"),
+            Name::Created(name) => out.write_str(name),
+        }
+    }
+}
+
+impl General<'_> {
+    /// Shows all caches that have, or had, anything.
+    pub fn rows(self, mut show: impl FnMut(Row<'_>)) {
+        self.caches().map(Handle::row).filter(|row| row.spans > 0).for_each(&mut show);
+    }
+}
+
+impl Handle<'_> {
+    fn row(self) -> Row<'static> {
+        let shape = self.shape();
+        let pages_per_span = shape.granules() as u64 * (crate::page::GRANULE / crate::page::PAGE) as u64;
+        let objects_per_span = pages_per_span * crate::page::PAGE as u64 / shape.object_bytes().max(1) as u64;
+        let (mut spans, mut active_spans) = (0, 0);
+        for slot in self.general().depots() {
+            // Whoever holds it changes what we would count.
+            let Some(held) = Held::try_lock(self, slot) else { continue };
+            for span in held.spans.iter() {
+                spans += 1;
+                // SAFETY: spans in the ring belong to the shard that we hold.
+                active_spans += u64::from(!unsafe { (*span).is_unused() });
+            }
+        }
+        Row {
+            name: self.object_cache().map_or(Name::General(shape.object_bytes()), |cache| Name::Created(cache.name())),
+            active_objects: self.alive() as u64,
+            objects: spans * objects_per_span,
+            object_bytes: shape.object_bytes(),
+            objects_per_span,
+            pages_per_span,
+            limit: shape.limit() as u64,
+            batch: shape.most() as u64,
+            active_spans,
+            spans,
+        }
+    }
+}
