@@ -4,6 +4,7 @@
  * hooks      constructors and destructors, with an argument, that allocate themselves
  * threads    threads that allocate, hand over and free while the cache is tuned
  * forks      children that go on where their parent was
+ * general    caches that a rule has served by the general classes: hooks run for each use
  * table      some objects of a tuned cache are in use at the end
  * mixed_up   an object given back to another cache: ends by SIGABRT */
 #include "check.h"
@@ -125,6 +126,44 @@ static void check_hooks(void) {
     CHECK(lives.destroyed == lives.constructed, "%d of %d were destroyed", lives.destroyed, lives.constructed);
 }
 
+/* -- general -- */
+
+static void check_general(void) {
+    enum { MANY = 300 };
+    struct lives lives = {0, 0};
+    const cm_cache_options options = {construct, end, &lives, 0, 0};
+    cm_cache *plain = create(100), *hooked = cm_cache_create("context", sizeof(struct context), 0, &options);
+    cm_cache *own = cm_cache_create("own", 100, 0, NULL);
+    void *objects[MANY];
+    CHECK(cm_cache_prefill(plain, MANY) == 0 && cm_cache_tune(plain, 60, 20) == 0, "neither set aside nor tuned");
+    for (int round = 1; round <= 10; round++) {
+        CHECK(cm_cache_alloc_bulk(hooked, objects, MANY) == MANY, "no memory");
+        CHECK(lives.constructed == round * MANY, "%d were constructed in round %d", lives.constructed, round);
+        for (int i = 0; i < MANY / 2; i++)
+            cm_cache_free(hooked, objects[i]);
+        cm_cache_free_bulk(hooked, objects + MANY / 2, MANY / 2);
+        CHECK(lives.destroyed == lives.constructed, "%d were destroyed in round %d", lives.destroyed, round);
+
+        for (int i = 0; i < MANY; i++) {
+            objects[i] = i % 2 == 0 ? cm_cache_alloc(plain) : malloc(100);
+            memset(objects[i], i, 100);
+        }
+        for (int i = 0; i < MANY; i++) {
+            CHECK(((unsigned char *)objects[i])[99] == (unsigned char)i, "object %d was overwritten", i);
+            if (i % 3 == 0)
+                cm_cache_free(plain, objects[i]);
+            else
+                free(objects[i]);
+        }
+    }
+    void *object = cm_cache_alloc(own);
+    CHECK(cm_cache_alive(own) == 1 && cm_cache_destroy(own) == -1, "the last rule does not hold");
+    cm_cache_free(own, object);
+    destroy(own);
+    destroy(plain);
+    destroy(hooked);
+}
+
 /* -- threads -- */
 
 static cm_cache *shared;
@@ -240,8 +279,9 @@ static void mix_up(void) {
     cm_cache_shrink(other);
 }
 
-static const struct check checks[] = {{"basics", check_basics}, {"hooks", check_hooks}, {"threads", check_threads},
-                                      {"forks", check_forks},   {"table", leave_some},   {"mixed_up", mix_up},       {NULL, NULL}};
+static const struct check checks[] = {{"basics", check_basics}, {"hooks", check_hooks}, {"general", check_general},
+                                      {"threads", check_threads}, {"forks", check_forks}, {"table", leave_some},
+                                      {"mixed_up", mix_up},       {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -10,6 +10,8 @@ in_both_modes! {
     hooks: |mode| holds(mode, "cache hooks");
     threads: |mode| holds(mode, "cache threads");
     forks: |mode| holds(mode, "cache forks");
+    served_by_general_classes: super::served_by_general_classes;
+    wrong_rules: super::wrong_rules;
     table_at_exit: super::table_at_exit;
     given_to_another: |mode| ends_with(mode, "cache mixed_up", "was given back to a cache that it is not from");
 }
@@ -29,5 +31,24 @@ fn table_at_exit(mode: Mode) {
         assert_eq!((number(1), &words[3..6]), (7, &["1008", "65", "16"][..]), "{row}");
         assert_eq!(words[7..11], ["tunables", "60", "20", "0"], "{row}");
         assert!((1..=5).contains(&number(14)) && number(2) == 65 * number(14), "{row}");
+    }
+}
+
+fn served_by_general_classes(mode: Mode) {
+    for outcome in outcomes_with(mode, "cache general", "cache.*.dedicated:off,cache.own.dedicated:on") {
+        outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
+    }
+}
+
+/// They are named, with what would be right, and the program runs as without them.
+fn wrong_rules(mode: Mode) {
+    for outcome in outcomes_with(mode, "cache basics", "cache.test.dedicated:perhaps,cache.test.dedicatd:off") {
+        let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
+        for said in [
+            "cache.test.dedicated cannot be 'perhaps': expected on or off; ignored",
+            "caches have no option 'dedicatd': did you mean 'dedicated'? ignored",
+        ] {
+            assert!(outcome.stderr.contains(said), "{}", outcome.report(&format!("{said:?} was not said")));
+        }
     }
 }

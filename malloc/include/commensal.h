@@ -105,7 +105,8 @@ typedef struct cm_counters {
 } cm_counters;
 
 /**
- * Makes an object of raw memory, or the reverse. It may allocate and free, from other caches and by malloc, and must return.
+ * Makes an object of raw memory, or the reverse. It may allocate and free, from other caches and by malloc, but not create or destroy
+ * caches, and must return.
  */
 typedef void (*cm_cache_hook)(void *object, void *argument);
 

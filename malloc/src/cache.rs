@@ -15,7 +15,8 @@ pub struct Cache {
     _cache: ObjectCache,
 }
 
-/// Makes an object of raw memory, or the reverse. It may allocate and free, from other caches and by malloc, and must return.
+/// Makes an object of raw memory, or the reverse. It may allocate and free, from other caches and by malloc, but not create or destroy
+/// caches, and must return.
 pub type CacheHook = Option<unsafe extern "C" fn(object: *mut c_void, argument: *mut c_void)>;
 
 /// What may be asked for when a cache is created. Zeroes ask for nothing.

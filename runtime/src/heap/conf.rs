@@ -14,6 +14,7 @@ use super::report;
 use crate::page::PAGE;
 use crate::slab::misuse::Line;
 use crate::slab::region::{general, lay_out};
+use crate::slab::rules::{self, NoRule};
 use crate::slab::sharing;
 use core::fmt::Write;
 use machine::{process, slot};
@@ -66,8 +67,31 @@ fn apply(pair: &str, layout: &mut Layout) {
         ("keep", mib) if mib.parse::<u32>().is_ok() => {
             zone.set_kept_dirty(mib.parse::<u64>().unwrap_or(0) * ((1 << 20) / PAGE as u64));
         }
-        _ => complain(key, value),
+        _ => match rules::check(key, value) {
+            Some(Ok(())) => {}
+            Some(Err(why)) => complain_of_rule(key, value, why),
+            None => complain(key, value),
+        },
     }
+}
+
+#[cold]
+fn complain_of_rule(key: &str, value: &str, why: NoRule<'_>) {
+    let mut line = Line::new();
+    let _ = match why {
+        NoRule::Value(option) => {
+            let values = rules::OPTIONS.iter().find(|known| known.0 == option).map_or("", |known| known.1);
+            writeln!(line, "commensal: COMMENSAL_CONF: {key} cannot be '{value}': expected {values}; ignored")
+        }
+        NoRule::Option(option) => {
+            let likely = nearest(option, rules::OPTIONS.iter().map(|known| known.0));
+            writeln!(
+                line,
+                "commensal: COMMENSAL_CONF: caches have no option '{option}': did you mean '{likely}'? ignored"
+            )
+        }
+    };
+    process::complain(line.as_bytes());
 }
 
 #[cold]

@@ -25,6 +25,7 @@ mod put;
 pub mod region;
 mod registry;
 mod reserve;
+pub mod rules;
 mod shape;
 mod shard;
 pub mod sharing;

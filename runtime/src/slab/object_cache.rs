@@ -4,14 +4,17 @@
 //! cache is destroyed, both wait for the next one. It lies in metadata, so a stale pointer leads to an object cache still.
 //!
 //! With a constructor, objects stay constructed between uses: it runs when memory is first cut into an object, and the destructor before
-//! the memory of a whole span goes back. Neither runs under a lock.
+//! the memory of a whole span goes back. Neither runs under a lock, but that a destructor may run where somebody trims, under the drain
+//! lock: so it cannot destroy a cache.
 //!
 //! Runs at the same time: any number of threads allocate and free, also in signal handlers; creating and destroying: see `panels`.
 
+use super::class;
 use super::end::Alive;
 use super::panel::{Handle, take_index};
 use super::region::general;
 use super::reserve::Reserve;
+use super::rules::Rules;
 use super::shape::Shape;
 use super::sharing;
 use super::tune::Untunable;
@@ -88,9 +91,14 @@ impl core::error::Error for Refused {}
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ObjectCache {
-    // What fast paths read: the panel, and the index of the take word there.
+    // What fast paths read: the panel that serves it, and the index of the take word there; 0 where they have nothing to do.
     base: AtomicPtr<u8>,
     index: AtomicUsize,
+    /// The general class whose objects it gives, by a rule; 0: it has its own.
+    class: AtomicUsize,
+    /// Its own place.
+    panel: AtomicPtr<u8>,
+    place: AtomicUsize,
     /// Objects outside of spans and depots.
     objects: LazyCounter,
     /// The most that they were.
@@ -99,7 +107,6 @@ pub struct ObjectCache {
     pub(super) reserve: Reserve,
     /// The next one of those that were destroyed; under the panels' lock.
     pub(super) next: AtomicPtr<ObjectCache>,
-    place: AtomicUsize,
     /// Does not change while the cache exists.
     home: UnsafeCell<Home>,
 }
@@ -134,7 +141,10 @@ impl ObjectCache {
         unsafe {
             *cache.home.get() = Home { name, name_bytes: name_bytes as u8, bytes, constructor, destructor, argument }
         };
-        cache.handle().set_shape(shape);
+        match Rules::of(wanted.name).is_dedicated {
+            false if let Some(class) = class::class_for_aligned(bytes, wanted.alignment) => cache.begin_in_class(class),
+            _ => cache.begin(shape),
+        }
         Ok(cache)
     }
 
@@ -156,6 +166,9 @@ impl ObjectCache {
     /// Nobody else uses the cache meanwhile, and nobody at all afterwards. Not in a signal handler.
     pub unsafe fn destroy(&self) -> Result<(), Alive> {
         percpu::enter();
+        if self.class.load(Ordering::Relaxed) != 0 {
+            self.serving().end_reserve(&self.reserve);
+        }
         // SAFETY: passed on.
         unsafe { self.handle().end() }
     }
@@ -171,7 +184,7 @@ impl ObjectCache {
         self.home().bytes
     }
 
-    /// Objects that are alive: exact at rest.
+    /// Objects that are alive: exact at rest. Not known, and 0, where a general class serves the cache.
     pub fn alive(&self) -> usize {
         self.handle().alive()
     }
@@ -181,17 +194,49 @@ impl ObjectCache {
         unsafe { &*self.home.get() }
     }
 
+    /// The cache at its own place.
     pub(super) fn handle(&self) -> Handle<'static> {
         // SAFETY: the base of a panel of the runtime's.
-        let panel = unsafe { Region::at(self.base.load(Ordering::Relaxed)) };
+        let panel = unsafe { Region::at(self.panel.load(Ordering::Relaxed)) };
         Handle { panel, place: self.place.load(Ordering::Relaxed), lives: PhantomData }
+    }
+
+    /// The cache whose objects it gives: itself, but for a rule.
+    fn serving(&self) -> Handle<'static> {
+        match self.class.load(Ordering::Relaxed) {
+            0 => self.handle(),
+            class => general().class(class),
+        }
     }
 
     /// Belongs to a place from now on; nobody else knows it.
     pub(super) fn begin_at(&self, panel: Region, place: usize) {
-        self.base.store(panel.base(), Ordering::Relaxed);
+        self.panel.store(panel.base(), Ordering::Relaxed);
         self.place.store(place, Ordering::Relaxed);
-        self.index.store(take_index(place), Ordering::Relaxed);
+    }
+
+    fn begin(&self, shape: Shape) {
+        self.class.store(0, Ordering::Relaxed);
+        self.serve(self.handle().index(true));
+        self.handle().set_shape(shape);
+    }
+
+    /// Hooks run for each use then, on slow paths.
+    fn begin_in_class(&self, class: usize) {
+        self.class.store(class, Ordering::Relaxed);
+        let home = self.home();
+        let runs_hooks = home.constructor.is_some() || home.destructor.is_some();
+        self.serve(if runs_hooks { 0 } else { take_index(class) });
+    }
+
+    fn serve(&self, index: usize) {
+        self.base.store(self.serving().panel.base(), Ordering::Relaxed);
+        self.index.store(index, Ordering::Relaxed);
+    }
+
+    /// Whether hooks run for each use.
+    fn runs_hooks_each_time(&self) -> bool {
+        self.index.load(Ordering::Relaxed) == 0
     }
 
     // ---- objects ----
@@ -226,7 +271,7 @@ impl ObjectCache {
         if !sharing::enter() {
             return 0;
         }
-        let many = self.handle().take_many(objects);
+        let many = if self.runs_hooks_each_time() { 0 } else { self.serving().take_many(objects) };
         let rest = objects[many..].iter_mut().map_while(|place| {
             *place = self.allocate();
             (!place.is_null()).then_some(())
@@ -240,18 +285,22 @@ impl ObjectCache {
     /// As for [`Self::free`], for each of them.
     pub unsafe fn free_bulk(&self, objects: &[*mut u8]) {
         sharing::enter();
-        // SAFETY: passed on.
-        unsafe { self.handle().put_many(objects) };
+        match self.runs_hooks_each_time() {
+            // SAFETY: passed on.
+            true => objects.iter().for_each(|&object| unsafe { self.free(object) }),
+            // SAFETY: passed on.
+            false => unsafe { self.serving().put_many(objects) },
+        }
     }
 
     /// Sets memory aside for so many objects, or as many as are missing for that: allocations that would fail take those, so the next
     /// `objects` of them cannot fail, whoever makes them. Error: there is no memory; what had been set aside before still is.
     pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
-        if sharing::enter() && self.handle().prefill(objects) { Ok(()) } else { Err(NoMemory) }
+        if sharing::enter() && self.serving().prefill(&self.reserve, objects) { Ok(()) } else { Err(NoMemory) }
     }
 
-    /// Gives back what the cache holds but nobody uses: arrays of all slots, by a kick if other CPUs have some, its reserve, and empty spans.
-    /// Returns the number of arrays that were emptied.
+    /// Gives back what the cache holds but nobody uses: arrays of all slots, by a kick if other CPUs have some, and empty spans; its reserve
+    /// stays. Returns the number of arrays that were emptied.
     pub fn shrink(&self) -> usize {
         percpu::enter();
         self.handle().shrink()
@@ -319,10 +368,18 @@ pub extern "C" fn allocate_slow(cache: &ObjectCache) -> *mut u8 {
     if !sharing::enter() {
         return out_of_memory();
     }
-    let cache = cache.handle();
-    let attempt = || cache.take_changed().or_else(|| cache.take_slow());
-    let object = attempt().or_else(|| (general().trim(0) > 0).then(attempt)?).or_else(|| cache.take_reserved());
-    object.unwrap_or_else(out_of_memory)
+    let serving = cache.serving();
+    let attempt = || serving.take_changed().or_else(|| serving.take_slow());
+    let taken = if cache.runs_hooks_each_time() { serving.take() } else { None };
+    let object = taken.or_else(attempt).or_else(|| (general().trim(0) > 0).then(attempt)?);
+    let Some(object) = object.or_else(|| serving.take_reserved(&cache.reserve)) else { return out_of_memory() };
+    if cache.runs_hooks_each_time()
+        && let Some((construct, argument)) = cache.constructor()
+    {
+        // SAFETY: the object is raw memory of ours.
+        unsafe { construct(object, argument) };
+    }
+    object
 }
 
 /// What [`ObjectCache::free`] does when the slot's array has no room.
@@ -334,8 +391,17 @@ pub extern "C" fn allocate_slow(cache: &ObjectCache) -> *mut u8 {
 #[inline(never)]
 pub unsafe extern "C" fn free_slow(cache: &ObjectCache, object: *mut u8) {
     sharing::enter();
+    let serving = cache.serving();
     // SAFETY: passed on.
-    unsafe { cache.handle().put_slow(object) };
+    unsafe {
+        if !cache.runs_hooks_each_time() {
+            return serving.put_slow(object);
+        }
+        if let Some((destroy, argument)) = cache.destructor() {
+            destroy(object, argument);
+        }
+        serving.put_again(object);
+    }
 }
 
 const _: () = assert!(offset_of!(ObjectCache, base) == 0 && offset_of!(ObjectCache, index) == 8);

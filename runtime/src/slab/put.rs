@@ -50,7 +50,7 @@ impl Handle<'_> {
         }
     }
 
-    /// Gives an object of an object cache back, of which the page map said nothing.
+    /// Gives an object back that no fast path has tried to.
     ///
     /// # Safety
     /// As for [`Self::put_slow`].

@@ -31,6 +31,13 @@ pub(super) enum Source {
 }
 
 impl Handle<'_> {
+    /// An object of the slot's array, if it has one.
+    pub(super) fn take(self) -> Option<*mut u8> {
+        // SAFETY: a panel in which every slot has an area, and an even index.
+        let object = unsafe { slot::pop(self.panel.base(), self.index(true)) };
+        (!object.is_null()).then_some(object)
+    }
+
     /// An object from the slot's give array, if that changes places with the empty take array: of a hot cache, where both are as
     /// large as they get, and at least half of one is to be had. Programs that swing by an array live on this path, so it
     /// counts no visit and takes no lock.

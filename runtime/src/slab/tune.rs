@@ -6,6 +6,7 @@
 
 use super::drain::Which;
 use super::panel::Handle;
+use super::reserve::Reserve;
 use super::take::Source;
 use super::{General, NO_SLOT};
 use crate::observe::Why;
@@ -43,6 +44,10 @@ impl Handle<'_> {
     /// See [`ObjectCache::tune`](super::ObjectCache::tune).
     pub(super) fn tune(self, limit: usize, batch: usize) -> Result<(), Untunable> {
         let shape = self.shape().tuned(limit, batch).ok_or(Untunable::Numbers)?;
+        if !self.exists() {
+            // A general class serves it.
+            return Ok(());
+        }
         let replace = |general: General<'_>| {
             self.set_shape(shape);
             general.drain_arrays(Which::One(self), Why::Tune)
@@ -53,21 +58,23 @@ impl Handle<'_> {
 
     /// See [`ObjectCache::shrink`](super::ObjectCache::shrink).
     pub(super) fn shrink(self) -> usize {
+        if !self.exists() {
+            return 0;
+        }
         let shrink = |general: General<'_>| general.drain(Which::One(self), Why::Shrink);
         self.general().as_only_drainer(shrink).unwrap_or(0)
     }
 
     /// See [`ObjectCache::prefill`](super::ObjectCache::prefill).
-    pub(super) fn prefill(self, objects: usize) -> bool {
-        let Some(cache) = self.object_cache() else { return false };
+    pub(super) fn prefill(self, reserve: &Reserve, objects: usize) -> bool {
         let slot = slot::current().unwrap_or(NO_SLOT);
-        while cache.reserve.objects(self) < objects {
+        while reserve.objects(self) < objects {
             let fill = |source| self.fill(slot, source, self.shape().most());
             let array = fill(Source::Spans).or_else(|| self.steal_span(slot).and_then(|()| fill(Source::Spans)));
             let Some(array) = array.or_else(|| fill(Source::NewSpan)) else { return false };
             // What is set aside counts as in the depot.
             self.count(-(array.len(self.panel) as isize));
-            if !cache.reserve.push(self, array) {
+            if !reserve.push(self, array) {
                 self.flush(slot, array);
                 return false;
             }
@@ -76,15 +83,21 @@ impl Handle<'_> {
     }
 
     /// An object that was set aside.
-    pub(super) fn take_reserved(self) -> Option<*mut u8> {
-        let cache = self.object_cache()?;
-        let mut array = cache.reserve.pop(self)?;
+    pub(super) fn take_reserved(self, reserve: &Reserve) -> Option<*mut u8> {
+        let mut array = reserve.pop(self)?;
         let object = array.pop(self.panel);
         self.count(1);
-        if array.is_empty(self.panel) || !cache.reserve.push(self, array) {
+        if array.is_empty(self.panel) || !reserve.push(self, array) {
             self.count(array.len(self.panel) as isize);
             self.stow(slot::current().unwrap_or(NO_SLOT), array);
         }
         object
+    }
+
+    /// Gives what was set aside back to its spans.
+    pub(super) fn end_reserve(self, reserve: &Reserve) {
+        while let Some(array) = reserve.pop(self) {
+            self.flush(slot::current().unwrap_or(NO_SLOT), array);
+        }
     }
 }
