@@ -1,14 +1,16 @@
 //! Object caches: created and destroyed by several threads at once, and tuned and shrunk while they are in use.
 
 use crate::blocks::{Block, Table, check_empty_heap};
+use crate::forks::well;
 use crate::heaps::crowd;
 use crate::{Canary, Protocol};
 use commensal::heap;
 use commensal::slab::{Cache, ObjectCache, Untunable, Wanted};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates};
+use machine::simulation::{Defect, Rates, fork};
 use machine::slot::Mode;
+use std::cell::RefCell;
 use std::ptr::null_mut;
 
 const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
@@ -41,6 +43,14 @@ pub const PROTOCOLS: &[Protocol] = &[
         modes: BOTH,
         canaries: &[by_ids(Defect::SectionsGoOn), in_fallback(Defect::ChangesTear)],
     },
+    Protocol {
+        name: "watched cache",
+        about: "a cache that watches its users, none of which does anything wrong, also where one of them forks",
+        body: watched,
+        rates: NO_SIGNALS,
+        modes: BOTH,
+        canaries: &[by_ids(Defect::NoWipe)],
+    },
 ];
 
 /// Large objects: arrays of them are small, so that few operations reach everything behind these.
@@ -48,16 +58,12 @@ const BYTES: usize = 5000;
 const THREADS: usize = 3;
 
 fn create(bytes: usize) -> Option<&'static ObjectCache> {
+    create_called(b"explored", bytes)
+}
+
+fn create_called(name: &[u8], bytes: usize) -> Option<&'static ObjectCache> {
     let (constructor, destructor) = (None, None);
-    ObjectCache::create(&Wanted {
-        name: b"explored",
-        bytes,
-        alignment: 8,
-        constructor,
-        destructor,
-        argument: null_mut(),
-    })
-    .ok()
+    ObjectCache::create(&Wanted { name, bytes, alignment: 8, constructor, destructor, argument: null_mut() }).ok()
 }
 
 /// Nobody uses the cache, and all objects were given back.
@@ -126,6 +132,47 @@ fn created(seed: u64) -> Outcome {
     });
     heap::check::check_valid(|_| {});
     assert!(shared.destroy().is_ok(), "an object of the shared cache is alive");
+    check_empty_heap();
+    Ok(String::new())
+}
+
+fn watched(seed: u64) -> Outcome {
+    let Some(cache) = create_called(b"watched", 9000) else { return Ok(String::new()) };
+    let (table, found) = (Table::new(2), RefCell::new(Ok(())));
+    let step = |own: &mut Vec<Block>, table: &Table, random: &mut Rng| match random.u8(..8) {
+        0..=3 if own.len() < 6 => own.extend(Block::of(cache)),
+        4 => {
+            let block = own.pop();
+            own.extend(table.exchange(block, random));
+        }
+        5 => own.pop().into_iter().for_each(Block::free),
+        6 if random.u8(..4) == 0 => drop(cache.shrink()),
+        _ => own.pop().into_iter().for_each(|block| block.free_to(cache)),
+    };
+    let live = |own: &mut Vec<Block>, random: &mut Rng| {
+        let table = Table::new(1);
+        (0..20).for_each(|_| step(own, &table, random));
+        own.drain(..).for_each(|block| block.free_to(cache));
+        table.empty();
+        Block::of(cache).map(|block| block.free_to(cache)).ok_or("a child gets no memory")
+    };
+    crowd(THREADS, seed, None, &|thread, random| {
+        let mut own = Vec::new();
+        let when = if thread == 0 { random.usize(..20) } else { usize::MAX };
+        for at in 0..20 {
+            if at == when {
+                let mut child_random = random.fork();
+                let ended = well(fork(random.bool(), &mut || live(&mut own, &mut child_random)));
+                found.borrow_mut().clone_from(&ended);
+            }
+            step(&mut own, &table, random);
+        }
+        own.into_iter().for_each(|block| block.free_to(cache));
+    });
+    found.into_inner()?;
+    table.empty();
+    heap::check::check_valid(|_| {});
+    destroy(cache);
     check_empty_heap();
     Ok(String::new())
 }

@@ -76,7 +76,8 @@ fn live(owned: &mut Owned, in_handler: bool, random: &mut Rng) -> Result<(), &'s
     Ok(())
 }
 
-fn well(ended: Ended) -> Result<(), String> {
+/// An error if a child did not end well.
+pub(crate) fn well(ended: Ended) -> Result<(), String> {
     match ended {
         Ended::Well => Ok(()),
         Ended::Found(what) => Err(what),

@@ -53,6 +53,8 @@ impl Protocol {
             most_steps: MOST_STEPS,
             // A lock that forgets a sleeper costs a second.
             most_ns: 1_000_000_000,
+            // For the protocol that is about such caches; nobody else has one of the name.
+            environment: vec![(c"COMMENSAL_CONF".into(), c"cache.watched.debug:all".into())],
             // A kernel out of memory.
             slotless_one_in: if canary.is_none() && of(seed / 17, 5) == 0 { 4 } else { 0 },
             // Some kernels have none.

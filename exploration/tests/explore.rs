@@ -64,6 +64,7 @@ tests! {
     refusals "refusals"
     cache_tuning "cache tuning"
     cache_creation "cache creation"
+    watched_cache "watched cache"
     counter_upgrade "counter upgrade"
     counter_limits "counter limits"
     fork "fork"

@@ -5,8 +5,10 @@
 mod common;
 
 use commensal::heap;
+use commensal::slab::{self, Cache};
 use common::child;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// Acts out `crime` in a process of its own, which must die of it, saying `expected`.
@@ -162,4 +164,56 @@ fn proper_use_does_not_die() {
     let outcome = child::run(&mut child::command(TEST, "use"), Duration::from_secs(30));
     outcome.expect_success(TEST);
     assert_eq!(outcome.stderr, "");
+}
+
+/// A typed cache that a rule has watched: the report leads to the Rust functions.
+mod watched {
+    use super::*;
+
+    type Tally = [u8; 40];
+    static TALLIES: Cache<Tally> = Cache::new("tally");
+
+    #[inline(never)]
+    fn make_tally() -> slab::Box<'static, Tally> {
+        TALLIES.alloc([0; 40]).expect("there is memory")
+    }
+
+    #[inline(never)]
+    fn drop_tally(tally: slab::Box<'static, Tally>) {
+        drop(tally);
+        std::hint::black_box(());
+    }
+
+    /// The functions, inlined ones too, that the places of a section of the report lie in. Where nothing is inlined, the first ones are the
+    /// library's.
+    fn functions(report: &str, section: &str) -> String {
+        let lines = report.lines().skip_while(|line| !line.starts_with(section)).skip(1);
+        let places =
+            lines.take_while(|line| line.starts_with("    ")).filter_map(|place| place.trim().rsplit_once('+'));
+        let resolve = |(file, offset): (&str, &str)| {
+            let resolved = Command::new("addr2line").args(["-iCfe", file, offset]).output().expect("addr2line");
+            String::from_utf8_lossy(&resolved.stdout).into_owned()
+        };
+        places.map(resolve).collect()
+    }
+
+    #[test]
+    fn an_overrun_leads_to_its_owners() {
+        const TEST: &str = "watched::an_overrun_leads_to_its_owners";
+        if child::case().is_some() {
+            let mut tally = make_tally();
+            // SAFETY: it is not safe; that is the point.
+            unsafe { tally.as_mut_ptr().add(40).write(1) };
+            return drop_tally(tally);
+        }
+        let mut command = child::command(TEST, "crime");
+        let outcome = child::run(command.env("COMMENSAL_CONF", "cache.tally.debug:all"), Duration::from_secs(30));
+        let text = "commensal: cache tally: object ";
+        assert!(outcome.stderr.starts_with(text), "{}", outcome.report());
+        assert!(outcome.stderr.contains("of 40 bytes was written to behind its end: byte 40 is 0x01"));
+        for (section, function) in [("  allocated", "make_tally"), ("  now", "drop_tally")] {
+            let found = functions(&outcome.stderr, section);
+            assert!(found.contains(function), "{section}: {found}, {}", outcome.report());
+        }
+    }
 }

@@ -7,7 +7,7 @@
 //! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
 //! | [`thread`] | identities, ids, forks, being alone | |
 //! | [`vm`] | address space | mappings that must not overlap |
-//! | [`clock`], [`root`], [`fault`] | time, the one region and area, injected failures | |
+//! | [`clock`], [`root`], [`fault`], [`code`] | time, the one region and area, injected failures, who called | |
 //!
 //! Each of them has the same parts: `Operations`, a table with the specification of each operation, filled with the machine's own
 //! as `Operations::MACHINE`; the bodies, which are functions of a [`Runner`] and such a table; and the [`Case`]s, which put
@@ -21,6 +21,7 @@
 
 pub mod case;
 pub mod clock;
+pub mod code;
 pub mod fault;
 pub mod kick;
 pub mod root;
@@ -35,7 +36,16 @@ pub use runner::{Ended, Fork, Job, Placement, Runner};
 
 /// All cases that every machine has.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    let modules =
-        [slot::CASES, kick::CASES, sync::CASES, thread::CASES, vm::CASES, clock::CASES, root::CASES, fault::CASES];
+    let modules = [
+        slot::CASES,
+        kick::CASES,
+        sync::CASES,
+        thread::CASES,
+        vm::CASES,
+        clock::CASES,
+        root::CASES,
+        fault::CASES,
+        code::CASES,
+    ];
     modules.into_iter().flatten()
 }

@@ -13,6 +13,7 @@
 //! | [`vm`] | reserving, committing and giving back address space |
 //! | [`clock`] | monotonic time |
 //! | [`process`] | environment, limits, messages, orderly death |
+//! | [`code`] | who called, for reports of misuse |
 //! | [`fault`] | injected failures |
 //!
 //! Nothing in here allocates, and nothing calls a C function that could: system calls are made directly, so that
@@ -31,6 +32,7 @@ macro_rules! process_state {
 }
 
 pub mod clock;
+pub mod code;
 mod error;
 pub mod fault;
 pub mod kick;

@@ -3,6 +3,8 @@
 //! | key | values | effect |
 //! |---|---|---|
 //! | `stats` | `exit`, `off` | whether statistics are printed on standard error at exit |
+//! | `slabinfo` | `exit`, `off` | whether the slab table is printed on standard error at exit |
+//! | `cache.NAME.OPTION` | see `slab::rules` | what holds for single caches |
 //! | `keep` | MiB | dirty memory that free runs may keep before it goes back to the kernel |
 //! | `huge` | `system`, `avoid` | whether later segments follow the system's huge-page setting or never use them |
 //! | `lazy` | `on`, `off` | whether per-CPU memory waits for its first use; `off`: all of it is prepared at the start, for comparison |
@@ -43,6 +45,7 @@ pub fn apply_environment() {
         for pair in conf.to_bytes().split(|&byte| byte == b',').filter(|pair| !pair.is_empty()) {
             apply(core::str::from_utf8(pair).unwrap_or("?"), &mut layout);
         }
+        general().begin_debug();
         if !layout.is_lazy && !lay_out(layout.cpus) {
             process::complain(
                 b"commensal: COMMENSAL_CONF: no memory for lazy:off; what was not prepared is made when it is used\n",

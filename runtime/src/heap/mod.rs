@@ -72,25 +72,29 @@ macro_rules! c_entries {
     };
 }
 
-/// What [`allocate`] does when the slot's array has no object.
+machine::with_caller! {
+    /// What [`allocate`] does when the slot's array has no object.
+    extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 => allocate_slow_for
+}
+
 #[cold]
-#[inline(never)]
-pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
+extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
     if bytes <= class::LARGEST
         && root::is_installed()
         && let Some(object) = general().for_bytes(bytes).take_changed()
     {
         return object;
     }
-    allocate_slower(bytes)
+    allocate_slower(bytes, from)
 }
 
 /// The rest of [`allocate_slow`]: apart from it, because it needs more registers.
 #[cold]
 #[inline(never)]
-extern "C-unwind" fn allocate_slower(bytes: usize) -> *mut u8 {
+extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
     or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
-        let small = (bytes <= class::LARGEST).then(|| general().class(class::class_for(bytes)).take_slow()).flatten();
+        let is_small = bytes <= class::LARGEST;
+        let small = if is_small { general().take_beyond(class::class_for(bytes), bytes, from) } else { None };
         small.or_else(|| allocate_pages(bytes.max(1), ALIGNMENT).map(|run| run.0))
     })
 }
@@ -119,13 +123,16 @@ fn pages() -> (&'static Zone, &'static LockReport) {
     (&general().state().zone, general().state().locks())
 }
 
-/// What [`free`] does when the slot's array has no room.
-///
-/// # Safety
-/// As for [`free`].
+machine::with_caller! {
+    /// What [`free`] does when the slot's array has no room.
+    ///
+    /// # Safety
+    /// As for [`free`].
+    unsafe extern "C" fn free_slow(block: *mut u8) => free_slow_for
+}
+
 #[cold]
-#[inline(never)]
-pub unsafe extern "C" fn free_slow(block: *mut u8) {
+unsafe extern "C" fn free_slow_for(block: *mut u8, from: usize) {
     if block.is_null() {
         return;
     }
@@ -135,17 +142,17 @@ pub unsafe extern "C" fn free_slow(block: *mut u8) {
     let general = general();
     match general.class_at(block) {
         // SAFETY: passed on.
-        0 => unsafe { free_other(block) },
+        0 => unsafe { free_other(block, from) },
         // SAFETY: passed on.
         class => unsafe { general.class(class).put_slow(block) },
     }
 }
 
 /// A block that is of no general class.
-unsafe fn free_other(block: *mut u8) {
+unsafe fn free_other(block: *mut u8, from: usize) {
     match general().cache_at(block) {
         // SAFETY: passed on.
-        Some(cache) => unsafe { cache.put_again(block) },
+        Some(cache) => unsafe { cache.put_other(block, from) },
         // SAFETY: passed on.
         None => unsafe { free_pages(block) },
     }
@@ -192,9 +199,11 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
     }
     let small = if alignment <= PAGE { class::class_for_aligned(bytes, alignment) } else { None };
     if let Some(class) = small {
-        let block = allocate(class::size(class));
-        debug_assert!((block as usize).is_multiple_of(alignment));
-        return block;
+        let block = general().take(class::size(class));
+        if !block.is_null() {
+            return block;
+        }
+        return or_out_of_memory(enter(), || general().take_beyond(class, bytes, 0));
     }
     or_out_of_memory(enter() && bytes.checked_add(alignment).is_some_and(|all| all <= isize::MAX as usize), || {
         allocate_pages(bytes.max(1), alignment).map(|run| run.0)
@@ -210,7 +219,7 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
         return 0;
     }
     match general().cache_at(block) {
-        Some(cache) => cache.object_bytes(),
+        Some(cache) => cache.usable_bytes(block),
         None => pages().0.large_pages(block).map_or(0, |pages| pages * PAGE),
     }
 }
@@ -248,6 +257,12 @@ unsafe fn reallocate_small(block: *mut u8, old: usize, bytes: usize) -> *mut u8 
     if bytes <= old && bytes * 2 > old {
         return block;
     }
+    // SAFETY: passed on.
+    unsafe { move_to(block, old, bytes) }
+}
+
+/// A block of `bytes` in place of one of `old` bytes.
+unsafe fn move_to(block: *mut u8, old: usize, bytes: usize) -> *mut u8 {
     let new = allocate(bytes);
     if !new.is_null() {
         // SAFETY: both are blocks of at least as many bytes.
@@ -266,6 +281,8 @@ unsafe fn reallocate_other(block: *mut u8, bytes: usize) -> *mut u8 {
         misuse::die(misuse::Found::Foreign, block);
     }
     match general().cache_at(block) {
+        // SAFETY: passed on.
+        Some(cache) if cache.is_watched() => unsafe { move_to(block, cache.usable_bytes(block), bytes) },
         // SAFETY: passed on.
         Some(cache) => unsafe { reallocate_small(block, cache.object_bytes(), bytes) },
         // SAFETY: passed on.

@@ -55,6 +55,9 @@ impl Handle<'_> {
                 out -= array.len(self.panel);
             });
         }
+        if let Some(debug) = self.object_cache().and_then(|cache| cache.debug()) {
+            out -= debug.quarantined();
+        }
         let counted = self.counted() as usize;
         assert_eq!(out, counted, "objects of cache {} outside of spans and depots, and counted", self.number());
     }

@@ -75,6 +75,7 @@ impl Handle<'_> {
             self.count(-out);
             self.set_shape(Shape::NONE);
             cache.forget();
+            cache.end_debug();
             self.general().give_place_back(cache);
         }
     }

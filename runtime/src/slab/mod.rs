@@ -14,6 +14,7 @@ mod cache;
 mod check;
 pub mod class;
 mod count;
+mod debug;
 mod drain;
 mod end;
 pub mod misuse;
@@ -38,6 +39,7 @@ mod tests;
 mod tune;
 
 pub use cache::{Box, Cache, Constructed, Kind, OutOfMemory, Values};
+pub use debug::Options;
 pub use end::Alive;
 pub use object_cache::{COARSEST, Hook, LARGEST_OBJECT, NAME_BYTES, ObjectCache, Refused, Wanted};
 pub use panel::Handle;
@@ -60,6 +62,9 @@ use sharing::Sharing;
 /// The slot whose shards serve threads that have no slot.
 const NO_SLOT: u32 = slot::MAX as u32 - 1;
 
+/// An entry of the table of classes. Core's atomic, not the machine's: no order hangs on it, and every allocation reads one.
+type ClassWord = core::sync::atomic::AtomicU8;
+
 /// The one value that all state hangs from, at the region's base. Zeroes are a valid one that can give nothing.
 #[derive(Debug)]
 #[repr(C)]
@@ -74,8 +79,9 @@ pub struct Slab {
     deferred: AtomicUsize,
     /// Whether the shards of [`NO_SLOT`] were ever used.
     serves_slotless: AtomicBool,
-    /// Twice the class for each step of sizes; zero, which is no class, until the slab has begun.
-    class_words: [u8; class::STEPS],
+    /// Twice the class for each step of sizes; zero, which is no class, until the slab has begun, and where a cache that watches takes the
+    /// class's place.
+    class_words: [ClassWord; class::STEPS],
     /// Where pages come from.
     pub zone: Zone,
 }
@@ -99,7 +105,7 @@ impl Slab {
         self.head.begin(this, 0);
         self.head.begin_shapes((1..class::CLASSES).map(|class| Shape::of(class::size(class))));
         for (step, word) in self.class_words.iter_mut().enumerate() {
-            *word = take_index(class::class_for(step * class::STEP)) as u8;
+            *word.get_mut() = take_index(class::class_for(step * class::STEP)) as u8;
         }
     }
 
@@ -159,6 +165,20 @@ impl<'a> General<'a> {
         Handle { panel: self.region, place: class, lives: PhantomData }
     }
 
+    /// Has a cache serve a class in its place, for all who allocate from now on. Who has just looked the class up takes one more of its own.
+    fn give_class_to(self, class: usize, cache: &'static ObjectCache) {
+        self.slab.registry().rare.0.watch(class, cache);
+        let steps = (0..class::STEPS).filter(|step| class::class_for(step * class::STEP) == class);
+        steps.for_each(|step| self.slab.class_words[step].store(0, Ordering::Relaxed));
+    }
+
+    /// The cache that watches in the place of a class, if one does.
+    fn watched_class(self, class: usize) -> Option<&'static ObjectCache> {
+        let step = class::size(class).div_ceil(class::STEP);
+        let is_served = self.slab.class_words[step].load(Ordering::Relaxed) != 0;
+        if is_served { None } else { self.slab.registry().rare.0.watched(class) }
+    }
+
     /// The cache that gives objects of so many bytes, at most [`class::LARGEST`].
     #[inline]
     pub fn for_bytes(self, bytes: usize) -> Handle<'a> {
@@ -191,7 +211,7 @@ impl<'a> General<'a> {
     #[inline(always)]
     fn index_for(self, bytes: usize) -> usize {
         // SAFETY: the table has an entry for each step up to LARGEST.
-        unsafe { *self.slab.class_words.get_unchecked(bytes.div_ceil(class::STEP)) as usize }
+        unsafe { self.slab.class_words.get_unchecked(bytes.div_ceil(class::STEP)) }.load(Ordering::Relaxed).into()
     }
 
     /// Gives an object back to the slot's array; false if it is full, or if the object is none of ours.

@@ -10,6 +10,7 @@
 //! Runs at the same time: any number of threads allocate and free, also in signal handlers; creating and destroying: see `panels`.
 
 use super::class;
+use super::debug::{Debug, Options};
 use super::end::Alive;
 use super::panel::{Handle, take_index};
 use super::region::general;
@@ -20,7 +21,7 @@ use super::sharing;
 use super::tune::Untunable;
 use crate::counter::{LazyCounter, NoMemory};
 use crate::observe::Events;
-use crate::percpu::{self, Region};
+use crate::percpu::Region;
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::marker::PhantomData;
@@ -105,6 +106,8 @@ pub struct ObjectCache {
     peak: Events,
     /// Objects for allocations that would fail.
     pub(super) reserve: Reserve,
+    /// What watching its users takes; null if that was never wanted at its place.
+    debug: AtomicPtr<Debug>,
     /// The next one of those that were destroyed; under the panels' lock.
     pub(super) next: AtomicPtr<ObjectCache>,
     /// Does not change while the cache exists.
@@ -141,9 +144,20 @@ impl ObjectCache {
         unsafe {
             *cache.home.get() = Home { name, name_bytes: name_bytes as u8, bytes, constructor, destructor, argument }
         };
-        match Rules::of(wanted.name).is_dedicated {
-            false if let Some(class) = class::class_for_aligned(bytes, wanted.alignment) => cache.begin_in_class(class),
-            _ => cache.begin(shape),
+        let rules = Rules::of(wanted.name);
+        if rules.debug != Options::NONE {
+            match cache.begin_debug(rules.debug, bytes, wanted.alignment) {
+                Some(whole) => cache.begin(Shape::of(whole), 0),
+                None => {
+                    general().give_place_back(cache);
+                    return Err(Refused::NoMemory);
+                }
+            }
+            return Ok(cache);
+        }
+        match class::class_for_aligned(bytes, wanted.alignment) {
+            Some(class) if !rules.is_dedicated => cache.begin_in_class(class),
+            _ => cache.begin(shape, cache.handle().index(true)),
         }
         Ok(cache)
     }
@@ -165,9 +179,12 @@ impl ObjectCache {
     /// # Safety
     /// Nobody else uses the cache meanwhile, and nobody at all afterwards. Not in a signal handler.
     pub unsafe fn destroy(&self) -> Result<(), Alive> {
-        percpu::enter();
+        sharing::enter();
         if self.class.load(Ordering::Relaxed) != 0 {
             self.serving().end_reserve(&self.reserve);
+        }
+        if let Some(debug) = self.debug() {
+            self.release_quarantine(debug, 0);
         }
         // SAFETY: passed on.
         unsafe { self.handle().end() }
@@ -215,9 +232,9 @@ impl ObjectCache {
         self.place.store(place, Ordering::Relaxed);
     }
 
-    fn begin(&self, shape: Shape) {
+    fn begin(&self, shape: Shape, index: usize) {
         self.class.store(0, Ordering::Relaxed);
-        self.serve(self.handle().index(true));
+        self.serve(index);
         self.handle().set_shape(shape);
     }
 
@@ -234,9 +251,59 @@ impl ObjectCache {
         self.index.store(index, Ordering::Relaxed);
     }
 
-    /// Whether hooks run for each use.
-    fn runs_hooks_each_time(&self) -> bool {
+    /// Whether fast paths have nothing to do: it watches its users, or hooks run for each use.
+    fn has_slow_paths_only(&self) -> bool {
         self.index.load(Ordering::Relaxed) == 0
+    }
+
+    /// What watches its users, if anything does.
+    pub(super) fn debug(&self) -> Option<&'static Debug> {
+        self.debug_place().filter(|debug| debug.is_on())
+    }
+
+    pub(super) fn debug_place(&self) -> Option<&'static Debug> {
+        // SAFETY: never freed once it is made, and made before anybody else knows the cache.
+        unsafe { self.debug.load(Ordering::Relaxed).as_ref() }
+    }
+
+    pub(super) fn set_debug_place(&self, debug: *mut Debug) {
+        self.debug.store(debug, Ordering::Relaxed);
+    }
+
+    /// Makes an object of fresh memory: what watches it, and what its constructor does.
+    ///
+    /// # Safety
+    /// The memory is ours.
+    pub(super) unsafe fn begin_object(&self, whole: *mut u8) {
+        // SAFETY: passed on.
+        unsafe {
+            let debug = self.debug();
+            debug.inspect(|debug| debug.begin(whole));
+            if let Some((construct, argument)) = self.constructor() {
+                construct(whole.add(debug.map_or(0, Debug::lead)), argument);
+            }
+        }
+    }
+
+    /// The reverse, for objects that nobody uses.
+    ///
+    /// # Safety
+    /// As above.
+    pub(super) unsafe fn end_objects(&self, wholes: impl Iterator<Item = *mut u8>) {
+        let (debug, destructor) = (self.debug(), self.destructor());
+        if debug.is_none() && destructor.is_none() {
+            return;
+        }
+        let lead = debug.map_or(0, Debug::lead);
+        for whole in wholes {
+            // SAFETY: passed on.
+            unsafe {
+                if let Some((destroy, argument)) = destructor {
+                    destroy(whole.add(lead), argument);
+                }
+                debug.inspect(|debug| debug.end(whole));
+            }
+        }
     }
 
     // ---- objects ----
@@ -271,7 +338,7 @@ impl ObjectCache {
         if !sharing::enter() {
             return 0;
         }
-        let many = if self.runs_hooks_each_time() { 0 } else { self.serving().take_many(objects) };
+        let many = if self.has_slow_paths_only() { 0 } else { self.serving().take_many(objects) };
         let rest = objects[many..].iter_mut().map_while(|place| {
             *place = self.allocate();
             (!place.is_null()).then_some(())
@@ -285,7 +352,7 @@ impl ObjectCache {
     /// As for [`Self::free`], for each of them.
     pub unsafe fn free_bulk(&self, objects: &[*mut u8]) {
         sharing::enter();
-        match self.runs_hooks_each_time() {
+        match self.has_slow_paths_only() {
             // SAFETY: passed on.
             true => objects.iter().for_each(|&object| unsafe { self.free(object) }),
             // SAFETY: passed on.
@@ -302,14 +369,14 @@ impl ObjectCache {
     /// Gives back what the cache holds but nobody uses: arrays of all slots, by a kick if other CPUs have some, and empty spans; its reserve
     /// stays. Returns the number of arrays that were emptied.
     pub fn shrink(&self) -> usize {
-        percpu::enter();
+        sharing::enter();
         self.handle().shrink()
     }
 
     /// Changes how much each slot keeps, while the cache is in use: at most `limit` objects, that move in batches of `batch`. Arrays that
     /// are in use are replaced, which restarts whatever runs on other CPUs, once; the objects in them go back to their spans.
     pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
-        percpu::enter();
+        sharing::enter();
         self.handle().tune(limit, batch)
     }
 
@@ -360,41 +427,51 @@ macro_rules! free_to_cache {
     };
 }
 
-/// What [`ObjectCache::allocate`] does when the slot's array has no object.
-#[doc(hidden)]
+machine::with_caller! {
+    /// What [`ObjectCache::allocate`] does when the slot's array has no object.
+    #[doc(hidden)]
+    extern "C" fn allocate_slow(cache: &ObjectCache) -> *mut u8 => allocate_slow_for
+}
+
+machine::with_caller! {
+    /// What [`ObjectCache::free`] does when the slot's array has no room.
+    ///
+    /// # Safety
+    /// As for that.
+    #[doc(hidden)]
+    unsafe extern "C" fn free_slow(cache: &ObjectCache, object: *mut u8) => free_slow_for
+}
+
 #[cold]
-#[inline(never)]
-pub extern "C" fn allocate_slow(cache: &ObjectCache) -> *mut u8 {
+extern "C" fn allocate_slow_for(cache: &ObjectCache, from: usize) -> *mut u8 {
     if !sharing::enter() {
         return out_of_memory();
     }
-    let serving = cache.serving();
+    if let Some(debug) = cache.debug() {
+        return cache.take_watched(debug, cache.home().bytes, from).unwrap_or_else(out_of_memory);
+    }
+    let (serving, runs_hooks) = (cache.serving(), cache.has_slow_paths_only());
     let attempt = || serving.take_changed().or_else(|| serving.take_slow());
-    let taken = if cache.runs_hooks_each_time() { serving.take() } else { None };
+    let taken = if runs_hooks { serving.take() } else { None };
     let object = taken.or_else(attempt).or_else(|| (general().trim(0) > 0).then(attempt)?);
     let Some(object) = object.or_else(|| serving.take_reserved(&cache.reserve)) else { return out_of_memory() };
-    if cache.runs_hooks_each_time()
-        && let Some((construct, argument)) = cache.constructor()
-    {
+    if runs_hooks && let Some((construct, argument)) = cache.constructor() {
         // SAFETY: the object is raw memory of ours.
         unsafe { construct(object, argument) };
     }
     object
 }
 
-/// What [`ObjectCache::free`] does when the slot's array has no room.
-///
-/// # Safety
-/// As for that.
-#[doc(hidden)]
 #[cold]
-#[inline(never)]
-pub unsafe extern "C" fn free_slow(cache: &ObjectCache, object: *mut u8) {
+unsafe extern "C" fn free_slow_for(cache: &ObjectCache, object: *mut u8, from: usize) {
     sharing::enter();
+    if let Some(debug) = cache.debug() {
+        return cache.put_watched(debug, object, from);
+    }
     let serving = cache.serving();
     // SAFETY: passed on.
     unsafe {
-        if !cache.runs_hooks_each_time() {
+        if !cache.has_slow_paths_only() {
             return serving.put_slow(object);
         }
         if let Some((destroy, argument)) = cache.destructor() {

@@ -5,7 +5,6 @@
 
 use super::array::Array;
 use super::misuse::{self, Found};
-use super::object_cache::ObjectCache;
 use super::panel::Handle;
 use super::shape::MANY_SLOTS;
 use super::shard::{self, Held};
@@ -189,7 +188,7 @@ impl Handle<'_> {
         let Some(span) = self.slab().zone.span_of(object) else { misuse::die(Found::Foreign, object) };
         // SAFETY: descriptions of spans are never freed, and the span is not either while the object lives.
         if unsafe { (*span).cache } != self.number() {
-            misuse::die(Found::OtherCache, object);
+            self.general().die_of_mixed_caches(object);
         }
         let mut held = self.lock_owner(span, held);
         // SAFETY: as above.
@@ -247,9 +246,9 @@ impl Handle<'_> {
     /// # Safety
     /// The span is unused, and ours since it was taken out of its shard's ring.
     pub(super) unsafe fn free_span(self, slot: u32, span: *mut Span) {
-        if let Some((destroy, argument)) = self.object_cache().and_then(ObjectCache::destructor) {
-            // SAFETY: passed on; what was carved was constructed.
-            unsafe { (*span).carved().for_each(|object| destroy(object, argument)) };
+        if let Some(cache) = self.object_cache() {
+            // SAFETY: passed on; what was carved was begun.
+            unsafe { cache.end_objects((*span).carved()) };
         }
         let (zone, locks) = (&self.slab().zone, self.slab().locks());
         // SAFETY: passed on.

@@ -1,10 +1,13 @@
 //! What concerns all caches, and slow paths only: it lies in the zone's metadata.
 
+use super::class::CLASSES;
+use super::object_cache::ObjectCache;
 use super::panels::Panels;
 use super::spare::Spare;
 use super::tally::Tally;
 use crate::observe::{Events, Kicks, LockReport};
-use machine::sync::Lock;
+use core::ptr::null_mut;
+use machine::sync::{AtomicBool, AtomicPtr, Lock, Ordering};
 
 /// Rank of the lock of those who take arrays away from other CPUs: they go on to lock shards.
 const DRAIN_RANK: u8 = 0;
@@ -38,6 +41,29 @@ pub struct Rare {
     pub(super) panels: Panels,
     /// Kicks of the slab.
     pub kicks: Kicks,
+    /// Caches that watch, in the place of general classes.
+    watched: [AtomicPtr<ObjectCache>; CLASSES],
+    /// Whether caches that watch are looked over at exit.
+    checks_at_exit: AtomicBool,
+}
+
+impl Rare {
+    /// The cache that serves a general class in its place.
+    pub(super) fn watched(&self, class: usize) -> Option<&'static ObjectCache> {
+        // Acquire pairs with the release in `watch`.
+        // SAFETY: object caches are never unmapped.
+        unsafe { self.watched[class].load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Has a cache serve a general class.
+    pub(super) fn watch(&self, class: usize, cache: &'static ObjectCache) {
+        self.watched[class].store((&raw const *cache).cast_mut(), Ordering::Release);
+    }
+
+    /// True for the first who asks.
+    pub(super) fn is_first_to_check(&self) -> bool {
+        !self.checks_at_exit.swap(true, Ordering::Relaxed)
+    }
 }
 
 impl Registry {
@@ -50,6 +76,8 @@ impl Registry {
                 drain_lock: Lock::new(),
                 panels: Panels::new(),
                 kicks: Kicks::new(),
+                watched: [const { AtomicPtr::new(null_mut()) }; CLASSES],
+                checks_at_exit: AtomicBool::new(false),
             }),
             spare: Line(Spare::new()),
             locks: Line(LockReport::new()),

@@ -3,16 +3,20 @@
 //! Looked up when a cache is created, so that they hold in programs that are linked with the runtime, too. Of several rules that fit, the
 //! last one holds.
 
+use super::debug::Options;
 use machine::process;
 
 /// The options, with the values that they may have.
-pub const OPTIONS: [(&str, &str); 1] = [("dedicated", "on or off")];
+pub const OPTIONS: [(&str, &str); 2] =
+    [("dedicated", "on or off"), ("debug", "off, all, or some of redzone, poison, track, quarantine, joined by '+'")];
 
 /// What holds for a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Whether it has objects of its own, and not those of a general class.
     pub is_dedicated: bool,
+    /// How it watches its users. Then it has objects of its own in any case.
+    pub debug: Options,
 }
 
 /// Why a rule is none.
@@ -25,7 +29,7 @@ pub enum NoRule<'a> {
 }
 
 impl Rules {
-    const NONE: Self = Rules { is_dedicated: true };
+    const NONE: Self = Rules { is_dedicated: true, debug: Options::NONE };
 
     /// Those that the environment has for a cache.
     pub(super) fn of(name: &[u8]) -> Self {
@@ -50,6 +54,7 @@ impl Rules {
         match (option, value) {
             ("dedicated", "on") => self.is_dedicated = true,
             ("dedicated", "off") => self.is_dedicated = false,
+            ("debug", value) => self.debug = Options::parse(value).ok_or(NoRule::Value(option))?,
             _ if OPTIONS.iter().any(|(known, _)| *known == option) => return Err(NoRule::Value(option)),
             _ => return Err(NoRule::Option(option)),
         }

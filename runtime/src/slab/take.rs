@@ -5,7 +5,6 @@
 
 use super::NO_SLOT;
 use super::array::Array;
-use super::object_cache::ObjectCache;
 use super::panel::Handle;
 use super::shard::{self, Held};
 use super::spans::Spans;
@@ -64,10 +63,7 @@ impl Handle<'_> {
     pub fn take_slow(self) -> Option<*mut u8> {
         self.general().put_deferred();
         let slot = slot::current();
-        let at = slot.unwrap_or_else(|| {
-            self.slab().serves_slotless.store(true, Ordering::Relaxed);
-            NO_SLOT
-        });
+        let at = self.slot_for_spans(slot);
         let mut array = slot.and_then(|slot| self.take_given(slot)).or_else(|| self.find_array(at))?;
         let object = array.pop(self.panel);
         match slot {
@@ -75,6 +71,14 @@ impl Handle<'_> {
             None => self.stow(at, array),
         }
         object
+    }
+
+    /// The slot whose shard serves: a thread's own, or that of all threads without.
+    pub(super) fn slot_for_spans(self, slot: Option<u32>) -> u32 {
+        slot.unwrap_or_else(|| {
+            self.slab().serves_slotless.store(true, Ordering::Relaxed);
+            NO_SLOT
+        })
     }
 
     /// Objects for as many of the places as there are in arrays, and in spans; returns how many.
@@ -203,6 +207,14 @@ impl Handle<'_> {
         self.fill(slot, source, self.shape().batch(self.heat(slot)))
     }
 
+    /// An array of a capacity, filled from spans, of whatever slot.
+    pub(super) fn fill_by_all_means(self, slot: u32, capacity: usize) -> Option<Array> {
+        let fill = |source| self.fill(slot, source, capacity);
+        (fill(Source::Spans))
+            .or_else(|| self.steal_span(slot).and_then(|()| fill(Source::Spans)))
+            .or_else(|| fill(Source::NewSpan))
+    }
+
     /// An array of a capacity, filled from the spans of the slot's shard.
     pub(super) fn fill(self, slot: u32, source: Source, capacity: usize) -> Option<Array> {
         let mut own = self.lock(slot);
@@ -239,10 +251,10 @@ impl Handle<'_> {
             }
         }
         drop(own);
-        if let Some((construct, argument)) = self.object_cache().and_then(ObjectCache::constructor) {
+        if let Some(cache) = self.object_cache() {
             for (_, object) in array.objects(self.panel).enumerate().filter(|(index, _)| fresh & 1 << index != 0) {
                 // SAFETY: the object is ours, and was never constructed.
-                unsafe { construct(object, argument) };
+                unsafe { cache.begin_object(object) };
             }
         }
         array.reverse(self.panel);

@@ -7,7 +7,6 @@
 use super::drain::Which;
 use super::panel::Handle;
 use super::reserve::Reserve;
-use super::take::Source;
 use super::{General, NO_SLOT};
 use crate::observe::Why;
 use core::fmt;
@@ -67,11 +66,9 @@ impl Handle<'_> {
 
     /// See [`ObjectCache::prefill`](super::ObjectCache::prefill).
     pub(super) fn prefill(self, reserve: &Reserve, objects: usize) -> bool {
-        let slot = slot::current().unwrap_or(NO_SLOT);
+        let slot = self.slot_for_spans(slot::current());
         while reserve.objects(self) < objects {
-            let fill = |source| self.fill(slot, source, self.shape().most());
-            let array = fill(Source::Spans).or_else(|| self.steal_span(slot).and_then(|()| fill(Source::Spans)));
-            let Some(array) = array.or_else(|| fill(Source::NewSpan)) else { return false };
+            let Some(array) = self.fill_by_all_means(slot, self.shape().most()) else { return false };
             // What is set aside counts as in the depot.
             self.count(-(array.len(self.panel) as isize));
             if !reserve.push(self, array) {

@@ -22,6 +22,7 @@ const FORKS: &[&str] = &["fork", "fork in handlers"];
 const COUNTERS: &[&str] = &["counter upgrade"];
 const LIMITS: &[&str] = &["counter limits"];
 const FALLBACK: &[&str] = &["generations"];
+const WATCHED: &[&str] = &["watched cache"];
 
 /// All of them.
 pub const MUTANTS: &[Mutant] = &[
@@ -220,5 +221,12 @@ pub const MUTANTS: &[Mutant] = &[
         from: "if !added && edges.close_all(index) {",
         to: "if !added && index > 0 && edges.close_all(index) {",
         protocols: LIMITS,
+    },
+    Mutant {
+        what: "a cache is shrunk by a thread that nobody noticed, so that a fork in its midst goes unnoticed, too",
+        file: "runtime/src/slab/object_cache.rs",
+        from: "sharing::enter();\n        self.handle().shrink()",
+        to: "crate::percpu::enter();\n        self.handle().shrink()",
+        protocols: WATCHED,
     },
 ];

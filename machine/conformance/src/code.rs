@@ -1,0 +1,70 @@
+//! `machine::code`: who called.
+
+use crate::case::{Case, Outcome, ensure};
+use crate::runner::Runner;
+use core::ffi::CStr;
+use machine::code::{self, Calls};
+
+/// The operations of this module.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// The calls that led here, from the one that returns to an address on, where the runtime is part of the program.
+    pub calls: fn(from: usize) -> Calls,
+    /// The file that a call lies in, and how far from where that file's beginning would be.
+    pub place_of: fn(call: usize) -> Option<(&'static CStr, usize)>,
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations { calls: code::calls, place_of: code::place_of };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("code::calls", |runner| leads_to_the_caller(runner, &MACHINE)),
+    Case::machine("code::place_of", |runner| tells_places(runner, &MACHINE)),
+    Case::planted("code::calls", "whoever asks is the first", |runner| {
+        leads_to_the_caller(runner, &Operations { calls: |_| code::calls(0), ..MACHINE })
+    }),
+    Case::planted("code::place_of", "addresses, not offsets", |runner| {
+        let place_of = |call| code::place_of(call).map(|(file, _)| (file, call));
+        tells_places(runner, &Operations { place_of, ..MACHINE })
+    }),
+];
+
+machine::with_caller! {
+    /// The address that it returns to.
+    extern "C" fn caller(from: &Operations) -> usize => address
+}
+
+extern "C" fn address(_: &Operations, from: usize) -> usize {
+    from
+}
+
+machine::with_caller! {
+    /// Whether what is told of its call begins with that.
+    extern "C" fn is_told(operations: &Operations) -> bool => begins_with
+}
+
+extern "C" fn begins_with(operations: &Operations, from: usize) -> bool {
+    let calls = (operations.calls)(from);
+    calls[0] == from && calls[1] != from
+}
+
+/// The body of [`Operations::calls`].
+pub fn leads_to_the_caller(_: &dyn Runner, operations: &Operations) -> Outcome {
+    code::prepare();
+    ensure!(is_told(operations), "the calls do not begin with the one that was asked for");
+    Ok(String::new())
+}
+
+/// The body of [`Operations::place_of`].
+pub fn tells_places(_: &dyn Runner, operations: &Operations) -> Outcome {
+    let call = caller(operations);
+    let Some((file, offset)) = (operations.place_of)(call) else { return Err("no place of a call".into()) };
+    ensure!(!file.is_empty() && offset < 1 << 32, "{file:?}+{offset:#x} is no place in a file");
+    ensure!((operations.place_of)(8).is_none(), "there is no code at address 8");
+    Ok(format!("{offset:#x}"))
+}

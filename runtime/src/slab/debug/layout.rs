@@ -1,0 +1,169 @@
+//! How an object that is watched lies in memory, and what its surroundings are filled with.
+
+use super::record::Record;
+use super::report::{Damage, Found};
+use core::slice;
+
+/// Around objects in use.
+pub(super) const ZONE: u8 = 0xbb;
+/// In objects that nobody has written to yet: an odd pointer, a large number, no valid address.
+pub(super) const UNSET: u8 = 0x5a;
+/// In objects that were freed.
+pub(super) const FREED: u8 = 0x6b;
+
+/// Bytes of a red zone, at least.
+const ZONE_BYTES: usize = 16;
+
+/// What a cache watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options(u8);
+
+/// As the configuration names them.
+const NAMES: [(&str, Options); 4] = [
+    ("redzone", Options::REDZONE),
+    ("poison", Options::POISON),
+    ("track", Options::TRACK),
+    ("quarantine", Options::QUARANTINE),
+];
+
+impl Options {
+    /// Nothing.
+    pub const NONE: Self = Options(0);
+    /// Bytes before and behind each object, which nobody may write to.
+    pub const REDZONE: Self = Options(1);
+    /// Contents for objects that are not in use, which nobody may change; and for those that begin to be.
+    pub const POISON: Self = Options(2);
+    /// Who allocated an object, and who freed it last.
+    pub const TRACK: Self = Options(4);
+    /// Objects that were freed stay so for a while.
+    pub const QUARANTINE: Self = Options(8);
+
+    /// What the configuration means: names joined by `+`, or `all`, or `off`. None: that is nothing.
+    pub fn parse(text: &str) -> Option<Self> {
+        let of = |name: &str| NAMES.iter().find(|known| known.0 == name).map(|known| known.1.0);
+        match text {
+            "off" => Some(Options::NONE),
+            "all" => Some(Options(NAMES.iter().map(|known| known.1.0).sum())),
+            _ => text.split('+').try_fold(0, |all, name| Some(all | of(name)?)).map(Options),
+        }
+    }
+
+    /// Whether one of them is among these.
+    pub const fn has(self, one: Self) -> bool {
+        self.0 & one.0 != 0
+    }
+
+    /// These but one.
+    pub fn without(self, one: Self) -> Self {
+        Options(self.0 & !one.0)
+    }
+}
+
+/// Where what lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub options: Options,
+    /// Bytes before the object.
+    pub lead: usize,
+    /// Bytes that an object has at most.
+    pub bytes: usize,
+    /// Bytes of it all.
+    pub whole: usize,
+}
+
+impl Layout {
+    pub const NONE: Self = Layout { options: Options::NONE, lead: 0, bytes: 0, whole: 0 };
+
+    /// For objects of up to so many bytes, aligned so.
+    pub fn of(options: Options, bytes: usize, alignment: usize) -> Self {
+        let zone = if options.has(Options::REDZONE) { ZONE_BYTES } else { 0 };
+        let alignment = alignment.max(align_of::<Record>());
+        let lead = (Record::bytes_for(options) + zone).next_multiple_of(alignment);
+        Layout { options, lead, bytes, whole: (lead + bytes + zone).next_multiple_of(alignment) }
+    }
+
+    /// What the program gets.
+    pub fn object(self, whole: *mut u8) -> *mut u8 {
+        whole.wrapping_add(self.lead)
+    }
+
+    /// What free objects are filled with, so far as anybody looks.
+    pub fn unused_byte(self) -> u8 {
+        if self.options.has(Options::POISON) { FREED } else { ZONE }
+    }
+
+    /// Fills what lies before the object.
+    ///
+    /// # Safety
+    /// For all that follow: `whole` is an object of this layout.
+    pub unsafe fn fill_before(self, whole: *mut u8) {
+        let record = Record::bytes_for(self.options);
+        // SAFETY: passed on.
+        unsafe { whole.add(record).write_bytes(ZONE, self.lead - record) };
+    }
+
+    /// Fills the object from one byte of it on, and what lies behind.
+    pub unsafe fn fill_from(self, whole: *mut u8, first: usize, with: u8) {
+        // SAFETY: passed on.
+        unsafe { self.object(whole).add(first).write_bytes(with, self.whole - self.lead - first) };
+    }
+
+    /// What is wrong around an object of so many bytes.
+    pub unsafe fn damage_around(self, whole: *mut u8, bytes: usize) -> Option<Found> {
+        if !self.options.has(Options::REDZONE) {
+            return None;
+        }
+        let record = Record::bytes_for(self.options);
+        // SAFETY: passed on.
+        unsafe {
+            let before = changed(whole.add(record), self.lead - record, ZONE);
+            let behind = changed(self.object(whole).add(bytes), self.whole - self.lead - bytes, ZONE);
+            let before = before.map(|damage| Found::Before(damage.moved(record as isize - self.lead as isize)));
+            before.or_else(|| behind.map(|damage| Found::Behind(damage.moved(bytes as isize))))
+        }
+    }
+
+    /// What is wrong with a free object that is filled.
+    pub unsafe fn damage_within(self, whole: *mut u8) -> Option<Found> {
+        // SAFETY: passed on.
+        unsafe { changed(self.object(whole), self.whole - self.lead, FREED) }.map(Found::Inside)
+    }
+}
+
+/// What was changed of bytes that should all be the same.
+unsafe fn changed(start: *mut u8, bytes: usize, expected: u8) -> Option<Damage> {
+    // SAFETY: passed on.
+    let bytes = unsafe { slice::from_raw_parts(start, bytes) };
+    let first = bytes.iter().position(|&byte| byte != expected)?;
+    let count = bytes.iter().filter(|&&byte| byte != expected).count();
+    Some(Damage { first: first as isize, found: bytes[first], expected, count })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_what_the_configuration_says() {
+        assert_eq!(Options::parse("off"), Some(Options::NONE));
+        assert_eq!(Options::parse("all"), Options::parse("quarantine+track+poison+redzone"));
+        let two = Options::parse("redzone+track").expect("two options");
+        assert!(two.has(Options::REDZONE) && two.has(Options::TRACK) && !two.has(Options::POISON));
+        for wrong in ["", "redzone+", "redzones", "redzone,poison", "on", "redzone+all"] {
+            assert_eq!(Options::parse(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn objects_lie_where_they_were_wanted_with_room_around() {
+        for options in ["redzone", "poison", "track", "redzone+track", "all"] {
+            let options = Options::parse(options).expect("options");
+            for (bytes, alignment) in [(1, 1), (13, 8), (100, 16), (4096, 4096), (128 << 10, 64 << 10)] {
+                let layout = Layout::of(options, bytes, alignment);
+                let zone = if options.has(Options::REDZONE) { 16 } else { 0 };
+                assert!(layout.lead.is_multiple_of(alignment) && layout.whole.is_multiple_of(alignment));
+                assert!(layout.lead >= Record::bytes_for(options) + zone && layout.whole >= layout.lead + bytes + zone);
+            }
+        }
+    }
+}
