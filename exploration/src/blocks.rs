@@ -3,6 +3,7 @@
 //! A block is filled with a mark of its own, by plain writes, and looked at again before it is handed over or given back: whoever else has
 //! the same memory would have marked it otherwise.
 
+use commensal::group::Core;
 use commensal::heap;
 use commensal::slab::ObjectCache;
 use core::ptr::null_mut;
@@ -34,6 +35,11 @@ impl Block {
     /// A new one from a cache of objects of so many bytes.
     pub fn of(cache: &ObjectCache) -> Option<Self> {
         Self::at(cache.allocate(), cache.object_bytes())
+    }
+
+    /// A new one in a group.
+    pub fn of_group(group: &Core, bytes: usize) -> Option<Self> {
+        Self::at(group.allocate(bytes, 16)?, bytes)
     }
 
     fn at(at: *mut u8, bytes: usize) -> Option<Self> {

@@ -10,6 +10,7 @@ pub mod blocks;
 pub mod caches;
 pub mod counters;
 pub mod forks;
+pub mod groups;
 pub mod heaps;
 pub mod locks;
 mod names;
@@ -19,5 +20,13 @@ pub use protocol::{Canary, Protocol, find, replay_command};
 
 /// All protocols.
 pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
-    [heaps::PROTOCOLS, caches::PROTOCOLS, counters::PROTOCOLS, forks::PROTOCOLS, locks::PROTOCOLS].into_iter().flatten()
+    let files = [
+        heaps::PROTOCOLS,
+        caches::PROTOCOLS,
+        groups::PROTOCOLS,
+        counters::PROTOCOLS,
+        forks::PROTOCOLS,
+        locks::PROTOCOLS,
+    ];
+    files.into_iter().flatten()
 }

@@ -42,7 +42,7 @@ unsafe fn known<'a>(cache: *mut Cache) -> &'a ObjectCache {
 
 /// -1, with errno.
 #[cold]
-fn failed(error: Error) -> c_int {
+pub(crate) fn failed(error: Error) -> c_int {
     heap::set_error(error);
     -1
 }

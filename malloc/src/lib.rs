@@ -6,6 +6,7 @@ mod cache;
 mod counter;
 mod counters;
 mod cxx;
+mod group;
 mod stdlib;
 
 /// The library's version, for the command to read from the file.

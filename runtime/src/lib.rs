@@ -4,13 +4,15 @@
 //! This package is the product: it holds the algorithms and all of their state, and reaches the computer through `machine`
 //! alone, so that the same source runs on Linux and on a simulated machine.
 //!
-//! Each module may use those before it in this list: [`percpu`], [`counter`], [`observe`], [`page`], [`slab`], [`heap`].
+//! Each module may use those before it in this list: [`percpu`], [`counter`], [`observe`], [`page`], [`slab`],
+//! [`group`], [`heap`].
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
 pub mod counter;
+pub mod group;
 pub mod heap;
 pub mod observe;
 pub mod page;

@@ -13,6 +13,7 @@ pub mod check;
 pub mod conf;
 pub mod report;
 
+use crate::group::{self, Core};
 use crate::observe::LockReport;
 pub use crate::page::PAGE;
 use crate::page::Zone;
@@ -79,11 +80,15 @@ machine::with_caller! {
 
 #[cold]
 extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
-    if bytes <= class::LARGEST
-        && root::is_installed()
-        && let Some(object) = general().for_bytes(bytes).take_changed()
-    {
-        return object;
+    if bytes <= class::LARGEST && root::is_installed() {
+        let taken = match general().is_redirected(bytes) {
+            false => general().for_bytes(bytes).take_changed(),
+            true if group::current().is_none() => general().take_redirected(bytes),
+            true => None,
+        };
+        if let Some(object) = taken {
+            return object;
+        }
     }
     allocate_slower(bytes, from)
 }
@@ -94,19 +99,32 @@ extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
 extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
     or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
         let is_small = bytes <= class::LARGEST;
-        let small = if is_small { general().take_beyond(class::class_for(bytes), bytes, from) } else { None };
+        let small = if is_small { take_small(class::class_for(bytes), bytes, from) } else { None };
         small.or_else(|| allocate_pages(bytes.max(1), ALIGNMENT).map(|run| run.0))
     })
 }
 
-/// Tries, and tries again after everything that is cached was brought back.
+/// An object of a class: the group's that the thread is inside of, if it is, else the process's.
+fn take_small(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
+    match group::current() {
+        Some(group) => group.allocate_small(class),
+        None => general().take_beyond(class, bytes, from),
+    }
+}
+
+/// Tries, and tries again after everything that is cached was brought back; a group has done that, if it helps.
 fn or_out_of_memory(possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>) -> *mut u8 {
-    let got = if possible { attempt().or_else(|| (trim(0) > 0).then(&mut attempt)?) } else { None };
+    let again =
+        |attempt: &mut dyn FnMut() -> Option<*mut u8>| (group::current().is_none() && trim(0) > 0).then(attempt)?;
+    let got = if possible { attempt().or_else(|| again(&mut attempt)) } else { None };
     got.unwrap_or_else(out_of_memory)
 }
 
 /// A run of pages, and whether it is known to be zero.
 fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
+    if let Some(group) = group::current() {
+        return group.allocate_large(bytes, alignment).map(|run| (run.start, run.is_zero));
+    }
     let (zone, locks) = pages();
     general().drain_before_growth(bytes.div_ceil(PAGE), alignment.div_ceil(PAGE));
     let pages = bytes.div_ceil(PAGE);
@@ -159,14 +177,16 @@ unsafe fn free_other(block: *mut u8, from: usize) {
 }
 
 unsafe fn free_pages(block: *mut u8) {
-    let (zone, locks) = pages();
-    let Some(pages) = zone.large_pages(block) else {
+    let zone = pages().0;
+    if zone.large_pages(block).is_none() {
         let found = if zone.holds(block) { misuse::Found::Interior } else { misuse::Found::Foreign };
         misuse::die(found, block);
-    };
-    count_large(-1, -(pages as isize));
+    }
     // SAFETY: a large block begins there, and it is the caller's to give up.
-    unsafe { zone.free(locks, block) };
+    unsafe {
+        Core::forget_large(block);
+        general().free_large(block);
+    }
 }
 
 /// A block of at least `bytes` zeroes; null, with ENOMEM, if there is no memory.
@@ -203,7 +223,7 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
         if !block.is_null() {
             return block;
         }
-        return or_out_of_memory(enter(), || general().take_beyond(class, bytes, 0));
+        return or_out_of_memory(enter(), || take_small(class, bytes, 0));
     }
     or_out_of_memory(enter() && bytes.checked_add(alignment).is_some_and(|all| all <= isize::MAX as usize), || {
         allocate_pages(bytes.max(1), alignment).map(|run| run.0)
@@ -258,12 +278,19 @@ unsafe fn reallocate_small(block: *mut u8, old: usize, bytes: usize) -> *mut u8 
         return block;
     }
     // SAFETY: passed on.
-    unsafe { move_to(block, old, bytes) }
+    unsafe { move_to(allocate(bytes), block, old, bytes) }
 }
 
-/// A block of `bytes` in place of one of `old` bytes.
-unsafe fn move_to(block: *mut u8, old: usize, bytes: usize) -> *mut u8 {
-    let new = allocate(bytes);
+/// A block of `bytes` in the group that another one is of, if it is one's.
+fn allocate_beside(group: Option<&Core>, bytes: usize) -> *mut u8 {
+    match group {
+        Some(group) if bytes <= isize::MAX as usize => group.allocate(bytes, ALIGNMENT).unwrap_or_else(out_of_memory),
+        _ => allocate(bytes),
+    }
+}
+
+/// Moves what a block of `old` bytes holds to a new one of `bytes`, if there is a new one.
+unsafe fn move_to(new: *mut u8, block: *mut u8, old: usize, bytes: usize) -> *mut u8 {
     if !new.is_null() {
         // SAFETY: both are blocks of at least as many bytes.
         unsafe {
@@ -282,9 +309,15 @@ unsafe fn reallocate_other(block: *mut u8, bytes: usize) -> *mut u8 {
     }
     match general().cache_at(block) {
         // SAFETY: passed on.
-        Some(cache) if cache.is_watched() => unsafe { move_to(block, cache.usable_bytes(block), bytes) },
+        Some(cache) if cache.is_watched() => unsafe {
+            let old = cache.usable_bytes(block);
+            move_to(allocate(bytes), block, old, bytes)
+        },
+        Some(cache) if bytes <= cache.object_bytes() && bytes * 2 > cache.object_bytes() => block,
         // SAFETY: passed on.
-        Some(cache) => unsafe { reallocate_small(block, cache.object_bytes(), bytes) },
+        Some(cache) => unsafe {
+            move_to(allocate_beside(Core::of_cache(cache), bytes), block, cache.object_bytes(), bytes)
+        },
         // SAFETY: passed on.
         None => unsafe { reallocate_pages(block, bytes) },
     }
@@ -294,8 +327,20 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     let found = pages().0.large_pages(block);
     let Some(old_pages) = found else { misuse::die(misuse::Found::Foreign, block) };
     let (zone, locks) = pages();
-    // SAFETY: passed on.
-    let resize = |pages| unsafe { zone.resize(locks, block, old_pages, pages) };
+    // SAFETY: passed on; for both.
+    let (group, resize) = unsafe {
+        let resize = |pages| {
+            if !Core::resize_large(block, pages) {
+                return false;
+            }
+            let is_done = zone.resize(locks, block, old_pages, pages);
+            if !is_done {
+                Core::resize_large(block, old_pages);
+            }
+            is_done
+        };
+        (Core::of_large(block), resize)
+    };
     if bytes > isize::MAX as usize {
         return out_of_memory();
     }
@@ -305,6 +350,7 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     }
     let mut is_zero = false;
     let new = match bytes {
+        _ if group.is_some() => allocate_beside(group, bytes),
         0..=class::LARGEST => allocate(bytes),
         _ => or_out_of_memory(true, || {
             let run = allocate_pages(bytes, ALIGNMENT)?;

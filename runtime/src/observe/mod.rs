@@ -31,11 +31,14 @@ pub enum Why {
     Shrink,
     /// A cache's arrays were replaced by others of another size.
     Tune,
+    /// A group reached its limit, and its arrays were emptied before anybody was refused.
+    Limit,
 }
 
 impl Why {
     /// All reasons, with the words for them.
-    pub const ALL: [(Why, &str); 3] = [(Why::Trim, "trim"), (Why::Shrink, "shrink"), (Why::Tune, "tune")];
+    pub const ALL: [(Why, &str); 4] =
+        [(Why::Trim, "trim"), (Why::Shrink, "shrink"), (Why::Tune, "tune"), (Why::Limit, "limit")];
 }
 
 /// Kicks, by reason.

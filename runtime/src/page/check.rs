@@ -104,7 +104,7 @@ fn check_runs(segment: &Segment, first: u32, end: u32, found: &mut PagesFound) {
                 found.free_dirty += dirty as u64;
                 found.free_runs += 1;
             }
-            Kind::Large => {
+            Kind::Large | Kind::Tagged => {
                 found.in_blocks += pages as u64;
                 found.blocks += 1;
             }

@@ -176,7 +176,7 @@ impl FreeRuns {
         let (mut page, mut start, mut dirty) = (0, 0, 0);
         while page < segment_ref.pages() {
             let description = segment_ref.page(page);
-            let in_use = matches!(description.kind, Kind::Large | Kind::Slab);
+            let in_use = matches!(description.kind, Kind::Large | Kind::Tagged | Kind::Slab);
             let step = if in_use { description.pages } else { 1 };
             if in_use {
                 dirty += segment_ref.count_dirty(start, page - start) as u64;

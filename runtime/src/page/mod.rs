@@ -17,6 +17,7 @@ mod metadata;
 mod segment;
 mod segments;
 mod span;
+mod tags;
 mod units;
 mod zone;
 

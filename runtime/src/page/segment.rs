@@ -14,6 +14,7 @@
 
 use super::span::{BITS_BYTES, GRANULE, Span};
 use super::units::UNIT;
+use core::ptr::null_mut;
 use machine::vm::PAGE;
 
 /// Pages of a granule.
@@ -42,6 +43,8 @@ pub enum Kind {
     Free,
     /// First page of a large block.
     Large,
+    /// The same, of a block that is tagged: the links of the description are the tag.
+    Tagged,
     /// First page of a span.
     Slab,
 }
@@ -84,6 +87,8 @@ pub struct Segment {
     pub bytes: usize,
     /// Next description that waits for reuse.
     pub next: *mut Segment,
+    /// The block's tag, if it is one.
+    pub tag: *mut u8,
 }
 
 impl Segment {
@@ -119,6 +124,7 @@ impl Segment {
     /// Describes a block of its own.
     pub fn begin_block(&mut self, start: *mut u8, bytes: usize) {
         (self.start, self.bytes, self.pages) = (start, bytes, 0);
+        self.tag = null_mut();
         self.owner = Owner::Block;
     }
 

@@ -183,7 +183,7 @@ impl Zone {
             Owner::Block => (segment.start() == start).then_some(segment.bytes / PAGE),
             Owner::Zone if (start as usize).is_multiple_of(PAGE) => {
                 let page = segment.page(segment.page_of(start));
-                (page.kind == Kind::Large).then_some(page.pages as usize)
+                matches!(page.kind, Kind::Large | Kind::Tagged).then_some(page.pages as usize)
             }
             _ => None,
         }

@@ -11,6 +11,7 @@
 //!
 //! Nobody else replaces a draining word: slow paths see it and leave it alone. One kick serves many words, of all slots and caches.
 
+use super::account::Account;
 use super::array::{Array, DRAINING};
 use super::panel::Handle;
 use super::{General, NO_SLOT};
@@ -37,6 +38,8 @@ struct Marked {
 pub(super) enum Which<'a> {
     All,
     One(Handle<'a>),
+    /// Those that an account is charged for.
+    Of(&'a Account),
 }
 
 /// What came of taking arrays away.
@@ -89,6 +92,12 @@ impl<'a> General<'a> {
             self.depots().for_each(|slot| self.drain_page_list(slot));
         };
         self.as_drainer(acquired, drain).is_some()
+    }
+
+    /// Empties the arrays of all caches that an account is charged for. Returns their number.
+    pub fn drain_account(self, account: &'a Account) -> usize {
+        let drain = |general: Self| general.drain_arrays(Which::Of(account), Why::Limit).arrays;
+        self.as_only_drainer(drain).unwrap_or(0)
     }
 
     /// Runs `work` as the only one who takes arrays from others and goes over all caches. None: in a signal handler that must not wait.
@@ -153,10 +162,10 @@ impl<'a> General<'a> {
         self.words(which).filter(|&(cache, takes)| cache.drain_own(slot, takes)).count()
     }
 
-    /// Empties the arrays of all other slots: a dead thread's by taking its place, those of other CPUs with kicks.
+    /// Empties the arrays that there are still, after [`Self::drain_own`]: a dead thread's by taking its place, those of other CPUs with kicks. No slot
+    /// is left out: the thread may be in another one by now.
     fn drain_others(self, which: Which<'a>, why: Why) -> Drained {
-        let own = slot::current();
-        let others = (0..slot::in_use()).filter(|&slot| Some(slot) != own);
+        let others = 0..slot::in_use();
         let quiet = |slot| slot::while_dead(slot, || self.drain_quiet(which, slot));
         match slot::mode() {
             slot::Mode::PerThread => Drained { arrays: others.filter_map(quiet).sum(), refused: false },
@@ -207,10 +216,14 @@ impl<'a> General<'a> {
 
     fn chosen(self, which: Which<'a>) -> impl Iterator<Item = Handle<'a>> {
         let (all, one) = match which {
-            Which::All => (Some(self.caches()), None),
             Which::One(cache) => (None, Some(cache)),
+            Which::All | Which::Of(_) => (Some(self.caches()), None),
         };
-        all.into_iter().flatten().chain(one)
+        let belongs = move |cache: &Handle<'_>| match which {
+            Which::Of(account) => cache.account().is_some_and(|theirs| theirs.is_under(account)),
+            Which::All | Which::One(_) => true,
+        };
+        all.into_iter().flatten().chain(one).filter(belongs)
     }
 
     /// All words that a slot has, as caches and whether the word is to take from.

@@ -3,10 +3,10 @@
 //! Nobody uses the cache any more, which its owner answers for; so its arrays are taken without restarting anybody, and its spans as they
 //! are, without looking at the objects in them, unless those have to be destroyed. The drain lock keeps those away who go over all caches.
 
-use super::NO_SLOT;
 use super::array::{Array, Stack};
 use super::panel::Handle;
 use super::shape::Shape;
+use super::{General, NO_SLOT};
 use core::fmt;
 use machine::slot;
 
@@ -60,6 +60,15 @@ impl Handle<'_> {
         };
         self.general().put_deferred();
         self.general().as_only_drainer(end).unwrap_or(Err(Alive::Interrupting))
+    }
+
+    /// Ends several caches at once, whatever is alive. False: a signal handler interrupted somebody who goes over all caches, and nothing happened.
+    ///
+    /// # Safety
+    /// As for [`Self::end`], for each of them; nor does anybody use their objects.
+    pub unsafe fn end_all(general: General<'_>, caches: impl Iterator<Item = Self>) -> bool {
+        general.put_deferred();
+        general.as_only_drainer(|_| caches.for_each(Self::end_at_once)).is_some()
     }
 
     /// Ends the cache, whatever is alive. Under the drain lock.

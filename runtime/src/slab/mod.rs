@@ -9,6 +9,7 @@
 //!
 //! Runs at the same time: any number of threads; see `array`, `shard` and `page::span` for what guards what.
 
+mod account;
 mod array;
 mod cache;
 mod check;
@@ -38,9 +39,11 @@ mod tally;
 mod tests;
 mod tune;
 
+pub use account::Account;
 pub use cache::{Box, Cache, Constructed, Kind, OutOfMemory, Values};
 pub use debug::Options;
 pub use end::Alive;
+pub(crate) use object_cache::is_plain;
 pub use object_cache::{COARSEST, Hook, LARGEST_OBJECT, NAME_BYTES, ObjectCache, Refused, Wanted};
 pub use panel::Handle;
 pub use shard::SHARD_RANK;
@@ -49,7 +52,7 @@ pub use tally::Tally;
 pub use tune::Untunable;
 
 use crate::observe::LockReport;
-use crate::page::Zone;
+use crate::page::{PAGE, Zone};
 use crate::percpu::Region;
 use core::marker::PhantomData;
 use machine::slot;
@@ -170,6 +173,43 @@ impl<'a> General<'a> {
         self.slab.registry().rare.0.watch(class, cache);
         let steps = (0..class::STEPS).filter(|step| class::class_for(step * class::STEP) == class);
         steps.for_each(|step| self.slab.class_words[step].store(0, Ordering::Relaxed));
+    }
+
+    /// From now on all allocations of general classes come to slow paths, which find out whose they are: for ever.
+    pub fn redirect_all(self) {
+        let redirected = &self.slab.registry().rare.0.redirected;
+        // Acquire pairs with the release: who finds it done finds all of it done.
+        if !redirected.load(Ordering::Acquire) {
+            self.slab.class_words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            redirected.store(true, Ordering::Release);
+        }
+    }
+
+    /// What the fast path would give, where all allocations come to slow paths; for who is in no group.
+    #[inline]
+    pub fn take_redirected(self, bytes: usize) -> Option<*mut u8> {
+        let class = class::class_for(bytes);
+        if self.watched_class(class).is_some() {
+            return None;
+        }
+        self.class(class).take().or_else(|| self.class(class).take_changed())
+    }
+
+    /// Takes a large block back.
+    ///
+    /// # Safety
+    /// One begins there, and it is the caller's to give up.
+    pub unsafe fn free_large(self, start: *mut u8) {
+        let pages = self.slab.zone.large_pages(start).unwrap_or(0);
+        self.slab.registry().tally.count_large(-1, -((pages * PAGE) as isize));
+        // SAFETY: passed on.
+        unsafe { self.slab.zone.free(self.slab.locks(), start) };
+    }
+
+    /// Whether allocations of a size come to slow paths first.
+    #[inline]
+    pub fn is_redirected(self, bytes: usize) -> bool {
+        self.index_for(bytes) == 0
     }
 
     /// The cache that watches in the place of a class, if one does.

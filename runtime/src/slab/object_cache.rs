@@ -9,6 +9,7 @@
 //!
 //! Runs at the same time: any number of threads allocate and free, also in signal handlers; creating and destroying: see `panels`.
 
+use super::account::Account;
 use super::class;
 use super::debug::{Debug, Options};
 use super::end::Alive;
@@ -106,6 +107,8 @@ pub struct ObjectCache {
     peak: Events,
     /// Objects for allocations that would fail.
     pub(super) reserve: Reserve,
+    /// Who is charged for its objects; null: nobody.
+    account: AtomicPtr<Account>,
     /// What watching its users takes; null if that was never wanted at its place.
     debug: AtomicPtr<Debug>,
     /// The next one of those that were destroyed; under the panels' lock.
@@ -135,15 +138,8 @@ impl ObjectCache {
         if !sharing::enter() {
             return Err(Refused::NoMemory);
         }
-        let cache = general().take_place().ok_or(Refused::NoMemory)?;
-        let mut name = [0; NAME_BYTES];
-        let name_bytes = wanted.name.len().min(NAME_BYTES);
-        name[..name_bytes].copy_from_slice(&wanted.name[..name_bytes]);
-        let Wanted { bytes, constructor, destructor, argument, .. } = *wanted;
-        // SAFETY: nobody else knows the cache.
-        unsafe {
-            *cache.home.get() = Home { name, name_bytes: name_bytes as u8, bytes, constructor, destructor, argument }
-        };
+        let cache = Self::take_home(wanted).ok_or(Refused::NoMemory)?;
+        let Wanted { bytes, .. } = *wanted;
         let rules = Rules::of(wanted.name);
         if rules.debug != Options::NONE {
             match cache.begin_debug(rules.debug, bytes, wanted.alignment) {
@@ -160,6 +156,44 @@ impl ObjectCache {
             _ => cache.begin(shape, cache.handle().index(true)),
         }
         Ok(cache)
+    }
+
+    /// Creates a cache whose objects somebody is charged for, for as long as the cache exists. Rules of the configuration do not concern
+    /// it. None: no memory.
+    ///
+    /// # Safety
+    /// The account lives as long as the cache.
+    pub unsafe fn create_for(account: *const Account, wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
+        let shape = Self::shape(wanted).ok()?;
+        let cache = Self::take_home(wanted)?;
+        cache.account.store(account.cast_mut(), Ordering::Relaxed);
+        cache.begin(shape, cache.handle().index(true));
+        Some(cache)
+    }
+
+    /// A place, and what a cache there is to be.
+    fn take_home(wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
+        let cache = general().take_place()?;
+        let mut name = [0; NAME_BYTES];
+        let name_bytes = wanted.name.len().min(NAME_BYTES);
+        name[..name_bytes].copy_from_slice(&wanted.name[..name_bytes]);
+        let Wanted { bytes, constructor, destructor, argument, .. } = *wanted;
+        // SAFETY: nobody else knows the cache.
+        unsafe {
+            *cache.home.get() = Home { name, name_bytes: name_bytes as u8, bytes, constructor, destructor, argument }
+        };
+        Some(cache)
+    }
+
+    /// Who is charged for its objects.
+    pub(super) fn account(&self) -> Option<&'static Account> {
+        // SAFETY: it lives as long as the cache exists.
+        unsafe { self.account.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Its place, as slow paths know it.
+    pub fn as_handle(&self) -> Handle<'static> {
+        self.handle()
     }
 
     fn shape(wanted: &Wanted<'_>) -> Result<Shape, Refused> {
@@ -398,6 +432,7 @@ impl ObjectCache {
     pub(super) fn forget(&self) {
         self.objects.set(0);
         self.peak.set(0);
+        self.account.store(null_mut(), Ordering::Relaxed);
     }
 
     pub(super) fn constructor(&self) -> Option<(Hook, *mut u8)> {
@@ -484,7 +519,7 @@ unsafe extern "C" fn free_slow_for(cache: &ObjectCache, object: *mut u8, from: u
 const _: () = assert!(offset_of!(ObjectCache, base) == 0 && offset_of!(ObjectCache, index) == 8);
 
 /// Whether a name is one that people can type.
-pub(super) const fn is_plain(name: &[u8]) -> bool {
+pub(crate) const fn is_plain(name: &[u8]) -> bool {
     let mut at = 0;
     while at < name.len() {
         if !(name[at].is_ascii_alphanumeric() || matches!(name[at], b'-' | b'_' | b'.' | b'/')) {

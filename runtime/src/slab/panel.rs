@@ -10,6 +10,7 @@
 //! The runtime's own region begins as a panel does: it is the one of the general classes, which are caches like others. A [`Handle`] is a
 //! cache as slow paths know it; everything that is asked about a cache is found from its panel and from its place there.
 
+use super::account::Account;
 use super::array::{Array, DRAINING};
 use super::class::CLASSES;
 use super::object_cache::ObjectCache;
@@ -17,7 +18,7 @@ use super::panels::{Panel, STRIDE};
 use super::shape::Shape;
 use super::shard::{self, Held};
 use super::{General, Slab};
-use crate::page::PageList;
+use crate::page::{PAGE, PageList};
 use crate::percpu::Region;
 use core::marker::PhantomData;
 use machine::slot::{self, Stored};
@@ -127,6 +128,21 @@ impl<'a> Handle<'a> {
         unsafe { (&(*self.panel.base().cast::<Panel>()).caches)[self.place].load(Ordering::Relaxed).as_ref() }
     }
 
+    /// Panel and index of the take word in one, for who looks them up often.
+    pub fn word_of_both(self) -> usize {
+        self.panel.base() as usize | self.index(true)
+    }
+
+    /// The cache that [`Self::word_of_both`] said.
+    ///
+    /// # Safety
+    /// It did, and the cache exists still.
+    pub unsafe fn from_word_of_both(word: usize) -> Self {
+        // SAFETY: panels begin at pages, and an index is less.
+        let panel = unsafe { Region::at((word & !(PAGE - 1)) as *mut u8) };
+        Handle { panel, place: (word & (PAGE - 1)) / 2, lives: PhantomData }
+    }
+
     // ---- the words of a slot ----
 
     /// A slot's word to take from.
@@ -194,6 +210,30 @@ impl<'a> Handle<'a> {
 
     /// Counts objects that left the depot or a span, or came back.
     pub(super) fn count(self, objects: isize) {
+        self.count_only(objects);
+        if let Some(account) = self.account() {
+            account.charge_anyway(self.shape().object_bytes() as isize * objects);
+        }
+    }
+
+    /// Counts objects that left, as many of them as the account of the cache has room for; returns how many those are.
+    pub(super) fn count_within_limit(self, objects: usize) -> usize {
+        let most = self.account().map_or(objects, |account| {
+            let bytes = self.shape().object_bytes();
+            // By halves: what is left of a limit is left to the next one.
+            let tries = core::iter::successors(Some(objects), |&tried| (tried > 1).then_some(tried / 2));
+            tries.filter(|&tried| tried > 0).find(|&tried| account.charge(bytes * tried)).unwrap_or(0)
+        });
+        self.count_only(most as isize);
+        most
+    }
+
+    /// Who is charged for the cache's objects.
+    pub fn account(self) -> Option<&'static Account> {
+        self.object_cache()?.account()
+    }
+
+    fn count_only(self, objects: isize) {
         let (tally, bytes) = (&self.slab().registry().tally, self.shape().object_bytes() as isize * objects);
         match self.object_cache() {
             None => tally.count(self.place, objects, bytes),

@@ -159,7 +159,26 @@ impl Handle<'_> {
     /// Puts a single object back into its span.
     pub(super) fn put_one(self, object: *mut u8) {
         let StillHeld(shard, is_put) = self.put_into_span(object, None);
-        let Some(mut shard) = shard.filter(|_| !is_put) else { return self.count(-1) };
+        match shard.filter(|_| !is_put) {
+            Some(shard) => self.defer_one(shard, object),
+            None => self.count(-1),
+        }
+    }
+
+    /// The same for one that is not counted as outside of its span.
+    pub(super) fn give_back(self, object: *mut u8, held: Option<Held>) -> Option<Held> {
+        let StillHeld(shard, is_put) = self.put_into_span(object, held);
+        if is_put {
+            return shard;
+        }
+        self.count(1);
+        if let Some(shard) = shard {
+            self.defer_one(shard, object);
+        }
+        None
+    }
+
+    fn defer_one(self, mut shard: Held, object: *mut u8) {
         // Without memory for an array the object is lost.
         if let Some(array) = self.find_empty(&mut shard) {
             let mut array = array.sized(self.panel, 1);

@@ -1,7 +1,7 @@
 //! What concerns all caches, and slow paths only: it lies in the zone's metadata.
 
 use super::class::CLASSES;
-use super::object_cache::ObjectCache;
+use super::object_cache::{ObjectCache, Wanted};
 use super::panels::Panels;
 use super::spare::Spare;
 use super::tally::Tally;
@@ -11,6 +11,9 @@ use machine::sync::{AtomicBool, AtomicPtr, Lock, Ordering};
 
 /// Rank of the lock of those who take arrays away from other CPUs: they go on to lock shards.
 const DRAIN_RANK: u8 = 0;
+
+/// Caches of the runtime's own.
+const OWN: usize = 3;
 
 /// The registry. What is written at different times lies in different lines.
 #[derive(Debug)]
@@ -45,6 +48,10 @@ pub struct Rare {
     watched: [AtomicPtr<ObjectCache>; CLASSES],
     /// Whether caches that watch are looked over at exit.
     checks_at_exit: AtomicBool,
+    /// Whether all allocations of general classes come to slow paths.
+    pub(super) redirected: AtomicBool,
+    /// Caches of the runtime's own, which higher parts ask for.
+    own: [AtomicPtr<ObjectCache>; OWN],
 }
 
 impl Rare {
@@ -67,6 +74,27 @@ impl Rare {
 }
 
 impl Registry {
+    /// A cache of the runtime's own, which is created if nobody has; none: no memory.
+    pub fn own_cache(&self, number: usize, wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
+        self.known_own_cache(number).or_else(|| {
+            let made = ObjectCache::create(wanted).ok()?;
+            let (place, ours) = (&self.rare.0.own[number], (&raw const *made).cast_mut());
+            if place.compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                // SAFETY: nobody has seen ours.
+                let _ = unsafe { made.destroy() };
+            }
+            self.known_own_cache(number)
+        })
+    }
+
+    /// The same, if somebody has created it.
+    #[inline]
+    pub fn known_own_cache(&self, number: usize) -> Option<&'static ObjectCache> {
+        // Acquire pairs with the release above: who sees the cache finds it as it was made.
+        // SAFETY: object caches are never unmapped, and this one is never destroyed.
+        unsafe { self.rare.0.own[number].load(Ordering::Acquire).as_ref() }
+    }
+
     /// Nothing yet.
     pub(super) const fn new() -> Self {
         Registry {
@@ -78,6 +106,8 @@ impl Registry {
                 kicks: Kicks::new(),
                 watched: [const { AtomicPtr::new(null_mut()) }; CLASSES],
                 checks_at_exit: AtomicBool::new(false),
+                redirected: AtomicBool::new(false),
+                own: [const { AtomicPtr::new(null_mut()) }; OWN],
             }),
             spare: Line(Spare::new()),
             locks: Line(LockReport::new()),

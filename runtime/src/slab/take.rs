@@ -31,7 +31,8 @@ pub(super) enum Source {
 
 impl Handle<'_> {
     /// An object of the slot's array, if it has one.
-    pub(super) fn take(self) -> Option<*mut u8> {
+    #[inline]
+    pub fn take(self) -> Option<*mut u8> {
         // SAFETY: a panel in which every slot has an area, and an even index.
         let object = unsafe { slot::pop(self.panel.base(), self.index(true)) };
         (!object.is_null()).then_some(object)
@@ -136,6 +137,9 @@ impl Handle<'_> {
 
     /// A private array with objects, from the nearest place that has one.
     fn find_array(self, slot: u32) -> Option<Array> {
+        if self.account().is_some_and(|account| account.without_room(self.object_bytes()).is_some()) {
+            return None;
+        }
         self.pop_own(slot)
             .or_else(|| self.steal_array(slot, FEW))
             .or_else(|| self.fill_from_spans(slot, Source::Freed))
@@ -157,8 +161,24 @@ impl Handle<'_> {
 
     fn pop_own(self, slot: u32) -> Option<Array> {
         let array = self.lock(slot).pop_full(self.panel)?;
-        self.count(array.len(self.panel) as isize);
-        Some(array)
+        self.leave(slot, array)
+    }
+
+    /// Counts the objects of an array that leave the depot, or their spans. Those that a limit refuses go back to their spans; none: all of
+    /// them.
+    fn leave(self, slot: u32, mut array: Array) -> Option<Array> {
+        let objects = array.len(self.panel);
+        let refused = objects - self.count_within_limit(objects);
+        let mut held = None;
+        for object in (0..refused).filter_map(|_| array.pop(self.panel)) {
+            held = self.give_back(object, held);
+        }
+        drop(held);
+        if !array.is_empty(self.panel) {
+            return Some(array);
+        }
+        self.keep_empty(&mut self.lock(slot), array);
+        None
     }
 
     /// Takes a full array from a slot that keeps more than `spared`, and gives it an empty one for it.
@@ -172,7 +192,7 @@ impl Handle<'_> {
             Held::try_lock(self, other)?.pop_full(self.panel).map(|array| (other, array))
         });
         let (other, array) = array?;
-        self.count(array.len(self.panel) as isize);
+        let array = self.leave(slot, array)?;
         let empty = self.lock(slot).empty.pop(self.panel);
         if let Some(empty) = empty {
             self.keep_empty(&mut self.lock(other), empty);
@@ -258,8 +278,7 @@ impl Handle<'_> {
             }
         }
         array.reverse(self.panel);
-        self.count(array.len(self.panel) as isize);
-        Some(array)
+        self.leave(slot, array)
     }
 
     pub(super) fn new_span(self, slot: u32) -> Option<*mut Span> {

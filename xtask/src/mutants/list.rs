@@ -23,6 +23,9 @@ const COUNTERS: &[&str] = &["counter upgrade"];
 const LIMITS: &[&str] = &["counter limits"];
 const FALLBACK: &[&str] = &["generations"];
 const WATCHED: &[&str] = &["watched cache"];
+const GROUPS: &[&str] = &["groups"];
+const GROUP_LIMITS: &[&str] = &["group limits"];
+const GROUP_FORKS: &[&str] = &["group forks"];
 
 /// All of them.
 pub const MUTANTS: &[Mutant] = &[
@@ -228,5 +231,33 @@ pub const MUTANTS: &[Mutant] = &[
         from: "sharing::enter();\n        self.handle().shrink()",
         to: "crate::percpu::enter();\n        self.handle().shrink()",
         protocols: WATCHED,
+    },
+    Mutant {
+        what: "who empties arrays leaves out the slot that it is in by then",
+        file: "runtime/src/slab/drain.rs",
+        from: "let others = 0..slot::in_use();",
+        to: "let own = slot::current(); let others = (0..slot::in_use()).filter(|&slot| Some(slot) != own);",
+        protocols: GROUP_LIMITS,
+    },
+    Mutant {
+        what: "a group is charged without a look at its limit",
+        file: "runtime/src/slab/account.rs",
+        from: "self.charge.limited_add(units, limit as i64)",
+        to: "self.charge.try_add(units).is_ok()",
+        protocols: GROUP_LIMITS,
+    },
+    Mutant {
+        what: "whoever makes a group's cache enters it, also over another's",
+        file: "runtime/src/group/inner.rs",
+        from: "match entry.compare_exchange(0, ours.word_of_both(), Ordering::AcqRel, Ordering::Acquire) {",
+        to: "match Ok::<usize, usize>(entry.swap(ours.word_of_both(), Ordering::AcqRel)) {",
+        protocols: GROUPS,
+    },
+    Mutant {
+        what: "in a fork child, threads are inside a group that are not there",
+        file: "runtime/src/group/entry.rs",
+        from: "if (word >> 32) as u32 == thread::generation() || word == 0 {",
+        to: "if (word >> 32) as u32 <= thread::generation() {",
+        protocols: GROUP_FORKS,
     },
 ];

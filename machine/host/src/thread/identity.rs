@@ -24,7 +24,8 @@ pub struct Block {
     identity: u64,
     held_ranks: u64,
     tid: u32,
-    unused: [u32; 3],
+    unused: u32,
+    local: usize,
 }
 
 /// What [`Block`] takes, and where the restartable operations find the slot in it.
@@ -111,7 +112,7 @@ fn change_generation() {
 }
 
 /// How often forks were noticed in the process and its ancestors. Call [`enter`] before.
-pub(crate) fn generation() -> u32 {
+pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
@@ -147,6 +148,20 @@ pub fn notice_forks() -> bool {
 pub fn identity() -> u64 {
     // SAFETY: the block is this thread's own.
     unsafe { (*block()).identity }
+}
+
+/// A word of the thread's that the runtime may use; 0 at first. A fork child's thread has its parent's.
+#[inline]
+pub fn local() -> usize {
+    // SAFETY: the block is this thread's own. Volatile: handlers of the same thread read and write it too.
+    unsafe { (&raw const (*block()).local).read_volatile() }
+}
+
+/// Sets [`local`].
+#[inline]
+pub fn set_local(value: usize) {
+    // SAFETY: as above.
+    unsafe { (&raw mut (*block()).local).write_volatile(value) };
 }
 
 /// The low half of an identity, as lock words hold it.

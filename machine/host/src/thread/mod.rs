@@ -10,6 +10,8 @@ mod identity;
 pub(crate) use block::block_offset;
 pub use block::{id, is_alone, on_fork_in_child};
 pub(crate) use identity::{
-    FIRST_GENERATION, fallback_slot, generation, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid,
+    FIRST_GENERATION, fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid,
 };
-pub use identity::{declare_forked, enter, forget_number, identity, notice_forks, without_signals};
+pub use identity::{
+    declare_forked, enter, forget_number, generation, identity, local, notice_forks, set_local, without_signals,
+};

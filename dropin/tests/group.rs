@@ -1,0 +1,14 @@
+//! The memory groups of `commensal.h`, as C programs use them: linked with the shared library and with the archive, in both modes.
+
+use commensal_dropin::in_both_modes;
+use commensal_dropin::linked::holds;
+
+in_both_modes! {
+    basics: |mode| holds(mode, "group basics");
+    nesting: |mode| holds(mode, "group nesting");
+    limits: |mode| holds(mode, "group limits");
+    forks: |mode| holds(mode, "group forks");
+    busy: |mode| holds(mode, "group busy");
+    bulk: |mode| holds(mode, "group bulk");
+    many: |mode| holds(mode, "group many");
+}

@@ -1,0 +1,153 @@
+//! Threads that are inside a group.
+//!
+//! Each entry lies with whoever entered, as a rule on the stack, and leads to the thread's entry before it; the thread's word leads to the last one.
+//! Entries may end in any order. The group knows how often it was entered, in this process: in a fork child only the thread that forked is
+//! there, so the first who looks counts anew.
+
+use super::inner::Core;
+use crate::slab::region::general;
+use crate::slab::sharing;
+use core::fmt;
+use core::ptr::null_mut;
+use machine::sync::{AtomicU64, Ordering};
+use machine::thread;
+
+/// A stay of a thread in a group. Its owner keeps it where it is until it has ended.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Entry {
+    group: *const Core,
+    outer: *mut Entry,
+}
+
+/// The entry is none of the calling thread's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotInside;
+
+impl fmt::Display for NotInside {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the thread did not enter by this entry, or has left by it already")
+    }
+}
+
+impl core::error::Error for NotInside {}
+
+/// How often a group was entered: the process's generation in the upper half, the times in the lower one.
+#[derive(Debug)]
+pub(super) struct Users(AtomicU64);
+
+/// In place of times: nobody may enter any more.
+const CLOSED: u32 = u32::MAX;
+
+impl Users {
+    pub fn new() -> Self {
+        Users(AtomicU64::new(0))
+    }
+
+    /// Times that threads are inside.
+    pub fn count(&self) -> u32 {
+        self.times(self.0.load(Ordering::Relaxed))
+    }
+
+    /// What a word says in this process.
+    fn times(&self, word: u64) -> u32 {
+        if (word >> 32) as u32 == thread::generation() || word == 0 { word as u32 } else { self.own_times() }
+    }
+
+    /// How often the calling thread is inside.
+    fn own_times(&self) -> u32 {
+        // SAFETY: a group is not destroyed while the thread is inside.
+        let is_here = |entry: &*mut Entry| core::ptr::eq(unsafe { &raw const (*(**entry).group).users }, self);
+        entries().filter(is_here).count() as u32
+    }
+
+    fn change(&self, next: impl Fn(u32) -> Option<u32>) -> Result<(), u32> {
+        let update = |word| Some(u64::from(thread::generation()) << 32 | u64::from(next(self.times(word))?));
+        // Acquire and release: who closes the group comes behind all who left it, with what they did there.
+        let changed = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+        changed.map(|_| ()).map_err(|word| self.times(word))
+    }
+
+    /// Closes the group if nobody is inside; error: the times that threads are.
+    pub fn close(&self) -> Result<(), u32> {
+        self.change(|times| (times == 0).then_some(CLOSED))
+    }
+
+    /// Opens it again.
+    pub fn open(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// The thread's entries, the innermost first.
+fn entries() -> impl Iterator<Item = *mut Entry> {
+    let first = thread::local() as *mut Entry;
+    core::iter::successors((!first.is_null()).then_some(first), |&entry| {
+        // SAFETY: entries stay where they are until they have ended, and then they are not in here.
+        let outer = unsafe { (*entry).outer };
+        (!outer.is_null()).then_some(outer)
+    })
+}
+
+/// The group that the calling thread is inside of, the innermost.
+#[inline]
+pub fn current() -> Option<&'static Core> {
+    let entry = thread::local() as *mut Entry;
+    // SAFETY: as above; a group is not destroyed while a thread is inside.
+    unsafe { entry.as_ref().map(|entry| &*entry.group) }
+}
+
+impl Entry {
+    /// One that leads nowhere.
+    pub const fn new() -> Self {
+        Entry { group: core::ptr::null(), outer: null_mut() }
+    }
+
+    /// Enters a group: from now on, until it leaves, or enters another one, the thread allocates there. False: somebody is destroying it.
+    ///
+    /// # Safety
+    /// The entry stays where it is until the thread has left by it, and is not in use. The group exists until then. What the thread allocates
+    /// meanwhile, by whatever means, is not used when the group is destroyed.
+    pub unsafe fn enter(this: *mut Entry, group: &Core) -> bool {
+        sharing::enter();
+        if group.users.change(|times| (times < CLOSED - 1).then(|| times + 1)).is_err() {
+            return false;
+        }
+        general().redirect_all();
+        // SAFETY: passed on. The entry is complete before a handler of this thread can find it.
+        unsafe { this.write(Entry { group, outer: thread::local() as *mut Entry }) };
+        machine::sync::compiler_fence(Ordering::Release);
+        thread::set_local(this as usize);
+        true
+    }
+
+    /// Leaves the group, whichever entry is the innermost: those inside stay.
+    ///
+    /// # Safety
+    /// The entry is one.
+    pub unsafe fn leave(this: *mut Entry) -> Result<(), NotInside> {
+        if !entries().any(|entry| entry == this) {
+            return Err(NotInside);
+        }
+        sharing::enter();
+        // SAFETY: passed on; the thread's entries are its own.
+        let (group, outer) = unsafe { ((*this).group, (*this).outer) };
+        // Before the entry is taken out: in a fork child it may be what the times are counted by.
+        // SAFETY: a group is not destroyed while a thread is inside.
+        let _ = unsafe { (*group).users.change(|times| times.checked_sub(1)) };
+        // SAFETY: as above.
+        let inner = entries().find(|&entry| unsafe { (*entry).outer } == this);
+        match inner {
+            // SAFETY: as above.
+            Some(inner) => unsafe { (*inner).outer = outer },
+            None => thread::set_local(outer as usize),
+        }
+        Ok(())
+    }
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,380 @@
+//! A group, as the runtime knows it.
+
+use super::NAME_BYTES;
+use super::entry::Users;
+use super::large::{self, List};
+use crate::page::PAGE;
+use crate::slab::class::{self, CLASSES};
+use crate::slab::misuse::Line;
+use crate::slab::region::general;
+use crate::slab::{Account, Handle, ObjectCache, Wanted, is_plain, sharing};
+use core::fmt::{self, Write};
+use core::ptr::null_mut;
+use machine::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+/// The group. It lies in a cache of groups, and its caches and blocks point to it.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Core {
+    /// First, so that whoever finds an account has found its group.
+    pub(super) account: Account,
+    pub(super) users: Users,
+    children: AtomicU32,
+    /// Null until the first object.
+    table: AtomicPtr<Table>,
+    pub(super) large: List,
+    name: [u8; NAME_BYTES],
+    name_bytes: u8,
+}
+
+const _: () = assert!(core::mem::offset_of!(Core, account) == 0 && size_of::<Core>() <= 256);
+
+/// The group's caches, by class; 0: none yet.
+#[derive(Debug)]
+#[repr(transparent)]
+struct Table([AtomicUsize; CLASSES]);
+
+/// Why a group was not created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no memory for it.
+    NoMemory,
+    /// The name is empty, or has something else in it than letters, digits and `-`, `_`, `.`, `/`.
+    Name,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Refused::NoMemory => "no memory for another group",
+            Refused::Name => "a group's name has letters, digits, and '-', '_', '.' and '/'",
+        })
+    }
+}
+
+impl core::error::Error for Refused {}
+
+/// Why a group was not destroyed. Nothing happened to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// So many times, threads are inside.
+    Inside(u32),
+    /// So many groups have it for a parent.
+    Children(u32),
+    /// A signal handler interrupted somebody who goes over all caches.
+    Interrupting,
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Busy::Inside(times) => {
+                write!(out, "threads are inside the group, {times} times: they have to leave it first")
+            }
+            Busy::Children(many) => write!(out, "the group has {many} children: destroy them first"),
+            Busy::Interrupting => {
+                out.write_str("a group cannot be destroyed by a signal handler that interrupted a drain")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Busy {}
+
+/// What is known of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Bytes that are charged: what the program holds of the group and of groups below, and what arrays of slots hold of it.
+    pub charged: u64,
+    /// The most that they were, exact to one refill of an array.
+    pub peak: u64,
+    /// The limit; `u64::MAX`: none.
+    pub limit: u64,
+    /// Allocations that a limit refused, its own or one above.
+    pub refused: u64,
+    /// Times that threads are inside.
+    pub inside: u32,
+    /// Groups that have it for a parent.
+    pub children: u32,
+    /// Caches that were made.
+    pub caches: u32,
+    /// Large blocks in use.
+    pub large_blocks: u32,
+}
+
+/// The caches that groups themselves, their tables, and what is known of their large blocks come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Own {
+    Group,
+    Table,
+    Large,
+}
+
+impl Own {
+    /// An object. Its contents are any.
+    pub fn allocate(self) -> *mut u8 {
+        let registry = general().state().registry();
+        let (name, bytes): (&[u8], usize) = match self {
+            Own::Group => (b"group", size_of::<Core>()),
+            Own::Table => (b"group/table", size_of::<Table>()),
+            Own::Large => (b"group/large", large::Block::BYTES),
+        };
+        let wanted = Wanted { name, bytes, alignment: 64, constructor: None, destructor: None, argument: null_mut() };
+        registry.own_cache(self as usize, &wanted).map_or(null_mut(), ObjectCache::allocate)
+    }
+
+    /// # Safety
+    /// The object is one of these, and the caller's to give up.
+    pub unsafe fn free(self, object: *mut u8) {
+        if let Some(cache) = general().state().registry().known_own_cache(self as usize) {
+            // SAFETY: passed on.
+            unsafe { cache.free(object) };
+        }
+    }
+}
+
+impl Core {
+    /// Creates a group. A microsecond or less; interrupts nobody.
+    pub fn create(name: &[u8], parent: Option<&Core>) -> Result<*mut Core, Refused> {
+        if name.is_empty() || !is_plain(name) {
+            return Err(Refused::Name);
+        }
+        if !sharing::enter() {
+            return Err(Refused::NoMemory);
+        }
+        let place = Own::Group.allocate().cast::<Core>();
+        if place.is_null() {
+            return Err(Refused::NoMemory);
+        }
+        let mut own = [0; NAME_BYTES];
+        let name_bytes = name.len().min(NAME_BYTES);
+        own[..name_bytes].copy_from_slice(&name[..name_bytes]);
+        let core = Core {
+            account: Account::new(parent.map_or(core::ptr::null(), |parent| &raw const parent.account)),
+            users: Users::new(),
+            children: AtomicU32::new(0),
+            table: AtomicPtr::new(null_mut()),
+            large: List::new(),
+            name: own,
+            name_bytes: name_bytes as u8,
+        };
+        // SAFETY: the place is ours, and large enough.
+        unsafe { place.write(core) };
+        if let Some(parent) = parent {
+            parent.children.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(place)
+    }
+
+    /// Destroys a group: everything that was allocated in it goes back at once, without a look at it. Takes time in proportion to the spans and large
+    /// blocks that it has; interrupts nobody.
+    ///
+    /// # Safety
+    /// `this` was created, and is the caller's to give up; nobody uses its memory any more, or is about to allocate in it.
+    pub unsafe fn destroy(this: *mut Core) -> Result<(), Busy> {
+        sharing::enter();
+        // SAFETY: passed on.
+        let core = unsafe { &*this };
+        match core.children.load(Ordering::Relaxed) {
+            0 => core.users.close().map_err(Busy::Inside)?,
+            many => return Err(Busy::Children(many)),
+        }
+        // SAFETY: passed on: nobody uses the caches any more.
+        if !unsafe { Handle::end_all(general(), core.caches()) } {
+            core.users.open();
+            return Err(Busy::Interrupting);
+        }
+        core.release_large();
+        let (table, parent) = (core.table.load(Ordering::Relaxed), Core::of_account(core.account.parent()));
+        // SAFETY: nobody knows the group any more.
+        unsafe {
+            if !table.is_null() {
+                Own::Table.free(table.cast());
+            }
+            this.drop_in_place();
+            Own::Group.free(this.cast());
+        }
+        if let Some(parent) = parent {
+            parent.children.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The group that an account is of.
+    pub(super) fn of_account(account: Option<&Account>) -> Option<&Core> {
+        // SAFETY: all accounts are groups', of which they are the first field.
+        account.map(|account| unsafe { &*(&raw const *account).cast() })
+    }
+
+    /// The group that a cache is of, if it is one's.
+    pub fn of_cache(cache: Handle<'_>) -> Option<&'static Core> {
+        Self::of_account(cache.account())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        core::str::from_utf8(&self.name[..self.name_bytes as usize]).unwrap_or("?")
+    }
+
+    /// Who is charged.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// What is known of it: exact at rest.
+    pub fn statistics(&self) -> Statistics {
+        // A fork child's first look at who is inside may be this.
+        sharing::enter();
+        Statistics {
+            charged: self.account.charged(),
+            peak: self.account.peak(),
+            limit: self.account.limit().unwrap_or(u64::MAX),
+            refused: self.account.refused(),
+            inside: self.users.count(),
+            children: self.children.load(Ordering::Relaxed),
+            caches: self.caches().count() as u32,
+            large_blocks: self.large.len(),
+        }
+    }
+
+    /// The caches that were made.
+    fn caches(&self) -> impl Iterator<Item = Handle<'static>> {
+        // SAFETY: the table lives as long as the group.
+        let table = unsafe { self.table.load(Ordering::Acquire).as_ref() };
+        table.into_iter().flat_map(|table| &table.0).filter_map(|entry| Self::cache_of(entry.load(Ordering::Acquire)))
+    }
+
+    fn cache_of(word: usize) -> Option<Handle<'static>> {
+        // SAFETY: an entry of the table, whose cache lives as long as the group.
+        (word != 0).then(|| unsafe { Handle::from_word_of_both(word) })
+    }
+
+    // ---- allocating ----
+
+    /// A block of at least `bytes` at a multiple of `alignment`, a power of two. None: there is no memory, or no room for it within the limits.
+    pub fn allocate(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
+        let class = if alignment <= class::STEP {
+            (bytes <= class::LARGEST).then(|| class::class_for(bytes))
+        } else if alignment <= PAGE {
+            class::class_for_aligned(bytes, alignment)
+        } else {
+            None
+        };
+        match class {
+            Some(class) => self.allocate_small(class),
+            None => self.allocate_large(bytes, alignment).map(|run| run.start),
+        }
+    }
+
+    /// Gives back what [`Self::allocate`] gave, of whichever group.
+    ///
+    /// # Safety
+    /// The block is the caller's to give up.
+    pub unsafe fn free(block: *mut u8) {
+        sharing::enter();
+        match general().cache_at(block) {
+            // SAFETY: passed on.
+            Some(cache) => unsafe { cache.put_again(block) },
+            // SAFETY: passed on.
+            None => unsafe {
+                Self::forget_large(block);
+                general().free_large(block);
+            },
+        }
+    }
+
+    /// An object of a class.
+    #[inline]
+    pub fn allocate_small(&self, class: usize) -> Option<*mut u8> {
+        // SAFETY: the table lives as long as the group. Acquire pairs with the releases below.
+        let word = unsafe { self.table.load(Ordering::Acquire).as_ref() }
+            .map_or(0, |table| table.0[class].load(Ordering::Acquire));
+        let object = Self::cache_of(word).and_then(Handle::take);
+        object.or_else(|| self.allocate_slow(class))
+    }
+
+    #[cold]
+    fn allocate_slow(&self, class: usize) -> Option<*mut u8> {
+        if !sharing::enter() {
+            return None;
+        }
+        let cache = self.cache_for(class)?;
+        self.within_limits(class::size(class), || {
+            cache.take().or_else(|| cache.take_changed()).or_else(|| cache.take_slow())
+        })
+    }
+
+    /// Tries; and again after what is cached was brought back, to the group if a limit was in the way, or to the whole process.
+    pub(super) fn within_limits<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+        if let Some(got) = attempt() {
+            return Some(got);
+        }
+        let Some(full) = self.account.without_room(bytes) else {
+            // No memory; or there was no room, and now there is.
+            return attempt().or_else(|| (general().trim(0) > 0).then(attempt)?);
+        };
+        // What lies in arrays is charged: nobody is refused for that.
+        let again = if general().drain_account(full) > 0 { attempt() } else { None };
+        if again.is_none() {
+            self.account.count_refusal();
+        }
+        again
+    }
+
+    fn cache_for(&self, class: usize) -> Option<Handle<'static>> {
+        let entry = &self.table()?.0[class];
+        Self::cache_of(entry.load(Ordering::Acquire)).or_else(|| self.make_cache(entry, class))
+    }
+
+    #[cold]
+    fn make_cache(&self, entry: &AtomicUsize, class: usize) -> Option<Handle<'static>> {
+        let bytes = class::size(class);
+        let mut name = Line::new();
+        let _ = write!(name, "malloc-{bytes}/{}", self.name());
+        let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
+        let wanted = Wanted {
+            name: name.as_bytes(),
+            bytes,
+            alignment,
+            constructor: None,
+            destructor: None,
+            argument: null_mut(),
+        };
+        // SAFETY: the caches end before the group does.
+        let cache = unsafe { ObjectCache::create_for(&raw const self.account, &wanted) }?;
+        let ours = cache.as_handle();
+        // Release: who sees the entry finds the cache as it was made.
+        match entry.compare_exchange(0, ours.word_of_both(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Some(ours),
+            Err(theirs) => {
+                // SAFETY: nobody has seen ours.
+                let _ = unsafe { cache.destroy() };
+                Self::cache_of(theirs)
+            }
+        }
+    }
+
+    /// The table, which is made now if there is none.
+    fn table(&self) -> Option<&Table> {
+        let mut table = self.table.load(Ordering::Acquire);
+        if table.is_null() {
+            let made = Own::Table.allocate().cast::<Table>();
+            if made.is_null() {
+                return None;
+            }
+            // SAFETY: the place is ours; zeroes are an empty table.
+            unsafe { made.cast::<u8>().write_bytes(0, size_of::<Table>()) };
+            // Release: who sees the table sees it empty, or later.
+            match self.table.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => table = made,
+                Err(theirs) => {
+                    // SAFETY: nobody has seen ours.
+                    unsafe { Own::Table.free(made.cast()) };
+                    table = theirs;
+                }
+            }
+        }
+        // SAFETY: it lives as long as the group.
+        unsafe { table.as_ref() }
+    }
+}

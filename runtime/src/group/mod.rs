@@ -1,0 +1,37 @@
+//! Memory groups: what a `memcg` is to the kernel, for a program. A group is charged for what is allocated in it, up to a limit, together with its
+//! parents; and all of it can be given back at once.
+//!
+//! ```
+//! use commensal::group::Group;
+//!
+//! let requests = Group::new("requests").expect("there is memory");
+//! requests.set_limit(Some(1 << 20));
+//! let text = requests.alloc([0_u8; 1000]).ok().expect("there is room");
+//! assert!(requests.charged() >= 1000 && requests.peak() <= 1 << 20);
+//! drop(text);
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `inner` | a group as the runtime knows it: account, caches, large blocks; allocating and releasing |
+//! | `entry` | threads that are inside a group, so that `malloc` allocates there |
+//! | `large` | large blocks of a group |
+//!
+//! A group makes a cache for a size class at the first object of that; making it interrupts nobody. Allocations that name their group
+//! find the cache in a table. A thread that has *entered* a group allocates there by `malloc`, too: from the first entry in a process on, all
+//! threads' allocations find out on a slow path whether they are inside one.
+//!
+//! Runs at the same time: any threads. Who destroys a group answers for it that nobody uses its memory any more; that no thread is inside, and that
+//! it has no children, is looked at.
+
+mod entry;
+mod inner;
+mod large;
+mod owned;
+
+pub use entry::{Entry, NotInside, current};
+pub use inner::{Busy, Core, Refused, Statistics};
+pub use owned::{Box, Group, Inside};
+
+/// Bytes of a group's name; what is longer is cut.
+pub const NAME_BYTES: usize = 23;

@@ -1,0 +1,190 @@
+//! Groups for Rust programs: [`Group`], and the owner of a value in one, [`Box`].
+
+use super::entry::Entry;
+use super::inner::{Busy, Core, Refused, Statistics};
+use crate::slab::OutOfMemory;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::forget;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+/// A group of memory, with a charge, a peak, a limit, and everything in it released at once when it is dropped.
+///
+/// Values in it are owned by [`Box`]es that borrow the group, so none is used when it is destroyed; those that were forgotten or leaked are
+/// not dropped then.
+pub struct Group<'p> {
+    core: NonNull<Core>,
+    parent: PhantomData<&'p Group<'p>>,
+}
+
+// SAFETY: a group may be used, and destroyed, by any thread.
+unsafe impl Send for Group<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Group<'_> {}
+
+impl Group<'static> {
+    /// A group of its own. The name is for people; it has letters, digits, `-`, `_`, `.` and `/`, and is cut after 23 of them.
+    pub fn new(name: &str) -> Result<Self, Refused> {
+        Self::create(name, None)
+    }
+}
+
+impl<'p> Group<'p> {
+    /// A group whose charges this one is charged with, too, and whose allocations this one's limit also holds for.
+    pub fn child<'c>(&'c self, name: &str) -> Result<Group<'c>, Refused> {
+        Group::create(name, Some(self.core()))
+    }
+
+    fn create(name: &str, parent: Option<&Core>) -> Result<Self, Refused> {
+        let core = Core::create(name.as_bytes(), parent)?;
+        Ok(Group { core: NonNull::new(core).ok_or(Refused::NoMemory)?, parent: PhantomData })
+    }
+
+    /// The group, as the rest of the runtime knows it.
+    pub fn core(&self) -> &Core {
+        // SAFETY: it exists as long as its owner.
+        unsafe { self.core.as_ref() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.core().name()
+    }
+
+    /// Sets the limit in bytes, or that there is none. What is charged already stays, also beyond it.
+    pub fn set_limit(&self, bytes: Option<u64>) {
+        self.core().account().set_limit(bytes);
+    }
+
+    /// Bytes that are charged: exact at rest.
+    pub fn charged(&self) -> u64 {
+        self.core().account().charged()
+    }
+
+    /// The most bytes that were charged, exact to one refill of an array.
+    pub fn peak(&self) -> u64 {
+        self.core().account().peak()
+    }
+
+    /// What is known of it.
+    pub fn statistics(&self) -> Statistics {
+        self.core().statistics()
+    }
+
+    /// A value in the group; it comes back if there is no memory, or no room within the limits.
+    #[inline]
+    pub fn alloc<T>(&self, value: T) -> Result<Box<'_, T>, OutOfMemory<T>> {
+        match self.core().allocate(size_of::<T>(), align_of::<T>()).and_then(|place| NonNull::new(place.cast::<T>())) {
+            Some(place) => {
+                // SAFETY: the place is ours, and of the right size and alignment.
+                unsafe { place.write(value) };
+                Ok(Box { value: place, group: PhantomData })
+            }
+            None => Err(OutOfMemory(value)),
+        }
+    }
+
+    /// Runs `work` inside the group: what the thread allocates meanwhile by the runtime, which may be the program's allocator, is the group's.
+    ///
+    /// # Safety
+    /// None of that is used when the group is destroyed: neither what `work` returns, nor what it leaves elsewhere.
+    pub unsafe fn within<R>(&self, work: impl FnOnce() -> R) -> R {
+        let mut entry = Entry::new();
+        // SAFETY: the entry stays here until it is left; the group is borrowed; passed on.
+        let is_inside = unsafe { Entry::enter(&raw mut entry, self.core()) };
+        debug_assert!(is_inside, "a group that is borrowed is not destroyed");
+        let inside = Inside { entry: is_inside.then_some(&raw mut entry) };
+        let result = work();
+        drop(inside);
+        result
+    }
+
+    /// Destroys the group: everything in it goes back at once. Error, with the group: it has children that were forgotten, or threads that were
+    /// inside are no more.
+    pub fn destroy(self) -> Result<(), (Self, Busy)> {
+        // SAFETY: nobody has borrowed the group, and its values borrow it.
+        match unsafe { Core::destroy(self.core.as_ptr()) } {
+            Ok(()) => {
+                forget(self);
+                Ok(())
+            }
+            Err(busy) => Err((self, busy)),
+        }
+    }
+}
+
+impl Drop for Group<'_> {
+    /// A group that cannot be destroyed stays.
+    fn drop(&mut self) {
+        // SAFETY: as in `destroy`.
+        let _ = unsafe { Core::destroy(self.core.as_ptr()) };
+    }
+}
+
+impl fmt::Debug for Group<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Group").field("name", &self.name()).field("statistics", &self.statistics()).finish()
+    }
+}
+
+/// Leaves when it is dropped, also when what runs inside panics.
+#[derive(Debug)]
+pub struct Inside {
+    entry: Option<*mut Entry>,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry {
+            // SAFETY: the entry is `within`'s.
+            let _ = unsafe { Entry::leave(entry) };
+        }
+    }
+}
+
+/// The owner of a value in a [`Group`].
+pub struct Box<'g, T> {
+    value: NonNull<T>,
+    group: PhantomData<(&'g Core, T)>,
+}
+
+// SAFETY: it owns its value.
+unsafe impl<T: Send> Send for Box<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Box<'_, T> {}
+
+impl<T> Drop for Box<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the value is ours.
+        unsafe {
+            self.value.drop_in_place();
+            Core::free(self.value.as_ptr().cast());
+        }
+    }
+}
+
+impl<T> Deref for Box<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the value is ours.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl<T> DerefMut for Box<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { self.value.as_mut() }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Box<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(out)
+    }
+}
