@@ -28,7 +28,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: shared,
         rates: NO_SIGNALS,
         modes: &[Mode::ConcurrencyId, Mode::PerThread],
-        canaries: &[by_ids(Defect::SectionsGoOn), by_ids(Defect::OneSlot)],
+        canaries: &[by_ids(Defect::ChangesTear)],
     },
     Protocol {
         name: "group limits",
@@ -36,7 +36,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: limited,
         rates: Rates { refuse: 0, ..NO_SIGNALS },
         modes: &[Mode::ConcurrencyId],
-        canaries: &[by_ids(Defect::SectionsGoOn), by_ids(Defect::RestartIsFence)],
+        canaries: &[by_ids(Defect::SectionsGoOn)],
     },
     Protocol {
         name: "group forks",
