@@ -20,6 +20,7 @@ mod program;
 mod run;
 mod sigpipe;
 mod tour;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,7 @@ enum Action {
     Run(run::Run),
     Compare(compare::Compare),
     Lab(lab::Lab),
+    Tune(tune::Tune),
 }
 
 const EXIT_STATUS: &str = "\
@@ -78,6 +80,7 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Action::Run(request)) => Err(run::run(&request)),
         Some(Action::Compare(request)) => compare::compare(&request),
         Some(Action::Lab(request)) => lab::lab(&request),
+        Some(Action::Tune(request)) => tune::tune(&request),
     }
 }
 

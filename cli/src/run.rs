@@ -16,6 +16,7 @@ use crate::library::Library;
 use crate::preload;
 use crate::program;
 use crate::sigpipe;
+use crate::tune;
 
 /// Run a program under the library
 #[derive(Args)]
@@ -66,7 +67,12 @@ fn prepare(request: &Run) -> Result<Command, Failure> {
     }
     let mut command = Command::new(path);
     command.arg0(name).args(&request.command[1..]);
-    preload::apply(&mut command, &library.path, &request.settings());
+    let page = tune::page_for_this_process();
+    let control = page.as_ref().map(tune::setting);
+    let settings: Vec<&str> = request.settings().into_iter().chain(control.as_deref()).collect();
+    preload::apply(&mut command, &library.path, &settings);
+    // It stays open in the program.
+    std::mem::forget(page);
     sigpipe::pass_on(&mut command);
     Ok(command)
 }

@@ -74,6 +74,24 @@ pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
     Some(got)
 }
 
+/// Maps the first `bytes` of a file that others have mapped, too: what one writes, all see. The descriptor is closed when the process executes
+/// another program.
+///
+/// # Safety
+/// The descriptor is the caller's, of a file that nobody shortens, and from which whatever is read is valid.
+pub unsafe fn share(descriptor: i32, bytes: usize) -> Option<*mut u8> {
+    const MAP_SHARED: usize = 1;
+    const SET_DESCRIPTOR_FLAGS: usize = 2;
+    const CLOSE_ON_EXEC: usize = 1;
+    let arguments = [0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor as usize, 0];
+    // SAFETY: a mapping that replaces nothing changes no memory in use; passed on.
+    unsafe {
+        let got = syscall::call(syscall::MMAP, arguments).ok()? as *mut u8;
+        let _ = syscall::call(syscall::FCNTL, [descriptor as usize, SET_DESCRIPTOR_FLAGS, CLOSE_ON_EXEC, 0, 0, 0]);
+        Some(got)
+    }
+}
+
 /// Makes `bytes` of reserved memory at `at` readable and writable. False: it is unchanged.
 ///
 /// # Safety

@@ -27,7 +27,7 @@ pub struct Core {
     name_bytes: u8,
 }
 
-const _: () = assert!(core::mem::offset_of!(Core, account) == 0 && size_of::<Core>() <= 256);
+const _: () = assert!(core::mem::offset_of!(Core, account) == 0 && size_of::<Core>() == 128);
 
 /// The group's caches, by class; 0: none yet.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `stats` | `exit`, `off` | whether statistics are printed on standard error at exit |
 //! | `slabinfo` | `exit`, `off` | whether the slab table is printed on standard error at exit |
+//! | `control` | a descriptor | the page by which `commensal tune` reaches the process; see `slab::control` |
 //! | `cache.NAME.OPTION` | see `slab::rules` | what holds for single caches |
 //! | `keep` | MiB | dirty memory that free runs may keep before it goes back to the kernel |
 //! | `huge` | `system`, `avoid` | whether later segments follow the system's huge-page setting or never use them |
@@ -21,9 +22,10 @@ use crate::slab::sharing;
 use core::fmt::Write;
 use machine::{process, slot};
 
-const KEYS: [(&str, &str); 6] = [
+const KEYS: [(&str, &str); 7] = [
     ("stats", "exit or off"),
     ("slabinfo", "exit or off"),
+    ("control", "a descriptor that `commensal run` made"),
     ("keep", "a number of MiB"),
     ("huge", "system or avoid"),
     ("lazy", "on or off"),
@@ -65,6 +67,10 @@ fn apply(pair: &str, layout: &mut Layout) {
         ("lazy", "off") => layout.is_lazy = false,
         ("possible_cpus", number) if number.parse().is_ok_and(|cpus| (1..=slot::MAX).contains(&cpus)) => {
             layout.cpus = number.parse().unwrap_or(layout.cpus);
+        }
+        ("control", descriptor) if descriptor.parse::<u16>().is_ok() => {
+            // Another process's: what it started inherits the setting.
+            general().begin_control(descriptor.parse::<u16>().unwrap_or(0).into());
         }
         ("huge", "avoid") => zone.set_avoid_huge(),
         ("keep", mib) if mib.parse::<u32>().is_ok() => {

@@ -14,6 +14,7 @@ mod array;
 mod cache;
 mod check;
 pub mod class;
+pub mod control;
 mod count;
 mod debug;
 mod drain;
@@ -80,6 +81,8 @@ pub struct Slab {
     pub sharing: Sharing,
     /// Arrays of objects that signal handlers could not give back; see `put`.
     deferred: AtomicUsize,
+    /// Where an operator asks; null: nobody does.
+    control: AtomicPtr<control::Page>,
     /// Whether the shards of [`NO_SLOT`] were ever used.
     serves_slotless: AtomicBool,
     /// Twice the class for each step of sizes; zero, which is no class, until the slab has begun, and where a cache that watches takes the

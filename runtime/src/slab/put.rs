@@ -25,6 +25,7 @@ impl Handle<'_> {
         let Some(slot) = slot::current() else {
             return self.put_one(object);
         };
+        self.general().heed();
         shard::count_visit(self.shard(slot), false);
         let word = self.give_word(slot);
         let given = Array::from_give_word(word);

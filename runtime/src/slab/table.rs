@@ -3,9 +3,10 @@
 //! Read on slow paths only; exact at rest.
 
 use super::General;
+use super::misuse::Line;
 use super::panel::Handle;
 use super::shard::Held;
-use core::fmt;
+use core::fmt::{self, Write};
 
 /// A cache, read.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +59,18 @@ impl General<'_> {
 }
 
 impl Handle<'_> {
+    /// Whether people call it so.
+    pub(super) fn is_called(self, name: &[u8]) -> bool {
+        let mut own = Line::new();
+        let _ = write!(own, "{}", self.name());
+        own.as_bytes() == name
+    }
+
+    fn name(self) -> Name<'static> {
+        let general = || Name::General(self.shape().object_bytes());
+        self.object_cache().map_or_else(general, |cache| Name::Created(cache.name()))
+    }
+
     fn row(self) -> Row<'static> {
         let shape = self.shape();
         let pages_per_span = shape.granules() as u64 * (crate::page::GRANULE / crate::page::PAGE) as u64;
@@ -73,7 +86,7 @@ impl Handle<'_> {
             }
         }
         Row {
-            name: self.object_cache().map_or(Name::General(shape.object_bytes()), |cache| Name::Created(cache.name())),
+            name: self.name(),
             active_objects: self.alive() as u64,
             objects: spans * objects_per_span,
             object_bytes: shape.object_bytes(),

@@ -43,6 +43,7 @@ impl Handle<'_> {
     /// counts no visit and takes no lock.
     #[inline(always)]
     pub fn take_changed(self) -> Option<*mut u8> {
+        self.general().heed();
         let slot = slot::current_if_given()?;
         let (take, give) = (self.take_word(slot), self.give_word(slot));
         let (taken, given) = (Array::from_take_word(take)?, Array::from_give_word(give)?);

@@ -1,0 +1,122 @@
+//! What an operator asks of a running program: a page that both have mapped, with room for one request.
+//!
+//! ```text
+//!   mark │ process │ asked │ answered │ caches or refusal │ limit │ batch │ name …
+//! ```
+//!
+//! Whoever runs the program makes the page, as a file without a name, and says by `control:DESCRIPTOR` in the configuration where it is. The operator
+//! writes a request, and then counts it in `asked`; the program comes along on a slow path, does it, and sets `answered` to that number. A program
+//! that stays on its fast paths, where no array changes hands, does not come along.
+//!
+//! Runs at the same time: one operator; any threads, of which one takes the page away while it works.
+
+use super::General;
+use super::tune::Untunable;
+use core::mem::offset_of;
+use core::ptr::null_mut;
+use machine::sync::{AtomicU32, Ordering};
+use machine::{process, vm};
+
+/// What a page begins with that is one.
+pub const MARK: [u8; 8] = *b"commctl1";
+/// Bytes of a name, at most.
+pub const NAME_BYTES: usize = 48;
+
+/// The page. Numbers are in the machine's order.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Page {
+    mark: [u8; 8],
+    /// The process that it is for.
+    process: u32,
+    /// Requests so far.
+    asked: AtomicU32,
+    /// The last one that was done.
+    answered: AtomicU32,
+    /// How many caches it changed, or from [`REFUSED`] on, why not.
+    outcome: AtomicU32,
+    limit: u32,
+    batch: u32,
+    name: [u8; NAME_BYTES],
+}
+
+/// No cache has the numbers that were asked for.
+pub const REFUSED: u32 = 1 << 31;
+/// The kernel refused to restart other CPUs: arrays of theirs stay for a while.
+pub const REFUSED_BY_KERNEL: u32 = REFUSED + 1;
+
+/// Where the parts of a page lie that operators write and read: the process, requests, answers, what came of it, limit, batch, name.
+pub const OFFSETS: [usize; 7] = [
+    offset_of!(Page, process),
+    offset_of!(Page, asked),
+    offset_of!(Page, answered),
+    offset_of!(Page, outcome),
+    offset_of!(Page, limit),
+    offset_of!(Page, batch),
+    offset_of!(Page, name),
+];
+
+impl General<'_> {
+    /// Begins to heed the operator who made the page behind a descriptor. False: there is no such page, or it is not for this process.
+    pub fn begin_control(self, descriptor: i32) -> bool {
+        // SAFETY: the descriptor was made for this; else the page is left again. Any contents are valid.
+        let Some(mapped) = (unsafe { vm::share(descriptor, vm::PAGE) }) else { return false };
+        let page = mapped.cast::<Page>();
+        // SAFETY: it is mapped.
+        let is_ours = unsafe { (*page).mark == MARK && (*page).process == process::id() };
+        if is_ours {
+            self.slab.control.store(page, Ordering::Release);
+        } else {
+            // SAFETY: nobody else knows the mapping.
+            unsafe { vm::release(mapped, vm::PAGE) };
+        }
+        is_ours
+    }
+
+    /// Does what the operator asks, if there is one, who asks.
+    #[inline]
+    pub(super) fn heed(self) {
+        // Acquire pairs with the release in `begin_control`.
+        let page = self.slab.control.load(Ordering::Acquire);
+        // SAFETY: the page stays mapped.
+        if let Some(page) = unsafe { page.as_ref() }
+            && page.asked.load(Ordering::Acquire) != page.answered.load(Ordering::Relaxed)
+        {
+            self.answer(page);
+        }
+    }
+
+    #[cold]
+    fn answer(self, page: &Page) {
+        let known = (&raw const *page).cast_mut();
+        // Whoever is first takes it away.
+        if self.slab.control.compare_exchange(known, null_mut(), Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return;
+        }
+        // A fork child shares the page, and has no operator.
+        if page.process != process::id() {
+            return;
+        }
+        let asked = page.asked.load(Ordering::Acquire);
+        if let Some(outcome) = self.tune_called(&page.name, page.limit as usize, page.batch as usize) {
+            page.outcome.store(outcome, Ordering::Relaxed);
+            page.answered.store(asked, Ordering::Release);
+        }
+        self.slab.control.store(known, Ordering::Release);
+    }
+
+    /// None: not now.
+    fn tune_called(self, name: &[u8], limit: usize, batch: usize) -> Option<u32> {
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        let mut outcome = 0;
+        for cache in self.caches().filter(|cache| cache.is_called(&name[..end])) {
+            match cache.tune(limit, batch) {
+                Ok(()) => outcome += 1,
+                Err(Untunable::Numbers) => return Some(REFUSED),
+                Err(Untunable::Refused) => return Some(REFUSED_BY_KERNEL),
+                Err(Untunable::Interrupting | Untunable::NoMemory) => return None,
+            }
+        }
+        Some(outcome)
+    }
+}
