@@ -4,6 +4,7 @@
  * sound          threads, forks, bulk operations, hooks, every function of malloc's family: nothing is wrong with it
  * behind         a byte behind the end of an object of a cache
  * before         a byte before the beginning
+ * far_before     many bytes before the beginning, over what the library knows of the object
  * twice          an object freed twice
  * raced          an object freed by two threads
  * used_again     a byte of a free object written, and the object used again
@@ -66,6 +67,13 @@ static void write_before(void) {
     cm_cache *cache = create_in_use("watched");
     unsigned char *object = make_one(cache);
     object[-1] = 0x41;
+    drop_one(cache, object);
+}
+
+static void write_far_before(void) {
+    cm_cache *cache = create_in_use("watched");
+    unsigned char *object = make_one(cache);
+    memset(object - 40, 0x41, 40);
     drop_one(cache, object);
 }
 
@@ -260,6 +268,7 @@ static void check_sound(void) {
 static const struct check checks[] = {{"sound", check_sound},
                                       {"behind", write_behind},
                                       {"before", write_before},
+                                      {"far_before", write_far_before},
                                       {"twice", free_twice},
                                       {"raced", free_in_a_race},
                                       {"used_again", write_and_use_again},

@@ -170,7 +170,16 @@ static void *churn_inside(void *argument) {
     return NULL;
 }
 
+static void *look_in_child(void *group) {
+    CHECK(cm_group_current() == NULL && stats_of(group).inside == 1, "%u are inside", stats_of(group).inside);
+    CHECK(cm_group_destroy(group) == -1 && errno == EBUSY, "destroyed with the thread inside that forked");
+    return NULL;
+}
+
 static void in_child(cm_group *group, cm_group_entry *entry, void *block) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, look_in_child, group) == 0, "no thread");
+    pthread_join(thread, NULL);
     CHECK(cm_group_current() == group, "the child is outside");
     CHECK(stats_of(group).inside == 1, "%u are inside", stats_of(group).inside);
     CHECK(cm_group_destroy(group) == -1 && errno == EBUSY, "destroyed with the child's thread inside");

@@ -12,13 +12,14 @@ in_both_modes! {
     nothing_is_wrong: super::nothing_is_wrong;
     behind: |mode| finds(mode, "behind", "redzone", "was written to behind its end: byte 100 is 0x41, expected 0xbb; found when it was freed");
     before: |mode| finds(mode, "before", "redzone", "before its beginning: byte -1 is 0x41, expected 0xbb; found when it was freed");
+    far_before: |mode| finds(mode, "far_before", "redzone+poison", "has its record overwritten; found when it was freed");
     twice: |mode| finds(mode, "twice", "track", "was freed twice; found when it was freed");
     raced: |mode| finds(mode, "raced", "quarantine", "was freed twice");
     used_again: |mode| finds(mode, "used_again", "poison", "after it was freed: byte 7 is 0x41, expected 0x6b; found before it was used again");
     quarantined: |mode| finds(mode, "quarantined", "poison+quarantine", "after it was freed: byte 7 is 0x41, expected 0x6b; found when it left quarantine");
     left: |mode| finds(mode, "left", "poison", "after it was freed: byte 7 is 0x41, expected 0x6b; found when the program exited");
     leaked: |mode| finds(mode, "leaked", "redzone", "behind its end: byte 103 is 0x41, expected 0xbb; found when the program exited");
-    run_over: |mode| finds(mode, "run_over", "track", "has its record overwritten, from before it; found when it was freed");
+    run_over: |mode| finds(mode, "run_over", "track", "has its record overwritten; found when it was freed");
     interior: |mode| finds(mode, "interior", "track", "16 bytes off");
     stranger: |mode| finds(mode, "stranger", "track", "which is no object of it, but of cache watched");
     mixed_up: |mode| finds(mode, "mixed_up", "track", "was given back to another cache");

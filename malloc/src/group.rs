@@ -7,7 +7,6 @@
 
 use crate::cache::failed;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ptr::null_mut;
 use runtime::group::{Core, Entry, Refused};
 use runtime::heap::{self, Error};
 
@@ -196,5 +195,5 @@ pub unsafe extern "C" fn cm_group_stats_read(group: *mut Group, stats: *mut Grou
 /// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_group_current() -> *mut Group {
-    runtime::group::current().map_or(null_mut(), |group| (&raw const *group).cast_mut().cast())
+    runtime::group::innermost().cast_mut().cast()
 }

@@ -1,6 +1,6 @@
 //! Groups: what their owners rely on. Runs on the simulated machine, too.
 
-use commensal::group::{Busy, Core, Entry, Group, NotInside, Refused};
+use commensal::group::{Busy, Core, Entry, Group, NotInside, Refused, innermost};
 use commensal::heap::{self, check::check_valid, report::Report};
 use stage::{Job, play, run};
 use std::sync::Mutex;
@@ -123,7 +123,8 @@ fn entries_may_end_in_any_order() {
         let (one, two) = (group("one"), group("two"));
         let mut entries = [Entry::new(), Entry::new(), Entry::new()];
         let [a, b, c] = entries.each_mut().map(|entry| &raw mut *entry);
-        let current = || commensal::group::current().map(Core::name);
+        // SAFETY: the groups exist.
+        let current = || unsafe { innermost().as_ref() }.map(Core::name);
         // SAFETY: the entries stay where they are; nothing is allocated.
         unsafe {
             assert_eq!(Entry::leave(a), Err(NotInside));
@@ -274,6 +275,25 @@ fn reallocation_stays_in_the_group() {
         // SAFETY: as above.
         assert!(unsafe { heap::reallocate(block, 200_000) }.is_null(), "beyond the limit");
         free(block as usize);
+    });
+}
+
+#[test]
+fn at_a_limit_what_shrinks_still_does() {
+    alone(|| {
+        let group = group("shrinks");
+        group.set_limit(Some(1 << 20));
+        // SAFETY: the blocks are ours.
+        let shrink = |block: usize, bytes| unsafe { heap::reallocate(block as *mut u8, bytes) } as usize;
+        let large = shrink(block_of(&group, 1 << 20).expect("there is room"), 1000);
+        assert!(large != 0 && group.charged() < 20_000, "{} bytes are charged", group.charged());
+        let blocks: Vec<_> = std::iter::from_fn(|| block_of(&group, 512)).collect();
+        let small = shrink(blocks[0], 16);
+        assert!(small != 0 && group.charged() <= 1 << 20);
+        blocks[1..].iter().chain(&[large, small]).for_each(|&block| free(block));
+        let peak = group.peak();
+        group.set_limit(None);
+        assert_eq!((block_of(&group, 1 << 50), group.peak()), (None, peak), "what there is no memory for is no peak");
     });
 }
 

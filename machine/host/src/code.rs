@@ -4,6 +4,7 @@
 
 use crate::thread;
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Calls that are recorded at most.
 pub const DEPTH: usize = 8;
@@ -22,11 +23,20 @@ unsafe extern "C" {
     fn getauxval(kind: u64) -> u64;
 }
 
-/// Readies the C library's unwinder, which is loaded, and allocates, when it is first used.
+/// Where the runtime's own library lies, if it is one of its own; else, and as long as nobody knows, nowhere. Core's atomics: it is so in every
+/// process, also in simulated ones.
+static LIBRARY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Readies the C library's unwinder, which is loaded, and allocates, when it is first used; and looks up where the runtime lies, which takes the
+/// loader's lock: no fork child has to wait for that later.
 pub fn prepare() {
     let mut calls = Calls::default();
     // SAFETY: there is room for so many.
     unsafe { backtrace(calls.as_mut_ptr().cast(), 2) };
+    if let Some(own) = Image::of(self::calls as *const () as usize).filter(|own| !own.is_program) {
+        LIBRARY[0].store(own.start, Ordering::Relaxed);
+        LIBRARY[1].store(own.end, Ordering::Relaxed);
+    }
 }
 
 /// The calls that led here: from the first one outside of the runtime's library on, or, in programs that the runtime is a part of, from the one that
@@ -37,9 +47,10 @@ pub fn calls(from: usize) -> Calls {
     // SAFETY: there is room for so many.
     let count = unsafe { backtrace(all.as_mut_ptr().cast(), all.len() as c_int) };
     let all = &all[..count.clamp(0, (OWN + DEPTH) as c_int) as usize];
-    let first = match Image::of(self::calls as *const () as usize) {
-        Some(own) if !own.is_program => all.iter().position(|&call| !own.holds(call)),
-        _ => all.iter().position(|&call| call == from),
+    let own = LIBRARY[0].load(Ordering::Relaxed)..LIBRARY[1].load(Ordering::Relaxed);
+    let first = match own.is_empty() {
+        false => all.iter().position(|call| !own.contains(call)),
+        true => all.iter().position(|&call| call == from),
     };
     let known = &all[first.unwrap_or(0)..];
     let mut calls = Calls::default();

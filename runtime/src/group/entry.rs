@@ -2,9 +2,11 @@
 //!
 //! Each entry lies with whoever entered, as a rule on the stack, and leads to the thread's entry before it; the thread's word leads to the last one.
 //! Entries may end in any order. The group knows how often it was entered, in this process: in a fork child only the thread that forked is
-//! there, so the first who looks counts anew.
+//! there, and says where it is inside when it notices that it is in one: at once after an ordinary fork; after a bare one,
+//! when it first comes along.
 
 use super::inner::Core;
+use crate::percpu;
 use crate::slab::region::general;
 use crate::slab::sharing;
 use core::fmt;
@@ -49,20 +51,20 @@ impl Users {
         self.times(self.0.load(Ordering::Relaxed))
     }
 
-    /// What a word says in this process.
+    /// What a word says in this process. The thread that forked has said in the child where it is inside; nobody else is.
     fn times(&self, word: u64) -> u32 {
-        if (word >> 32) as u32 == thread::generation() || word == 0 { word as u32 } else { self.own_times() }
+        if (word >> 32) as u32 == thread::generation() { word as u32 } else { 0 }
     }
 
-    /// How often the calling thread is inside.
-    fn own_times(&self) -> u32 {
+    /// Says how often the calling thread is inside, which is alone in a fork child.
+    fn recount(&self) {
         // SAFETY: a group is not destroyed while the thread is inside.
         let is_here = |entry: &*mut Entry| core::ptr::eq(unsafe { &raw const (*(**entry).group).users }, self);
-        entries().filter(is_here).count() as u32
+        self.0.store(word_of(entries().filter(is_here).count() as u32), Ordering::Release);
     }
 
     fn change(&self, next: impl Fn(u32) -> Option<u32>) -> Result<(), u32> {
-        let update = |word| Some(u64::from(thread::generation()) << 32 | u64::from(next(self.times(word))?));
+        let update = |word| Some(word_of(next(self.times(word))?));
         // Acquire and release: who closes the group comes behind all who left it, with what they did there.
         let changed = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
         changed.map(|_| ()).map_err(|word| self.times(word))
@@ -79,6 +81,21 @@ impl Users {
     }
 }
 
+fn word_of(times: u32) -> u64 {
+    u64::from(thread::generation()) << 32 | u64::from(times)
+}
+
+/// In the child of an ordinary fork, at once: another thread may look before the one that forked comes along.
+extern "C" fn notice() {
+    percpu::enter();
+}
+
+/// In a fork child: only this thread is inside of any group.
+fn recount_all() {
+    // SAFETY: as in `recount`.
+    entries().for_each(|entry| unsafe { (*(*entry).group).users.recount() });
+}
+
 /// The thread's entries, the innermost first.
 fn entries() -> impl Iterator<Item = *mut Entry> {
     let first = thread::local() as *mut Entry;
@@ -89,9 +106,14 @@ fn entries() -> impl Iterator<Item = *mut Entry> {
     })
 }
 
-/// The group that the calling thread is inside of, the innermost.
+/// The group that the calling thread is inside of, the innermost; null: none. It exists as long as the thread is inside.
+pub fn innermost() -> *const Core {
+    current().map_or(core::ptr::null(), |group| &raw const *group)
+}
+
+/// The same, for as long as the caller uses it at once.
 #[inline]
-pub fn current() -> Option<&'static Core> {
+pub(crate) fn current() -> Option<&'static Core> {
     let entry = thread::local() as *mut Entry;
     // SAFETY: as above; a group is not destroyed while a thread is inside.
     unsafe { entry.as_ref().map(|entry| &*entry.group) }
@@ -110,10 +132,15 @@ impl Entry {
     /// meanwhile, by whatever means, is not used when the group is destroyed.
     pub unsafe fn enter(this: *mut Entry, group: &Core) -> bool {
         sharing::enter();
+        if !general().is_all_redirected() {
+            // Before anybody is inside, so that a child knows.
+            thread::when_forked(recount_all);
+            thread::on_fork_in_child(notice);
+            general().redirect_all();
+        }
         if group.users.change(|times| (times < CLOSED - 1).then(|| times + 1)).is_err() {
             return false;
         }
-        general().redirect_all();
         // SAFETY: passed on. The entry is complete before a handler of this thread can find it.
         unsafe { this.write(Entry { group, outer: thread::local() as *mut Entry }) };
         machine::sync::compiler_fence(Ordering::Release);
@@ -126,15 +153,14 @@ impl Entry {
     /// # Safety
     /// The entry is one.
     pub unsafe fn leave(this: *mut Entry) -> Result<(), NotInside> {
+        sharing::enter();
         if !entries().any(|entry| entry == this) {
             return Err(NotInside);
         }
-        sharing::enter();
         // SAFETY: passed on; the thread's entries are its own.
         let (group, outer) = unsafe { ((*this).group, (*this).outer) };
-        // Before the entry is taken out: in a fork child it may be what the times are counted by.
         // SAFETY: a group is not destroyed while a thread is inside.
-        let _ = unsafe { (*group).users.change(|times| times.checked_sub(1)) };
+        let users = unsafe { &(*group).users };
         // SAFETY: as above.
         let inner = entries().find(|&entry| unsafe { (*entry).outer } == this);
         match inner {
@@ -142,6 +168,9 @@ impl Entry {
             Some(inner) => unsafe { (*inner).outer = outer },
             None => thread::set_local(outer as usize),
         }
+        machine::sync::compiler_fence(Ordering::Release);
+        // The last: from here on the group may be no more, and a handler of this thread must not find it.
+        let _ = users.change(|times| times.checked_sub(1));
         Ok(())
     }
 }

@@ -29,6 +29,9 @@ pub struct Core {
 
 const _: () = assert!(core::mem::offset_of!(Core, account) == 0 && size_of::<Core>() == 128);
 
+/// As often are arrays emptied for an allocation.
+const ROUNDS: usize = 4;
+
 /// The group's caches, by class; 0: none yet.
 #[derive(Debug)]
 #[repr(transparent)]
@@ -175,7 +178,7 @@ impl Core {
         sharing::enter();
         // SAFETY: passed on.
         let core = unsafe { &*this };
-        match core.children.load(Ordering::Relaxed) {
+        match core.children.load(Ordering::Acquire) {
             0 => core.users.close().map_err(Busy::Inside)?,
             many => return Err(Busy::Children(many)),
         }
@@ -195,7 +198,8 @@ impl Core {
             Own::Group.free(this.cast());
         }
         if let Some(parent) = parent {
-            parent.children.fetch_sub(1, Ordering::Relaxed);
+            // Release pairs with the acquire in `destroy`: a parent goes after its children.
+            parent.children.fetch_sub(1, Ordering::Release);
         }
         Ok(())
     }
@@ -206,8 +210,8 @@ impl Core {
         account.map(|account| unsafe { &*(&raw const *account).cast() })
     }
 
-    /// The group that a cache is of, if it is one's.
-    pub fn of_cache(cache: Handle<'_>) -> Option<&'static Core> {
+    /// The group that a cache is of, if it is one's; for as long as an object of the cache is in use.
+    pub(crate) fn of_cache(cache: Handle<'_>) -> Option<&'static Core> {
         Self::of_account(cache.account())
     }
 
@@ -309,16 +313,23 @@ impl Core {
         if let Some(got) = attempt() {
             return Some(got);
         }
-        let Some(full) = self.account.without_room(bytes) else {
-            // No memory; or there was no room, and now there is.
-            return attempt().or_else(|| (general().trim(0) > 0).then(attempt)?);
-        };
-        // What lies in arrays is charged: nobody is refused for that.
-        let again = if general().drain_account(full) > 0 { attempt() } else { None };
-        if again.is_none() {
-            self.account.count_refusal();
+        for _ in 0..ROUNDS {
+            let Some(full) = self.account.without_room(bytes) else {
+                // No memory; or there was no room, and now there is.
+                return attempt().or_else(|| (general().trim(0) > 0).then(attempt)?);
+            };
+            // What lies in arrays is charged: nobody is refused for that. Others may have emptied them, and others may take what was there.
+            let drained = general().drain_account(full);
+            let again = attempt();
+            if again.is_some() || drained.is_none_or(|arrays| arrays == 0) {
+                if again.is_none() {
+                    self.account.count_refusal();
+                }
+                return again;
+            }
         }
-        again
+        self.account.count_refusal();
+        None
     }
 
     fn cache_for(&self, class: usize) -> Option<Handle<'static>> {
@@ -347,8 +358,10 @@ impl Core {
         match entry.compare_exchange(0, ours.word_of_both(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(ours),
             Err(theirs) => {
-                // SAFETY: nobody has seen ours.
-                let _ = unsafe { cache.destroy() };
+                // SAFETY: nobody has seen ours. One that cannot end here, in a handler, is nobody's.
+                if unsafe { cache.destroy() }.is_err() {
+                    cache.disown();
+                }
                 Self::cache_of(theirs)
             }
         }

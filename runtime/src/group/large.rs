@@ -138,8 +138,9 @@ impl Core {
                 return None;
             }
             let block = self.make_large(pages, alignment.div_ceil(PAGE));
-            if block.is_none() {
-                self.account.charge_anyway(-((pages * PAGE) as isize));
+            match block {
+                Some(_) => self.account.note_peaks(),
+                None => self.account.charge_anyway(-((pages * PAGE) as isize)),
             }
             block
         })
@@ -206,7 +207,9 @@ impl Core {
         // SAFETY: passed on; as in `of_large`.
         let (group, note) = unsafe { (&*(*note).group, &mut *note) };
         let change = pages as isize - note.pages as isize;
-        let is_charged = change <= 0 || group.account.charge(change as usize * PAGE);
+        let bytes = change.unsigned_abs() * PAGE;
+        let is_charged =
+            change <= 0 || group.within_limits(bytes, || group.account.charge(bytes).then_some(())).is_some();
         if change < 0 {
             group.account.charge_anyway(change * PAGE as isize);
         }

@@ -29,7 +29,8 @@ mod inner;
 mod large;
 mod owned;
 
-pub use entry::{Entry, NotInside, current};
+pub(crate) use entry::current;
+pub use entry::{Entry, NotInside, innermost};
 pub use inner::{Busy, Core, Refused, Statistics};
 pub use owned::{Box, Group, Inside};
 

@@ -83,7 +83,7 @@ extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
     if bytes <= class::LARGEST && root::is_installed() {
         let taken = match general().is_redirected(bytes) {
             false => general().for_bytes(bytes).take_changed(),
-            true if group::current().is_none() => general().take_redirected(bytes),
+            true if group::current().is_none() => general().take_redirected(class::class_for(bytes)),
             true => None,
         };
         if let Some(object) = taken {
@@ -100,7 +100,10 @@ extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
     or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
         let is_small = bytes <= class::LARGEST;
         let small = if is_small { take_small(class::class_for(bytes), bytes, from) } else { None };
-        small.or_else(|| allocate_pages(bytes.max(1), ALIGNMENT).map(|run| run.0))
+        match is_small {
+            true => small.or_else(|| allocate_page_instead(bytes, ALIGNMENT)),
+            false => allocate_pages(bytes, ALIGNMENT).map(|run| run.0),
+        }
     })
 }
 
@@ -110,6 +113,12 @@ fn take_small(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
         Some(group) => group.allocate_small(class),
         None => general().take_beyond(class, bytes, from),
     }
+}
+
+/// Pages for a small object that there is none of: in a signal handler, those are what there is. A group that refused the object refuses them,
+/// too.
+fn allocate_page_instead(bytes: usize, alignment: usize) -> Option<*mut u8> {
+    if group::current().is_some() { None } else { allocate_pages(bytes.max(1), alignment).map(|run| run.0) }
 }
 
 /// Tries, and tries again after everything that is cached was brought back; a group has done that, if it helps.
@@ -223,7 +232,11 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
         if !block.is_null() {
             return block;
         }
-        return or_out_of_memory(enter(), || take_small(class, bytes, 0));
+        return or_out_of_memory(enter(), || {
+            let redirected = general().is_redirected(bytes) && group::current().is_none();
+            let taken = if redirected { general().take_redirected(class) } else { None };
+            taken.or_else(|| take_small(class, bytes, 0)).or_else(|| allocate_page_instead(bytes, alignment))
+        });
     }
     or_out_of_memory(enter() && bytes.checked_add(alignment).is_some_and(|all| all <= isize::MAX as usize), || {
         allocate_pages(bytes.max(1), alignment).map(|run| run.0)
@@ -314,10 +327,13 @@ unsafe fn reallocate_other(block: *mut u8, bytes: usize) -> *mut u8 {
             move_to(allocate(bytes), block, old, bytes)
         },
         Some(cache) if bytes <= cache.object_bytes() && bytes * 2 > cache.object_bytes() => block,
-        // SAFETY: passed on.
-        Some(cache) => unsafe {
-            move_to(allocate_beside(Core::of_cache(cache), bytes), block, cache.object_bytes(), bytes)
-        },
+        Some(cache) => {
+            let new = allocate_beside(Core::of_cache(cache), bytes);
+            // At a limit, what shrinks stays where it is.
+            let stays = new.is_null() && bytes <= cache.object_bytes();
+            // SAFETY: passed on.
+            if stays { block } else { unsafe { move_to(new, block, cache.object_bytes(), bytes) } }
+        }
         // SAFETY: passed on.
         None => unsafe { reallocate_pages(block, bytes) },
     }
@@ -359,7 +375,9 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
         }),
     };
     if new.is_null() {
-        return new;
+        // As above: a large block may be as small as a page.
+        let stays = bytes <= old_pages * PAGE && resize(bytes.max(1).div_ceil(PAGE));
+        return if stays { block } else { new };
     }
     let common = bytes.min(old_pages * PAGE);
     // Moving pages costs the ones at the other end: worth it where there are none yet, or where copying costs more.

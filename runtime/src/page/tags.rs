@@ -4,7 +4,7 @@
 
 use super::segment::{Kind, Owner};
 use super::zone::Zone;
-use core::ptr::null_mut;
+use core::ptr::{null_mut, with_exposed_provenance_mut};
 use machine::sync::{Ordering, compiler_fence};
 
 impl Zone {
@@ -16,7 +16,7 @@ impl Zone {
             Owner::Zone => {
                 let page = segment.page(segment.page_of(start));
                 let tag = (page.next as usize) << 32 | page.previous as usize;
-                if page.kind == Kind::Tagged { tag as *mut u8 } else { null_mut() }
+                if page.kind == Kind::Tagged { with_exposed_provenance_mut(tag) } else { null_mut() }
             }
             Owner::Nobody => null_mut(),
         }
@@ -35,7 +35,8 @@ impl Zone {
             return true;
         }
         let page = segment.page(segment.page_of(start));
-        (page.next, page.previous) = ((tag.addr() >> 32) as u32, tag.addr() as u32);
+        let word = tag.expose_provenance();
+        (page.next, page.previous) = ((word >> 32) as u32, word as u32);
         // The run is in use at every moment, for a fork child that goes over the descriptions.
         compiler_fence(Ordering::Release);
         page.kind = Kind::Tagged;

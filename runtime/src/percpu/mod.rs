@@ -36,6 +36,7 @@ pub const AREAS_END: usize = slot::AREAS + slot::MAX * slot::AREA;
 pub fn enter() {
     if thread::enter() {
         slot::claim();
+        thread::forked();
     }
 }
 

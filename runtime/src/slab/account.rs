@@ -33,7 +33,7 @@ pub struct Account {
 
 impl Account {
     /// An empty one, without a limit. The parent lives longer.
-    pub fn new(parent: *const Account) -> Self {
+    pub(crate) fn new(parent: *const Account) -> Self {
         Account {
             charge: LazyCounter::with_range(),
             limit: AtomicU64::new(ANY),
@@ -90,9 +90,9 @@ impl Account {
         self.refused.count();
     }
 
-    /// The first account, from this one upwards, that has no room for so many bytes.
+    /// The topmost account, from this one upwards, that has no room for so many bytes.
     pub fn without_room(&self, bytes: usize) -> Option<&Account> {
-        self.chain().find(|account| account.room() < bytes.next_multiple_of(UNIT) as u64)
+        self.chain().filter(|account| account.room() < bytes.next_multiple_of(UNIT) as u64).last()
     }
 
     /// Bytes that could be charged, at some moment.
@@ -100,7 +100,7 @@ impl Account {
         self.limit().map_or(u64::MAX, |limit| limit.saturating_sub(self.charged()))
     }
 
-    /// Charges bytes, if no limit is in the way. Until a limit above has refused them, those below count them: who asks for the rest meanwhile may
+    /// Charges bytes, if no limit is in the way; the peak is for whoever then has the memory to note. Until a limit above has refused them, those below count them: who asks for the rest meanwhile may
     /// be refused too early.
     pub fn charge(&self, bytes: usize) -> bool {
         let units = bytes.div_ceil(UNIT) as i64;
@@ -110,8 +110,12 @@ impl Account {
                 return false;
             }
         }
-        self.chain().for_each(Account::note_peak);
         true
+    }
+
+    /// Notes what is charged as the peak, if it is; here and above.
+    pub fn note_peaks(&self) {
+        self.chain().for_each(Account::note_peak);
     }
 
     fn add_within_limit(&self, units: i64) -> bool {
@@ -124,7 +128,7 @@ impl Account {
         let units = bytes / UNIT as isize;
         self.chain().for_each(|account| account.add(units as i64));
         if bytes > 0 {
-            self.chain().for_each(Account::note_peak);
+            self.note_peaks();
         }
     }
 

@@ -79,25 +79,29 @@ impl<'a> General<'a> {
         if !self.slab.zone.is_about_to_grow(self.slab.locks(), pages, alignment) {
             return false;
         }
+        let drain = |general: Self| {
+            general.drain_depots(Which::All);
+            general.drain_own(Which::All);
+            general.free_unused_spans(Which::All);
+            general.depots().for_each(|slot| general.drain_page_list(slot));
+        };
+        self.try_as_only_drainer(drain).is_some()
+    }
+
+    /// [`Self::as_only_drainer`], but that it does not wait. None: another one is at it.
+    pub(super) fn try_as_only_drainer<R>(self, work: impl FnOnce(Self) -> R) -> Option<R> {
         let lock = &self.slab.registry().rare.0.drain_lock;
         let acquired = match lock.try_acquire() {
             true => Acquired::Clean,
             false if lock.try_inherit() => Acquired::Abandoned,
             false => Acquired::WouldDeadlock,
         };
-        let drain = || {
-            self.drain_depots(Which::All);
-            self.drain_own(Which::All);
-            self.free_unused_spans(Which::All);
-            self.depots().for_each(|slot| self.drain_page_list(slot));
-        };
-        self.as_drainer(acquired, drain).is_some()
+        self.as_drainer(acquired, || work(self))
     }
 
-    /// Empties the arrays of all caches that an account is charged for. Returns their number.
-    pub fn drain_account(self, account: &'a Account) -> usize {
-        let drain = |general: Self| general.drain_arrays(Which::Of(account), Why::Limit).arrays;
-        self.as_only_drainer(drain).unwrap_or(0)
+    /// Empties the arrays of all caches that an account is charged for. Returns their number; none: not now.
+    pub fn drain_account(self, account: &'a Account) -> Option<usize> {
+        self.as_only_drainer(|general| general.drain_arrays(Which::Of(account), Why::Limit).arrays)
     }
 
     /// Runs `work` as the only one who takes arrays from others and goes over all caches. None: in a signal handler that must not wait.
@@ -220,7 +224,8 @@ impl<'a> General<'a> {
             Which::All | Which::Of(_) => (Some(self.caches()), None),
         };
         let belongs = move |cache: &Handle<'_>| match which {
-            Which::Of(account) => cache.account().is_some_and(|theirs| theirs.is_under(account)),
+            // A cache that never gave an object may be one that somebody was making who vanished in a fork, and its group be no more.
+            Which::Of(account) => cache.counted() > 0 && cache.account().is_some_and(|theirs| theirs.is_under(account)),
             Which::All | Which::One(_) => true,
         };
         all.into_iter().flatten().chain(one).filter(belongs)

@@ -51,14 +51,16 @@ impl Handle<'_> {
     /// # Safety
     /// It is an object cache, nobody else uses it meanwhile, and nobody at all afterwards.
     pub(super) unsafe fn end(self) -> Result<(), Alive> {
-        let end = |_| match self.alive() {
-            0 => {
-                self.end_at_once();
-                Ok(())
+        let end = |general: General<'_>| {
+            general.put_deferred_as_drainer();
+            match self.alive() {
+                0 => {
+                    self.end_at_once();
+                    Ok(())
+                }
+                many => Err(Alive::Objects(many)),
             }
-            many => Err(Alive::Objects(many)),
         };
-        self.general().put_deferred();
         self.general().as_only_drainer(end).unwrap_or(Err(Alive::Interrupting))
     }
 
@@ -67,8 +69,11 @@ impl Handle<'_> {
     /// # Safety
     /// As for [`Self::end`], for each of them; nor does anybody use their objects.
     pub unsafe fn end_all(general: General<'_>, caches: impl Iterator<Item = Self>) -> bool {
-        general.put_deferred();
-        general.as_only_drainer(|_| caches.for_each(Self::end_at_once)).is_some()
+        let end = |general: General<'_>| {
+            general.put_deferred_as_drainer();
+            caches.for_each(Self::end_at_once);
+        };
+        general.as_only_drainer(end).is_some()
     }
 
     /// Ends the cache, whatever is alive. Under the drain lock.

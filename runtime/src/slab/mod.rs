@@ -180,18 +180,20 @@ impl<'a> General<'a> {
 
     /// From now on all allocations of general classes come to slow paths, which find out whose they are: for ever.
     pub fn redirect_all(self) {
-        let redirected = &self.slab.registry().rare.0.redirected;
+        self.slab.class_words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.slab.registry().rare.0.redirected.store(true, Ordering::Release);
+    }
+
+    /// Whether that was done.
+    #[inline]
+    pub fn is_all_redirected(self) -> bool {
         // Acquire pairs with the release: who finds it done finds all of it done.
-        if !redirected.load(Ordering::Acquire) {
-            self.slab.class_words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-            redirected.store(true, Ordering::Release);
-        }
+        self.slab.registry().rare.0.redirected.load(Ordering::Acquire)
     }
 
     /// What the fast path would give, where all allocations come to slow paths; for who is in no group.
     #[inline]
-    pub fn take_redirected(self, bytes: usize) -> Option<*mut u8> {
-        let class = class::class_for(bytes);
+    pub fn take_redirected(self, class: usize) -> Option<*mut u8> {
         if self.watched_class(class).is_some() {
             return None;
         }

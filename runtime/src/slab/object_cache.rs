@@ -191,6 +191,11 @@ impl ObjectCache {
         unsafe { self.account.load(Ordering::Relaxed).as_ref() }
     }
 
+    /// Nobody is charged any more.
+    pub(crate) fn disown(&self) {
+        self.account.store(null_mut(), Ordering::Relaxed);
+    }
+
     /// Its place, as slow paths know it.
     pub fn as_handle(&self) -> Handle<'static> {
         self.handle()
@@ -432,7 +437,7 @@ impl ObjectCache {
     pub(super) fn forget(&self) {
         self.objects.set(0);
         self.peak.set(0);
-        self.account.store(null_mut(), Ordering::Relaxed);
+        self.disown();
     }
 
     pub(super) fn constructor(&self) -> Option<(Hook, *mut u8)> {

@@ -222,7 +222,9 @@ impl<'a> Handle<'a> {
             let bytes = self.shape().object_bytes();
             // By halves: what is left of a limit is left to the next one.
             let tries = core::iter::successors(Some(objects), |&tried| (tried > 1).then_some(tried / 2));
-            tries.filter(|&tried| tried > 0).find(|&tried| account.charge(bytes * tried)).unwrap_or(0)
+            let charged = tries.filter(|&tried| tried > 0).find(|&tried| account.charge(bytes * tried));
+            account.note_peaks();
+            charged.unwrap_or(0)
         });
         self.count_only(most as isize);
         most

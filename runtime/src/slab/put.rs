@@ -292,8 +292,14 @@ impl General<'_> {
         }
     }
 
+    /// Only by whoever drains: so nobody has such an array in hands while its cache ends.
     #[cold]
     fn put_all_deferred(self) {
+        self.try_as_only_drainer(Self::put_deferred_as_drainer);
+    }
+
+    /// The same under the drain lock.
+    pub(super) fn put_deferred_as_drainer(self) {
         let mut next = Array::from_take_word(self.slab.deferred.swap(0, Ordering::Acquire));
         while let Some(array) = next {
             // SAFETY: written by `defer`; the array is ours since the exchange.

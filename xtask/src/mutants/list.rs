@@ -256,7 +256,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "in a fork child, threads are inside a group that are not there",
         file: "runtime/src/group/entry.rs",
-        from: "if (word >> 32) as u32 == thread::generation() || word == 0 {",
+        from: "if (word >> 32) as u32 == thread::generation() {",
         to: "if (word >> 32) as u32 <= thread::generation() {",
         protocols: GROUP_FORKS,
     },

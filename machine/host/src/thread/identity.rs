@@ -14,6 +14,7 @@
 use super::block::block;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop};
 use crate::{process, slot, syscall, vm};
+use core::ptr::null_mut;
 
 /// The thread's block; all zero when the thread starts.
 #[repr(C)]
@@ -42,6 +43,22 @@ process_state! {
     static GENERATION: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
     static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
     static GONE: AtomicU64 = AtomicU64::new(0);
+    static WHEN_FORKED: AtomicPtr<()> = AtomicPtr::new(null_mut());
+}
+
+/// Has `work` done by the thread that forked, when it notices that it is in a child: by whoever calls [`forked`] then.
+pub fn when_forked(work: fn()) {
+    WHEN_FORKED.store(work as *mut (), Ordering::Release);
+}
+
+/// Does what [`when_forked`] said.
+#[cold]
+pub fn forked() {
+    let work = WHEN_FORKED.load(Ordering::Acquire);
+    if !work.is_null() {
+        // SAFETY: it is a function of this type.
+        unsafe { core::mem::transmute::<*mut (), fn()>(work)() };
+    }
 }
 
 #[inline]

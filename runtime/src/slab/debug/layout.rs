@@ -92,10 +92,17 @@ impl Layout {
         if self.options.has(Options::POISON) { FREED } else { ZONE }
     }
 
-    /// Fills what lies before the object.
+    /// The record, unless somebody wrote over it.
     ///
     /// # Safety
     /// For all that follow: `whole` is an object of this layout.
+    pub unsafe fn record_of<'a>(self, whole: *mut u8) -> Option<&'a Record> {
+        // SAFETY: passed on.
+        let record = unsafe { Record::of(whole) };
+        (record.is_marked() && record.bytes() <= self.bytes).then_some(record)
+    }
+
+    /// Fills what lies before the object.
     pub unsafe fn fill_before(self, whole: *mut u8) {
         let record = Record::bytes_for(self.options);
         // SAFETY: passed on.
@@ -117,9 +124,11 @@ impl Layout {
         // SAFETY: passed on.
         unsafe {
             let before = changed(whole.add(record), self.lead - record, ZONE);
-            let behind = changed(self.object(whole).add(bytes), self.whole - self.lead - bytes, ZONE);
             let before = before.map(|damage| Found::Before(damage.moved(record as isize - self.lead as isize)));
-            before.or_else(|| behind.map(|damage| Found::Behind(damage.moved(bytes as isize))))
+            before.or_else(|| {
+                let behind = changed(self.object(whole).add(bytes), self.whole - self.lead - bytes, ZONE);
+                behind.map(|damage| Found::Behind(damage.moved(bytes as isize)))
+            })
         }
     }
 

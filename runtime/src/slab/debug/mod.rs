@@ -128,10 +128,7 @@ impl Debug {
         // SAFETY: passed on.
         unsafe {
             let die = |found, moment| report::die(cache, layout, whole, found, moment);
-            let record = Record::of(whole);
-            if !record.is_marked() {
-                die(Found::Record, Moment::Freed(from));
-            }
+            let Some(record) = layout.record_of(whole) else { die(Found::Record, Moment::Freed(from)) };
             if !record.become_busy(State::InUse) {
                 die(Found::Twice, Moment::Freed(from));
             }
@@ -164,10 +161,7 @@ impl Debug {
         let layout = self.layout();
         // SAFETY: passed on.
         unsafe {
-            let record = Record::of(whole);
-            if !record.is_marked() {
-                return Some(Found::Record);
-            }
+            let Some(record) = layout.record_of(whole) else { return Some(Found::Record) };
             match record.state() {
                 State::Free if layout.options.has(Options::POISON) => layout.damage_within(whole),
                 State::Free | State::InUse => layout.damage_around(whole, record.bytes()),
@@ -239,11 +233,12 @@ impl ObjectCache {
         let whole = self.watched_at(debug, object, from);
         // SAFETY: an object begins there.
         unsafe {
-            let record = Record::of(whole);
-            match (record.is_marked(), record.state()) {
-                (false, _) => report::die(self, debug.layout(), whole, Found::Record, Moment::Used(from)),
-                (true, State::Free) => report::die(self, debug.layout(), whole, Found::AfterFree, Moment::Used(from)),
-                (true, _) => record.bytes(),
+            match debug.layout().record_of(whole) {
+                None => report::die(self, debug.layout(), whole, Found::Record, Moment::Used(from)),
+                Some(record) if record.state() == State::Free => {
+                    report::die(self, debug.layout(), whole, Found::AfterFree, Moment::Used(from))
+                }
+                Some(record) => record.bytes(),
             }
         }
     }

@@ -81,7 +81,8 @@ impl Record {
 
     /// Whether nobody wrote over it.
     pub fn is_marked(&self) -> bool {
-        self.mark == MARK ^ (&raw const *self) as usize
+        let state = self.state.load(Ordering::Relaxed);
+        self.mark == MARK ^ (&raw const *self) as usize && (State::Free as u32..=State::Busy as u32).contains(&state)
     }
 
     /// What the object is, at some moment.

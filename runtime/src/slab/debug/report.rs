@@ -83,18 +83,18 @@ impl Moment {
 #[cold]
 pub(super) fn die(cache: &ObjectCache, layout: Layout, whole: *mut u8, found: Found, moment: Moment) -> ! {
     // SAFETY: an object of the cache lies there.
-    let record = unsafe { Record::of(whole) };
+    let record = unsafe { layout.record_of(whole) };
     let mut line = Line::new();
     let _ = write!(line, "commensal: cache {}: object {:p} of ", cache.name(), layout.object(whole));
-    let _ = match record.is_marked() {
-        true => write!(line, "{} bytes ", record.bytes()),
-        false => write!(line, "at most {} bytes ", layout.bytes),
+    let _ = match record {
+        Some(record) => write!(line, "{} bytes ", record.bytes()),
+        None => write!(line, "at most {} bytes ", layout.bytes),
     };
     let _ = match found {
         Found::Before(damage) => write!(line, "was written to before its beginning: {damage}"),
         Found::Behind(damage) => write!(line, "was written to behind its end: {damage}"),
         Found::Inside(damage) => write!(line, "was written to after it was freed: {damage}"),
-        Found::Record => write!(line, "has its record overwritten, from before it"),
+        Found::Record => write!(line, "has its record overwritten"),
         Found::Twice => write!(line, "was freed twice"),
         Found::OtherCache => write!(line, "was given back to another cache"),
         Found::AfterFree => write!(line, "is free, and was used"),
@@ -112,7 +112,7 @@ pub(super) fn die(cache: &ObjectCache, layout: Layout, whole: *mut u8, found: Fo
         code::prepare();
         tell("now", &Trace::now(from));
     }
-    if record.is_marked() {
+    if let Some(record) = record {
         tell_owners(record, layout.options);
     } else if let Some(before) = marked_before(layout, whole) {
         // SAFETY: an object of the cache, whose record is whole.
@@ -150,7 +150,7 @@ fn marked_before(layout: Layout, whole: *mut u8) -> Option<*mut u8> {
     let start = unsafe { (*span).start() };
     let before = whole.wrapping_sub(layout.whole);
     // SAFETY: objects of the span that lie before one that was given were given too.
-    (before >= start && unsafe { Record::of(before) }.is_marked()).then_some(before)
+    (before >= start && unsafe { layout.record_of(before) }.is_some()).then_some(before)
 }
 
 fn tell_owners(record: &Record, options: Options) {
