@@ -5,6 +5,7 @@
 use super::inner::{Core, Own};
 use crate::page::{PAGE, Run};
 use crate::slab::region::general;
+use crate::slab::sharing;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use machine::sync::{Acquired, AtomicU32, Lock, Ordering};
@@ -129,7 +130,7 @@ impl Core {
 
     /// A large block in the group.
     pub fn allocate_large(&self, bytes: usize, alignment: usize) -> Option<Run> {
-        if bytes.checked_add(alignment)? > isize::MAX as usize {
+        if bytes.checked_add(alignment)? > isize::MAX as usize || !sharing::enter() {
             return None;
         }
         let pages = bytes.max(1).div_ceil(PAGE);

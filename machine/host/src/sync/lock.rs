@@ -179,6 +179,7 @@ impl<const RANK: u8> Lock<RANK> {
             // A signal handler may have forked, and this may be the child, where the holder does not exist.
             if thread::enter() {
                 slot::claim();
+                thread::forked();
             }
             let me = thread::lock_identity();
             let word = self.word.load(Ordering::Relaxed);

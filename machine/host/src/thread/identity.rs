@@ -138,6 +138,7 @@ pub fn notice_forks() -> bool {
     // The mark is copied below: so nobody may be about to change it, as in a child that has not noticed yet.
     if enter() {
         slot::claim();
+        forked();
     }
     let in_place = (&raw const IN_PLACE_MARK).cast_mut();
     if MARK.load(Ordering::Relaxed) != in_place {
