@@ -17,14 +17,6 @@ const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
 /// Signal handlers use no slots in fallback mode.
 const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
 
-const fn by_ids(defect: Defect) -> Canary {
-    Canary { defect, mode: Mode::ConcurrencyId }
-}
-
-const fn in_fallback(defect: Defect) -> Canary {
-    Canary { defect, mode: Mode::PerThread }
-}
-
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
     Protocol {
@@ -33,7 +25,11 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: tuned,
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[by_ids(Defect::RestartIsFence), by_ids(Defect::KicksGetLost), by_ids(Defect::SectionsGoOn)],
+        canaries: &[
+            Canary::by_ids(Defect::RestartIsFence),
+            Canary::by_ids(Defect::KicksGetLost),
+            Canary::by_ids(Defect::SectionsGoOn),
+        ],
     },
     Protocol {
         name: "cache creation",
@@ -41,7 +37,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: created,
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[by_ids(Defect::SectionsGoOn), in_fallback(Defect::ChangesTear)],
+        canaries: &[Canary::by_ids(Defect::SectionsGoOn), Canary::in_fallback(Defect::ChangesTear)],
     },
     Protocol {
         name: "watched cache",
@@ -49,7 +45,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: watched,
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[by_ids(Defect::NoWipe)],
+        canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
 ];
 

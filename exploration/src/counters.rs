@@ -14,10 +14,6 @@ use std::cell::RefCell;
 
 const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
 
-const fn by_ids(defect: Defect) -> Canary {
-    Canary { defect, mode: Mode::ConcurrencyId }
-}
-
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
     Protocol {
@@ -26,7 +22,11 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: shared,
         rates: Rates { signal: 1000, ..Rates::USUAL },
         modes: BOTH,
-        canaries: &[by_ids(Defect::SectionsGoOn), by_ids(Defect::OneSlot), by_ids(Defect::ChangesTear)],
+        canaries: &[
+            Canary::by_ids(Defect::SectionsGoOn),
+            Canary::by_ids(Defect::OneSlot),
+            Canary::by_ids(Defect::ChangesTear),
+        ],
     },
     Protocol {
         name: "counter limits",
@@ -35,7 +35,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         // Threads that meet in one slot, one after the other.
         rates: Rates { signal: 0, preempt: 3000, ..Rates::USUAL },
         modes: BOTH,
-        canaries: &[by_ids(Defect::RestartIsFence), by_ids(Defect::SectionsGoOn)],
+        canaries: &[Canary::by_ids(Defect::RestartIsFence), Canary::by_ids(Defect::SectionsGoOn)],
     },
 ];
 

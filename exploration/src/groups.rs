@@ -16,10 +16,6 @@ use std::cell::RefCell;
 
 const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
 
-const fn by_ids(defect: Defect) -> Canary {
-    Canary { defect, mode: Mode::ConcurrencyId }
-}
-
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
     Protocol {
@@ -28,7 +24,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: shared,
         rates: NO_SIGNALS,
         modes: &[Mode::ConcurrencyId, Mode::PerThread],
-        canaries: &[by_ids(Defect::ChangesTear)],
+        canaries: &[Canary::by_ids(Defect::ChangesTear)],
     },
     Protocol {
         name: "group limits",
@@ -36,7 +32,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: limited,
         rates: Rates { refuse: 0, ..NO_SIGNALS },
         modes: &[Mode::ConcurrencyId],
-        canaries: &[by_ids(Defect::SectionsGoOn)],
+        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
     },
     Protocol {
         name: "group forks",
@@ -44,7 +40,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: forked,
         rates: NO_SIGNALS,
         modes: &[Mode::ConcurrencyId, Mode::PerThread],
-        canaries: &[by_ids(Defect::NoWipe)],
+        canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
 ];
 

@@ -16,14 +16,6 @@ const BY_IDS: &[Mode] = &[Mode::ConcurrencyId];
 /// Signal handlers use no slots in fallback mode.
 const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
 
-const fn by_ids(defect: Defect) -> Canary {
-    Canary { defect, mode: Mode::ConcurrencyId }
-}
-
-const fn in_fallback(defect: Defect) -> Canary {
-    Canary { defect, mode: Mode::PerThread }
-}
-
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
     Protocol {
@@ -32,7 +24,11 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: upgrade,
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[by_ids(Defect::OneSlot), by_ids(Defect::ChangesTear), in_fallback(Defect::ChangesTear)],
+        canaries: &[
+            Canary::by_ids(Defect::OneSlot),
+            Canary::by_ids(Defect::ChangesTear),
+            Canary::in_fallback(Defect::ChangesTear),
+        ],
     },
     Protocol {
         name: "depot exchange",
@@ -40,7 +36,11 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: |seed| hand_over(seed, &[20_000, 32_768, 8192], 0),
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[by_ids(Defect::SectionsGoOn), by_ids(Defect::OneSlot), in_fallback(Defect::ChangesTear)],
+        canaries: &[
+            Canary::by_ids(Defect::SectionsGoOn),
+            Canary::by_ids(Defect::OneSlot),
+            Canary::in_fallback(Defect::ChangesTear),
+        ],
     },
     Protocol {
         name: "remote drain",
@@ -48,7 +48,11 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: |seed| hand_over(seed, &[20_000, 32_768, 4096], 3),
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[by_ids(Defect::RestartIsFence), by_ids(Defect::KicksGetLost), by_ids(Defect::SectionsGoOn)],
+        canaries: &[
+            Canary::by_ids(Defect::RestartIsFence),
+            Canary::by_ids(Defect::KicksGetLost),
+            Canary::by_ids(Defect::SectionsGoOn),
+        ],
     },
     Protocol {
         name: "span owners",
@@ -56,7 +60,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: few_spans,
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[in_fallback(Defect::ChangesTear)],
+        canaries: &[Canary::in_fallback(Defect::ChangesTear)],
     },
     Protocol {
         name: "page map",
@@ -64,7 +68,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: |seed| hand_over(seed, &SIZES, 1),
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[by_ids(Defect::SectionsGoOn), in_fallback(Defect::ChangesTear)],
+        canaries: &[Canary::by_ids(Defect::SectionsGoOn), Canary::in_fallback(Defect::ChangesTear)],
     },
     Protocol {
         name: "signals",
@@ -72,7 +76,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: interrupted,
         rates: Rates { signal: 1500, ..Rates::USUAL },
         modes: BY_IDS,
-        canaries: &[by_ids(Defect::SectionsGoOn)],
+        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
     },
     Protocol {
         name: "generations",
@@ -80,7 +84,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: generations,
         rates: NO_SIGNALS,
         modes: &[Mode::PerThread, Mode::ConcurrencyId],
-        canaries: &[in_fallback(Defect::ChangesTear)],
+        canaries: &[Canary::in_fallback(Defect::ChangesTear)],
     },
     Protocol {
         name: "slots of the dead",
@@ -88,7 +92,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: take_over,
         rates: NO_SIGNALS,
         modes: &[Mode::PerThread],
-        canaries: &[in_fallback(Defect::ChangesTear)],
+        canaries: &[Canary::in_fallback(Defect::ChangesTear)],
     },
     Protocol {
         name: "refusals",
@@ -96,7 +100,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: |seed| hand_over(seed, &SIZES, 2),
         rates: Rates { refuse: 12_000, ..NO_SIGNALS },
         modes: BOTH,
-        canaries: &[by_ids(Defect::SectionsGoOn)],
+        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
     },
 ];
 

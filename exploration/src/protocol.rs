@@ -33,6 +33,18 @@ pub struct Canary {
     pub mode: Mode,
 }
 
+impl Canary {
+    /// One where slots are given by concurrency ids.
+    pub const fn by_ids(defect: Defect) -> Self {
+        Canary { defect, mode: Mode::ConcurrencyId }
+    }
+
+    /// One where each thread has its own slot.
+    pub const fn in_fallback(defect: Defect) -> Self {
+        Canary { defect, mode: Mode::PerThread }
+    }
+}
+
 /// CPUs of the machines: from two, where everything is about one neighbour, to more than there are threads.
 const CPUS: [usize; 4] = [2, 3, 2, 8];
 /// Stores that wait: none, few, more.
