@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use commensal_lab::analysis::Analysis;
 use commensal_lab::arm;
-use commensal_lab::blocks::{self, Budget, Length, Plan, Subject};
+use commensal_lab::blocks::{self, Budget, LEAST_FOR_WIDTH, Length, Plan, Subject};
 use commensal_lab::finding::PRINTED;
 use commensal_lab::machine::Machine;
 use commensal_lab::process::{Interrupt, Program};
@@ -165,7 +165,7 @@ const FEW: [&str; 4] = ["short-lived", "stress", "producer-consumer", "interpret
 fn plan(request: &Compare, subjects: usize) -> Plan {
     let length = match (request.blocks, request.until_ci) {
         (Some(blocks), _) => Length::Blocks(blocks as usize),
-        (None, Some(width)) => Length::Width(width),
+        (None, Some(width)) => Length::Width { least: LEAST_FOR_WIDTH, width },
         (None, None) if request.quick => Length::Blocks(QUICK_SUITE_BLOCKS),
         (None, None) if subjects > 1 => Length::Blocks(SUITE_BLOCKS),
         (None, None) => Length::Fitting(USUAL),

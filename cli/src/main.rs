@@ -10,6 +10,7 @@ mod compare;
 mod conf;
 mod elf;
 mod failure;
+mod hackbench;
 mod inspect;
 mod lab;
 mod library;
@@ -58,20 +59,28 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == WORKLOAD) {
         let mut words = words.map(|word| word.to_string_lossy().into_owned()).peekable();
-        if words.next_if(|word| word == probe::NAME).is_some() {
-            return probe::main(words);
+        if let Some(probe) = words.peek().and_then(|word| probe::find(word)) {
+            return probe::main(probe, words.skip(1));
         }
         return commensal_programs::main(&[WORKLOAD], words);
     }
-    let outcome = match Cli::try_parse() {
-        Ok(cli) => act(cli),
-        Err(error) if !error.use_stderr() => error.exit(),
-        Err(error) => Err(Failure::new(Status::Usage, one_line(&error.to_string()))),
+    let outcome = if is_hackbench() {
+        hackbench::main(std::env::args_os().skip(3).map(|word| word.to_string_lossy().into_owned()))
+    } else {
+        match Cli::try_parse() {
+            Ok(cli) => act(cli),
+            Err(error) if !error.use_stderr() => error.exit(),
+            Err(error) => Err(Failure::new(Status::Usage, one_line(&error.to_string()))),
+        }
     };
     outcome.unwrap_or_else(|failure| {
         eprintln!("commensal: {failure}");
         failure.into()
     })
+}
+
+fn is_hackbench() -> bool {
+    std::env::args_os().skip(1).take(2).eq(hackbench::WORDS)
 }
 
 fn act(cli: Cli) -> Result<ExitCode, Failure> {

@@ -46,7 +46,9 @@ fn all_experiments_are_one_page() {
         commensal().args(["lab", "all", "--quick", "--blocks", "1", "--report"]).arg(place.path()).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains("startup: "));
-    assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains("counters: "));
+    for name in ["counters: ", "cache: ", "kicks: "] {
+        assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains(name), "{name}");
+    }
 }
 
 #[test]
@@ -149,6 +151,86 @@ fn counters_are_simulated_and_say_so() {
     let (atomic, lazy) = (runs("atomic"), runs("lazy"));
     assert!(atomic[0] == atomic[1] && lazy[0] == lazy[1], "{atomic:?} {lazy:?}");
     assert!(atomic[0] > 5.0 * lazy[0], "two CPUs fight over a word: {atomic:?}, and over none: {lazy:?}");
+}
+
+#[test]
+fn cache_measures_every_part() {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("cache.json");
+    let done = commensal().args(["lab", "cache", "--blocks", "2", "--json"]).arg(&json).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
+    for words in ["kmem_cache_alloc", "0.1359", "1.020 (0.973 to 1.067)", "virtual one", "A constructor of"] {
+        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
+    }
+    let result = result(&json);
+    let median = |name: &str, parameters: Value, metric: &str| {
+        let is_it =
+            |arm: &&Value| arm["name"] == name && arm["parameters"] == parameters && !arm["metrics"][metric].is_null();
+        let arm = result["arms"].as_array().unwrap().iter().find(is_it);
+        arm.unwrap_or_else(|| panic!("no {metric} of {name} with {parameters}"))["metrics"][metric]["median"]
+            .as_f64()
+            .unwrap()
+    };
+    for name in ["general", "dedicated"] {
+        for context in ["task", "message"] {
+            assert!(median(name, json!({ "context": context }), "hackbench_s") > 0.0);
+        }
+        assert!(median(name, json!({ "threads": 2 }), "pop_push_ns") > 0.0);
+        assert!(median(name, json!({ "bytes": 904 }), "bytes_per_object") > 904.0);
+        assert!(median(name, json!({ "interface": "Rust", "threads": 1, "process": "solo" }), "pop_push_ns") > 0.0);
+    }
+    assert!(median("glibc", json!({ "threads": 1 }), "pop_push_ns") > 0.0);
+    let [each, once, alone] = [
+        ("dedicated", "constructed_ns"),
+        ("dedicated with constructor", "constructed_ns"),
+        ("dedicated", "constructor_ns"),
+    ]
+    .map(|(name, metric)| median(name, json!({}), metric));
+    assert!(each - once > 0.7 * alone, "{each} with a constructor of {alone} each time, and {once} without");
+    let comparisons = result["comparisons"].as_array().unwrap();
+    let documented = comparisons.iter().find(|one| !one["document"].is_null()).expect("the document has a figure");
+    assert!((documented["document"]["value"].as_f64().unwrap() - 1.0199).abs() < 1e-4);
+}
+
+/// Kicks are counted exactly; how many interrupts the machine counts is for a machine where nothing else happens.
+#[test]
+fn kicks_are_made_on_replacing_only() {
+    for machine in [&["--quick", "--blocks", "1"][..], &["--quick", "--blocks", "1", "--cpus", "16"]] {
+        let done = commensal().args(["lab", "kicks", "--json", "-"]).args(machine).output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        let result = valid(&done.stdout);
+        let arms = result["arms"].as_array().unwrap();
+        let kicks = |name: &str| {
+            let arm = arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+            let of = |metric: &str| arm["metrics"][metric]["runs"][0].as_f64().unwrap();
+            (arm["parameters"]["groups"].as_f64().unwrap(), of("kicks"), of("interrupts"))
+        };
+        let (groups, on_create, interrupts) = kicks("kick on create");
+        assert_eq!(on_create, 5.0 * groups, "five caches in each group");
+        assert!(interrupts >= on_create * 0.5, "{interrupts} interrupts");
+        let (_, on_replace, hardly_any) = kicks("kick on replace only");
+        assert!(on_replace == 0.0 && hardly_any < interrupts / 2.0, "{hardly_any} interrupts");
+        let (times, replaced, _) = kicks("replace");
+        assert!(replaced >= times / 2.0, "{replaced} kicks for {times} replacements");
+    }
+}
+
+#[test]
+fn hackbench_prints_what_hackbench_prints() {
+    for options in [
+        &["-pipe", "1", "process", "2"][..],
+        &["1", "thread", "2"],
+        &["-T", "-g", "1", "-l", "2", "--context", "message"],
+    ] {
+        let done = commensal().args(["lab", "hackbench"]).args(options).output().unwrap();
+        let (said, status) = (text(&done.stdout), done.status.code());
+        assert!(
+            status == Some(0) && said.starts_with("Running with 1*40 (== 40) tasks.\nTime: 0."),
+            "{options:?}: {said}"
+        );
+    }
+    let done = commensal().args(["lab", "hackbench", "ten"]).output().unwrap();
+    assert!(done.status.code() == Some(2) && text(&done.stderr).contains("'ten'"), "{}", text(&done.stderr));
 }
 
 #[test]

@@ -6,11 +6,13 @@
  * forks      children of a process whose threads are inside groups
  * busy       a group with threads inside, while they allocate
  * bulk       a million blocks that go at once; memory goes back where it was
- * many       a hundred thousand groups at once */
+ * many       a hundred thousand groups at once
+ * faults     pages that groups take fault once each: a page that is read first faults twice, and the second time interrupts other CPUs */
 #include "check.h"
 #include <commensal.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static cm_group *create(const char *name, cm_group *parent, uint64_t limit) {
@@ -278,9 +280,48 @@ static void check_many(void) {
     destroy(parent);
 }
 
+/* -- faults -- */
+
+static long resident_pages(void) {
+    FILE *file = fopen("/proc/self/statm", "r");
+    long all, resident;
+    CHECK(file != NULL && fscanf(file, "%ld %ld", &all, &resident) == 2, "statm is not readable");
+    fclose(file);
+    return resident;
+}
+
+static long faults(void) {
+    struct rusage usage;
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0, "no usage");
+    return usage.ru_minflt;
+}
+
+static void check_faults(void) {
+    enum { MANY = 2000, SIZES = 5 };
+    static cm_group *groups[MANY];
+    /* A thread that was there once, so that the process is upgraded. */
+    pthread_t thread;
+    cm_group *busy = create("busy", NULL, 0);
+    is_done = 1;
+    CHECK(pthread_create(&thread, NULL, stay, busy) == 0 && pthread_join(thread, NULL) == 0, "no thread");
+    destroy(busy);
+    long pages = resident_pages(), before = faults();
+    for (int i = 0; i < MANY; i++) {
+        groups[i] = create("fresh", NULL, 1 << 30);
+        for (size_t size = 0; size < SIZES; size++)
+            CHECK(cm_group_alloc(groups[i], 24 << size) != NULL, "no memory");
+    }
+    long took = faults() - before, grown = resident_pages() - pages;
+    CHECK(grown > MANY, "%ld pages for %d groups", grown, MANY);
+    /* The kernel counts resident pages in batches. */
+    CHECK(took < grown + grown / 10 + 300, "%ld faults for %ld pages", took, grown);
+    for (int i = 0; i < MANY; i++)
+        destroy(groups[i]);
+}
+
 static const struct check checks[] = {{"basics", check_basics}, {"nesting", check_nesting}, {"limits", check_limits},
                                       {"forks", check_forks},   {"busy", check_busy},       {"bulk", check_bulk},
-                                      {"many", check_many},     {NULL, NULL}};
+                                      {"many", check_many},     {"faults", check_faults},   {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -11,4 +11,5 @@ in_both_modes! {
     busy: |mode| holds(mode, "group busy");
     bulk: |mode| holds(mode, "group bulk");
     many: |mode| holds(mode, "group many");
+    faults: |mode| holds(mode, "group faults");
 }

@@ -32,7 +32,7 @@ const FIRST_LIMIT: Duration = Duration::from_secs(3600);
 const LIMIT_FACTOR: u32 = 10;
 const LIMIT_AT_LEAST: Duration = Duration::from_secs(20);
 /// With fewer blocks an interval is narrow by chance.
-const LEAST_FOR_WIDTH: usize = 10;
+pub const LEAST_FOR_WIDTH: usize = 10;
 /// The interval is looked at after so many blocks, with fewer resamples than at the end.
 const WIDTH_EVERY: usize = 5;
 const WIDTH_RESAMPLES: usize = 1999;
@@ -75,8 +75,13 @@ pub enum Length {
     Blocks(usize),
     /// After as many as fit, by what a dropped block took.
     Fitting(Budget),
-    /// When each candidate's interval of the first metric is no wider than this part of its lower end.
-    Width(f64),
+    /// After so many blocks, and when each candidate's interval of the first metric is no wider than this part of its lower end.
+    Width {
+        /// So many blocks in any case; with few, an interval is narrow by chance.
+        least: usize,
+        /// The part.
+        width: f64,
+    },
 }
 
 /// How long a run may take, if nobody says how many blocks it has.
@@ -245,7 +250,7 @@ impl Session {
         let mut planned = match self.plan.length {
             Length::Blocks(blocks) => blocks,
             Length::Fitting(budget) => budget.blocks(of_one),
-            Length::Width(_) => LEAST_FOR_WIDTH,
+            Length::Width { least, .. } => least,
         };
         let (mut done, counted) = (0, Instant::now());
         while done < planned {
@@ -255,8 +260,8 @@ impl Session {
                 return Ok(false);
             }
             done += 1;
-            if let Length::Width(width) = self.plan.length {
-                let is_looked_at = done >= LEAST_FOR_WIDTH && done.is_multiple_of(WIDTH_EVERY);
+            if let Length::Width { least, width } = self.plan.length {
+                let is_looked_at = done >= least && done.is_multiple_of(WIDTH_EVERY);
                 planned = if is_looked_at { self.needed(done, width) } else { planned.max(done + 1) };
             }
         }

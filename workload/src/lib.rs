@@ -4,13 +4,15 @@
 //! the same source runs on Linux and on a simulated machine. Threads come from the caller ([`Threads`]), who has them. Nothing here
 //! allocates, prints or knows how it is compared: that is the lab's matter.
 //!
-//! [`counters`] may use [`timing`] and [`Threads`].
+//! [`counters`], [`caches`] and [`kicks`] may use [`timing`] and [`Threads`], and not each other.
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+pub mod caches;
 pub mod counters;
+pub mod kicks;
 mod threads;
 pub mod timing;
 

@@ -1,12 +1,21 @@
 //! Threads, which only the caller has, and how they meet.
 
+use machine::clock::now_ns;
 use machine::sync::{AtomicU32, Ordering, spin_loop};
 
 /// Whoever can run something in several threads at once.
-pub trait Threads {
+pub trait Threads: Sync {
     /// Runs `work` in `count` threads at the same time, each on a CPU of its own and with a number of its own from 0 on; returns when
     /// all have ended. None of them is the calling thread.
     fn run(&self, count: u32, work: &(dyn Fn(u32) + Sync));
+
+    /// Keeps the calling thread's CPU busy for so long, with nothing.
+    fn busy(&self, ns: u64) {
+        let start = now_ns();
+        while now_ns() - start < ns {
+            spin_loop();
+        }
+    }
 }
 
 /// Where threads wait for each other, by looking again and again: a thread that slept would come late by more than what is timed.

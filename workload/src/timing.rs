@@ -4,11 +4,17 @@
 //! clock's own time is nothing against it, and there are as many as fit into a budget: so a process that measures takes a known
 //! time, whether a task takes nanoseconds or a hundred microseconds.
 
+use crate::Threads;
+use crate::threads::Meeting;
 use machine::clock::{IS_STEADY, now_ns};
+use machine::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// The clock takes some 25 ns, and this is a thousand times that.
 const ROUND_NS: u64 = 30_000;
 const BUDGET_NS: u64 = long_or_short(2_500_000, 200_000);
+/// A round of several threads at once.
+const TOGETHER_NS: u64 = long_or_short(1_000_000, 50_000);
+const ROUNDS_TOGETHER: usize = 8;
 /// However long they take.
 const LEAST_ROUNDS: u32 = 3;
 
@@ -62,6 +68,39 @@ pub fn floor_ns(mut work: impl FnMut(u32) -> Option<()>) -> Option<f64> {
         rounds += 1;
     }
     Some(best as f64 / f64::from(tasks))
+}
+
+/// Nanoseconds of one of the tasks that `batch` does many of and says how many, by each of so many threads at once; and how many were done
+/// altogether. The best of some rounds, each the mean over the threads: a thread that was alone in a round has another that was disturbed. None:
+/// a batch could not be done.
+pub(crate) fn together_ns(
+    (count, threads): (u32, &dyn Threads),
+    batch: impl Fn() -> Option<u64> + Sync,
+) -> Option<(f64, u64)> {
+    let start = Meeting::of(count);
+    let [times, done] = [const { [const { AtomicU64::new(0) }; ROUNDS_TOGETHER] }; 2];
+    let has_failed = AtomicBool::new(false);
+    threads.run(count, &|_| {
+        for (time, done) in times.iter().zip(&done) {
+            start.wait();
+            let (begin, mut tasks) = (now_ns(), 0);
+            let elapsed = loop {
+                match batch() {
+                    Some(more) => tasks += more,
+                    None => has_failed.store(true, Ordering::Relaxed),
+                }
+                let elapsed = now_ns() - begin;
+                if elapsed >= TOGETHER_NS {
+                    break elapsed;
+                }
+            };
+            time.fetch_add(elapsed * 1_000_000 / tasks.max(1), Ordering::Relaxed);
+            done.fetch_add(tasks, Ordering::Relaxed);
+        }
+    });
+    let best = times.iter().map(|time| time.load(Ordering::Relaxed)).min()?;
+    let done = done.iter().map(|done| done.load(Ordering::Relaxed)).sum();
+    (!has_failed.into_inner()).then_some((best as f64 / 1e6 / f64::from(count), done))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `commensal workload counters WHAT …`: one arm of one row of the lab's counters, in a process of its own.
+//! `commensal workload counters|cache|kicks WHAT …`: one arm of one row of an experiment of the lab, in a process of its own.
 //!
 //! Here are the threads and the printing; what is done is in the package `workload`, which has neither. The probe is run before the command
 //! line is parsed, as the bundled programs are, which know nothing of the runtime and so cannot have it. A line on standard output
@@ -12,14 +12,19 @@ use std::process::ExitCode;
 use host::Host;
 use host::figures::measure;
 
-/// The probe's name, where bundled programs have theirs.
-pub const NAME: &str = "counters";
+/// The probes by name.
+const NAMES: [&str; 3] = ["counters", "cache", "kicks"];
 const SIMULATED: &str = "simulated";
 /// As many as a simulated machine can have.
 const MOST_CPUS: usize = 1024;
 
-/// Measures what the words say and prints the figures; or says what is wrong with them, status 2.
-pub fn main(words: impl Iterator<Item = String>) -> ExitCode {
+/// The probe of this name, where bundled programs have theirs.
+pub fn find(name: &str) -> Option<&'static str> {
+    NAMES.into_iter().find(|probe| *probe == name)
+}
+
+/// Measures what the words say for a probe and prints the figures; or says what is wrong with them, status 2.
+pub fn main(probe: &str, words: impl Iterator<Item = String>) -> ExitCode {
     let words: Vec<String> = words.collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let measured = match words[..] {
@@ -28,8 +33,8 @@ pub fn main(words: impl Iterator<Item = String>) -> ExitCode {
             .ok()
             .filter(|cpus| (1..=MOST_CPUS).contains(cpus))
             .ok_or_else(|| format!("the simulated machine has `{cpus}` CPUs; expected 1 to {MOST_CPUS}"))
-            .and_then(|cpus| simulated::measured(cpus, words)),
-        _ => measure(&words, &Host),
+            .and_then(|cpus| simulated::measured(cpus, probe, words)),
+        _ => measure(probe, &words, &Host),
     };
     match measured {
         Ok(figures) => {
@@ -38,7 +43,7 @@ pub fn main(words: impl Iterator<Item = String>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(why) => {
-            eprintln!("workload: {NAME}: {why}");
+            eprintln!("workload: {probe}: {why}");
             ExitCode::from(2)
         }
     }
@@ -48,38 +53,59 @@ pub fn main(words: impl Iterator<Item = String>) -> ExitCode {
 mod tests {
     use super::*;
 
+    fn said(line: &str) -> Result<Vec<f64>, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        measure(words[0], &words[1..], &Host)
+    }
+
     #[test]
     fn bad_arguments_are_named() {
-        for (words, named) in [
-            (&["life", "256", "8", "late"][..], "`late`; expected one of eager, merged, cached, lazy, lazy-and-cached"),
-            (&["life", "0", "8", "lazy"], "`0`; expected 1 to 1024"),
-            (&["life", "1025", "8", "lazy"], "`1025`"),
-            (&["life", "8", "9", "lazy"], "`9`; expected a multiple of 8"),
-            (&["upgrade", "8", "eager"], "`eager`; expected one of lazy, lazy-and-cached"),
-            (&["own", "2", "lazy"], "`2`; expected one of one, apart, in-set"),
-            (&["upgraded", "3", "lazy"], "expected life CPUS"),
-            (&["called", "3"], "expected life CPUS"),
-            (&["called", "own"], "has to be preloaded"),
-            (&["others", "plain"], "a plain word was shared"),
-            (&["dinner"], "dinner"),
-            (&[], "[]"),
+        for (line, named) in [
+            ("counters life 256 8 late", "`late`; expected one of eager, merged, cached, lazy, lazy-and-cached"),
+            ("counters life 0 8 lazy", "`0`; expected 1 to 1024"),
+            ("counters life 1025 8 lazy", "`1025`"),
+            ("counters life 8 9 lazy", "`9`; expected a multiple of 8"),
+            ("counters upgrade 8 eager", "`eager`; expected one of lazy, lazy-and-cached"),
+            ("counters own 2 lazy", "`2`; expected one of one, apart, in-set"),
+            ("counters upgraded 3 lazy", "expected life CPUS"),
+            ("counters called 3", "expected life CPUS"),
+            ("counters called own", "has to be preloaded"),
+            ("counters others plain", "a plain word was shared"),
+            ("counters dinner", "dinner"),
+            ("counters", "[]"),
+            ("cache pair 3 64 malloc", "expected pair solo|1|2"),
+            ("cache pair solo 0 malloc", "`0`; expected 1 to 32768"),
+            ("cache bytes 4 general", "`4`; expected at least 8"),
+            ("cache pair solo 64 cache", "has to be preloaded"),
+            ("cache construct dinner", "`dinner`; expected one of malloc"),
+            ("kicks groups 0 0 kick-on-create", "`0`; expected 1 to"),
+            ("kicks groups 1 0 never", "`never`; expected one of kick-on-create, kick-on-replace-only"),
+            ("kicks replace 1 x", "`x`; expected 0 to"),
+            ("kicks", "expected groups GROUPS"),
         ] {
-            let why = measure(words, &Host).expect_err("they are wrong");
-            assert!(why.contains(named) && !why.contains('\n'), "{words:?}: {why}");
+            let why = said(line).expect_err("they are wrong");
+            assert!(why.contains(named) && !why.contains('\n'), "{line}: {why}");
         }
+        assert!(find("kicks").is_some() && find("dinner").is_none());
     }
 
     #[test]
     fn each_prints_as_many_figures_as_it_has() {
-        for (words, figures) in [
-            (&["life", "8", "64", "eager"][..], 5),
-            (&["upgrade", "8", "lazy"], 1),
-            (&["own", "apart", "told"], 1),
-            (&["look", "8", "2", "lazy-and-cached"], 2),
+        for (line, figures) in [
+            ("counters life 8 64 eager", 5),
+            ("counters upgrade 8 lazy", 1),
+            ("counters own apart told", 1),
+            ("counters look 8 2 lazy-and-cached", 2),
+            ("cache pair solo 64 malloc", 1),
+            ("cache pair 1 64 dedicated", 1),
+            ("cache construct general", 2),
+            ("cache bytes 200 dedicated", 1),
+            ("kicks groups 10 0 kick-on-create", 7),
+            ("kicks replace 10 1", 4),
         ] {
-            let measured = measure(words, &Host).unwrap_or_else(|why| panic!("{words:?}: {why}"));
-            assert_eq!(measured.len(), figures, "{words:?}");
-            assert!(measured.iter().all(|figure| figure.is_finite() && *figure >= 0.0), "{words:?}: {measured:?}");
+            let measured = said(line).unwrap_or_else(|why| panic!("{line}: {why}"));
+            assert_eq!(measured.len(), figures, "{line}");
+            assert!(measured.iter().all(|figure| figure.is_finite() && *figure >= 0.0), "{line}: {measured:?}");
         }
     }
 }

@@ -4,7 +4,11 @@
 //! back its parts, each an analysis, with a table of claims: what the document says, what was measured here, what was simulated, and
 //! whether the claim holds. The order of runs, the statistics, the JSON and the page are the same for all.
 
+mod cache;
 mod counters;
+mod figures;
+mod kicks;
+mod probing;
 mod startup;
 
 use std::path::PathBuf;
@@ -21,11 +25,14 @@ use crate::report::{Chapter, Plots, Section};
 use crate::sheet::{Sheet, Side};
 use crate::statistics::{Comparison, Verdict};
 
-pub use counters::{Counters, Figures};
+pub use cache::Cache;
+pub use counters::Counters;
+pub use figures::Figures;
+pub use kicks::Kicks;
 pub use startup::{EMPTY, Startup};
 
 /// All experiments, in the order in which `lab list` names them.
-pub const ALL: [&dyn Experiment; 2] = [&Counters, &Startup];
+pub const ALL: [&dyn Experiment; 4] = [&Counters, &Cache, &Kicks, &Startup];
 
 /// The article that two of them are about.
 const LAZY_COUNTERS: &str = "an article on the RFC \"lazy counters\" for rss_stat (G. K. Bertazi)";

@@ -29,10 +29,13 @@ pub const MOST_POINTERS: usize = ARRAY / 8 - 3;
 pub struct Array(usize);
 
 impl Array {
-    /// A fresh array, empty and without room; `memory` is [`ARRAY`] zeroed bytes, aligned to as much from the base.
+    /// A fresh array, empty and without room; `memory` is [`ARRAY`] zeroed bytes of ours, aligned to as much from the base.
     pub fn new(region: Region, memory: *mut u8) -> Self {
         let start = region.offset_of(memory);
         debug_assert!(start.is_multiple_of(ARRAY));
+        // It is zero already; but a page that is read before it is written faults twice, and the second time interrupts other CPUs.
+        // SAFETY: a word of our array.
+        unsafe { region.at_offset(start + 8).cast::<usize>().write(0) };
         Array(start + ARRAY - 8)
     }
 

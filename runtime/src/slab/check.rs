@@ -5,6 +5,7 @@
 
 use super::array::{Array, DRAINING};
 use super::panel::Handle;
+use super::spans::Spans;
 use super::{General, NO_SLOT, shard};
 use crate::page::{GRANULE, PAGE, PageList, Span};
 use machine::slot;
@@ -48,6 +49,10 @@ impl Handle<'_> {
         for slot in slots() {
             self.check_words(slot, found, show);
             self.check_shard(slot, found, &mut out, show);
+            // SAFETY: a shard of the panel.
+            let has_spans = unsafe { !Spans::seems_empty(&raw const (*self.shard(slot)).spans) };
+            let holds = self.take_word(slot) | self.give_word(slot) != 0 || shard::seems_to_hold(self.shard(slot));
+            assert!(!holds && !has_spans || self.is_used_in(slot), "slot {slot} is not known to use the cache");
         }
         if let Some(cache) = self.object_cache() {
             cache.reserve.for_each(self, |array| {

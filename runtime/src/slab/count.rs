@@ -23,8 +23,8 @@ impl General<'_> {
 
     /// Shows each slot's share of each cache as (its number, objects in the slot's own arrays, objects in its depot, refills).
     pub fn count_cached(self, mut show: impl FnMut(usize, u64, u64, u64)) {
-        for slot in 0..slot::in_use() {
-            for cache in self.caches() {
+        for cache in self.caches() {
+            for slot in cache.slots() {
                 let array = |takes| Handle::array_of(cache.word(slot, takes), takes);
                 let in_words: usize =
                     [true, false].into_iter().filter_map(array).map(|array| array.len(cache.panel)).sum();

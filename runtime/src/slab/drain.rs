@@ -14,7 +14,8 @@
 use super::account::Account;
 use super::array::{Array, DRAINING};
 use super::panel::Handle;
-use super::{General, NO_SLOT};
+use super::spans::Spans;
+use super::{General, NO_SLOT, shard};
 use crate::observe::Why;
 use crate::page::{PAGE, PageList};
 use core::ptr::null_mut;
@@ -57,7 +58,7 @@ impl<'a> General<'a> {
     pub fn drain_all(self) -> usize {
         self.as_only_drainer(|general| {
             let arrays = general.drain(Which::All, Why::Trim);
-            general.depots().for_each(|slot| general.drain_page_list(slot));
+            general.page_lists().for_each(|slot| general.drain_page_list(slot));
             arrays
         })
         .unwrap_or(0)
@@ -83,7 +84,7 @@ impl<'a> General<'a> {
             general.drain_depots(Which::All);
             general.drain_own(Which::All);
             general.free_unused_spans(Which::All);
-            general.depots().for_each(|slot| general.drain_page_list(slot));
+            general.page_lists().for_each(|slot| general.drain_page_list(slot));
         };
         self.try_as_only_drainer(drain).is_some()
     }
@@ -138,32 +139,32 @@ impl<'a> General<'a> {
         Drained { arrays: own + others.arrays, ..others }
     }
 
-    /// The slots whose shards may hold anything.
-    pub(super) fn depots(self) -> impl Iterator<Item = u32> {
+    /// The slots whose page lists may hold anything.
+    fn page_lists(self) -> impl Iterator<Item = u32> {
         let slotless = self.slab.serves_slotless.load(Ordering::Relaxed).then_some(NO_SLOT);
         (0..slot::in_use()).chain(slotless.filter(|&slot| slot >= slot::in_use()))
     }
 
     fn drain_depots(self, which: Which<'a>) -> usize {
-        self.depots().flat_map(|slot| self.chosen(which).map(move |cache| cache.drain_shard(slot))).sum()
+        self.chosen(which).flat_map(|cache| cache.slots().map(move |slot| cache.drain_shard(slot))).sum()
     }
 
     fn free_unused_spans(self, which: Which<'a>) {
-        for slot in self.depots() {
-            self.chosen(which).for_each(|cache| cache.free_unused_spans(slot));
+        for cache in self.chosen(which) {
+            cache.slots().for_each(|slot| cache.free_unused_spans(slot));
         }
     }
 
     fn drain_page_list(self, slot: u32) {
         let (zone, locks) = (&self.slab.zone, self.slab.locks());
         // SAFETY: the slot's page list.
-        unsafe { PageList::drain(super::shard::page_list(self.region, slot), 0, zone, locks) };
+        unsafe { PageList::drain(shard::page_list(self.region, slot), 0, zone, locks) };
     }
 
     /// Empties the arrays of the slot that the calling thread is in.
     fn drain_own(self, which: Which<'a>) -> usize {
         let Some(slot) = slot::current() else { return 0 };
-        self.words(which).filter(|&(cache, takes)| cache.drain_own(slot, takes)).count()
+        self.words(which, slot).filter(|&(cache, takes)| cache.drain_own(slot, takes)).count()
     }
 
     /// Empties the arrays that there are still, after [`Self::drain_own`]: a dead thread's by taking its place, those of other CPUs with kicks. No slot
@@ -180,13 +181,15 @@ impl<'a> General<'a> {
 
     /// Empties the arrays of a slot that no thread can be in.
     fn drain_quiet(self, which: Which<'a>, slot: u32) -> usize {
-        self.words(which).filter(|&(cache, takes)| cache.drain_quiet(slot, takes)).count()
+        self.words(which, slot).filter(|&(cache, takes)| cache.drain_quiet(slot, takes)).count()
     }
 
     /// After a drainer vanished in a fork: what it was taking away is lost, and the words are free again.
     fn unmark_all(self) {
         for slot in 0..slot::in_use() {
-            for (cache, takes) in self.words(Which::All).filter(|&(cache, takes)| cache.word(slot, takes) == DRAINING) {
+            for (cache, takes) in
+                self.words(Which::All, slot).filter(|&(cache, takes)| cache.word(slot, takes) == DRAINING)
+            {
                 // SAFETY: nobody replaces a draining word.
                 unsafe { slot::exchange(cache.panel.base(), slot, cache.index(takes), 0) };
             }
@@ -196,7 +199,7 @@ impl<'a> General<'a> {
     /// Empties the arrays of slots that threads may be in.
     fn drain_marked(self, which: Which<'a>, slots: impl Iterator<Item = u32>, why: Why) -> Drained {
         let mut marked = [Marked { cache: 0, slot: 0, takes: false, before: 0 }; AT_ONCE];
-        let mark = |slot| self.words(which).filter_map(move |(cache, takes)| cache.mark(slot, takes));
+        let mark = |slot| self.words(which, slot).filter_map(move |(cache, takes)| cache.mark(slot, takes));
         let mut words = slots.flat_map(mark);
         let mut drained = Drained::default();
         loop {
@@ -231,16 +234,18 @@ impl<'a> General<'a> {
         all.into_iter().flatten().chain(one).filter(belongs)
     }
 
-    /// All words that a slot has, as caches and whether the word is to take from.
-    fn words(self, which: Which<'a>) -> impl Iterator<Item = (Handle<'a>, bool)> {
-        self.chosen(which).flat_map(|cache| [(cache, true), (cache, false)])
+    /// All words of a slot that may name arrays, as caches and whether the word is to take from.
+    fn words(self, which: Which<'a>, slot: u32) -> impl Iterator<Item = (Handle<'a>, bool)> {
+        let used = self.chosen(which).filter(move |cache| cache.is_used_in(slot));
+        used.flat_map(|cache| [(cache, true), (cache, false)])
     }
 }
 
 impl Handle<'_> {
     fn drain_shard(self, slot: u32) -> usize {
         let mut arrays = 0;
-        loop {
+        // Without a lock where there is nothing, as in most caches of most slots: what comes meanwhile came later.
+        while shard::seems_to_hold(self.shard(slot)) {
             let full = self.lock(slot).pop_full(self.panel);
             let Some(full) = full else { break };
             self.flush(slot, full);
@@ -251,6 +256,10 @@ impl Handle<'_> {
 
     /// Gives the unused spans back that a shard keeps.
     fn free_unused_spans(self, slot: u32) {
+        // SAFETY: a shard of the panel.
+        if unsafe { Spans::seems_empty(&raw const (*self.shard(slot)).spans) } {
+            return;
+        }
         let mut held = self.lock(slot);
         let mut unused = null_mut();
         for span in held.spans.iter() {

@@ -43,7 +43,7 @@ impl Handle<'_> {
     fn in_words(self) -> usize {
         let in_word =
             |slot, takes| Self::array_of(self.word(slot, takes), takes).map_or(0, |array| array.len(self.panel));
-        (0..slot::in_use()).map(|slot| in_word(slot, true) + in_word(slot, false)).sum()
+        self.slots().map(|slot| in_word(slot, true) + in_word(slot, false)).sum()
     }
 
     /// Ends the cache if no object of it is alive.
@@ -79,7 +79,7 @@ impl Handle<'_> {
     /// Ends the cache, whatever is alive. Under the drain lock.
     fn end_at_once(self) {
         let out = self.counted() as isize;
-        for slot in self.general().depots() {
+        for slot in self.slots() {
             self.take_apart(slot);
         }
         if let Some(cache) = self.object_cache() {

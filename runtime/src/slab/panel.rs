@@ -32,6 +32,9 @@ pub struct Head {
     zero: u64,
     slab: AtomicPtr<Slab>,
     number: AtomicU32,
+    /// A bit for each slot that may have anything here, arrays or shards that are not zero. Who goes over all slots looks at those only: a page
+    /// of an area that is read would be mapped, and its slot's first write to it would fault and interrupt all CPUs.
+    used: [AtomicU64; slot::MAX / 64],
     /// By place; zero where there is no cache, as at place 0 always.
     shapes: [AtomicU64; CLASSES],
 }
@@ -49,6 +52,29 @@ impl Head {
         for (word, shape) in self.shapes[1..].iter_mut().zip(shapes) {
             *word.get_mut() = shape.word();
         }
+    }
+
+    /// Says that a slot is about to have something here.
+    #[inline]
+    fn mark(&self, slot: u32) {
+        let (word, bit) = (&self.used[slot as usize / 64], 1 << (slot % 64));
+        // Relaxed: who goes over all slots and misses one that is marked meanwhile has come before that has anything.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The slots that may have anything here.
+    fn slots(&self) -> impl Iterator<Item = u32> {
+        let bits = |mut word: u64| {
+            core::iter::from_fn(move || {
+                let bit = word.trailing_zeros();
+                word &= word.wrapping_sub(1);
+                (bit < u64::BITS).then_some(bit)
+            })
+        };
+        let words = self.used.iter().enumerate();
+        words.flat_map(move |(at, word)| bits(word.load(Ordering::Relaxed)).map(move |bit| at as u32 * 64 + bit))
     }
 
     /// Says what shape the cache at a place has.
@@ -79,9 +105,30 @@ impl<'a> Handle<'a> {
         unsafe { &*self.head().slab.load(Ordering::Relaxed) }
     }
 
-    fn head(&self) -> &Head {
+    fn head(self) -> &'a Head {
         // SAFETY: every panel begins with its head, and is never unmapped.
         unsafe { &*self.panel.base().cast::<Head>() }
+    }
+
+    /// The slots that may have anything of the cache, that of threads without one among them.
+    pub(super) fn slots(self) -> impl Iterator<Item = u32> + use<'a> {
+        self.head().slots()
+    }
+
+    /// The same but one.
+    pub(super) fn others(self, slot: u32) -> impl Iterator<Item = u32> + use<'a> {
+        self.slots().filter(move |&other| other != slot)
+    }
+
+    /// Whether a slot may have anything of the cache.
+    pub(super) fn is_used_in(self, slot: u32) -> bool {
+        self.head().used[slot as usize / 64].load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
+    }
+
+    /// Says that a slot is about to have something of the cache.
+    #[inline]
+    pub(super) fn mark_used_in(self, slot: u32) {
+        self.head().mark(slot);
     }
 
     /// The cache's number in the process, from 1 on: those of general classes are the classes'.
@@ -162,6 +209,7 @@ impl<'a> Handle<'a> {
 
     /// Replaces a slot's word if the thread is still there and the word still so; then the old array is ours.
     pub(super) fn replace(self, slot: u32, takes: bool, old: usize, new: usize) -> bool {
+        self.mark_used_in(slot);
         // SAFETY: every slot has an area; `new` names an array that is ours, or none.
         unsafe { slot::compare_store(self.panel.base(), slot, self.index(takes), old, new) == Stored::Done }
     }

@@ -12,7 +12,7 @@
 use super::class::CLASSES;
 use super::object_cache::ObjectCache;
 use super::panel::{Handle, Head};
-use super::{General, Slab};
+use super::{General, Slab, shard};
 use crate::percpu::{HEADER, Region};
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -126,6 +126,19 @@ impl<'a> General<'a> {
     }
 }
 
+/// Writes to what this slot will use of a fresh panel. It would read it first, and a page that is read before it is written faults twice, the
+/// second time interrupting all CPUs that run a thread of the process.
+///
+/// # Safety
+/// Nobody else knows the panel.
+unsafe fn touch_area(panel: Region) {
+    let Some(slot) = slot::current_if_given() else { return };
+    for page in (0..shard::END).step_by(vm::PAGE) {
+        // SAFETY: a word of the slot's area, which is zero.
+        unsafe { panel.in_area::<usize>(slot, page).write_volatile(0) };
+    }
+}
+
 impl Panels {
     /// None yet.
     pub(super) const fn new() -> Self {
@@ -162,6 +175,7 @@ impl Panels {
             vm::advise_huge(base.wrapping_sub(SLACK), bytes, vm::Huge::Avoid);
             (*base.cast::<Panel>()).head.begin((&raw const *slab).cast_mut(), count + 1);
             (*self.table.load(Ordering::Relaxed).add(count as usize + 1)).store(base.cast(), Ordering::Relaxed);
+            touch_area(Region::at(base));
         }
         // Release pairs with the acquire in `caches`.
         self.count.store(count + 1, Ordering::Release);

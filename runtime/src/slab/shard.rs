@@ -26,7 +26,9 @@ use machine::{clock, slot};
 pub const SHARD_RANK: u8 = 1;
 /// Where the shards begin in a slot's area: behind the words of all caches.
 const SHARDS: usize = super::class::CLASSES * 16;
-const _: () = assert!(SHARDS + super::class::CLASSES * size_of::<Shard>() <= slot::AREA);
+/// And where they end.
+pub(super) const END: usize = SHARDS + super::class::CLASSES * size_of::<Shard>();
+const _: () = assert!(END <= slot::AREA);
 const _: () = assert!(size_of::<PageList>() <= size_of::<Shard>());
 
 /// One slot's part of a cache.
@@ -111,6 +113,18 @@ pub fn heat(shard: *const Shard) -> u32 {
     unsafe { ((&raw const (*shard).heat).read_volatile() & HEAT_BITS) / PARTS }
 }
 
+/// How many arrays with objects there are, without the lock: a hint.
+pub fn full_count(shard: *const Shard) -> u32 {
+    // SAFETY: as above.
+    unsafe { (&raw const (*shard).full_count).read_volatile() }
+}
+
+/// Whether there seem to be arrays with objects, without the lock. By the word that makes an array part of the stack: the count may be behind.
+pub fn seems_to_hold(shard: *const Shard) -> bool {
+    // SAFETY: as above; a stack is one word.
+    unsafe { (&raw const (*shard).full).cast::<usize>().read_volatile() != 0 }
+}
+
 /// Where a slot's page list lies: in the runtime's region, in the place of the shard of class 0, which is no class.
 pub fn page_list(region: Region, slot: u32) -> *mut PageList {
     of(region, slot, 0).cast()
@@ -136,6 +150,7 @@ impl Held {
         let mut other = 0;
         loop {
             let slot = slot ^ other;
+            cache.mark_used_in(slot);
             let shard = cache.shard(slot);
             // SAFETY: a shard of the panel.
             match unsafe { (*shard).lock.acquire(&cache.slab().locks().shards) } {

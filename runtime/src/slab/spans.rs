@@ -43,6 +43,15 @@ impl Spans {
         gives(unsafe { this.cast::<usize>().read_volatile() })
     }
 
+    /// Whether there seemed to be no span.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn seems_empty(this: *const Spans) -> bool {
+        // SAFETY: passed on. One word, which may be stale.
+        unsafe { this.cast::<usize>().read_volatile() & !NONE_GIVES == 0 }
+    }
+
     /// Puts a span in its place.
     ///
     /// # Safety

@@ -184,10 +184,9 @@ impl Handle<'_> {
 
     /// Takes a full array from a slot that keeps more than `spared`, and gives it an empty one for it.
     fn steal_array(self, slot: u32, spared: u32) -> Option<Array> {
-        let array = others(slot).find_map(|other| {
-            // SAFETY: a shard of the panel. A stale count only makes us pass by or look in vain.
-            let count = unsafe { (&raw const (*self.shard(other)).full_count).read_volatile() };
-            if count <= spared {
+        let array = self.others(slot).find_map(|other| {
+            // A stale count only makes us pass by or look in vain.
+            if shard::full_count(self.shard(other)) <= spared {
                 return None;
             }
             Held::try_lock(self, other)?.pop_full(self.panel).map(|array| (other, array))
@@ -204,7 +203,7 @@ impl Handle<'_> {
     /// Moves a span that has objects to give from another slot's shard to ours.
     pub(super) fn steal_span(self, slot: u32) -> Option<()> {
         let mut own = self.lock(slot);
-        let span = others(own.slot).find_map(|other| {
+        let span = self.others(own.slot).find_map(|other| {
             // SAFETY: a shard of the panel; a hint, as above.
             if !unsafe { Spans::seems_to_give(&raw const (*self.shard(other)).spans) } {
                 return None;
@@ -318,9 +317,4 @@ impl Handle<'_> {
             shard.empty.push(self.panel, array);
         }
     }
-}
-
-/// The slots in use but one.
-fn others(slot: u32) -> impl Iterator<Item = u32> {
-    (0..slot::in_use()).filter(move |&other| other != slot)
 }

@@ -23,6 +23,7 @@ mod command;
 mod compiler;
 mod cubes;
 mod database;
+pub mod hackbench;
 mod handover;
 mod interpreter;
 mod large;

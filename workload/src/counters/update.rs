@@ -9,7 +9,7 @@ use super::word::{
 };
 use crate::Threads;
 use crate::threads::Meeting;
-use crate::timing::{floor_ns, long_or_short, sixteen_times};
+use crate::timing::{self, floor_ns, long_or_short, sixteen_times};
 use commensal::counter::{CounterSet, LazyCounter, PerCpuCounter, PerCpuSet};
 use core::array;
 use core::hint::black_box;
@@ -21,9 +21,6 @@ use machine::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 const OTHERS: usize = 64;
 const ADDITIONS_EACH: u32 = 32;
 const ROUNDS_OF_OTHERS: u64 = long_or_short(150, 5);
-/// Of several threads at once.
-const TOGETHER_NS: u64 = long_or_short(1_000_000, 50_000);
-const ROUNDS_TOGETHER: u32 = 8;
 const CHUNK: u32 = 64;
 
 /// What is updated, and how.
@@ -192,30 +189,14 @@ pub fn add_called_upgraded_ns(calls: Calls, threads: (u32, &dyn Threads)) -> Opt
     together_ns(&Called::by(calls), threads)
 }
 
-/// The best of some rounds, each the mean over the threads: a thread that was alone in a round has another that was disturbed.
-fn together_ns(word: &impl Word, (count, threads): (u32, &dyn Threads)) -> Option<f64> {
+fn together_ns(word: &impl Word, threads: (u32, &dyn Threads)) -> Option<f64> {
     word.share()?;
-    let start = Meeting::of(count);
-    let [times, done] = [const { [const { AtomicU64::new(0) }; ROUNDS_TOGETHER as usize] }; 2];
-    threads.run(count, &|_| {
-        for (time, done) in times.iter().zip(&done) {
-            start.wait();
-            let (begin, mut adds) = (now_ns(), 0u64);
-            let elapsed = loop {
-                (0..CHUNK).for_each(|_| sixteen_times!(|at| black_box(word).add(1)));
-                adds += u64::from(CHUNK) * 16;
-                let elapsed = now_ns() - begin;
-                if elapsed >= TOGETHER_NS {
-                    break elapsed;
-                }
-            };
-            time.fetch_add(elapsed * 1_000_000 / adds, Ordering::Relaxed);
-            done.fetch_add(adds, Ordering::Relaxed);
-        }
-    });
-    let added: u64 = done.iter().map(|done| done.load(Ordering::Relaxed)).sum();
-    let best = times.iter().map(|time| time.load(Ordering::Relaxed)).min()?;
-    (word.sum() as u64 == added).then_some(best as f64 / 1e6 / f64::from(count))
+    let batch = || {
+        (0..CHUNK).for_each(|_| sixteen_times!(|at| black_box(word).add(1)));
+        Some(u64::from(CHUNK) * 16)
+    };
+    let (time, added) = timing::together_ns(threads, batch)?;
+    (word.sum() as u64 == added).then_some(time)
 }
 
 #[cfg(test)]

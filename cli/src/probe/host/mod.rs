@@ -1,15 +1,17 @@
 //! The machine that the command runs on.
 
-#[path = "../figures.rs"]
+#[path = "../figures/mod.rs"]
 pub mod figures;
 
 use commensal_workload as workload;
 use commensal_workload::Threads;
+use commensal_workload::caches::{CacheCalls, GeneralCalls, Source, construct};
 use commensal_workload::counters::{AddFunction, Calls, ShareFunction, SumFunction};
 use figures::Machine;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::ffi::CStr;
-use std::{mem, thread};
+use std::ffi::{CStr, c_char};
+use std::ptr::null_mut;
+use std::{fs, mem, thread};
 
 /// This machine.
 pub struct Host;
@@ -24,6 +26,82 @@ impl Machine for Host {
     fn calls(&self) -> Result<Calls, String> {
         calls()
     }
+
+    fn general_calls(&self, bytes: usize) -> Result<impl Source, String> {
+        // As the loader binds the names, whoever is preloaded.
+        let [allocate, free] = [function(c"malloc")?, function(c"free")?];
+        // SAFETY: they are what the standard says of them.
+        let (allocate, free) =
+            unsafe { (mem::transmute::<Function, Allocate>(allocate), mem::transmute::<Function, Free>(free)) };
+        Ok(GeneralCalls { allocate, free, bytes })
+    }
+
+    fn cache_calls(&self, bytes: usize, has_constructor: bool) -> Result<impl Source, String> {
+        cache_calls(bytes, has_constructor)
+    }
+
+    fn resident(&self) -> Result<u64, String> {
+        resident()
+    }
+
+    fn interrupts(&self) -> Result<u64, String> {
+        interrupts()
+    }
+}
+
+type Allocate = unsafe extern "C" fn(usize) -> *mut u8;
+type Free = unsafe extern "C" fn(*mut u8);
+type Hook = unsafe extern "C" fn(*mut u8, *mut u8);
+
+/// `cm_cache_options` of the header.
+#[repr(C)]
+struct CacheOptions {
+    constructor: Option<Hook>,
+    destructor: Option<Hook>,
+    argument: *mut u8,
+    limit: usize,
+    batch: usize,
+}
+
+/// A cache of whichever library is preloaded. It stays.
+fn cache_calls(bytes: usize, has_constructor: bool) -> Result<CacheCalls, String> {
+    type Create = unsafe extern "C" fn(*const c_char, usize, usize, *const CacheOptions) -> *mut u8;
+    let [create, allocate, free] =
+        [function(c"cm_cache_create")?, function(c"cm_cache_alloc")?, function(c"cm_cache_free")?];
+    let constructor = has_constructor.then_some(construct as Hook);
+    let options = CacheOptions { constructor, destructor: None, argument: null_mut(), limit: 0, batch: 0 };
+    // SAFETY: they are what the header says of them.
+    unsafe {
+        let cache = mem::transmute::<Function, Create>(create)(c"context".as_ptr(), bytes, 0, &options);
+        if cache.is_null() {
+            return Err(format!("no cache could be made ({})", std::io::Error::last_os_error()));
+        }
+        Ok(CacheCalls {
+            allocate: mem::transmute::<Function, unsafe extern "C" fn(*mut u8) -> *mut u8>(allocate),
+            free: mem::transmute::<Function, Hook>(free),
+            cache,
+        })
+    }
+}
+
+/// The sum of what the kernel says of each mapping; it is exact, which the short form of it is not.
+fn resident() -> Result<u64, String> {
+    let file = "/proc/self/smaps_rollup";
+    let said = fs::read_to_string(file).map_err(|error| format!("cannot read {file} ({error})"))?;
+    let kb = said.lines().find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kb.map(|kb: u64| kb << 10).ok_or_else(|| format!("{file} has no line `Rss: … kB`"))
+}
+
+/// The columns of all CPUs.
+fn interrupts() -> Result<u64, String> {
+    let file = "/proc/interrupts";
+    let said = fs::read_to_string(file).map_err(|error| format!("cannot read {file} ({error})"))?;
+    sum_of_calls(&said).ok_or_else(|| format!("{file} has no line `Function call interrupts`"))
+}
+
+fn sum_of_calls(said: &str) -> Option<u64> {
+    let line = said.lines().find_map(|line| line.trim_end().strip_suffix("Function call interrupts"))?;
+    Some(line.split_whitespace().skip(1).filter_map(|count| count.parse::<u64>().ok()).sum())
 }
 
 /// The counters of whichever library is preloaded.
@@ -78,5 +156,23 @@ impl Threads for Pinned {
                 });
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_columns_are_summed() {
+        let said = "           CPU0       CPU1\n RES:    7    8   Rescheduling interrupts\n CAL:    100    23   Function call interrupts\n";
+        assert_eq!(sum_of_calls(said), Some(123));
+        assert_eq!(sum_of_calls("IPI1:  5  6  7       Function call interrupts\n"), Some(18), "as on aarch64");
+        assert_eq!(sum_of_calls(" RES:    7    8   Rescheduling interrupts\n"), None);
+    }
+
+    #[test]
+    fn this_process_is_somewhere() {
+        assert!(resident().unwrap() > 100_000);
     }
 }

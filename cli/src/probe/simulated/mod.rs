@@ -1,19 +1,20 @@
 //! A simulated machine, whose operations take as long as a cost model says.
 
 #[allow(clippy::duplicate_mod, reason = "one source for both machines")]
-#[path = "../figures.rs"]
+#[path = "../figures/mod.rs"]
 mod figures;
 
-use commensal_machine_simulated::simulation::{Costs, Job, Place, Settings, run, simulate};
+use commensal_machine_simulated::simulation::{Costs, Job, Place, Settings, interrupts, run, simulate, work};
 use commensal_workload_simulated as workload;
 use commensal_workload_simulated::Threads;
+use commensal_workload_simulated::caches::{Dedicated, General, Source};
 use commensal_workload_simulated::counters::Calls;
 use figures::{Machine, measure};
 
 /// Measures what the words say on a machine with so many CPUs.
-pub fn measured(cpus: usize, words: &[&str]) -> Result<Vec<f64>, String> {
+pub fn measured(cpus: usize, probe: &str, words: &[&str]) -> Result<Vec<f64>, String> {
     let settings = Settings { cpus, costs: Costs::SIMPLE, most_steps: u64::MAX, ..Settings::default() };
-    let report = simulate(settings, None, || measure(words, &Simulated { cpus }));
+    let report = simulate(settings, None, || measure(probe, words, &Simulated { cpus }));
     report.outcome.unwrap_or_else(|failure| Err(format!("the simulation failed: {failure}")))
 }
 
@@ -35,14 +36,36 @@ impl Machine for Simulated {
     }
 
     fn calls(&self) -> Result<Calls, String> {
-        Err("a simulated machine has no library in C to call".to_owned())
+        Err(NO_LIBRARY.to_owned())
+    }
+
+    fn general_calls(&self, _: usize) -> Result<impl Source, String> {
+        Err::<General, _>(NO_LIBRARY.to_owned())
+    }
+
+    fn cache_calls(&self, _: usize, _: bool) -> Result<impl Source, String> {
+        Err::<Dedicated, _>(NO_LIBRARY.to_owned())
+    }
+
+    fn resident(&self) -> Result<u64, String> {
+        Err("a simulated machine does not tell what is in memory".to_owned())
+    }
+
+    fn interrupts(&self) -> Result<u64, String> {
+        Ok(interrupts())
     }
 }
+
+const NO_LIBRARY: &str = "a simulated machine has no library in C to call";
 
 impl Threads for FromFirst {
     fn run(&self, count: u32, work: &(dyn Fn(u32) + Sync)) {
         let job = |number: u32| (Box::new(move || work(number)) as Job<'_>, Place::On(number as usize));
         run((0..count).map(job).collect(), None);
+    }
+
+    fn busy(&self, ns: u64) {
+        work(ns);
     }
 }
 
@@ -50,35 +73,59 @@ impl Threads for FromFirst {
 mod tests {
     use super::*;
 
+    fn measured_on(cpus: usize, line: &str) -> Result<Vec<f64>, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        measured(cpus, words[0], &words[1..])
+    }
+
     #[test]
     fn the_same_words_give_the_same_figures() {
-        for words in [
-            &["life", "80", "8", "eager"][..],
-            &["shared", "80", "8", "lazy-and-cached"],
-            &["upgraded", "2", "atomic"],
-            &["look", "80", "8", "eager"],
+        for line in [
+            "counters life 80 8 eager",
+            "counters shared 80 8 lazy-and-cached",
+            "counters upgraded 2 atomic",
+            "counters look 80 8 eager",
+            "cache pair 2 64 dedicated",
+            "kicks groups 20 71 kick-on-create",
+            "kicks replace 20 71",
         ] {
-            let [first, second] = [measured(72, words).unwrap(), measured(72, words).unwrap()];
-            assert_eq!(first, second, "{words:?}");
-            assert!(first.iter().all(|figure| figure.is_finite()), "{words:?}: {first:?}");
+            let [first, second] = [measured_on(72, line).unwrap(), measured_on(72, line).unwrap()];
+            assert_eq!(first, second, "{line}");
+            assert!(first.iter().all(|figure| figure.is_finite()), "{line}: {first:?}");
         }
     }
 
     #[test]
     fn zeroing_for_many_cpus_costs_more_than_for_few() {
-        let setup = |cpus: &str, form| measured(256, &["life", cpus, "8", form]).unwrap()[2];
-        assert!(setup("256", "eager") > 2.0 * setup("8", "eager"));
-        assert!(setup("256", "lazy") * 10.0 < setup("256", "eager"));
+        let setup = |cpus: usize, form| measured_on(256, &format!("counters life {cpus} 8 {form}")).unwrap()[2];
+        assert!(setup(256, "eager") > 2.0 * setup(8, "eager"));
+        assert!(setup(256, "lazy") * 10.0 < setup(256, "eager"));
+    }
+
+    /// Each kick reaches every busy CPU but the one that kicks.
+    #[test]
+    fn kicks_reach_all_that_are_busy() {
+        let of = |arm| measured_on(72, &format!("kicks groups 20 71 {arm}")).unwrap();
+        let (on_create, on_replace) = (of("kick-on-create"), of("kick-on-replace-only"));
+        assert_eq!((on_create[0], on_create[1]), (100.0, 7100.0), "five caches in each group");
+        assert_eq!((on_replace[0], on_replace[1]), (0.0, 0.0));
+        assert!(on_create[3] > 10.0 * on_replace[3]);
+        let replaced = measured_on(72, "kicks replace 20 71").unwrap();
+        assert_eq!(replaced[0], 40.0, "one for the first fifty slots, one for the rest");
+        // Who waits for a lock is on no CPU.
+        assert!((2000.0..=2840.0).contains(&replaced[1]), "{replaced:?}");
     }
 
     #[test]
     fn what_it_has_not_is_said() {
-        for (cpus, words, named) in [
-            (1, &["others", "atomic"][..], "2 threads at once"),
-            (2, &["called", "own"], "no library in C"),
-            (2, &["dinner"], "expected life CPUS"),
+        for (cpus, line, named) in [
+            (1, "counters others atomic", "2 threads at once"),
+            (2, "counters called own", "no library in C"),
+            (2, "cache pair 1 64 malloc", "no library in C"),
+            (2, "cache bytes 64 general", "does not tell"),
+            (2, "counters dinner", "expected life CPUS"),
         ] {
-            let why = measured(cpus, words).unwrap_err();
+            let why = measured_on(cpus, line).unwrap_err();
             assert!(why.contains(named), "{why}");
         }
     }

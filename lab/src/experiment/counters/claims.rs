@@ -1,10 +1,10 @@
 //! What the document says, held against what was measured; and what follows besides.
 
-use super::figures::Figures;
 use super::shared::{TWO_THREADS, by_two};
 use super::work::{GIT, GITSOURCE, KERNBENCH, MAKE, of_work};
 use super::{CACHED, CPUS, EAGER, LAZY, LAZY_AND_CACHED, MAIN_CPUS, MERGED, UPDATES, at_cpus, with_updates};
 use crate::analysis::Analysis;
+use crate::experiment::figures::Figures;
 use crate::experiment::startup::SYSTEM_TIME;
 use crate::experiment::{Claim, Part, holds};
 use crate::machine::Machine;
@@ -207,8 +207,7 @@ fn percent(part: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::example;
-    use super::super::{life, shared};
+    use super::super::{example, life, shared};
     use super::*;
 
     /// The example's arms take 1000, 500, 50, 5 and 5 in all metrics.

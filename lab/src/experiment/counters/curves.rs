@@ -48,8 +48,7 @@ fn curves(analysis: &Analysis, metric: usize, at: impl Fn(&Parameters) -> Option
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::example;
-    use super::super::{life, look};
+    use super::super::{example, life, look};
     use super::*;
 
     fn at(curves: &[Curve], curve: usize) -> Vec<f64> {

@@ -9,12 +9,10 @@
 //! | `spawn` | e. fork and exec of a program that does nothing |
 //! | `work` | f. longer real work: make, git |
 //!
-//! `figures` finds what was measured by its names in the JSON, `claims` holds it against the document, and `curves` draws it. Parts a to d run the command's
-//! own probe, one arm of one row in a process of its own; so the order of runs and the statistics are those of whole programs.
+//! `claims` holds what was measured against the document, and `curves` draws it. Parts a to d run the command's own probe.
 
 mod claims;
 mod curves;
-mod figures;
 mod life;
 mod look;
 mod shared;
@@ -22,21 +20,15 @@ mod spawn;
 mod update;
 mod work;
 
-use std::path::Path;
-
 use anyhow::Result;
 
-pub use figures::Figures;
-
+use super::probing::{
+    Blocks, LESS, Measure, Measured, forms, library, measured, nanoseconds, of_parts, probe_named, tables,
+};
 use super::{Experiment, LAZY_COUNTERS, Outcome, Part, Setting};
-use crate::analysis::Analysis;
-use crate::arm::{Arm, COMMENSAL};
-use crate::blocks::{self, Length, Plan, Subject};
+use crate::blocks::Subject;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
-use crate::process::{Program, Run};
-use crate::sheet::Sheet;
-use crate::table;
 
 /// Numbers of CPUs that per-CPU memory is laid out for.
 const CPUS: [u64; 5] = [2, 8, 80, 256, 512];
@@ -58,20 +50,8 @@ const TOLD: &str = "told";
 const CHECKED: &str = "checked";
 const PER_CPU: &str = "per-cpu";
 
-const FASTER: [&str; 2] = ["faster", "slower"];
-const LESS: [&str; 2] = ["less", "more"];
-
 /// The experiment.
 pub struct Counters;
-
-/// What a part hands back: what it measured, and why not the rest.
-#[derive(Default)]
-struct Measured {
-    parts: Vec<Part>,
-    missing: Vec<String>,
-}
-
-type Measure = fn(&Setting) -> Result<Measured>;
 
 /// All parts. The last two start programs, which a simulated machine has none of.
 const PARTS: [Measure; 6] =
@@ -85,20 +65,6 @@ impl Counters {
     pub fn costs(&self, setting: &Setting) -> Result<Vec<Part>> {
         Ok(of_parts(&COSTS, setting)?.parts)
     }
-}
-
-fn of_parts(parts: &[Measure], setting: &Setting) -> Result<Measured> {
-    let mut all = Measured::default();
-    for part in parts {
-        if setting.interrupt.seen() {
-            all.missing.push("Ended early: not all parts were measured.".to_owned());
-            break;
-        }
-        let measured = part(setting)?;
-        all.parts.extend(measured.parts);
-        all.missing.extend(measured.missing);
-    }
-    Ok(all)
 }
 
 impl Experiment for Counters {
@@ -144,58 +110,9 @@ do, apart or side by side: some processors write two words of a line at once. Ca
 Times of parts a to d are the best of some rounds in a process of its own for each arm and block. Bytes are counted: the object itself, and \
 for each block one line of its head and (2 + rows) × its width, where rows are the CPUs that are laid out, or what was touched.";
 
-/// Arms that the probe has inside.
-fn forms<const N: usize>(names: [&str; N]) -> Vec<Arm> {
-    names.map(|name| Arm::told(name, name.replace(' ', "-"))).into()
-}
-
-/// The library, if there is one.
-fn library(setting: &Setting) -> Option<&Path> {
-    setting.arms.iter().find(|arm| arm.name == COMMENSAL)?.library.as_deref()
-}
-
-/// A run of the command's own probe, which prints as many figures as there are metrics.
+/// A run of the probe for counters.
 fn probe(setting: &Setting, words: &[String], parameters: Parameters, metrics: &[Metric]) -> Subject {
-    let cpus = setting.machine.cpus.to_string();
-    let simulated: &[&str] = if setting.machine.is_simulated() { &["simulated", &cpus] } else { &[] };
-    let first = ["commensal", "workload", "counters"].into_iter().chain(simulated.iter().copied());
-    let words = first.chain(words.iter().map(String::as_str));
-    let mut program = Program::new(&setting.command, words);
-    program.environment.clear();
-    let metrics = metrics.to_vec();
-    Subject { parameters, metrics, read: printed, prints_the_same: false, ..Subject::of_program("", program) }
-}
-
-fn printed(_: &Run, printed: &str) -> Option<Vec<f64>> {
-    printed.split_whitespace().map(|word| word.parse().ok()).collect()
-}
-
-/// How many blocks a part has: when it must be quick, and else.
-struct Blocks {
-    quick: usize,
-    usual: usize,
-}
-
-/// Measures under these arms, on one CPU if one is named.
-fn measured(
-    setting: &Setting,
-    subjects: Vec<Subject>,
-    arms: &[Arm],
-    blocks: Blocks,
-    cpu: Option<usize>,
-) -> Result<Analysis> {
-    let usual = if setting.quick { blocks.quick } else { blocks.usual };
-    let length = Length::Blocks(setting.blocks.unwrap_or(usual));
-    let plan = Plan { cpu, ..Plan::of(length, setting.seed) };
-    Ok(Analysis::of(blocks::measure(subjects, arms, plan, &setting.interrupt)?))
-}
-
-/// A table with every arm's own figures for each of the metrics.
-fn tables(analysis: &Analysis) -> Vec<Sheet> {
-    if analysis.measured.blocks == 0 {
-        return Vec::new();
-    }
-    (0..analysis.measured.rows[0].metrics.len()).map(|metric| table::figures(analysis, metric)).collect()
+    probe_named("counters", setting, words, parameters, metrics)
 }
 
 /// Laid out for so many CPUs.
@@ -208,22 +125,17 @@ fn with_updates(cpus: u64, updates: u64) -> Parameters {
     if updates == USUAL_UPDATES { at_cpus(cpus) } else { at_cpus(cpus).with("updates", updates) }
 }
 
-/// Nanoseconds of something, as the probe prints them.
-const fn nanoseconds(name: &'static str, title: &'static str) -> Metric {
-    Metric { name, unit: "ns", title, words: FASTER, resolution: 1e-5 }
+/// A part that was never measured: eager arms take 1000, merged ones 500, cached ones 50 and lazy ones 5, in all metrics and rows.
+#[cfg(test)]
+fn example(metrics: &[Metric], rows: impl Iterator<Item = Parameters>) -> Part {
+    let arms = forms([EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED]).into_iter();
+    let arms: Vec<_> = arms.zip([1000.0, 500.0, 50.0, 5.0, 5.0]).collect();
+    super::figures::example(&arms, metrics, rows)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::{Cost, End};
-
-    #[test]
-    fn figures_are_read_as_they_are_printed() {
-        let run = Run { end: End::Exited(0), cost: Cost::default(), left_running: false };
-        assert_eq!(printed(&run, "3.17059 0.52000 80.00000\n"), Some(vec![3.17059, 0.52, 80.0]));
-        assert_eq!(printed(&run, "no figures\n"), None);
-    }
 
     /// The names in the JSON are fixed.
     #[test]

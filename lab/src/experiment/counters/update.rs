@@ -9,16 +9,14 @@ use super::{
     ATOMIC, Blocks, CHECKED, LAZY, Measured, PER_CPU, PLAIN, Part, TOLD, forms, library, measured, nanoseconds, probe,
     tables,
 };
-use crate::analysis::{Analysis, CONTROL, Judged};
 use crate::arm::Arm;
-use crate::blocks::{self, Subject};
+use crate::blocks::Subject;
 use crate::experiment::Setting;
+use crate::experiment::probing::dots;
 use crate::json::UNDOCUMENTED;
 use crate::machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
-use crate::report::Figure;
-use crate::report::plot::{self, Scale};
 
 const BLOCKS: Blocks = Blocks { quick: 8, usual: 60 };
 
@@ -139,26 +137,13 @@ fn measure_group(setting: &Setting, group: Group) -> Result<Part> {
     };
     let analysis = measured(setting, group.rows.into_iter().map(subject).collect(), &group.arms, BLOCKS, cpu)?;
     let (title, sheets) = (group.title.to_owned(), tables(&analysis));
-    Ok(Part { title, sheets, analysis, plots, document: UNDOCUMENTED })
-}
-
-/// A dot for each arm, a row for each row.
-fn plots(analysis: &Analysis) -> Result<Vec<Figure>> {
-    let arms = || analysis.measured.arms.iter().enumerate().filter(|(arm, _)| *arm != CONTROL);
-    let row = |(row, judged): (&blocks::Row, &Vec<Judged>)| {
-        let dots = arms().filter_map(|(arm, _)| Some((arm, judged[0].medians[arm]?.value))).collect();
-        (row.name(), dots)
-    };
-    let rows: Vec<(String, Vec<(usize, f64)>)> = analysis.measured.rows.iter().zip(&analysis.rows).map(row).collect();
-    let names: Vec<(usize, &str)> = arms().map(|(arm, described)| (arm, described.name.as_str())).collect();
-    let title = analysis.measured.rows[0].metrics[0].title;
-    Ok(plot::dots(title, &rows, &names, Scale::Powers("ns"))?.into_iter().map(Figure::bare).collect())
+    Ok(Part { title, sheets, analysis, plots: |analysis| dots(analysis, 0), document: UNDOCUMENTED })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::counters::figures::example;
+    use crate::experiment::counters::example;
 
     #[test]
     fn every_row_has_its_own_parameters() {
@@ -182,7 +167,7 @@ mod tests {
     #[test]
     fn each_row_has_a_dot_for_each_arm() {
         let part = example(&[UPGRADED], of_upgraded().into_iter().map(|(parameters, _)| parameters));
-        let figures = plots(&part.analysis).unwrap();
+        let figures = dots(&part.analysis, 0).unwrap();
         let [figure] = &figures[..] else { panic!("one plot") };
         assert_eq!(figure.svg.matches("<circle").count(), 2 * 5 + 5, "in two rows, and in the key");
         assert!(figure.svg.contains("2 threads") && !figure.svg.contains('#'));

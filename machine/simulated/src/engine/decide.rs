@@ -42,7 +42,7 @@ impl Engine {
             self.cpus[cpu].time += cost;
         }
         match access {
-            Access::Nothing => {}
+            Access::Nothing | Access::Work { .. } => {}
             Access::Fence { is_full } => self.happened(Happening::Fence { is_full }),
             Access::Zero { at, bytes } => self.happened(Happening::Zeroed { at, bytes }),
             Access::System { number } => self.happened(Happening::System(number)),

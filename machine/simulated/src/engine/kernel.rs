@@ -105,6 +105,7 @@ impl Here {
             let Some(_) = self.with(|engine| engine.cpus[cpu].thread) else { continue };
             self.step(Access::Kick { cpu });
             self.with(|engine| {
+                engine.interrupts += u64::from(engine.threads[me].cpu != cpu);
                 if is_lost {
                     return;
                 }

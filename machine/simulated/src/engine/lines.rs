@@ -127,6 +127,7 @@ impl Lines {
                 }
             }
             Access::Clock => costs.clock,
+            Access::Work { ns } => ns,
             Access::System { number: syscall::GETTID | syscall::GETPID } => costs.system_call / 2,
             Access::System { .. } => costs.system_call,
             Access::Kick { .. } => costs.kick,
@@ -168,7 +169,7 @@ impl Lines {
                 self.pages.remove(&page);
             }
         } else {
-            self.lines.retain(|line, _| !(start..end).contains(&(line * LINE)));
+            self.lines.retain(|line, _| !(start / LINE..end.div_ceil(LINE)).contains(line));
             self.pages.retain(|page, ()| !(start..end).contains(&(page * PAGE)));
         }
     }

@@ -98,6 +98,8 @@ pub enum Access {
     Slot,
     /// Reads the clock.
     Clock,
+    /// Computes for so long.
+    Work { ns: u64 },
     /// Enters the kernel.
     System { number: usize },
     /// Interrupts a CPU.
@@ -151,6 +153,8 @@ pub struct Engine {
     in_a_row: u32,
     /// The current thread waits for others.
     gives_way: bool,
+    /// CPUs that a kick interrupted, its own not among them.
+    interrupts: u64,
     environment: Vec<(CString, CString)>,
 }
 
@@ -190,6 +194,7 @@ impl Engine {
             report_to: None,
             in_a_row: 0,
             gives_way: false,
+            interrupts: 0,
             environment,
             settings,
             strategy,
@@ -369,6 +374,16 @@ impl Here {
             unsafe { (*handler)() };
         }
         self.with(|engine| engine.leave_handler(before));
+    }
+
+    /// The current thread computes for so long.
+    pub fn work(self, ns: u64) {
+        self.step(Access::Work { ns });
+    }
+
+    /// CPUs that kicks have interrupted.
+    pub fn interrupts(self) -> u64 {
+        self.with(|engine| engine.interrupts)
     }
 
     /// The current thread waits for others, by looking again and again.

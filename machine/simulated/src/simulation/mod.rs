@@ -226,6 +226,16 @@ pub fn sleep(ns: u64) {
     here().sleep(ns);
 }
 
+/// The calling thread computes for so long, where time is what decides.
+pub fn work(ns: u64) {
+    here().work(ns);
+}
+
+/// CPUs that kicks have interrupted so far, those of the threads that kicked not among them.
+pub fn interrupts() -> u64 {
+    here().interrupts()
+}
+
 /// Steps of all threads so far.
 pub fn steps() -> u64 {
     here().with(|engine| engine.all_steps())

@@ -40,23 +40,27 @@ fn place(analysis: &Analysis, arm: &str) -> Option<usize> {
     analysis.measured.arms.iter().position(|other| other.name == arm)
 }
 
-/// A part that was never measured: eager arms take 1000, merged ones 500, cached ones 50 and lazy ones 5, in all metrics and rows.
+/// A part that was never measured: each arm takes as long as stands beside it, in all metrics and rows. The first is the baseline.
 #[cfg(test)]
-pub fn example(metrics: &[crate::metric::Metric], rows: impl Iterator<Item = Parameters>) -> crate::experiment::Part {
-    use super::{CACHED, EAGER, LAZY, LAZY_AND_CACHED, MERGED, forms};
+pub fn example(
+    arms: &[(crate::arm::Arm, f64)],
+    metrics: &[crate::metric::Metric],
+    rows: impl Iterator<Item = Parameters>,
+) -> crate::experiment::Part {
     use crate::blocks::{Length, Measured, Plan, Row};
 
     const BLOCKS: usize = 8;
-    let forms = forms([EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED]);
-    let arms = [forms[0].clone(), forms[0].again()].into_iter().chain(forms[1..].iter().cloned()).collect();
+    let again = (arms[0].0.again(), arms[0].1);
+    let all: Vec<_> = [arms[0].clone(), again].into_iter().chain(arms[1..].iter().cloned()).collect();
     let samples = |value: f64| Some((0..BLOCKS).map(|block| vec![value + block as f64 / 1e3; metrics.len()]).collect());
     let row = |parameters| Row {
         parameters,
         metrics: metrics.to_vec(),
-        samples: [1000.0, 1000.0, 500.0, 50.0, 5.0, 5.0].map(samples).into(),
+        samples: all.iter().map(|(_, value)| samples(*value)).collect(),
         findings: Vec::new(),
     };
     let rows = rows.map(row).collect();
+    let arms = all.iter().map(|(arm, _)| arm.clone()).collect();
     let (plan, elapsed) = (Plan::of(Length::Blocks(BLOCKS), 1), std::time::Duration::from_secs(1));
     let analysis = Analysis::of(Measured { arms, rows, blocks: BLOCKS, interrupted: false, elapsed, plan });
     let plots = |_: &Analysis| Ok(Vec::new());
@@ -71,20 +75,23 @@ pub fn example(metrics: &[crate::metric::Metric], rows: impl Iterator<Item = Par
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EAGER, LAZY, MERGED, at_cpus, life};
     use super::*;
+    use crate::arm::Arm;
+    use crate::metric::WALL;
 
     #[test]
     fn figures_are_found_by_their_names() {
-        let part = example(&life::METRICS, [at_cpus(2), at_cpus(256)].into_iter());
+        let [two, many] = [2, 256].map(|cpus| Parameters::default().with("possible_cpus", cpus));
+        let arms = [("a", 1000.0), ("b", 500.0), ("c", 5.0)].map(|(name, value)| (Arm::told(name, name), value));
+        let part = example(&arms, &[WALL], [two.clone(), many.clone()].into_iter());
         let parts = [&part.analysis];
         let figures = Figures(&parts);
-        let ratio = figures.compared("create_destroy_ns", &at_cpus(256), [EAGER, LAZY]).unwrap().ratio;
+        let ratio = figures.compared("wall_s", &many, ["a", "c"]).unwrap().ratio;
         assert!((ratio - 0.005).abs() < 1e-4, "{ratio}");
-        let median = figures.median("setup_ns", &at_cpus(2), MERGED).unwrap();
+        let median = figures.median("wall_s", &two, "b").unwrap();
         assert!((median - 500.0).abs() < 0.1, "{median}");
-        assert!(figures.median("setup_ns", &at_cpus(8), MERGED).is_none(), "no such row");
-        assert!(figures.median("kicks", &at_cpus(2), MERGED).is_none(), "no such metric");
-        assert!(figures.compared("setup_ns", &at_cpus(2), [MERGED, LAZY]).is_none(), "another baseline");
+        assert!(figures.median("wall_s", &Parameters::default(), "b").is_none(), "no such row");
+        assert!(figures.median("kicks", &two, "b").is_none(), "no such metric");
+        assert!(figures.compared("wall_s", &two, ["b", "c"]).is_none(), "another baseline");
     }
 }

@@ -1,28 +1,16 @@
-//! What the words of the command line ask for, measured. This file is compiled for each machine, with its workload.
+//! Counters: one arm of one row of `lab counters`.
 
-use super::workload::Threads;
-use super::workload::counters::{
-    self, Calls, Form, Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns,
-    add_upgraded_ns, shared_ns, upgrade_ns,
+use super::super::workload::counters::{
+    self, Form, Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns,
+    shared_ns, upgrade_ns,
 };
+use super::{Machine, named, number};
 
 const EXPECTED: &str = "life CPUS UPDATES FORM, upgrade CPUS FORM, shared CPUS UPDATES FORM, own COUNTERS ARM, others ARM, \
                         upgraded THREADS ARM, called own, called THREADS or look CPUS SLOTS FORM";
 /// What a block has rows for at most is far above it; it is what the lab asks for.
 const MOST_CPUS: usize = 1024;
 const MOST_UPDATES: u32 = 1 << 20;
-
-/// What the machine has to give.
-pub trait Machine {
-    /// Its threads.
-    type Threads: Threads;
-
-    /// As many threads, each on a CPU of its own.
-    fn threads(&self, count: u32) -> Result<Self::Threads, String>;
-
-    /// The counters of a library in C.
-    fn calls(&self) -> Result<Calls, String>;
-}
 
 /// Measures what the words say: the figures, or what is wrong with the words.
 pub fn measure(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, String> {
@@ -74,15 +62,8 @@ fn turns(word: &str) -> Result<Turns, String> {
     named(word, &Turns::ALL, Turns::word)
 }
 
-fn named<T: Copy>(word: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
-    let found = all.iter().copied().find(|one| name(*one) == word);
-    let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
-    found.ok_or_else(|| format!("the arm is `{word}`; expected one of {}", names.join(", ")))
-}
-
 fn cpus(word: &str) -> Result<usize, String> {
-    let number = word.parse().ok().filter(|number| (1..=MOST_CPUS).contains(number));
-    number.ok_or_else(|| format!("the number of CPUs or slots is `{word}`; expected 1 to {MOST_CPUS}"))
+    number("number of CPUs or slots", word, MOST_CPUS)
 }
 
 fn updates(word: &str) -> Result<u32, String> {

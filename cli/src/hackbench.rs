@@ -1,0 +1,136 @@
+//! `commensal lab hackbench`: messages between tasks, with hackbench's usual options and its output.
+//!
+//! It is a program that is measured, as the bundled ones are, so it is run before the rest of the command line is looked at.
+
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use commensal_programs::hackbench::{Contexts, Hackbench, MOST_BYTES};
+
+use crate::failure::{Failure, Status};
+
+/// The words that it is called by.
+pub const WORDS: [&str; 2] = ["lab", "hackbench"];
+
+/// Messages between groups of tasks, in which every sender writes to every receiver; the time from when all are ready until all have ended
+///
+/// Under a library with object caches (`commensal run`, `commensal compare`), contexts come from a cache named context; else from malloc.
+#[derive(Parser)]
+#[command(
+    name = "commensal lab hackbench",
+    override_usage = "commensal lab hackbench [-pipe] [GROUPS] [process|thread] [LOOPS] [OPTIONS]"
+)]
+struct Options {
+    /// Groups of 40 tasks
+    #[arg(value_name = "GROUPS", default_value_t = 10, value_parser = number())]
+    groups: u32,
+
+    /// What a task is
+    #[arg(value_name = "MODE", default_value = "process")]
+    mode: Mode,
+
+    /// Messages from each sender to each receiver
+    #[arg(value_name = "LOOPS", default_value_t = 100, value_parser = number())]
+    loops: u32,
+
+    /// Pipes instead of sockets; also -pipe
+    #[arg(short, long)]
+    pipe: bool,
+
+    /// The same as GROUPS
+    #[arg(short, long = "groups", value_name = "N", conflicts_with = "groups", value_parser = number())]
+    group_option: Option<u32>,
+
+    /// The same as LOOPS
+    #[arg(short, long = "loops", value_name = "N", conflicts_with = "loops", value_parser = number())]
+    loop_option: Option<u32>,
+
+    /// Senders in a group, and receivers
+    #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = number())]
+    fds: u32,
+
+    /// Bytes of a message
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=MOST_BYTES as i64))]
+    datasize: u32,
+
+    /// The same as "thread"
+    #[arg(short = 'T', long, conflicts_with_all = ["mode", "process"])]
+    threads: bool,
+
+    /// The same as "process"
+    #[arg(short = 'P', long, conflicts_with = "mode")]
+    process: bool,
+
+    /// What has a context: each task, as in the kernel, or each message, of which there are many more
+    #[arg(long, value_name = "OF", default_value = "task")]
+    context: Context,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    Process,
+    Thread,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Context {
+    Task,
+    Message,
+}
+
+fn number() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1_000_000)
+}
+
+/// Runs it with the arguments behind its name, and prints what hackbench prints.
+pub fn main(words: impl Iterator<Item = String>) -> Result<ExitCode, Failure> {
+    // hackbench takes its first option with one dash.
+    let words = words.map(|word| if word == "-pipe" { "--pipe".to_owned() } else { word });
+    let options = match Options::try_parse_from([WORDS[1].to_owned()].into_iter().chain(words)) {
+        Ok(options) => options,
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => return Err(Failure::new(Status::Usage, crate::one_line(&error.to_string()))),
+    };
+    let bench = bench(&options);
+    // Flushed before tasks are created, which would have it in their buffers, too.
+    println!("Running with {}*{} (== {}) tasks.", bench.groups, 2 * bench.pairs, bench.tasks());
+    let time = bench.run().map_err(|why| Failure::ours(format!("hackbench: {why}")))?;
+    println!("Time: {:.3}", time.as_secs_f64());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bench(options: &Options) -> Hackbench {
+    Hackbench {
+        pipes: options.pipe,
+        threads: options.threads || options.mode == Mode::Thread,
+        groups: options.group_option.unwrap_or(options.groups) as usize,
+        pairs: options.fds as usize,
+        loops: options.loop_option.unwrap_or(options.loops) as usize,
+        bytes: options.datasize as usize,
+        contexts: if options.context == Context::Task { Contexts::Tasks } else { Contexts::Messages },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parsed(words: &str) -> Hackbench {
+        bench(&Options::try_parse_from(["hackbench"].into_iter().chain(words.split_whitespace())).unwrap())
+    }
+
+    #[test]
+    fn both_styles_of_options_say_the_same() {
+        Options::command().debug_assert();
+        let old = parsed("--pipe 20 process 40");
+        assert_eq!((old.groups, old.loops, old.tasks(), old.bytes), (20, 40, 800, 100));
+        assert!(old.pipes && !old.threads && old.contexts == Contexts::Tasks);
+        let new = parsed("-p -g 20 -l 40 -P");
+        assert_eq!(format!("{old:?}"), format!("{new:?}"));
+        let threads = [parsed("5 thread"), parsed("-T -g 5")];
+        assert!(threads.iter().all(|bench| bench.threads && !bench.pipes && bench.groups == 5 && bench.loops == 100));
+        assert!(Options::try_parse_from(["hackbench", "0"]).is_err());
+        assert!(Options::try_parse_from(["hackbench", "-T", "-P"]).is_err());
+    }
+}

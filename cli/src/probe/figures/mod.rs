@@ -1,0 +1,53 @@
+//! What the words of the command line ask for, measured. These files are compiled for each machine, with its workload.
+
+mod cache;
+mod counters;
+mod kicks;
+
+use super::workload::Threads;
+use super::workload::caches::Source;
+use super::workload::counters::Calls;
+
+/// What the machine has to give.
+pub trait Machine: Sync {
+    /// Its threads.
+    type Threads: Threads;
+
+    /// As many threads, each on a CPU of its own.
+    fn threads(&self, count: u32) -> Result<Self::Threads, String>;
+
+    /// The counters of a library in C.
+    fn calls(&self) -> Result<Calls, String>;
+
+    /// malloc and free of whichever library serves the process.
+    fn general_calls(&self, bytes: usize) -> Result<impl Source, String>;
+
+    /// The functions of a library in C for a cache, which is made here, with or without a constructor.
+    fn cache_calls(&self, bytes: usize, has_constructor: bool) -> Result<impl Source, String>;
+
+    /// Bytes of this process in memory.
+    fn resident(&self) -> Result<u64, String>;
+
+    /// Interrupts by which all CPUs were told to call a function, since the machine began.
+    fn interrupts(&self) -> Result<u64, String>;
+}
+
+/// Measures what the words say for a probe: the figures, or what is wrong with the words.
+pub fn measure(probe: &str, words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, String> {
+    match probe {
+        "counters" => counters::measure(words, machine),
+        "cache" => cache::measure(words, machine),
+        _ => kicks::measure(words, machine),
+    }
+}
+
+fn named<T: Copy>(word: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
+    let found = all.iter().copied().find(|one| name(*one) == word);
+    let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+    found.ok_or_else(|| format!("the arm is `{word}`; expected one of {}", names.join(", ")))
+}
+
+fn number(what: &str, word: &str, most: usize) -> Result<usize, String> {
+    let number = word.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("the {what} is `{word}`; expected 1 to {most}"))
+}

@@ -1,0 +1,146 @@
+//! Part b: an object is allocated and released, alone and with the work that makes raw memory an object; and the bytes that it takes.
+
+use anyhow::Result;
+
+use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR, in_c};
+use crate::arm::Arm;
+use crate::blocks::Subject;
+use crate::experiment::probing::{Blocks, LESS, Measured, dots, library, measured, nanoseconds, probe_named, tables};
+use crate::experiment::{Part, Setting};
+use crate::json::UNDOCUMENTED;
+use crate::machine;
+use crate::metric::Metric;
+use crate::parameters::Parameters;
+
+const BLOCKS: Blocks = Blocks { quick: 8, usual: 40 };
+/// What is in memory hardly varies.
+const BLOCKS_OF_BYTES: Blocks = Blocks { quick: 3, usual: 10 };
+
+pub const POP_PUSH: Metric = nanoseconds("pop_push_ns", "allocation and release");
+pub const CONSTRUCTED: Metric = nanoseconds("constructed_ns", "allocation, constructor if it is needed, release");
+pub const CONSTRUCTOR: Metric = nanoseconds("constructor_ns", "the constructor alone");
+pub const BYTES: Metric =
+    Metric { name: "bytes_per_object", unit: "B", title: "bytes in memory per object", words: LESS, resolution: 0.2 };
+
+/// Bytes of an object where a row says nothing of it; and of a context.
+const USUAL_BYTES: u64 = 64;
+const CONTEXT_BYTES: u64 = 904;
+const SIZES: [u64; 3] = [USUAL_BYTES, 200, CONTEXT_BYTES];
+
+/// So many threads at once, in a process that has, or had, several.
+pub fn with_threads(threads: u64) -> Parameters {
+    Parameters::default().with("threads", threads)
+}
+
+/// One thread in a process that never had another.
+pub fn in_process_of_one() -> Parameters {
+    with_threads(1).with("process", "solo")
+}
+
+fn of_bytes(parameters: Parameters, bytes: u64) -> Parameters {
+    if bytes == USUAL_BYTES { parameters } else { parameters.with("bytes", bytes) }
+}
+
+/// Parameters, and what the probe is told of threads and bytes.
+type Row = (Parameters, &'static str, u64);
+
+fn of_one_thread() -> Vec<Row> {
+    let mut rows = vec![(in_process_of_one(), "solo", USUAL_BYTES)];
+    rows.extend([USUAL_BYTES, CONTEXT_BYTES].map(|bytes| (of_bytes(with_threads(1), bytes), "1", bytes)));
+    rows
+}
+
+fn of_two_threads() -> Vec<Row> {
+    [USUAL_BYTES, CONTEXT_BYTES].map(|bytes| (of_bytes(with_threads(2), bytes), "2", bytes)).into()
+}
+
+pub fn measure(setting: &Setting) -> Result<Measured> {
+    let Some(arms) = in_c(setting) else { return Ok(Measured::default()) };
+    let mut done = called(setting, &arms)?;
+    done.parts.push(constructed(setting, &arms)?);
+    let subject = |bytes: u64| {
+        let words = ["bytes".to_owned(), bytes.to_string()];
+        probe_named("cache", setting, &words, Parameters::default().with("bytes", bytes), &[BYTES])
+    };
+    let analysis = measured(setting, SIZES.map(subject).into(), &arms, BLOCKS_OF_BYTES, machine::quiet_cpu())?;
+    let title = "b. Bytes of an object, everything counted".to_owned();
+    let plots = |_: &_| Ok(Vec::new());
+    done.parts.push(Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED });
+    Ok(done)
+}
+
+/// Pairs through calls of functions in C.
+fn called(setting: &Setting, arms: &[Arm]) -> Result<Measured> {
+    let mut done = Measured::default();
+    let one = "b. One allocation and one release by one thread, through calls";
+    done.parts.push(pairs(setting, one, of_one_thread(), arms, machine::quiet_cpu())?);
+    if setting.machine.cpus < 2 {
+        done.missing.push("Not measured: what two threads do, as there is one CPU.".to_owned());
+    } else {
+        let two = "b. One allocation and one release by each of two threads, through calls";
+        done.parts.push(pairs(setting, two, of_two_threads(), arms, None)?);
+    }
+    Ok(done)
+}
+
+/// The runtime inside of the program, as a Rust program has it.
+pub fn in_rust(setting: &Setting) -> Result<Measured> {
+    let arms = [GENERAL, DEDICATED].map(|name| Arm::told(name, name));
+    let mut rows = of_one_thread();
+    if setting.machine.cpus >= 2 {
+        rows.extend(of_two_threads());
+    }
+    rows.retain(|(_, _, bytes)| *bytes == USUAL_BYTES);
+    let rows =
+        rows.into_iter().map(|(parameters, threads, bytes)| (parameters.with("interface", "Rust"), threads, bytes));
+    let title = "b. One allocation and one release, in a Rust program";
+    Ok(Measured { parts: vec![pairs(setting, title, rows.collect(), &arms, None)?], missing: Vec::new() })
+}
+
+fn pairs(setting: &Setting, title: &str, rows: Vec<Row>, arms: &[Arm], cpu: Option<usize>) -> Result<Part> {
+    let subject = |(parameters, threads, bytes): Row| -> Subject {
+        let words = ["pair".to_owned(), threads.to_owned(), bytes.to_string()];
+        probe_named("cache", setting, &words, parameters, &[POP_PUSH])
+    };
+    let analysis = measured(setting, rows.into_iter().map(subject).collect(), arms, BLOCKS, cpu)?;
+    let (title, plots) = (title.to_owned(), |analysis: &_| dots(analysis, 0));
+    Ok(Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED })
+}
+
+/// The arms of before, and the cache that keeps its objects constructed.
+fn constructed(setting: &Setting, arms: &[Arm]) -> Result<Part> {
+    let keeps = library(setting)
+        .map(|library| Arm { words: vec!["constructed".to_owned()], ..Arm::preloading(WITH_CONSTRUCTOR, library) });
+    let (ours, others): (Vec<_>, Vec<_>) =
+        arms.iter().cloned().partition(|arm| [GENERAL, DEDICATED].contains(&arm.name.as_str()));
+    let arms: Vec<Arm> = ours.into_iter().chain(keeps).chain(others).collect();
+    let words = ["construct".to_owned()];
+    let subject = probe_named("cache", setting, &words, Parameters::default(), &[CONSTRUCTED, CONSTRUCTOR]);
+    let analysis = measured(setting, vec![subject], &arms, BLOCKS, machine::quiet_cpu())?;
+    let title = "b. The same with a constructor worth keeping".to_owned();
+    let plots = |analysis: &_| dots(analysis, 0);
+    Ok(Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_its_own_parameters() {
+        let rows: Vec<Row> = of_one_thread().into_iter().chain(of_two_threads()).collect();
+        let names: Vec<String> = rows.iter().map(|(parameters, ..)| parameters.to_string()).collect();
+        assert!(names.iter().enumerate().all(|(at, name)| !names[..at].contains(name)), "{names:?}");
+        assert_eq!(names[0], "process solo, 1 thread");
+        assert_eq!(with_threads(2).number("threads"), Some(2));
+    }
+
+    /// The names in the JSON are fixed.
+    #[test]
+    fn names_are_those_that_results_are_compared_by() {
+        assert_eq!(
+            [POP_PUSH.name, BYTES.name, super::super::hackbench::HACKBENCH.name],
+            ["pop_push_ns", "bytes_per_object", "hackbench_s"]
+        );
+    }
+}

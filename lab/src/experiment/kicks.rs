@@ -1,0 +1,277 @@
+//! Creating caches without interrupting anybody: groups that create caches while other CPUs are busy, as if each new cache had to be made known
+//! to all of them, and as it is; and replacing the arrays of a cache that they use.
+
+use anyhow::Result;
+
+use super::figures::Figures;
+use super::probing::{
+    Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named, tables,
+};
+use super::{Claim, Experiment, Outcome, Part, Setting};
+use crate::analysis::Analysis;
+use crate::json::{Compared, Documented, UNDOCUMENTED};
+use crate::machine::Machine;
+use crate::metric::{Metric, for_people};
+use crate::parameters::Parameters;
+use crate::report::Figure;
+use crate::table::factor;
+
+const ON_CREATE: &str = "kick on create";
+const ON_REPLACE: &str = "kick on replace only";
+const REPLACE: &str = "replace";
+
+const SOURCE: &str = "commit \"slab: avoid IPIs when creating kmem caches\" (G. Thelen, 2017)";
+/// Function call interrupts of 10,000 groups, before and after.
+const BEFORE: f64 = 47_741.0;
+const AFTER: f64 = 101.0;
+const DOCUMENTS_GROUPS: f64 = 10_000.0;
+
+const BLOCKS: Blocks = Blocks { quick: 7, usual: 30 };
+/// A simulated run is long, and the next one the same.
+const SIMULATED_BLOCKS: Blocks = Blocks { quick: 5, usual: 7 };
+
+const KICKS: Metric = Metric { name: "kicks", unit: "1", title: "kicks", words: LESS, resolution: 1.0 };
+const INTERRUPTS: Metric = Metric { name: "interrupts", title: "interrupts, without the background", ..KICKS };
+const BACKGROUND: Metric =
+    Metric { name: "interrupts_background", title: "interrupts in the background", resolution: 0.01, ..KICKS };
+const ELAPSED: Metric = Metric { name: "elapsed_s", unit: "s", title: "time", words: FASTER, resolution: 1e-5 };
+const FIRST: Metric = nanoseconds("first_object_ns", "first object, in fresh memory");
+const WARM: Metric = nanoseconds("first_object_warm_ns", "first object, in memory that was used before");
+const TEARDOWN: Metric = Metric { name: "teardown_s", title: "tear-down", ..ELAPSED };
+
+/// In the order in which the probe prints them.
+const OF_GROUPS: [Metric; 7] = [KICKS, INTERRUPTS, BACKGROUND, ELAPSED, FIRST, WARM, TEARDOWN];
+const OF_REPLACING: [Metric; 4] = [KICKS, INTERRUPTS, BACKGROUND, ELAPSED];
+const FIRST_AT: usize = 4;
+
+/// The experiment.
+pub struct Kicks;
+
+impl Experiment for Kicks {
+    fn name(&self) -> &'static str {
+        "kicks"
+    }
+
+    fn about(&self) -> &'static str {
+        "creating caches for groups: how often other CPUs are interrupted"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn simulates(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, setting: &Setting) -> Result<Outcome> {
+        let Measured { parts, missing } = of_parts(&[creating, replacing], setting)?;
+        let machine = setting.machine.clone();
+        let claims = claims(&parts, &Size::of(setting)).into_iter();
+        let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
+        let remarks = remarks(&parts, &Size::of(setting)).into_iter().chain(missing).collect();
+        let about = EXPLANATION.lines().map(str::to_owned).collect();
+        Ok(Outcome { claims: claims.collect(), about, remarks, machine, parts })
+    }
+}
+
+const EXPLANATION: &str = "\
+Each group has a limit of 1 GiB, is entered, and allocates objects of five sizes, each the first of its size there, so that a cache is created \
+for it; in the end all groups are destroyed. Meanwhile a thread of the process is busy on every other CPU. Kick on create: after each cache is \
+created, all CPUs are interrupted, as the kernel did before; kick on replace only: as the runtime does it. Then the arrays of one cache, which all busy \
+threads use, are replaced again and again by tune.
+Interrupts are function call interrupts of all CPUs (/proc/interrupts; the document's script reads the first CPU's column only); pages that are \
+unmapped, or written after they were read, cause some, too. The background is what is counted while the process does nothing, in as long a time.";
+
+/// How much is done: as much as the document, but on a simulated machine, where each CPU is simulated.
+#[derive(Clone, Copy)]
+struct Size {
+    groups: u64,
+    replacements: u64,
+    busy: u64,
+}
+
+impl Size {
+    fn of(setting: &Setting) -> Self {
+        let (groups, replacements) = match (setting.machine.is_simulated(), setting.quick) {
+            (false, _) => (10_000, 10_000),
+            (true, true) => (100, 4),
+            (true, false) => (1000, 20),
+        };
+        Size { groups, replacements, busy: setting.machine.cpus as u64 - 1 }
+    }
+
+    fn parameters(self, many: u64) -> Parameters {
+        Parameters::default().with("groups", many).with("busy_cpus", self.busy)
+    }
+}
+
+fn blocks(machine: &Machine) -> Blocks {
+    if machine.is_simulated() { SIMULATED_BLOCKS } else { BLOCKS }
+}
+
+fn creating(setting: &Setting) -> Result<Measured> {
+    let size = Size::of(setting);
+    let words = ["groups".to_owned(), size.groups.to_string(), size.busy.to_string()];
+    let subject = probe_named("kicks", setting, &words, size.parameters(size.groups), &OF_GROUPS);
+    let arms = forms([ON_CREATE, ON_REPLACE]);
+    let analysis = measured(setting, vec![subject], &arms, blocks(&setting.machine), None)?;
+    let title = "Groups that are created, entered, and allocate their first objects of five sizes".to_owned();
+    let part = Part { title, sheets: tables(&analysis), analysis, plots, document };
+    Ok(Measured { parts: vec![part], missing: Vec::new() })
+}
+
+fn replacing(setting: &Setting) -> Result<Measured> {
+    let size = Size::of(setting);
+    let words = [REPLACE.to_owned(), size.replacements.to_string(), size.busy.to_string()];
+    let subject = probe_named("kicks", setting, &words, size.parameters(size.replacements), &OF_REPLACING);
+    let mut arms = forms([REPLACE]);
+    arms.iter_mut().for_each(|arm| arm.words.clear());
+    let analysis = measured(setting, vec![subject], &arms, blocks(&setting.machine), None)?;
+    let title = "As many times, the arrays of a cache are replaced that every busy thread uses".to_owned();
+    let part = Part { title, sheets: tables(&analysis), analysis, plots: |_| Ok(Vec::new()), document: UNDOCUMENTED };
+    Ok(Measured { parts: vec![part], missing: Vec::new() })
+}
+
+/// Time to the first object.
+fn plots(analysis: &Analysis) -> Result<Vec<Figure>> {
+    dots(analysis, FIRST_AT)
+}
+
+fn document(of: &Compared) -> Option<Documented> {
+    let is_it = of.baseline.name == ON_CREATE && of.candidate.name == ON_REPLACE && *of.metric == INTERRUPTS;
+    let figure = format!("function call interrupts of 10,000 groups, {AFTER} after and {BEFORE} before");
+    is_it.then(|| Documented { source: SOURCE.to_owned(), figure, value: AFTER / BEFORE })
+}
+
+/// For each group and busy CPU: so figures of machines with few and with many are compared. None without any busy CPU.
+fn each(interrupts: f64, many: u64, busy: u64) -> Option<f64> {
+    (busy > 0).then(|| interrupts / (many * busy) as f64)
+}
+
+fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
+    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
+    let figures = Figures(&analyses);
+    let of = |metric: &str, many, arm| figures.median(metric, &size.parameters(many), arm);
+    let told = |interrupts: Option<f64>, many| {
+        let interrupts = interrupts?;
+        let each = each(interrupts, many, size.busy)?;
+        Some((format!("{interrupts:.0} of {many} on {} busy CPUs", size.busy), each))
+    };
+    let before = told(of("interrupts", size.groups, ON_CREATE), size.groups);
+    let after = told(of("interrupts", size.groups, ON_REPLACE), size.groups);
+    let replaced = told(of("interrupts", size.replacements, REPLACE), size.replacements);
+    let claim = |claim: &str, document: String, figure: &Option<(String, f64)>, holds: fn(f64) -> bool| Claim {
+        claim: claim.to_owned(),
+        document,
+        measured: figure.as_ref().map(|(figure, _)| figure.clone()),
+        simulated: None,
+        holds: figure.as_ref().map(|(_, each)| holds(*each)),
+    };
+    vec![
+        claim(
+            "kick on create: interrupts, several for each group",
+            format!("{BEFORE:.0} of {DOCUMENTS_GROUPS:.0}"),
+            &before,
+            |each| each >= 1.0,
+        ),
+        claim(
+            "kick on replace only: interrupts, hardly any",
+            format!("{AFTER:.0} of {DOCUMENTS_GROUPS:.0}"),
+            &after,
+            |each| each <= AFTER / DOCUMENTS_GROUPS,
+        ),
+        claim("replacing arrays that others use needs interrupts", "yes".to_owned(), &replaced, |each| each >= 0.5),
+    ]
+}
+
+/// What a kick costs, and what a first object does.
+fn remarks(parts: &[Part], size: &Size) -> Vec<String> {
+    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
+    let figures = Figures(&analyses);
+    let of = |metric: &str, many, arm| figures.median(metric, &size.parameters(many), arm);
+    let first = |metric: &str, arm| Some(for_people(of(metric, size.groups, arm)?, "ns"));
+    let (cold, warm) = ("first_object_ns", "first_object_warm_ns");
+    let of_first =
+        [ON_CREATE, ON_REPLACE].map(|arm| Some(format!("{arm} {} and {}", first(cold, arm)?, first(warm, arm)?)));
+    let of_first: Option<Vec<String>> = of_first.into_iter().collect();
+    let one_kick = || {
+        let extra = of(warm, size.groups, ON_CREATE)? - of(warm, size.groups, ON_REPLACE)?;
+        Some(format!("A kick of {} busy CPUs takes {}, by the difference.", size.busy, for_people(extra, "ns")))
+    };
+    let one_replacement = || {
+        let (elapsed, kicks) = (of("elapsed_s", size.replacements, REPLACE)?, of("kicks", size.replacements, REPLACE)?);
+        let times = size.replacements as f64;
+        Some(format!("A replacement takes {} and {} kicks.", for_people(elapsed / times, "s"), factor(kicks / times)))
+    };
+    let of_first = of_first.map(|arms| {
+        format!(
+            "The first object of a size in a new group, in fresh memory and in memory that was used before: {}.",
+            arms.join(", ")
+        )
+    });
+    [of_first, one_kick(), one_replacement()].into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::example;
+    use super::*;
+
+    const SIZE: Size = Size { groups: 10_000, replacements: 10_000, busy: 1 };
+
+    /// All metrics of an arm have one value there.
+    fn parts(create: f64, replace_only: f64, replace: f64) -> Vec<Part> {
+        let arms: Vec<_> = forms([ON_CREATE, ON_REPLACE]).into_iter().zip([create, replace_only]).collect();
+        let creating = example(&arms, &OF_GROUPS, [SIZE.parameters(SIZE.groups)].into_iter());
+        let arms: Vec<_> = forms([REPLACE]).into_iter().zip([replace]).collect();
+        vec![creating, example(&arms, &OF_REPLACING, [SIZE.parameters(SIZE.replacements)].into_iter())]
+    }
+
+    #[test]
+    fn claims_are_held_against_what_was_counted() {
+        let judged = |create, replace_only, replace| {
+            let claims = claims(&parts(create, replace_only, replace), &SIZE);
+            claims.iter().map(|claim| claim.holds).collect::<Vec<_>>()
+        };
+        assert_eq!(judged(50_000.0, 40.0, 9_900.0), [Some(true), Some(true), Some(true)]);
+        assert_eq!(judged(9_000.0, 102.0, 4_000.0), [Some(false), Some(false), Some(false)]);
+        let nobody = Size { busy: 0, ..SIZE };
+        assert!(claims(&[], &nobody).iter().all(|claim| claim.holds.is_none() && claim.measured.is_none()));
+        let told = claims(&parts(50_000.0, 40.0, 9_900.0), &SIZE);
+        assert_eq!(told[0].measured.as_deref(), Some("50000 of 10000 on 1 busy CPUs"));
+        assert_eq!((told[0].document.as_str(), told[1].document.as_str()), ("47741 of 10000", "101 of 10000"));
+    }
+
+    #[test]
+    fn the_document_has_one_ratio() {
+        let [create, replace] = <[_; 2]>::try_from(forms([ON_CREATE, ON_REPLACE])).unwrap();
+        let parameters = &SIZE.parameters(SIZE.groups);
+        let said = |candidate, metric| document(&Compared { baseline: &create, candidate, metric, parameters });
+        assert!(said(&replace, &INTERRUPTS).is_some_and(|said| (said.value - 0.002_116).abs() < 1e-6));
+        assert!(said(&replace, &KICKS).is_none() && said(&create, &INTERRUPTS).is_none());
+    }
+
+    #[test]
+    fn what_one_costs_is_told() {
+        let remarks = remarks(&parts(3000.0, 500.0, 9_900.0), &SIZE);
+        assert_eq!(remarks.len(), 3);
+        assert!(remarks[0].contains("kick on replace only 500 ns and 500 ns"), "{}", remarks[0]);
+        assert!(remarks[1].contains("takes 2.50 µs"), "{}", remarks[1]);
+        assert!(remarks[2].contains("0.990 kicks"), "{}", remarks[2]);
+        assert!(super::remarks(&[], &SIZE).is_empty());
+    }
+
+    /// The names in the JSON are fixed.
+    #[test]
+    fn names_are_those_that_results_are_compared_by() {
+        let names = OF_GROUPS.map(|metric| metric.name);
+        assert!(
+            ["kicks", "interrupts", "interrupts_background", "elapsed_s", "first_object_ns"]
+                .iter()
+                .all(|name| names.contains(name))
+        );
+        let words: Vec<String> = forms([ON_CREATE, ON_REPLACE]).iter().flat_map(|arm| arm.words.clone()).collect();
+        assert_eq!(words, ["kick-on-create", "kick-on-replace-only"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! What experiments have in common whose parts run the command's own probe: one arm of one row in a process of its own, which prints figures. So
+//! the order of runs and the statistics are those of whole programs.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::{Part, Setting};
+use crate::analysis::{Analysis, CONTROL, Judged};
+use crate::arm::{Arm, COMMENSAL};
+use crate::blocks::{self, Length, Plan, Subject};
+use crate::metric::Metric;
+use crate::parameters::Parameters;
+use crate::process::{Program, Run};
+use crate::report::Figure;
+use crate::report::plot::{self, Scale};
+use crate::sheet::Sheet;
+use crate::table;
+
+pub const FASTER: [&str; 2] = ["faster", "slower"];
+pub const LESS: [&str; 2] = ["less", "more"];
+
+/// What a part hands back: what it measured, and why not the rest.
+#[derive(Default)]
+pub struct Measured {
+    pub parts: Vec<Part>,
+    pub missing: Vec<String>,
+}
+
+/// Measures a part.
+pub type Measure = fn(&Setting) -> Result<Measured>;
+
+/// All of these, unless Ctrl-C ends it.
+pub fn of_parts(parts: &[Measure], setting: &Setting) -> Result<Measured> {
+    let mut all = Measured::default();
+    for part in parts {
+        if setting.interrupt.seen() {
+            all.missing.push("Ended early: not all parts were measured.".to_owned());
+            break;
+        }
+        let measured = part(setting)?;
+        all.parts.extend(measured.parts);
+        all.missing.extend(measured.missing);
+    }
+    Ok(all)
+}
+
+/// Arms that the probe has inside.
+pub fn forms<const N: usize>(names: [&str; N]) -> Vec<Arm> {
+    names.map(|name| Arm::told(name, name.replace(' ', "-"))).into()
+}
+
+/// The library, if there is one.
+pub fn library(setting: &Setting) -> Option<&Path> {
+    setting.arms.iter().find(|arm| arm.name == COMMENSAL)?.library.as_deref()
+}
+
+/// A run of the command's own probe, which prints as many figures as there are metrics.
+pub fn probe_named(
+    name: &str,
+    setting: &Setting,
+    words: &[String],
+    parameters: Parameters,
+    metrics: &[Metric],
+) -> Subject {
+    let cpus = setting.machine.cpus.to_string();
+    let simulated: &[&str] = if setting.machine.is_simulated() { &["simulated", &cpus] } else { &[] };
+    let first = ["commensal", "workload", name].into_iter().chain(simulated.iter().copied());
+    let words = first.chain(words.iter().map(String::as_str));
+    let mut program = Program::new(&setting.command, words);
+    program.environment.clear();
+    let metrics = metrics.to_vec();
+    Subject { parameters, metrics, read: printed, prints_the_same: false, ..Subject::of_program("", program) }
+}
+
+fn printed(_: &Run, printed: &str) -> Option<Vec<f64>> {
+    printed.split_whitespace().map(|word| word.parse().ok()).collect()
+}
+
+/// How many blocks a part has: when it must be quick, and else.
+pub struct Blocks {
+    pub quick: usize,
+    pub usual: usize,
+}
+
+/// Measures under these arms, on one CPU if one is named.
+pub fn measured(
+    setting: &Setting,
+    subjects: Vec<Subject>,
+    arms: &[Arm],
+    blocks: Blocks,
+    cpu: Option<usize>,
+) -> Result<Analysis> {
+    let usual = if setting.quick { blocks.quick } else { blocks.usual };
+    let length = Length::Blocks(setting.blocks.unwrap_or(usual));
+    let plan = Plan { cpu, ..Plan::of(length, setting.seed) };
+    Ok(Analysis::of(blocks::measure(subjects, arms, plan, &setting.interrupt)?))
+}
+
+/// A table with every arm's own figures for each of the metrics.
+pub fn tables(analysis: &Analysis) -> Vec<Sheet> {
+    if analysis.measured.blocks == 0 {
+        return Vec::new();
+    }
+    (0..analysis.measured.rows[0].metrics.len()).map(|metric| table::figures(analysis, metric)).collect()
+}
+
+/// Nanoseconds of something, as the probe prints them.
+pub const fn nanoseconds(name: &'static str, title: &'static str) -> Metric {
+    Metric { name, unit: "ns", title, words: FASTER, resolution: 1e-5 }
+}
+
+/// A dot for each arm, a row for each row, in one metric.
+pub fn dots(analysis: &Analysis, metric: usize) -> Result<Vec<Figure>> {
+    let arms = || analysis.measured.arms.iter().enumerate().filter(|(arm, _)| *arm != CONTROL);
+    let row = |(row, judged): (&blocks::Row, &Vec<Judged>)| {
+        let dots = arms().filter_map(|(arm, _)| Some((arm, judged[metric].medians[arm]?.value))).collect();
+        (row.name(), dots)
+    };
+    let rows: Vec<(String, Vec<(usize, f64)>)> = analysis.measured.rows.iter().zip(&analysis.rows).map(row).collect();
+    let names: Vec<(usize, &str)> = arms().map(|(arm, described)| (arm, described.name.as_str())).collect();
+    let title = analysis.measured.rows[0].metrics[metric].title;
+    Ok(plot::dots(title, &rows, &names, Scale::Powers("ns"))?.into_iter().map(Figure::bare).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{Cost, End};
+
+    #[test]
+    fn figures_are_read_as_they_are_printed() {
+        let run = Run { end: End::Exited(0), cost: Cost::default(), left_running: false };
+        assert_eq!(printed(&run, "3.17059 0.52000 80.00000\n"), Some(vec![3.17059, 0.52, 80.0]));
+        assert_eq!(printed(&run, "no figures\n"), None);
+    }
+}

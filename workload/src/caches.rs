@@ -1,0 +1,318 @@
+//! One object, from an object cache or from the general size classes: an allocation and a release, alone and with the work that makes raw memory
+//! an object; and how much memory an object takes.
+
+use crate::Threads;
+use crate::timing::{floor_ns, long_or_short, together_ns};
+use commensal::heap;
+use commensal::slab::{ObjectCache, Wanted};
+use core::array;
+use core::hint::black_box;
+use core::ptr::null_mut;
+
+/// As many objects are allocated, then freed in the same order.
+const DEPTH: usize = 64;
+/// So many objects are alive when their memory is looked at.
+const HELD: usize = long_or_short(20_000, 2_000) as usize;
+/// Words that a constructor fills, one after the other, each from the one before: about a hundred nanoseconds.
+const WORDS: usize = 64;
+/// Bytes of an object that has a constructor.
+pub const CONSTRUCTED_BYTES: usize = 904;
+
+/// Where objects come from.
+pub trait Source: Sync {
+    /// An object; null if there is no memory.
+    fn allocate(&self) -> *mut u8;
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// It came from here, and is the caller's to give up.
+    unsafe fn free(&self, object: *mut u8);
+}
+
+/// The runtime's own functions for general sizes.
+pub struct General {
+    /// Of an object.
+    pub bytes: usize,
+}
+
+impl Source for General {
+    #[inline(always)]
+    fn allocate(&self) -> *mut u8 {
+        heap::allocate(self.bytes)
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, object: *mut u8) {
+        // SAFETY: passed on.
+        unsafe { heap::free(object) }
+    }
+}
+
+/// An object cache of the runtime's.
+pub struct Dedicated(&'static ObjectCache);
+
+impl Dedicated {
+    /// A cache for objects of so many bytes. It stays.
+    pub fn of(bytes: usize) -> Option<Self> {
+        let (name, argument) = (&b"context"[..], null_mut());
+        ObjectCache::create(&Wanted { name, bytes, alignment: 1, constructor: None, destructor: None, argument })
+            .ok()
+            .map(Dedicated)
+    }
+}
+
+impl Source for Dedicated {
+    #[inline(always)]
+    fn allocate(&self) -> *mut u8 {
+        self.0.allocate()
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, object: *mut u8) {
+        // SAFETY: passed on.
+        unsafe { self.0.free(object) }
+    }
+}
+
+/// A library's functions for caches.
+#[derive(Clone, Copy)]
+pub struct CacheCalls {
+    /// As `cm_cache_alloc`.
+    pub allocate: unsafe extern "C" fn(*mut u8) -> *mut u8,
+    /// As `cm_cache_free`.
+    pub free: unsafe extern "C" fn(*mut u8, *mut u8),
+    /// What they are called with.
+    pub cache: *mut u8,
+}
+
+// SAFETY: any thread may use a cache.
+unsafe impl Sync for CacheCalls {}
+
+impl Source for CacheCalls {
+    #[inline(always)]
+    fn allocate(&self) -> *mut u8 {
+        // SAFETY: the cache exists.
+        unsafe { (self.allocate)(self.cache) }
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, object: *mut u8) {
+        // SAFETY: passed on.
+        unsafe { (self.free)(self.cache, object) }
+    }
+}
+
+/// A library's functions for general sizes.
+#[derive(Clone, Copy)]
+pub struct GeneralCalls {
+    /// As `malloc`.
+    pub allocate: unsafe extern "C" fn(usize) -> *mut u8,
+    /// As `free`.
+    pub free: unsafe extern "C" fn(*mut u8),
+    /// Of an object.
+    pub bytes: usize,
+}
+
+impl Source for GeneralCalls {
+    #[inline(always)]
+    fn allocate(&self) -> *mut u8 {
+        // SAFETY: any size is allowed.
+        unsafe { (self.allocate)(self.bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, object: *mut u8) {
+        // SAFETY: passed on.
+        unsafe { (self.free)(object) }
+    }
+}
+
+/// Nanoseconds of an allocation and a release, by the only thread that the process ever had. None: no memory.
+pub fn solo_ns(source: &impl Source) -> Option<f64> {
+    floor_ns(|rounds| (0..rounds).try_for_each(|_| pairs(source))).map(|time| time / DEPTH as f64)
+}
+
+/// The same by each of so many threads at once.
+pub fn pair_ns(source: &impl Source, threads: (u32, &dyn Threads)) -> Option<f64> {
+    together_ns(threads, || pairs(source).map(|()| DEPTH as u64)).map(|(time, _)| time)
+}
+
+#[inline(always)]
+fn pairs(source: &impl Source) -> Option<()> {
+    let mut objects = [null_mut(); DEPTH];
+    for object in &mut objects {
+        *object = black_box(source.allocate());
+    }
+    let are_there = objects.iter().all(|object| !object.is_null());
+    for object in objects.into_iter().filter(|object| !object.is_null()) {
+        // SAFETY: each was allocated above.
+        unsafe { source.free(object) };
+    }
+    are_there.then_some(())
+}
+
+/// What an object costs that has to be made of raw memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Constructed {
+    /// Nanoseconds of an allocation, the constructor if it is needed, a look at the object, and a release.
+    pub task_ns: f64,
+    /// Nanoseconds of the constructor alone.
+    pub constructor_ns: f64,
+}
+
+/// The same objects where each user has to make them, or where they stay made: then it is counted as wrong if one is not. None: no memory, or
+/// an object was not constructed.
+pub fn constructed(source: &impl Source, stays: bool) -> Option<Constructed> {
+    // Not known to the compiler, which could know all words else.
+    let last = black_box(constructed_words()[WORDS - 1]);
+    let task = |object: *mut u8| {
+        if !stays {
+            // SAFETY: so many bytes are ours.
+            unsafe { construct(object, null_mut()) };
+        }
+        // SAFETY: as above; somebody constructed it.
+        unsafe { *object.cast::<u64>().add(WORDS - 1) == last }
+    };
+    let mut are_right = true;
+    let task_ns = floor_ns(|rounds| {
+        for _ in 0..rounds {
+            let objects: [*mut u8; DEPTH] = array::from_fn(|_| black_box(source.allocate()));
+            for object in objects {
+                if object.is_null() {
+                    return None;
+                }
+                are_right &= task(object);
+            }
+            // SAFETY: each was allocated above.
+            objects.iter().for_each(|&object| unsafe { source.free(object) });
+        }
+        Some(())
+    })?;
+    Some(Constructed { task_ns: task_ns / DEPTH as f64, constructor_ns: constructor_ns(source)? }).filter(|_| are_right)
+}
+
+/// The constructor of objects that stay the caller's.
+fn constructor_ns(source: &impl Source) -> Option<f64> {
+    let objects: [*mut u8; DEPTH] = array::from_fn(|_| source.allocate());
+    let time = objects.iter().all(|object| !object.is_null()).then(|| {
+        floor_ns(|rounds| {
+            // SAFETY: so many bytes of each are ours.
+            (0..rounds).for_each(|_| objects.iter().for_each(|&object| unsafe { construct(object, null_mut()) }));
+            Some(())
+        })
+    });
+    // SAFETY: each was allocated above.
+    objects.iter().filter(|object| !object.is_null()).for_each(|&object| unsafe { source.free(object) });
+    Some(time?? / DEPTH as f64)
+}
+
+/// Makes an object of raw memory of [`CONSTRUCTED_BYTES`].
+///
+/// # Safety
+/// So many bytes are the caller's.
+pub unsafe extern "C" fn construct(object: *mut u8, _argument: *mut u8) {
+    // SAFETY: passed on; allocators align blocks of this size for words.
+    unsafe { object.cast::<[u64; WORDS]>().write(constructed_words()) };
+}
+
+#[inline(always)]
+fn constructed_words() -> [u64; WORDS] {
+    const STEPS: usize = 3;
+    let mut word = black_box(1_u64);
+    array::from_fn(|_| {
+        (0..STEPS).for_each(|_| word = word.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        word
+    })
+}
+
+/// Bytes that an object takes, everything counted, by what `resident` says of the process before and after so many are alive. None: no memory.
+pub fn bytes_per_object<E>(
+    source: &impl Source,
+    bytes: usize,
+    resident: impl Fn() -> Result<u64, E>,
+) -> Result<Option<f64>, E> {
+    // What is set up once counts for nobody.
+    if pairs(source).is_none() {
+        return Ok(None);
+    }
+    let before = resident()?;
+    // They hang together, the last one first, so that nothing else is allocated.
+    let (mut last, mut held) = (null_mut::<u8>(), 0);
+    while held < HELD {
+        let object = source.allocate();
+        if object.is_null() {
+            break;
+        }
+        // SAFETY: so many bytes are ours.
+        unsafe {
+            object.write_bytes(1, bytes);
+            object.cast::<*mut u8>().write_unaligned(last);
+        }
+        (last, held) = (object, held + 1);
+    }
+    let after = resident();
+    while !last.is_null() {
+        // SAFETY: the link that was written above, of an object that is ours.
+        let next = unsafe { last.cast::<*mut u8>().read_unaligned() };
+        // SAFETY: as above.
+        unsafe { source.free(last) };
+        last = next;
+    }
+    let grown = after?.saturating_sub(before);
+    Ok((held == HELD).then(|| grown as f64 / HELD as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::OfStd;
+
+    #[test]
+    fn every_source_gives_objects() {
+        fn is_measured(source: &impl Source) {
+            let times = [solo_ns(source), pair_ns(source, (1, &OfStd)), pair_ns(source, (2, &OfStd))];
+            assert!(times.iter().all(|time| time.is_some_and(|time| time > 0.0)), "{times:?}");
+        }
+        is_measured(&General { bytes: 64 });
+        is_measured(&Dedicated::of(64).unwrap());
+    }
+
+    /// Raw memory where constructed objects were promised is found out.
+    #[test]
+    fn what_is_not_constructed_has_no_figures() {
+        let source = Dedicated::of(CONSTRUCTED_BYTES).unwrap();
+        assert!(constructed(&source, true).is_none());
+        let made = constructed(&source, false).unwrap();
+        assert!(made.task_ns > made.constructor_ns && made.constructor_ns > 10.0, "{made:?}");
+    }
+
+    #[test]
+    fn bytes_are_what_the_process_grew_by() {
+        let source = Dedicated::of(200).unwrap();
+        let said = core::cell::Cell::new(1_000_000);
+        let resident = || Ok::<u64, ()>(said.replace(1_000_000 + 208 * HELD as u64));
+        assert_eq!(bytes_per_object(&source, 200, resident), Ok(Some(208.0)));
+        assert_eq!(bytes_per_object(&source, 200, || Err(())), Err(()));
+    }
+
+    /// A source that has nothing.
+    struct Nothing;
+
+    impl Source for Nothing {
+        fn allocate(&self) -> *mut u8 {
+            null_mut()
+        }
+
+        unsafe fn free(&self, _: *mut u8) {
+            unreachable!("nothing was allocated");
+        }
+    }
+
+    #[test]
+    fn without_memory_there_are_no_figures() {
+        assert!(solo_ns(&Nothing).is_none() && constructed(&Nothing, false).is_none());
+        assert!(pair_ns(&Nothing, (2, &OfStd)).is_none());
+        assert_eq!(bytes_per_object(&Nothing, 64, || Ok::<u64, ()>(1)), Ok(None));
+    }
+}
