@@ -190,12 +190,6 @@ impl Stack {
         Stack(0)
     }
 
-    /// Whether there is none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0 == 0
-    }
-
     /// Puts an array on top: one store makes it part of the stack.
     #[inline]
     pub fn push(&mut self, region: Region, array: Array) {

@@ -90,7 +90,9 @@ impl Handle<'_> {
             self.check_array(array, found, show);
             *out = out.wrapping_sub(array.len(self.panel));
         }
-        for array in shard.empty.iter(self.panel) {
+        let empty = shard.empties(self.panel).take(u16::MAX as usize).count() as u32;
+        assert!(shard.keeps_empty(empty) && !shard.keeps_empty(empty + 1), "{empty} empty arrays, and another count");
+        for array in shard.empties(self.panel) {
             assert_eq!(array.len(self.panel), 0, "an array among the empty ones holds objects");
             found.arrays += 1;
             assert!(found.arrays <= self.slab().registry().rare.0.arrays.get(), "more arrays than were made");

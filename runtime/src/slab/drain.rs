@@ -251,6 +251,12 @@ impl Handle<'_> {
             self.flush(slot, full);
             arrays += 1;
         }
+        if shard::seems_to_keep(self.shard(slot)) {
+            let mut empty = self.lock(slot).take_empty();
+            while let Some(array) = empty.pop(self.panel) {
+                self.keep_emptied(slot, array);
+            }
+        }
         arrays
     }
 

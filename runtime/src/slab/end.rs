@@ -105,7 +105,7 @@ impl Handle<'_> {
         }
         let mut held = self.lock(slot);
         let full = core::mem::replace(&mut held.full, Stack::new());
-        let empty = core::mem::replace(&mut held.empty, Stack::new());
+        let empty = held.take_empty();
         let spans = held.spans.take_all();
         held.forget();
         drop(held);
@@ -121,10 +121,10 @@ impl Handle<'_> {
     }
 
     /// Keeps a private array whose objects go with their spans.
-    fn keep_emptied(self, slot: u32, array: Array) {
-        let (general, empty) = (self.slab().region(), array.emptied(self.panel));
-        if !self.slab().registry().spare.0.push(general, self.slab().locks(), empty.moved(self.panel, general)) {
-            self.lock(slot).empty.push(self.panel, empty);
+    pub(super) fn keep_emptied(self, slot: u32, array: Array) {
+        let empty = array.emptied(self.panel);
+        if !self.keep_spare(empty) {
+            self.lock(slot).push_empty(self.panel, empty);
         }
     }
 }

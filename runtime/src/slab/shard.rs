@@ -37,11 +37,13 @@ const _: () = assert!(size_of::<PageList>() <= size_of::<Shard>());
 pub struct Shard {
     lock: Lock<SHARD_RANK>,
     /// Arrays on `full`; read without the lock as a hint.
-    pub full_count: u32,
+    pub full_count: u16,
+    /// Arrays on `empty`.
+    empty_count: u16,
     /// Arrays that hold objects.
     pub full: Stack,
     /// Arrays that hold none.
-    pub empty: Stack,
+    empty: Stack,
     /// Spans that the slot owns.
     pub spans: Spans,
     /// Times that the slot's take array ran out, and did not just change places with the give array.
@@ -114,7 +116,7 @@ pub fn heat(shard: *const Shard) -> u32 {
 }
 
 /// How many arrays with objects there are, without the lock: a hint.
-pub fn full_count(shard: *const Shard) -> u32 {
+pub fn full_count(shard: *const Shard) -> u16 {
     // SAFETY: as above.
     unsafe { (&raw const (*shard).full_count).read_volatile() }
 }
@@ -125,12 +127,28 @@ pub fn seems_to_hold(shard: *const Shard) -> bool {
     unsafe { (&raw const (*shard).full).cast::<usize>().read_volatile() != 0 }
 }
 
+/// The same of arrays without objects.
+pub fn seems_to_keep(shard: *const Shard) -> bool {
+    // SAFETY: as above.
+    unsafe { (&raw const (*shard).empty).cast::<usize>().read_volatile() != 0 }
+}
+
 /// Where a slot's page list lies: in the runtime's region, in the place of the shard of class 0, which is no class.
 pub fn page_list(region: Region, slot: u32) -> *mut PageList {
     of(region, slot, 0).cast()
 }
 
 impl Shard {
+    /// Arrays that hold no object.
+    pub fn empties(&self, region: Region) -> impl Iterator<Item = Array> {
+        self.empty.iter(region)
+    }
+
+    /// Whether so many of them are kept, or more.
+    pub fn keeps_empty(&self, many: u32) -> bool {
+        u32::from(self.empty_count) >= many
+    }
+
     /// Whether somebody holds the lock, at some moment.
     pub fn is_held(&self) -> bool {
         self.lock.is_held()
@@ -180,7 +198,8 @@ impl Held {
     /// ring of spans and the spans themselves may be half-changed.
     #[cold]
     fn repair(&mut self, cache: Handle<'_>) {
-        self.full_count = self.full.iter(cache.panel).count() as u32;
+        self.full_count = self.full.iter(cache.panel).count() as u16;
+        self.empty_count = self.empty.iter(cache.panel).count() as u16;
         self.spans = Spans::new();
         let zone = &cache.slab().zone;
         zone.for_each_span(|span| {
@@ -198,6 +217,25 @@ impl Held {
     /// As if the slot had never used the cache, which is at its end: its arrays and spans are gone.
     pub fn forget(&mut self) {
         (self.full_count, self.refills, self.heat) = (0, 0, 0);
+    }
+
+    /// Keeps an array that holds no object.
+    pub fn push_empty(&mut self, region: Region, array: Array) {
+        self.empty.push(region, array);
+        self.empty_count += 1;
+    }
+
+    /// An array that holds no object, if one is kept.
+    pub fn pop_empty(&mut self, region: Region) -> Option<Array> {
+        let array = self.empty.pop(region)?;
+        self.empty_count -= 1;
+        Some(array)
+    }
+
+    /// All of them.
+    pub fn take_empty(&mut self) -> Stack {
+        self.empty_count = 0;
+        core::mem::replace(&mut self.empty, Stack::new())
     }
 
     /// Puts an array that holds objects on top.

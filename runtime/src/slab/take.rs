@@ -13,7 +13,7 @@ use machine::slot::{self, ARRAY};
 use machine::sync::Ordering;
 
 /// Arrays that another slot may keep before we take one from it while our own spans can still give.
-const FEW: u32 = 4;
+const FEW: u16 = 4;
 
 /// So many objects at once are worth making an array private for.
 pub(super) const WORTH_AN_ARRAY: usize = 8;
@@ -183,7 +183,7 @@ impl Handle<'_> {
     }
 
     /// Takes a full array from a slot that keeps more than `spared`, and gives it an empty one for it.
-    fn steal_array(self, slot: u32, spared: u32) -> Option<Array> {
+    fn steal_array(self, slot: u32, spared: u16) -> Option<Array> {
         let array = self.others(slot).find_map(|other| {
             // A stale count only makes us pass by or look in vain.
             if shard::full_count(self.shard(other)) <= spared {
@@ -193,7 +193,7 @@ impl Handle<'_> {
         });
         let (other, array) = array?;
         let array = self.leave(slot, array)?;
-        let empty = self.lock(slot).empty.pop(self.panel);
+        let empty = self.lock(slot).pop_empty(self.panel);
         if let Some(empty) = empty {
             self.keep_empty(&mut self.lock(other), empty);
         }
@@ -302,19 +302,25 @@ impl Handle<'_> {
         let general = self.slab().region();
         let spare =
             || Some(self.slab().registry().spare.0.pop(general, self.slab().locks())?.moved(general, self.panel));
-        shard.empty.pop(self.panel).or_else(spare).or_else(|| {
+        shard.pop_empty(self.panel).or_else(spare).or_else(|| {
             let memory = self.slab().zone.metadata.cut(ARRAY, ARRAY)?;
             self.slab().registry().rare.0.arrays.count();
             Some(Array::new(self.panel, memory))
         })
     }
 
-    /// Keeps an empty private array at the shard if that has none, else with the spare ones, where every cache finds it.
+    /// Keeps an empty private array at the shard if that is hot, or has none; else with the spare ones, where every cache finds it. A hot
+    /// cache takes some and gives them back again and again, and would meet all others there.
     pub(super) fn keep_empty(self, shard: &mut Held, array: Array) {
-        let general = self.slab().region();
-        let spare = array.moved(self.panel, general);
-        if shard.empty.is_empty() || !self.slab().registry().spare.0.push(general, self.slab().locks(), spare) {
-            shard.empty.push(self.panel, array);
+        let most = 1 << (self.heat(shard.slot) / 2);
+        if !shard.keeps_empty(most) || !self.keep_spare(array) {
+            shard.push_empty(self.panel, array);
         }
+    }
+
+    /// Keeps an empty private array where every cache finds it. False: in a signal handler that must not wait.
+    pub(super) fn keep_spare(self, array: Array) -> bool {
+        let general = self.slab().region();
+        self.slab().registry().spare.0.push(general, self.slab().locks(), array.moved(self.panel, general))
     }
 }

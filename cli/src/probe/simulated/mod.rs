@@ -116,6 +116,16 @@ mod tests {
         assert!((2000.0..=2840.0).contains(&replaced[1]), "{replaced:?}");
     }
 
+    /// Objects of which arrays hold few, so that the slow paths move whole arrays: they share no line.
+    #[test]
+    fn two_threads_that_swing_by_several_arrays_are_as_fast_as_one() {
+        for source in ["general", "dedicated"] {
+            let pair = |threads| measured_on(8, &format!("cache pair {threads} 904 {source}")).unwrap()[0];
+            let (one, two) = (pair(1), pair(2));
+            assert!(two < 1.2 * one, "{source}: {one} ns alone, {two} ns each of two");
+        }
+    }
+
     #[test]
     fn what_it_has_not_is_said() {
         for (cpus, line, named) in [
