@@ -1,5 +1,5 @@
-//! Measures Commensal's malloc side by side with the newest versions of its peers, and its counters with plain and atomic words, and judges
-//! the musts.
+//! Measures Commensal's malloc and caches side by side with the newest versions of its peers, its counters with plain and atomic words, and
+//! how groups make caches, and judges the musts.
 //!
 //! How is the lab's matter: blocks of shuffled order, and what may be said of them. Here is what is run (parts.rs, and real
 //! programs in real.rs), under which arms, and which figures have to be reached (musts.rs).
@@ -55,6 +55,8 @@ enum What {
     Startup,
     Threads,
     Counters,
+    Caches,
+    Groups,
     All,
 }
 
@@ -110,7 +112,9 @@ fn run(options: &Options) -> Result<bool> {
         interrupt: interrupt.clone(),
     };
     let mut done: Vec<Part> = Vec::new();
-    let chosen = [What::Startup, What::Micro, What::Threads, What::Counters, What::Programs].into_iter();
+    let chosen =
+        [What::Startup, What::Micro, What::Threads, What::Counters, What::Caches, What::Groups, What::Programs]
+            .into_iter();
     for what in chosen.filter(|what| options.what.includes(*what)) {
         if !interrupt.seen() {
             let parts = match what {
@@ -118,6 +122,8 @@ fn run(options: &Options) -> Result<bool> {
                 What::Micro => vec![bench.micro()?],
                 What::Threads => vec![bench.threads()?],
                 What::Counters => bench.counters()?,
+                What::Caches => bench.caches()?,
+                What::Groups => bench.groups()?,
                 _ => vec![bench.programs(options.only.as_deref())?],
             };
             parts.iter().for_each(|part| print(part, options.what != What::Musts));

@@ -6,7 +6,7 @@ use commensal_lab::experiment::Figures;
 use commensal_lab::parameters::Parameters;
 use commensal_lab::sheet::{Sheet, Side};
 
-use crate::parts::{COUNTERS, DEPTHS, FLOOR, Part};
+use crate::parts::{CACHES, COUNTERS, DEPTHS, FLOOR, GROUPS, Part};
 
 /// The peer whose memory ours is held against.
 pub const SNMALLOC: &str = "snmalloc";
@@ -55,10 +55,15 @@ pub fn judge(parts: &[Part]) -> Vec<Must> {
         _ => Vec::new(),
     };
     let measured = || parts.iter().filter(|part| part.analysis.measured.blocks > 0);
-    let (of_counters, of_malloc): (Vec<&Part>, _) = measured().partition(|part| part.name == COUNTERS);
-    let analyses: Vec<&Analysis> = of_counters.into_iter().map(|part| &part.analysis).collect();
-    let counters = if analyses.is_empty() { Vec::new() } else { counters(Figures(&analyses)) };
-    of_malloc.into_iter().flat_map(of_part).chain(counters).collect()
+    // Of the lab's experiments, all parts are judged together.
+    let of_lab: [(&str, fn(&[&Analysis]) -> Vec<Must>); 3] =
+        [(COUNTERS, |all| counters(Figures(all))), (CACHES, caches), (GROUPS, |all| groups(Figures(all)))];
+    let of_lab = of_lab.into_iter().flat_map(|(name, judge)| {
+        let all: Vec<&Analysis> = measured().filter(|part| part.name == name).map(|part| &part.analysis).collect();
+        if all.is_empty() { Vec::new() } else { judge(&all) }
+    });
+    let is_of_lab = |part: &&Part| [COUNTERS, CACHES, GROUPS].contains(&part.name);
+    measured().filter(|part| !is_of_lab(part)).flat_map(of_part).chain(of_lab).collect()
 }
 
 /// A line for each, with the verdict.
@@ -140,21 +145,13 @@ fn counters(figures: Figures) -> Vec<Must> {
             upgraded(&alone),
             0.35,
         ),
-        Must::ratio(
-            "the same with two threads, over one thread's atomic one",
-            upgraded(&both),
-            0.35,
-        ),
+        Must::ratio("the same with two threads, over one thread's atomic one", upgraded(&both), 0.35),
         Must::ratio(
             format!("upgraded addition through a call over an atomic one (a plain one: {called})"),
             called_upgraded(&called_alone),
             0.45,
         ),
-        Must::ratio(
-            "the same with two threads, over one thread's atomic one",
-            called_upgraded(&called_both),
-            0.45,
-        ),
+        Must::ratio("the same with two threads, over one thread's atomic one", called_upgraded(&called_both), 0.45),
         Must::new("set-up and tear-down of a lazy object, at 2 to 512 possible CPUs", "ns", setup, Some(4.0)),
         Must::new("a set of four counters", "bytes", bytes, Some(64.0)),
         Must::ratio(
@@ -177,6 +174,59 @@ fn counters(figures: Figures) -> Vec<Must> {
             touched(256).zip(touched(80)).map(|(many, some)| many / some),
             1.25,
         ),
+    ]
+}
+
+/// Caches against malloc and free of the best peer.
+fn caches(all: &[&Analysis]) -> Vec<Must> {
+    let figures = Figures(all);
+    let (alone, both) = (parameter("threads", 1), parameter("threads", 2));
+    let solo = alone.clone().with("process", "solo");
+    let of = |row: &Parameters, arm| figures.median("pop_push_ns", row, arm);
+    let best_peer = |row: &Parameters| {
+        let peers = all.iter().flat_map(|analysis| &analysis.measured.arms).filter(|arm| arm.is_peer);
+        peers.filter_map(|peer| of(row, &peer.name)).min_by(f64::total_cmp)
+    };
+    let rows = [("solo", solo, 0.7), ("one thread", alone, 0.8), ("two threads", both, 0.8)];
+    let mut musts = Vec::new();
+    for (name, row, limit) in rows {
+        let over = |cache: Option<f64>| Some(cache? / best_peer(&row)?);
+        let in_rust = over(of(&row.clone().with("interface", "Rust"), "dedicated"));
+        musts.push(Must::ratio(
+            format!("cache's alloc+free(64) in Rust, {name}, over the best peer's malloc+free"),
+            in_rust,
+            limit,
+        ));
+        let in_c = over(of(&row, "dedicated"));
+        musts.push(Must::ratio(format!("the same through calls in C, {name}"), in_c, limit));
+    }
+    let of_constructor = |metric: &str, arm| figures.median(metric, &Parameters::default(), arm);
+    let left = || {
+        let each_time = of_constructor("constructed_ns", "dedicated")?;
+        let once = of_constructor("constructed_ns", "dedicated with constructor")?;
+        let alone = of_constructor("constructor_ns", "dedicated")?;
+        Some(1.0 - (each_time - once) / alone)
+    };
+    musts.push(Must::ratio(
+        "what is left of a constructor of some 100 ns where objects stay constructed",
+        left(),
+        0.02,
+    ));
+    musts
+}
+
+/// Groups that make caches while another CPU is busy.
+fn groups(figures: Figures) -> Vec<Must> {
+    const GROUPS: u64 = 10_000;
+    // Of the document's 10,000 groups.
+    const INTERRUPTS: f64 = 101.0;
+    let row = parameter("groups", GROUPS)
+        .with("busy_cpus", std::thread::available_parallelism().map_or(0, |cpus| cpus.get() as u64 - 1));
+    let of = |metric: &str| figures.median(metric, &row, "kick on replace only");
+    vec![
+        Must::new("kicks while 10,000 groups make caches", "", of("kicks"), Some(0.0)),
+        Must::new("interrupts meanwhile, beyond the background", "", of("interrupts"), Some(INTERRUPTS)),
+        Must::new("first object of a size in a new group, warm", "ns", of("first_object_warm_ns"), Some(2000.0)),
     ]
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use commensal_lab::analysis::{Analysis, BASELINE};
 use commensal_lab::arm::Arm;
 use commensal_lab::blocks::{self, Length, Plan, Subject};
-use commensal_lab::experiment::{Counters, EMPTY, Experiment, Setting, Startup};
+use commensal_lab::experiment::{self, Cache, Counters, EMPTY, Experiment, Kicks, Setting, Startup};
 use commensal_lab::machine::Machine;
 use commensal_lab::metric::{Metric, PEAK, WALL};
 use commensal_lab::parameters::Parameters;
@@ -19,8 +19,10 @@ use crate::real;
 
 /// The arm whose malloc hardly works.
 pub const FLOOR: &str = "floor";
-/// What all parts of the lab's counters are called.
+/// What all parts of the lab's counters are called, of its caches, and of its kicks.
 pub const COUNTERS: &str = "counters";
+pub const CACHES: &str = "caches";
+pub const GROUPS: &str = "groups";
 
 const FASTER: [&str; 2] = ["faster", "slower"];
 const MORE: [&str; 2] = ["less", "more"];
@@ -78,7 +80,7 @@ impl Part {
         if self.analysis.measured.blocks == 0 {
             return Vec::new();
         }
-        if self.name == COUNTERS {
+        if [COUNTERS, CACHES, GROUPS].contains(&self.name) {
             return (0..self.analysis.measured.rows[0].metrics.len())
                 .map(|metric| table::figures(&self.analysis, metric))
                 .collect();
@@ -109,10 +111,17 @@ impl Bench {
 
     /// The lab's counters, as far as what they do themselves is concerned.
     pub fn counters(&self) -> Result<Vec<Part>> {
-        let parts = Counters.costs(&self.setting(3)?)?.into_iter();
-        Ok(parts
-            .map(|part| Part { name: COUNTERS, title: part.title, analysis: part.analysis, skipped: Vec::new() })
-            .collect())
+        Ok(of_lab(COUNTERS, Counters.costs(&self.setting(3)?)?))
+    }
+
+    /// The lab's caches, likewise.
+    pub fn caches(&self) -> Result<Vec<Part>> {
+        Ok(of_lab(CACHES, Cache.costs(&self.setting(3)?)?))
+    }
+
+    /// What it takes to make caches for groups, and who is interrupted for it.
+    pub fn groups(&self) -> Result<Vec<Part>> {
+        Ok(of_lab(GROUPS, Kicks.measure(&self.setting(1)?)?.parts))
     }
 
     /// An experiment of the lab, with more blocks than the other parts have, as its runs are short.
@@ -182,6 +191,11 @@ impl Bench {
         let analysis = Analysis::of(blocks::measure(subjects, arms, plan, &self.interrupt)?);
         Ok(Part { name, title: title.to_owned(), analysis, skipped: Vec::new() })
     }
+}
+
+fn of_lab(name: &'static str, parts: Vec<experiment::Part>) -> Vec<Part> {
+    let of = |part: experiment::Part| Part { name, title: part.title, analysis: part.analysis, skipped: Vec::new() };
+    parts.into_iter().map(of).collect()
 }
 
 fn read_cost(run: &Run, _: &str) -> Option<Vec<f64>> {
