@@ -8,7 +8,7 @@ use commensal::heap;
 use commensal::slab::{Cache, ObjectCache, Untunable, Wanted};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates, fork};
+use machine::simulation::{Defect, Rates, fork, sleep};
 use machine::slot::Mode;
 use std::cell::RefCell;
 use std::ptr::null_mut;
@@ -38,6 +38,14 @@ pub const PROTOCOLS: &[Protocol] = &[
         rates: NO_SIGNALS,
         modes: BOTH,
         canaries: &[Canary::by_ids(Defect::SectionsGoOn), Canary::in_fallback(Defect::ChangesTear)],
+    },
+    Protocol {
+        name: "array sizes",
+        about: "caches that are used so much that their arrays grow, in slots that lend each other room for it",
+        body: sized,
+        rates: NO_SIGNALS,
+        modes: &[Mode::ConcurrencyId],
+        canaries: &[Canary::by_ids(Defect::RestartIsFence), Canary::by_ids(Defect::KicksGetLost)],
     },
     Protocol {
         name: "watched cache",
@@ -109,6 +117,36 @@ fn change(cache: &ObjectCache, random: &mut Rng) {
             assert!(matches!(tuned, Ok(()) | Err(Untunable::Refused)), "{tuned:?}");
         }
     }
+}
+
+/// So many objects of a cache are in use at a time: several arrays, until these have grown.
+const DEPTH: usize = 60;
+
+fn sized(seed: u64) -> Outcome {
+    let caches: Vec<_> = (0..2).filter_map(|_| create(BYTES + 3000)).collect();
+    if caches.is_empty() {
+        return Ok(String::new());
+    }
+    let table = Table::new(2);
+    crowd(THREADS, seed, None, &|_, random| {
+        for _ in 0..2 {
+            let cache = caches[random.usize(..caches.len())];
+            for _ in 0..random.usize(5..50) {
+                let own: Vec<_> = (0..random.usize(DEPTH / 2..DEPTH)).filter_map(|_| Block::of(cache)).collect();
+                own.into_iter().for_each(|block| block.free_to(cache));
+            }
+            if random.bool() {
+                // So long that the slot rests.
+                sleep(150_000_000);
+                table.exchange(Block::of(cache), random).into_iter().for_each(Block::free);
+            }
+        }
+    });
+    heap::check::check_valid(|_| {});
+    table.empty();
+    caches.into_iter().for_each(destroy);
+    check_empty_heap();
+    Ok(String::new())
 }
 
 fn created(seed: u64) -> Outcome {

@@ -64,6 +64,7 @@ tests! {
     refusals "refusals"
     cache_tuning "cache tuning"
     cache_creation "cache creation"
+    array_sizes "array sizes"
     watched_cache "watched cache"
     groups "groups"
     group_limits "group limits"

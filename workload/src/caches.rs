@@ -62,6 +62,13 @@ impl Dedicated {
             .ok()
             .map(Dedicated)
     }
+
+    /// Likewise, with arrays of eight objects that do not grow with the load, and enough of them for what is measured here.
+    pub fn with_small_arrays(bytes: usize) -> Option<Self> {
+        let cache = Self::of(bytes)?;
+        cache.0.tune(4 * DEPTH, 8).ok()?;
+        Some(cache)
+    }
 }
 
 impl Source for Dedicated {

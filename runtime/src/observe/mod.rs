@@ -33,12 +33,14 @@ pub enum Why {
     Tune,
     /// A group reached its limit, and its arrays were emptied before anybody was refused.
     Limit,
+    /// A slot that rested had more in its arrays than another one could make use of.
+    Idle,
 }
 
 impl Why {
     /// All reasons, with the words for them.
-    pub const ALL: [(Why, &str); 4] =
-        [(Why::Trim, "trim"), (Why::Shrink, "shrink"), (Why::Tune, "tune"), (Why::Limit, "limit")];
+    pub const ALL: [(Why, &str); 5] =
+        [(Why::Trim, "trim"), (Why::Shrink, "shrink"), (Why::Tune, "tune"), (Why::Limit, "limit"), (Why::Idle, "idle")];
 }
 
 /// Kicks, by reason.

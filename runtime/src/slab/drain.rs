@@ -41,6 +41,8 @@ pub(super) enum Which<'a> {
     One(Handle<'a>),
     /// Those that an account is charged for.
     Of(&'a Account),
+    /// Those of caches that have risen in the slot; see `fit`.
+    Risen,
 }
 
 /// What came of taking arrays away.
@@ -179,6 +181,13 @@ impl<'a> General<'a> {
         }
     }
 
+    /// Empties the arrays of one slot, which a thread may be in.
+    pub(super) fn drain_slot(self, which: Which<'a>, slot: u32, why: Why) -> Drained {
+        let is_possible = slot::mode() == slot::Mode::ConcurrencyId && kick::register().is_ok();
+        let refused = || Drained { arrays: 0, refused: true };
+        if is_possible { self.drain_marked(which, core::iter::once(slot), why) } else { refused() }
+    }
+
     /// Empties the arrays of a slot that no thread can be in.
     fn drain_quiet(self, which: Which<'a>, slot: u32) -> usize {
         self.words(which, slot).filter(|&(cache, takes)| cache.drain_quiet(slot, takes)).count()
@@ -224,19 +233,20 @@ impl<'a> General<'a> {
     fn chosen(self, which: Which<'a>) -> impl Iterator<Item = Handle<'a>> {
         let (all, one) = match which {
             Which::One(cache) => (None, Some(cache)),
-            Which::All | Which::Of(_) => (Some(self.caches()), None),
+            Which::All | Which::Of(_) | Which::Risen => (Some(self.caches()), None),
         };
         let belongs = move |cache: &Handle<'_>| match which {
             // A cache that never gave an object may be one that somebody was making who vanished in a fork, and its group be no more.
             Which::Of(account) => cache.counted() > 0 && cache.account().is_some_and(|theirs| theirs.is_under(account)),
-            Which::All | Which::One(_) => true,
+            Which::All | Which::One(_) | Which::Risen => true,
         };
         all.into_iter().flatten().chain(one).filter(belongs)
     }
 
     /// All words of a slot that may name arrays, as caches and whether the word is to take from.
     fn words(self, which: Which<'a>, slot: u32) -> impl Iterator<Item = (Handle<'a>, bool)> {
-        let used = self.chosen(which).filter(move |cache| cache.is_used_in(slot));
+        let is_asked = move |cache: &Handle<'_>| !matches!(which, Which::Risen) || shard::level(cache.shard(slot)) > 0;
+        let used = self.chosen(which).filter(move |cache| cache.is_used_in(slot)).filter(is_asked);
         used.flat_map(|cache| [(cache, true), (cache, false)])
     }
 }

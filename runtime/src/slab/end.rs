@@ -107,6 +107,7 @@ impl Handle<'_> {
         let full = core::mem::replace(&mut held.full, Stack::new());
         let empty = held.take_empty();
         let spans = held.spans.take_all();
+        self.fall_held(&mut held);
         held.forget();
         drop(held);
         for mut stack in [full, empty] {

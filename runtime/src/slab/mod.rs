@@ -19,6 +19,7 @@ mod count;
 mod debug;
 mod drain;
 mod end;
+mod fit;
 pub mod misuse;
 #[doc(hidden)]
 pub mod object_cache;

@@ -248,7 +248,7 @@ impl<'a> Handle<'a> {
 
     /// An empty private array, sized for the cache as hot as it is in a slot.
     pub(super) fn sized(self, array: Array, slot: u32) -> Array {
-        array.sized(self.panel, self.shape().batch(self.heat(slot)))
+        array.sized(self.panel, self.capacity(slot))
     }
 
     /// A slot's page list, which all caches share.

@@ -7,7 +7,7 @@ use super::array::Array;
 use super::misuse::{self, Found};
 use super::panel::Handle;
 use super::shape::MANY_SLOTS;
-use super::shard::{self, Held};
+use super::shard::Held;
 use super::take::WORTH_AN_ARRAY;
 use super::{General, NO_SLOT};
 use crate::page::{PageList, Span};
@@ -26,7 +26,7 @@ impl Handle<'_> {
             return self.put_one(object);
         };
         self.general().heed();
-        shard::count_visit(self.shard(slot), false);
+        self.count_visit(slot, false);
         let word = self.give_word(slot);
         let given = Array::from_give_word(word);
         if given.is_some_and(|given| !given.is_full()) {
@@ -71,7 +71,7 @@ impl Handle<'_> {
         while objects.len() >= WORTH_AN_ARRAY
             && let Some(slot) = slot::current()
         {
-            shard::count_visit(self.shard(slot), false);
+            self.count_visit(slot, false);
             let word = self.give_word(slot);
             let own = Array::from_give_word(word).filter(|array| !array.is_full());
             let own = own.filter(|_| self.replace(slot, false, word, 0));
@@ -112,7 +112,7 @@ impl Handle<'_> {
     /// array that is too small for the cache's heat had better be retired.
     fn is_worth_changing(self, array: Array, slot: u32) -> bool {
         let capacity = array.capacity(self.panel);
-        array.room() * 4 >= capacity && capacity >= self.shape().batch(self.heat(slot))
+        array.room() * 4 >= capacity && capacity >= self.capacity(slot)
     }
 
     /// Puts a private array into the slot's depot; what is too much there goes back to the spans.
@@ -125,7 +125,7 @@ impl Handle<'_> {
         }
         self.count(-(array.len(self.panel) as isize));
         own.push_full(self.panel, array);
-        if own.full_count as usize <= self.shape().depot_limit(self.heat(own.slot)) {
+        if own.full_count as usize <= self.shape().depot_limit(self.heat(own.slot), self.capacity(own.slot)) {
             return;
         }
         let excess = own.pop_full(self.panel);

@@ -57,7 +57,7 @@ impl Shape {
 
     /// Objects that a slot keeps at most, in its arrays and its depot.
     pub fn limit(self) -> usize {
-        self.most() * (2 + self.depot_limit(HOTTEST))
+        self.most() * (2 + self.depot_limit(HOTTEST, self.batch(HOTTEST)))
     }
 
     /// The shape that a word of a panel's head says.
@@ -82,6 +82,12 @@ impl Shape {
         self.byte(32)
     }
 
+    /// The same at a level (see `fit`): twice as many at each, unless somebody tuned the cache.
+    pub fn at_level(self, level: u8) -> usize {
+        let is_tuned = self.byte(56) != 0;
+        if is_tuned { self.most() } else { (self.most() << level.min(6)).min(MOST_POINTERS) }
+    }
+
     /// Granules of a span.
     pub const fn granules(self) -> u8 {
         self.byte(48) as u8
@@ -100,16 +106,16 @@ impl Shape {
         self.most().min(self.byte(40) << heat)
     }
 
-    /// Arrays that a shard keeps: one while the cache is cold, up to a budget of bytes when it is hot; where many slots share the
+    /// Arrays of a capacity that a shard keeps: one while the cache is cold, up to a budget of bytes when it is hot; where many slots share the
     /// budget, perhaps none.
-    pub fn depot_limit(self, heat: u32) -> usize {
+    pub fn depot_limit(self, heat: u32, capacity: usize) -> usize {
         if let Some(kept) = self.byte(56).checked_sub(1) {
             return kept;
         }
         // None is, as long as all threads that came had none.
         let slots = slot::in_use().max(1);
         let budget = DEPOT_BUDGET / (slots as usize).div_ceil(DEPOTS_AT_FULL_BUDGET);
-        (budget / (self.batch(heat) * self.object_bytes())).clamp(usize::from(slots <= MANY_SLOTS), 1 << heat)
+        (budget / (capacity * self.object_bytes())).clamp(usize::from(slots <= MANY_SLOTS), 1 << heat)
     }
 }
 

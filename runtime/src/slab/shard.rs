@@ -38,8 +38,10 @@ pub struct Shard {
     lock: Lock<SHARD_RANK>,
     /// Arrays on `full`; read without the lock as a hint.
     pub full_count: u16,
-    /// Arrays on `empty`.
-    empty_count: u16,
+    /// Arrays on `empty`, or 255 of them.
+    empty_count: u8,
+    /// How far its arrays are beyond what the cache's shape says; see `fit`. Read without the lock as a hint.
+    pub level: u8,
     /// Arrays that hold objects.
     pub full: Stack,
     /// Arrays that hold none.
@@ -115,6 +117,20 @@ pub fn heat(shard: *const Shard) -> u32 {
     unsafe { ((&raw const (*shard).heat).read_volatile() & HEAT_BITS) / PARTS }
 }
 
+/// The level of its arrays, without the lock: a hint.
+#[inline]
+pub fn level(shard: *const Shard) -> u8 {
+    // SAFETY: as above.
+    unsafe { (&raw const (*shard).level).read_volatile() }
+}
+
+/// Times that the slot's take array ran out.
+#[inline]
+pub fn refills(shard: *const Shard) -> u32 {
+    // SAFETY: as above.
+    unsafe { (&raw const (*shard).refills).read_volatile() }
+}
+
 /// How many arrays with objects there are, without the lock: a hint.
 pub fn full_count(shard: *const Shard) -> u16 {
     // SAFETY: as above.
@@ -145,8 +161,8 @@ impl Shard {
     }
 
     /// Whether so many of them are kept, or more.
-    pub fn keeps_empty(&self, many: u32) -> bool {
-        u32::from(self.empty_count) >= many
+    pub fn keeps_empty(&self, many: usize) -> bool {
+        usize::from(self.empty_count) >= many
     }
 
     /// Whether somebody holds the lock, at some moment.
@@ -199,7 +215,7 @@ impl Held {
     #[cold]
     fn repair(&mut self, cache: Handle<'_>) {
         self.full_count = self.full.iter(cache.panel).count() as u16;
-        self.empty_count = self.empty.iter(cache.panel).count() as u16;
+        self.empty_count = self.empty.iter(cache.panel).count().min(u8::MAX as usize) as u8;
         self.spans = Spans::new();
         let zone = &cache.slab().zone;
         zone.for_each_span(|span| {
@@ -222,13 +238,13 @@ impl Held {
     /// Keeps an array that holds no object.
     pub fn push_empty(&mut self, region: Region, array: Array) {
         self.empty.push(region, array);
-        self.empty_count += 1;
+        self.empty_count = self.empty_count.saturating_add(1);
     }
 
     /// An array that holds no object, if one is kept.
     pub fn pop_empty(&mut self, region: Region) -> Option<Array> {
         let array = self.empty.pop(region)?;
-        self.empty_count -= 1;
+        self.empty_count = self.empty_count.saturating_sub(1);
         Some(array)
     }
 

@@ -47,7 +47,7 @@ impl Handle<'_> {
         let slot = slot::current_if_given()?;
         let (take, give) = (self.take_word(slot), self.give_word(slot));
         let (taken, given) = (Array::from_take_word(take)?, Array::from_give_word(give)?);
-        let most = self.shape().most();
+        let most = self.capacity(slot);
         let worth_it = self.heat(slot) == shard::HOTTEST
             && taken.capacity(self.panel) == most
             && given.capacity(self.panel) == most
@@ -89,7 +89,7 @@ impl Handle<'_> {
         while objects.len() - taken >= WORTH_AN_ARRAY
             && let Some(slot) = slot::current()
         {
-            shard::count_visit(self.shard(slot), true);
+            self.count_visit(slot, true);
             let word = self.take_word(slot);
             let own = Array::from_take_word(word).filter(|array| !array.is_empty(self.panel));
             let own = own.filter(|_| self.replace(slot, true, word, 0));
@@ -110,10 +110,10 @@ impl Handle<'_> {
 
     /// The slot's give array, if it is at least half as full as a refill would be: it becomes the one to take from.
     fn take_given(self, slot: u32) -> Option<Array> {
-        let heat = shard::count_visit(self.shard(slot), true);
+        self.count_visit(slot, true);
         let word = self.give_word(slot);
         let array = Array::from_give_word(word)?;
-        let worth_it = array.len(self.panel) >= self.shape().batch(heat).div_ceil(2);
+        let worth_it = array.len(self.panel) >= self.capacity(slot).div_ceil(2);
         (worth_it && self.replace(slot, false, word, 0)).then_some(array)
     }
 
@@ -224,7 +224,7 @@ impl Handle<'_> {
 
     /// An array filled from the spans of the slot's shard, as large as the cache is hot there.
     pub(super) fn fill_from_spans(self, slot: u32, source: Source) -> Option<Array> {
-        self.fill(slot, source, self.shape().batch(self.heat(slot)))
+        self.fill(slot, source, self.capacity(slot))
     }
 
     /// An array of a capacity, filled from spans, of whatever slot.
@@ -309,10 +309,10 @@ impl Handle<'_> {
         })
     }
 
-    /// Keeps an empty private array at the shard if that is hot, or has none; else with the spare ones, where every cache finds it. A hot
-    /// cache takes some and gives them back again and again, and would meet all others there.
+    /// Keeps an empty private array at the shard, as many as full ones at most; else with the spare ones, where every cache finds it. A hot cache takes
+    /// some and gives them back again and again, and would meet all others there.
     pub(super) fn keep_empty(self, shard: &mut Held, array: Array) {
-        let most = 1 << (self.heat(shard.slot) / 2);
+        let most = self.shape().depot_limit(self.heat(shard.slot), self.capacity(shard.slot)).max(1);
         if !shard.keeps_empty(most) || !self.keep_spare(array) {
             shard.push_empty(self.panel, array);
         }

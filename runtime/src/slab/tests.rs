@@ -13,6 +13,7 @@ use machine::sync::AtomicBool;
 use std::boxed::Box;
 use std::sync::Mutex;
 use std::vec;
+use std::vec::Vec;
 
 /// Slots that no thread is in, here: slots are given from the lowest on.
 const ASKED_FOR: u32 = 900;
@@ -77,6 +78,48 @@ fn span_of(cache: Handle<'_>, slot: u32) -> (*mut Span, Array) {
     slot::count_as_used(slot);
     let array = cache.fill_from_spans(slot, Source::NewSpan).expect("there is memory");
     (cache.lock(slot).spans.giving().expect("a span that gives"), array)
+}
+
+/// A program that swings by several arrays goes to the depot for each; when its arrays have grown, for none.
+#[test]
+fn arrays_grow_with_the_load_and_stay_grown() {
+    alone(|| {
+        if slot::mode() != slot::Mode::ConcurrencyId {
+            return;
+        }
+        let wanted = Wanted {
+            name: b"growing",
+            bytes: 904,
+            alignment: 8,
+            constructor: None,
+            destructor: None,
+            argument: std::ptr::null_mut(),
+        };
+        let cache = ObjectCache::create(&wanted).expect("there is memory");
+        let swing = |times: usize| {
+            for _ in 0..times {
+                let objects: Vec<_> = (0..40).map(|_| cache.allocate()).collect();
+                // SAFETY: each was allocated above.
+                objects.into_iter().for_each(|object| unsafe { cache.free(object) });
+            }
+        };
+        let refills = || {
+            let mut refills = 0;
+            let number = cache.handle().number() as usize;
+            general().count_cached(|of, _, _, times| refills += if of == number { times } else { 0 });
+            refills
+        };
+        swing(200);
+        let before = refills();
+        swing(20);
+        // On the simulated machine the thread is moved, and its next slot's arrays have to grow first.
+        let few = if machine::clock::IS_STEADY { 40 } else { 4 };
+        assert!(refills() - before <= few, "{} refills for 20 swings", refills() - before);
+        heap::check::check_valid(|_| {});
+        // SAFETY: nobody uses it.
+        assert_eq!(unsafe { cache.destroy() }, Ok(()));
+        heap::check::check_valid(|_| {});
+    });
 }
 
 #[test]

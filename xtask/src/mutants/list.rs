@@ -18,6 +18,7 @@ pub struct Mutant {
 const DRAINING: &[&str] = &["remote drain"];
 const HEAP: &[&str] = &["depot exchange", "page map", "remote drain"];
 const CACHES: &[&str] = &["cache tuning"];
+const SIZES: &[&str] = &["array sizes"];
 const FORKS: &[&str] = &["fork", "fork in handlers"];
 const COUNTERS: &[&str] = &["counter upgrade"];
 const LIMITS: &[&str] = &["counter limits"];
@@ -259,5 +260,19 @@ pub const MUTANTS: &[Mutant] = &[
         from: "entries().for_each(|entry| unsafe { (*(*entry).group).users.recount() });",
         to: "",
         protocols: GROUP_FORKS,
+    },
+    Mutant {
+        what: "a cache that falls keeps what its slot was granted",
+        file: "runtime/src/slab/fit.rs",
+        from: "Room::of(self.slab().region(), held.slot).give_back(self.shape().beyond(level));",
+        to: "let _ = (level, Room::of(self.slab().region(), held.slot));",
+        protocols: SIZES,
+    },
+    Mutant {
+        what: "what one slot borrows no other one lends",
+        file: "runtime/src/slab/fit.rs",
+        from: "may.then(|| Shares { lent: self.lent + kib as i16, ..self })",
+        to: "may.then(|| Shares { lent: self.lent + 0 * kib as i16, ..self })",
+        protocols: SIZES,
     },
 ];

@@ -6,8 +6,8 @@ use super::super::workload::caches::{
 };
 use super::{Machine, number};
 
-const EXPECTED: &str = "pair solo|1|2 BYTES SOURCE, construct SOURCE or bytes BYTES SOURCE, where SOURCE is malloc, cache, general or dedicated, \
-                        and for construct also constructed";
+const EXPECTED: &str = "pair solo|1|2 BYTES SOURCE, construct SOURCE or bytes BYTES SOURCE, where SOURCE is malloc, cache, general, dedicated or \
+                        small-arrays, and for construct also constructed";
 /// The largest objects that are asked for.
 const MOST_BYTES: usize = 32 << 10;
 
@@ -44,7 +44,8 @@ fn of_source(word: &str, bytes: usize, machine: &impl Machine, visit: impl Visit
         "cache" => visit.with(&machine.cache_calls(bytes, false)?),
         "general" => visit.with(&General { bytes }),
         "dedicated" => visit.with(&Dedicated::of(bytes).ok_or("there is no memory for a cache")?),
-        _ => Err(format!("the source is `{word}`; expected one of malloc, cache, general, dedicated")),
+        "small-arrays" => visit.with(&Dedicated::with_small_arrays(bytes).ok_or("there is no memory for a cache")?),
+        _ => Err(format!("the source is `{word}`; expected one of malloc, cache, general, dedicated, small-arrays")),
     }
 }
 
