@@ -109,12 +109,15 @@ fn arrays_grow_with_the_load_and_stay_grown() {
             general().count_cached(|of, _, _, times| refills += if of == number { times } else { 0 });
             refills
         };
-        swing(200);
-        let before = refills();
-        swing(20);
-        // On the simulated machine the thread is moved, and its next slot's arrays have to grow first.
-        let few = if machine::clock::IS_STEADY { 40 } else { 4 };
-        assert!(refills() - before <= few, "{} refills for 20 swings", refills() - before);
+        // Whoever is disturbed long enough finds the cache cool, and where the thread is moved to, arrays have to grow first.
+        let has_grown = (0..100).any(|_| {
+            swing(50);
+            let before = refills();
+            swing(20);
+            // Arrays as they are at first would be refilled more than once for each swing.
+            refills() - before <= 4
+        });
+        assert!(has_grown, "20 swings never went without refills");
         heap::check::check_valid(|_| {});
         // SAFETY: nobody uses it.
         assert_eq!(unsafe { cache.destroy() }, Ok(()));
