@@ -84,9 +84,6 @@ fn span_of(cache: Handle<'_>, slot: u32) -> (*mut Span, Array) {
 #[test]
 fn arrays_grow_with_the_load_and_stay_grown() {
     alone(|| {
-        if slot::mode() != slot::Mode::ConcurrencyId {
-            return;
-        }
         let wanted = Wanted {
             name: b"growing",
             bytes: 904,
@@ -110,6 +107,8 @@ fn arrays_grow_with_the_load_and_stay_grown() {
             refills
         };
         // Whoever is disturbed long enough finds the cache cool, and where the thread is moved to, arrays have to grow first.
+        // What the process can have is known from its first allocation on.
+        let grows = slot::mode() == slot::Mode::ConcurrencyId;
         let has_grown = (0..100).any(|_| {
             swing(50);
             let before = refills();
@@ -117,7 +116,7 @@ fn arrays_grow_with_the_load_and_stay_grown() {
             // Arrays as they are at first would be refilled more than once for each swing.
             refills() - before <= 4
         });
-        assert!(has_grown, "20 swings never went without refills");
+        assert!(has_grown || !grows, "20 swings never went without refills");
         heap::check::check_valid(|_| {});
         // SAFETY: nobody uses it.
         assert_eq!(unsafe { cache.destroy() }, Ok(()));
