@@ -5,6 +5,7 @@
  * upgrade has to fail where there is none. */
 #include <commensal.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -72,8 +73,11 @@ static int64_t sum(const void *set, size_t i) {
     return atomic_load(word(set, i));
 }
 
-/* So that what can happen in between does. */
+/* So that what can happen in between does, even where all threads take turns on one CPU. */
 static void pause_a_little(void) {
+    static _Thread_local unsigned pauses;
+    if (++pauses % 4096 == 0)
+        sched_yield();
     for (volatile int i = 0; i < 5; i++) {
     }
 }
@@ -146,7 +150,7 @@ static int share(cm_counters *set) {
     return 0;
 }
 
-static void unshare(cm_counters *set) {
+static void unmap_shared(cm_counters *set) {
     if (set->_state && DEFECT != LEAKS)
         munmap((void *)(uintptr_t)set->_state, MAPPED_BYTES);
     set->_state = 0;
@@ -161,13 +165,13 @@ static void add_remote(cm_counters *set, size_t i, int64_t amount) {
 }
 
 static void rebind(cm_counters *set, size_t length) {
-    unshare(set);
+    unmap_shared(set);
     for (size_t i = 0; i < length && DEFECT == BIND_CLEARS; i++)
         reset(set, i);
 }
 
 static void destroy(cm_counters *set, size_t length) {
-    unshare(set);
+    unmap_shared(set);
     for (size_t i = 0; i < length && DEFECT != DESTROY_KEEPS; i++)
         reset(set, i);
 }
