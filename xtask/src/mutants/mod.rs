@@ -14,7 +14,7 @@ use list::{MUTANTS, Mutant};
 use crate::copy;
 
 /// What a protocol may take to find a mutation, and what it goes on without one.
-const SECONDS: &str = "60";
+const SECONDS: &str = "180";
 const SECONDS_WITHOUT: &str = "5";
 /// Always the same, so that the same is found in the same runs.
 const SEED: &str = "1";
