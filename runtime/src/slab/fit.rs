@@ -217,8 +217,13 @@ impl General<'_> {
         assert_eq!(lent, 0, "KiB lent less KiB borrowed");
     }
 
-    /// Takes a part of the budget from a slot that rests. False: none has as much.
+    /// Takes a part of the budget from a slot that rests. False: none has as much, or somebody found that a moment ago, as looking takes time
+    /// where there are many slots.
     fn borrow(self, slot: u32, kib: u16, now: u32) -> bool {
+        let in_vain = &self.slab.registry().rare.0.asked_in_vain;
+        if in_vain.load(Ordering::Relaxed) == now {
+            return false;
+        }
         let others = || (0..slot::in_use()).filter(move |&other| other != slot);
         let room = |slot| Room::of(self.region, slot);
         let lend = |other: &u32| room(*other).change(|shares| shares.lending(kib, now));
@@ -226,7 +231,16 @@ impl General<'_> {
             let rests = others().find(|&other| room(other).shares().may_lend(kib, now))?;
             self.try_as_only_drainer(|general| general.empty_risen(rests))?.then_some(rests).filter(lend)
         });
-        lender.is_some() && room(slot).change(|shares| shares.borrowing(kib))
+        let Some(lender) = lender else {
+            in_vain.store(now, Ordering::Relaxed);
+            return false;
+        };
+        let takes = |slot| room(slot).change(|shares| shares.borrowing(kib));
+        takes(slot) || {
+            // It has as much as can be written down: the lender has it back.
+            takes(lender);
+            false
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::spare::Spare;
 use super::tally::Tally;
 use crate::observe::{Events, Kicks, LockReport};
 use core::ptr::null_mut;
-use machine::sync::{AtomicBool, AtomicPtr, Lock, Ordering};
+use machine::sync::{AtomicBool, AtomicPtr, AtomicU32, Lock, Ordering};
 
 /// Rank of the lock of those who take arrays away from other CPUs: they go on to lock shards.
 const DRAIN_RANK: u8 = 0;
@@ -50,6 +50,8 @@ pub struct Rare {
     checks_at_exit: AtomicBool,
     /// Whether all allocations of general classes come to slow paths.
     pub(super) redirected: AtomicBool,
+    /// When no slot had a part of its budget to lend; see `fit`.
+    pub(super) asked_in_vain: AtomicU32,
     /// Caches of the runtime's own, which higher parts ask for.
     own: [AtomicPtr<ObjectCache>; OWN],
 }
@@ -107,6 +109,7 @@ impl Registry {
                 watched: [const { AtomicPtr::new(null_mut()) }; CLASSES],
                 checks_at_exit: AtomicBool::new(false),
                 redirected: AtomicBool::new(false),
+                asked_in_vain: AtomicU32::new(0),
                 own: [const { AtomicPtr::new(null_mut()) }; OWN],
             }),
             spare: Line(Spare::new()),
