@@ -192,11 +192,12 @@ fn cache_measures_every_part() {
     assert!((documented["document"]["value"].as_f64().unwrap() - 1.0199).abs() < 1e-4);
 }
 
-/// Kicks are counted exactly; how many interrupts the machine counts is for a machine where nothing else happens.
+/// Kicks are counted exactly; interrupts where nothing else happens, which is on a simulated machine.
 #[test]
 fn kicks_are_made_on_replacing_only() {
-    for machine in [&["--quick", "--blocks", "1"][..], &["--quick", "--blocks", "1", "--cpus", "16"]] {
-        let done = commensal().args(["lab", "kicks", "--json", "-"]).args(machine).output().unwrap();
+    for (machine, is_shared) in [(&[][..], true), (&["--cpus", "16"], false)] {
+        let kicks = ["lab", "kicks", "--quick", "--blocks", "1", "--json", "-"];
+        let done = commensal().args(kicks).args(machine).output().unwrap();
         assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
         let result = valid(&done.stdout);
         let arms = result["arms"].as_array().unwrap();
@@ -207,11 +208,12 @@ fn kicks_are_made_on_replacing_only() {
         };
         let (groups, on_create, interrupts) = kicks("kick on create");
         assert_eq!(on_create, 5.0 * groups, "five caches in each group");
-        assert!(interrupts >= on_create * 0.5, "{interrupts} interrupts");
+        assert!(is_shared || interrupts >= on_create * 0.5, "{interrupts} interrupts");
         let (_, on_replace, hardly_any) = kicks("kick on replace only");
-        assert!(on_replace == 0.0 && hardly_any < interrupts / 2.0, "{hardly_any} interrupts");
+        assert!(on_replace == 0.0, "{on_replace} kicks");
+        assert!(is_shared || hardly_any < interrupts / 100.0, "{hardly_any} interrupts");
         let (times, replaced, _) = kicks("replace");
-        assert!(replaced >= times / 2.0, "{replaced} kicks for {times} replacements");
+        assert!(replaced >= if is_shared { 1.0 } else { times / 2.0 }, "{replaced} kicks for {times} replacements");
     }
 }
 
