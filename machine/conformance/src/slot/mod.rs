@@ -30,6 +30,7 @@ pub mod tokens;
 mod added;
 mod adopted;
 mod cached;
+mod counted;
 mod drained;
 mod drawn;
 mod held_up;
@@ -50,7 +51,7 @@ pub use replaced::replaced;
 use crate::case::Case;
 use machine::kick::{self, Refused};
 use machine::slot::{self, Mode, Pair, Stored};
-use machine::sync::AtomicI64;
+use machine::sync::{AtomicI64, AtomicU64};
 use machine::thread;
 
 /// The operations on slots, and the kick that belongs to them.
@@ -204,6 +205,30 @@ pub struct Operations {
     /// ```
     pub local_add: fn(word: &AtomicI64, amount: i64),
 
+    /// By ids: adds one to a word in the row of this thread's slot, and says where that was. Nobody writes the word but this
+    /// operation and [`count_in`](Self::count_in), so nobody comes in between in an addition. The guard is any word: if a handler of this
+    /// thread changes it, then before the operation or after it.
+    ///
+    /// ```text
+    /// count(cell, guard, expected):
+    ///     restartably:
+    ///         if this thread has no slot, or guard ≠ expected: return none
+    ///         left(s, cell) += 1         commit
+    ///     return s
+    /// ```
+    pub count: unsafe fn(cell: *mut u8, guard: &AtomicU64, expected: u64) -> Option<u32>,
+
+    /// By ids: adds one to the word in the row of a slot, if the calling thread is there.
+    ///
+    /// ```text
+    /// count_in(cell, s', guard, expected):
+    ///     restartably:
+    ///         if this thread has no slot, or s ≠ s', or guard ≠ expected: return false
+    ///         left(s, cell) += 1         commit
+    ///     return true
+    /// ```
+    pub count_in: unsafe fn(cell: *mut u8, slot: u32, guard: &AtomicU64, expected: u64) -> bool,
+
     /// Draws from a cell what is in this thread's slot. The machine's has a `RANGE`, and an `OFFSET` for those who hold a pointer
     /// that is so far before the cell; here they are [`rows::RANGE`] and [`rows::OFFSET`].
     ///
@@ -318,6 +343,8 @@ impl Operations {
         exchange: slot::exchange,
         compare_exchange: slot::compare_exchange,
         local_add,
+        count,
+        count_in,
         draw,
         replace_pair: slot::replace_pair,
         load_pair: slot::load_pair,
@@ -357,6 +384,21 @@ fn local_add(word: &AtomicI64, amount: i64) {
 
 /// # Safety
 /// As for the machine's.
+unsafe fn count(cell: *mut u8, guard: &AtomicU64, expected: u64) -> Option<u32> {
+    // SAFETY: passed on.
+    unsafe { slot::count::<{ rows::OFFSET }>(cell.wrapping_offset(-(rows::OFFSET as isize)), guard, expected) }
+}
+
+/// # Safety
+/// As for the machine's.
+unsafe fn count_in(cell: *mut u8, slot: u32, guard: &AtomicU64, expected: u64) -> bool {
+    const OFFSET: i32 = rows::OFFSET;
+    // SAFETY: passed on.
+    unsafe { slot::count_in::<OFFSET>(cell.wrapping_offset(-(OFFSET as isize)), slot, guard, expected) }
+}
+
+/// # Safety
+/// As for the machine's.
 unsafe fn draw(cell: *mut u8, amount: i64) -> bool {
     // SAFETY: passed on.
     unsafe { slot::draw::<{ rows::RANGE }, { rows::OFFSET }>(cell.wrapping_offset(-(rows::OFFSET as isize)), amount) }
@@ -386,6 +428,8 @@ pub const CASES: &[Case] = &[
     Case::machine("slot::initialise", |runner| words::initialised(runner, &MACHINE)),
     Case::machine("slot::possible", |runner| words::possible(runner, &MACHINE)),
     Case::machine("slot::local_add", |runner| added::added(runner, &MACHINE)),
+    Case::machine("slot::count", |runner| counted::counted(runner, &MACHINE)).only(BY_IDS),
+    Case::machine("slot::count_in", |runner| counted::counted_in(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::draw", |runner| drawn(runner, &MACHINE)),
     Case::machine("slot::draw while cells are closed", |runner| marked(runner, &MACHINE)).only(BY_IDS),
     Case::machine("slot::replace_pair", |runner| refilled(runner, &MACHINE)),
@@ -427,6 +471,10 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),
     Case::planted("slot::none", planted_rows::SLOT_ZERO, |runner| words::none(runner, &planted_rows::plain_draw()))
         .only(BY_IDS),
+    Case::planted("slot::none", planted_rows::COUNTS_IN_ZERO, |runner| {
+        words::none(runner, &planted_rows::plain_count())
+    })
+    .only(BY_IDS),
     Case::planted("slot::initialise", planted::NOTHING, |runner| words::initialised(runner, &planted::undecided()))
         .only(BY_IDS),
     Case::planted("slot::initialise", planted::ANEW, |runner| words::initialised(runner, &planted::decides_anew())),
@@ -437,6 +485,28 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::local_add", planted_rows::HALVES, |runner| {
         added::added(runner, &planted_rows::add_by_halves())
     }),
+    Case::planted("slot::count", planted_rows::PLAIN, |runner| counted::counted(runner, &planted_rows::plain_count()))
+        .only(BY_IDS),
+    Case::planted("slot::count", planted_rows::LATER, |runner| {
+        counted::counted(runner, &planted_rows::count_said_later())
+    })
+    .only(BY_IDS),
+    Case::planted("slot::count", planted_rows::UNGUARDED, |runner| {
+        counted::counted(runner, &planted_rows::count_unguarded())
+    })
+    .only(BY_IDS),
+    Case::planted("slot::count_in", planted_rows::UNGUARDED, |runner| {
+        counted::counted_in(runner, &planted_rows::count_unguarded())
+    })
+    .only(BY_IDS),
+    Case::planted("slot::count_in", planted_rows::PLAIN, |runner| {
+        counted::counted_in(runner, &planted_rows::plain_count_in())
+    })
+    .only(BY_IDS),
+    Case::planted("slot::count_in", planted_rows::ANY_SLOT, |runner| {
+        counted::counted_in(runner, &planted_rows::count_in_any_slot())
+    })
+    .only(BY_IDS),
     Case::planted("slot::draw", planted_rows::PLAIN, |runner| drawn(runner, &planted_rows::plain_draw())).only(BY_IDS),
     Case::planted("slot::draw", planted_rows::ONE_FOR_ALL, |runner| drawn(runner, &planted_rows::one_for_all())),
     Case::planted("slot::draw", planted_rows::NO_WINDOW, |runner| drawn(runner, &planted_rows::no_window())),

@@ -96,6 +96,24 @@ impl Section {
         Ok(())
     }
 
+    /// Commits a word that follows from what is there, by one instruction: the last step.
+    ///
+    /// # Safety
+    /// It is writable.
+    pub unsafe fn store_with(&self, word: *mut u64, value: impl Fn(u64) -> u64) -> Result<(), Aborted> {
+        let at = word.expose_provenance();
+        self.step(Access::Store { at, size: 8, is_locked: false })?;
+        match self.0 {
+            Some(here) => here.with(|engine| {
+                let value = value(engine.load(at, 8) as u64);
+                engine.store(at, 8, value.into());
+            }),
+            // SAFETY: passed on.
+            None => unsafe { word.write_volatile(value(word.read_volatile())) },
+        }
+        Ok(())
+    }
+
     /// Commits two words: to this CPU both at once, to others perhaps one after the other.
     ///
     /// # Safety
