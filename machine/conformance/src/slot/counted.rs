@@ -1,169 +1,222 @@
-//! count and count_in: threads count in the rows of their slots, and an account is kept of what each said it did.
+//! count and count_in: threads count in their slots, and an account is kept of what each said it did.
 //!
-//! A count that is lost, done twice, or done in another row than was said, leaves a row and its account apart. Threads migrate, are
+//! A count that is lost, done twice, or done in another slot than was said, leaves a word and its account apart. Threads migrate, are
 //! interrupted by handlers that count, too, and one of them restarts all slots over and over.
 //!
-//! Each thread has a guard, which only its handlers change, and rows that only it counts in. When a handler changes the guard it looks at the
-//! sum of those rows: that is what was counted by then with the guards until then, no more and no less.
+//! Each thread has counts of its own besides, of which its handlers say over and over which word is meant. When they turn from a word to the
+//! next, nothing is counted in the old one any more until they come back to it.
 
 use super::Operations;
 use super::cached::under_restarts;
-use super::rows::Rows;
-use crate::case::{Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Places, Runner, alone};
-use machine::slot::Pair;
-use machine::sync::{AtomicU64, Ordering};
+use machine::slot::{self, COUNTS, Counted};
+use machine::sync::{AtomicPtr, AtomicU64, Ordering};
+use machine::vm;
+use std::ptr::null_mut;
 
 /// Counts between two looks at the clock.
 const BURST: usize = 64;
-/// Changes of a thread's guard.
-const CHANGES: usize = 1 << 12;
-/// A row where nobody counted, and what lies beside the word says nothing.
-const BEFORE: Pair = Pair { left: 7, edge: -1 };
+/// What lies before the first slot's counts is not theirs.
+const BEFORE: usize = vm::PAGE;
+/// Words of a slot.
+const WORDS: usize = COUNTS / 8;
+/// Where [`Operations::count_in`] counts, of what [`Operations::count`] said.
+pub(super) const OTHER: usize = 8;
 
-/// Some way to count: in which row it did.
-type Count<'a> = &'a (dyn Fn(*mut u8, &AtomicU64, u64) -> Option<u32> + Sync);
+/// Some way to count: where it did.
+type Count<'a> = &'a (dyn Fn(&AtomicPtr<u8>) -> Option<Counted> + Sync);
 
 /// The body of [`Operations::count`].
 pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    // SAFETY: every slot has a row, and the mode is by ids.
-    let count: Count<'_> = &|cell, guard, expected| unsafe { (operations.count)(cell, guard, expected) };
-    check(runner, operations, count)
-}
-
-/// The body of [`Operations::count_in`].
-pub(super) fn counted_in(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    // SAFETY: as above.
-    let count_in =
-        |cell, slot, guard: &AtomicU64, expected| unsafe { (operations.count_in)(cell, slot, guard, expected) };
-    let rows = Rows::new()?;
-    alone(runner, || {
-        let elsewhere = count_in(rows.cell(), rows.last(), &AtomicU64::new(1), 1);
-        ensure!(!elsewhere, "a thread counted in row {}, where it is not", rows.last());
-        Ok(())
-    })?;
-    let count: Count<'_> =
-        &|cell, guard, expected| (operations.current)().filter(|&slot| count_in(cell, slot, guard, expected));
-    check(runner, operations, count)
-}
-
-fn check(runner: &dyn Runner, operations: &Operations, count: Count<'_>) -> Outcome {
-    let common = Account::new()?;
+    // SAFETY: every slot has counts, and the mode is by ids.
+    let count: Count<'_> = &|counts| unsafe { (operations.count)(counts) };
+    let account = Account::new()?;
     alone(runner, || {
         ensure!((operations.current)().is_some(), "a thread that entered has no slot");
-        let guard = AtomicU64::new(1);
-        let counts = |expected| (0..10_000).any(|_| common.count(count, &guard, expected));
-        ensure!(!counts(2), "a thread counted though the guard is another one");
-        // It may move in between, and then not count.
-        ensure!(counts(1), "a thread that has a slot never counts");
+        ensure!(count(&AtomicPtr::new(null_mut())).is_none(), "a thread counted where nothing is counted");
+        ensure!(account.count(count), "a thread that has a slot does not count");
         Ok(())
     })?;
-    let own = (0..runner.width()).map(|_| Guarded::new()).collect::<Result<Vec<_>, _>>()?;
+    let own = (0..runner.width()).map(|_| Turning::new()).collect::<Result<Vec<_>, _>>()?;
     let places = Places::<AtomicU64>::new(runner.width());
     let of = |place: &AtomicU64| &own[place.load(Ordering::Relaxed) as usize];
     let work = |number| {
         (operations.current)();
         places.settle(number).store(number as u64, Ordering::Relaxed);
-        let own = &own[number];
         while runner.goes_on() {
             for _ in 0..BURST {
-                own.count(count);
-                common.count(count, &own.guard, own.guard.load(Ordering::Relaxed));
+                count(&own[number].meant);
+                account.count(count);
             }
         }
     };
+    let findings = Findings::new();
     let handler = || {
         let Some(own) = places.own().map(of) else { return };
-        own.count(count);
-        own.change();
+        count(&own.meant);
+        own.turn(&findings);
     };
     under_restarts(runner, operations, &handler, &work);
-    let mut counts = common.settle()?;
-    for own in &own {
-        counts += own.settle()?;
-    }
-    let changes: u64 = own.iter().map(|own| own.guard.load(Ordering::Relaxed)).sum();
-    ensure!(counts > BURST as u64 && changes > 0, "{counts} counts only, and {changes} changes of guards");
-    Ok(format!("{counts} counts, {changes} changes of guards"))
+    findings.outcome()?;
+    let turns: u64 = own.iter().map(|own| own.turns.load(Ordering::Relaxed)).sum();
+    let counts = account.settle(0)?;
+    ensure!(counts > BURST as u64 && turns > 0, "{counts} counts only, and {turns} turns");
+    Ok(format!("{counts} counts, {turns} turns"))
 }
 
-/// Rows, and what was said to be counted in each.
+/// The body of [`Operations::count_in`]: what was begun in a slot ends there, or is said not to.
+pub(super) fn counted_in(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    // SAFETY: as above.
+    let count_in = |counted| unsafe { (operations.count_in)(counted) };
+    let account = Account::new()?;
+    alone(runner, || {
+        let elsewhere =
+            Counted { at: account.counts.word(account.counts.last(), 0).as_ptr().cast(), slot: account.counts.last() };
+        ensure!(!count_in(elsewhere), "a thread counted in slot {}, where it is not", elsewhere.slot);
+        Ok(())
+    })?;
+    // SAFETY: as above.
+    let begin = || unsafe { (operations.count)(&account.meant) };
+    let end = |begun: Counted| {
+        if count_in(begun) {
+            account.said(begun.slot);
+        }
+    };
+    let work = |_| {
+        (operations.current)();
+        while runner.goes_on() {
+            for number in 0..BURST {
+                let Some(begun) = begin() else { continue };
+                if number == 0 {
+                    runner.pause();
+                }
+                end(begun);
+            }
+        }
+    };
+    let handler = || begin().into_iter().for_each(end);
+    under_restarts(runner, operations, &handler, &work);
+    let counts = account.settle(OTHER / 8)?;
+    ensure!(counts > BURST as u64, "{counts} counts only");
+    Ok(format!("{counts} counts"))
+}
+
+/// Counts of all slots, given back when dropped.
+#[derive(Debug)]
+struct Counts {
+    start: *mut u8,
+    bytes: usize,
+    slots: u32,
+}
+
+// SAFETY: all access to its memory is atomic, or that of operations under test.
+unsafe impl Sync for Counts {}
+// SAFETY: it owns its mapping.
+unsafe impl Send for Counts {}
+
+impl Counts {
+    /// All zero. Initialises the slots.
+    fn new() -> Result<Self, String> {
+        slot::initialise();
+        let slots = slot::possible();
+        let bytes = (BEFORE + slots * COUNTS).next_multiple_of(vm::PAGE);
+        let start = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite).ok_or("no address space for counts")?;
+        Ok(Counts { start, bytes, slots: slots as u32 })
+    }
+
+    /// The last slot that there could be, in which no thread of a test will be.
+    fn last(&self) -> u32 {
+        self.slots - 1
+    }
+
+    fn word(&self, slot: u32, number: usize) -> &AtomicU64 {
+        debug_assert!(slot < self.slots && number < WORDS);
+        // SAFETY: the slot has counts, and the mapping lives as long as we do.
+        unsafe { &*self.start.wrapping_add(BEFORE + slot as usize * COUNTS + number * 8).cast() }
+    }
+
+    /// What all slots counted in their words of a number.
+    fn sum(&self, number: usize) -> u64 {
+        (0..self.slots).map(|slot| self.word(slot, number).load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and whoever could use it has borrowed us.
+        unsafe { vm::release(self.start, self.bytes) };
+    }
+}
+
+/// Counts, and what was said of each slot.
 #[derive(Debug)]
 struct Account {
-    rows: Rows,
+    counts: Counts,
+    meant: AtomicPtr<u8>,
     said: Vec<AtomicU64>,
 }
 
 impl Account {
     fn new() -> Result<Self, String> {
-        let rows = Rows::new()?;
-        rows.prepare_all(BEFORE);
-        let said = (0..=rows.last()).map(|_| AtomicU64::new(0)).collect();
-        Ok(Account { rows, said })
+        let counts = Counts::new()?;
+        let meant = AtomicPtr::new(counts.word(0, 0).as_ptr().cast());
+        let said = (0..counts.slots).map(|_| AtomicU64::new(0)).collect();
+        Ok(Account { counts, meant, said })
     }
 
-    fn count(&self, count: Count<'_>, guard: &AtomicU64, expected: u64) -> bool {
-        let Some(slot) = count(self.rows.cell(), guard, expected) else { return false };
-        // Relaxed: read when the threads have ended.
-        self.said[slot as usize].fetch_add(1, Ordering::Relaxed);
+    fn count(&self, count: Count<'_>) -> bool {
+        let Some(counted) = count(&self.meant) else { return false };
+        self.said(counted.slot);
         true
     }
 
-    /// Compares rows with what was said; what was counted.
-    fn settle(&self) -> Result<u64, String> {
+    fn said(&self, slot: u32) {
+        // Relaxed: read when the threads have ended.
+        self.said[slot as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Compares words of a number with what was said; what was counted.
+    fn settle(&self, number: usize) -> Result<u64, String> {
         let mut sum = 0;
-        for slot in self.rows.slots() {
+        for slot in 0..self.counts.slots {
             let said = self.said[slot as usize].load(Ordering::Relaxed);
-            let (pair, expected) = (self.rows.pair(slot), Pair { left: BEFORE.left + said, ..BEFORE });
-            ensure!(pair == expected, "row {slot} has {pair:?}, where {said} counts were said to make {expected:?}");
+            let counted = self.counts.word(slot, number).load(Ordering::Relaxed);
+            ensure!(counted == said, "slot {slot} counted {counted}, where {said} were said");
             sum += said;
         }
         Ok(sum)
     }
 }
 
-/// What only one thread counts in, and its handlers.
+/// What only one thread counts in, in the word that its handlers mean.
 #[derive(Debug)]
-struct Guarded {
-    account: Account,
-    guard: AtomicU64,
-    /// By guards: what was counted with each, and the sum of all rows when it was changed.
-    counted: Vec<AtomicU64>,
-    sums: Vec<AtomicU64>,
+struct Turning {
+    counts: Counts,
+    meant: AtomicPtr<u8>,
+    turns: AtomicU64,
+    /// What was counted in each word when it was left.
+    left: [AtomicU64; WORDS],
 }
 
-impl Guarded {
+impl Turning {
     fn new() -> Result<Self, String> {
-        let [counted, sums] = [(); 2].map(|()| (0..=CHANGES).map(|_| AtomicU64::new(0)).collect());
-        Ok(Guarded { account: Account::new()?, guard: AtomicU64::new(0), counted, sums })
+        let counts = Counts::new()?;
+        let meant = AtomicPtr::new(counts.word(0, 0).as_ptr().cast());
+        Ok(Turning { counts, meant, turns: AtomicU64::new(0), left: [const { AtomicU64::new(0) }; WORDS] })
     }
 
-    fn count(&self, count: Count<'_>) {
-        let guard = self.guard.load(Ordering::Relaxed);
-        if self.account.count(count, &self.guard, guard) {
-            self.counted[guard as usize].fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn change(&self) {
-        let (guard, rows) = (self.guard.load(Ordering::Relaxed), &self.account.rows);
-        if guard < CHANGES as u64 {
-            let sum = rows.slots().map(|slot| rows.left(slot).load(Ordering::Relaxed) - BEFORE.left).sum();
-            self.sums[guard as usize].store(sum, Ordering::Relaxed);
-            self.guard.store(guard + 1, Ordering::Relaxed);
-        }
-    }
-
-    fn settle(&self) -> Result<u64, String> {
-        let mut counted = 0;
-        for guard in 0..self.guard.load(Ordering::Relaxed) as usize {
-            counted += self.counted[guard].load(Ordering::Relaxed);
-            let sum = self.sums[guard].load(Ordering::Relaxed);
-            ensure!(
-                sum == counted,
-                "{counted} counts with guards up to {guard}, and {sum} when that was changed: one was done with another guard than it found"
-            );
-        }
-        self.account.settle()
+    /// From one word to the next.
+    fn turn(&self, findings: &Findings) {
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed) as usize;
+        let (from, to) = (turn % WORDS, (turn + 1) % WORDS);
+        self.left[from].store(self.counts.sum(from), Ordering::Relaxed);
+        let (now, left) = (self.counts.sum(to), self.left[to].load(Ordering::Relaxed));
+        findings.demand(
+            now == left,
+            "counted in a word that was not meant: its sum, and the one before",
+            [now, left, 0],
+        );
+        self.meant.store(self.counts.word(0, to).as_ptr().cast(), Ordering::Relaxed);
     }
 }

@@ -37,6 +37,7 @@ mod held_up;
 mod marked;
 mod paired;
 mod planted;
+mod planted_counts;
 mod planted_rows;
 mod replaced;
 mod words;
@@ -50,8 +51,8 @@ pub use replaced::replaced;
 
 use crate::case::Case;
 use machine::kick::{self, Refused};
-use machine::slot::{self, Mode, Pair, Stored};
-use machine::sync::{AtomicI64, AtomicU64};
+use machine::slot::{self, Counted, Mode, Pair, Stored};
+use machine::sync::{AtomicI64, AtomicPtr};
 use machine::thread;
 
 /// The operations on slots, and the kick that belongs to them.
@@ -205,29 +206,30 @@ pub struct Operations {
     /// ```
     pub local_add: fn(word: &AtomicI64, amount: i64),
 
-    /// By ids: adds one to a word in the row of this thread's slot, and says where that was. Nobody writes the word but this
-    /// operation and [`count_in`](Self::count_in), so nobody comes in between in an addition. The guard is any word: if a handler of this
-    /// thread changes it, then before the operation or after it.
+    /// By ids: adds one to the first word of the counts of this thread's slot, and says where that was. Nobody writes counts but this operation
+    /// and [`count_in`](Self::count_in), so nobody comes in between in an addition. Handlers of this thread may let `counts` lead elsewhere.
     ///
     /// ```text
-    /// count(cell, guard, expected):
+    /// count(counts):
     ///     restartably:
-    ///         if this thread has no slot, or guard ≠ expected: return none
-    ///         left(s, cell) += 1         commit
-    ///     return s
+    ///         if this thread has no slot, or counts leads nowhere: return none
+    ///         at = counts + s · COUNTS
+    ///         *at += 1                   commit
+    ///     return at, s
     /// ```
-    pub count: unsafe fn(cell: *mut u8, guard: &AtomicU64, expected: u64) -> Option<u32>,
+    pub count: unsafe fn(counts: &AtomicPtr<u8>) -> Option<Counted>,
 
-    /// By ids: adds one to the word in the row of a slot, if the calling thread is there.
+    /// By ids: adds one to a word some way behind where the thread counted, if it is still in that slot. The machine's has an `OFFSET`, which
+    /// here is [`counted::OTHER`].
     ///
     /// ```text
-    /// count_in(cell, s', guard, expected):
+    /// count_in(at, s'):
     ///     restartably:
-    ///         if this thread has no slot, or s ≠ s', or guard ≠ expected: return false
-    ///         left(s, cell) += 1         commit
+    ///         if s ≠ s': return false
+    ///         *(at + OFFSET) += 1        commit
     ///     return true
     /// ```
-    pub count_in: unsafe fn(cell: *mut u8, slot: u32, guard: &AtomicU64, expected: u64) -> bool,
+    pub count_in: unsafe fn(counted: Counted) -> bool,
 
     /// Draws from a cell what is in this thread's slot. The machine's has a `RANGE`, and an `OFFSET` for those who hold a pointer
     /// that is so far before the cell; here they are [`rows::RANGE`] and [`rows::OFFSET`].
@@ -343,8 +345,8 @@ impl Operations {
         exchange: slot::exchange,
         compare_exchange: slot::compare_exchange,
         local_add,
-        count,
-        count_in,
+        count: slot::count,
+        count_in: slot::count_in::<{ counted::OTHER as i32 }>,
         draw,
         replace_pair: slot::replace_pair,
         load_pair: slot::load_pair,
@@ -380,21 +382,6 @@ fn local_add(word: &AtomicI64, amount: i64) {
     const OFFSET: usize = 16;
     // SAFETY: behind that many bytes is the word.
     unsafe { slot::local_add::<{ OFFSET as i32 }>(word.as_ptr().cast::<u8>().wrapping_sub(OFFSET), amount) }
-}
-
-/// # Safety
-/// As for the machine's.
-unsafe fn count(cell: *mut u8, guard: &AtomicU64, expected: u64) -> Option<u32> {
-    // SAFETY: passed on.
-    unsafe { slot::count::<{ rows::OFFSET }>(cell.wrapping_offset(-(rows::OFFSET as isize)), guard, expected) }
-}
-
-/// # Safety
-/// As for the machine's.
-unsafe fn count_in(cell: *mut u8, slot: u32, guard: &AtomicU64, expected: u64) -> bool {
-    const OFFSET: i32 = rows::OFFSET;
-    // SAFETY: passed on.
-    unsafe { slot::count_in::<OFFSET>(cell.wrapping_offset(-(OFFSET as isize)), slot, guard, expected) }
 }
 
 /// # Safety
@@ -471,8 +458,8 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),
     Case::planted("slot::none", planted_rows::SLOT_ZERO, |runner| words::none(runner, &planted_rows::plain_draw()))
         .only(BY_IDS),
-    Case::planted("slot::none", planted_rows::COUNTS_IN_ZERO, |runner| {
-        words::none(runner, &planted_rows::plain_count())
+    Case::planted("slot::none", planted_counts::COUNTS_IN_ZERO, |runner| {
+        words::none(runner, &planted_counts::plain_count())
     })
     .only(BY_IDS),
     Case::planted("slot::initialise", planted::NOTHING, |runner| words::initialised(runner, &planted::undecided()))
@@ -485,26 +472,24 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::local_add", planted_rows::HALVES, |runner| {
         added::added(runner, &planted_rows::add_by_halves())
     }),
-    Case::planted("slot::count", planted_rows::PLAIN, |runner| counted::counted(runner, &planted_rows::plain_count()))
-        .only(BY_IDS),
-    Case::planted("slot::count", planted_rows::LATER, |runner| {
-        counted::counted(runner, &planted_rows::count_said_later())
+    Case::planted("slot::count", planted_counts::PLAIN, |runner| {
+        counted::counted(runner, &planted_counts::plain_count())
     })
     .only(BY_IDS),
-    Case::planted("slot::count", planted_rows::UNGUARDED, |runner| {
-        counted::counted(runner, &planted_rows::count_unguarded())
+    Case::planted("slot::count", planted_counts::LATER, |runner| {
+        counted::counted(runner, &planted_counts::count_said_later())
     })
     .only(BY_IDS),
-    Case::planted("slot::count_in", planted_rows::UNGUARDED, |runner| {
-        counted::counted_in(runner, &planted_rows::count_unguarded())
+    Case::planted("slot::count", planted_counts::UNGUARDED, |runner| {
+        counted::counted(runner, &planted_counts::count_unguarded())
     })
     .only(BY_IDS),
-    Case::planted("slot::count_in", planted_rows::PLAIN, |runner| {
-        counted::counted_in(runner, &planted_rows::plain_count_in())
+    Case::planted("slot::count_in", planted_counts::PLAIN, |runner| {
+        counted::counted_in(runner, &planted_counts::plain_count_in())
     })
     .only(BY_IDS),
-    Case::planted("slot::count_in", planted_rows::ANY_SLOT, |runner| {
-        counted::counted_in(runner, &planted_rows::count_in_any_slot())
+    Case::planted("slot::count_in", planted_counts::ANY_SLOT, |runner| {
+        counted::counted_in(runner, &planted_counts::count_in_any_slot())
     })
     .only(BY_IDS),
     Case::planted("slot::draw", planted_rows::PLAIN, |runner| drawn(runner, &planted_rows::plain_draw())).only(BY_IDS),

@@ -20,33 +20,10 @@ pub(super) const TWO_LOADS: &str = "two loads";
 pub(super) const TORN_REPLACE: &str = "pairs are replaced one word after the other";
 pub(super) const TORN_STORE: &str = "one word after the other";
 pub(super) const TWO_STEPS: &str = "load, then store";
-pub(super) const UNGUARDED: &str = "looks at the guard before";
-pub(super) const LATER: &str = "says where it is afterwards";
-pub(super) const COUNTS_IN_ZERO: &str = "slot 0 for who counts without one";
 pub(super) const HALVES: &str = "one half after the other";
 
 pub(super) fn plain_draw() -> Operations {
     Operations { draw, ..Operations::MACHINE }
-}
-
-pub(super) fn plain_count() -> Operations {
-    Operations { count, ..Operations::MACHINE }
-}
-
-pub(super) fn count_said_later() -> Operations {
-    Operations { count: count_and_look, ..Operations::MACHINE }
-}
-
-pub(super) fn count_unguarded() -> Operations {
-    Operations { count: count_much_later, count_in: count_in_much_later, ..Operations::MACHINE }
-}
-
-pub(super) fn plain_count_in() -> Operations {
-    Operations { count_in, ..Operations::MACHINE }
-}
-
-pub(super) fn count_in_any_slot() -> Operations {
-    Operations { count_in: count_in_two_steps, ..Operations::MACHINE }
 }
 
 pub(super) fn one_for_all() -> Operations {
@@ -125,67 +102,6 @@ unsafe fn draw_in(cell: *mut u8, slot: u32, amount: i64) -> bool {
         left.store(rest, Ordering::Relaxed);
     }
     rest.is_some()
-}
-
-/// # Safety
-/// As for the machine's count.
-unsafe fn count(cell: *mut u8, guard: &AtomicU64, expected: u64) -> Option<u32> {
-    let slot = slot::current().unwrap_or(0);
-    // SAFETY: passed on.
-    unsafe { count_in_two_steps(cell, slot, guard, expected) }.then_some(slot)
-}
-
-/// # Safety
-/// As for the machine's count.
-unsafe fn count_and_look(cell: *mut u8, guard: &AtomicU64, expected: u64) -> Option<u32> {
-    // SAFETY: passed on.
-    unsafe { slot::count::<0>(cell, guard, expected) }.and_then(|_| slot::current())
-}
-
-/// Drawn out between the look at the guard and the count, so that a handler comes in between.
-///
-/// # Safety
-/// As for the machine's count.
-unsafe fn count_much_later(cell: *mut u8, guard: &AtomicU64, expected: u64) -> Option<u32> {
-    // SAFETY: passed on.
-    is_later(guard, expected).then(|| unsafe { slot::count::<0>(cell, guard, guard.load(Ordering::Relaxed)) })?
-}
-
-/// # Safety
-/// As for the machine's count_in.
-unsafe fn count_in_much_later(cell: *mut u8, slot: u32, guard: &AtomicU64, expected: u64) -> bool {
-    // SAFETY: passed on.
-    is_later(guard, expected) && unsafe { slot::count_in::<0>(cell, slot, guard, guard.load(Ordering::Relaxed)) }
-}
-
-/// Some time after the guard was as expected.
-fn is_later(guard: &AtomicU64, expected: u64) -> bool {
-    const REST: usize = 50;
-    let is_expected = guard.load(Ordering::Relaxed) == expected;
-    (0..REST).for_each(|_| core::hint::spin_loop());
-    is_expected
-}
-
-/// # Safety
-/// As for the machine's count_in.
-unsafe fn count_in(cell: *mut u8, slot: u32, guard: &AtomicU64, expected: u64) -> bool {
-    // SAFETY: passed on.
-    slot::current() == Some(slot) && unsafe { count_in_two_steps(cell, slot, guard, expected) }
-}
-
-/// Wherever the thread is, and in two steps.
-///
-/// # Safety
-/// As for the machine's count_in.
-unsafe fn count_in_two_steps(cell: *mut u8, slot: u32, guard: &AtomicU64, expected: u64) -> bool {
-    let is_expected = guard.load(Ordering::Relaxed) == expected;
-    if is_expected {
-        // SAFETY: passed on.
-        let (left, _) = unsafe { words(cell, slot) };
-        // A compiler that sees that this is an addition makes one instruction of both.
-        left.store(black_box(left.load(Ordering::Relaxed)) + 1, Ordering::Relaxed);
-    }
-    is_expected
 }
 
 /// # Safety

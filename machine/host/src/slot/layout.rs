@@ -22,6 +22,8 @@
 //!           │ left, edge │   in slot 1's row
 //! ```
 //!
+//! What is only counted lies closer together: [`COUNTS`] bytes for each slot, two lines, since processors fetch lines by twos.
+//!
 //! A zeroed cell is one of which nothing can be drawn. Rows are a line longer than a page, so that the copies of a cell do not all
 //! compete for the same few places of a cache.
 
@@ -41,6 +43,10 @@ pub(crate) const FULL_MASK: usize = ARRAY - 1;
 
 /// Bytes from a cell in one slot's row to the same cell in the next.
 pub const ROW: usize = AREA + 64;
+/// Bytes of what is counted in a slot, and from there to the next slot's.
+pub const COUNTS: usize = 1 << COUNTS_SHIFT;
+#[doc(hidden)]
+pub const COUNTS_SHIFT: u32 = 7;
 /// The least `left` of which can be drawn. What is drawn at once is at most half of it, so that nothing leads into the window from up to
 /// half of it, nor from where one of the two highest bits is set: a cell with such a `left` is *closed*.
 pub const WINDOW: u64 = 1 << 30;
@@ -53,6 +59,15 @@ pub struct Pair {
     pub left: u64,
     /// Changes together with `left`.
     pub edge: i64,
+}
+
+/// Where a thread counted: in which slot, and that slot's counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The word.
+    pub at: *mut u8,
+    /// The slot.
+    pub slot: u32,
 }
 
 /// What became of a [`compare_store`](super::compare_store).

@@ -11,6 +11,7 @@
 //! take its locked path.
 //!
 
+mod count;
 mod entry;
 mod fallback;
 mod given;
@@ -20,14 +21,15 @@ mod restartable;
 mod row;
 mod words;
 
+pub use count::{count, count_in};
 #[doc(hidden)]
 pub use given::WORDS;
 #[doc(hidden)]
 pub use layout::AREA_SHIFT;
-pub use layout::{AREA, AREAS, ARRAY, MAX, Pair, ROW, Stored, WINDOW};
+pub use layout::{AREA, AREAS, ARRAY, COUNTS, Counted, MAX, Pair, ROW, Stored, WINDOW};
 pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
 };
 pub use restartable::{change_places, compare_store, pop, push};
-pub use row::{count, count_in, draw, load_pair, local_add, replace_pair, store_pair};
+pub use row::{draw, load_pair, local_add, replace_pair, store_pair};
 pub use words::{compare_exchange, exchange, load};

@@ -3,7 +3,7 @@
 use super::given::WORDS;
 use super::layout::{Pair, ROW, Stored, WINDOW, in_row};
 use super::restartable::restartable;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_set_epi64x};
 
@@ -19,67 +19,6 @@ pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
         asm!("add qword ptr [{near} + {offset}], {amount}", near = in(reg) near, amount = in(reg) amount, offset = const OFFSET,
              options(nostack))
     };
-}
-
-/// Adds one to a word in the row of this thread's slot, and says which slot that is; none if the thread has no slot, or if `guard` is not as
-/// expected: signal handlers of this thread that change it do so before or after the operation. The word is `OFFSET` bytes behind `near` in
-/// slot 0's row.
-///
-/// # Safety
-/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId). If the guard is as expected, the word is there, aligned, every
-/// possible slot has a row, and only this operation and [`count_in`] write it.
-#[inline(always)]
-pub unsafe fn count<const OFFSET: i32>(near: *mut u8, guard: &AtomicU64, expected: u64) -> Option<u32> {
-    const NONE: u64 = u32::MAX as u64;
-    let words = WORDS.load(Ordering::Relaxed);
-    let slot: u64;
-    // SAFETY: adds to one word of the slot's row, in the commit: nobody else does, so an addition in memory is as good as a store.
-    unsafe {
-        restartable!(
-            "cmp qword ptr [{guard}], {expected}",
-            "jne 8b",
-            "imul {t}, {slot}, {row}",
-            "add qword ptr [{near} + {t} + {offset}], 1";
-            after:;
-            no slot: "8b" "8: mov {slot:e}, -1", "jmp 6f";
-            t = out(reg) _, slot = out(reg) slot,
-            words = in(reg) words, near = in(reg) near, guard = in(reg) guard.as_ptr(), expected = in(reg) expected,
-            row = const ROW, offset = const OFFSET,
-            options(nostack)
-        );
-    }
-    (slot != NONE).then_some(slot as u32)
-}
-
-/// The same in the row of slot `slot`; false, and nothing is counted, also if this thread is not there.
-///
-/// # Safety
-/// As for [`count`].
-#[inline(always)]
-pub unsafe fn count_in<const OFFSET: i32>(near: *mut u8, slot: u32, guard: &AtomicU64, expected: u64) -> bool {
-    let words = WORDS.load(Ordering::Relaxed);
-    // SAFETY: as above.
-    unsafe {
-        asm!(
-            crate::restartable_section!(),
-            "5: lea {t}, [rip + 77b]",
-            "mov qword ptr fs:[{words} + 8], {t}",
-            "2: cmp dword ptr fs:[{words} + 4], 0",
-            "js {no}",
-            "cmp dword ptr fs:[{words} + 24], {slot:e}",
-            "jne {no}",
-            "cmp qword ptr [{guard}], {expected}",
-            "jne {no}",
-            "add qword ptr [{near} + {offset}], 1",
-            "3:",
-            t = out(reg) _,
-            words = in(reg) words, slot = in(reg) slot, near = in(reg) in_row(near, slot),
-            guard = in(reg) guard.as_ptr(), expected = in(reg) expected, offset = const OFFSET,
-            no = label { return false },
-            options(nostack)
-        );
-    }
-    true
 }
 
 /// Draws `amount` from a cell in this thread's slot; false if what were left is not below `RANGE` and not negative, or if the thread has

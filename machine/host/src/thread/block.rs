@@ -2,6 +2,7 @@
 
 use super::identity::Block;
 use core::arch::{asm, global_asm};
+use core::mem::offset_of;
 
 // The first 32 bytes have the layout of the kernel's `struct rseq`, of which the restartable operations use the
 // fields at 4 (negative: no slot), 8 (descriptor) and 24 (slot): in fallback mode they work on this block instead.
@@ -43,6 +44,26 @@ pub fn id() -> u64 {
     // SAFETY: by the x86-64 TLS ABI, the word at fs:0 is the thread pointer itself; it never changes.
     unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
     pointer
+}
+
+/// Counts one level more in [`depth`](super::depth), by one instruction.
+#[inline(always)]
+pub fn descend() {
+    // SAFETY: changes a word of the thread's own block.
+    unsafe {
+        asm!("add dword ptr fs:[{block} + {depth}], 1", block = in(reg) block_offset(), depth = const offset_of!(Block, depth), options(nostack))
+    };
+}
+
+/// Counts one level less in [`depth`](super::depth), by one instruction; whether it is negative then.
+#[inline(always)]
+pub fn ascend() -> bool {
+    // SAFETY: as above.
+    unsafe {
+        asm!("sub dword ptr fs:[{block} + {depth}], 1", "js {negative}", block = in(reg) block_offset(), depth = const offset_of!(Block, depth),
+             negative = label { return true }, options(nostack));
+    }
+    false
 }
 
 /// Whether the process has had one thread only, all its life. False when the C library cannot tell.

@@ -8,11 +8,11 @@ mod block;
 mod identity;
 
 pub(crate) use block::block_offset;
-pub use block::{id, is_alone, on_fork_in_child};
+pub use block::{ascend, descend, id, is_alone, on_fork_in_child};
 pub(crate) use identity::{
     FIRST_GENERATION, fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid,
 };
 pub use identity::{
-    declare_forked, enter, forget_number, forked, generation, identity, local, notice_forks, set_local, when_forked,
-    without_signals,
+    declare_forked, depth, enter, forget_number, forked, generation, identity, local, notice_forks, set_depth,
+    set_local, when_forked, wiped, without_signals,
 };

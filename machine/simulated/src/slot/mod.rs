@@ -1,5 +1,6 @@
 //! Slots: the index of per-CPU data, and the restartable operations on it. The host's documentation of this module tells what they are.
 
+mod count;
 #[path = "../../../host/src/slot/fallback.rs"]
 mod fallback;
 mod given;
@@ -14,7 +15,8 @@ mod section;
 #[path = "../../../host/src/slot/words.rs"]
 mod words;
 
-pub use layout::{AREA, AREAS, ARRAY, MAX, Pair, ROW, Stored, WINDOW};
+pub use count::{count, count_in};
+pub use layout::{AREA, AREAS, ARRAY, COUNTS, Counted, MAX, Pair, ROW, Stored, WINDOW};
 pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
 };
@@ -26,7 +28,7 @@ pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static s
 }
 
 pub use restartable::{change_places, compare_store, pop, push};
-pub use row::{count, count_in, draw, load_pair, local_add, replace_pair, store_pair};
+pub use row::{draw, load_pair, local_add, replace_pair, store_pair};
 #[doc(hidden)]
 pub use section::{Aborted, Section, restartably};
 pub use words::{compare_exchange, exchange, load};

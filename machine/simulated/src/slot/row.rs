@@ -1,9 +1,8 @@
 //! Rows, as their pseudo-code in `machine/conformance` says.
 
 use super::layout::{Pair, ROW, Stored, WINDOW, in_row};
-use super::section::{Aborted, Section, restartably};
+use super::section::restartably;
 use crate::engine::{self, Access};
-use crate::sync::AtomicU64;
 use core::sync::atomic::{AtomicI64, Ordering};
 
 /// Adds to a word that only this thread adds to, by one instruction: its signal handlers may do the same, others may read. The word is
@@ -26,54 +25,6 @@ pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
         // SAFETY: it is such a word by contract.
         None => drop(unsafe { AtomicI64::from_ptr(word) }.fetch_add(amount, Ordering::Relaxed)),
     }
-}
-
-/// Adds one to a word in the row of this thread's slot, and says which slot that is; none if the thread has no slot, or if `guard` is not as
-/// expected: signal handlers of this thread that change it do so before or after the operation. The word is `OFFSET` bytes behind `near` in
-/// slot 0's row.
-///
-/// # Safety
-/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId). If the guard is as expected, the word is there, aligned, every
-/// possible slot has a row, and only this operation and [`count_in`] write it.
-pub unsafe fn count<const OFFSET: i32>(near: *mut u8, guard: &AtomicU64, expected: u64) -> Option<u32> {
-    restartably(|section| {
-        let Some(slot) = section.slot()? else { return Ok(None) };
-        // SAFETY: passed on; a guard can be read.
-        unsafe {
-            if section.load(guard.as_ptr())? != expected {
-                return Ok(None);
-            }
-            add_one(section, in_row(near.wrapping_offset(OFFSET as isize), slot))?;
-        }
-        Ok(Some(slot))
-    })
-}
-
-/// The same in the row of slot `slot`; false, and nothing is counted, also if this thread is not there.
-///
-/// # Safety
-/// As for [`count`].
-pub unsafe fn count_in<const OFFSET: i32>(near: *mut u8, slot: u32, guard: &AtomicU64, expected: u64) -> bool {
-    restartably(|section| {
-        // SAFETY: as above.
-        unsafe {
-            if section.slot()? != Some(slot) || section.load(guard.as_ptr())? != expected {
-                return Ok(false);
-            }
-            add_one(section, in_row(near.wrapping_offset(OFFSET as isize), slot))?;
-        }
-        Ok(true)
-    })
-}
-
-/// The commit, one instruction: nobody comes in between.
-///
-/// # Safety
-/// The word is there, and aligned.
-unsafe fn add_one(section: &Section, word: *mut u8) -> Result<(), Aborted> {
-    let word: *mut u64 = word.cast();
-    // SAFETY: passed on.
-    unsafe { section.store_with(word, |count| count + 1) }
 }
 
 /// Draws `amount` from a cell in this thread's slot; false if what were left is not below `RANGE` and not negative, or if the thread has

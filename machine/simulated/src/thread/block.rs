@@ -1,7 +1,7 @@
 //! The thread's block of memory, and what else the C library knows of threads.
 
-use super::identity::Block;
-use crate::engine;
+use super::identity::{self, Block};
+use crate::engine::{self, Access};
 use std::cell::UnsafeCell;
 
 /// Memory for a block, as a thread finds it at its start.
@@ -33,6 +33,26 @@ pub fn id() -> u64 {
         Some(here) => here.with(|engine| engine.thread_pointer()),
         None => PLAIN.with(UnsafeCell::get) as u64,
     }
+}
+
+/// Counts one level more in [`depth`](super::depth), by one instruction.
+pub fn descend() {
+    identity::set_depth(add(1));
+}
+
+/// Counts one level less in [`depth`](super::depth), by one instruction; whether it is negative then.
+pub fn ascend() -> bool {
+    let depth = add(-1);
+    identity::set_depth(depth);
+    depth < 0
+}
+
+/// Handlers come before the instruction.
+fn add(amount: i32) -> i32 {
+    if let Some(here) = engine::here() {
+        here.step(Access::Nothing);
+    }
+    identity::depth() + amount
 }
 
 /// Whether the process has had one thread only, all its life.
