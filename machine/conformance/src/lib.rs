@@ -5,9 +5,10 @@
 //! | [`slot`] | per-CPU slots, the restartable operations, taking arrays away from another CPU | tokens that must stay single, sums that must agree |
 //! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
 //! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
-//! | [`thread`] | identities, ids, forks, being alone | |
+//! | [`wait`] | waiting for a word, and waking | a wake-up that is lost would cost seconds |
+//! | [`thread`] | identities, ids, forks, being alone, how deep a thread is | handlers in the middle of each change |
 //! | [`vm`] | address space | mappings that must not overlap |
-//! | [`clock`], [`root`], [`fault`], [`code`] | time, the one region and area, injected failures, who called | |
+//! | [`clock`], [`root`], [`fault`], [`code`] | time, the one region, area and domain, injected failures, who called | |
 //!
 //! Each of them has the same parts: `Operations`, a table with the specification of each operation, filled with the machine's own
 //! as `Operations::MACHINE`; the bodies, which are functions of a [`Runner`] and such a table; and the [`Case`]s, which put
@@ -30,6 +31,7 @@ pub mod slot;
 pub mod sync;
 pub mod thread;
 pub mod vm;
+pub mod wait;
 
 pub use case::{Case, Findings, Outcome};
 pub use runner::{Ended, Fork, Job, Placement, Runner};
@@ -40,6 +42,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         slot::CASES,
         kick::CASES,
         sync::CASES,
+        wait::CASES,
         thread::CASES,
         vm::CASES,
         clock::CASES,

@@ -1,7 +1,7 @@
 //! `machine::root`: the one region that all state hangs from, and the one area beside it.
 
 use crate::case::{Case, Findings, Outcome, ensure};
-use crate::runner::{Placement, Runner, crowd};
+use crate::runner::{Child, Fork, Placement, Runner, alone, crowd};
 use machine::sync::{AtomicUsize, Ordering};
 use machine::{clock, root, vm};
 
@@ -41,6 +41,9 @@ pub struct Operations {
     /// It waits for nobody: handlers may call it, and the process may fork meanwhile.
     pub offer_area: fn(area: *mut u8) -> bool,
 
+    /// [`root::DOMAIN_BYTES`] bytes of the process, all zero at first, aligned to 64, and always the same ones; a fork child has a copy.
+    pub domain: fn() -> *mut u8,
+
     /// The area, with all that was written to it before it was offered; before, null.
     pub area: fn() -> *mut u8,
 }
@@ -53,6 +56,7 @@ impl Operations {
         is_installed: root::is_installed,
         offer_area: root::offer_area,
         area: root::area,
+        domain: root::domain,
     };
 }
 
@@ -68,6 +72,11 @@ pub const CASES: &[Case] = &[
     }),
     Case::planted("root::install", "makes two", |runner| made_once(runner, &planted::TWO)),
     Case::planted("root::install", "lets handlers in", |runner| made_once(runner, &planted::OPEN)),
+    Case::machine("root::domain", |runner| kept(runner, &MACHINE)),
+    Case::planted("root::domain", "not zero", |runner| kept(runner, &Operations { domain: planted::begun, ..MACHINE })),
+    Case::planted("root::domain", "another one each time", |runner| {
+        kept(runner, &Operations { domain: planted::fresh, ..MACHINE })
+    }),
     Case::machine("root::offer_area", |runner| offered_once(runner, &MACHINE)),
     Case::machine("root::area", |runner| offered_once(runner, &MACHINE)),
     Case::planted("root::offer_area", "does not compare", |runner| offered_once(runner, &planted::UNCOMPARED)),
@@ -89,6 +98,28 @@ pub fn zero_at_first(_: &dyn Runner, operations: &Operations) -> Outcome {
     let found = (0..root::BOOTSTRAP_BYTES / 8).map(word).position(|word| word != 0);
     ensure!(found.is_none(), "word {} of the stand-in is not zero", found.unwrap_or(0));
     Ok(format!("{} bytes of zeroes", root::BOOTSTRAP_BYTES))
+}
+
+/// The body of [`Operations::domain`].
+pub fn kept(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let word = |index: usize| {
+        // SAFETY: so many bytes are there, and all that uses them here are these atomics.
+        unsafe { &*(operations.domain)().cast::<AtomicUsize>().add(index) }
+    };
+    ensure!((operations.domain)().addr().is_multiple_of(64), "the domain is not aligned to 64");
+    let words = root::DOMAIN_BYTES / 8;
+    let found = (0..words).position(|index| word(index).load(Ordering::Relaxed) != 0);
+    ensure!(found.is_none(), "word {} of the domain is not zero", found.unwrap_or(0));
+    word(words - 1).store(1, Ordering::Relaxed);
+    let seen = alone(runner, || word(words - 1).fetch_add(1, Ordering::Relaxed));
+    ensure!(seen == 1, "another thread found {seen} where 1 was written");
+    let child: Child<'_> = &mut || {
+        if word(words - 1).fetch_add(1, Ordering::Relaxed) == 2 { Ok(()) } else { Err("a child's domain is no copy") }
+    };
+    runner.fork(Fork::Bare, child).well()?;
+    let left = word(words - 1).load(Ordering::Relaxed);
+    ensure!(left == 2, "the last word of the domain is {left}, where 2 was written");
+    Ok(format!("{} bytes", root::DOMAIN_BYTES))
 }
 
 /// The body of [`Operations::install`]: it fails once, then all threads do it at the same time, and handlers, too.
@@ -199,6 +230,17 @@ mod planted {
         words[root::BOOTSTRAP_BYTES / 8 - 1] = 1;
         words
     };
+
+    pub(super) fn begun() -> *mut u8 {
+        #[repr(align(64))]
+        struct Words([AtomicUsize; root::DOMAIN_BYTES / 8]);
+        static WORDS: Words = Words([const { AtomicUsize::new(1) }; root::DOMAIN_BYTES / 8]);
+        (&raw const WORDS.0).cast_mut().cast()
+    }
+
+    pub(super) fn fresh() -> *mut u8 {
+        vm::reserve(core::ptr::null_mut(), root::DOMAIN_BYTES, vm::Access::ReadWrite).expect("there is address space")
+    }
 
     static BASE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
     static BUSY: AtomicBool = AtomicBool::new(false);

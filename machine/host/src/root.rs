@@ -1,7 +1,8 @@
 //! The root: the one place where mutable state hangs.
 //!
 //! The runtime keeps the state of its heap in one *region* of address space, and this module keeps the region's address. Per-CPU
-//! blocks, which programs use that have another heap, lie in an *area* of their own, whose address is the other one here.
+//! blocks, which programs use that have another heap, lie in an *area* of their own, whose address is the other one here. And what has to work
+//! even where nothing can be reserved any more lies in a few static zeroes, the *domain*.
 //! Until the runtime has made its region, the address is that of a zeroed stand-in, in which every array of every slot
 //! reads as "empty and full": whoever comes early takes the slow path, which makes the region.
 //!
@@ -19,15 +20,15 @@ use core::cell::UnsafeCell;
 /// Size of the stand-in: a runtime may read (never write) any offset below this before it has installed its region.
 pub const BOOTSTRAP_BYTES: usize = 6 << 20;
 
-/// Zeroes, only ever read: the kernel backs whole pages with its shared zero page. Not aligned to pages, so that what else lies in
-/// `.bss` shares a page with `.data`, which the loader touches anyway.
+/// Zeroes. Not aligned to pages, so that what else lies in `.bss` shares a page with `.data`, which the loader touches anyway.
 #[repr(C, align(64))]
-struct Zeroes(UnsafeCell<[u8; BOOTSTRAP_BYTES]>);
+struct Zeroes<const BYTES: usize>(UnsafeCell<[u8; BYTES]>);
 
-// SAFETY: nobody writes to it (`base`'s contract).
-unsafe impl Sync for Zeroes {}
+// SAFETY: only its address is given away; whoever writes there says what is safe.
+unsafe impl<const BYTES: usize> Sync for Zeroes<BYTES> {}
 
-static BOOTSTRAP: Zeroes = Zeroes(UnsafeCell::new([0; BOOTSTRAP_BYTES]));
+/// Only ever read (`base`'s contract): the kernel backs whole pages with its shared zero page.
+static BOOTSTRAP: Zeroes<BOOTSTRAP_BYTES> = Zeroes(UnsafeCell::new([0; BOOTSTRAP_BYTES]));
 
 process_state! {
     /// 1 while somebody makes the region.
@@ -35,6 +36,7 @@ process_state! {
     #[doc(hidden)]
     pub static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
     static AREA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+    static DOMAIN: Zeroes<DOMAIN_BYTES> = Zeroes(UnsafeCell::new([0; DOMAIN_BYTES]));
 }
 
 /// The address of the runtime's region, or of the zeroed stand-in that must not be written.
@@ -75,6 +77,15 @@ pub fn install(make: impl FnOnce() -> Option<*mut u8>) -> bool {
         MAKING.store(0, Ordering::Release);
         is_installed()
     })
+}
+
+/// Bytes of the [`domain`].
+pub const DOMAIN_BYTES: usize = 4096;
+
+/// Memory of the process, all zero at first, aligned to 64, for what must work before anything could be reserved.
+#[inline(always)]
+pub fn domain() -> *mut u8 {
+    DOMAIN.0.get().cast()
 }
 
 /// Publishes an area that is ready. False: there is one already, and this one is still the caller's. Nobody waits for anybody: threads

@@ -22,14 +22,15 @@
 //! Without handlers ranks only rise; [`ContentionReport::out_of_order`] counts those that did not.
 //! Runs at the same time: any number of threads.
 
+use super::wait::{wait, wake_one};
 use super::{AtomicU32, AtomicU64, Ordering, compiler_fence, spin_loop};
-use crate::{clock, slot, syscall, thread};
+use crate::{clock, slot, thread};
 
 /// Set in the lock word while somebody may be asleep on it.
 pub(crate) const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 128;
-const FUTEX_WAIT_PRIVATE: usize = 128;
-const FUTEX_WAKE_PRIVATE: usize = 129;
+/// What a sleeper sleeps at most: it may be in a child that nobody wakes.
+const A_SECOND: u64 = 1_000_000_000;
 
 /// How an acquisition ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,12 +167,12 @@ impl<const RANK: u8> Lock<RANK> {
         }
         let start = clock::now_ns();
         Self::count_held();
-        let outcome = self.wait();
+        let outcome = self.wait_for_it();
         contention.record(clock::now_ns() - start);
         outcome
     }
 
-    fn wait(&self) -> Acquired {
+    fn wait_for_it(&self) -> Acquired {
         let mut spins = 0;
         // Once we have slept, others may sleep too and we cannot know: we leave the mark for our own release.
         let mut mark = 0;
@@ -196,7 +197,7 @@ impl<const RANK: u8> Lock<RANK> {
                 || self.word.compare_exchange(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
                 mark = WAITERS;
-                self.sleep_while(word | WAITERS);
+                wait(&self.word, word | WAITERS, A_SECOND);
             }
         }
     }
@@ -237,7 +238,7 @@ impl<const RANK: u8> Lock<RANK> {
             "a lock released by another than its holder"
         );
         if word & WAITERS != 0 {
-            self.wake_one();
+            wake_one(&self.word);
         }
         Self::uncount_held();
     }
@@ -251,23 +252,6 @@ impl<const RANK: u8> Lock<RANK> {
     /// thread must have [`thread::enter`]ed.
     pub fn is_mine(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !WAITERS == thread::lock_identity()
-    }
-
-    /// Not for longer than a second: a wait without a limit would begin again in the kernel after a signal handler, also in a child
-    /// that the handler forked, where nobody wakes us.
-    fn sleep_while(&self, word: u32) {
-        let limit: [i64; 2] = [1, 0];
-        let arguments =
-            [&raw const self.word as usize, FUTEX_WAIT_PRIVATE, word as usize, &raw const limit as usize, 0, 0];
-        // SAFETY: the kernel reads the word and the limit, which live as long as we do. Whatever it answers, we look again.
-        let _ = unsafe { syscall::call(syscall::FUTEX, arguments) };
-    }
-
-    #[cold]
-    fn wake_one(&self) {
-        // SAFETY: wakes by address; the memory of a runtime's locks is never unmapped.
-        let _ =
-            unsafe { syscall::call(syscall::FUTEX, [&raw const self.word as usize, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]) };
     }
 }
 

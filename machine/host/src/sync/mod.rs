@@ -3,6 +3,7 @@
 //! The atomics are core's: the simulated machine puts its own, of the same shape, in their place.
 
 mod lock;
+mod wait;
 
 pub use core::hint::spin_loop;
 pub use core::sync::atomic::{
@@ -11,3 +12,4 @@ pub use core::sync::atomic::{
 pub use core::sync::atomic::{compiler_fence, fence};
 pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Contention, ContentionReport, Lock};
+pub use wait::{wait, wake_all, wake_one};

@@ -3,6 +3,8 @@
 mod atomic;
 #[path = "../../../host/src/sync/lock.rs"]
 mod lock;
+#[path = "../../../host/src/sync/wait.rs"]
+mod wait;
 
 pub use atomic::{
     AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, compiler_fence, fence,
@@ -11,3 +13,4 @@ pub use atomic::{
 pub use core::sync::atomic::Ordering;
 pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Contention, ContentionReport, Lock};
+pub use wait::{wait, wake_all, wake_one};

@@ -1,0 +1,138 @@
+//! `machine::sync`: waiting for a word, and waking who does.
+
+use crate::case::{Case, Findings, Outcome, ensure};
+use crate::runner::{Placement, Runner, crowd};
+use machine::clock;
+use machine::sync::{self, AtomicU32, AtomicU64, Ordering};
+
+/// The operations of this module.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Sleeps while a word is as expected, until somebody wakes who waits there, for some time at most.
+    ///
+    /// ```text
+    /// wait(word, expected, limit):
+    ///     atomically: if word ≠ expected: return
+    ///                 begin to wait for word
+    ///     sleep until woken there, until limit has passed, or until nothing in particular
+    /// ```
+    pub wait: fn(word: &AtomicU32, expected: u32, limit_ns: u64),
+
+    /// Wakes all who wait for a word.
+    pub wake_all: fn(word: &AtomicU32),
+
+    /// Wakes one of them, if there is one.
+    pub wake_one: fn(word: &AtomicU32),
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations { wait: sync::wait, wake_all: sync::wake_all, wake_one: sync::wake_one };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("sync::wait", |runner| waited(runner, &MACHINE)),
+    Case::machine("sync::wake_all", |runner| all_woken(runner, &MACHINE)),
+    Case::machine("sync::wake_one", |runner| each_woken(runner, &MACHINE)),
+    Case::planted("sync::wait", "has no limit", |runner| {
+        waited(runner, &Operations { wait: |word, expected, _| sync::wait(word, expected, LONG_NS), ..MACHINE })
+    }),
+    Case::planted("sync::wait", "does not compare", |runner| {
+        let wait = |word: &AtomicU32, _, limit| sync::wait(word, word.load(Ordering::Relaxed), limit);
+        waited(runner, &Operations { wait, ..MACHINE })
+    }),
+    Case::planted("sync::wait", "does not sleep", |runner| {
+        waited(runner, &Operations { wait: |_, _, _| (), ..MACHINE })
+    }),
+    Case::planted("sync::wake_all", "one only", |runner| {
+        all_woken(runner, &Operations { wake_all: sync::wake_one, ..MACHINE })
+    }),
+    Case::planted("sync::wake_one", "nobody", |runner| each_woken(runner, &Operations { wake_one: |_| (), ..MACHINE })),
+];
+
+/// What a wait may take when nobody wakes it; and one that has been forgotten.
+const SHORT_NS: u64 = 20_000_000;
+const LONG_NS: u64 = 3_000_000_000;
+
+fn time(work: impl FnOnce()) -> u64 {
+    let start = clock::now_ns();
+    work();
+    clock::now_ns() - start
+}
+
+/// The body of [`Operations::wait`] where nobody wakes: it compares, and has a limit.
+fn waited(_: &dyn Runner, operations: &Operations) -> Outcome {
+    /// It may return for no reason, but not each time.
+    const TIMES: usize = 4;
+    let word = AtomicU32::new(1);
+    let other = time(|| (operations.wait)(&word, 0, LONG_NS));
+    ensure!(other < LONG_NS / 2, "waited {other} ns for a word that was another one already");
+    let same: Vec<u64> = (0..TIMES).map(|_| time(|| (operations.wait)(&word, 1, SHORT_NS))).collect();
+    ensure!(same.iter().any(|&ns| ns >= SHORT_NS), "never waited {SHORT_NS} ns, but {same:?}");
+    ensure!(same.iter().all(|&ns| ns < LONG_NS / 2), "waited {same:?} ns, of which {SHORT_NS} was the limit");
+    Ok(format!("{same:?} ns"))
+}
+
+/// The body of [`Operations::wake_all`]: all wait for each change that one of them makes.
+fn all_woken(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const ROUNDS: u32 = 200;
+    let (word, arrived, findings) = (AtomicU32::new(0), AtomicU64::new(0), Findings::new());
+    let others = runner.width() as u64 - 1;
+    let job = |number: usize| {
+        for round in 0..ROUNDS {
+            if !findings.none() {
+                return;
+            }
+            if number == 0 {
+                while arrived.load(Ordering::Relaxed) < others * u64::from(round + 1) && findings.none() {
+                    runner.pause();
+                }
+                word.store(round + 1, Ordering::Release);
+                (operations.wake_all)(&word);
+            } else {
+                arrived.fetch_add(1, Ordering::Relaxed);
+                let ns = time(|| {
+                    while word.load(Ordering::Acquire) == round {
+                        (operations.wait)(&word, round, LONG_NS);
+                    }
+                });
+                findings.demand(ns < LONG_NS, "nobody woke a thread: round, ns", [round.into(), ns, 0]);
+            }
+        }
+    };
+    runner.run(Placement::Anywhere, crowd(runner.width(), &job), None);
+    findings.outcome()?;
+    Ok(format!("{others} threads, {ROUNDS} times"))
+}
+
+/// The body of [`Operations::wake_one`]: a token goes round, and who gets it is woken alone.
+fn each_woken(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const ROUNDS: u32 = 200;
+    let width = runner.width();
+    let (words, findings) = ((0..width).map(|_| AtomicU32::new(0)).collect::<Vec<_>>(), Findings::new());
+    let job = |number: usize| {
+        for round in 1..=ROUNDS {
+            // The first one begins, and then waits for the last one's round before.
+            let awaited = if number == 0 { round - 1 } else { round };
+            let ns = time(|| {
+                loop {
+                    let seen = words[number].load(Ordering::Acquire);
+                    if seen >= awaited || !findings.none() {
+                        break;
+                    }
+                    (operations.wait)(&words[number], seen, LONG_NS);
+                }
+            });
+            findings.demand(ns < LONG_NS, "nobody woke a thread: round, ns", [round.into(), ns, 0]);
+            let next = &words[(number + 1) % width];
+            next.store(round, Ordering::Release);
+            (operations.wake_one)(next);
+        }
+    };
+    runner.run(Placement::Anywhere, crowd(width, &job), None);
+    findings.outcome()?;
+    Ok(format!("{width} threads, {ROUNDS} times"))
+}

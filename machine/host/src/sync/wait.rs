@@ -1,0 +1,36 @@
+//! Waiting for a word to change, and waking who does.
+
+use super::AtomicU32;
+use crate::syscall;
+
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Sleeps while `word` is `expected`, until somebody wakes who waits there, for at most `limit_ns`. May return for no reason.
+///
+/// Without a limit a wait would begin again in the kernel after a signal handler, also in a child that the handler forked, where nobody wakes
+/// us.
+pub fn wait(word: &AtomicU32, expected: u32, limit_ns: u64) {
+    let limit = [(limit_ns / SECOND_NS) as i64, (limit_ns % SECOND_NS) as i64];
+    let arguments = [word.as_ptr() as usize, FUTEX_WAIT_PRIVATE, expected as usize, &raw const limit as usize, 0, 0];
+    // SAFETY: the kernel reads the word and the limit, which live as long as we do. Whatever it answers, our caller looks again.
+    let _ = unsafe { syscall::call(syscall::FUTEX, arguments) };
+}
+
+/// Wakes one of those who wait for a word.
+#[cold]
+pub fn wake_one(word: &AtomicU32) {
+    wake(word, 1);
+}
+
+/// Wakes all who wait for a word.
+#[cold]
+pub fn wake_all(word: &AtomicU32) {
+    wake(word, i32::MAX as usize);
+}
+
+fn wake(word: &AtomicU32, most: usize) {
+    // SAFETY: wakes by address; nothing is read or written there.
+    let _ = unsafe { syscall::call(syscall::FUTEX, [word.as_ptr() as usize, FUTEX_WAKE_PRIVATE, most, 0, 0, 0]) };
+}

@@ -1,0 +1,53 @@
+//! Counts of what happened in which slot, as their pseudo-code in `machine/conformance` says.
+
+use super::layout::{COUNTS, Counted};
+use super::section::{Aborted, Section, restartably};
+use crate::sync::AtomicPtr;
+use std::ptr::with_exposed_provenance_mut;
+
+/// Adds one to the first word of the counts of this thread's slot, and says where that was; none if the thread has no slot, or if `counts` is
+/// null. `counts` leads to those of slot 0; signal handlers of this thread that change it do so before or after the operation.
+///
+/// # Safety
+/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId). Where `counts` leads there are counts for every possible slot, and only
+/// this operation and [`count_in`] write the word.
+pub unsafe fn count(counts: &AtomicPtr<u8>) -> Option<Counted> {
+    restartably(|section| {
+        let Some(slot) = section.slot()? else { return Ok(None) };
+        // SAFETY: passed on; the pointer can be read.
+        unsafe {
+            let counts: *mut u8 = with_exposed_provenance_mut(section.load(counts.as_ptr().cast())? as usize);
+            if counts.is_null() {
+                return Ok(None);
+            }
+            let at = counts.wrapping_add(slot as usize * COUNTS);
+            add_one(section, at)?;
+            Ok(Some(Counted { at, slot }))
+        }
+    })
+}
+
+/// Adds one to the word `OFFSET` bytes behind where the thread counted; false, and nothing is counted, if it is not in that slot any more.
+///
+/// # Safety
+/// As for [`count`], which said where.
+pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
+    restartably(|section| {
+        if section.slot()? != Some(counted.slot) {
+            return Ok(false);
+        }
+        // SAFETY: as above.
+        unsafe { add_one(section, counted.at.wrapping_offset(OFFSET as isize))? };
+        Ok(true)
+    })
+}
+
+/// The commit, one instruction: nobody comes in between.
+///
+/// # Safety
+/// The word is there, and aligned.
+unsafe fn add_one(section: &Section, word: *mut u8) -> Result<(), Aborted> {
+    let word: *mut u64 = word.cast();
+    // SAFETY: passed on.
+    unsafe { section.store_with(word, |count| count + 1) }
+}
