@@ -57,6 +57,7 @@ enum What {
     Counters,
     Caches,
     Groups,
+    Rcu,
     All,
 }
 
@@ -71,6 +72,8 @@ fn main() -> ExitCode {
     let mut words = env::args_os().skip(1);
     let outcome = if words.next().is_some_and(|word| word == real::redis::WORD) {
         words.next().context("a socket's path was expected").and_then(|socket| real::redis::drive(Path::new(&socket)))
+    } else if env::args().nth(1).is_some_and(|word| word == parts::RCU_PROBE) {
+        parts::probe_rcu(env::args().skip(2))
     } else {
         let options = Options::parse();
         check(&options);
@@ -124,6 +127,7 @@ fn run(options: &Options) -> Result<bool> {
                 What::Counters => bench.counters()?,
                 What::Caches => bench.caches()?,
                 What::Groups => bench.groups()?,
+                What::Rcu => bench.rcu()?,
                 _ => vec![bench.programs(options.only.as_deref())?],
             };
             parts.iter().for_each(|part| print(part, options.what != What::Musts));

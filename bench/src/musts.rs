@@ -6,7 +6,7 @@ use commensal_lab::experiment::Figures;
 use commensal_lab::parameters::Parameters;
 use commensal_lab::sheet::{Sheet, Side};
 
-use crate::parts::{CACHES, COUNTERS, DEPTHS, FLOOR, GROUPS, Part};
+use crate::parts::{CACHES, COUNTERS, DEPTHS, FLOOR, GROUPS, Part, RCU};
 
 /// The peer whose memory ours is held against.
 pub const SNMALLOC: &str = "snmalloc";
@@ -56,13 +56,17 @@ pub fn judge(parts: &[Part]) -> Vec<Must> {
     };
     let measured = || parts.iter().filter(|part| part.analysis.measured.blocks > 0);
     // Of the lab's experiments, all parts are judged together.
-    let of_lab: [(&str, fn(&[&Analysis]) -> Vec<Must>); 3] =
-        [(COUNTERS, |all| counters(Figures(all))), (CACHES, caches), (GROUPS, |all| groups(Figures(all)))];
+    let of_lab: [(&str, fn(&[&Analysis]) -> Vec<Must>); 4] = [
+        (COUNTERS, |all| counters(Figures(all))),
+        (CACHES, caches),
+        (GROUPS, |all| groups(Figures(all))),
+        (RCU, |all| rcu(Figures(all))),
+    ];
     let of_lab = of_lab.into_iter().flat_map(|(name, judge)| {
         let all: Vec<&Analysis> = measured().filter(|part| part.name == name).map(|part| &part.analysis).collect();
         if all.is_empty() { Vec::new() } else { judge(&all) }
     });
-    let is_of_lab = |part: &&Part| [COUNTERS, CACHES, GROUPS].contains(&part.name);
+    let is_of_lab = |part: &&Part| [COUNTERS, CACHES, GROUPS, RCU].contains(&part.name);
     measured().filter(|part| !is_of_lab(part)).flat_map(of_part).chain(of_lab).collect()
 }
 
@@ -227,6 +231,19 @@ fn groups(figures: Figures) -> Vec<Must> {
         Must::new("kicks while 10,000 groups make caches", "", of("kicks"), Some(0.0)),
         Must::new("interrupts meanwhile, beyond the background", "", of("interrupts"), Some(INTERRUPTS)),
         Must::new("first object of a size in a new group, warm", "ns", of("first_object_warm_ns"), Some(2000.0)),
+    ]
+}
+
+/// Readers and updaters against liburcu's. None of its figures, where it is not installed: then it is missed.
+fn rcu(figures: Figures) -> Vec<Must> {
+    let [alone, beside] = [0, 1].map(|others| parameter("readers_besides", others));
+    let over = |metric: &str, row: &Parameters| {
+        Some(figures.median(metric, row, "commensal")? / figures.median(metric, row, "liburcu-memb")?)
+    };
+    vec![
+        Must::ratio("a section, over liburcu's memb", over("read_ns", &alone), 1.05),
+        Must::ratio("the same beside another reader", over("read_ns", &beside), 1.05),
+        Must::ratio("waiting for one running reader, over liburcu's memb", over("synchronize_ns", &beside), 1.7),
     ]
 }
 

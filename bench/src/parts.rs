@@ -23,6 +23,10 @@ pub const FLOOR: &str = "floor";
 pub const COUNTERS: &str = "counters";
 pub const CACHES: &str = "caches";
 pub const GROUPS: &str = "groups";
+/// Readers, and who waits for them.
+pub const RCU: &str = "rcu";
+/// This program's first word when it makes one measurement for that.
+pub const RCU_PROBE: &str = "measure-rcu";
 
 const FASTER: [&str; 2] = ["faster", "slower"];
 const MORE: [&str; 2] = ["less", "more"];
@@ -80,7 +84,7 @@ impl Part {
         if self.analysis.measured.blocks == 0 {
             return Vec::new();
         }
-        if [COUNTERS, CACHES, GROUPS].contains(&self.name) {
+        if [COUNTERS, CACHES, GROUPS, RCU].contains(&self.name) {
             return (0..self.analysis.measured.rows[0].metrics.len())
                 .map(|metric| table::figures(&self.analysis, metric))
                 .collect();
@@ -122,6 +126,34 @@ impl Bench {
     /// What it takes to make caches for groups, and who is interrupted for it.
     pub fn groups(&self) -> Result<Vec<Part>> {
         Ok(of_lab(GROUPS, Kicks.measure(&self.setting(1)?)?.parts))
+    }
+
+    /// Readers of all kinds, alone and beside another one, and who waits for one that runs.
+    pub fn rcu(&self) -> Result<Vec<Part>> {
+        let subject = |parameters: Parameters, words: &[&str], metric| {
+            let program = Program::new(&std::env::current_exe()?, ["bench", RCU_PROBE].iter().chain(words));
+            let (metrics, read) = (vec![metric], read_figure as fn(&Run, &str) -> Option<Vec<f64>>);
+            anyhow::Ok(Subject {
+                parameters,
+                metrics,
+                read,
+                prints_the_same: false,
+                ..Subject::of_program("", program)
+            })
+        };
+        let beside = |others: u64| Parameters::default().with("readers_besides", others);
+        let nanoseconds = |name, title| Metric { name, unit: "ns", title, words: FASTER, resolution: 1e-5 };
+        let reads = [0, 1].map(|others| {
+            let words = ["read", ["0", "1"][others as usize]];
+            subject(beside(others), &words, nanoseconds("read_ns", "one section"))
+        });
+        let waits =
+            subject(beside(1), &["synchronize"], nanoseconds("synchronize_ns", "waiting for one running reader"));
+        let arms = |names: &[&str]| names.iter().map(|name| Arm::told(*name, *name)).collect::<Vec<_>>();
+        let reads = reads.into_iter().collect::<Result<Vec<_>>>()?;
+        let read = self.measure(RCU, "sections in which nothing is read", reads, &arms(&rcu::NAMES))?;
+        let wait = self.measure(RCU, "who waits for readers", vec![waits?], &arms(&rcu::WAITING))?;
+        Ok(vec![read, wait])
     }
 
     /// An experiment of the lab, with more blocks than the other parts have, as its runs are short.
@@ -200,6 +232,18 @@ fn of_lab(name: &'static str, parts: Vec<experiment::Part>) -> Vec<Part> {
 
 fn read_cost(run: &Run, _: &str) -> Option<Vec<f64>> {
     Some(vec![run.cost.wall_s, run.cost.peak_kb])
+}
+
+/// Makes one measurement, and prints it.
+pub fn probe_rcu(words: impl Iterator<Item = String>) -> Result<bool> {
+    let words: Vec<String> = words.collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    println!("{:.5}", rcu::measure(&words).map_err(anyhow::Error::msg)?);
+    Ok(true)
+}
+
+fn read_figure(_: &Run, printed: &str) -> Option<Vec<f64>> {
+    Some(vec![printed.trim().parse().ok()?])
 }
 
 /// Lines of a depth, the best round and the median one; the best tells what the allocator takes when nothing disturbs.

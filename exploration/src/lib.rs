@@ -15,6 +15,7 @@ pub mod heaps;
 pub mod locks;
 mod names;
 mod protocol;
+pub mod rcu;
 
 pub use protocol::{Canary, Protocol, find, replay_command};
 
@@ -27,6 +28,7 @@ pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
         counters::PROTOCOLS,
         forks::PROTOCOLS,
         locks::PROTOCOLS,
+        rcu::PROTOCOLS,
     ];
     files.into_iter().flatten()
 }

@@ -75,6 +75,11 @@ tests! {
     fork_in_handlers "fork in handlers"
     counter_forks "counter forks"
     lock_ranks "lock ranks"
+    grace_periods "grace periods"
+    hand_over_hand "hand over hand"
+    sections_in_sections "sections in sections"
+    section_forks "section forks"
+    section_forks_in_handlers "section forks in handlers"
 }
 
 #[test]

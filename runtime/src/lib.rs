@@ -5,7 +5,7 @@
 //! alone, so that the same source runs on Linux and on a simulated machine.
 //!
 //! Each module may use those before it in this list: [`percpu`], [`counter`], [`observe`], [`page`], [`slab`],
-//! [`group`], [`heap`].
+//! [`rcu`], [`group`], [`heap`].
 #![no_std]
 
 #[cfg(test)]
@@ -17,6 +17,7 @@ pub mod heap;
 pub mod observe;
 pub mod page;
 pub mod percpu;
+pub mod rcu;
 pub mod slab;
 
 mod global;

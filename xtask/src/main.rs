@@ -2,7 +2,7 @@
 //!
 //! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, and `ci` runs these and
 //! Cargo's own checks in the order in which CI does; `equal-arms`, `explore`,
-//! `mutants` and `valgrind` take longer than CI may. Every check has a test in which it finds a
+//! `mutants`, `torture` and `valgrind` take longer than CI may. Every check has a test in which it finds a
 //! planted violation. `install` puts the library where C and C++ programs find it.
 
 mod alone;
@@ -16,6 +16,7 @@ mod library;
 mod mutants;
 mod tidy;
 mod tokens;
+mod torture;
 mod tree;
 mod valgrind;
 
@@ -67,6 +68,12 @@ enum Task {
         /// Only those whose description has this in it
         only: Option<String>,
     },
+    /// Torture RCU with all that can happen to readers, in each mode of the machine at the same time
+    Torture {
+        /// For how long
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+    },
     /// Run the simulated machine's own tests under Valgrind; about ten minutes
     Valgrind,
     /// Install the library, its header, and what pkg-config and CMake read
@@ -93,6 +100,7 @@ fn main() -> ExitCode {
         Task::Explore { minutes, seed } => mutants::explore(&root(), minutes, seed),
         Task::Mutants { only } => mutants::run(&root(), only.as_deref()),
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
+        Task::Torture { minutes } => torture::run(&root(), minutes),
         Task::Valgrind => valgrind::run(&root()),
         Task::Alone => alone::run(&root()),
         Task::Ci => ci::run(&root()),

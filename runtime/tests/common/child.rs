@@ -69,6 +69,30 @@ pub fn limit_address_space(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(limit) }
 }
 
+/// Has the kernel refuse membarrier to the process that `command` makes, as in some containers.
+pub fn refuse_membarrier(command: &mut Command) -> &mut Command {
+    let refuse = || {
+        let statement = |code: u32, k: u32, skip: u8| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };
+        let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        // The number of the call is the first word of what a filter sees.
+        let mut filter = [
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+            statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_membarrier as u32, 1),
+            statement(libc::BPF_RET | libc::BPF_K, refusal, 0),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: the kernel copies the program, which is as long as is said.
+        let done = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+        };
+        if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure makes two system calls.
+    unsafe { command.pre_exec(refuse) }
+}
+
 /// Runs `test` again for `case`, which must end well; with the machine's usual mode and in fallback mode. `seed` is passed on.
 pub fn run_in_both_modes(test: &str, case: &str, seed: u64, limit: Duration) {
     for (mode, variable) in [("concurrency ids", None), ("fallback", Some(FALLBACK))] {

@@ -27,6 +27,10 @@ const WATCHED: &[&str] = &["watched cache"];
 const GROUPS: &[&str] = &["groups"];
 const GROUP_LIMITS: &[&str] = &["group limits"];
 const GROUP_FORKS: &[&str] = &["group forks"];
+const GRACE: &[&str] = &["sections in sections", "grace periods"];
+const HANDS: &[&str] = &["hand over hand"];
+const FORKS_IN_HANDLERS: &[&str] = &["section forks in handlers"];
+const FORKS_OF_SECTIONS: &[&str] = &["section forks", "section forks in handlers"];
 
 /// All of them.
 pub const MUTANTS: &[Mutant] = &[
@@ -274,5 +278,110 @@ pub const MUTANTS: &[Mutant] = &[
         from: "may.then(|| Shares { lent: self.lent + kib as i16, ..self })",
         to: "may.then(|| Shares { lent: self.lent + 0 * kib as i16, ..self })",
         protocols: SIZES,
+    },
+    Mutant {
+        what: "RCU: the updater fences where it has to order all readers",
+        file: "runtime/src/rcu/grace.rs",
+        from: "return kick::fence_all().is_ok();",
+        to: "fence(Ordering::SeqCst);\n        return true;",
+        protocols: GRACE,
+    },
+    Mutant {
+        what: "RCU: begins are counted before ends",
+        file: "runtime/src/rcu/domain.rs",
+        from: "let ended = row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire));\n                row.begun.load(Ordering::Acquire) == ended",
+        to: "let begun = row.begun.load(Ordering::Acquire);\n                row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire)) == begun",
+        protocols: GRACE,
+    },
+    Mutant {
+        what: "RCU: begins are counted before ends, in lanes",
+        file: "runtime/src/rcu/domain.rs",
+        from: "let ended = words.ended.load(Ordering::Acquire);\n                words.begun.load(Ordering::Acquire) == ended",
+        to: "let begun = words.begun.load(Ordering::Acquire);\n                words.ended.load(Ordering::Acquire) == begun",
+        protocols: GRACE,
+    },
+    Mutant {
+        what: "RCU: an end is counted where the thread is",
+        file: "runtime/src/rcu/reader.rs",
+        from: "if !unsafe { slot::count_in::<TO_END>(open.0) } {",
+        to: "let here = slot::current_if_given().unwrap_or(0) as usize;\n    let there = open.0.at.wrapping_add((here * slot::COUNTS).wrapping_sub(open.0.slot as usize * slot::COUNTS));\n    let is_in_row = open.0.slot >> 31 == 0;\n    let now = if is_in_row { Counted { at: there, slot: here as u32 } } else { open.0 };\n    if !unsafe { slot::count_in::<TO_END>(now) } {",
+        protocols: GRACE,
+    },
+    Mutant {
+        what: "RCU: readers stay in the same period",
+        file: "runtime/src/rcu/grace.rs",
+        from: "domain.turn();",
+        to: "",
+        protocols: HANDS,
+    },
+    Mutant {
+        what: "RCU: the period that is not in use is not waited for",
+        file: "runtime/src/rcu/grace.rs",
+        from: "if !self.is_quiet(domain, 1 - period) {\n                        return Step::Open;\n                    }",
+        to: "let _ = self.is_quiet(domain, 1 - period);",
+        protocols: GRACE,
+    },
+    Mutant {
+        what: "RCU: only the period that is not in use is waited for",
+        file: "runtime/src/rcu/grace.rs",
+        from: "if self.is_quiet(domain, period) {\n                        return self.end();\n                    }",
+        to: "return self.end();",
+        protocols: GRACE,
+    },
+    Mutant {
+        what: "RCU: the number is read before what was unlinked is",
+        file: "runtime/src/rcu/grace.rs",
+        from: "Cookie(grace.begun.load(Ordering::SeqCst) + 1)",
+        to: "Cookie(grace.begun.load(Ordering::SeqCst))",
+        protocols: GRACE,
+    },
+    Mutant {
+        what: "RCU forks: a section is counted as the thread's after it is in a row",
+        file: "runtime/src/rcu/reader.rs",
+        from: "thread::descend();\n    // SAFETY: the word leads to counts of all possible slots, or is null; rows exist only by ids.\n    match unsafe { slot::count(thread::wiped()) } {",
+        to: "let counted = unsafe { slot::count(thread::wiped()) };\n    thread::descend();\n    match counted {",
+        protocols: FORKS_IN_HANDLERS,
+    },
+    Mutant {
+        what: "RCU forks: what a child inherits is not waited for",
+        file: "runtime/src/rcu/grace.rs",
+        from: "if domain.has_inherited() {",
+        to: "if false {",
+        protocols: FORKS_OF_SECTIONS,
+    },
+    Mutant {
+        what: "RCU forks: younger sections count as inherited ones",
+        file: "runtime/src/rcu/domain.rs",
+        from: "if since < 0 {",
+        to: "{",
+        protocols: FORKS_OF_SECTIONS,
+    },
+    Mutant {
+        what: "RCU forks: in a child, rows still have the parent's sections",
+        file: "runtime/src/rcu/domain.rs",
+        from: "self.slots.load(Ordering::Relaxed) as usize * COUNTS",
+        to: "0",
+        protocols: FORKS_OF_SECTIONS,
+    },
+    Mutant {
+        what: "RCU forks: lanes have no marks",
+        file: "runtime/src/rcu/domain.rs",
+        from: "(seen & !COUNT == mark).then(",
+        to: "true.then(",
+        protocols: FORKS_IN_HANDLERS,
+    },
+    Mutant {
+        what: "RCU forks: a thread does not ask whether it was in the middle of opening a section when it forked",
+        file: "runtime/src/rcu/domain.rs",
+        from: "if thread::depth() == INHERITED {",
+        to: "if false {",
+        protocols: FORKS_IN_HANDLERS,
+    },
+    Mutant {
+        what: "RCU forks: rows are used while a child has inherited sections",
+        file: "runtime/src/rcu/domain.rs",
+        from: "let _ = self.rows.compare_exchange(USED, RESTING, Ordering::Relaxed, Ordering::Relaxed);",
+        to: "let _ = (self.rows.compare_exchange(USED, RESTING, Ordering::Relaxed, Ordering::Relaxed), self.use_rows_again());",
+        protocols: FORKS_OF_SECTIONS,
     },
 ];

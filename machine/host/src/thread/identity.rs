@@ -78,7 +78,8 @@ fn mark() -> &'static AtomicU32 {
 /// A word that the runtime may set after [`notice_forks`]: it is null before, and in a fork child, noticed or not, until it is set there.
 #[inline(always)]
 pub fn wiped() -> &'static AtomicPtr<u8> {
-    // Acquire and SAFETY as above.
+    // Acquire as above.
+    // SAFETY: as above.
     unsafe { &(*MARK.load(Ordering::Acquire)).wiped }
 }
 

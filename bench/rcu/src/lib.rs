@@ -1,0 +1,98 @@
+//! One measurement of one kind of reader, or of who waits for readers: Commensal's, liburcu's, crossbeam-epoch's, seize's, arc-swap's.
+//!
+//! All readers are inlined into the loop that is timed, in the language that they were made for.
+
+mod flavours;
+
+use flavours::{Flavour, named};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use flavours::{NAMES, WAITING};
+
+/// Rounds of which the best counts.
+const ROUNDS: usize = 15;
+/// Sections in a round.
+const SECTIONS: u64 = 1_000_000;
+/// Between two looks at the clock while somebody reads besides.
+const BURST: u64 = 200;
+/// Grace periods of which the median counts.
+const GRACE_PERIODS: usize = 2_000;
+/// Until another thread surely runs.
+const START: Duration = Duration::from_millis(5);
+
+/// What the words ask for: `read 0|1 FLAVOUR`, nanoseconds of a section, with as many threads that read besides; `synchronize FLAVOUR`, nanoseconds until readers have
+/// been waited for, with one running.
+pub fn measure(words: &[&str]) -> Result<f64, String> {
+    match words {
+        ["read", others @ ("0" | "1"), name] => Ok(read(named(name)?, *others == "1")),
+        ["synchronize", name] => {
+            let flavour = named(name)?;
+            let wait = flavour.synchronize.ok_or_else(|| format!("with {name}, nobody waits for readers"))?;
+            Ok(synchronize(flavour, wait))
+        }
+        _ => Err(format!("expected read 0|1 FLAVOUR or synchronize FLAVOUR, found {words:?}")),
+    }
+}
+
+fn read(flavour: Flavour, with_another: bool) -> f64 {
+    let time = || {
+        (flavour.begin)();
+        let best = (0..ROUNDS).map(|_| {
+            let start = Instant::now();
+            (flavour.read)(SECTIONS);
+            start.elapsed().as_secs_f64() * 1e9 / SECTIONS as f64
+        });
+        let best = best.fold(f64::INFINITY, f64::min);
+        (flavour.end)();
+        best
+    };
+    if with_another { beside_a_reader(flavour, time) } else { time() }
+}
+
+fn synchronize(flavour: Flavour, wait: fn()) -> f64 {
+    beside_a_reader(flavour, || {
+        let time = |_| {
+            let start = Instant::now();
+            wait();
+            start.elapsed().as_nanos() as f64
+        };
+        let mut times: Vec<f64> = (0..GRACE_PERIODS).map(time).collect();
+        times.sort_by(f64::total_cmp);
+        times[GRACE_PERIODS / 2]
+    })
+}
+
+fn beside_a_reader<R>(flavour: Flavour, work: impl FnOnce() -> R) -> R {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (flavour.begin)();
+            while !stop.load(Ordering::Relaxed) {
+                (flavour.read)(BURST);
+                (flavour.checkpoint)();
+            }
+            (flavour.end)();
+        });
+        thread::sleep(START);
+        let result = work();
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flavour_reads_and_waits() {
+        for name in NAMES {
+            assert!(measure(&["read", "1", name]).unwrap() > 0.0, "{name}");
+        }
+        assert!(measure(&["synchronize", "commensal"]).unwrap() > 0.0);
+        assert!(measure(&["synchronize", "arc-swap"]).is_err());
+        assert!(measure(&["read", "0", "dinner"]).unwrap_err().contains("dinner"));
+    }
+}

@@ -1,0 +1,388 @@
+//! Sections and grace periods: what a section has found stays until it ends, and grace periods end.
+
+use crate::forks::well;
+use crate::heaps::{Handler, crowd};
+use crate::{Canary, Protocol};
+use commensal::rcu::{self, Cookie, ReadGuard};
+use fastrand::Rng;
+use machine::simulation::explore::Outcome;
+use machine::simulation::{Defect, Rates, fork, fork_on, pause};
+use machine::slot::Mode;
+use machine::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use machine::thread;
+use std::cell::{Cell, RefCell};
+
+const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
+
+/// The protocols of this file.
+pub const PROTOCOLS: &[Protocol] = &[
+    Protocol {
+        name: "grace periods",
+        about: "sections that lie inside of others, overlap, migrate and are interrupted by sections, and grace periods of all kinds",
+        body: read_and_update,
+        rates: Rates { signal: 100, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[
+            Canary::by_ids(Defect::KicksGetLost),
+            Canary::by_ids(Defect::SectionsGoOn),
+            Canary::by_ids(Defect::StoresOvertake),
+            Canary::in_fallback(Defect::ChangesTear),
+        ],
+    },
+    Protocol {
+        name: "hand over hand",
+        about: "a reader that opens the next section before it ends the last one, until a grace period is over",
+        body: hand_over_hand,
+        rates: NO_SIGNALS,
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
+    },
+    Protocol {
+        name: "sections in sections",
+        about: "a reader that opens and ends sections inside of one that somebody waits for",
+        body: nested,
+        rates: NO_SIGNALS,
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::by_ids(Defect::KicksGetLost)],
+    },
+    Protocol {
+        name: "section forks",
+        about: "forks with sections open: the child waits for those of the thread that forked, and for no others",
+        body: forked,
+        rates: NO_SIGNALS,
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::by_ids(Defect::NoWipe)],
+    },
+    Protocol {
+        name: "section forks in handlers",
+        about: "forks by handlers, on top of threads that are anywhere in opening and ending sections",
+        body: forked_by_handlers,
+        rates: Rates { signal: 400, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::by_ids(Defect::NoWipe)],
+    },
+];
+
+const READERS: usize = 3;
+const UPDATERS: usize = 2;
+/// Objects that an updater has: the one that can be found, or one more that cannot.
+const EACH: usize = 2;
+
+/// Objects, of which readers find one.
+struct Objects {
+    are_there: [AtomicBool; 1 + UPDATERS * EACH],
+    current: AtomicUsize,
+}
+
+impl Objects {
+    fn new() -> Self {
+        let objects = Objects { are_there: Default::default(), current: AtomicUsize::new(0) };
+        objects.are_there[0].store(true, Ordering::SeqCst);
+        objects
+    }
+
+    /// In a section.
+    fn find(&self) -> usize {
+        self.current.load(Ordering::Acquire)
+    }
+
+    fn check(&self, found: usize) {
+        assert!(self.are_there[found].load(Ordering::Relaxed), "an object is gone in a section that found it");
+    }
+
+    /// Puts another object in the current one's place.
+    fn replace(&self, other: usize) -> usize {
+        self.are_there[other].store(true, Ordering::Relaxed);
+        self.current.swap(other, Ordering::AcqRel)
+    }
+
+    /// After a grace period.
+    fn remove(&self, gone: usize) {
+        self.are_there[gone].store(false, Ordering::Relaxed);
+    }
+}
+
+/// A section, and what it found.
+struct Section {
+    #[expect(dead_code, reason = "ends when it is dropped")]
+    guard: ReadGuard,
+    found: usize,
+}
+
+impl Section {
+    fn open(objects: &Objects) -> Self {
+        let guard = rcu::read();
+        Section { guard, found: objects.find() }
+    }
+}
+
+fn read(open: &mut Vec<Section>, objects: &Objects, random: &mut Rng) {
+    match random.u8(..3) {
+        0 if open.len() < 3 => open.push(Section::open(objects)),
+        1 if !open.is_empty() => drop(open.swap_remove(random.usize(..open.len()))),
+        _ => open.iter().for_each(|section| objects.check(section.found)),
+    }
+}
+
+fn wait_for_readers(random: &mut Rng) {
+    match random.u8(..3) {
+        0 => rcu::synchronize(),
+        1 => rcu::synchronize_expedited(),
+        _ => {
+            let cookie = rcu::start();
+            while !rcu::is_over(cookie) {
+                pause();
+            }
+        }
+    }
+}
+
+fn read_and_update(seed: u64) -> Outcome {
+    let objects = Objects::new();
+    let handler = || {
+        let section = Section::open(&objects);
+        objects.check(section.found);
+    };
+    let handler = Handler(&handler);
+    crowd(READERS + UPDATERS, seed, Some(&|| handler.call()), &|thread, random| {
+        if thread < READERS {
+            let mut open = Vec::new();
+            for _ in 0..30 {
+                read(&mut open, &objects, random);
+            }
+            return;
+        }
+        let first = 1 + (thread - READERS) * EACH;
+        let mut own: Vec<usize> = (first..first + EACH).collect();
+        for _ in 0..4 {
+            let old = objects.replace(own.pop().expect("an updater has objects"));
+            wait_for_readers(random);
+            objects.remove(old);
+            own.push(old);
+        }
+    });
+    Ok(String::new())
+}
+
+fn hand_over_hand(seed: u64) -> Outcome {
+    let (objects, is_done) = (Objects::new(), AtomicBool::new(false));
+    crowd(3, seed, None, &|thread, random| {
+        if thread == 0 {
+            for number in 0..2 {
+                let old = objects.replace(1 + number);
+                wait_for_readers(random);
+                objects.remove(old);
+            }
+            is_done.store(true, Ordering::SeqCst);
+            return;
+        }
+        let mut section = Section::open(&objects);
+        while !is_done.load(Ordering::SeqCst) {
+            let next = Section::open(&objects);
+            objects.check(section.found);
+            section = next;
+            pause();
+        }
+    });
+    Ok(String::new())
+}
+
+fn nested(seed: u64) -> Outcome {
+    const GRACE_PERIODS: usize = 3;
+    let (objects, is_done) = (Objects::new(), AtomicBool::new(false));
+    crowd(2, seed, None, &|thread, random| {
+        if thread == 0 {
+            for number in 1..=GRACE_PERIODS {
+                let old = objects.replace(number);
+                wait_for_readers(random);
+                objects.remove(old);
+            }
+            is_done.store(true, Ordering::SeqCst);
+            return;
+        }
+        while !is_done.load(Ordering::SeqCst) {
+            let section = Section::open(&objects);
+            for _ in 0..random.usize(..12) {
+                drop(rcu::read());
+                objects.check(section.found);
+            }
+            drop(section);
+            pause();
+        }
+    });
+    Ok(String::new())
+}
+
+/// Polls that a grace period takes at most when nobody is in its way.
+const POLLS: usize = 200;
+
+/// A grace period that must come to an end, since nothing is open that it waits for.
+fn must_end(cookie: Cookie) -> Result<(), &'static str> {
+    let ended = (0..POLLS).any(|_| {
+        pause();
+        rcu::is_over(cookie)
+    });
+    if ended { Ok(()) } else { Err("a grace period does not end in a child") }
+}
+
+/// What a child does with the sections that its thread has open, on its own and with others.
+fn live(open: &mut Vec<Section>, objects: &Objects, random: &mut Rng) -> Result<(), &'static str> {
+    const EARLY: &str = "a grace period ended in a child before sections that its thread had open";
+    let spare = (1..objects.are_there.len()).find(|&spare| spare != objects.find()).expect("there are several");
+    let old = objects.replace(spare);
+    let cookie = rcu::start();
+    if random.bool() {
+        let inherited = !open.is_empty();
+        crowd(2, random.u64(..), None, &|_, random| {
+            let mut open = Vec::new();
+            (0..10).for_each(|_| read(&mut open, objects, random));
+            assert!(!(inherited && rcu::is_over(cookie)), "{EARLY}");
+        });
+    }
+    let mut younger = Vec::new();
+    while !open.is_empty() {
+        open.iter().for_each(|section| objects.check(section.found));
+        if rcu::is_over(cookie) {
+            return Err(EARLY);
+        }
+        for _ in 0..random.usize(..6) {
+            match random.bool() {
+                true => younger.push(Section::open(objects)),
+                false => drop(younger.pop()),
+            }
+        }
+        if random.bool() {
+            drop(open.swap_remove(random.usize(..open.len())));
+        }
+    }
+    drop(younger);
+    must_end(cookie)?;
+    objects.remove(old);
+    let grandchild = &mut || must_end(rcu::start());
+    well(fork(random.bool(), grandchild)).map_err(|_| "a grandchild did not end well")?;
+    crowd(2, random.u64(..), None, &|thread, random| {
+        let mut open = Vec::new();
+        (0..10).for_each(|_| read(&mut open, objects, random));
+        drop(open);
+        if thread == 0 {
+            wait_for_readers(random);
+        }
+    });
+    Ok(())
+}
+
+fn forked(seed: u64) -> Outcome {
+    let (objects, ended) = (Objects::new(), RefCell::new(Ok(())));
+    crowd(READERS + 1, seed, None, &|thread, random| {
+        if thread == READERS {
+            for number in 1..4 {
+                let old = objects.replace(number);
+                wait_for_readers(random);
+                objects.remove(old);
+            }
+            return;
+        }
+        let mut open = Vec::new();
+        let when = if thread == 0 { random.usize(..20) } else { usize::MAX };
+        for step in 0..20 {
+            read(&mut open, &objects, random);
+            if step == when {
+                let mut random = random.fork();
+                let child = fork(random.bool(), &mut || live(&mut open, &objects, &mut random));
+                if let Err(what) = well(child) {
+                    *ended.borrow_mut() = Err(what);
+                }
+            }
+        }
+    });
+    ended.into_inner()?;
+    Ok(String::new())
+}
+
+/// What a handler needs to know of the thread that it interrupts.
+#[derive(Debug, Default)]
+struct Interrupted {
+    id: AtomicU64,
+    /// Sections that are surely open.
+    open: AtomicUsize,
+    /// In a child that a handler forked on this thread: the grace period that was asked for then, and how many of the thread's oldest sections
+    /// it has to wait for. Zero: in no such child.
+    cookie: AtomicU64,
+    must_wait_for: AtomicUsize,
+}
+
+fn forked_by_handlers(seed: u64) -> Outcome {
+    const THREADS: usize = 3;
+    let ended = RefCell::new(Ok(()));
+    let threads: [Interrupted; THREADS] = Default::default();
+    let forks = Cell::new(0);
+    let handler = || {
+        let id = thread::id();
+        let Some(own) = threads.iter().find(|thread| thread.id.load(Ordering::Relaxed) == id) else { return };
+        drop(rcu::read());
+        forks.set(forks.get() + 1);
+        if forks.get() > 2 || own.cookie.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let is_inside = forks.get() == 2;
+        let guard = is_inside.then(rcu::read);
+        match fork_on(seed.is_multiple_of(2)) {
+            Some(child) => {
+                if let Err(what) = well(child) {
+                    *ended.borrow_mut() = Err(what);
+                }
+            }
+            None => {
+                let cookie = rcu::start();
+                let open = own.open.load(Ordering::Relaxed);
+                own.must_wait_for.store(open, Ordering::Relaxed);
+                own.cookie.store(cookie.number(), Ordering::Relaxed);
+                drop(rcu::read());
+                assert!(
+                    !(rcu::is_over(cookie) && (open > 0 || is_inside)),
+                    "a grace period ended in a handler's child"
+                );
+            }
+        }
+        drop(guard);
+    };
+    let handler = Handler(&handler);
+    crowd(THREADS, seed, Some(&|| handler.call()), &|number, random| {
+        let own = &threads[number];
+        own.id.store(thread::id(), Ordering::SeqCst);
+        let mut open = Vec::new();
+        for _ in 0..30 {
+            if number == 0 && open.is_empty() && random.bool() {
+                rcu::synchronize();
+            } else if random.bool() && open.len() < 3 {
+                open.push(rcu::read());
+                own.open.store(open.len(), Ordering::SeqCst);
+            } else if !open.is_empty() {
+                own.open.store(open.len() - 1, Ordering::SeqCst);
+                own.must_wait_for.store(own.must_wait_for.load(Ordering::SeqCst).min(open.len() - 1), Ordering::SeqCst);
+                open.pop();
+            }
+            let cookie = own.cookie.load(Ordering::SeqCst);
+            if cookie != 0 && own.must_wait_for.load(Ordering::SeqCst) > 0 {
+                assert!(!rcu::is_over(Cookie::from_number(cookie)), "a grace period ended in a handler's child");
+            }
+            if cookie != 0 && !open.is_empty() {
+                let younger = rcu::start();
+                assert!(
+                    !rcu::is_over(younger),
+                    "a grace period ended in a handler's child that was asked for in a section"
+                );
+            }
+        }
+        // Another thread may get the id.
+        own.id.store(0, Ordering::SeqCst);
+        drop(open);
+        let cookie = own.cookie.load(Ordering::SeqCst);
+        if cookie != 0 {
+            must_end(Cookie::from_number(cookie)).expect("in a handler's child");
+            must_end(rcu::start()).expect("in a handler's child, another one");
+        }
+    });
+    ended.into_inner()?;
+    Ok(String::new())
+}

@@ -1,0 +1,433 @@
+//! Where sections are counted.
+//!
+//! ```text
+//!   counts ─▶ │ period 0: begun, ended, ended elsewhere │ period 1: … │   slot 0    two lines for each slot
+//!             │                                         │             │   slot 1
+//!
+//!   lanes     │ period 0: begun, ended │ period 1: … │   each marked with the generation of the process
+//! ```
+//!
+//! Where the kernel gives concurrency ids and grants kicks, sections are counted in the rows of slots: by restartable additions, but for ends of
+//! threads that have left the slot meanwhile. The word that readers find the rows by is wiped in fork children. As long as it is null, and
+//! everywhere else, sections are counted in *lanes*, by locked instructions.
+//!
+//! **Forks.** A child has a copy of all counts, and one thread of all whose sections they count. Each thread counts its own ([`thread::depth`]):
+//! one more before it opens a section, one less after it has ended one. So when the child is put in order, that thread's depth says how many
+//! of its sections are open, in which any that it is in the middle of opening or closing are among them. They are the child's *inherited* sections:
+//! a number, of which no row knows. The depth is from then on counted from [`INHERITED`], which is negative, and so tells whoever ends a section.
+//! As long as there are inherited sections, rows are not used: ends of such sections may still be counted there. After the last one they are
+//! zeroed, and used again.
+//!
+//! Inherited sections and those that the thread has opened since are not told apart: all that matters is how many of both are open. They are
+//! waited for until there are so few that even if all were inherited ones, some of them would have ended.
+//!
+//! Marks of lanes make additions of another generation fail. Whoever finds that out was among the thread's open sections, and is inherited.
+
+use super::grace::Grace;
+use core::mem::offset_of;
+use core::ptr::null_mut;
+use machine::slot::{self, COUNTS, Counted, Mode};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop};
+use machine::{kick, process, root, thread, vm};
+
+/// What the depth of a thread is counted from that has inherited sections.
+pub(super) const INHERITED: i32 = -(1 << 30);
+/// The child was put in order by another thread than the one that forked, which did not say yet what it has open.
+const UNSAID: u32 = u32::MAX;
+const LANES: usize = 16;
+/// Bits of a lane's word that count; its mark is above them.
+const COUNT: u64 = u32::MAX as u64;
+
+/// Whether rows are counted in.
+const UNTRIED: u32 = 0;
+const USED: u32 = 1;
+const REFUSED: u32 = 2;
+/// As long as there are inherited sections.
+const RESTING: u32 = 3;
+
+/// All about sections of the process. All zero is valid, and as a process begins.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Domain {
+    /// The generation that this is in order for, times two, plus one while somebody puts it in order; zero at first.
+    state: AtomicU64,
+    /// 0 or 1: where sections are to be counted.
+    period: AtomicU32,
+    rows: AtomicU32,
+    /// Slot 0's, for period 0; null before they are made.
+    counts: AtomicPtr<u8>,
+    slots: AtomicU32,
+    inherited: AtomicU32,
+    is_watching: AtomicU32,
+    /// A bit for each lane in which a section was ever counted.
+    used_lanes: AtomicU32,
+    pub(super) grace: Grace,
+    lanes: [Lane; LANES],
+}
+
+const _: () = assert!(size_of::<Domain>() <= root::DOMAIN_BYTES);
+
+/// Sections that are not counted in rows.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Lane([Marked; 2]);
+
+/// Marked with the generation in the upper half.
+#[derive(Debug)]
+#[repr(C)]
+struct Marked {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A slot's sections of one period.
+#[derive(Debug)]
+#[repr(C)]
+struct Row {
+    /// By restartable additions only, as `ended`.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    ended_elsewhere: AtomicU64,
+    unused: u64,
+}
+
+/// From where a section was begun in a row to where it ends.
+pub(super) const TO_END: i32 = offset_of!(Row, ended) as i32;
+const _: () = assert!(2 * size_of::<Row>() <= COUNTS);
+
+/// In [`Counted::slot`], with the generation below it: the section was counted in a lane.
+const IN_LANE: u32 = 1 << 31;
+
+/// What an opened section has that is not counted anywhere: it is among the inherited.
+const UNCOUNTED: Counted = Counted { at: null_mut(), slot: IN_LANE };
+
+/// One place where sections are counted, as grace periods look at them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The number of a lane.
+    Lane(usize),
+    /// The row of a slot.
+    Slot(u32),
+}
+
+impl Domain {
+    /// The domain of the process.
+    #[inline]
+    pub(super) fn of_process() -> &'static Domain {
+        // SAFETY: these bytes are nobody else's, aligned to 64, and zeroes are valid.
+        unsafe { &*root::domain().cast() }
+    }
+
+    /// Begins a slow path: afterwards the domain is in order for this process.
+    pub(super) fn enter() -> &'static Domain {
+        crate::percpu::enter();
+        let domain = Self::of_process();
+        let current = u64::from(thread::generation()) << 1;
+        // Acquire pairs with the release in `put_in_order`.
+        let state = domain.state.load(Ordering::Acquire);
+        if state != current {
+            if state == 0 {
+                // Where that cannot be, ordinary forks are noticed by those who wait for readers (`watch_forks`).
+                thread::notice_forks();
+            }
+            domain.put_in_order(current);
+        }
+        if domain.inherited.load(Ordering::Relaxed) == UNSAID && is_forker() {
+            domain.inherit(own_sections());
+        }
+        domain
+    }
+
+    /// Has children of ordinary forks put in order before they have a second thread. Not by readers: they may be handlers, and this allocates.
+    pub(super) fn watch_forks(&self) {
+        if self.is_watching.load(Ordering::Relaxed) == 0 && self.is_watching.swap(1, Ordering::Relaxed) == 0 {
+            thread::on_fork_in_child(if thread::notice_forks() { put_child_in_order } else { after_fork_in_child });
+        }
+    }
+
+    /// Anew for the first thread of a process, or of a child. One does it, the others wait: a child's second thread is born in it, and a handler
+    /// comes before or after.
+    #[cold]
+    fn put_in_order(&self, current: u64) {
+        let busy = current | 1;
+        loop {
+            let seen = self.state.load(Ordering::Acquire);
+            if seen == current {
+                return;
+            }
+            let done = seen != busy
+                && thread::without_signals(|| {
+                    // Acquire: behind whoever was at it in a parent. Relaxed on failure: looks again.
+                    if self.state.compare_exchange(seen, busy, Ordering::Acquire, Ordering::Relaxed).is_err() {
+                        return false;
+                    }
+                    self.begin_generation(seen == 0);
+                    // Release pairs with the acquires here and in `enter`: who sees the generation finds all as it is for it.
+                    self.state.store(current, Ordering::Release);
+                    true
+                });
+            if done {
+                return;
+            }
+            spin_loop();
+        }
+    }
+
+    /// With the state busy, and without signals.
+    fn begin_generation(&self, is_first: bool) {
+        let mark = self.mark();
+        for word in self.lanes.iter().flat_map(|lane| &lane.0).flat_map(|words| [&words.begun, &words.ended]) {
+            word.store(mark, Ordering::Relaxed);
+        }
+        if is_first {
+            return;
+        }
+        self.grace.begin_anew();
+        match is_forker() {
+            true => self.inherit(own_sections()),
+            false => self.rest(UNSAID),
+        }
+    }
+
+    /// Takes the calling thread's open sections, so many, for inherited ones.
+    fn inherit(&self, sections: u32) {
+        self.rest(sections);
+        match sections {
+            0 => {
+                thread::set_depth(0);
+                self.use_rows_again();
+            }
+            _ => thread::set_depth(INHERITED),
+        }
+    }
+
+    fn rest(&self, inherited: u32) {
+        // Release pairs with the acquire of who looks whether there are any.
+        self.inherited.store(inherited, Ordering::Release);
+        let _ = self.rows.compare_exchange(USED, RESTING, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// After the last inherited section: nobody will count in the old rows.
+    fn use_rows_again(&self) {
+        if self.rows.load(Ordering::Relaxed) == RESTING {
+            // SAFETY: the rows' words, which nobody uses.
+            unsafe {
+                vm::zero(self.counts.load(Ordering::Relaxed), self.slots.load(Ordering::Relaxed) as usize * COUNTS)
+            };
+            // Untried: who has the lock of grace periods lets readers in.
+            self.rows.store(UNTRIED, Ordering::Release);
+        }
+    }
+
+    /// A section ended of a thread that has inherited some, and its depth says so.
+    #[cold]
+    pub(super) fn end_inherited(&self) {
+        thread::without_signals(|| {
+            let since = thread::depth().wrapping_sub(INHERITED);
+            // Else all that have ended may be younger ones.
+            if since < 0 {
+                thread::set_depth(INHERITED);
+                let left = self.inherited.load(Ordering::Relaxed).saturating_sub(since.unsigned_abs());
+                if left == 0 {
+                    thread::set_depth(0);
+                    self.use_rows_again();
+                }
+                // Release pairs with the acquire in `has_inherited`: what was read in the section was read before.
+                self.inherited.store(left, Ordering::Release);
+            }
+        });
+    }
+
+    /// Whether sections are open that this process inherited.
+    pub(super) fn has_inherited(&self) -> bool {
+        self.inherited.load(Ordering::Acquire) != 0
+    }
+
+    fn mark(&self) -> u64 {
+        u64::from(thread::generation() & !IN_LANE) << 32
+    }
+
+    /// Lets readers use rows, if that can be. Under the lock of grace periods: the period stays the same. Without signals: who shows rows in a
+    /// child that a handler forked in the middle would show what is not used there.
+    pub(super) fn try_rows(&self) {
+        thread::without_signals(|| {
+            if self.rows.load(Ordering::Acquire) == UNTRIED {
+                let outcome = if self.has_rows() { USED } else { REFUSED };
+                self.rows.store(outcome, Ordering::Relaxed);
+                if outcome == USED {
+                    // Release: who finds the rows finds them zeroed.
+                    thread::wiped().store(self.rows_of(self.period()), Ordering::Release);
+                }
+            }
+        });
+    }
+
+    #[cold]
+    fn has_rows(&self) -> bool {
+        slot::initialise();
+        if slot::mode() != Mode::ConcurrencyId || kick::register().is_err() || !thread::notice_forks() {
+            return false;
+        }
+        if self.counts.load(Ordering::Relaxed).is_null() {
+            let slots = slot::possible();
+            let bytes = (slots * COUNTS).next_multiple_of(vm::PAGE);
+            let Some(counts) = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite) else { return false };
+            self.slots.store(slots as u32, Ordering::Relaxed);
+            self.counts.store(counts, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Whether readers may count in rows at this moment, which whoever has the lock of grace periods may rely on.
+    pub(super) fn uses_rows(&self) -> bool {
+        self.rows.load(Ordering::Relaxed) == USED
+    }
+
+    /// Whether it is not known yet if readers can use rows.
+    pub(super) fn is_untried(&self) -> bool {
+        self.rows.load(Ordering::Relaxed) == UNTRIED
+    }
+
+    fn rows_of(&self, period: usize) -> *mut u8 {
+        self.counts.load(Ordering::Relaxed).wrapping_add(period * size_of::<Row>())
+    }
+
+    /// New sections are counted in the other period from now on. Under the lock of grace periods.
+    pub(super) fn turn(&self) {
+        let period = 1 - self.period();
+        self.period.store(period as u32, Ordering::Relaxed);
+        let shown = thread::wiped().load(Ordering::Relaxed);
+        if !shown.is_null() {
+            // Not a store: this may be a child that a handler has just forked, where rows are not shown. Release: what was unlinked before the
+            // grace period that turns here is unlinked for whoever finds the rows; Relaxed on failure: nothing is read then.
+            let _ = thread::wiped().compare_exchange(shown, self.rows_of(period), Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    /// Readers find no rows any more: somebody cannot order them. What is open in rows stays there.
+    pub(super) fn hide_rows(&self) {
+        thread::wiped().store(null_mut(), Ordering::Relaxed);
+    }
+
+    /// Where new sections are counted. Changes under the lock of grace periods only.
+    pub(super) fn period(&self) -> usize {
+        self.period.load(Ordering::Relaxed) as usize
+    }
+
+    /// All places where sections may be counted.
+    pub(super) fn places(&self) -> usize {
+        LANES + if self.uses_rows() { self.slots.load(Ordering::Relaxed) as usize } else { 0 }
+    }
+
+    pub(super) fn place(&self, number: usize) -> Place {
+        number.checked_sub(LANES).map_or(Place::Lane(number), |slot| Place::Slot(slot as u32))
+    }
+
+    fn row(&self, slot: u32, period: usize) -> &Row {
+        let at = self.rows_of(period).wrapping_add(slot as usize * COUNTS);
+        // SAFETY: every possible slot has its counts, which are never unmapped; only atomics and restartable additions change them.
+        unsafe { &*at.cast() }
+    }
+
+    /// Whether no section is open that was counted in a place and period, and that whoever has the lock of grace periods must wait for.
+    ///
+    /// Ends first: all of which the end is seen here have their begin seen below, as both are counted in one row, in this order, and this machine
+    /// shows stores in their order. So begun less ended is at least the number of those open ones whose begin can be seen; and those that were open
+    /// before the fence can. The other way round, a section that begins and ends in between would make up for one that is open.
+    pub(super) fn is_quiet(&self, place: Place, period: usize) -> bool {
+        match place {
+            Place::Lane(number) if self.used_lanes.load(Ordering::Relaxed) & 1 << number == 0 => true,
+            Place::Lane(number) => {
+                let words = &self.lanes[number].0[period];
+                // Acquire pairs with the releases of `end_in_lane`, and the other keeps the order.
+                let ended = words.ended.load(Ordering::Acquire);
+                words.begun.load(Ordering::Acquire) == ended
+            }
+            Place::Slot(slot) => {
+                let row = self.row(slot, period);
+                // Acquire: what was read in sections that have ended was read before.
+                let ended = row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire));
+                row.begun.load(Ordering::Acquire) == ended
+            }
+        }
+    }
+
+    /// Opens a section of a thread that has gone a level deeper, in a lane; or it is inherited by now.
+    pub(super) fn begin_in_lane(&self) -> Counted {
+        let mark = self.mark();
+        if thread::depth() == INHERITED {
+            // The thread forked since it went deeper, and this is the child: it was put in order with this section as one of the thread's.
+            return UNCOUNTED;
+        }
+        let (lane, period) = (self.own_lane(), self.period());
+        if self.used_lanes.load(Ordering::Relaxed) & 1 << lane == 0 {
+            // Relaxed: the addition is a fence, and comes after it.
+            self.used_lanes.fetch_or(1 << lane, Ordering::Relaxed);
+        }
+        let word = &self.lanes[lane].0[period].begun;
+        // SeqCst: a full fence. What is read in the section is read after others could see that it is open; pairs with the fence of a grace
+        // period: either that period sees the section, or the section what was unlinked before the fence.
+        if !add(word, mark, Ordering::SeqCst) {
+            return UNCOUNTED;
+        }
+        Counted { at: word.as_ptr().cast(), slot: IN_LANE | (mark >> 32) as u32 }
+    }
+
+    /// One for each slot, as far as there are enough; the first one for those who have none.
+    fn own_lane(&self) -> usize {
+        slot::current_if_given().unwrap_or(0) as usize % LANES
+    }
+
+    /// Ends a section that could not end by a restartable addition.
+    #[cold]
+    pub(super) fn end_elsewhere(counted: Counted) {
+        if counted.at.is_null() {
+            return;
+        }
+        // Release: what was read in the section was read before; pairs with the acquires in `is_quiet`.
+        if counted.slot & IN_LANE != 0 {
+            let mark = u64::from(counted.slot & !IN_LANE) << 32;
+            // SAFETY: it was counted in a lane, of which it is the first word.
+            let words = unsafe { &*counted.at.cast::<Marked>() };
+            // Else it is an inherited section, and no lane knows of it.
+            add(&words.ended, mark, Ordering::Release);
+        } else {
+            // SAFETY: it was counted in a row.
+            let row = unsafe { &*counted.at.cast::<Row>() };
+            row.ended_elsewhere.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+extern "C" fn put_child_in_order() {
+    Domain::enter();
+}
+
+/// Where the kernel wipes nothing in children (before 4.14).
+extern "C" fn after_fork_in_child() {
+    thread::declare_forked();
+    Domain::enter();
+}
+
+/// Adds one to a word of a lane; false if it has another mark.
+fn add(word: &AtomicU64, mark: u64, order: Ordering) -> bool {
+    let next = |seen: u64| (seen & !COUNT == mark).then(|| mark | (seen.wrapping_add(1) & COUNT));
+    word.fetch_update(order, Ordering::Relaxed, next).is_ok()
+}
+
+/// Whether this is the thread that forked, in a child; or the first one of a process that is none.
+fn is_forker() -> bool {
+    machine::code::thread_number() == process::id()
+}
+
+/// Sections that the calling thread has open, whether inherited or not.
+fn own_sections() -> u32 {
+    let depth = thread::depth();
+    match depth < 0 {
+        true => {
+            let since = depth.wrapping_sub(INHERITED);
+            Domain::of_process().inherited.load(Ordering::Relaxed).saturating_add_signed(since)
+        }
+        false => depth as u32,
+    }
+}

@@ -1,0 +1,78 @@
+//! Opening and ending sections.
+
+use super::domain::{Domain, TO_END};
+use core::marker::PhantomData;
+use machine::slot::{self, Counted};
+use machine::thread;
+
+/// A section that is open: what [`close`] has to know. 16 bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+#[must_use = "a section that is not closed is waited for, for ever"]
+pub struct Open(Counted);
+
+/// Opens a section; sections may lie inside of others, and overlap. Any thread may, without registering, and signal handlers on top of
+/// anything. Two restartable additions with [`close`], about as much as two stores; the very first one of a process takes some system calls.
+#[inline(always)]
+pub fn open() -> Open {
+    // First, so that a fork in a handler at any later point finds the section among this thread's.
+    thread::descend();
+    // SAFETY: the word leads to counts of all possible slots, or is null; rows exist only by ids.
+    match unsafe { slot::count(thread::wiped()) } {
+        Some(counted) => Open(counted),
+        None => open_slow(),
+    }
+}
+
+/// Ends a section.
+///
+/// # Safety
+/// It was opened by this thread, in this process or before the fork that made it, and is ended once.
+#[inline(always)]
+pub unsafe fn close(open: Open) {
+    // SAFETY: passed on.
+    if !unsafe { slot::count_in::<TO_END>(open.0) } {
+        Domain::end_elsewhere(open.0);
+    }
+    // Last, as above.
+    if thread::ascend() {
+        Domain::of_process().end_inherited();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn open_slow() -> Open {
+    let domain = Domain::enter();
+    if domain.is_untried() {
+        domain.grace.if_free(|_| domain.try_rows());
+        // SAFETY: as above.
+        if let Some(counted) = unsafe { slot::count(thread::wiped()) } {
+            return Open(counted);
+        }
+    }
+    Open(domain.begin_in_lane())
+}
+
+/// A read section, which ends when this is dropped. It belongs to the thread that opened it.
+#[derive(Debug)]
+pub struct ReadGuard {
+    open: Open,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// Opens a section that ends when the guard is dropped. What it costs, and who may call it, is as for [`open`].
+///
+/// A guard that is forgotten makes every later grace period wait for ever.
+#[inline(always)]
+pub fn read() -> ReadGuard {
+    ReadGuard { open: open(), not_send: PhantomData }
+}
+
+impl Drop for ReadGuard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: opened by this thread, as guards are not sent, and dropped once.
+        unsafe { close(self.open) };
+    }
+}

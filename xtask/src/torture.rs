@@ -1,0 +1,45 @@
+//! RCU's torture test for as long as one likes; its file, runtime/tests/torture.rs, tells how to read what it prints.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two lines that say how long it still takes.
+const REPORT: Duration = Duration::from_secs(30);
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// Runs all modes at the same time, for so many minutes.
+pub fn run(root: &Path, minutes: f64) -> Result<(), String> {
+    if minutes.is_nan() || minutes <= 0.0 {
+        return Err(format!("found {minutes} minutes; expected more than none"));
+    }
+    let test = ["test", "--quiet", "--release", "--package", "commensal", "--test", "torture"];
+    let cargo = || {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(test).current_dir(root);
+        command
+    };
+    let failed = |error| format!("cargo cannot be started: {error}");
+    let built = cargo().arg("--no-run").status().map_err(failed)?;
+    if !built.success() {
+        return Err("the test cannot be built".into());
+    }
+    let start = Instant::now();
+    let all = Duration::from_secs_f64(minutes * 60.0);
+    let mut command = cargo();
+    command.args(["--", "--nocapture"]).env("COMMENSAL_STRESS_SECONDS", all.as_secs_f64().to_string());
+    let mut child = command.spawn().map_err(failed)?;
+    let mut reported = start;
+    let status = loop {
+        match child.try_wait().map_err(|error| format!("cargo is lost: {error}"))? {
+            Some(status) => break status,
+            None if reported.elapsed() >= REPORT => {
+                reported = Instant::now();
+                println!("torture: about {} min left", all.saturating_sub(start.elapsed()).as_secs().div_ceil(60));
+            }
+            None => thread::sleep(GLANCE),
+        }
+    };
+    if status.success() { Ok(()) } else { Err("torture found what stands above".into()) }
+}
