@@ -44,6 +44,9 @@ impl Must {
     }
 }
 
+/// Judges all parts of an experiment.
+type Judge = fn(&[&Analysis]) -> Vec<Must>;
+
 /// The musts of every part that was measured.
 pub fn judge(parts: &[Part]) -> Vec<Must> {
     let of_part = |part: &Part| match part.name {
@@ -56,7 +59,7 @@ pub fn judge(parts: &[Part]) -> Vec<Must> {
     };
     let measured = || parts.iter().filter(|part| part.analysis.measured.blocks > 0);
     // Of the lab's experiments, all parts are judged together.
-    let of_lab: [(&str, fn(&[&Analysis]) -> Vec<Must>); 4] = [
+    let of_lab: [(&str, Judge); 4] = [
         (COUNTERS, |all| counters(Figures(all))),
         (CACHES, caches),
         (GROUPS, |all| groups(Figures(all))),

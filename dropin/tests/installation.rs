@@ -103,6 +103,21 @@ fn the_example_is_built_by_pkg_config() {
 }
 
 #[test]
+fn the_example_of_a_list_is_built_by_pkg_config() {
+    const SCRIPT: &str =
+        "cc -Wall -Wextra -Werror $ROOT/examples/rcu_list.c $(pkg-config --cflags --libs commensal) -o rcu_list
+        LD_LIBRARY_PATH=$PREFIX/lib ./rcu_list";
+    const ANSWER: &str = "network 0 costs 101\nnetwork 1 costs 101\nnetwork 2 costs 101\nnetwork 3 costs 101\n\
+        0 lookups found what is gone\n";
+    if has("pkg-config", &["cc", "pkg-config"]) {
+        for mode in [Mode::Normal, Mode::Fallback] {
+            let outcome = holds(SCRIPT, "example_of_a_list", mode);
+            assert_eq!(outcome.stdout, ANSWER, "{}", outcome.report("the example says something else"));
+        }
+    }
+}
+
+#[test]
 fn a_static_program_is_built_by_pkg_config() {
     const SCRIPT: &str =
         "cc -static $ROOT/examples/counter.c $(pkg-config --static --cflags --libs commensal) -o counter

@@ -209,11 +209,13 @@ fn no_memory_to_be_laid_out_in(mode: Mode) {
         "{}",
         outcome.report(&format!("expected a complaint and then a number in {}", outcome.stdout))
     );
-    let wrong = configured(mode, "lazy:of,possible_cpus:1025");
-    for (key, value) in [("lazy", "of"), ("possible_cpus", "1025")] {
+    let wrong = configured(mode, "lazy:of,possible_cpus:1025,rcu.first_scan_us:0,rcu.stal_ms:1,rcu.stall_ms:0");
+    for (key, value) in [("lazy", "of"), ("possible_cpus", "1025"), ("rcu.first_scan_us", "0")] {
         let line = format!("commensal: COMMENSAL_CONF: {key} cannot be '{value}'");
         assert!(wrong.stderr.contains(&line), "{}", wrong.report(&line));
     }
+    let line = "commensal: COMMENSAL_CONF: rcu has no knob 'stal_ms': did you mean 'stall_ms'?";
+    assert!(wrong.stderr.contains(line) && wrong.stderr.lines().count() == 4, "{}", wrong.report(line));
 }
 
 /// A program that had 200 MiB of blocks of 1500 bytes, and gave all back.

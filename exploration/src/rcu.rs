@@ -41,7 +41,8 @@ pub const PROTOCOLS: &[Protocol] = &[
         name: "sections in sections",
         about: "a reader that opens and ends sections inside of one that somebody waits for",
         body: nested,
-        rates: NO_SIGNALS,
+        // A section has to fit between two steps of the updater.
+        rates: Rates { switch: 22_000, ..NO_SIGNALS },
         modes: &[Mode::ConcurrencyId, Mode::PerThread],
         canaries: &[Canary::by_ids(Defect::KicksGetLost)],
     },
@@ -202,7 +203,8 @@ fn nested(seed: u64) -> Outcome {
         }
         while !is_done.load(Ordering::SeqCst) {
             let section = Section::open(&objects);
-            for _ in 0..random.usize(..12) {
+            // Longer than it takes to look at all slots.
+            for _ in 0..random.usize(..100) {
                 drop(rcu::read());
                 objects.check(section.found);
             }

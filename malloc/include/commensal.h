@@ -37,6 +37,18 @@
  *     cm_group_leave(&entry);
  *     cm_group_destroy(request);
  *
+ * RCU. Readers find things without a lock; whoever takes one away waits, before it is freed, for all readers that may still have it.
+ *
+ *     cm_rcu_section section = cm_rcu_read_lock();
+ *     struct route *route = CM_RCU_DEREFERENCE(best_route);
+ *     ...
+ *     cm_rcu_read_unlock(section);
+ *
+ *     struct route *old = best_route;                         // the one updater, or whoever has the updaters' lock
+ *     CM_RCU_PUBLISH(best_route, better);
+ *     cm_rcu_synchronize();
+ *     free(old);
+ *
  * What the comments of the functions end with:
  *
  * errno            what it is set to; "kept": it is as before.
@@ -70,6 +82,62 @@
 
 /* A set of n counters, all 0 and nobody's. */
 #define CM_COUNTERS_INIT(n) {{0, 0, (n)}, {0}}
+
+/* Lets readers find what `value` leads to, and all that was written there before. */
+#define CM_RCU_PUBLISH(pointer, value) __atomic_store_n(&(pointer), (value), __ATOMIC_RELEASE)
+
+/* What a pointer leads to that updaters change: in a read section, or with the updaters' lock. */
+#define CM_RCU_DEREFERENCE(pointer) __atomic_load_n(&(pointer), __ATOMIC_ACQUIRE)
+
+/* A list that readers go through while others change it: where it begins, and what each of its members has. Updaters exclude each other, and
+ * free what they have removed after a grace period. Readers see each member that was there all the while, and others perhaps. */
+typedef struct cm_rcu_list {
+    struct cm_rcu_list *next, *previous;
+} cm_rcu_list;
+
+/* An empty list. */
+#define CM_RCU_LIST_INIT(list) {&(list), &(list)}
+
+/* Makes a list empty that no reader knows yet. */
+static inline void cm_rcu_list_init(cm_rcu_list *list) {
+    list->next = list->previous = list;
+}
+
+/* Puts a member behind another one, or at the front of a list. Readers find it as it is now. */
+static inline void cm_rcu_list_add(cm_rcu_list *member, cm_rcu_list *before) {
+    member->next = before->next;
+    member->previous = before;
+    before->next->previous = member;
+    CM_RCU_PUBLISH(before->next, member);
+}
+
+/* Puts a member at the end of a list. */
+static inline void cm_rcu_list_add_last(cm_rcu_list *member, cm_rcu_list *list) {
+    cm_rcu_list_add(member, list->previous);
+}
+
+/* Takes a member out of its list. Readers that have come to it find their way on. */
+static inline void cm_rcu_list_remove(cm_rcu_list *member) {
+    member->next->previous = member->previous;
+    CM_RCU_PUBLISH(member->previous->next, member->next);
+}
+
+/* Puts another member in the place of one: readers find the one or the other. */
+static inline void cm_rcu_list_replace(cm_rcu_list *old, cm_rcu_list *member) {
+    member->next = old->next;
+    member->previous = old->previous;
+    member->next->previous = member;
+    CM_RCU_PUBLISH(member->previous->next, member);
+}
+
+/* What has a member of a list for its part `part`. */
+#define CM_RCU_LIST_ITEM(type, part, member) ((type *)((char *)(member) - offsetof(type, part)))
+
+/* Goes through a list, in a read section or with the updaters' lock: `item`, a pointer to `type`, is each of those whose part `part` is a member,
+ * in turn. */
+#define CM_RCU_LIST_FOR_EACH(type, item, part, list)                                                          \
+    for (type *item = CM_RCU_LIST_ITEM(type, part, CM_RCU_DEREFERENCE((list)->next)); &item->part != (list);  \
+         item = CM_RCU_LIST_ITEM(type, part, CM_RCU_DEREFERENCE(item->part.next)))
 
 /**
  * The most counters that a set can have.
@@ -198,6 +266,20 @@ typedef struct cm_group_stats {
      */
     uint32_t large_blocks;
 } cm_group_stats;
+
+/**
+ * A read section that is open: what cm_rcu_read_unlock has to know.
+ */
+typedef struct cm_rcu_section {
+    /**
+     * Not to be touched.
+     */
+    void *at;
+    /**
+     * Not to be touched.
+     */
+    uint32_t slot;
+} cm_rcu_section;
 
 #ifdef __cplusplus
 extern "C" {
@@ -648,6 +730,64 @@ void cm_group_stats_read(struct cm_group *group, struct cm_group_stats *stats);
  * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
  */
 struct cm_group *cm_group_current(void);
+
+/**
+ * Opens a read section: what it finds by CM_RCU_DEREFERENCE stays until the section ends, if whoever takes it away waits for a grace period
+ * before it is freed. Sections may lie inside of others, and overlap. Threads need not register.
+ *
+ * Returns what cm_rcu_read_unlock wants. A section that is not ended is waited for, for ever.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child waits for the sections that the thread had open which forked, and for
+ * no others.
+ */
+struct cm_rcu_section cm_rcu_read_lock(void);
+
+/**
+ * Ends a read section, which the calling thread opened, or the one that forked it, and which ends once.
+ *
+ * errno: kept. Threads: the one that opened it. Signal handlers: yes. After fork: yes.
+ */
+void cm_rcu_read_unlock(struct cm_rcu_section section);
+
+/**
+ * Waits for a grace period: until all read sections that are open now have ended. Callers that come at the same time share one.
+ *
+ * Called in a read section it would wait for itself: it ends the program with a message.
+ *
+ * errno: kept. Threads: any. Signal handlers: no, as they may have interrupted a section. After fork: yes.
+ */
+void cm_rcu_synchronize(void);
+
+/**
+ * The same for those in a hurry: awake for up to some 100 microseconds, where cm_rcu_synchronize goes to sleep after some.
+ *
+ * errno, Threads, Signal handlers, After fork: as for cm_rcu_synchronize.
+ */
+void cm_rcu_synchronize_expedited(void);
+
+/**
+ * Asks for a grace period and does not wait for it.
+ *
+ * Returns its number, for cm_rcu_is_over.
+ *
+ * errno: kept. Threads: any. Signal handlers: no. After fork: yes, also for numbers from before.
+ */
+uint64_t cm_rcu_start(void);
+
+/**
+ * Whether the grace period of this number is over. Drives it on as far as it goes without waiting: so who asks again and again gets yes in
+ * the end.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes, but they may have interrupted a section that keeps it from being over. After fork: yes.
+ */
+bool cm_rcu_is_over(uint64_t number);
+
+/**
+ * How many grace periods have been over in this process and its ancestors.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+uint64_t cm_rcu_grace_periods(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -7,6 +7,7 @@ mod counter;
 mod counters;
 mod cxx;
 mod group;
+mod rcu;
 mod stdlib;
 
 /// The library's version, for the command to read from the file.

@@ -10,8 +10,13 @@ use std::path::Path;
 pub const FILE: &str = "malloc/include/commensal.h";
 const CONFIGURATION: &str = "malloc/cbindgen.toml";
 /// In the order in which their functions appear.
-const SOURCES: [&str; 4] =
-    ["malloc/src/counter.rs", "malloc/src/counters.rs", "malloc/src/cache.rs", "malloc/src/group.rs"];
+const SOURCES: [&str; 5] = [
+    "malloc/src/counter.rs",
+    "malloc/src/counters.rs",
+    "malloc/src/cache.rs",
+    "malloc/src/group.rs",
+    "malloc/src/rcu.rs",
+];
 
 /// Generates the header, and compares it with the committed one or writes it.
 pub fn run(root: &Path, bless: bool) -> Result<(), String> {

@@ -6,7 +6,7 @@
 //! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
 //! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
 //! | [`wait`] | waiting for a word, and waking | a wake-up that is lost would cost seconds |
-//! | [`thread`] | identities, ids, forks, being alone, how deep a thread is | handlers in the middle of each change |
+//! | [`thread`] | identities, ids, forks, being alone, levels | handlers in the middle of each change |
 //! | [`vm`] | address space | mappings that must not overlap |
 //! | [`clock`], [`root`], [`fault`], [`code`] | time, the one region, area and domain, injected failures, who called | |
 //!

@@ -8,6 +8,7 @@
 //! | `cache.NAME.OPTION` | see `slab::rules` | what holds for single caches |
 //! | `keep` | MiB | dirty memory that free runs may keep before it goes back to the kernel |
 //! | `huge` | `system`, `avoid` | whether later segments follow the system's huge-page setting or never use them |
+//! | `rcu.KNOB` | a number | what is set about grace periods; see `rcu::KNOBS` |
 //! | `lazy` | `on`, `off` | whether per-CPU memory waits for its first use; `off`: all of it is prepared at the start, for comparison |
 //! | `possible_cpus` | 1 to 1024 | the CPUs that `lazy:off` prepares it for, in place of the machine's |
 //!
@@ -15,6 +16,7 @@
 
 use super::report;
 use crate::page::PAGE;
+use crate::rcu;
 use crate::slab::misuse::Line;
 use crate::slab::region::{general, lay_out};
 use crate::slab::rules::{self, NoRule};
@@ -76,12 +78,37 @@ fn apply(pair: &str, layout: &mut Layout) {
         ("keep", mib) if mib.parse::<u32>().is_ok() => {
             zone.set_kept_dirty(mib.parse::<u64>().unwrap_or(0) * ((1 << 20) / PAGE as u64));
         }
+        _ if key.starts_with("rcu.") => set_knob(key, value),
         _ => match rules::check(key, value) {
             Some(Ok(())) => {}
             Some(Err(why)) => complain_of_rule(key, value, why),
             None => complain(key, value),
         },
     }
+}
+
+fn set_knob(key: &str, value: &str) {
+    let name = &key["rcu.".len()..];
+    let known = rcu::KNOBS.iter().find(|known| known.name == name);
+    if let Some(known) = known
+        && value.parse().is_ok_and(|value| rcu::set_knob(known.knob, value).is_ok())
+    {
+        return;
+    }
+    let mut line = Line::new();
+    let _ = match known {
+        Some(known) => writeln!(
+            line,
+            "commensal: COMMENSAL_CONF: {key} cannot be '{value}': expected a number from {} to {}; ignored",
+            known.least, known.most
+        ),
+        None => writeln!(
+            line,
+            "commensal: COMMENSAL_CONF: rcu has no knob '{name}': did you mean '{}'? ignored",
+            nearest(name, rcu::KNOBS.iter().map(|known| known.name))
+        ),
+    };
+    process::complain(line.as_bytes());
 }
 
 #[cold]

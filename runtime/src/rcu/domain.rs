@@ -8,15 +8,21 @@
 //! ```
 //!
 //! Where the kernel gives concurrency ids and grants kicks, sections are counted in the rows of slots: by restartable additions, but for ends of
-//! threads that have left the slot meanwhile. The word that readers find the rows by is wiped in fork children. As long as it is null, and
-//! everywhere else, sections are counted in *lanes*, by locked instructions.
+//! threads that have left the slot meanwhile. Everywhere else, and by threads that have no slot, sections are counted in *lanes*, by locked instructions.
 //!
-//! **Forks.** A child has a copy of all counts, and one thread of all whose sections they count. Each thread counts its own ([`thread::depth`]):
-//! one more before it opens a section, one less after it has ended one. So when the child is put in order, that thread's depth says how many
-//! of its sections are open, in which any that it is in the middle of opening or closing are among them. They are the child's *inherited* sections:
-//! a number, of which no row knows. The depth is from then on counted from [`INHERITED`], which is negative, and so tells whoever ends a section.
-//! As long as there are inherited sections, rows are not used: ends of such sections may still be counted there. After the last one they are
-//! zeroed, and used again.
+//! **Levels.** Each thread counts its own open sections, in the word by which it knows what to do: `thread::level` is one lower for each, from what it
+//! is *based* on.
+//!
+//! | based on | the thread | whoever opens a section is told | whoever ends one |
+//! |---|---|---|---|
+//! | 0 | is not ready, as when it begins; or cannot be | yes: makes it ready, or counts in a lane | perhaps, in vain |
+//! | [`READY`] | has a slot, and there are rows | no | no |
+//! | [`INHERITED`] | has forked with sections open, and this is the child | yes: counts in a lane | yes |
+//!
+//! **Forks.** A child has a copy of all counts, and one thread of all whose sections they count. That thread went a level down before it opened a section,
+//! and up after it had ended one. So when the child is put in order, the level says how many of its sections are open, and any that it is in the
+//! middle of opening or ending are among them. They are the child's *inherited* sections: a number, of which no row knows. As long as it is not zero,
+//! rows are not used: ends of such sections may still be counted there. After the last one they are zeroed, and used again.
 //!
 //! Inherited sections and those that the thread has opened since are not told apart: all that matters is how many of both are open. They are
 //! waited for until there are so few that even if all were inherited ones, some of them would have ended.
@@ -24,14 +30,17 @@
 //! Marks of lanes make additions of another generation fail. Whoever finds that out was among the thread's open sections, and is inherited.
 
 use super::grace::Grace;
+use super::knobs::Knobs;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::slot::{self, COUNTS, Counted, Mode};
 use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop};
 use machine::{kick, process, root, thread, vm};
 
-/// What the depth of a thread is counted from that has inherited sections.
-pub(super) const INHERITED: i32 = -(1 << 30);
+/// What the level of a thread is counted down from that counts in rows.
+const READY: i32 = 1 << 30;
+/// Likewise, of one that has inherited sections.
+const INHERITED: i32 = -(1 << 30);
 /// The child was put in order by another thread than the one that forked, which did not say yet what it has open.
 const UNSAID: u32 = u32::MAX;
 const LANES: usize = 16;
@@ -54,14 +63,17 @@ pub(super) struct Domain {
     /// 0 or 1: where sections are to be counted.
     period: AtomicU32,
     rows: AtomicU32,
-    /// Slot 0's, for period 0; null before they are made.
-    counts: AtomicPtr<u8>,
+    /// Where new sections are counted, in slot 0: in one of the two periods. Ready threads read it.
+    pub(super) counts: AtomicPtr<u8>,
+    /// Slot 0's of period 0; null before there are any.
+    all_counts: AtomicPtr<u8>,
     slots: AtomicU32,
     inherited: AtomicU32,
     is_watching: AtomicU32,
     /// A bit for each lane in which a section was ever counted.
     used_lanes: AtomicU32,
     pub(super) grace: Grace,
+    pub(super) knobs: Knobs,
     lanes: [Lane; LANES],
 }
 
@@ -95,6 +107,25 @@ struct Row {
 pub(super) const TO_END: i32 = offset_of!(Row, ended) as i32;
 const _: () = assert!(2 * size_of::<Row>() <= COUNTS);
 
+/// What a thread's level is counted down from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    Zero,
+    Ready,
+    Inherited,
+}
+
+impl Base {
+    /// Nobody has so many sections open that its level comes from one to the next.
+    fn of(level: i32) -> Self {
+        match level {
+            1.. => Base::Ready,
+            _ if level > INHERITED / 2 => Base::Zero,
+            _ => Base::Inherited,
+        }
+    }
+}
+
 /// In [`Counted::slot`], with the generation below it: the section was counted in a lane.
 const IN_LANE: u32 = 1 << 31;
 
@@ -126,11 +157,12 @@ impl Domain {
         // Acquire pairs with the release in `put_in_order`.
         let state = domain.state.load(Ordering::Acquire);
         if state != current {
-            if state == 0 {
-                // Where that cannot be, ordinary forks are noticed by those who wait for readers (`watch_forks`).
-                thread::notice_forks();
-            }
+            // Before anybody has a section open.
+            let is_noticed = state != 0 || thread::notice_forks();
             domain.put_in_order(current);
+            if state == 0 {
+                domain.watch_forks(is_noticed);
+            }
         }
         if domain.inherited.load(Ordering::Relaxed) == UNSAID && is_forker() {
             domain.inherit(own_sections());
@@ -138,10 +170,12 @@ impl Domain {
         domain
     }
 
-    /// Has children of ordinary forks put in order before they have a second thread. Not by readers: they may be handlers, and this allocates.
-    pub(super) fn watch_forks(&self) {
-        if self.is_watching.load(Ordering::Relaxed) == 0 && self.is_watching.swap(1, Ordering::Relaxed) == 0 {
-            thread::on_fork_in_child(if thread::notice_forks() { put_child_in_order } else { after_fork_in_child });
+    /// Has children of ordinary forks put in order before they have a second thread. Once in a process and all of its children, by whoever reads or
+    /// waits first.
+    #[cold]
+    fn watch_forks(&self, is_noticed: bool) {
+        if self.is_watching.swap(1, Ordering::Relaxed) == 0 {
+            thread::on_fork_in_child(if is_noticed { put_child_in_order } else { after_fork_in_child });
         }
     }
 
@@ -194,10 +228,10 @@ impl Domain {
         self.rest(sections);
         match sections {
             0 => {
-                thread::set_depth(0);
+                thread::set_level(0);
                 self.use_rows_again();
             }
-            _ => thread::set_depth(INHERITED),
+            _ => thread::set_level(INHERITED),
         }
     }
 
@@ -212,24 +246,27 @@ impl Domain {
         if self.rows.load(Ordering::Relaxed) == RESTING {
             // SAFETY: the rows' words, which nobody uses.
             unsafe {
-                vm::zero(self.counts.load(Ordering::Relaxed), self.slots.load(Ordering::Relaxed) as usize * COUNTS)
+                vm::zero(self.all_counts.load(Ordering::Relaxed), self.slots.load(Ordering::Relaxed) as usize * COUNTS)
             };
             // Untried: who has the lock of grace periods lets readers in.
             self.rows.store(UNTRIED, Ordering::Release);
         }
     }
 
-    /// A section ended of a thread that has inherited some, and its depth says so.
+    /// A section ended of a thread whose level is below zero.
     #[cold]
     pub(super) fn end_inherited(&self) {
+        if Base::of(thread::level()) != Base::Inherited {
+            return;
+        }
         thread::without_signals(|| {
-            let since = thread::depth().wrapping_sub(INHERITED);
+            let since = INHERITED.wrapping_sub(thread::level());
             // Else all that have ended may be younger ones.
-            if since < 0 {
-                thread::set_depth(INHERITED);
+            if Base::of(thread::level()) == Base::Inherited && since < 0 {
+                thread::set_level(INHERITED);
                 let left = self.inherited.load(Ordering::Relaxed).saturating_sub(since.unsigned_abs());
                 if left == 0 {
-                    thread::set_depth(0);
+                    thread::set_level(0);
                     self.use_rows_again();
                 }
                 // Release pairs with the acquire in `has_inherited`: what was read in the section was read before.
@@ -247,17 +284,32 @@ impl Domain {
         u64::from(thread::generation() & !IN_LANE) << 32
     }
 
-    /// Lets readers use rows, if that can be. Under the lock of grace periods: the period stays the same. Without signals: who shows rows in a
-    /// child that a handler forked in the middle would show what is not used there.
+    /// Has the calling thread count in rows, if that can be; whether it does. It has no sections open but those that its level says.
+    pub(super) fn make_ready(&self) -> bool {
+        if self.rows.load(Ordering::Acquire) == UNTRIED {
+            self.grace.if_free(|_| self.try_rows());
+        }
+        // Without signals: a handler that forks would change the level, and what there is.
+        self.uses_rows()
+            && thread::without_signals(|| match Base::of(thread::level()) {
+                Base::Ready => true,
+                Base::Zero if self.uses_rows() && slot::current_if_given().is_some() => {
+                    thread::set_level(thread::level() + READY);
+                    true
+                }
+                _ => false,
+            })
+    }
+
+    /// Lets readers use rows, if that can be. Under the lock of grace periods: the period stays the same. Without signals: in a child that a handler
+    /// forked in the middle, rows may have to rest.
     pub(super) fn try_rows(&self) {
         thread::without_signals(|| {
             if self.rows.load(Ordering::Acquire) == UNTRIED {
                 let outcome = if self.has_rows() { USED } else { REFUSED };
-                self.rows.store(outcome, Ordering::Relaxed);
-                if outcome == USED {
-                    // Release: who finds the rows finds them zeroed.
-                    thread::wiped().store(self.rows_of(self.period()), Ordering::Release);
-                }
+                self.counts.store(self.rows_of(self.period()), Ordering::Relaxed);
+                // Release pairs with the acquire in `uses_rows`: whoever uses the rows finds them, and finds them zeroed.
+                self.rows.store(outcome, Ordering::Release);
             }
         });
     }
@@ -268,19 +320,19 @@ impl Domain {
         if slot::mode() != Mode::ConcurrencyId || kick::register().is_err() || !thread::notice_forks() {
             return false;
         }
-        if self.counts.load(Ordering::Relaxed).is_null() {
+        if self.all_counts.load(Ordering::Relaxed).is_null() {
             let slots = slot::possible();
             let bytes = (slots * COUNTS).next_multiple_of(vm::PAGE);
             let Some(counts) = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite) else { return false };
             self.slots.store(slots as u32, Ordering::Relaxed);
-            self.counts.store(counts, Ordering::Relaxed);
+            self.all_counts.store(counts, Ordering::Relaxed);
         }
         true
     }
 
     /// Whether readers may count in rows at this moment, which whoever has the lock of grace periods may rely on.
     pub(super) fn uses_rows(&self) -> bool {
-        self.rows.load(Ordering::Relaxed) == USED
+        self.rows.load(Ordering::Acquire) == USED
     }
 
     /// Whether it is not known yet if readers can use rows.
@@ -289,24 +341,15 @@ impl Domain {
     }
 
     fn rows_of(&self, period: usize) -> *mut u8 {
-        self.counts.load(Ordering::Relaxed).wrapping_add(period * size_of::<Row>())
+        self.all_counts.load(Ordering::Relaxed).wrapping_add(period * size_of::<Row>())
     }
 
     /// New sections are counted in the other period from now on. Under the lock of grace periods.
     pub(super) fn turn(&self) {
         let period = 1 - self.period();
         self.period.store(period as u32, Ordering::Relaxed);
-        let shown = thread::wiped().load(Ordering::Relaxed);
-        if !shown.is_null() {
-            // Not a store: this may be a child that a handler has just forked, where rows are not shown. Release: what was unlinked before the
-            // grace period that turns here is unlinked for whoever finds the rows; Relaxed on failure: nothing is read then.
-            let _ = thread::wiped().compare_exchange(shown, self.rows_of(period), Ordering::Release, Ordering::Relaxed);
-        }
-    }
-
-    /// Readers find no rows any more: somebody cannot order them. What is open in rows stays there.
-    pub(super) fn hide_rows(&self) {
-        thread::wiped().store(null_mut(), Ordering::Relaxed);
+        // Release: what was unlinked before the grace period that turns here is unlinked for whoever counts there.
+        self.counts.store(self.rows_of(period), Ordering::Release);
     }
 
     /// Where new sections are counted. Changes under the lock of grace periods only.
@@ -352,11 +395,11 @@ impl Domain {
         }
     }
 
-    /// Opens a section of a thread that has gone a level deeper, in a lane; or it is inherited by now.
+    /// Opens a section of a thread that has gone a level down, in a lane; or it is inherited by now.
     pub(super) fn begin_in_lane(&self) -> Counted {
         let mark = self.mark();
-        if thread::depth() == INHERITED {
-            // The thread forked since it went deeper, and this is the child: it was put in order with this section as one of the thread's.
+        if thread::level() == INHERITED {
+            // The thread forked since it went down, and this is the child: it was put in order with this section as one of the thread's.
             return UNCOUNTED;
         }
         let (lane, period) = (self.own_lane(), self.period());
@@ -421,13 +464,14 @@ fn is_forker() -> bool {
 }
 
 /// Sections that the calling thread has open, whether inherited or not.
-fn own_sections() -> u32 {
-    let depth = thread::depth();
-    match depth < 0 {
-        true => {
-            let since = depth.wrapping_sub(INHERITED);
-            Domain::of_process().inherited.load(Ordering::Relaxed).saturating_add_signed(since)
+pub(super) fn own_sections() -> u32 {
+    let level = thread::level();
+    match Base::of(level) {
+        Base::Zero => level.unsigned_abs(),
+        Base::Ready => (READY - level) as u32,
+        Base::Inherited => {
+            let inherited = Domain::of_process().inherited.load(Ordering::Relaxed);
+            inherited.saturating_add_signed(INHERITED.wrapping_sub(level))
         }
-        false => depth as u32,
     }
 }

@@ -11,9 +11,13 @@
 //! Turning is for the sake of progress only: new sections are counted elsewhere, so that what is waited for comes to an end. A section that was
 //! open when readers were ordered may be in either period.
 
-use super::domain::Domain;
+use super::domain::{Domain, Place, own_sections};
+use super::knobs::{Knob, OutOfRange};
+use crate::slab::misuse::Line;
+use core::fmt::{self, Write};
+use core::panic::Location;
 use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, fence, spin_loop, wait, wake_all};
-use machine::{kick, process, thread};
+use machine::{clock, code, kick, process};
 
 /// Rank of the lock, which is never waited for.
 const GRACE_RANK: u8 = 0;
@@ -52,6 +56,9 @@ pub(super) struct Grace {
     /// Grace periods begun, and over.
     begun: AtomicU64,
     over: AtomicU64,
+    /// When readers were ordered last, and when somebody was told last that this takes long; by the clock.
+    ordered_at_ns: AtomicU64,
+    reported_at_ns: AtomicU64,
     /// Changes when one is over; who sleeps on it.
     news: AtomicU32,
     sleepers: AtomicU32,
@@ -62,12 +69,48 @@ pub(super) struct Grace {
 enum Step {
     /// A grace period is over.
     Over,
+    /// The one before began too short a time ago.
+    TooEarly,
     /// The kernel does not order readers.
     Refused,
     /// Sections are open that this process inherited.
     Inherited,
     /// A place is not quiet.
-    Open,
+    Open(Place),
+}
+
+/// How somebody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Awake for some microseconds, and not before the minimum interval is over.
+    Usual,
+    /// Awake for longer, and at once.
+    Expedited,
+}
+
+/// Who waits, for reports.
+#[derive(Clone, Copy, Debug)]
+pub enum Caller {
+    /// A place in a Rust program.
+    Place(&'static Location<'static>),
+    /// Whoever called the library that this is a part of.
+    OfLibrary,
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Caller::Place(place) => write!(formatter, "{}:{}", place.file(), place.line()),
+            Caller::OfLibrary => {
+                code::prepare();
+                let call = code::calls(0)[0];
+                match code::place_of(call) {
+                    Some((file, at)) => write!(formatter, "{call:#x} ({}+{at:#x})", file.to_str().unwrap_or("?")),
+                    None => write!(formatter, "{call:#x}"),
+                }
+            }
+        }
+    }
 }
 
 impl Grace {
@@ -96,10 +139,14 @@ impl Grace {
     }
 
     /// Goes as far as it goes without waiting.
-    fn step(&self, domain: &Domain) -> Step {
+    fn step(&self, domain: &Domain, pace: Pace) -> Step {
         loop {
             match self.stage.load(Ordering::Relaxed) {
                 IDLE => {
+                    let interval = u64::from(domain.knobs.get(Knob::MinimumInterval)) * MICROSECOND;
+                    if interval > 0 && pace == Pace::Usual && self.age() < interval {
+                        return Step::TooEarly;
+                    }
                     // Before readers are ordered: who asks for a grace period and sees the number before comes before that order.
                     self.begun.fetch_add(1, Ordering::SeqCst);
                     self.stage.store(ORDERING, Ordering::Relaxed);
@@ -109,29 +156,30 @@ impl Grace {
                         domain.try_rows();
                     }
                     if !order_readers(domain) {
-                        domain.hide_rows();
                         return Step::Refused;
                     }
-                    self.go_to(WAITING_FOR_OLD);
+                    self.ordered_at_ns.store(clock::now_ns(), Ordering::Relaxed);
+                    self.place.store(0, Ordering::Relaxed);
+                    self.stage.store(WAITING_FOR_OLD, Ordering::Relaxed);
                 }
                 WAITING_FOR_OLD => {
                     let period = domain.period();
                     if domain.has_inherited() {
                         return Step::Inherited;
                     }
-                    if !self.is_quiet(domain, 1 - period) {
-                        return Step::Open;
+                    if let Some(place) = self.first_open(domain, 1 - period) {
+                        return Step::Open(place);
                     }
                     self.place.store(0, Ordering::Relaxed);
-                    if self.is_quiet(domain, period) {
+                    if self.first_open(domain, period).is_none() {
                         return self.end();
                     }
                     domain.turn();
                     self.stage.store(WAITING_FOR_TURNED, Ordering::Relaxed);
                 }
                 _ => {
-                    if !self.is_quiet(domain, 1 - domain.period()) {
-                        return Step::Open;
+                    if let Some(place) = self.first_open(domain, 1 - domain.period()) {
+                        return Step::Open(place);
                     }
                     return self.end();
                 }
@@ -139,17 +187,49 @@ impl Grace {
         }
     }
 
-    fn go_to(&self, stage: u32) {
-        self.place.store(0, Ordering::Relaxed);
-        self.stage.store(stage, Ordering::Relaxed);
-    }
-
-    /// Whether all places have been quiet since the stage began, in a period; goes on where it was.
-    fn is_quiet(&self, domain: &Domain, period: usize) -> bool {
+    /// The first place that has not been quiet yet since the stage began, in a period; goes on where it was.
+    fn first_open(&self, domain: &Domain, period: usize) -> Option<Place> {
         let first = self.place.load(Ordering::Relaxed) as usize;
         let open = (first..domain.places()).find(|&number| !domain.is_quiet(domain.place(number), period));
         self.place.store(open.unwrap_or(0) as u32, Ordering::Relaxed);
-        open.is_none()
+        open.map(|number| domain.place(number))
+    }
+
+    /// Nanoseconds since readers were ordered last.
+    fn age(&self) -> u64 {
+        clock::now_ns().saturating_sub(self.ordered_at_ns.load(Ordering::Relaxed))
+    }
+
+    /// Tells once in a while that a grace period takes long, and why.
+    #[cold]
+    fn report(&self, domain: &Domain, waited_ns: u64, caller: Caller) {
+        let patience = u64::from(domain.knobs.get(Knob::Stall)) * MILLISECOND;
+        let (now, last) = (clock::now_ns(), self.reported_at_ns.load(Ordering::Relaxed));
+        if patience == 0
+            || waited_ns < patience
+            || now.saturating_sub(last) < patience
+            || self.reported_at_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        let mut line = Line::new();
+        let _ = write!(line, "commensal: a grace period has been waited for since {} ms: ", waited_ns / MILLISECOND);
+        // What it is now: it may be another reason than a moment ago.
+        let _ = match self.if_free(|grace| grace.step(domain, Pace::Usual)) {
+            Some(Step::Open(Place::Slot(slot))) => {
+                write!(line, "a read section is open that was begun in slot {slot}")
+            }
+            Some(Step::Open(Place::Lane(lane))) => {
+                write!(line, "a read section is open that was begun in lane {lane}")
+            }
+            Some(Step::Inherited) => {
+                write!(line, "read sections are open that the thread had when it forked this process")
+            }
+            Some(Step::Refused) => write!(line, "the kernel refuses membarrier, and had granted it"),
+            Some(Step::TooEarly | Step::Over) | None => write!(line, "others are served first"),
+        };
+        let _ = writeln!(line, "; asked for at {caller}");
+        process::complain(line.as_bytes());
     }
 
     fn end(&self) -> Step {
@@ -182,23 +262,28 @@ fn order_readers(domain: &Domain) -> bool {
 struct Patience {
     glances: u32,
     sleep_ns: u64,
+    longest_ns: u64,
 }
 
+/// Looks at the readers before going to sleep: some ten microseconds, and some hundreds.
 const GLANCES: u32 = 300;
 const EXPEDITED_GLANCES: u32 = 10_000;
-const FIRST_SLEEP_NS: u64 = 20_000;
-const LONGEST_SLEEP_NS: u64 = 1_000_000;
+const MICROSECOND: u64 = 1000;
+const MILLISECOND: u64 = 1_000_000;
 
 impl Patience {
-    fn new(glances: u32) -> Self {
-        Patience { glances, sleep_ns: FIRST_SLEEP_NS }
+    fn new(domain: &Domain, pace: Pace) -> Self {
+        let glances = if pace == Pace::Expedited { EXPEDITED_GLANCES } else { GLANCES };
+        let of = |knob| u64::from(domain.knobs.get(knob)) * MICROSECOND;
+        Patience { glances, sleep_ns: of(Knob::FirstScan), longest_ns: of(Knob::LongestScan) }
     }
 
-    fn rest(&mut self, grace: &Grace, seen: u32) {
+    /// Whether it was asleep.
+    fn rest(&mut self, grace: &Grace, seen: u32) -> bool {
         if self.glances > 0 {
             self.glances -= 1;
             spin_loop();
-            return;
+            return false;
         }
         // SeqCst: see `end`.
         grace.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -206,8 +291,19 @@ impl Patience {
         // Not below zero: in a fork child nobody was counted.
         let less = |sleepers: u32| sleepers.checked_sub(1);
         let _ = grace.sleepers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        self.sleep_ns = (2 * self.sleep_ns).min(LONGEST_SLEEP_NS);
+        self.sleep_ns = (2 * self.sleep_ns).min(self.longest_ns.max(1));
+        true
     }
+}
+
+/// What a knob is set to.
+pub fn knob(knob: Knob) -> u32 {
+    Domain::of_process().knobs.get(knob)
+}
+
+/// Sets a knob, also while grace periods are under way. An error: it stays as it is.
+pub fn set_knob(knob: Knob, value: u32) -> Result<(), OutOfRange> {
+    Domain::of_process().knobs.set(knob, value)
 }
 
 /// How many grace periods have been over in this process and its ancestors.
@@ -219,7 +315,6 @@ pub fn grace_periods() -> u64 {
 /// ask whether it is.
 pub fn start() -> Cookie {
     let domain = Domain::enter();
-    domain.watch_forks();
     let grace = &domain.grace;
     // What the caller unlinked comes before the number is read; pairs with the addition in `step`: who reads the number before the
     // addition is ordered before the readers are.
@@ -229,12 +324,15 @@ pub fn start() -> Cookie {
 
 /// Whether a grace period is over; goes a step further with one that is not. Never waits.
 pub fn is_over(cookie: Cookie) -> bool {
-    let domain = Domain::enter();
+    drive(Domain::enter(), cookie, Pace::Usual)
+}
+
+fn drive(domain: &Domain, cookie: Cookie, pace: Pace) -> bool {
     let grace = &domain.grace;
     // The first may only end the one before.
     (0..2).any(|_| {
         grace.is_over(cookie) || {
-            grace.if_free(|grace| (!grace.is_over(cookie)).then(|| grace.step(domain)));
+            grace.if_free(|grace| (!grace.is_over(cookie)).then(|| grace.step(domain, pace)));
             grace.is_over(cookie)
         }
     })
@@ -242,30 +340,43 @@ pub fn is_over(cookie: Cookie) -> bool {
 
 /// Waits until all sections that are open now have ended. Callers share grace periods. Must not be called in a section, nor in a signal
 /// handler that may have interrupted one: it would wait for itself, and ends the program instead.
+#[track_caller]
 pub fn synchronize() {
-    wait_for(GLANCES);
+    wait_for(Pace::Usual, Caller::Place(Location::caller()));
 }
 
-/// The same, awake for longer: where some microseconds are worth a CPU's time.
+/// The same, awake for longer, and at once whatever the minimum interval: where some microseconds are worth a CPU's time.
+#[track_caller]
 pub fn synchronize_expedited() {
-    wait_for(EXPEDITED_GLANCES);
+    wait_for(Pace::Expedited, Caller::Place(Location::caller()));
 }
 
-fn wait_for(glances: u32) {
+/// What both of them are made of.
+pub fn wait_for(pace: Pace, caller: Caller) {
     let domain = Domain::enter();
-    if thread::depth() != 0 {
-        process::complain(
-            b"commensal: synchronize inside of a read section: it would wait for itself; end the section before\n",
+    if own_sections() != 0 {
+        let mut line = Line::new();
+        let _ = writeln!(
+            line,
+            "commensal: {caller} waits for readers in a read section, and so for itself: end the section before"
         );
+        process::complain(line.as_bytes());
         process::die();
     }
     let cookie = start();
-    let mut patience = Patience::new(glances);
+    let mut patience = Patience::new(domain, pace);
+    let mut asleep_since = 0;
     loop {
         let seen = domain.grace.news.load(Ordering::SeqCst);
-        if is_over(cookie) {
+        if drive(domain, cookie, pace) {
             return;
         }
-        patience.rest(&domain.grace, seen);
+        if patience.rest(&domain.grace, seen) {
+            let now = clock::now_ns();
+            if asleep_since == 0 {
+                asleep_since = now;
+            }
+            domain.grace.report(domain, now - asleep_since, caller);
+        }
     }
 }

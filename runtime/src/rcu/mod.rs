@@ -14,6 +14,7 @@
 //! | `domain` | where sections are counted, by period and by slot, and what a fork child makes of that |
 //! | `reader` | opening and ending a section: two restartable additions, or two atomic ones |
 //! | `grace` | grace periods, which callers share |
+//! | `knobs` | what can be set about them |
 //!
 //! Readers count in the rows of the slots where they run: `begun` in the row of the slot where a section opens, and `ended` in the same row,
 //! wherever the thread is by then. A grace period orders all running threads once (`kick::fence_all`), and then looks at each row until it has
@@ -30,7 +31,11 @@
 
 mod domain;
 mod grace;
+mod knobs;
 mod reader;
 
-pub use grace::{Cookie, grace_periods, is_over, start, synchronize, synchronize_expedited};
+pub use grace::{
+    Caller, Cookie, Pace, grace_periods, is_over, knob, set_knob, start, synchronize, synchronize_expedited, wait_for,
+};
+pub use knobs::{Description, KNOBS, Knob, OutOfRange};
 pub use reader::{Open, ReadGuard, close, open, read};

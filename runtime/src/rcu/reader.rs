@@ -11,17 +11,31 @@ use machine::thread;
 #[must_use = "a section that is not closed is waited for, for ever"]
 pub struct Open(Counted);
 
+impl Open {
+    /// For interfaces of other languages, which carry it: [`from_counted`](Self::from_counted) takes it back.
+    #[inline(always)]
+    pub fn into_counted(self) -> Counted {
+        self.0
+    }
+
+    /// What [`into_counted`](Self::into_counted) said.
+    #[inline(always)]
+    pub fn from_counted(counted: Counted) -> Self {
+        Open(counted)
+    }
+}
+
 /// Opens a section; sections may lie inside of others, and overlap. Any thread may, without registering, and signal handlers on top of
-/// anything. Two restartable additions with [`close`], about as much as two stores; the very first one of a process takes some system calls.
+/// anything. Two restartable additions with [`close`], about as much as two stores; a thread's first one takes two system calls, and the very first of
+/// a process some more.
 #[inline(always)]
 pub fn open() -> Open {
     // First, so that a fork in a handler at any later point finds the section among this thread's.
-    thread::descend();
-    // SAFETY: the word leads to counts of all possible slots, or is null; rows exist only by ids.
-    match unsafe { slot::count(thread::wiped()) } {
-        Some(counted) => Open(counted),
-        None => open_slow(),
+    if thread::descend() {
+        return open_slow();
     }
+    // SAFETY: the thread is ready: it has a slot, and there are counts for all possible ones.
+    Open(unsafe { slot::count(&Domain::of_process().counts) })
 }
 
 /// Ends a section.
@@ -44,12 +58,9 @@ pub unsafe fn close(open: Open) {
 #[inline(never)]
 fn open_slow() -> Open {
     let domain = Domain::enter();
-    if domain.is_untried() {
-        domain.grace.if_free(|_| domain.try_rows());
+    if domain.make_ready() {
         // SAFETY: as above.
-        if let Some(counted) = unsafe { slot::count(thread::wiped()) } {
-            return Open(counted);
-        }
+        return Open(unsafe { slot::count(&domain.counts) });
     }
     Open(domain.begin_in_lane())
 }

@@ -121,15 +121,15 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "a lock does not count while it is waited for",
         file: "machine/host/src/sync/lock.rs",
-        from: "Self::count_held();\n        let outcome = self.wait();",
-        to: "let outcome = self.wait();\n        Self::count_held();",
+        from: "Self::count_held();\n        let outcome = self.wait_for_it();",
+        to: "let outcome = self.wait_for_it();\n        Self::count_held();",
         protocols: &["lock ranks"],
     },
     Mutant {
         what: "a lock counts no more before a sleeper was woken",
         file: "machine/host/src/sync/lock.rs",
-        from: "if word & WAITERS != 0 {\n            self.wake_one();\n        }\n        Self::uncount_held();",
-        to: "Self::uncount_held();\n        if word & WAITERS != 0 {\n            self.wake_one();\n        }",
+        from: "if word & WAITERS != 0 {\n            wake_one(&self.word);\n        }\n        Self::uncount_held();",
+        to: "Self::uncount_held();\n        if word & WAITERS != 0 {\n            wake_one(&self.word);\n        }",
         protocols: &["lock ranks"],
     },
     Mutant {
@@ -317,14 +317,14 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "RCU: the period that is not in use is not waited for",
         file: "runtime/src/rcu/grace.rs",
-        from: "if !self.is_quiet(domain, 1 - period) {\n                        return Step::Open;\n                    }",
-        to: "let _ = self.is_quiet(domain, 1 - period);",
+        from: "if let Some(place) = self.first_open(domain, 1 - period) {\n                        return Step::Open(place);\n                    }",
+        to: "let _ = self.first_open(domain, 1 - period);",
         protocols: GRACE,
     },
     Mutant {
         what: "RCU: only the period that is not in use is waited for",
         file: "runtime/src/rcu/grace.rs",
-        from: "if self.is_quiet(domain, period) {\n                        return self.end();\n                    }",
+        from: "if self.first_open(domain, period).is_none() {\n                        return self.end();\n                    }",
         to: "return self.end();",
         protocols: GRACE,
     },
@@ -338,8 +338,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "RCU forks: a section is counted as the thread's after it is in a row",
         file: "runtime/src/rcu/reader.rs",
-        from: "thread::descend();\n    // SAFETY: the word leads to counts of all possible slots, or is null; rows exist only by ids.\n    match unsafe { slot::count(thread::wiped()) } {",
-        to: "let counted = unsafe { slot::count(thread::wiped()) };\n    thread::descend();\n    match counted {",
+        from: "if thread::descend() {\n        return open_slow();\n    }\n    // SAFETY: the thread is ready: it has a slot, and there are counts for all possible ones.\n    Open(unsafe { slot::count(&Domain::of_process().counts) })",
+        to: "if thread::level() <= 0 {\n        thread::descend();\n        return open_slow();\n    }\n    let counted = unsafe { slot::count(&Domain::of_process().counts) };\n    thread::descend();\n    Open(counted)",
         protocols: FORKS_IN_HANDLERS,
     },
     Mutant {
@@ -352,8 +352,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "RCU forks: younger sections count as inherited ones",
         file: "runtime/src/rcu/domain.rs",
-        from: "if since < 0 {",
-        to: "{",
+        from: "if Base::of(thread::level()) == Base::Inherited && since < 0 {",
+        to: "if Base::of(thread::level()) == Base::Inherited {",
         protocols: FORKS_OF_SECTIONS,
     },
     Mutant {
@@ -373,7 +373,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "RCU forks: a thread does not ask whether it was in the middle of opening a section when it forked",
         file: "runtime/src/rcu/domain.rs",
-        from: "if thread::depth() == INHERITED {",
+        from: "if thread::level() == INHERITED {",
         to: "if false {",
         protocols: FORKS_IN_HANDLERS,
     },

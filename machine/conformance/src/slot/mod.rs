@@ -210,14 +210,13 @@ pub struct Operations {
     /// and [`count_in`](Self::count_in), so nobody comes in between in an addition. Handlers of this thread may let `counts` lead elsewhere.
     ///
     /// ```text
-    /// count(counts):
+    /// count(counts):                             the thread has a slot
     ///     restartably:
-    ///         if this thread has no slot, or counts leads nowhere: return none
     ///         at = counts + s · COUNTS
     ///         *at += 1                   commit
     ///     return at, s
     /// ```
-    pub count: unsafe fn(counts: &AtomicPtr<u8>) -> Option<Counted>,
+    pub count: unsafe fn(counts: &AtomicPtr<u8>) -> Counted,
 
     /// By ids: adds one to a word some way behind where the thread counted, if it is still in that slot. The machine's has an `OFFSET`, which
     /// here is [`counted::OTHER`].
@@ -458,10 +457,6 @@ pub const CASES: &[Case] = &[
     Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),
     Case::planted("slot::none", planted_rows::SLOT_ZERO, |runner| words::none(runner, &planted_rows::plain_draw()))
         .only(BY_IDS),
-    Case::planted("slot::none", planted_counts::COUNTS_IN_ZERO, |runner| {
-        words::none(runner, &planted_counts::plain_count())
-    })
-    .only(BY_IDS),
     Case::planted("slot::initialise", planted::NOTHING, |runner| words::initialised(runner, &planted::undecided()))
         .only(BY_IDS),
     Case::planted("slot::initialise", planted::ANEW, |runner| words::initialised(runner, &planted::decides_anew())),

@@ -9,7 +9,6 @@ pub(super) const PLAIN: &str = "load, look where, then store";
 pub(super) const LATER: &str = "says where it is afterwards";
 pub(super) const UNGUARDED: &str = "looks before where counts lead";
 pub(super) const ANY_SLOT: &str = "in any slot";
-pub(super) const COUNTS_IN_ZERO: &str = "slot 0 for who counts without one";
 
 pub(super) fn plain_count() -> Operations {
     Operations { count: in_two_steps, ..Operations::MACHINE }
@@ -33,29 +32,28 @@ pub(super) fn count_in_any_slot() -> Operations {
 
 /// # Safety
 /// As for the machine's count.
-unsafe fn in_two_steps(counts: &AtomicPtr<u8>) -> Option<Counted> {
+unsafe fn in_two_steps(counts: &AtomicPtr<u8>) -> Counted {
     let slot = slot::current().unwrap_or(0);
     let counts = counts.load(Ordering::Relaxed);
     let at = counts.wrapping_add(slot as usize * COUNTS);
     // SAFETY: passed on.
-    (!counts.is_null()).then(|| unsafe { add(at) })?;
-    Some(Counted { at, slot })
+    unsafe { add(at) };
+    Counted { at, slot }
 }
 
 /// # Safety
 /// As for the machine's count.
-unsafe fn and_look(counts: &AtomicPtr<u8>) -> Option<Counted> {
+unsafe fn and_look(counts: &AtomicPtr<u8>) -> Counted {
     // SAFETY: passed on.
-    let counted = unsafe { slot::count(counts) }?;
-    let slot = slot::current()?;
-    Some(Counted { slot, ..counted })
+    let counted = unsafe { slot::count(counts) };
+    Counted { slot: slot::current().unwrap_or(0), ..counted }
 }
 
 /// Drawn out between the look and the count, so that a handler comes in between.
 ///
 /// # Safety
 /// As for the machine's count.
-unsafe fn much_later(counts: &AtomicPtr<u8>) -> Option<Counted> {
+unsafe fn much_later(counts: &AtomicPtr<u8>) -> Counted {
     const REST: usize = 50;
     let counts = AtomicPtr::new(counts.load(Ordering::Relaxed));
     (0..REST).for_each(|_| spin_loop());

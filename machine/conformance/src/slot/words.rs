@@ -7,7 +7,7 @@ use super::tokens::Tokens;
 use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Job, Placement, Runner, crowd, repeat};
 use machine::slot::{MAX, Mode, Pair, Stored, WINDOW};
-use machine::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use machine::sync::{AtomicU32, AtomicUsize, Ordering};
 use machine::thread;
 
 /// The body of [`Operations::initialise`]: the first ones come at once, and they come again.
@@ -292,7 +292,7 @@ pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
     }
     let drawn_from = rows.slots().find(|&slot| rows.pair(slot) != STOCKED);
     ensure!(drawn_from.is_none(), "a thread without a slot changed the pair in row {drawn_from:?}");
-    Ok("pop, push, compare_store, draw, count and replace_pair said no".into())
+    Ok("pop, push, compare_store, draw and replace_pair said no".into())
 }
 
 const STOCKED: Pair = Pair { left: WINDOW + 2, edge: 2 };
@@ -301,8 +301,6 @@ fn try_rows_without(operations: &Operations, rows: &Rows) -> Result<(), String> 
     // SAFETY: every slot has a row.
     unsafe {
         ensure!(!(operations.draw)(rows.cell(), 1), "a thread without a slot drew");
-        let counted = (operations.count)(&AtomicPtr::new(rows.cell()));
-        ensure!(counted.is_none(), "a thread without a slot counted: {counted:?}");
         for slot in 0..4 {
             let stored = (operations.replace_pair)(rows.cell(), slot, STOCKED.left, Pair { left: 0, edge: 0 });
             ensure!(stored == Stored::Elsewhere, "a thread without a slot stored to row {slot}: {stored:?}");

@@ -4,39 +4,38 @@
 //! simple ones, and each addition reads what the one before wrote.
 
 use super::given::WORDS;
-use super::layout::{COUNTS_SHIFT, Counted};
-use super::restartable::restartable;
+use super::layout::{COUNTS, Counted};
 use crate::sync::{AtomicPtr, Ordering};
 use core::arch::asm;
 
-/// Adds one to the first word of the counts of this thread's slot, and says where that was; none if the thread has no slot, or if `counts` is
-/// null. `counts` leads to those of slot 0; signal handlers of this thread that change it do so before or after the operation.
+/// Adds one to the first word of the counts of this thread's slot, and says where that was. `counts` leads to those of slot 0; signal handlers
+/// of this thread that let it lead elsewhere do so before or after the operation.
 ///
 /// # Safety
-/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId). Where `counts` leads there are counts for every possible slot, and only
-/// this operation and [`count_in`] write the word.
+/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId), and the thread has a slot. Where `counts` leads there are counts for every
+/// possible slot, and only this operation and [`count_in`] write the word.
 #[inline(always)]
-pub unsafe fn count(counts: &AtomicPtr<u8>) -> Option<Counted> {
+pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     let words = WORDS.load(Ordering::Relaxed);
     let (at, slot): (*mut u8, u64);
     // SAFETY: adds to one word of the slot's, in the commit: nobody else does, so an addition in memory is as good as a store.
     unsafe {
-        restartable!(
+        asm!(
+            crate::restartable_section!(),
+            "5: lea {t}, [rip + 77b]",
+            "mov qword ptr fs:[{words} + 8], {t}",
+            "2: mov {slot:e}, dword ptr fs:[{words} + 24]",
+            "imul {t}, {slot}, {bytes}",
             "mov {at}, qword ptr [{counts}]",
-            "test {at}, {at}",
-            "jz 6f",
-            "mov {t:e}, {slot:e}",
-            "shl {t}, {shift}",
             "add {at}, {t}",
-            "add qword ptr [{at}], 1";
-            after:;
-            no slot: "8b" "8: xor {at:e}, {at:e}", "jmp 6f";
+            "add qword ptr [{at}], 1",
+            "3:",
             t = out(reg) _, slot = out(reg) slot, at = out(reg) at,
-            words = in(reg) words, counts = in(reg) counts.as_ptr(), shift = const COUNTS_SHIFT,
+            words = in(reg) words, counts = in(reg) counts.as_ptr(), bytes = const COUNTS,
             options(nostack)
         );
     }
-    (!at.is_null()).then_some(Counted { at, slot: slot as u32 })
+    Counted { at, slot: slot as u32 }
 }
 
 /// Adds one to the word `OFFSET` bytes behind where the thread counted; false, and nothing is counted, if it is not in that slot any more.
@@ -46,7 +45,7 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Option<Counted> {
 #[inline(always)]
 pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
     let words = WORDS.load(Ordering::Relaxed);
-    // SAFETY: as above. Who counted has a slot, and will have one.
+    // SAFETY: as above.
     unsafe {
         asm!(
             crate::restartable_section!(),

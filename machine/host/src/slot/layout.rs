@@ -44,9 +44,7 @@ pub(crate) const FULL_MASK: usize = ARRAY - 1;
 /// Bytes from a cell in one slot's row to the same cell in the next.
 pub const ROW: usize = AREA + 64;
 /// Bytes of what is counted in a slot, and from there to the next slot's.
-pub const COUNTS: usize = 1 << COUNTS_SHIFT;
-#[doc(hidden)]
-pub const COUNTS_SHIFT: u32 = 7;
+pub const COUNTS: usize = 128;
 /// The least `left` of which can be drawn. What is drawn at once is at most half of it, so that nothing leads into the window from up to
 /// half of it, nor from where one of the two highest bits is set: a cell with such a `left` is *closed*.
 pub const WINDOW: u64 = 1 << 30;

@@ -21,9 +21,9 @@ global_asm!(
 #[inline]
 pub(crate) fn block_offset() -> isize {
     let offset: isize;
-    // SAFETY: reads a word of the global offset table, which the loader filled.
+    // SAFETY: reads a word of the global offset table, which the loader filled: a constant, as far as any program can tell.
     unsafe {
-        asm!("mov {0}, qword ptr [rip + commensal_thread@GOTTPOFF]", out(reg) offset, options(pure, readonly, nostack, preserves_flags));
+        asm!("mov {0}, qword ptr [rip + commensal_thread@GOTTPOFF]", out(reg) offset, options(pure, nomem, nostack, preserves_flags));
     }
     offset
 }
@@ -46,22 +46,24 @@ pub fn id() -> u64 {
     pointer
 }
 
-/// Counts one level more in [`depth`](super::depth), by one instruction.
+/// One [`level`](super::level) down, by one instruction; whether it is negative then.
 #[inline(always)]
-pub fn descend() {
+pub fn descend() -> bool {
     // SAFETY: changes a word of the thread's own block.
     unsafe {
-        asm!("add dword ptr fs:[{block} + {depth}], 1", block = in(reg) block_offset(), depth = const offset_of!(Block, depth), options(nostack))
-    };
+        asm!("sub dword ptr fs:[{block} + {level}], 1", "js {negative}", block = in(reg) block_offset(),
+             level = const offset_of!(Block, level), negative = label { return true }, options(nostack));
+    }
+    false
 }
 
-/// Counts one level less in [`depth`](super::depth), by one instruction; whether it is negative then.
+/// One [`level`](super::level) up, by one instruction; whether it is still negative.
 #[inline(always)]
 pub fn ascend() -> bool {
     // SAFETY: as above.
     unsafe {
-        asm!("sub dword ptr fs:[{block} + {depth}], 1", "js {negative}", block = in(reg) block_offset(), depth = const offset_of!(Block, depth),
-             negative = label { return true }, options(nostack));
+        asm!("add dword ptr fs:[{block} + {level}], 1", "js {negative}", block = in(reg) block_offset(),
+             level = const offset_of!(Block, level), negative = label { return true }, options(nostack));
     }
     false
 }

@@ -25,7 +25,7 @@ pub struct Block {
     identity: u64,
     held_ranks: u64,
     tid: u32,
-    pub(super) depth: u32,
+    pub(super) level: u32,
     local: usize,
 }
 
@@ -37,16 +37,9 @@ pub(crate) const FIRST_GENERATION: u32 = 1;
 /// Somebody is declaring the identities of the parent gone.
 const CHANGING: u32 = u32::MAX;
 
-/// What becomes zero in fork children, once it lies in a page of its own.
-#[repr(C)]
-struct Mark {
-    generation: AtomicU32,
-    wiped: AtomicPtr<u8>,
-}
-
 process_state! {
-    static IN_PLACE_MARK: Mark = Mark { generation: AtomicU32::new(FIRST_GENERATION), wiped: AtomicPtr::new(null_mut()) };
-    static MARK: AtomicPtr<Mark> = AtomicPtr::new((&raw const IN_PLACE_MARK).cast_mut());
+    static IN_PLACE_MARK: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
+    static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const IN_PLACE_MARK).cast_mut());
     static GENERATION: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
     static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
     static GONE: AtomicU64 = AtomicU64::new(0);
@@ -72,15 +65,7 @@ pub fn forked() {
 fn mark() -> &'static AtomicU32 {
     // Acquire pairs with the release in `notice_forks`.
     // SAFETY: MARK points to a static or to a page that is never unmapped.
-    unsafe { &(*MARK.load(Ordering::Acquire)).generation }
-}
-
-/// A word that the runtime may set after [`notice_forks`]: it is null before, and in a fork child, noticed or not, until it is set there.
-#[inline(always)]
-pub fn wiped() -> &'static AtomicPtr<u8> {
-    // Acquire as above.
-    // SAFETY: as above.
-    unsafe { &(*MARK.load(Ordering::Acquire)).wiped }
+    unsafe { &*MARK.load(Ordering::Acquire) }
 }
 
 /// Starts a slow path: afterwards [`identity`] is this thread's and of this process. Returns true, once, if this is the thread that
@@ -164,7 +149,7 @@ pub fn notice_forks() -> bool {
     };
     // SAFETY: the page is fresh and ours.
     let is_wiped = unsafe {
-        (*page.cast::<Mark>()).generation.store(mark().load(Ordering::Relaxed), Ordering::Relaxed);
+        (*page.cast::<AtomicU32>()).store(mark().load(Ordering::Relaxed), Ordering::Relaxed);
         vm::wipe_on_fork(page, vm::PAGE)
     };
     // Release pairs with the acquire in `mark`: who sees the page sees what is written there, and takes no zero for a fork.
@@ -197,19 +182,19 @@ pub fn set_local(value: usize) {
     unsafe { (&raw mut (*block()).local).write_volatile(value) };
 }
 
-/// How deep the thread is in something that the runtime counts: [`descend`](super::descend) less [`ascend`](super::ascend). A fork child's thread
-/// has its parent's.
+/// The thread's level: how often it called [`ascend`](super::ascend) less how often [`descend`](super::descend), unless the runtime set another one. A fork
+/// child's thread has its parent's.
 #[inline]
-pub fn depth() -> i32 {
+pub fn level() -> i32 {
     // SAFETY: the block is this thread's own. Volatile: handlers of the same thread read and write it too.
-    unsafe { (&raw const (*block()).depth).read_volatile() as i32 }
+    unsafe { (&raw const (*block()).level).read_volatile() as i32 }
 }
 
-/// Sets [`depth`].
+/// Sets [`level`].
 #[inline]
-pub fn set_depth(depth: i32) {
+pub fn set_level(level: i32) {
     // SAFETY: as above.
-    unsafe { (&raw mut (*block()).depth).write_volatile(depth as u32) };
+    unsafe { (&raw mut (*block()).level).write_volatile(level as u32) };
 }
 
 /// The low half of an identity, as lock words hold it.
@@ -299,5 +284,4 @@ pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
 /// Tells the calling process that it is a new fork child, where nothing else does.
 pub fn declare_forked() {
     mark().store(0, Ordering::Relaxed);
-    wiped().store(null_mut(), Ordering::Relaxed);
 }

@@ -13,6 +13,6 @@ pub(crate) use identity::{
     FIRST_GENERATION, fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid,
 };
 pub use identity::{
-    declare_forked, depth, enter, forget_number, forked, generation, identity, local, notice_forks, set_depth,
-    set_local, when_forked, wiped, without_signals,
+    declare_forked, enter, forget_number, forked, generation, identity, level, local, notice_forks, set_level,
+    set_local, when_forked, without_signals,
 };

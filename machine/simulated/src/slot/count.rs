@@ -5,24 +5,21 @@ use super::section::{Aborted, Section, restartably};
 use crate::sync::AtomicPtr;
 use std::ptr::with_exposed_provenance_mut;
 
-/// Adds one to the first word of the counts of this thread's slot, and says where that was; none if the thread has no slot, or if `counts` is
-/// null. `counts` leads to those of slot 0; signal handlers of this thread that change it do so before or after the operation.
+/// Adds one to the first word of the counts of this thread's slot, and says where that was. `counts` leads to those of slot 0; signal handlers
+/// of this thread that let it lead elsewhere do so before or after the operation.
 ///
 /// # Safety
-/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId). Where `counts` leads there are counts for every possible slot, and only
-/// this operation and [`count_in`] write the word.
-pub unsafe fn count(counts: &AtomicPtr<u8>) -> Option<Counted> {
+/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId), and the thread has a slot. Where `counts` leads there are counts for every
+/// possible slot, and only this operation and [`count_in`] write the word.
+pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     restartably(|section| {
-        let Some(slot) = section.slot()? else { return Ok(None) };
+        let slot = section.slot()?.expect("a thread that counts has a slot");
         // SAFETY: passed on; the pointer can be read.
         unsafe {
             let counts: *mut u8 = with_exposed_provenance_mut(section.load(counts.as_ptr().cast())? as usize);
-            if counts.is_null() {
-                return Ok(None);
-            }
             let at = counts.wrapping_add(slot as usize * COUNTS);
             add_one(section, at)?;
-            Ok(Some(Counted { at, slot }))
+            Ok(Counted { at, slot })
         }
     })
 }

@@ -35,24 +35,24 @@ pub fn id() -> u64 {
     }
 }
 
-/// Counts one level more in [`depth`](super::depth), by one instruction.
-pub fn descend() {
-    identity::set_depth(add(1));
+/// One [`level`](super::level) down, by one instruction; whether it is negative then.
+pub fn descend() -> bool {
+    change(-1)
 }
 
-/// Counts one level less in [`depth`](super::depth), by one instruction; whether it is negative then.
+/// One [`level`](super::level) up, by one instruction; whether it is still negative.
 pub fn ascend() -> bool {
-    let depth = add(-1);
-    identity::set_depth(depth);
-    depth < 0
+    change(1)
 }
 
 /// Handlers come before the instruction.
-fn add(amount: i32) -> i32 {
+fn change(amount: i32) -> bool {
     if let Some(here) = engine::here() {
         here.step(Access::Nothing);
     }
-    identity::depth() + amount
+    let level = identity::level() + amount;
+    identity::set_level(level);
+    level < 0
 }
 
 /// Whether the process has had one thread only, all its life.

@@ -1,0 +1,259 @@
+/* RCU as commensal.h has it. Linked with the library, not preloaded.
+ *
+ * basics     every function, nested and overlapping sections, errno
+ * waiting    a grace period waits for a section of another thread, and not for one that began later
+ * list       readers go through a list while it changes, and what is removed is freed
+ * forks      children of a process with sections open, and their own children
+ * fork_before  a child of a process in which nobody has waited yet, where a new thread does
+ * handlers   handlers read on top of readers */
+#include "check.h"
+#include <commensal.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+/* Grace periods that nothing keeps from being over are, after so many questions. */
+enum { QUESTIONS = 1000 };
+
+static bool is_over_soon(uint64_t number) {
+    for (int i = 0; i < QUESTIONS; i++) {
+        if (cm_rcu_is_over(number))
+            return true;
+    }
+    return false;
+}
+
+static void check_basics(void) {
+    errno = 1234;
+    cm_rcu_section outer = cm_rcu_read_lock(), inner = cm_rcu_read_lock();
+    uint64_t number = cm_rcu_start();
+    CHECK(!is_over_soon(number), "a grace period was over in two sections");
+    cm_rcu_read_unlock(outer);
+    CHECK(!is_over_soon(number), "a grace period was over in a section");
+    cm_rcu_read_unlock(inner);
+    CHECK(is_over_soon(number), "a grace period was not over after the last section");
+    CHECK(cm_rcu_is_over(number), "a grace period was over, and is not any more");
+    uint64_t before = cm_rcu_grace_periods();
+    cm_rcu_synchronize();
+    cm_rcu_synchronize_expedited();
+    CHECK(cm_rcu_grace_periods() == before + 2, "two grace periods counted as %llu",
+          (unsigned long long)(cm_rcu_grace_periods() - before));
+    CHECK(errno == 1234, "errno is %d", errno);
+}
+
+static atomic_int step;
+
+static void wait_for(int wanted) {
+    while (atomic_load(&step) < wanted)
+        usleep(100);
+}
+
+static void *hold(void *unused) {
+    cm_rcu_section section = cm_rcu_read_lock();
+    atomic_store(&step, 1);
+    wait_for(2);
+    cm_rcu_read_unlock(section);
+    return unused;
+}
+
+static void check_waiting(void) {
+    pthread_t holder;
+    atomic_store(&step, 0);
+    CHECK(pthread_create(&holder, NULL, hold, NULL) == 0, "no thread");
+    wait_for(1);
+    uint64_t number = cm_rcu_start();
+    CHECK(!is_over_soon(number), "a grace period was over in another thread's section");
+    atomic_store(&step, 2);
+    CHECK(pthread_join(holder, NULL) == 0, "not joined");
+    cm_rcu_section later = cm_rcu_read_lock();
+    CHECK(is_over_soon(number), "a grace period waits for a section that began later");
+    cm_rcu_read_unlock(later);
+}
+
+enum { MEMBERS = 16, CHANGES = 3000, ALIVE = 0x11fe, DEAD = 0xdead };
+
+struct member {
+    int state, number;
+    cm_rcu_list place;
+};
+
+static cm_rcu_list members = CM_RCU_LIST_INIT(members);
+static atomic_int reading, done;
+
+static void *go_through(void *unused) {
+    atomic_fetch_add(&reading, 1);
+    while (!atomic_load(&done)) {
+        cm_rcu_section section = cm_rcu_read_lock();
+        int count = 0;
+        CM_RCU_LIST_FOR_EACH(struct member, member, place, &members) {
+            CHECK(member->state == ALIVE, "a member's state is %#x", member->state);
+            CHECK(++count <= 4 * MEMBERS, "no end");
+        }
+        CHECK(count >= MEMBERS / 2, "%d members", count);
+        cm_rcu_read_unlock(section);
+    }
+    return unused;
+}
+
+static struct member *new_member(int number) {
+    struct member *member = malloc(sizeof *member);
+    CHECK(member != NULL, "no memory");
+    member->state = ALIVE;
+    member->number = number;
+    return member;
+}
+
+static void bury(struct member *member) {
+    cm_rcu_synchronize();
+    member->state = DEAD;
+    free(member);
+}
+
+static void check_list(void) {
+    struct member *all[MEMBERS];
+    pthread_t readers[2];
+    for (int i = 0; i < MEMBERS; i++) {
+        all[i] = new_member(i);
+        cm_rcu_list_add_last(&all[i]->place, &members);
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&readers[i], NULL, go_through, NULL) == 0, "no thread");
+    while (atomic_load(&reading) < 2)
+        usleep(100);
+    for (int i = 0; i < CHANGES; i++) {
+        struct member *old = all[i % MEMBERS], *next = new_member(i);
+        if (i % 3 == 0) {
+            cm_rcu_list_replace(&old->place, &next->place);
+        } else {
+            cm_rcu_list_remove(&old->place);
+            if (i % 3 == 1)
+                cm_rcu_list_add(&next->place, &members);
+            else
+                cm_rcu_list_add_last(&next->place, &members);
+        }
+        all[i % MEMBERS] = next;
+        bury(old);
+    }
+    atomic_store(&done, 1);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(readers[i], NULL) == 0, "not joined");
+    int count = 0;
+    for (cm_rcu_list *at = members.next; at != &members; at = at->next, count++)
+        CHECK(at->next->previous == at, "a member is not the one before the next");
+    CHECK(count == MEMBERS, "%d members are left", count);
+}
+
+static void ends_well(pid_t child) {
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child, "no child: errno %d", errno);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child ended with status %#x", status);
+}
+
+/* In a child: the sections that its thread had open are waited for, and those of the others are gone. */
+static void live(cm_rcu_section *open, int count, int generations) {
+    alarm(30);
+    for (int i = 0; i < count; i++) {
+        CHECK(!is_over_soon(cm_rcu_start()), "over before section %d of %d was ended", i, count);
+        cm_rcu_read_unlock(open[i]);
+    }
+    cm_rcu_synchronize();
+    if (generations > 0) {
+        pid_t child = fork();
+        if (child == 0) {
+            live(NULL, 0, generations - 1);
+            _exit(0);
+        }
+        ends_well(child);
+    }
+}
+
+static void *synchronize(void *unused) {
+    cm_rcu_synchronize();
+    return unused;
+}
+
+/* A process that has only read until it forked, with another thread in a section: in the child, a new thread is the first to wait. */
+static void check_fork_before(void) {
+    pthread_t thread;
+    atomic_store(&step, 0);
+    CHECK(pthread_create(&thread, NULL, hold, NULL) == 0, "no thread");
+    wait_for(1);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(30);
+        CHECK(pthread_create(&thread, NULL, synchronize, NULL) == 0, "no thread");
+        CHECK(pthread_join(thread, NULL) == 0, "not joined");
+        _exit(0);
+    }
+    ends_well(child);
+    atomic_store(&step, 2);
+    CHECK(pthread_join(thread, NULL) == 0, "not joined");
+}
+
+static void check_forks(void) {
+    pthread_t holder;
+    for (int count = 0; count < 3; count++) {
+        atomic_store(&step, 0);
+        CHECK(pthread_create(&holder, NULL, hold, NULL) == 0, "no thread");
+        wait_for(1);
+        cm_rcu_section open[3];
+        for (int i = 0; i < count; i++)
+            open[i] = cm_rcu_read_lock();
+        pid_t child = fork();
+        if (child == 0) {
+            live(open, count, 2);
+            _exit(0);
+        }
+        ends_well(child);
+        for (int i = 0; i < count; i++)
+            cm_rcu_read_unlock(open[i]);
+        atomic_store(&step, 2);
+        CHECK(pthread_join(holder, NULL) == 0, "not joined");
+    }
+    cm_rcu_synchronize();
+}
+
+static atomic_long interrupts;
+
+static void interrupt(int number) {
+    (void)number;
+    cm_rcu_section section = cm_rcu_read_lock();
+    CM_RCU_LIST_FOR_EACH(struct member, member, place, &members)
+        CHECK(member->state == ALIVE, "a member's state is %#x", member->state);
+    cm_rcu_read_unlock(section);
+    atomic_fetch_add(&interrupts, 1);
+}
+
+static void *read_on(void *unused) {
+    atomic_fetch_add(&reading, 1);
+    while (!atomic_load(&done))
+        cm_rcu_read_unlock(cm_rcu_read_lock());
+    return unused;
+}
+
+static void check_handlers(void) {
+    pthread_t reader;
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0, "no handler");
+    CHECK(pthread_create(&reader, NULL, read_on, NULL) == 0, "no thread");
+    while (atomic_load(&reading) < 1)
+        usleep(100);
+    /* Signals that come while one waits are one. */
+    for (int i = 0; atomic_load(&interrupts) < 500; i++) {
+        struct member *member = new_member(i);
+        cm_rcu_list_add(&member->place, &members);
+        CHECK(pthread_kill(reader, SIGUSR1) == 0, "no signal");
+        cm_rcu_list_remove(&member->place);
+        bury(member);
+    }
+    atomic_store(&done, 1);
+    CHECK(pthread_join(reader, NULL) == 0, "not joined");
+}
+
+static const struct check checks[] = {{"basics", check_basics}, {"waiting", check_waiting},   {"list", check_list},
+                                      {"forks", check_forks},   {"fork_before", check_fork_before}, {"handlers", check_handlers}, {NULL, NULL}};
+
+int main(int count, char **arguments) {
+    return run_named(count, arguments, checks);
+}

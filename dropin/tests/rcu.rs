@@ -1,0 +1,13 @@
+//! RCU of `commensal.h`, as C programs use it: linked with the shared library and with the archive, in both modes.
+
+use commensal_dropin::in_both_modes;
+use commensal_dropin::linked::holds;
+
+in_both_modes! {
+    basics: |mode| holds(mode, "rcu basics");
+    waiting: |mode| holds(mode, "rcu waiting");
+    list: |mode| holds(mode, "rcu list");
+    forks: |mode| holds(mode, "rcu forks");
+    fork_before: |mode| holds(mode, "rcu fork_before");
+    handlers: |mode| holds(mode, "rcu handlers");
+}

@@ -1,0 +1,105 @@
+/* A list that many threads read without a lock while one changes it.
+ *
+ * Routes to four networks. Readers look up the cost of one after the other, thousands of times; meanwhile the updater finds better
+ * routes, withdraws one and adds another, a hundred times over, and frees what nobody can find any more.
+ *
+ *     cargo xtask install --prefix ~/.local
+ *     export PKG_CONFIG_PATH=~/.local/lib/pkgconfig LD_LIBRARY_PATH=~/.local/lib
+ *     cc -Wall -Wextra -Werror examples/rcu_list.c $(pkg-config --cflags --libs commensal) -o rcu_list &&
+ * ./rcu_list */
+#include <commensal.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { READERS = 3, NETWORKS = 4, ROUNDS = 100, GONE = -1 };
+
+struct route {
+    cm_rcu_list place;
+    int network, cost;
+};
+
+static cm_rcu_list routes = CM_RCU_LIST_INIT(routes);
+static int done;
+
+static struct route *new_route(int network, int cost) {
+    struct route *route = malloc(sizeof *route);
+    if (route == NULL)
+        abort();
+    route->network = network;
+    route->cost = cost;
+    return route;
+}
+
+/* The cost of a network; 0: there is no route. What is read in the section is whole, and stays until its end. */
+static int cost_of(int network) {
+    int cost = 0;
+    cm_rcu_section section = cm_rcu_read_lock();
+    CM_RCU_LIST_FOR_EACH(struct route, route, place, &routes) {
+        if (route->network == network)
+            cost = route->cost;
+    }
+    cm_rcu_read_unlock(section);
+    return cost;
+}
+
+static void *look_up(void *wrong) {
+    for (int network = 0; !__atomic_load_n(&done, __ATOMIC_RELAXED); network = (network + 1) % NETWORKS) {
+        int cost = cost_of(network);
+        /* The last network's route is withdrawn now and then; the others are only replaced. */
+        if (cost == GONE || (cost == 0 && network != NETWORKS - 1))
+            ++*(long *)wrong;
+    }
+    return NULL;
+}
+
+/* What no reader finds any more is freed when none can still have it. */
+static void free_later(struct route *route) {
+    cm_rcu_synchronize();
+    route->cost = GONE;
+    free(route);
+}
+
+/* There is one updater; several would need a lock among themselves. */
+static void update(struct route *current[NETWORKS], int round) {
+    for (int network = 0; network < NETWORKS - 1; network++) {
+        struct route *old = current[network], *better = new_route(network, old->cost + 1);
+        cm_rcu_list_replace(&old->place, &better->place);
+        current[network] = better;
+        free_later(old);
+    }
+    struct route *last = current[NETWORKS - 1];
+    cm_rcu_list_remove(&last->place);
+    free_later(last);
+    last = current[NETWORKS - 1] = new_route(NETWORKS - 1, round + 2);
+    cm_rcu_list_add(&last->place, &routes);
+}
+
+int main(void) {
+    pthread_t threads[READERS];
+    long wrong[READERS] = {0}, all_wrong = 0;
+    struct route *current[NETWORKS];
+
+    for (int network = 0; network < NETWORKS; network++) {
+        current[network] = new_route(network, 1);
+        cm_rcu_list_add_last(&current[network]->place, &routes);
+    }
+    for (int i = 0; i < READERS; i++) {
+        if (pthread_create(&threads[i], NULL, look_up, &wrong[i]) != 0)
+            return EXIT_FAILURE;
+    }
+    for (int round = 0; round < ROUNDS; round++)
+        update(current, round);
+    __atomic_store_n(&done, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < READERS; i++) {
+        pthread_join(threads[i], NULL);
+        all_wrong += wrong[i];
+    }
+
+    for (int network = 0; network < NETWORKS; network++)
+        printf("network %d costs %d\n", network, cost_of(network));
+    printf("%ld lookups found what is gone\n", all_wrong);
+    for (int network = 0; network < NETWORKS; network++)
+        free(current[network]);
+    return EXIT_SUCCESS;
+}

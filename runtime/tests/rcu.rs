@@ -1,0 +1,104 @@
+//! What RCU promises besides that it waits for readers, which tests/torture.rs and the explorations look at: knobs, reports, misuse.
+
+mod common;
+
+use commensal::rcu::{self, Knob};
+use common::child;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs `test` again as a process of its own, in which `act` is done; what it wrote on standard error.
+fn act_out(test: &str, act: impl FnOnce()) -> Option<String> {
+    if child::case().is_some() {
+        act();
+        return None;
+    }
+    let outcome = child::run(&mut child::command(test, "act"), LIMIT);
+    outcome.expect_success(test);
+    Some(outcome.stderr)
+}
+
+#[test]
+fn grace_periods_keep_their_distance_unless_they_are_expedited() {
+    let act = || {
+        const INTERVAL: Duration = Duration::from_millis(300);
+        rcu::set_knob(Knob::MinimumInterval, INTERVAL.as_micros() as u32).unwrap();
+        rcu::synchronize();
+        let start = Instant::now();
+        rcu::synchronize_expedited();
+        assert!(start.elapsed() < INTERVAL, "an expedited one waited for {:?}", start.elapsed());
+        // Others wait from the last one's beginning on.
+        let start = Instant::now();
+        rcu::synchronize();
+        let took = start.elapsed();
+        assert!(took > INTERVAL / 2, "the next one began after {took:?}");
+    };
+    act_out("grace_periods_keep_their_distance_unless_they_are_expedited", act);
+}
+
+#[test]
+fn callers_share_grace_periods() {
+    const CALLERS: usize = 8;
+    let act = || {
+        // They all wait for a section, and then need one grace period, or two.
+        let (all, begun) = (Barrier::new(CALLERS + 1), rcu::grace_periods());
+        let section = rcu::read();
+        thread::scope(|scope| {
+            for _ in 0..CALLERS {
+                scope.spawn(|| {
+                    all.wait();
+                    rcu::synchronize();
+                });
+            }
+            all.wait();
+            thread::sleep(Duration::from_millis(300));
+            drop(section);
+        });
+        let over = rcu::grace_periods() - begun;
+        assert!((1..=3).contains(&over), "{CALLERS} callers took {over} grace periods");
+    };
+    act_out("callers_share_grace_periods", act);
+}
+
+#[test]
+fn who_waits_long_is_told_why() {
+    let act = || {
+        rcu::set_knob(Knob::Stall, 50).unwrap();
+        let both = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _section = rcu::read();
+                both.wait();
+                thread::sleep(Duration::from_millis(500));
+            });
+            both.wait();
+            rcu::synchronize();
+        });
+        // Nobody is told of those that take no time.
+        rcu::synchronize();
+    };
+    if let Some(told) = act_out("who_waits_long_is_told_why", act) {
+        let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("commensal: a grace period")).collect();
+        assert!((1..=10).contains(&lines.len()), "{told}");
+        let place = concat!("; asked for at ", file!(), ":");
+        let is_well = |line: &&str| line.contains("a read section is open that was begun in ") && line.contains(place);
+        assert!(lines.iter().all(is_well), "{told}");
+    }
+}
+
+#[test]
+fn who_waits_for_itself_is_told_so() {
+    const TEST: &str = "who_waits_for_itself_is_told_so";
+    if child::case().is_some() {
+        let _section = rcu::read();
+        return rcu::synchronize();
+    }
+    let outcome = child::run(&mut child::command(TEST, "act"), LIMIT);
+    let told = outcome.stderr.lines().any(|line| {
+        line.starts_with(concat!("commensal: ", file!(), ":")) && line.contains("waits for readers in a read section")
+    });
+    assert!(told && !outcome.status.is_some_and(|status| status.success()), "{}", outcome.report());
+}
