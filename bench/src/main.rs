@@ -115,10 +115,17 @@ fn run(options: &Options) -> Result<bool> {
         interrupt: interrupt.clone(),
     };
     let mut done: Vec<Part> = Vec::new();
-    let chosen =
-        [What::Startup, What::Micro, What::Threads, What::Counters, What::Caches, What::Groups, What::Programs]
-            .into_iter();
-    for what in chosen.filter(|what| options.what.includes(*what)) {
+    let all = [
+        What::Startup,
+        What::Micro,
+        What::Threads,
+        What::Counters,
+        What::Caches,
+        What::Groups,
+        What::Rcu,
+        What::Programs,
+    ];
+    for what in all.into_iter().filter(|what| options.what.includes(*what)) {
         if !interrupt.seen() {
             let parts = match what {
                 What::Startup => vec![bench.startup()?],

@@ -40,7 +40,7 @@ const OLD: usize = 10;
 const READERS: usize = 4;
 /// Threads that only ask for grace periods.
 const ASKERS: usize = 2;
-const USUAL_SECONDS: f64 = 15.0;
+const USUAL_SECONDS: f64 = 10.0;
 /// What a child may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
