@@ -9,6 +9,7 @@
 pub mod blocks;
 pub mod caches;
 pub mod counters;
+pub mod deferred;
 pub mod forks;
 pub mod groups;
 pub mod heaps;
@@ -29,6 +30,7 @@ pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
         forks::PROTOCOLS,
         locks::PROTOCOLS,
         rcu::PROTOCOLS,
+        deferred::PROTOCOLS,
     ];
     files.into_iter().flatten()
 }

@@ -80,6 +80,9 @@ tests! {
     sections_in_sections "sections in sections"
     section_forks "section forks"
     section_forks_in_handlers "section forks in handlers"
+    deferred "deferred"
+    worker "worker"
+    deferred_forks "deferred forks"
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
 //! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
 //! | [`wait`] | waiting for a word, and waking | a wake-up that is lost would cost seconds |
+//! | [`spawn`] | threads of the runtime's own | what they must see |
 //! | [`thread`] | identities, ids, forks, being alone, levels | handlers in the middle of each change |
 //! | [`vm`] | address space | mappings that must not overlap |
 //! | [`clock`], [`root`], [`fault`], [`code`] | time, the one region, area and domain, injected failures, who called | |
@@ -28,6 +29,7 @@ pub mod kick;
 pub mod root;
 pub mod runner;
 pub mod slot;
+pub mod spawn;
 pub mod sync;
 pub mod thread;
 pub mod vm;
@@ -44,6 +46,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         sync::CASES,
         wait::CASES,
         thread::CASES,
+        spawn::CASES,
         vm::CASES,
         clock::CASES,
         root::CASES,

@@ -280,10 +280,7 @@ impl Core {
             // SAFETY: passed on.
             Some(cache) => unsafe { cache.put_again(block) },
             // SAFETY: passed on.
-            None => unsafe {
-                Self::forget_large(block);
-                general().free_large(block);
-            },
+            None => unsafe { general().free_large_of_any(block) },
         }
     }
 

@@ -154,6 +154,7 @@ impl Core {
         if note.is_null() {
             return None;
         }
+        general.state().registry().rare.0.tell_of_large(Self::forget_large);
         general.drain_before_growth(pages, alignment);
         let run = zone.allocate(locks, pages, alignment);
         let is_noted = |run: &Run| {

@@ -181,20 +181,7 @@ unsafe fn free_other(block: *mut u8, from: usize) {
         // SAFETY: passed on.
         Some(cache) => unsafe { cache.put_other(block, from) },
         // SAFETY: passed on.
-        None => unsafe { free_pages(block) },
-    }
-}
-
-unsafe fn free_pages(block: *mut u8) {
-    let zone = pages().0;
-    if zone.large_pages(block).is_none() {
-        let found = if zone.holds(block) { misuse::Found::Interior } else { misuse::Found::Foreign };
-        misuse::die(found, block);
-    }
-    // SAFETY: a large block begins there, and it is the caller's to give up.
-    unsafe {
-        Core::forget_large(block);
-        general().free_large(block);
+        None => unsafe { general().free_large_of_any(block) },
     }
 }
 

@@ -29,8 +29,10 @@
 //!
 //! Marks of lanes make additions of another generation fail. Whoever finds that out was among the thread's open sections, and is inherited.
 
+use super::deferred::Deferred;
 use super::grace::Grace;
 use super::knobs::Knobs;
+use super::worker::Worker;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::slot::{self, COUNTS, Counted, Mode};
@@ -74,7 +76,9 @@ pub(super) struct Domain {
     used_lanes: AtomicU32,
     pub(super) grace: Grace,
     pub(super) knobs: Knobs,
+    pub(super) worker: Worker,
     lanes: [Lane; LANES],
+    pub(super) deferred: Deferred,
 }
 
 const _: () = assert!(size_of::<Domain>() <= root::DOMAIN_BYTES);
@@ -217,6 +221,8 @@ impl Domain {
             return;
         }
         self.grace.begin_anew();
+        self.worker.begin_anew();
+        self.deferred.begin_anew();
         match is_forker() {
             true => self.inherit(own_sections()),
             false => self.rest(UNSAID),

@@ -95,12 +95,15 @@ pub enum Caller {
     Place(&'static Location<'static>),
     /// Whoever called the library that this is a part of.
     OfLibrary,
+    /// The runtime, for what was deferred.
+    Deferred,
 }
 
 impl fmt::Display for Caller {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Caller::Place(place) => write!(formatter, "{}:{}", place.file(), place.line()),
+            Caller::Deferred => formatter.write_str("the runtime, which has something to free"),
             Caller::OfLibrary => {
                 code::prepare();
                 let call = code::calls(0)[0];
@@ -133,7 +136,12 @@ impl Grace {
         self.sleepers.store(0, Ordering::Relaxed);
     }
 
-    fn is_over(&self, cookie: Cookie) -> bool {
+    /// Changes when a grace period is over.
+    pub(super) fn news(&self) -> u32 {
+        self.news.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn is_over(&self, cookie: Cookie) -> bool {
         // Acquire pairs with the release in `end`: what sections did that are over is done.
         self.over.load(Ordering::Acquire) >= cookie.0
     }
@@ -259,7 +267,7 @@ fn order_readers(domain: &Domain) -> bool {
 
 /// How somebody waits: awake at first, then asleep for longer and longer.
 #[derive(Debug)]
-struct Patience {
+pub(super) struct Patience {
     glances: u32,
     sleep_ns: u64,
     longest_ns: u64,
@@ -272,14 +280,14 @@ const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
 
 impl Patience {
-    fn new(domain: &Domain, pace: Pace) -> Self {
+    pub(super) fn new(domain: &Domain, pace: Pace) -> Self {
         let glances = if pace == Pace::Expedited { EXPEDITED_GLANCES } else { GLANCES };
         let of = |knob| u64::from(domain.knobs.get(knob)) * MICROSECOND;
         Patience { glances, sleep_ns: of(Knob::FirstScan), longest_ns: of(Knob::LongestScan) }
     }
 
     /// Whether it was asleep.
-    fn rest(&mut self, grace: &Grace, seen: u32) -> bool {
+    pub(super) fn rest(&mut self, grace: &Grace, seen: u32) -> bool {
         if self.glances > 0 {
             self.glances -= 1;
             spin_loop();
@@ -327,7 +335,7 @@ pub fn is_over(cookie: Cookie) -> bool {
     drive(Domain::enter(), cookie, Pace::Usual)
 }
 
-fn drive(domain: &Domain, cookie: Cookie, pace: Pace) -> bool {
+pub(super) fn drive(domain: &Domain, cookie: Cookie, pace: Pace) -> bool {
     let grace = &domain.grace;
     // The first may only end the one before.
     (0..2).any(|_| {
@@ -367,7 +375,7 @@ pub fn wait_for(pace: Pace, caller: Caller) {
     let mut patience = Patience::new(domain, pace);
     let mut asleep_since = 0;
     loop {
-        let seen = domain.grace.news.load(Ordering::SeqCst);
+        let seen = domain.grace.news();
         if drive(domain, cookie, pace) {
             return;
         }

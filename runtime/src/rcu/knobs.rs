@@ -13,6 +13,27 @@ pub enum Knob {
     FirstScan,
     /// Microseconds of later times, each twice as long as the one before, at most. Long sections are seen to be over so much later.
     LongestScan,
+    /// Objects that wait in a slot before it asks for a grace period: what one kick of all CPUs is shared by.
+    LazyLimit,
+    /// The same in KiB: about what a slot keeps at hand of a size in any case.
+    LazyKib,
+    /// Milliseconds after which a grace period is asked for even so, and what is not worth one by itself is freed.
+    LazyDelay,
+    /// Objects that are gathered together at most. A slot has one such batch for each size that it defers.
+    Bulk,
+    /// Objects that whoever defers frees on the way at most, to the next whole batch.
+    BatchLimit,
+    /// And the microseconds after which no further batch is begun.
+    BatchTime,
+    /// Objects that wait in a slot from which on whoever defers there is held up, and frees without bounds.
+    HighMark,
+    /// The same in KiB.
+    HighKib,
+    /// Percent of the two below which that ends.
+    LowMark,
+    /// Milliseconds that whoever defers is held up at most, for each object. It may have locks that readers wait for, so this cannot be for
+    /// ever. 0: nobody is.
+    HoldUp,
     /// Milliseconds after which a grace period that is waited for is reported on standard error, with what it waits for; again after as many. 0: never.
     Stall,
 }
@@ -33,10 +54,20 @@ pub struct Description {
 }
 
 /// All of them, in order.
-pub const KNOBS: [Description; 4] = [
+pub const KNOBS: [Description; 14] = [
     Description { knob: Knob::MinimumInterval, name: "minimum_interval_us", usual: 0, least: 0, most: 1_000_000 },
     Description { knob: Knob::FirstScan, name: "first_scan_us", usual: 20, least: 1, most: 1_000_000 },
     Description { knob: Knob::LongestScan, name: "longest_scan_us", usual: 1000, least: 1, most: 1_000_000 },
+    Description { knob: Knob::LazyLimit, name: "lazy_limit", usual: 4096, least: 1, most: 100_000_000 },
+    Description { knob: Knob::LazyKib, name: "lazy_kib", usual: 512, least: 1, most: 100_000_000 },
+    Description { knob: Knob::LazyDelay, name: "lazy_delay_ms", usual: 20, least: 1, most: 1_000_000 },
+    Description { knob: Knob::Bulk, name: "bulk", usual: 125, least: 1, most: 125 },
+    Description { knob: Knob::BatchLimit, name: "batch_limit", usual: 250, least: 1, most: 100_000_000 },
+    Description { knob: Knob::BatchTime, name: "batch_time_us", usual: 100, least: 1, most: 1_000_000 },
+    Description { knob: Knob::HighMark, name: "high_mark", usual: 20_000, least: 1, most: 100_000_000 },
+    Description { knob: Knob::HighKib, name: "high_kib", usual: 4096, least: 1, most: 100_000_000 },
+    Description { knob: Knob::LowMark, name: "low_percent", usual: 50, least: 0, most: 100 },
+    Description { knob: Knob::HoldUp, name: "hold_up_ms", usual: 10, least: 0, most: 1_000_000 },
     Description { knob: Knob::Stall, name: "stall_ms", usual: 10_000, least: 0, most: 1_000_000 },
 ];
 

@@ -29,13 +29,18 @@
 //!
 //! [docs/design/rcu.md]: https://github.com/commensal/commensal/blob/main/docs/design/rcu.md
 
+mod deferred;
 mod domain;
 mod grace;
 mod knobs;
+mod queue;
 mod reader;
+mod worker;
 
+pub use deferred::{Waiting, barrier, barrier_for, call, call_of, contention, defer_drop, defer_free, waiting};
 pub use grace::{
     Caller, Cookie, Pace, grace_periods, is_over, knob, set_knob, start, synchronize, synchronize_expedited, wait_for,
 };
 pub use knobs::{Description, KNOBS, Knob, OutOfRange};
+pub use queue::Head;
 pub use reader::{Open, ReadGuard, close, open, read};

@@ -190,6 +190,11 @@ impl Stack {
         Stack(0)
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        Array::from_take_word(self.0).is_none()
+    }
+
     /// Puts an array on top: one store makes it part of the stack.
     #[inline]
     pub fn push(&mut self, region: Region, array: Array) {

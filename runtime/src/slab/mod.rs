@@ -11,6 +11,7 @@
 
 mod account;
 mod array;
+mod batch;
 mod cache;
 mod check;
 pub mod class;
@@ -42,6 +43,7 @@ mod tests;
 mod tune;
 
 pub use account::Account;
+pub use batch::{Batch, Batches};
 pub use cache::{Box, Cache, Constructed, Kind, OutOfMemory, Values};
 pub use debug::Options;
 pub use end::Alive;

@@ -52,6 +52,8 @@ pub struct Rare {
     pub(super) redirected: AtomicBool,
     /// When no slot had a part of its budget to lend; see `fit`.
     pub(super) asked_in_vain: AtomicU32,
+    /// Who has to know of large blocks that go; null: nobody.
+    forgets_large: AtomicPtr<()>,
     /// Caches of the runtime's own, which higher parts ask for.
     own: [AtomicPtr<ObjectCache>; OWN],
 }
@@ -67,6 +69,19 @@ impl Rare {
     /// Has a cache serve a general class.
     pub(super) fn watch(&self, class: usize, cache: &'static ObjectCache) {
         self.watched[class].store((&raw const *cache).cast_mut(), Ordering::Release);
+    }
+
+    /// From now on `forget` is called before a large block goes that was allocated before or is allocated later.
+    pub fn tell_of_large(&self, forget: unsafe fn(*mut u8)) {
+        // Relaxed: whoever frees a block got it from who allocated it, after this.
+        self.forgets_large.store(forget as *mut (), Ordering::Relaxed);
+    }
+
+    /// Whom to call before a large block goes.
+    pub(super) fn forgets_large(&self) -> Option<unsafe fn(*mut u8)> {
+        let forget = self.forgets_large.load(Ordering::Relaxed);
+        // SAFETY: null, or stored above.
+        (!forget.is_null()).then(|| unsafe { core::mem::transmute::<*mut (), unsafe fn(*mut u8)>(forget) })
     }
 
     /// True for the first who asks.
@@ -110,6 +125,7 @@ impl Registry {
                 checks_at_exit: AtomicBool::new(false),
                 redirected: AtomicBool::new(false),
                 asked_in_vain: AtomicU32::new(0),
+                forgets_large: AtomicPtr::new(null_mut()),
                 own: [const { AtomicPtr::new(null_mut()) }; OWN],
             }),
             spare: Line(Spare::new()),

@@ -11,6 +11,7 @@ pub const RT_SIGPROCMASK: usize = 14;
 pub const MADVISE: usize = 28;
 pub const GETPID: usize = 39;
 pub const FCNTL: usize = 72;
+pub const PRCTL: usize = 157;
 pub const GETTID: usize = 186;
 pub const FUTEX: usize = 202;
 pub const SCHED_GETAFFINITY: usize = 204;

@@ -6,6 +6,7 @@
 
 mod block;
 mod identity;
+mod spawn;
 
 pub(crate) use block::block_offset;
 pub use block::{ascend, descend, id, is_alone, on_fork_in_child};
@@ -16,3 +17,4 @@ pub use identity::{
     declare_forked, enter, forget_number, forked, generation, identity, level, local, notice_forks, set_level,
     set_local, when_forked, without_signals,
 };
+pub use spawn::{Work, spawn};

@@ -214,6 +214,15 @@ impl Engine {
         (1u64..).map(|number| number * POINTER_STEP).find(is_free).expect("there are more numbers than threads")
     }
 
+    /// The current thread has made another one, which is ready.
+    fn begin_thread(&mut self, thread: usize, has_slots: bool) {
+        // Who makes a thread has it see what was there before.
+        self.drain_own();
+        self.threads[thread].is_without_slot = !has_slots || self.fails_to_give_slots();
+        self.happened(Happening::Born(thread as u32));
+        self.make_ready(thread, Some(self.cpu()));
+    }
+
     /// Whether the kernel fails to give a new thread slots.
     fn fails_to_give_slots(&self) -> bool {
         let one_in = u64::from(self.settings.slotless_one_in);
@@ -243,6 +252,17 @@ impl Engine {
 }
 
 impl Here {
+    /// Runs a job as a thread that nobody waits for and no signal interrupts.
+    pub fn spawn(self, name: String, job: Job<'static>) {
+        self.with(|engine| engine.had_threads = true);
+        self.step(Access::System { number: CLONE });
+        self.with(|engine| {
+            let thread = engine.add_thread(job, Place::Anywhere, None, name, None);
+            engine.threads[thread].is_masked = true;
+            engine.begin_thread(thread, true);
+        });
+    }
+
     /// Runs jobs as threads at the same time, and returns when they have ended.
     pub fn run(self, jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>, has_slots: bool) {
         if jobs.is_empty() {
@@ -258,14 +278,9 @@ impl Here {
         for (job, place) in jobs {
             self.step(Access::System { number: CLONE });
             self.with(|engine| {
-                // Who makes a thread has it see what was there before.
-                engine.drain_own();
-                let parent = engine.current;
                 let name = format!("t{}", engine.threads.len());
-                let thread = engine.add_thread(job, place, Some(parent), name, handler);
-                engine.threads[thread].is_without_slot = !has_slots || engine.fails_to_give_slots();
-                engine.happened(Happening::Born(thread as u32));
-                engine.make_ready(thread, Some(engine.cpu()));
+                let thread = engine.add_thread(job, place, Some(engine.current), name, handler);
+                engine.begin_thread(thread, has_slots);
             });
         }
         self.step(Access::System { number: WAIT });

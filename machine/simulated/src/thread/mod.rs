@@ -3,6 +3,7 @@
 mod block;
 #[path = "../../../host/src/thread/identity.rs"]
 mod identity;
+mod spawn;
 
 pub(crate) use block::Zeroes;
 pub use block::{ascend, descend, id, is_alone, on_fork_in_child};
@@ -14,3 +15,4 @@ pub use identity::{
     declare_forked, enter, forget_number, forked, generation, identity, level, local, notice_forks, set_level,
     set_local, when_forked, without_signals,
 };
+pub use spawn::{Work, spawn};

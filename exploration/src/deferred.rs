@@ -1,0 +1,279 @@
+//! What is deferred: nothing goes in a section that could have found it, and everything goes in the end.
+
+use crate::forks::well;
+use crate::heaps::{Handler, crowd};
+use crate::{Canary, Protocol};
+use commensal::heap;
+use commensal::rcu::{self, Head, Knob};
+use fastrand::Rng;
+use machine::simulation::explore::Outcome;
+use machine::simulation::{Defect, Rates, fork, pause};
+use machine::slot::Mode;
+use machine::sync::{AtomicPtr, AtomicU64, Ordering};
+use std::cell::{Cell, RefCell};
+use std::ptr::null_mut;
+
+/// The protocols of this file.
+pub const PROTOCOLS: &[Protocol] = &[
+    Protocol {
+        name: "deferred",
+        about: "objects that are replaced, and then freed, called for or dropped by the runtime, with barriers, and handlers that defer",
+        body: replaced,
+        rates: Rates { signal: 60, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[
+            Canary::by_ids(Defect::KicksGetLost),
+            Canary::by_ids(Defect::SectionsGoOn),
+            Canary::in_fallback(Defect::ChangesTear),
+        ],
+    },
+    Protocol {
+        name: "worker",
+        about: "a process that defers something now and then, and asks for nothing: all of it goes",
+        body: left_alone,
+        rates: Rates { signal: 0, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::in_fallback(Defect::ChangesTear)],
+    },
+    Protocol {
+        name: "deferred forks",
+        about: "forks while objects wait, are taken out and are freed: the child frees what waits, and not too early",
+        body: forked,
+        rates: Rates { signal: 0, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::by_ids(Defect::NoWipe)],
+    },
+];
+
+const READERS: usize = 2;
+const UPDATERS: usize = 2;
+
+/// What readers find: the contents say whether it is still what it was.
+#[repr(C)]
+struct Object {
+    head: Head,
+    stamp: AtomicU64,
+}
+
+/// Counts of what the whole simulation does; one runs at a time.
+#[derive(Debug, Default)]
+struct Counts {
+    stamps: AtomicU64,
+    calls: AtomicU64,
+    called: AtomicU64,
+}
+
+impl Counts {
+    fn object(&self) -> *mut Object {
+        let place = heap::allocate(size_of::<Object>()).cast::<Object>();
+        assert!(!place.is_null(), "there is memory");
+        let stamp = self.stamps.fetch_add(1, Ordering::Relaxed) + 1;
+        // SAFETY: ours.
+        unsafe { place.write(Object { head: Head::new(), stamp: AtomicU64::new(stamp) }) };
+        place
+    }
+}
+
+thread_local! {
+    /// Those of the simulation that runs here: a deferred call has only its head.
+    static COUNTS: Cell<*const Counts> = const { Cell::new(std::ptr::null()) };
+}
+
+unsafe extern "C" fn free_it(head: *mut Head) {
+    let object = head.cast::<Object>();
+    // SAFETY: it was deferred, and is ours now. The counts outlive all calls, which barriers wait for.
+    unsafe {
+        (*object).stamp.store(0, Ordering::Relaxed);
+        (*COUNTS.get()).called.fetch_add(1, Ordering::Relaxed);
+        heap::free(object.cast());
+    }
+}
+
+struct Dropped(*mut Object);
+
+// SAFETY: whoever has it has the object to himself.
+unsafe impl Send for Dropped {}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { free_it(self.0.cast()) };
+    }
+}
+
+/// Small limits, so that segments change places, and nobody is held up in vain.
+fn set_knobs() {
+    let set = [
+        (Knob::LazyLimit, 3),
+        (Knob::Bulk, 2),
+        (Knob::BatchLimit, 2),
+        (Knob::LazyDelay, 1),
+        (Knob::HighMark, 12),
+        (Knob::HoldUp, 1),
+    ];
+    set.into_iter().for_each(|(knob, value)| rcu::set_knob(knob, value).expect("a value in range"));
+}
+
+fn defer(counts: &Counts, object: *mut Object, random: u8) {
+    if !random.is_multiple_of(3) {
+        counts.calls.fetch_add(1, Ordering::Relaxed);
+    }
+    // SAFETY: nobody finds it any more.
+    unsafe {
+        match random % 3 {
+            0 => rcu::defer_free(object.cast()),
+            1 => rcu::call(object.cast(), free_it),
+            _ => rcu::defer_drop(Dropped(object)),
+        }
+    }
+}
+
+fn read(current: &AtomicPtr<Object>, random: &mut Rng) {
+    let _section = rcu::read();
+    let object = current.load(Ordering::Acquire);
+    // SAFETY: it stays while the section is open.
+    let stamp = unsafe { &(*object).stamp };
+    let first = stamp.load(Ordering::Relaxed);
+    for _ in 0..random.usize(..20) {
+        assert_eq!(stamp.load(Ordering::Relaxed), first, "an object was used again in a section that found it");
+    }
+}
+
+fn update(counts: &Counts, current: &AtomicPtr<Object>, random: &mut Rng) {
+    let old = current.swap(counts.object(), Ordering::AcqRel);
+    defer(counts, old, random.u8(..));
+    // What was freed is used again.
+    let others: Vec<_> = (0..random.usize(..4)).map(|_| counts.object()).collect();
+    // SAFETY: ours.
+    others.into_iter().for_each(|other| unsafe { heap::free(other.cast()) });
+}
+
+fn all_gone(counts: &Counts) -> Result<(), &'static str> {
+    let (calls, called) = (counts.calls.load(Ordering::Relaxed), counts.called.load(Ordering::Relaxed));
+    match (rcu::waiting(), calls == called) {
+        (rcu::Waiting { objects: 0, bytes: 0, .. }, true) => Ok(()),
+        (rcu::Waiting { objects: 0, bytes: 0, .. }, false) => Err("calls were not made, or made twice"),
+        _ => Err("something waits after a barrier"),
+    }
+}
+
+fn begin() -> Counts {
+    set_knobs();
+    let counts = Counts::default();
+    // Every process has allocated before it has a second thread.
+    // SAFETY: ours.
+    unsafe { heap::free(counts.object().cast()) };
+    counts
+}
+
+fn replaced(seed: u64) -> Outcome {
+    let counts = begin();
+    COUNTS.set(&counts);
+    let current = AtomicPtr::new(counts.object());
+    let spare: AtomicPtr<Object> = AtomicPtr::new(null_mut());
+    let handler = || {
+        let taken = spare.swap(null_mut(), Ordering::Relaxed);
+        if !taken.is_null() {
+            defer(&counts, taken, 0);
+        }
+    };
+    let handler = Handler(&handler);
+    crowd(READERS + UPDATERS, seed, Some(&|| handler.call()), &|thread, random| {
+        for step in 0..12 {
+            if thread < READERS {
+                read(&current, random);
+                continue;
+            }
+            update(&counts, &current, random);
+            let stocked = spare.swap(counts.object(), Ordering::Relaxed);
+            if !stocked.is_null() {
+                defer(&counts, stocked, 1);
+            }
+            if step % 6 == 5 {
+                rcu::barrier();
+            }
+        }
+    });
+    let last = [current, spare].map(|place| place.load(Ordering::Relaxed));
+    last.into_iter().filter(|last| !last.is_null()).for_each(|last| defer(&counts, last, 1));
+    rcu::barrier();
+    all_gone(&counts)?;
+    Ok(String::new())
+}
+
+fn left_alone(seed: u64) -> Outcome {
+    /// Looks that the worker may take, a hundred of which last as long as its delay.
+    const PATIENCE: usize = 3000;
+    let counts = begin();
+    COUNTS.set(&counts);
+    crowd(2, seed, None, &|_, random| {
+        for _ in 0..3 {
+            for _ in 0..random.usize(1..3) {
+                defer(&counts, counts.object(), random.u8(..));
+            }
+            // Sometimes long enough that the worker goes to sleep in between.
+            for _ in 0..random.usize(..3) {
+                machine::simulation::sleep(400_000);
+            }
+        }
+    });
+    let is_gone = (0..PATIENCE).any(|_| {
+        machine::simulation::sleep(10_000);
+        pause();
+        all_gone(&counts).is_ok()
+    });
+    if is_gone { Ok(String::new()) } else { Err("what was deferred waits for ever".into()) }
+}
+
+fn forked(seed: u64) -> Outcome {
+    let counts = begin();
+    COUNTS.set(&counts);
+    let current = AtomicPtr::new(counts.object());
+    let ended = RefCell::new(Ok(()));
+    crowd(READERS + UPDATERS, seed, None, &|thread, random| {
+        let when = if thread == READERS { random.usize(..10) } else { usize::MAX };
+        for step in 0..10 {
+            if step == when {
+                let mut random = random.fork();
+                let child = fork(random.bool(), &mut || live(&counts, &current, &mut random));
+                if let Err(what) = well(child) {
+                    *ended.borrow_mut() = Err(what);
+                }
+            }
+            if thread < READERS { read(&current, random) } else { update(&counts, &current, random) }
+        }
+    });
+    defer(&counts, current.load(Ordering::Relaxed), 1);
+    rcu::barrier();
+    ended.into_inner()?;
+    all_gone(&counts)?;
+    Ok(String::new())
+}
+
+/// What a child does: what others had in their hands is lost there, but nothing that waits is.
+fn live(counts: &Counts, current: &AtomicPtr<Object>, random: &mut Rng) -> Result<(), &'static str> {
+    let (calls, called) = (&counts.calls, &counts.called);
+    let before = called.load(Ordering::Relaxed);
+    let section = rcu::read();
+    let waited = calls.load(Ordering::Relaxed) - before;
+    let found = current.load(Ordering::Acquire);
+    // SAFETY: it stays while the section is open.
+    let stamp = unsafe { &(*found).stamp };
+    let first = stamp.load(Ordering::Relaxed);
+    for _ in 0..6 {
+        update(counts, current, random);
+        if stamp.load(Ordering::Relaxed) != first {
+            return Err("an object was used again in a child's section");
+        }
+    }
+    drop(section);
+    rcu::barrier();
+    let (made, deferred) = (called.load(Ordering::Relaxed) - before, calls.load(Ordering::Relaxed) - before);
+    if rcu::waiting().objects != 0 {
+        return Err("something waits in a child after a barrier");
+    }
+    if made > deferred || made < deferred - waited {
+        return Err("calls were not made in a child, or made twice");
+    }
+    Ok(())
+}

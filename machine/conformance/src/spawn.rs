@@ -1,0 +1,87 @@
+//! `machine::thread`: threads of the runtime's own.
+
+use crate::case::{Case, Outcome, ensure};
+use crate::runner::{Runner, alone};
+use machine::sync::{AtomicU64, Ordering};
+use machine::thread::Work;
+use machine::{clock, thread};
+
+/// The operations of this module.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Starts a thread of the runtime's own.
+    ///
+    /// ```text
+    /// spawn(work):
+    ///     either return false
+    ///     or return true, and a new thread, which sees what was written before, runs work.job once, and no handler interrupts it
+    /// ```
+    ///
+    /// The process may end before the thread does.
+    pub spawn: fn(&'static Work) -> bool,
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations { spawn: thread::spawn };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("thread::spawn", |runner| spawned(runner, &MACHINE)),
+    Case::planted("thread::spawn", "on the same thread", |runner| {
+        let spawn = |work: &'static Work| {
+            (work.job)();
+            true
+        };
+        spawned(runner, &Operations { spawn })
+    }),
+    Case::planted("thread::spawn", "nobody", |runner| spawned(runner, &Operations { spawn: |_| true })),
+    Case::planted("thread::spawn", "two", |runner| {
+        spawned(runner, &Operations { spawn: |work| thread::spawn(work) && thread::spawn(work) })
+    }),
+];
+
+/// The body of [`Operations::spawn`].
+pub fn spawned(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const PATIENCE_NS: u64 = 2_000_000_000;
+    /// In which a second one would come, too.
+    const LATER_NS: u64 = 20_000_000;
+    const ROUNDS: u64 = 8;
+    static TOLD: AtomicU64 = AtomicU64::new(0);
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    static TIMES: AtomicU64 = AtomicU64::new(0);
+    static STRANGER: AtomicU64 = AtomicU64::new(0);
+    static WORK: Work = Work {
+        name: c"conformance",
+        job: || {
+            thread::enter();
+            SEEN.store(TOLD.load(Ordering::Relaxed), Ordering::Relaxed);
+            STRANGER.store(thread::identity(), Ordering::Relaxed);
+            TIMES.fetch_add(1, Ordering::Release);
+        },
+    };
+    let before = TIMES.load(Ordering::Relaxed);
+    alone(runner, || {
+        for round in 1..=ROUNDS {
+            TOLD.store(round, Ordering::Relaxed);
+            ensure!((operations.spawn)(&WORK), "no thread could be made");
+            let start = clock::now_ns();
+            while TIMES.load(Ordering::Acquire) - before < round {
+                ensure!(clock::now_ns() - start < PATIENCE_NS, "a thread did not begin");
+                runner.pause();
+            }
+            ensure!(SEEN.load(Ordering::Relaxed) == round, "a thread did not see what was written before");
+            ensure!(STRANGER.load(Ordering::Relaxed) != thread::identity(), "a job ran on the thread that spawned it");
+        }
+        ensure!(!thread::is_alone(), "a process with a thread of the runtime's own is alone");
+        let start = clock::now_ns();
+        while clock::now_ns() - start < LATER_NS {
+            runner.pause();
+        }
+        ensure!(TIMES.load(Ordering::Acquire) - before == ROUNDS, "a job ran more often than it was spawned");
+        Ok(format!("{ROUNDS} threads"))
+    })
+}

@@ -1,0 +1,451 @@
+//! Deferring: what is to be freed, dropped or called after a grace period, by somebody else.
+//!
+//! Everything waits in the queue of the slot where it was deferred. Who defers tends that queue now and then: asks for a grace period when enough waits to
+//! be worth one, and frees a part of what has waited long enough. Whatever is left over, and all calls, are the worker's.
+//!
+//! **How much can wait.** In a slot, up to a mark ([`Knob::HighMark`] objects, [`Knob::HighKib`]). Beyond it, whoever defers is held up for each object until
+//! less waits, or until [`Knob::HoldUp`] milliseconds are over: it may have locks that readers wait for, so this cannot be for ever. With sections
+//! open it is not held up, as it would wait for itself. So while readers keep a grace period from ending for T milliseconds, at most
+//!
+//! ```text
+//!   slots in use × (mark + 1 object)  +  threads that defer outside of sections × (T / hold-up + 1) objects
+//! ```
+//!
+//! wait, and what is deferred inside of sections.
+
+use super::domain::{Domain, own_sections};
+use super::grace::{Caller, Pace, Patience, drive, start, wait_for};
+use super::knobs::Knob;
+use super::queue::{Head, Put, Queue, bytes_of};
+use crate::slab::misuse::{self, Line};
+use crate::slab::region::general;
+use crate::slab::{Batch, sharing};
+use core::fmt::Write;
+use core::mem::offset_of;
+use core::panic::Location;
+use core::ptr::null_mut;
+use machine::sync::{AtomicPtr, AtomicU64, Contention, ContentionReport, Ordering};
+use machine::{clock, process, slot, thread, vm};
+
+const MICROSECOND: u64 = 1000;
+const MILLISECOND: u64 = 1_000_000;
+
+/// Where things wait. Zeroes are a valid one.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Deferred {
+    /// Those of all slots but the first; null before there are any.
+    queues: AtomicPtr<Queue>,
+    /// Who makes calls; 0: nobody.
+    caller: AtomicU64,
+    held_up: AtomicU64,
+    lost: AtomicU64,
+    contention: Contention,
+    first: Queue,
+}
+
+/// What waits to be freed or called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Objects and calls.
+    pub objects: u64,
+    /// The bytes of objects, as far as they are known: not of what calls are about.
+    pub bytes: u64,
+    /// The most that these have been in each slot, added up.
+    pub most_bytes: u64,
+    /// How often somebody who deferred was held up.
+    pub held_up: u64,
+    /// Objects that could neither wait nor be waited for, as there was no memory, and were not freed.
+    pub lost: u64,
+}
+
+impl Deferred {
+    /// The queue of a slot; while there are no others, the first one.
+    fn queue(&self, slot: u32) -> &Queue {
+        // Acquire pairs with the release below: who sees the queues finds them zeroed.
+        let queues = self.queues.load(Ordering::Acquire);
+        if slot == 0 || queues.is_null() {
+            return &self.first;
+        }
+        // SAFETY: there is one for each possible slot, and they are never unmapped; zeroes are valid.
+        unsafe { &*queues.add(slot as usize) }
+    }
+
+    /// Queues that may hold anything.
+    pub(super) fn queues(&self) -> impl Iterator<Item = &Queue> {
+        let others = if self.queues.load(Ordering::Acquire).is_null() { 0 } else { slot::in_use() };
+        core::iter::once(&self.first).chain((1..others).map(|slot| self.queue(slot)))
+    }
+
+    /// Makes queues for all slots, if there is memory.
+    #[cold]
+    fn make_queues(&self) {
+        let bytes = (slot::MAX * size_of::<Queue>()).next_multiple_of(vm::PAGE);
+        if let Some(made) = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite) {
+            let made = made.cast::<Queue>();
+            if self.queues.compare_exchange(null_mut(), made, Ordering::Release, Ordering::Relaxed).is_err() {
+                // SAFETY: ours, and nobody has seen it.
+                unsafe { vm::release(made.cast(), bytes) };
+            }
+        }
+    }
+
+    /// In a fork child.
+    pub(super) fn begin_anew(&self) {
+        self.queues().for_each(Queue::forget_hands);
+        // A thread that forked in a call goes on making it.
+        if self.caller.load(Ordering::Relaxed) != thread::id() {
+            self.caller.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether anything waits.
+    pub(super) fn is_busy(&self) -> bool {
+        self.queues().any(Queue::is_busy)
+    }
+}
+
+impl Domain {
+    fn limit(&self, knob: Knob) -> u64 {
+        self.knobs.get(knob).into()
+    }
+
+    /// Puts something into a queue: the slot's, or another one if this is a handler that came while that was locked.
+    fn put(&self, mut put: impl FnMut(&mut super::queue::Held<'_>) -> Put) -> (&Queue, Put) {
+        let deferred = &self.deferred;
+        if deferred.queues.load(Ordering::Relaxed).is_null() {
+            deferred.make_queues();
+        }
+        let own = slot::current().unwrap_or(0);
+        for other in 0..slot::MAX as u32 {
+            let queue = deferred.queue(own ^ other);
+            if let Some(mut held) = queue.lock(&deferred.contention) {
+                if other != 0 {
+                    slot::count_as_used(own ^ other);
+                }
+                return (queue, put(&mut held));
+            }
+        }
+        (&deferred.first, Put::NoMemory)
+    }
+
+    /// After something was put into a queue.
+    #[inline]
+    fn has_put(&self, queue: &Queue, put: Put) {
+        if put == Put::Enough {
+            self.tend(queue, false);
+        }
+        self.rouse(put == Put::Enough);
+        if self.is_above(queue, 100) {
+            self.hold_up(queue);
+        }
+    }
+
+    fn is_above(&self, queue: &Queue, percent: u64) -> bool {
+        queue.objects() * 100 > self.limit(Knob::HighMark) * percent
+            || queue.bytes() * 100 > (self.limit(Knob::HighKib) << 10) * percent
+    }
+
+    /// Asks for a grace period if enough waits, and frees a part of what has waited for long enough, or all of it.
+    fn tend(&self, queue: &Queue, is_urgent: bool) {
+        let is_worth = |queue: &Queue| {
+            queue.objects() >= self.limit(Knob::LazyLimit) || queue.bytes() >= self.limit(Knob::LazyKib) << 10
+        };
+        let Some(mut held) = queue.lock(&self.deferred.contention) else { return };
+        held.seal(is_urgent, is_worth, start);
+        let Some(cookie) = held.sealed() else { return };
+        drop(held);
+        let is_needed = is_urgent || is_worth(queue);
+        let pace = if is_urgent { Pace::Expedited } else { Pace::Usual };
+        if if is_needed { drive(self, cookie, pace) } else { self.grace.is_over(cookie) } {
+            let most = if is_urgent { u64::MAX } else { self.limit(Knob::BatchLimit) };
+            self.free_from(queue, most);
+        }
+    }
+
+    /// Frees what has waited for long enough, up to so many objects.
+    fn free_from(&self, queue: &Queue, most: u64) {
+        let (mut freed, mut since) = (0, 0);
+        while let Some((batch, objects, segment)) = self.take_batch(queue) {
+            // SAFETY: a grace period is over since the objects were deferred.
+            unsafe { general().free_batch(batch) };
+            queue.put_down(segment);
+            freed += objects as u64;
+            if freed >= most {
+                return;
+            }
+            if most != u64::MAX {
+                let now = clock::now_ns();
+                since = if since == 0 { now } else { since };
+                if now - since >= self.limit(Knob::BatchTime) * MICROSECOND {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take_batch(&self, queue: &Queue) -> Option<(Batch, usize, usize)> {
+        let mut held = queue.lock(&self.deferred.contention)?;
+        if self.grace.is_over(held.sealed()?) { held.take_batch() } else { None }
+    }
+
+    /// Waits until less waits in a queue, but not for long.
+    #[cold]
+    fn hold_up(&self, queue: &Queue) {
+        let most = self.limit(Knob::HoldUp) * MILLISECOND;
+        // What it waits for could be its own section, or its own call.
+        if most == 0 || own_sections() != 0 || self.is_caller() {
+            return;
+        }
+        self.deferred.held_up.fetch_add(1, Ordering::Relaxed);
+        self.hurry();
+        let (mut patience, start) = (Patience::new(self, Pace::Usual), clock::now_ns());
+        loop {
+            let seen = self.grace.news();
+            self.tend(queue, true);
+            if !self.is_above(queue, self.limit(Knob::LowMark)) || clock::now_ns() - start >= most {
+                return;
+            }
+            patience.rest(&self.grace, seen);
+        }
+    }
+
+    /// Whether the calling thread makes calls.
+    fn is_caller(&self) -> bool {
+        self.deferred.caller.load(Ordering::Relaxed) == thread::id()
+    }
+
+    /// Frees, and calls, all that waits now in the sealed segments, or if those are empty in the open ones.
+    pub(super) fn free_all(&self, caller: Caller) {
+        for queue in self.deferred.queues().filter(|queue| queue.objects() != 0) {
+            if let Some(mut held) = queue.lock(&self.deferred.contention) {
+                held.seal(true, |_| true, start);
+            }
+        }
+        wait_for(Pace::Usual, caller);
+        for queue in self.deferred.queues().filter(|queue| queue.objects() != 0) {
+            self.free_from(queue, u64::MAX);
+            self.make_calls(queue);
+        }
+    }
+
+    /// Makes the calls whose time has come. One thread does at a time, so that they are made in the order in which they were deferred in a slot.
+    fn make_calls(&self, queue: &Queue) {
+        let caller = &self.deferred.caller;
+        let me = thread::id();
+        // Acquire pairs with the release below: behind what the last caller did.
+        if caller.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return;
+        }
+        let take = || {
+            let mut held = queue.lock(&self.deferred.contention)?;
+            if self.grace.is_over(held.sealed()?) { held.take_calls() } else { None }
+        };
+        if let Some((calls, segment)) = take() {
+            // SAFETY: a grace period is over since they were deferred.
+            unsafe { calls.make() };
+            queue.put_down(segment);
+        }
+        caller.store(0, Ordering::Release);
+    }
+
+    /// There is no memory for anything to wait in: waits itself, if that can be; whether it did.
+    #[cold]
+    fn wait_instead(&self) -> bool {
+        if own_sections() != 0 || self.is_caller() {
+            self.deferred.lost.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        wait_for(Pace::Usual, Caller::Deferred);
+        true
+    }
+}
+
+/// What waits to be freed or called; exact at rest.
+pub fn waiting() -> Waiting {
+    let deferred = &Domain::of_process().deferred;
+    let mut waiting = Waiting {
+        held_up: deferred.held_up.load(Ordering::Relaxed),
+        lost: deferred.lost.load(Ordering::Relaxed),
+        ..Waiting::default()
+    };
+    for queue in deferred.queues() {
+        waiting.objects += queue.objects();
+        waiting.bytes += queue.bytes();
+        waiting.most_bytes += queue.most_bytes();
+    }
+    waiting
+}
+
+/// What waiting for the queues' locks cost.
+pub fn contention() -> ContentionReport {
+    Domain::of_process().deferred.contention.report()
+}
+
+/// Frees a block after a grace period: when all sections that are open now have ended. Any block of the heap, of a group or of an object cache. Null is
+/// nothing. It costs about as much as to free the block and to lock the slot's queue; from time to time a grace period, and at the mark (see the
+/// module) some milliseconds. Nothing has to be done for it to be freed, not even ever.
+///
+/// In a process with one thread, outside of sections, the block is freed at once.
+///
+/// # Safety
+/// The block is the caller's to give up, but that readers may find it in sections that are open.
+pub unsafe fn defer_free(block: *mut u8) {
+    if block.is_null() {
+        return;
+    }
+    let domain = Domain::enter();
+    if !sharing::enter() {
+        misuse::die(misuse::Found::Foreign, block);
+    }
+    let general = general();
+    let class = general.class_at(block);
+    if class == 0 && general.cache_at(block).is_none() {
+        general.demand_large(block);
+    }
+    if thread::is_alone() && own_sections() == 0 {
+        // SAFETY: passed on; there is nobody who could be in a section.
+        return unsafe { general.free_one(block) };
+    }
+    let (bytes, most) = (bytes_of(class, block), domain.knobs.get(Knob::Bulk) as usize);
+    // SAFETY: passed on.
+    match domain.put(|held| unsafe { held.put(class, block, bytes, most) }) {
+        (_, Put::NoMemory) => {
+            if domain.wait_instead() {
+                // SAFETY: passed on, and a grace period is over.
+                unsafe { general.free_one(block) };
+            }
+        }
+        (queue, put) => domain.has_put(queue, put),
+    }
+}
+
+/// Calls a function after a grace period, on a thread of the runtime's, with no locks held; calls that were deferred in the same slot come in this
+/// order. Never fails, and allocates nothing. The function may do anything but wait for [`barrier`]; others wait as long as it takes.
+///
+/// The head usually lies in the object that the function then frees.
+///
+/// # Safety
+/// The head is the caller's to give up, and stays where it is until the call. The function may be called with it on another thread.
+pub unsafe fn call(head: *mut Head, function: unsafe extern "C" fn(*mut Head)) {
+    // SAFETY: passed on.
+    unsafe { call_of(head, function, 0) }
+}
+
+/// The same for something of so many bytes, which count towards the mark.
+///
+/// # Safety
+/// As for [`call`].
+pub unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head), bytes: usize) {
+    let domain = Domain::enter();
+    sharing::enter();
+    // SAFETY: passed on.
+    match domain.put(|held| unsafe { held.put_call(head, function, bytes) }) {
+        // There is one queue only, and this is a handler on top of whoever has it.
+        (_, Put::NoMemory) => {
+            if domain.wait_instead() {
+                // SAFETY: passed on, and a grace period is over.
+                unsafe { function(head) };
+            }
+        }
+        (queue, put) => {
+            domain.has_put(queue, put);
+            if put == Put::Enough && queue.objects() >= domain.limit(Knob::LazyLimit) {
+                domain.hurry();
+            }
+        }
+    }
+}
+
+/// A value that is to be dropped, and the place where it waits.
+#[repr(C)]
+struct Dropped<T> {
+    head: Head,
+    value: T,
+}
+
+const _: () = assert!(offset_of!(Dropped<u64>, head) == 0);
+
+/// Drops a value after a grace period, on a thread of the runtime's, as [`call`] does: a box with an object that readers may have found, say, or anything
+/// else that must not go before they are done. Up to some 32 KiB; larger ones belong into a box.
+///
+/// If there is no memory for the value to wait in, the caller waits for a grace period itself. In a section it cannot, and the value is not dropped,
+/// which [`Waiting::lost`] counts.
+pub fn defer_drop<T: Send + 'static>(value: T) {
+    const {
+        assert!(size_of::<Dropped<T>>() <= crate::slab::class::LARGEST, "put large values into a box");
+        assert!(align_of::<Dropped<T>>() <= crate::page::PAGE);
+    }
+    unsafe extern "C" fn drop_it<T>(head: *mut Head) {
+        // SAFETY: the head is the first field of what `defer_drop` made, which is nobody else's any more.
+        unsafe {
+            head.cast::<Dropped<T>>().drop_in_place();
+            general().free_one(head.cast());
+        }
+    }
+    let domain = Domain::enter();
+    let place = if sharing::enter() { take_place::<Dropped<T>>() } else { None };
+    match place {
+        // SAFETY: a place for it, and ours.
+        Some(place) => unsafe {
+            place.write(Dropped { head: Head::new(), value });
+            call_of(place.cast(), drop_it::<T>, size_of::<Dropped<T>>());
+        },
+        None if domain.wait_instead() => drop(value),
+        None => core::mem::forget(value),
+    }
+}
+
+/// Memory for a value; none: there is none.
+pub(super) fn take_place<T>() -> Option<*mut T> {
+    let class = crate::slab::class::class_for_aligned(size_of::<T>(), align_of::<T>())?;
+    let object = general().take(crate::slab::class::size(class));
+    if object.is_null() {
+        return general().take_beyond(class, size_of::<T>(), 0).map(<*mut u8>::cast);
+    }
+    Some(object.cast())
+}
+
+/// Waits until all that was deferred before, by whomever, is freed, dropped and called. Must not be called in a section, nor by what is called: it would wait
+/// for itself, and ends the program instead. Nor in signal handlers.
+#[track_caller]
+pub fn barrier() {
+    barrier_for(Caller::Place(Location::caller()));
+}
+
+/// What it is made of.
+pub fn barrier_for(caller: Caller) {
+    let domain = Domain::enter();
+    if own_sections() != 0 || domain.is_caller() {
+        let mut line = Line::new();
+        let _ = writeln!(
+            line,
+            "commensal: {caller} waits for what was deferred in a read section, or in a deferred call, and so for itself: do it elsewhere"
+        );
+        process::complain(line.as_bytes());
+        process::die();
+    }
+    let mut turns = [0; slot::MAX];
+    let deferred = &domain.deferred;
+    for (queue, turns) in deferred.queues().zip(&mut turns) {
+        *turns = queue.lock(&deferred.contention).map_or(0, |mut held| held.turns());
+    }
+    let mut patience = Patience::new(domain, Pace::Usual);
+    for (queue, &turns) in deferred.queues().zip(&turns) {
+        let has_left = || queue.lock(&deferred.contention).is_none_or(|mut held| held.has_left_since(turns));
+        while !has_left() {
+            let seen = domain.grace.news();
+            domain.free_all(caller);
+            if !has_left() {
+                // Another one makes calls.
+                patience.rest(&domain.grace, seen);
+            }
+        }
+        // What had left before, and what has since: each segment's hands were empty at some moment.
+        for segment in [0, 1] {
+            while queue.is_in_hands(segment) {
+                patience.rest(&domain.grace, domain.grace.news());
+            }
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! What waits in a slot: two segments, of which one is open, and the other one has a number.
+//!
+//! ```text
+//!   open      by class: batch that is filled     full batches ─▶ … ─▶ …     calls ─▶ … ─▶ …
+//!   sealed    a grace period's number            full batches ─▶ … ─▶ …     calls ─▶ … ─▶ …
+//! ```
+//!
+//! What is deferred goes to the open segment. When that is worth a grace period and the sealed one is empty, it gets the next period's number, and
+//! they change places: one store. When the period is over, all of the sealed segment is free to go, and goes by and by.
+//!
+//! Runs at the same time: any thread, under the queue's lock. If its holder vanishes in a fork, all is as before a store or after it: `repair`
+//! removes what may be there twice, and counts anew; at worst one object that was on its way is lost, and what the vanished had taken out to free it.
+
+use super::grace::Cookie;
+use crate::slab::class::{self, CLASSES};
+use crate::slab::region::general;
+use crate::slab::{Batch, Batches};
+use core::cell::UnsafeCell;
+use core::ptr::null_mut;
+use machine::sync::{Acquired, AtomicU32, AtomicU64, Contention, Lock, Ordering};
+
+/// The queue's lock is taken first: batches are made under it.
+const QUEUE_RANK: u8 = 0;
+
+/// What a deferred call needs: two words, in the object that it is about or beside it. They are the runtime's until the call.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Head {
+    next: *mut Head,
+    function: Option<unsafe extern "C" fn(*mut Head)>,
+}
+
+impl Head {
+    /// One that nothing is asked of yet.
+    pub const fn new() -> Self {
+        Head { next: null_mut(), function: None }
+    }
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// SAFETY: whoever has it to himself may use it, on whatever thread.
+unsafe impl Send for Head {}
+// SAFETY: a shared reference allows nothing.
+unsafe impl Sync for Head {}
+
+/// Calls in the order in which they were deferred. Zeroes are none.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Calls {
+    first: *mut Head,
+    last: *mut Head,
+    count: u32,
+    bytes: u64,
+}
+
+impl Calls {
+    const NONE: Calls = Calls { first: null_mut(), last: null_mut(), count: 0, bytes: 0 };
+
+    /// # Safety
+    /// The head is the caller's to give up.
+    unsafe fn push(&mut self, head: *mut Head, bytes: u64) {
+        // SAFETY: heads in the list are ours.
+        unsafe {
+            if self.last.is_null() {
+                self.first = head;
+            } else {
+                (*self.last).next = head;
+            }
+        }
+        self.last = head;
+        self.count += 1;
+        self.bytes += bytes;
+    }
+
+    /// By the links alone.
+    fn repair(&mut self) {
+        (self.last, self.count) = (null_mut(), 0);
+        let mut next = self.first;
+        while !next.is_null() {
+            (self.last, self.count) = (next, self.count + 1);
+            // SAFETY: as above.
+            next = unsafe { (*next).next };
+        }
+    }
+
+    /// Makes all of the calls.
+    ///
+    /// # Safety
+    /// Their time has come.
+    pub(super) unsafe fn make(self) {
+        let mut next = self.first;
+        while !next.is_null() {
+            let head = next;
+            // SAFETY: a head is its function's from the call on.
+            unsafe {
+                next = (*head).next;
+                if let Some(function) = (*head).function {
+                    function(head);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Segment {
+    batches: Batches,
+    calls: Calls,
+    /// Of a sealed one: the grace period that has to be over.
+    cookie: u64,
+}
+
+impl Segment {
+    fn is_empty(&self) -> bool {
+        self.batches.is_empty() && self.calls.first.is_null()
+    }
+}
+
+/// Under the lock.
+#[derive(Debug)]
+#[repr(C)]
+struct State {
+    /// How often segments have changed places. The open one is the one of this number's parity.
+    turns: usize,
+    segments: [Segment; 2],
+    /// By class, 0 for what is of none: words of batches that are filled.
+    filling: [usize; CLASSES],
+}
+
+impl State {
+    fn open(&self) -> usize {
+        self.turns % 2
+    }
+
+    fn sealed(&self) -> usize {
+        1 - self.open()
+    }
+}
+
+/// A slot's queue. All-zero memory is an empty one.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Queue {
+    lock: Lock<QUEUE_RANK>,
+    /// Batches and calls of each segment that somebody has taken out to do with them what was deferred.
+    in_hands: [AtomicU32; 2],
+    // Changed under the lock, and read without it.
+    objects: AtomicU64,
+    bytes: AtomicU64,
+    most_bytes: AtomicU64,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: the state is used under the lock.
+unsafe impl Sync for Queue {}
+
+/// What came of putting something into a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// It is there.
+    Done,
+    /// It is there, and it is time to see what can be freed.
+    Enough,
+    /// There is no memory for a batch.
+    NoMemory,
+}
+
+/// After so many calls it is time, as after a batch.
+const CALLS_AT_ONCE: u32 = 64;
+
+/// A queue whose lock is held.
+pub(super) struct Held<'a>(&'a Queue);
+
+impl Queue {
+    /// Objects that wait, at some moment.
+    pub(super) fn objects(&self) -> u64 {
+        self.objects.load(Ordering::Relaxed)
+    }
+
+    /// Their bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that have waited.
+    pub(super) fn most_bytes(&self) -> u64 {
+        self.most_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything waits or is in hands.
+    pub(super) fn is_busy(&self) -> bool {
+        // In this order: what is taken out is in hands before it waits no more.
+        self.objects.load(Ordering::SeqCst) != 0 || [0, 1].into_iter().any(|segment| self.is_in_hands(segment))
+    }
+
+    /// Whether somebody has anything of a segment in hands.
+    pub(super) fn is_in_hands(&self, segment: usize) -> bool {
+        // Acquire pairs with the release in `put_down`: what was freed is free.
+        self.in_hands[segment].load(Ordering::Acquire) != 0
+    }
+
+    /// In a fork child: whoever had anything in hands is gone, but perhaps for the calling thread, which puts down less than nothing then.
+    pub(super) fn forget_hands(&self) {
+        self.in_hands.iter().for_each(|hands| hands.store(0, Ordering::Relaxed));
+    }
+
+    /// Somebody is done with what he took out of a segment.
+    pub(super) fn put_down(&self, segment: usize) {
+        let less = |hands: u32| hands.checked_sub(1);
+        let _ = self.in_hands[segment].fetch_update(Ordering::Release, Ordering::Relaxed, less);
+    }
+
+    /// Locks the queue. None: in a signal handler that interrupted whoever has the lock, or one that waits for it.
+    pub(super) fn lock(&self, contention: &Contention) -> Option<Held<'_>> {
+        match self.lock.acquire(contention) {
+            Acquired::WouldDeadlock => None,
+            Acquired::Clean => Some(Held(self)),
+            Acquired::Abandoned => {
+                let mut held = Held(self);
+                held.repair();
+                Some(held)
+            }
+        }
+    }
+
+    fn count(&self, objects: i64, bytes: i64) {
+        // Under the lock, so a load and a store will do.
+        self.objects.store(self.objects.load(Ordering::Relaxed).wrapping_add_signed(objects), Ordering::Relaxed);
+        let bytes = self.bytes.load(Ordering::Relaxed).wrapping_add_signed(bytes);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        if bytes > self.most_bytes.load(Ordering::Relaxed) {
+            self.most_bytes.store(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Held<'_> {
+    fn state(&mut self) -> &mut State {
+        // SAFETY: we hold the lock.
+        unsafe { &mut *self.0.state.get() }
+    }
+
+    /// Puts an object into the open segment, in a batch of its class; at most so many are gathered in one.
+    ///
+    /// # Safety
+    /// It is the caller's to give up.
+    #[inline]
+    pub(super) unsafe fn put(&mut self, class: usize, object: *mut u8, bytes: usize, most: usize) -> Put {
+        let general = general();
+        let word = self.state().filling[class];
+        let Some(batch) = Batch::from_word(word).or_else(|| general.begin_batch(class, most)) else {
+            return Put::NoMemory;
+        };
+        let batch = general.add_to_batch(batch, object);
+        self.state().filling[class] = batch.word();
+        self.0.count(1, bytes as i64);
+        if !batch.is_full() {
+            return Put::Done;
+        }
+        self.close(class);
+        Put::Enough
+    }
+
+    /// The batch of a class is not filled any more.
+    fn close(&mut self, class: usize) {
+        let state = self.state();
+        if let Some(batch) = Batch::from_word(state.filling[class]) {
+            let open = state.open();
+            general().stack_batch(&mut state.segments[open].batches, batch);
+            // Whoever vanishes before this leaves it in both places: see `repair`.
+            state.filling[class] = 0;
+        }
+    }
+
+    /// Puts a call into the open segment.
+    ///
+    /// # Safety
+    /// The head is the caller's to give up, and the function may be called with it, later and by whomsoever.
+    pub(super) unsafe fn put_call(
+        &mut self,
+        head: *mut Head,
+        function: unsafe extern "C" fn(*mut Head),
+        bytes: usize,
+    ) -> Put {
+        // SAFETY: passed on.
+        let count = unsafe {
+            head.write(Head { next: null_mut(), function: Some(function) });
+            let state = self.state();
+            let open = state.open();
+            let calls = &mut state.segments[open].calls;
+            calls.push(head, bytes as u64);
+            calls.count
+        };
+        self.0.count(1, bytes as i64);
+        if count.is_multiple_of(CALLS_AT_ONCE) { Put::Enough } else { Put::Done }
+    }
+
+    /// Gives the open segment the next grace period's number, if it holds anything and the other one is empty: with all, or only if what waits is
+    /// `worth` it, and then without batches that are not full.
+    pub(super) fn seal(&mut self, with_all: bool, worth: impl FnOnce(&Queue) -> bool, next: impl FnOnce() -> Cookie) {
+        let state = self.state();
+        if !state.segments[state.sealed()].is_empty() || !(with_all || worth(self.0)) {
+            return;
+        }
+        if with_all {
+            (0..CLASSES).for_each(|class| self.close(class));
+        }
+        let state = self.state();
+        let open = state.open();
+        if !state.segments[open].is_empty() {
+            state.segments[open].cookie = next().number();
+            state.turns += 1;
+        }
+    }
+
+    /// The number of the sealed segment, if that holds anything.
+    pub(super) fn sealed(&mut self) -> Option<Cookie> {
+        let state = self.state();
+        let sealed = &state.segments[state.sealed()];
+        (!sealed.is_empty()).then(|| Cookie::from_number(sealed.cookie))
+    }
+
+    /// How often segments have changed places.
+    pub(super) fn turns(&mut self) -> usize {
+        self.state().turns
+    }
+
+    /// Whether all has been taken out that waited when segments had changed places so often.
+    pub(super) fn has_left_since(&mut self, turns: usize) -> bool {
+        let state = self.state();
+        let sealed = state.sealed();
+        match state.turns - turns {
+            0 => {
+                let is_filling = state.filling.iter().any(|&word| word != 0);
+                state.segments.iter().all(Segment::is_empty) && !is_filling
+            }
+            // What was open then is the sealed one.
+            1 => state.segments[sealed].is_empty(),
+            // That was empty before the next turn.
+            _ => true,
+        }
+    }
+
+    /// Takes a batch out of the sealed segment. Also the number of its objects, and that of the segment.
+    pub(super) fn take_batch(&mut self) -> Option<(Batch, usize, usize)> {
+        let state = self.state();
+        let sealed = state.sealed();
+        let batch = general().unstack_batch(&mut state.segments[sealed].batches)?;
+        let (objects, bytes) = (general().batch_len(batch), general().batch_bytes(batch));
+        self.take_up(sealed, objects as i64, bytes as i64);
+        Some((batch, objects, sealed))
+    }
+
+    /// Takes all calls out of the sealed segment. Also that one's number.
+    pub(super) fn take_calls(&mut self) -> Option<(Calls, usize)> {
+        let state = self.state();
+        let sealed = state.sealed();
+        let calls = &mut state.segments[sealed].calls;
+        if calls.first.is_null() {
+            return None;
+        }
+        let taken = core::mem::replace(calls, Calls::NONE);
+        self.take_up(sealed, taken.count.into(), taken.bytes as i64);
+        Some((taken, sealed))
+    }
+
+    fn take_up(&mut self, segment: usize, objects: i64, bytes: i64) {
+        // SeqCst: before the objects wait no more; see `is_busy`.
+        self.0.in_hands[segment].fetch_add(1, Ordering::SeqCst);
+        self.0.count(-objects, -bytes);
+    }
+
+    #[cold]
+    fn repair(&mut self) {
+        let general = general();
+        let state = self.state();
+        let open = &state.segments[state.open()];
+        if let Some(top) = general.batches(&open.batches).next() {
+            // It was closed, and is still where it was filled.
+            let is_there = |word: &&mut usize| Batch::from_word(**word).is_some_and(|batch| batch.is_same_array(top));
+            state.filling.iter_mut().filter(is_there).for_each(|word| *word = 0);
+        }
+        state.segments.iter_mut().for_each(|segment| segment.calls.repair());
+        // What is full was about to be closed.
+        for class in 0..CLASSES {
+            if Batch::from_word(self.state().filling[class]).is_some_and(Batch::is_full) {
+                self.close(class);
+            }
+        }
+        let state = self.state();
+        let filling = state.filling.iter().filter_map(|&word| Batch::from_word(word));
+        let batches = state.segments.iter().flat_map(|segment| general.batches(&segment.batches)).chain(filling);
+        let add = |(objects, bytes), batch| (objects + general.batch_len(batch), bytes + general.batch_bytes(batch));
+        let (objects, bytes) = batches.fold((0, 0), add);
+        let called = |of: fn(&Calls) -> u64| state.segments.iter().map(|segment| of(&segment.calls)).sum::<u64>();
+        let objects = objects as u64 + called(|calls| calls.count.into());
+        let bytes = bytes as u64 + called(|calls| calls.bytes);
+        self.0.objects.store(objects, Ordering::Relaxed);
+        self.0.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // SAFETY: we hold the lock.
+        unsafe { self.0.lock.release() };
+    }
+}
+
+/// Bytes of an object of a class.
+pub(super) fn bytes_of(class: usize, object: *mut u8) -> usize {
+    if class == 0 { general().bytes_of_other(object) } else { class::size(class) }
+}

@@ -1,0 +1,115 @@
+//! The worker: a thread of the runtime's own, which comes into being when something is deferred for the first time, and sees to it that all of it
+//! is freed or called in the end.
+//!
+//! It is *none*, *awake* or *idle*. Idle, it sleeps until somebody defers something; awake, it looks over all queues each [`Knob::LazyDelay`], until they are
+//! empty.
+//!
+//! Nothing is forgotten: it says that it is idle, and then looks whether anything waits; who defers puts it into a queue, and then looks whether the
+//! worker is idle. Between both there is a locked instruction on either side, so at least one sees the other.
+
+use super::domain::Domain;
+use super::grace::Caller;
+use super::knobs::Knob;
+use machine::sync::{AtomicU32, Ordering, wait, wake_one};
+use machine::thread::{self, Work};
+
+const NONE: u32 = 0;
+const AWAKE: u32 = 1;
+const IDLE: u32 = 2;
+/// There is none, and the last try to make one failed.
+const FAILED: u32 = 3;
+
+/// What it sleeps when nothing waits.
+const LONG_NS: u64 = 3_600_000_000_000;
+const MILLISECOND: u64 = 1_000_000;
+
+static WORK: Work = Work { name: c"commensal-rcu", job: work };
+
+/// What is known of it. Zeroes: there is none.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Worker {
+    state: AtomicU32,
+    /// Whether it is to look at once.
+    is_urgent: AtomicU32,
+    /// Changes when it is to wake up.
+    bell: AtomicU32,
+}
+
+impl Worker {
+    /// In a fork child: there is none.
+    pub(super) fn begin_anew(&self) {
+        self.state.store(NONE, Ordering::Relaxed);
+        self.is_urgent.store(0, Ordering::Relaxed);
+    }
+
+    fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::SeqCst);
+        wake_one(&self.bell);
+    }
+}
+
+impl Domain {
+    /// After something was put into a queue.
+    #[inline]
+    pub(super) fn rouse(&self, may_try_again: bool) {
+        // SeqCst, and the queue's lock was given back by a locked instruction: see above.
+        match self.worker.state.load(Ordering::SeqCst) {
+            AWAKE => {}
+            IDLE => self.wake_worker(),
+            FAILED if !may_try_again => {}
+            _ => self.make_worker(),
+        }
+    }
+
+    /// Has the worker look at once.
+    #[cold]
+    pub(super) fn hurry(&self) {
+        if self.worker.is_urgent.swap(1, Ordering::SeqCst) == 0 {
+            self.worker.ring();
+        }
+    }
+
+    #[cold]
+    fn wake_worker(&self) {
+        // One of those who find it idle is enough.
+        if self.worker.state.compare_exchange(IDLE, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            self.worker.ring();
+        }
+    }
+
+    #[cold]
+    fn make_worker(&self) {
+        // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and make another one.
+        thread::without_signals(|| {
+            let state = &self.worker.state;
+            let seen = state.load(Ordering::Relaxed);
+            let is_ours = (seen == NONE || seen == FAILED)
+                && state.compare_exchange(seen, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+            if is_ours && !thread::spawn(&WORK) {
+                state.store(FAILED, Ordering::SeqCst);
+            }
+        });
+    }
+}
+
+fn work() {
+    loop {
+        let domain = Domain::enter();
+        let worker = &domain.worker;
+        let seen = worker.bell.load(Ordering::SeqCst);
+        // SeqCst, both: see above.
+        worker.state.store(IDLE, Ordering::SeqCst);
+        if !domain.deferred.is_busy() {
+            wait(&worker.bell, seen, LONG_NS);
+        }
+        worker.state.store(AWAKE, Ordering::SeqCst);
+        let seen = worker.bell.load(Ordering::SeqCst);
+        if worker.is_urgent.load(Ordering::SeqCst) == 0 {
+            wait(&worker.bell, seen, u64::from(domain.knobs.get(Knob::LazyDelay)) * MILLISECOND);
+        }
+        // Who hurries after this rings again.
+        worker.is_urgent.store(0, Ordering::SeqCst);
+        domain.free_all(Caller::Deferred);
+    }
+}

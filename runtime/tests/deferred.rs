@@ -1,0 +1,422 @@
+//! Deferring: nothing is freed, dropped or called before the sections that are open have ended, all of it is afterwards, once, and not more waits
+//! than is promised.
+
+mod common;
+
+use commensal::group::Group;
+use commensal::rcu::{self, Head, Knob};
+use commensal::slab::Cache;
+use commensal::{heap, rcu::Waiting};
+use common::child;
+use common::forks::{self, Way};
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const SIZES: [usize; 6] = [16, 64, 200, 4096, 30_000, 200_000];
+
+/// Runs `test` again in processes of its own, with slots by concurrency ids and by threads, in which `act` is done.
+fn act_out(test: &str, act: impl FnOnce()) {
+    if child::case().is_some() {
+        return act();
+    }
+    for fallback in [false, true] {
+        let mut command = child::command(test, "act");
+        if fallback {
+            command.env(child::FALLBACK.0, child::FALLBACK.1);
+        }
+        child::run(&mut command, LIMIT).expect_success(test);
+    }
+}
+
+/// The process is to have had a second thread.
+fn have_threads() {
+    thread::spawn(|| ()).join().unwrap();
+}
+
+fn block(bytes: usize) -> *mut u8 {
+    let block = heap::allocate(bytes);
+    assert!(!block.is_null());
+    block
+}
+
+/// Waits for something that comes by itself.
+fn come(what: &str, mut is_there: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_there() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what} does not come; {:?}", rcu::waiting());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn blocks_are_freed_after_the_section_and_not_before() {
+    act_out("blocks_are_freed_after_the_section_and_not_before", || {
+        have_threads();
+        // Nobody is held up here.
+        rcu::set_knob(Knob::HighKib, 1_000_000).unwrap();
+        for bytes in SIZES {
+            const BLOCKS: usize = 1000;
+            let section = rcu::read();
+            let deferred: HashSet<usize> = (0..BLOCKS).map(|_| block(bytes) as usize).collect();
+            // SAFETY: ours.
+            let defer = |&block: &usize| unsafe { rcu::defer_free(block as *mut u8) };
+            thread::scope(|scope| {
+                scope.spawn(|| deferred.iter().for_each(defer));
+            });
+            let found =
+                |others: &[*mut u8]| others.iter().filter(|&&other| deferred.contains(&(other as usize))).count();
+            let others: Vec<_> = (0..BLOCKS).map(|_| block(bytes)).collect();
+            assert_eq!(found(&others), 0, "a block of {bytes} bytes was used again before the section ended");
+            let waiting = rcu::waiting();
+            assert!(waiting.objects == BLOCKS as u64 && waiting.bytes >= (BLOCKS * bytes) as u64, "{waiting:?}");
+            drop(section);
+            rcu::barrier();
+            assert_eq!(rcu::waiting().objects, 0);
+            let again: Vec<_> = (0..BLOCKS).map(|_| block(bytes)).collect();
+            assert!(found(&again) > BLOCKS / 2, "of {BLOCKS} blocks of {bytes} bytes {} came back", found(&again));
+            // SAFETY: ours.
+            others.into_iter().chain(again).for_each(|block| unsafe { heap::free(block) });
+        }
+    });
+}
+
+#[test]
+fn all_is_freed_and_called_without_anybody_asking() {
+    act_out("all_is_freed_and_called_without_anybody_asking", || {
+        static CALLED: AtomicU32 = AtomicU32::new(0);
+        have_threads();
+        for round in 1..=3 {
+            let start = Instant::now();
+            // SAFETY: ours.
+            unsafe { rcu::defer_free(block(100)) };
+            rcu::defer_drop(Told(&CALLED, thread::current().id()));
+            come("what was deferred", || rcu::waiting().objects == 0 && CALLED.load(Ordering::SeqCst) == round);
+            assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
+            // The worker goes to sleep.
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+}
+
+/// Counts that it was dropped, on another thread.
+struct Told(&'static AtomicU32, thread::ThreadId);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        assert_ne!(thread::current().id(), self.1, "dropped by who deferred it");
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn values_are_dropped_once_and_after_the_section() {
+    act_out("values_are_dropped_once_and_after_the_section", || {
+        const VALUES: u32 = 10_000;
+        static DROPPED: AtomicU32 = AtomicU32::new(0);
+        struct Large(#[expect(dead_code, reason = "takes place")] [u64; 200]);
+        impl Drop for Large {
+            fn drop(&mut self) {
+                DROPPED.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let section = rcu::read();
+        for value in 0..VALUES {
+            match value % 3 {
+                0 => rcu::defer_drop(Large([7; 200])),
+                1 => rcu::defer_drop(Box::new(Large([8; 200]))),
+                _ => rcu::defer_drop((Large([9; 200]), std::sync::Arc::new(value))),
+            }
+        }
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(DROPPED.load(Ordering::SeqCst), 0, "dropped in a section");
+        drop(section);
+        rcu::barrier();
+        assert_eq!(DROPPED.load(Ordering::SeqCst), VALUES);
+        assert_eq!(rcu::waiting(), Waiting { most_bytes: rcu::waiting().most_bytes, ..Waiting::default() });
+    });
+}
+
+#[repr(C)]
+struct Numbered {
+    head: Head,
+    number: u32,
+}
+
+static ORDER: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+unsafe extern "C" fn note(head: *mut Head) {
+    // SAFETY: the head is the first field of ours.
+    let numbered = unsafe { Box::from_raw(head.cast::<Numbered>()) };
+    ORDER.lock().unwrap().push(numbered.number);
+}
+
+fn call_with(number: u32) {
+    let numbered = Box::into_raw(Box::new(Numbered { head: Head::new(), number }));
+    // SAFETY: a box of its own, which the function makes one again.
+    unsafe { rcu::call(numbered.cast(), note) };
+}
+
+#[test]
+fn calls_come_in_order_and_a_barrier_waits_for_them() {
+    act_out("calls_come_in_order_and_a_barrier_waits_for_them", || {
+        const CALLS: u32 = 20_000;
+        // In one slot.
+        common::disturbed::pin(0);
+        for round in 0..5 {
+            ORDER.lock().unwrap().clear();
+            // Held while calls are deferred: they must not be made by who defers.
+            let held = (round % 2 == 0).then(|| ORDER.lock().unwrap());
+            rcu::set_knob(Knob::HoldUp, 0).unwrap();
+            (0..CALLS).for_each(call_with);
+            drop(held);
+            rcu::barrier();
+            let order = ORDER.lock().unwrap();
+            assert_eq!(order.len(), CALLS as usize);
+            assert!(order.is_sorted(), "calls came in another order");
+        }
+    });
+}
+
+#[test]
+fn objects_of_caches_and_groups_go_back_where_they_came_from() {
+    act_out("objects_of_caches_and_groups_go_back_where_they_came_from", || {
+        have_threads();
+        let cache: Cache<[u64; 20]> = Cache::new("deferred");
+        let group = Group::new("deferred").unwrap();
+        for _ in 0..300 {
+            let object = commensal::slab::Box::leak(cache.alloc([1; 20]).ok().unwrap());
+            let small = group.core().allocate(1000, 16).unwrap();
+            let large = group.core().allocate(100_000, 16).unwrap();
+            // SAFETY: ours.
+            unsafe {
+                rcu::defer_free((&raw mut *object).cast());
+                rcu::defer_free(small);
+                rcu::defer_free(large);
+            }
+        }
+        rcu::barrier();
+        assert_eq!(cache.alive(), 0);
+        assert!(cache.destroy().is_ok());
+        // What slots have cached of a group is charged.
+        assert!(group.charged() < 100_000, "{} bytes are charged", group.charged());
+        assert!(group.destroy().is_ok());
+    });
+}
+
+/// Names of this process's threads.
+fn threads() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    // One may have ended meanwhile.
+    let name = |task: std::fs::DirEntry| Some(std::fs::read_to_string(task.path().join("comm")).ok()?.trim().into());
+    tasks.filter_map(|task| name(task.ok()?)).collect()
+}
+
+#[test]
+fn a_process_that_defers_nothing_has_no_worker_and_one_that_does_has_one() {
+    const TEST: &str = "a_process_that_defers_nothing_has_no_worker_and_one_that_does_has_one";
+    act_out(TEST, || {
+        let has_worker = || threads().iter().filter(|name| *name == "commensal-rcu").count();
+        drop(rcu::read());
+        rcu::synchronize();
+        rcu::barrier();
+        assert_eq!(has_worker(), 0, "{:?}", threads());
+        have_threads();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                // SAFETY: ours.
+                scope.spawn(|| unsafe { rcu::defer_free(block(64)) });
+            }
+        });
+        rcu::barrier();
+        come("the worker's name", || has_worker() > 0);
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(has_worker(), 1, "{:?}", threads());
+    });
+}
+
+#[test]
+fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
+    const TEST: &str = "no_more_waits_than_is_promised_while_a_reader_holds_out";
+    act_out(TEST, || {
+        const UPDATERS: u64 = 4;
+        const HOLD_OUT: Duration = Duration::from_millis(500);
+        for (bytes, mark_kib) in [(64u64, 256u64), (4096, 1024), (100_000, 2048)] {
+            rcu::set_knob(Knob::HighKib, mark_kib as u32).unwrap();
+            let (end, deferred) = (AtomicBool::new(false), AtomicU64::new(0));
+            let before = rcu::waiting();
+            let section = rcu::read();
+            let mut took = Duration::ZERO;
+            thread::scope(|scope| {
+                for _ in 0..UPDATERS {
+                    scope.spawn(|| {
+                        while !end.load(Ordering::Relaxed) {
+                            // SAFETY: ours.
+                            unsafe { rcu::defer_free(block(bytes as usize)) };
+                            deferred.fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
+                }
+                let start = Instant::now();
+                thread::sleep(HOLD_OUT);
+                let waiting = rcu::waiting();
+                took = start.elapsed();
+                end.store(true, Ordering::Relaxed);
+                let object = bytes + bytes / 2;
+                // Slots of this process: those of fallback mode are the threads'.
+                let slots = u64::from(commensal::machine::slot::in_use());
+                let held = UPDATERS * (took.as_millis() as u64 / 10 + 1);
+                let bound = slots * ((mark_kib << 10) + object) + held * object;
+                assert!(waiting.bytes <= bound, "{} bytes wait, more than {bound}: {waiting:?}", waiting.bytes);
+                assert!(waiting.bytes >= mark_kib << 10, "nobody reached the mark: {waiting:?}");
+                assert!(waiting.held_up > before.held_up, "nobody was held up: {waiting:?}");
+            });
+            drop(section);
+            rcu::barrier();
+            assert_eq!(rcu::waiting().bytes, 0);
+            assert_eq!(rcu::waiting().lost, 0);
+        }
+    });
+}
+
+#[test]
+fn children_go_on_with_what_waits_whatever_their_parent_was_doing() {
+    const TEST: &str = "children_go_on_with_what_waits_whatever_their_parent_was_doing";
+    act_out(TEST, || {
+        const ROUNDS: usize = 40;
+        /// What a child may take.
+        const PATIENCE: Duration = Duration::from_secs(20);
+        static DROPPED: AtomicU32 = AtomicU32::new(0);
+        struct Count;
+        impl Drop for Count {
+            fn drop(&mut self) {
+                DROPPED.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let end = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !end.load(Ordering::Relaxed) {
+                        // SAFETY: ours.
+                        unsafe { rcu::defer_free(block(128)) };
+                        rcu::defer_drop(Count);
+                    }
+                });
+            }
+            for round in 0..ROUNDS {
+                let way = Way::ALL[round % 3];
+                let child = way.fork_and(|| {
+                    let before = DROPPED.load(Ordering::SeqCst);
+                    let section = rcu::read();
+                    (0..1000).for_each(|_| rcu::defer_drop(Count));
+                    // SAFETY: ours.
+                    (0..1000).for_each(|_| unsafe { rcu::defer_free(block(128)) });
+                    let early = DROPPED.load(Ordering::SeqCst) != before;
+                    drop(section);
+                    rcu::barrier();
+                    let dropped = DROPPED.load(Ordering::SeqCst) - before;
+                    let all = rcu::waiting();
+                    match (early, dropped >= 1000, all.objects) {
+                        (false, true, 0) => Ok(()),
+                        (true, ..) => Err(2),
+                        (_, false, _) => Err(3),
+                        _ => Err(4),
+                    }
+                });
+                let status = forks::wait_for(child, PATIENCE);
+                assert_eq!(status, Some(0), "a child of {way:?}: 2: dropped too early, 3: not all, 4: some wait still");
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+/// Deferred by handlers, on top of whatever their thread does.
+#[test]
+fn handlers_may_defer_on_top_of_anything() {
+    act_out("handlers_may_defer_on_top_of_anything", || {
+        static DEFERRED: AtomicU32 = AtomicU32::new(0);
+        static STOCK: [AtomicPtr<u8>; 64] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
+        extern "C" fn defer(_: libc::c_int) {
+            for place in &STOCK {
+                let taken = place.swap(std::ptr::null_mut(), Ordering::Relaxed);
+                if !taken.is_null() {
+                    DEFERRED.fetch_add(1, Ordering::Relaxed);
+                    // SAFETY: ours since the exchange.
+                    return unsafe { rcu::defer_free(taken) };
+                }
+            }
+        }
+        have_threads();
+        common::disturbed::handle(defer);
+        let crowd = common::disturbed::Crowd::new();
+        let end = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let _member = crowd.enrol();
+                    while !end.load(Ordering::Relaxed) {
+                        // SAFETY: ours.
+                        unsafe { rcu::defer_free(block(48)) };
+                        let stock = block(256);
+                        let place = &STOCK[stock as usize / 4096 % STOCK.len()];
+                        // SAFETY: ours since the exchange.
+                        unsafe { rcu::defer_free(place.swap(stock, Ordering::Relaxed)) };
+                    }
+                });
+            }
+            crowd.disturb_while(1, || thread::sleep(Duration::from_secs(1)));
+            end.store(true, Ordering::Relaxed);
+        });
+        rcu::barrier();
+        assert!(DEFERRED.load(Ordering::Relaxed) > 0, "no handler deferred anything");
+        assert_eq!((rcu::waiting().objects, rcu::waiting().lost), (0, 0));
+    });
+}
+
+/// What ends the program with a message.
+#[test]
+fn who_waits_for_itself_or_defers_what_is_none_of_the_heap_is_told_so() {
+    const TEST: &str = "who_waits_for_itself_or_defers_what_is_none_of_the_heap_is_told_so";
+    unsafe extern "C" fn waits(_: *mut Head) {
+        rcu::barrier();
+    }
+    let cases: [(&str, fn(), &str); 3] = [
+        (
+            "section",
+            || {
+                let _section = rcu::read();
+                rcu::barrier();
+            },
+            "waits for what was deferred in a read section, or in a deferred call",
+        ),
+        (
+            "call",
+            || {
+                // SAFETY: a head for ever.
+                unsafe { rcu::call(Box::into_raw(Box::new(Head::new())), waits) };
+                thread::sleep(LIMIT);
+            },
+            "waits for what was deferred in a read section, or in a deferred call",
+        ),
+        (
+            "foreign",
+            // SAFETY: not kept.
+            || unsafe { rcu::defer_free(Box::into_raw(Box::new(7u64)).cast()) },
+            "free of a foreign pointer",
+        ),
+    ];
+    if let Some(case) = child::case() {
+        have_threads();
+        return cases.iter().find(|(name, ..)| *name == case).map(|(_, act, _)| act()).unwrap();
+    }
+    for (name, _, message) in cases {
+        let outcome = child::run(&mut child::command(TEST, name), LIMIT);
+        let died = !outcome.status.is_some_and(|status| status.success());
+        assert!(died && outcome.stderr.contains(message), "{name}: {}", outcome.report());
+    }
+}
