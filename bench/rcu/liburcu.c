@@ -38,3 +38,44 @@ void NAME(synchronize)(void)
 {
 	synchronize_rcu();
 }
+
+/* Objects that go after a grace period: with a head each, or by their address. All of them are gone at the end. */
+
+struct item {
+	struct rcu_head head;
+	char rest[64 - sizeof(struct rcu_head)];
+};
+
+static void (*give)(void *);
+
+static void free_item(struct rcu_head *head)
+{
+	give(head);
+}
+
+void NAME(call)(uint64_t times, void *(*take)(size_t), void (*give_back)(void *))
+{
+	give = give_back;
+	for (uint64_t i = 0; i < times; i++) {
+		struct item *item = take(sizeof(struct item));
+		item->rest[0] = 1;
+		call_rcu(&item->head, free_item);
+	}
+	rcu_barrier();
+}
+
+void NAME(defer)(uint64_t times, void *(*take)(size_t), void (*give_back)(void *))
+{
+	/* Once: liburcu 0.13 stops a thread that registers again. */
+	static __thread int is_registered;
+
+	if (!is_registered)
+		rcu_defer_register_thread();
+	is_registered = 1;
+	for (uint64_t i = 0; i < times; i++) {
+		struct item *item = take(sizeof(struct item));
+		item->rest[0] = 1;
+		defer_rcu(give_back, item);
+	}
+	rcu_defer_barrier();
+}

@@ -240,13 +240,23 @@ fn groups(figures: Figures) -> Vec<Must> {
 /// Readers and updaters against liburcu's. None of its figures, where it is not installed: then it is missed.
 fn rcu(figures: Figures) -> Vec<Must> {
     let [alone, beside] = [0, 1].map(|others| parameter("readers_besides", others));
-    let over = |metric: &str, row: &Parameters| {
-        Some(figures.median(metric, row, "commensal")? / figures.median(metric, row, "liburcu-memb")?)
+    let over = |metric: &str, row: &Parameters, ours: &str, theirs: &str| {
+        Some(figures.median(metric, row, ours)? / figures.median(metric, row, theirs)?)
     };
+    let memb = |metric: &str, row: &Parameters| over(metric, row, "commensal", "liburcu-memb");
+    let others = || rcu::RETIRING.iter().map(|(name, _)| *name).filter(|name| *name != "commensal");
+    let retired = |name: &str| figures.median("retire_ns", &Parameters::default(), name);
+    let best = others().filter_map(retired).reduce(f64::min).filter(|_| others().count() > 2);
     vec![
-        Must::ratio("a section, over liburcu's memb", over("read_ns", &alone), 1.05),
-        Must::ratio("the same beside another reader", over("read_ns", &beside), 1.05),
-        Must::ratio("waiting for one running reader, over liburcu's memb", over("synchronize_ns", &beside), 1.7),
+        Must::ratio("a section, over liburcu's memb", memb("read_ns", &alone), 1.05),
+        Must::ratio("the same beside another reader", memb("read_ns", &beside), 1.05),
+        Must::ratio("a load from a Cell, over arc-swap's", over("read_ns", &alone, "commensal Cell", "arc-swap"), 0.5),
+        Must::ratio("waiting for one running reader, over liburcu's memb", memb("synchronize_ns", &beside), 1.7),
+        Must::ratio(
+            "time to retire and free 64 bytes, over the best of the others",
+            retired("commensal").zip(best).map(|(ours, best)| ours / best),
+            1.0 / 1.1,
+        ),
     ]
 }
 

@@ -152,8 +152,12 @@ impl Bench {
         let arms = |names: &[&str]| names.iter().map(|name| Arm::told(*name, *name)).collect::<Vec<_>>();
         let reads = reads.into_iter().collect::<Result<Vec<_>>>()?;
         let read = self.measure(RCU, "sections in which nothing is read", reads, &arms(&rcu::NAMES))?;
+        let retires =
+            subject(Parameters::default(), &["retire"], nanoseconds("retire_ns", "allocate, retire, free 64 bytes"))?;
+        let retiring: Vec<&str> = rcu::RETIRING.iter().map(|(name, _)| *name).collect();
+        let retire = self.measure(RCU, "objects that go after a grace period", vec![retires], &arms(&retiring))?;
         let wait = self.measure(RCU, "who waits for readers", vec![waits?], &arms(&rcu::WAITING))?;
-        Ok(vec![read, wait])
+        Ok(vec![read, wait, retire])
     }
 
     /// An experiment of the lab, with more blocks than the other parts have, as its runs are short.

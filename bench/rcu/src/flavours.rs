@@ -22,11 +22,19 @@ pub struct Flavour {
 
 /// Their names.
 #[cfg(liburcu)]
-pub const NAMES: [&str; 7] =
-    ["commensal", "liburcu-memb", "liburcu-bp", "liburcu-qsbr", "crossbeam-epoch", "seize", "arc-swap"];
+pub const NAMES: [&str; 8] = [
+    "commensal",
+    "commensal Cell",
+    "liburcu-memb",
+    "liburcu-bp",
+    "liburcu-qsbr",
+    "crossbeam-epoch",
+    "seize",
+    "arc-swap",
+];
 /// Their names.
 #[cfg(not(liburcu))]
-pub const NAMES: [&str; 4] = ["commensal", "crossbeam-epoch", "seize", "arc-swap"];
+pub const NAMES: [&str; 5] = ["commensal", "commensal Cell", "crossbeam-epoch", "seize", "arc-swap"];
 
 /// Those with which somebody waits for readers.
 #[cfg(liburcu)]
@@ -41,6 +49,7 @@ pub(crate) fn named(name: &str) -> Result<Flavour, String> {
     let bare = Flavour { begin: NOTHING, end: NOTHING, read: |_| (), checkpoint: NOTHING, synchronize: None };
     match name {
         "commensal" => Ok(Flavour { read: commensal, synchronize: Some(rcu::synchronize), ..bare }),
+        "commensal Cell" => Ok(Flavour { read: cell, ..bare }),
         "crossbeam-epoch" => Ok(Flavour { read: crossbeam, ..bare }),
         "seize" => Ok(Flavour { read: seize, ..bare }),
         "arc-swap" => Ok(Flavour { read: arc_swap, ..bare }),
@@ -64,6 +73,15 @@ fn commensal(times: u64) {
         let guard = rcu::read();
         stay();
         drop(guard);
+    }
+}
+
+fn cell(times: u64) {
+    static VALUE: LazyLock<rcu::Cell<u64>> = LazyLock::new(|| rcu::Cell::new(1).expect("there is memory"));
+    let value = &*VALUE;
+    for _ in 0..times {
+        let loaded = value.load();
+        black_box(*loaded);
     }
 }
 

@@ -3,6 +3,7 @@
 //! All readers are inlined into the loop that is timed, in the language that they were made for.
 
 mod flavours;
+mod retire;
 
 use flavours::{Flavour, named};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use flavours::{NAMES, WAITING};
+pub use retire::RETIRING;
 
 /// Rounds of which the best counts.
 const ROUNDS: usize = 15;
@@ -19,11 +21,14 @@ const SECTIONS: u64 = 1_000_000;
 const BURST: u64 = 200;
 /// Grace periods of which the median counts.
 const GRACE_PERIODS: usize = 2_000;
+/// Objects of a round, and rounds of which the best counts.
+const OBJECTS: u64 = 2_000_000;
+const RETIRE_ROUNDS: usize = 5;
 /// Until another thread surely runs.
 const START: Duration = Duration::from_millis(5);
 
 /// What the words ask for: `read 0|1 FLAVOUR`, nanoseconds of a section, with as many threads that read besides; `synchronize FLAVOUR`, nanoseconds until readers have
-/// been waited for, with one running.
+/// been waited for, with one running; `retire FLAVOUR`, nanoseconds to allocate, retire and free 64 bytes.
 pub fn measure(words: &[&str]) -> Result<f64, String> {
     match words {
         ["read", others @ ("0" | "1"), name] => Ok(read(named(name)?, *others == "1")),
@@ -32,7 +37,12 @@ pub fn measure(words: &[&str]) -> Result<f64, String> {
             let wait = flavour.synchronize.ok_or_else(|| format!("with {name}, nobody waits for readers"))?;
             Ok(synchronize(flavour, wait))
         }
-        _ => Err(format!("expected read 0|1 FLAVOUR or synchronize FLAVOUR, found {words:?}")),
+        ["retire", name] => {
+            let known = RETIRING.iter().find(|(known, _)| known == name);
+            let (_, retire) = known.ok_or_else(|| format!("with {name}, nothing is retired"))?;
+            Ok(time_retiring(*retire))
+        }
+        _ => Err(format!("expected read 0|1 FLAVOUR, synchronize FLAVOUR or retire FLAVOUR, found {words:?}")),
     }
 }
 
@@ -49,6 +59,17 @@ fn read(flavour: Flavour, with_another: bool) -> f64 {
         best
     };
     if with_another { beside_a_reader(flavour, time) } else { time() }
+}
+
+fn time_retiring(retire: fn(u64)) -> f64 {
+    // As a program that has readers: with a second thread.
+    thread::spawn(|| ()).join().expect("the thread does nothing");
+    let time = || {
+        let start = Instant::now();
+        retire(OBJECTS);
+        start.elapsed().as_secs_f64() * 1e9 / OBJECTS as f64
+    };
+    (0..RETIRE_ROUNDS).map(|_| time()).fold(f64::INFINITY, f64::min)
 }
 
 fn synchronize(flavour: Flavour, wait: fn()) -> f64 {
@@ -92,6 +113,10 @@ mod tests {
             assert!(measure(&["read", "1", name]).unwrap() > 0.0, "{name}");
         }
         assert!(measure(&["synchronize", "commensal"]).unwrap() > 0.0);
+        for (name, _) in RETIRING {
+            assert!(measure(&["retire", name]).unwrap() > 0.0, "{name}");
+        }
+        assert!(measure(&["retire", "arc-swap"]).is_err());
         assert!(measure(&["synchronize", "arc-swap"]).is_err());
         assert!(measure(&["read", "0", "dinner"]).unwrap_err().contains("dinner"));
     }

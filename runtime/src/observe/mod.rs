@@ -35,12 +35,20 @@ pub enum Why {
     Limit,
     /// A slot that rested had more in its arrays than another one could make use of.
     Idle,
+    /// What was deferred in slots that went on with something else was to be freed.
+    Deferred,
 }
 
 impl Why {
     /// All reasons, with the words for them.
-    pub const ALL: [(Why, &str); 5] =
-        [(Why::Trim, "trim"), (Why::Shrink, "shrink"), (Why::Tune, "tune"), (Why::Limit, "limit"), (Why::Idle, "idle")];
+    pub const ALL: [(Why, &str); 6] = [
+        (Why::Trim, "trim"),
+        (Why::Shrink, "shrink"),
+        (Why::Tune, "tune"),
+        (Why::Limit, "limit"),
+        (Why::Idle, "idle"),
+        (Why::Deferred, "deferred"),
+    ];
 }
 
 /// Kicks, by reason.

@@ -3,28 +3,31 @@
 //! Everything waits in the queue of the slot where it was deferred. Who defers tends that queue now and then: asks for a grace period when enough waits to
 //! be worth one, and frees a part of what has waited long enough. Whatever is left over, and all calls, are the worker's.
 //!
-//! **How much can wait.** In a slot, up to a mark ([`Knob::HighMark`] objects, [`Knob::HighKib`]). Beyond it, whoever defers is held up for each object until
+//! Blocks of the general classes are laid aside first, in an array of their slot's, as cheaply as they would be freed: only what fills it, or finds none, comes
+//! along the slow way that is told of here.
+//!
+//! **How much can wait.** In a slot, up to a mark ([`Knob::HighMark`] objects, [`Knob::HighKib`]). Beyond it, whoever comes along the slow way is held up until
 //! less waits, or until [`Knob::HoldUp`] milliseconds are over: it may have locks that readers wait for, so this cannot be for ever. With sections
 //! open it is not held up, as it would wait for itself. So while readers keep a grace period from ending for T milliseconds, at most
 //!
 //! ```text
-//!   slots in use × (mark + 1 object)  +  threads that defer outside of sections × (T / hold-up + 1) objects
+//!   slots in use × (mark + a batch for each size in use)  +  threads that defer outside of sections × (T / hold-up + 1) batches
 //! ```
 //!
-//! wait, and what is deferred inside of sections.
+//! wait, and what is deferred inside of sections. A batch is at most 16 KiB, or two objects if these are more; large blocks come alone.
 
 use super::domain::{Domain, own_sections};
 use super::grace::{Caller, Pace, Patience, drive, start, wait_for};
 use super::knobs::Knob;
-use super::queue::{Head, Put, Queue, bytes_of};
+use super::queue::{Head, Held, Put, Queue, bytes_of};
 use crate::slab::misuse::{self, Line};
 use crate::slab::region::general;
-use crate::slab::{Batch, sharing};
+use crate::slab::{Aside, AsideWord, Batch, sharing};
 use core::fmt::Write;
 use core::mem::offset_of;
 use core::panic::Location;
-use core::ptr::null_mut;
-use machine::sync::{AtomicPtr, AtomicU64, Contention, ContentionReport, Ordering};
+use core::ptr::{NonNull, null_mut};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Contention, ContentionReport, Ordering};
 use machine::{clock, process, slot, thread, vm};
 
 const MICROSECOND: u64 = 1000;
@@ -36,6 +39,11 @@ const MILLISECOND: u64 = 1_000_000;
 pub(super) struct Deferred {
     /// Those of all slots but the first; null before there are any.
     queues: AtomicPtr<Queue>,
+    /// The arrays that are laid aside; null: there are none, as nobody could take them away, or not yet.
+    aside: AsideWord,
+    has_tried: AtomicU32,
+    /// Who takes those arrays away from all slots; 0: nobody.
+    taker: AtomicU64,
     /// Who makes calls; 0: nobody.
     caller: AtomicU64,
     held_up: AtomicU64,
@@ -90,18 +98,67 @@ impl Deferred {
         }
     }
 
+    /// Has objects laid aside, if they can be taken away again.
+    #[cold]
+    fn make_aside(&self) {
+        if self.has_tried.load(Ordering::Relaxed) == 0
+            && let Some(made) = general().make_aside()
+            // Release: whoever sees it finds it zeroed.
+            && self.aside.compare_exchange(null_mut(), made.base(), Ordering::Release, Ordering::Relaxed).is_err()
+        {
+            general().unmake_aside(made);
+        }
+        self.has_tried.store(1, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn aside(&self) -> Option<Aside> {
+        // SAFETY: stored by `make_aside`, or null.
+        unsafe { Aside::at(self.aside.load(Ordering::Relaxed)) }
+    }
+
     /// In a fork child.
     pub(super) fn begin_anew(&self) {
         self.queues().for_each(Queue::forget_hands);
-        // A thread that forked in a call goes on making it.
-        if self.caller.load(Ordering::Relaxed) != thread::id() {
-            self.caller.store(0, Ordering::Relaxed);
+        // A thread that forked in a call goes on making it, and so on.
+        for who in [&self.caller, &self.taker] {
+            if who.load(Ordering::Relaxed) != thread::id() {
+                who.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// In a fork child that has one thread: takes what is laid aside into the queues, so that the next who defers comes along, and makes a worker.
+    pub(super) fn collect_aside(&self) {
+        if let Some(aside) = self.aside() {
+            general().collect_aside(aside, |slot, batch| self.keep(slot, batch));
+        }
+    }
+
+    /// Puts a batch into a slot's queue.
+    fn keep(&self, slot: u32, batch: Batch) {
+        // In a handler that interrupted whoever has it: the next one.
+        let queues = (0..slot::MAX as u32).map(|other| self.queue(slot ^ other));
+        if let Some(mut held) = queues.filter_map(|queue| queue.lock(&self.contention)).next() {
+            held.keep(batch);
         }
     }
 
     /// Whether anything waits.
     pub(super) fn is_busy(&self) -> bool {
-        self.queues().any(Queue::is_busy)
+        self.queues().any(Queue::is_busy) || self.aside().is_some_and(Aside::is_used)
+    }
+
+    /// Takes what is laid aside in all slots into their queues. False: another one is at it.
+    fn take_aside(&self) -> bool {
+        let Some(aside) = self.aside() else { return true };
+        // Acquire pairs with the release below: behind what the last one did.
+        if self.taker.compare_exchange(0, thread::id(), Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        general().take_away_aside(aside, |slot, batch| self.keep(slot, batch));
+        self.taker.store(0, Ordering::Release);
+        true
     }
 }
 
@@ -111,7 +168,7 @@ impl Domain {
     }
 
     /// Puts something into a queue: the slot's, or another one if this is a handler that came while that was locked.
-    fn put(&self, mut put: impl FnMut(&mut super::queue::Held<'_>) -> Put) -> (&Queue, Put) {
+    fn put(&self, mut put: impl FnMut(&mut Held<'_>, u32) -> Put) -> (&Queue, Put) {
         let deferred = &self.deferred;
         if deferred.queues.load(Ordering::Relaxed).is_null() {
             deferred.make_queues();
@@ -123,7 +180,7 @@ impl Domain {
                 if other != 0 {
                     slot::count_as_used(own ^ other);
                 }
-                return (queue, put(&mut held));
+                return (queue, put(&mut held, own));
             }
         }
         (&deferred.first, Put::NoMemory)
@@ -217,6 +274,7 @@ impl Domain {
 
     /// Frees, and calls, all that waits now in the sealed segments, or if those are empty in the open ones.
     pub(super) fn free_all(&self, caller: Caller) {
+        self.deferred.take_aside();
         for queue in self.deferred.queues().filter(|queue| queue.objects() != 0) {
             if let Some(mut held) = queue.lock(&self.deferred.contention) {
                 held.seal(true, |_| true, start);
@@ -269,6 +327,9 @@ pub fn waiting() -> Waiting {
         lost: deferred.lost.load(Ordering::Relaxed),
         ..Waiting::default()
     };
+    if let Some(aside) = deferred.aside() {
+        (waiting.objects, waiting.bytes) = aside.count();
+    }
     for queue in deferred.queues() {
         waiting.objects += queue.objects();
         waiting.bytes += queue.bytes();
@@ -290,7 +351,20 @@ pub fn contention() -> ContentionReport {
 ///
 /// # Safety
 /// The block is the caller's to give up, but that readers may find it in sections that are open.
+#[inline(always)]
 pub unsafe fn defer_free(block: *mut u8) {
+    // SAFETY: passed on. Where there are arrays that are laid aside, there is a heap.
+    let is_done =
+        Domain::of_process().deferred.aside().is_some_and(|aside| unsafe { general().lay_aside(aside, block) });
+    if !is_done {
+        // SAFETY: passed on.
+        unsafe { defer_slow(block) }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn defer_slow(block: *mut u8) {
     if block.is_null() {
         return;
     }
@@ -307,9 +381,16 @@ pub unsafe fn defer_free(block: *mut u8) {
         // SAFETY: passed on; there is nobody who could be in a section.
         return unsafe { general.free_one(block) };
     }
-    let (bytes, most) = (bytes_of(class, block), domain.knobs.get(Knob::Bulk) as usize);
-    // SAFETY: passed on.
-    match domain.put(|held| unsafe { held.put(class, block, bytes, most) }) {
+    domain.deferred.make_aside();
+    let aside = domain.deferred.aside().filter(|_| class != 0 && slot::current().is_some());
+    let most = domain.knobs.get(Knob::Bulk) as usize;
+    let put = |held: &mut Held<'_>, slot| match aside {
+        // SAFETY: passed on.
+        Some(aside) => unsafe { held.put_beside(aside, slot, class, block, most) },
+        // SAFETY: passed on.
+        None => unsafe { held.put(class, block, bytes_of(class, block), most) },
+    };
+    match domain.put(put) {
         (_, Put::NoMemory) => {
             if domain.wait_instead() {
                 // SAFETY: passed on, and a grace period is over.
@@ -340,7 +421,7 @@ pub unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head)
     let domain = Domain::enter();
     sharing::enter();
     // SAFETY: passed on.
-    match domain.put(|held| unsafe { held.put_call(head, function, bytes) }) {
+    match domain.put(|held, _| unsafe { held.put_call(head, function, bytes) }) {
         // There is one queue only, and this is a handler on top of whoever has it.
         (_, Put::NoMemory) => {
             if domain.wait_instead() {
@@ -357,14 +438,37 @@ pub unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head)
     }
 }
 
-/// A value that is to be dropped, and the place where it waits.
+/// A value, and what it needs to wait until it is dropped.
+#[derive(Debug)]
 #[repr(C)]
-struct Dropped<T> {
-    head: Head,
-    value: T,
+pub(super) struct Dropped<T> {
+    pub(super) head: Head,
+    pub(super) value: T,
 }
 
 const _: () = assert!(offset_of!(Dropped<u64>, head) == 0);
+
+unsafe extern "C" fn drop_it<T>(head: *mut Head) {
+    // SAFETY: the head is the first field of what `retire` was given, which is nobody else's any more.
+    unsafe {
+        head.cast::<Dropped<T>>().drop_in_place();
+        general().free_one(head.cast());
+    }
+}
+
+/// Drops a value and frees its place after a grace period: by a call, if there is anything to drop.
+///
+/// # Safety
+/// The place is one of [`take_place`], and the caller's to give up, but that readers may find it in sections that are open.
+pub(super) unsafe fn retire<T>(place: NonNull<Dropped<T>>) {
+    // SAFETY: passed on.
+    unsafe {
+        match core::mem::needs_drop::<T>() {
+            true => call_of(place.as_ptr().cast(), drop_it::<T>, size_of::<Dropped<T>>()),
+            false => defer_free(place.as_ptr().cast()),
+        }
+    }
+}
 
 /// Drops a value after a grace period, on a thread of the runtime's, as [`call`] does: a box with an object that readers may have found, say, or anything
 /// else that must not go before they are done. Up to some 32 KiB; larger ones belong into a box.
@@ -372,24 +476,13 @@ const _: () = assert!(offset_of!(Dropped<u64>, head) == 0);
 /// If there is no memory for the value to wait in, the caller waits for a grace period itself. In a section it cannot, and the value is not dropped,
 /// which [`Waiting::lost`] counts.
 pub fn defer_drop<T: Send + 'static>(value: T) {
-    const {
-        assert!(size_of::<Dropped<T>>() <= crate::slab::class::LARGEST, "put large values into a box");
-        assert!(align_of::<Dropped<T>>() <= crate::page::PAGE);
-    }
-    unsafe extern "C" fn drop_it<T>(head: *mut Head) {
-        // SAFETY: the head is the first field of what `defer_drop` made, which is nobody else's any more.
-        unsafe {
-            head.cast::<Dropped<T>>().drop_in_place();
-            general().free_one(head.cast());
-        }
-    }
     let domain = Domain::enter();
     let place = if sharing::enter() { take_place::<Dropped<T>>() } else { None };
-    match place {
+    match place.and_then(NonNull::new) {
         // SAFETY: a place for it, and ours.
         Some(place) => unsafe {
             place.write(Dropped { head: Head::new(), value });
-            call_of(place.cast(), drop_it::<T>, size_of::<Dropped<T>>());
+            call_of(place.as_ptr().cast(), drop_it::<T>, size_of::<Dropped<T>>());
         },
         None if domain.wait_instead() => drop(value),
         None => core::mem::forget(value),
@@ -398,6 +491,10 @@ pub fn defer_drop<T: Send + 'static>(value: T) {
 
 /// Memory for a value; none: there is none.
 pub(super) fn take_place<T>() -> Option<*mut T> {
+    const {
+        assert!(size_of::<T>() <= crate::slab::class::LARGEST, "put large values into a box");
+        assert!(align_of::<T>() <= crate::page::PAGE);
+    }
     let class = crate::slab::class::class_for_aligned(size_of::<T>(), align_of::<T>())?;
     let object = general().take(crate::slab::class::size(class));
     if object.is_null() {
@@ -425,12 +522,15 @@ pub fn barrier_for(caller: Caller) {
         process::complain(line.as_bytes());
         process::die();
     }
-    let mut turns = [0; slot::MAX];
     let deferred = &domain.deferred;
+    let mut patience = Patience::new(domain, Pace::Usual);
+    while !deferred.take_aside() {
+        patience.rest(&domain.grace, domain.grace.news());
+    }
+    let mut turns = [0; slot::MAX];
     for (queue, turns) in deferred.queues().zip(&mut turns) {
         *turns = queue.lock(&deferred.contention).map_or(0, |mut held| held.turns());
     }
-    let mut patience = Patience::new(domain, Pace::Usual);
     for (queue, &turns) in deferred.queues().zip(&turns) {
         let has_left = || queue.lock(&deferred.contention).is_none_or(|mut held| held.has_left_since(turns));
         while !has_left() {

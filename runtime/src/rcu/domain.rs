@@ -449,13 +449,13 @@ impl Domain {
 }
 
 extern "C" fn put_child_in_order() {
-    Domain::enter();
+    Domain::enter().deferred.collect_aside();
 }
 
 /// Where the kernel wipes nothing in children (before 4.14).
 extern "C" fn after_fork_in_child() {
     thread::declare_forked();
-    Domain::enter();
+    put_child_in_order();
 }
 
 /// Adds one to a word of a lane; false if it has another mark.

@@ -31,7 +31,7 @@ pub enum Knob {
     HighKib,
     /// Percent of the two below which that ends.
     LowMark,
-    /// Milliseconds that whoever defers is held up at most, for each object. It may have locks that readers wait for, so this cannot be for
+    /// Milliseconds that whoever defers is held up at most, for each batch. It may have locks that readers wait for, so this cannot be for
     /// ever. 0: nobody is.
     HoldUp,
     /// Milliseconds after which a grace period that is waited for is reported on standard error, with what it waits for; again after as many. 0: never.
@@ -59,7 +59,7 @@ pub const KNOBS: [Description; 14] = [
     Description { knob: Knob::FirstScan, name: "first_scan_us", usual: 20, least: 1, most: 1_000_000 },
     Description { knob: Knob::LongestScan, name: "longest_scan_us", usual: 1000, least: 1, most: 1_000_000 },
     Description { knob: Knob::LazyLimit, name: "lazy_limit", usual: 4096, least: 1, most: 100_000_000 },
-    Description { knob: Knob::LazyKib, name: "lazy_kib", usual: 512, least: 1, most: 100_000_000 },
+    Description { knob: Knob::LazyKib, name: "lazy_kib", usual: 1024, least: 1, most: 100_000_000 },
     Description { knob: Knob::LazyDelay, name: "lazy_delay_ms", usual: 20, least: 1, most: 1_000_000 },
     Description { knob: Knob::Bulk, name: "bulk", usual: 125, least: 1, most: 125 },
     Description { knob: Knob::BatchLimit, name: "batch_limit", usual: 250, least: 1, most: 100_000_000 },

@@ -29,6 +29,7 @@
 //!
 //! [docs/design/rcu.md]: https://github.com/commensal/commensal/blob/main/docs/design/rcu.md
 
+mod cell;
 mod deferred;
 mod domain;
 mod grace;
@@ -37,6 +38,7 @@ mod queue;
 mod reader;
 mod worker;
 
+pub use cell::{Cell, Loaded, NotExchanged};
 pub use deferred::{Waiting, barrier, barrier_for, call, call_of, contention, defer_drop, defer_free, waiting};
 pub use grace::{
     Caller, Cookie, Pace, grace_periods, is_over, knob, set_knob, start, synchronize, synchronize_expedited, wait_for,

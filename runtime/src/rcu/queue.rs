@@ -14,7 +14,7 @@
 use super::grace::Cookie;
 use crate::slab::class::{self, CLASSES};
 use crate::slab::region::general;
-use crate::slab::{Batch, Batches};
+use crate::slab::{Aside, Batch, Batches};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use machine::sync::{Acquired, AtomicU32, AtomicU64, Contention, Lock, Ordering};
@@ -265,6 +265,40 @@ impl Held<'_> {
         }
         self.close(class);
         Put::Enough
+    }
+
+    /// Puts an object into the open segment that no array could be given to which is laid aside: gives the slot another array for its class, and puts the
+    /// full one into the segment.
+    ///
+    /// # Safety
+    /// It is the caller's to give up.
+    pub(super) unsafe fn put_beside(
+        &mut self,
+        aside: Aside,
+        slot: u32,
+        class: usize,
+        object: *mut u8,
+        most: usize,
+    ) -> Put {
+        let general = general();
+        let Some(batch) = general.begin_batch(class, most) else { return Put::NoMemory };
+        let batch = general.add_to_batch(batch, object);
+        let done = match general.exchange_aside(aside, slot, class, batch) {
+            Ok(None) => return Put::Done,
+            Ok(Some(full)) => full,
+            // The thread is elsewhere by now, or the array is being taken away.
+            Err(batch) => batch,
+        };
+        self.keep(done);
+        Put::Enough
+    }
+
+    /// Puts a batch into the open segment.
+    pub(super) fn keep(&mut self, batch: Batch) {
+        let state = self.state();
+        let open = state.open();
+        general().stack_batch(&mut state.segments[open].batches, batch);
+        self.0.count(general().batch_len(batch) as i64, general().batch_bytes(batch) as i64);
     }
 
     /// The batch of a class is not filled any more.

@@ -26,6 +26,14 @@ impl Batch {
         self.0.take_word()
     }
 
+    pub(super) fn of(array: Array) -> Self {
+        Batch(array)
+    }
+
+    pub(super) fn array(self) -> Array {
+        self.0
+    }
+
     /// Whether it has no room.
     #[inline]
     pub fn is_full(self) -> bool {

@@ -11,6 +11,7 @@
 
 mod account;
 mod array;
+mod aside;
 mod batch;
 mod cache;
 mod check;
@@ -43,6 +44,7 @@ mod tests;
 mod tune;
 
 pub use account::Account;
+pub use aside::{Aside, AsideWord};
 pub use batch::{Batch, Batches};
 pub use cache::{Box, Cache, Constructed, Kind, OutOfMemory, Values};
 pub use debug::Options;

@@ -126,6 +126,25 @@ impl<'a> General<'a> {
     }
 }
 
+/// Bytes that a panel takes.
+const BYTES: usize = SLACK + HEADER + slot::MAX * slot::AREA;
+
+/// Address space for a panel, zeroed. None: no memory.
+pub(super) fn reserve_panel() -> Option<Region> {
+    let start = vm::reserve(null_mut(), BYTES, vm::Access::ReadWrite)?;
+    // SAFETY: the mapping is fresh and ours. A huge page would make many slots' areas resident.
+    unsafe {
+        vm::advise_huge(start, BYTES, vm::Huge::Avoid);
+        Some(Region::at(start.wrapping_add(SLACK)))
+    }
+}
+
+/// Gives back a panel that nobody has seen.
+pub(super) fn release_panel(panel: Region) {
+    // SAFETY: reserved above.
+    unsafe { vm::release(panel.base().wrapping_sub(SLACK), BYTES) };
+}
+
 /// Writes to what this slot will use of a fresh panel. It would read it first, and a page that is read before it is written faults twice, the
 /// second time interrupting all CPUs that run a thread of the process.
 ///
@@ -168,14 +187,13 @@ impl Panels {
         if count as usize + 1 == MOST {
             return None;
         }
-        let bytes = SLACK + HEADER + slot::MAX * slot::AREA;
-        let base = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite)?.wrapping_add(SLACK);
-        // SAFETY: the mapping is fresh and ours, zeroes are a valid panel, and the table has room. A huge page would make many slots' areas resident.
+        let panel = reserve_panel()?;
+        // SAFETY: the panel is ours, zeroes are a valid one, and the table has room.
         unsafe {
-            vm::advise_huge(base.wrapping_sub(SLACK), bytes, vm::Huge::Avoid);
-            (*base.cast::<Panel>()).head.begin((&raw const *slab).cast_mut(), count + 1);
-            (*self.table.load(Ordering::Relaxed).add(count as usize + 1)).store(base.cast(), Ordering::Relaxed);
-            touch_area(Region::at(base));
+            (*panel.base().cast::<Panel>()).head.begin((&raw const *slab).cast_mut(), count + 1);
+            let table = self.table.load(Ordering::Relaxed);
+            (*table.add(count as usize + 1)).store(panel.base().cast(), Ordering::Relaxed);
+            touch_area(panel);
         }
         // Release pairs with the acquire in `caches`.
         self.count.store(count + 1, Ordering::Release);

@@ -1,0 +1,184 @@
+//! A value that many read and somebody replaces.
+
+use super::deferred::{Dropped, retire, take_place};
+use super::queue::Head;
+use super::reader::{ReadGuard, read};
+use crate::slab::region::general;
+use crate::slab::{OutOfMemory, sharing};
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use machine::sync::{AtomicPtr, Ordering};
+
+/// A value that is read without waiting, and replaced as a whole. What was replaced is dropped after a grace period: on the runtime's worker if its type
+/// has anything to drop, else it is freed by whoever replaces.
+///
+/// Reading costs a section and a load, writes nothing that others read, and waits for nobody; replacing costs an allocation, an exchange, and what
+/// [`defer_free`](super::defer_free) or [`defer_drop`](super::defer_drop) cost. Values lie in the runtime's heap, up to some 32 KiB.
+///
+/// Signal handlers may load on top of anything. A fork child has its own.
+///
+/// ```
+/// # use commensal::rcu::Cell;
+/// let settings = Cell::new(("eth0", 1500)).unwrap();
+/// assert_eq!(settings.load().1, 1500);
+/// settings.update(|now| (now.0, now.1 + 28)).unwrap();
+/// assert_eq!(*settings.load(), ("eth0", 1528));
+/// ```
+pub struct Cell<T: Send + Sync + 'static> {
+    at: AtomicPtr<Dropped<T>>,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: whoever shares a cell reads its values and puts others there, which are dropped elsewhere.
+unsafe impl<T: Send + Sync + 'static> Sync for Cell<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync + 'static> Send for Cell<T> {}
+
+/// A value that was found in a [`Cell`], which stays until this is dropped: a read section.
+#[derive(Debug)]
+pub struct Loaded<'c, T> {
+    value: NonNull<Dropped<T>>,
+    cell: PhantomData<&'c T>,
+    /// Ended last.
+    _section: ReadGuard,
+}
+
+impl<T> Deref for Loaded<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the section keeps it.
+        unsafe { &self.value.as_ref().value }
+    }
+}
+
+/// Why a value was not exchanged, with the one that was to be put there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NotExchanged<T> {
+    /// Another value is there.
+    Changed(T),
+    /// There is no memory.
+    OutOfMemory(T),
+}
+
+impl<T> fmt::Debug for NotExchanged<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            NotExchanged::Changed(_) => "Changed",
+            NotExchanged::OutOfMemory(_) => "OutOfMemory",
+        })
+    }
+}
+
+fn place<T>(value: T) -> Result<NonNull<Dropped<T>>, OutOfMemory<T>> {
+    let place = if sharing::enter() { take_place::<Dropped<T>>() } else { None };
+    match place.and_then(NonNull::new) {
+        Some(place) => {
+            // SAFETY: a place for it, and ours.
+            unsafe { place.write(Dropped { head: Head::new(), value }) };
+            Ok(place)
+        }
+        None => Err(OutOfMemory(value)),
+    }
+}
+
+/// The value of a place that nobody has seen.
+///
+/// # Safety
+/// The place is the caller's to give up.
+unsafe fn take_back<T>(place: NonNull<Dropped<T>>) -> T {
+    // SAFETY: passed on.
+    unsafe {
+        let Dropped { value, .. } = place.read();
+        general().free_one(place.as_ptr().cast());
+        value
+    }
+}
+
+impl<T: Send + Sync + 'static> Cell<T> {
+    /// With a value, which comes back if there is no memory.
+    pub fn new(value: T) -> Result<Self, OutOfMemory<T>> {
+        Ok(Cell { at: AtomicPtr::new(place(value)?.as_ptr()), owns: PhantomData })
+    }
+
+    /// The value, as it is now.
+    #[inline(always)]
+    pub fn load(&self) -> Loaded<'_, T> {
+        let section = read();
+        // Acquire pairs with the releases below: who finds a value finds it whole.
+        // SAFETY: there always is one.
+        let value = unsafe { NonNull::new_unchecked(self.at.load(Ordering::Acquire)) };
+        Loaded { value, cell: PhantomData, _section: section }
+    }
+
+    /// Puts a value in the place of the one that is there. It comes back if there is no memory.
+    pub fn store(&self, value: T) -> Result<(), OutOfMemory<T>> {
+        let new = place(value)?;
+        // Release: see `load`. Acquire: whoever stored what was there is done with it.
+        let old = self.at.swap(new.as_ptr(), Ordering::AcqRel);
+        // SAFETY: it was there, so it is not null, and nobody finds it any more.
+        unsafe { retire(NonNull::new_unchecked(old)) };
+        Ok(())
+    }
+
+    /// Puts a value in the place of one that was loaded here, if that is still there.
+    ///
+    /// It is the same one that is compared, not an equal one: it cannot have gone and come back, as it was loaded all the time.
+    pub fn compare_exchange(&self, current: Loaded<'_, T>, value: T) -> Result<(), NotExchanged<T>> {
+        let new = place(value).map_err(|OutOfMemory(value)| NotExchanged::OutOfMemory(value))?;
+        let old = current.value;
+        // Orders as in `store`. Relaxed on failure: nothing is read then.
+        let outcome = self.at.compare_exchange(old.as_ptr(), new.as_ptr(), Ordering::AcqRel, Ordering::Relaxed);
+        // Before the old value is retired: a process with one thread may then free it at once.
+        drop(current);
+        match outcome {
+            // SAFETY: nobody finds it any more.
+            Ok(_) => unsafe { retire(old) },
+            // SAFETY: nobody has seen it.
+            Err(_) => return Err(NotExchanged::Changed(unsafe { take_back(new) })),
+        }
+        Ok(())
+    }
+
+    /// Replaces the value by what a function makes of it. It is called again when somebody else was faster.
+    pub fn update(&self, mut change: impl FnMut(&T) -> T) -> Result<(), OutOfMemory<T>> {
+        loop {
+            let current = self.load();
+            let value = change(&current);
+            match self.compare_exchange(current, value) {
+                Ok(()) => return Ok(()),
+                Err(NotExchanged::Changed(_)) => {}
+                Err(NotExchanged::OutOfMemory(value)) => return Err(OutOfMemory(value)),
+            }
+        }
+    }
+
+    /// The value, without a section: nobody else has the cell.
+    pub fn get_mut(&mut self) -> &mut T {
+        // SAFETY: there always is one, and it is ours as the cell is.
+        unsafe { &mut (*self.at.load(Ordering::Relaxed)).value }
+    }
+
+    /// The value, and no cell any more.
+    pub fn into_inner(self) -> T {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: nobody else has the cell, so nobody has the value.
+        unsafe { take_back(NonNull::new_unchecked(this.at.load(Ordering::Relaxed))) }
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Cell<T> {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        drop(unsafe { take_back(NonNull::new_unchecked(self.at.load(Ordering::Relaxed))) });
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Cell<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Cell").field(&*self.load()).finish()
+    }
+}

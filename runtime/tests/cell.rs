@@ -1,0 +1,113 @@
+//! Cells: a value that was loaded stays whole, no change is lost, and each value is dropped once.
+
+mod common;
+
+use commensal::rcu::{self, Cell, NotExchanged};
+use common::child;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Runs `test` again in processes of its own, with slots by concurrency ids and by threads.
+fn act_out(test: &str, act: impl FnOnce()) {
+    if child::case().is_some() {
+        return act();
+    }
+    for fallback in [false, true] {
+        let mut command = child::command(test, "act");
+        if fallback {
+            command.env(child::FALLBACK.0, child::FALLBACK.1);
+        }
+        child::run(&mut command, Duration::from_secs(60)).expect_success(test);
+    }
+}
+
+static ALIVE: AtomicI64 = AtomicI64::new(0);
+
+/// A number twice, which is gone when both are not the same; it counts how many of it there are.
+#[derive(Debug)]
+struct Pair(u64, u64, Vec<u64>);
+
+impl Pair {
+    fn new(number: u64) -> Self {
+        ALIVE.fetch_add(1, Ordering::Relaxed);
+        Pair(number, !number, vec![number; 3])
+    }
+
+    fn check(&self) -> u64 {
+        assert!(self.1 == !self.0 && self.2 == [self.0; 3], "found {self:?}");
+        self.0
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.check();
+        (self.0, self.1) = (1, 1);
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_was_loaded_stays_and_no_update_is_lost() {
+    act_out("what_was_loaded_stays_and_no_update_is_lost", || {
+        const UPDATERS: u64 = 3;
+        const UPDATES: u64 = 20_000;
+        let (cell, plain) = (Cell::new(Pair::new(0)).unwrap(), Cell::new([0u64; 8]).unwrap());
+        let end = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let (mut last, mut loads) = (0, 0u64);
+                    while !end.load(Ordering::Relaxed) || loads == 0 {
+                        let loaded = cell.load();
+                        let number = loaded.check();
+                        assert!(number >= last, "{number} came after {last}");
+                        thread::yield_now();
+                        assert_eq!(loaded.check(), number);
+                        let other = plain.load();
+                        assert!(other.iter().all(|word| *word == other[0]), "found {other:?}");
+                        (last, loads) = (number, loads + 1);
+                    }
+                });
+            }
+            let updaters: Vec<_> = (0..UPDATERS)
+                .map(|updater| {
+                    let (cell, plain) = (&cell, &plain);
+                    scope.spawn(move || {
+                        for update in 0..UPDATES {
+                            cell.update(|pair| Pair::new(pair.check() + 1)).unwrap();
+                            plain.store([updater * UPDATES + update; 8]).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            updaters.into_iter().for_each(|updater| updater.join().unwrap());
+            end.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(cell.load().check(), UPDATERS * UPDATES);
+        rcu::barrier();
+        assert_eq!(ALIVE.load(Ordering::Relaxed), 1, "values that were replaced are alive, or were dropped twice");
+        drop(cell);
+        assert_eq!(ALIVE.load(Ordering::Relaxed), 0);
+        assert_eq!((rcu::waiting().objects, rcu::waiting().lost), (0, 0));
+    });
+}
+
+#[test]
+fn values_are_exchanged_if_they_are_the_same_ones() {
+    act_out("values_are_exchanged_if_they_are_the_same_ones", || {
+        let mut cell = Cell::new(String::from("one")).unwrap();
+        let first = cell.load();
+        cell.store("two".into()).unwrap();
+        assert_eq!(*first, "one");
+        let refused = cell.compare_exchange(first, "three".into());
+        assert_eq!(refused, Err(NotExchanged::Changed("three".into())));
+        assert_eq!(cell.compare_exchange(cell.load(), "four".into()), Ok(()));
+        cell.get_mut().push_str("teen");
+        assert_eq!(format!("{cell:?}"), r#"Cell("fourteen")"#);
+        assert_eq!(cell.into_inner(), "fourteen");
+        rcu::barrier();
+        assert_eq!(rcu::waiting().objects, 0);
+    });
+}
