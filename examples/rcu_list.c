@@ -16,6 +16,7 @@ enum { READERS = 3, NETWORKS = 4, ROUNDS = 100, GONE = -1 };
 
 struct route {
     cm_rcu_list place;
+    cm_rcu_head head;
     int network, cost;
 };
 
@@ -53,11 +54,16 @@ static void *look_up(void *wrong) {
     return NULL;
 }
 
-/* What no reader finds any more is freed when none can still have it. */
-static void free_later(struct route *route) {
-    cm_rcu_synchronize();
+/* What no reader finds any more is freed when none can still have it: a call for those that have something to be done before, as here, to tell whether
+ * readers could see it. Else cm_rcu_defer_free(route) would do. */
+static void bury(cm_rcu_head *head) {
+    struct route *route = (struct route *)((char *)head - offsetof(struct route, head));
     route->cost = GONE;
     free(route);
+}
+
+static void free_later(struct route *route) {
+    cm_rcu_call(&route->head, bury);
 }
 
 /* There is one updater; several would need a lock among themselves. */
@@ -96,6 +102,8 @@ int main(void) {
         all_wrong += wrong[i];
     }
 
+    /* All that was buried is, before the program ends. */
+    cm_rcu_barrier();
     for (int network = 0; network < NETWORKS; network++)
         printf("network %d costs %d\n", network, cost_of(network));
     printf("%ld lookups found what is gone\n", all_wrong);

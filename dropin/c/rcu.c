@@ -3,12 +3,14 @@
  * basics     every function, nested and overlapping sections, errno
  * waiting    a grace period waits for a section of another thread, and not for one that began later
  * list       readers go through a list while it changes, and what is removed is freed
+ * deferred   what is deferred waits for sections, is called for and freed, and knobs are set
  * forks      children of a process with sections open, and their own children
  * fork_before  a child of a process in which nobody has waited yet, where a new thread does
  * handlers   handlers read on top of readers */
 #include "check.h"
 #include <commensal.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -144,6 +146,59 @@ static void check_list(void) {
     CHECK(count == MEMBERS, "%d members are left", count);
 }
 
+struct late {
+    int number;
+    cm_rcu_head head;
+};
+
+static int calls;
+
+static void be_late(cm_rcu_head *head) {
+    struct late *late = (struct late *)((char *)head - offsetof(struct late, head));
+    CHECK(late->number == calls, "call %d came as number %d", late->number, calls);
+    calls++;
+    free(late);
+}
+
+static void check_deferred(void) {
+    enum { CALLS = 1000 };
+    cm_rcu_waiting waiting;
+    pthread_t holder;
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(sched_getcpu(), &first);
+    errno = 1234;
+    cm_rcu_defer_free(NULL);
+    cm_rcu_defer_free(malloc(100));
+    cm_rcu_barrier();
+    CHECK(cm_rcu_set("high_kib", 100000) == 0, "a knob was refused");
+    CHECK(errno == 1234, "errno is %d", errno);
+    CHECK(cm_rcu_set("high_kub", 1) == -1 && errno == EINVAL, "a knob that there is none of was set: errno %d", errno);
+    CHECK(cm_rcu_set("bulk", 1000000) == -1 && errno == EINVAL, "a knob was set out of its range");
+    atomic_store(&step, 0);
+    CHECK(pthread_create(&holder, NULL, hold, NULL) == 0, "no thread");
+    wait_for(1);
+    /* In one slot, so that the calls are in order. */
+    CHECK(sched_setaffinity(0, sizeof first, &first) == 0, "not kept on one CPU: errno %d", errno);
+    for (int i = 0; i < CALLS; i++) {
+        struct late *late = malloc(sizeof *late);
+        CHECK(late != NULL, "no memory");
+        late->number = i;
+        cm_rcu_call(&late->head, be_late);
+        cm_rcu_defer_free(malloc(i % 5 == 0 ? 100000 : 100));
+    }
+    usleep(100000);
+    cm_rcu_count_waiting(&waiting);
+    CHECK(waiting.objects == 2 * CALLS && waiting.bytes >= CALLS / 5 * 100000, "%llu objects of %llu bytes wait",
+          (unsigned long long)waiting.objects, (unsigned long long)waiting.bytes);
+    atomic_store(&step, 2);
+    CHECK(pthread_join(holder, NULL) == 0, "not joined");
+    cm_rcu_barrier();
+    cm_rcu_count_waiting(&waiting);
+    CHECK(calls == CALLS && waiting.objects == 0 && waiting.lost == 0, "%d calls, %llu wait, %llu lost", calls,
+          (unsigned long long)waiting.objects, (unsigned long long)waiting.lost);
+}
+
 static void ends_well(pid_t child) {
     int status;
     CHECK(child > 0 && waitpid(child, &status, 0) == child, "no child: errno %d", errno);
@@ -252,7 +307,7 @@ static void check_handlers(void) {
 }
 
 static const struct check checks[] = {{"basics", check_basics}, {"waiting", check_waiting},   {"list", check_list},
-                                      {"forks", check_forks},   {"fork_before", check_fork_before}, {"handlers", check_handlers}, {NULL, NULL}};
+                                      {"forks", check_forks},   {"fork_before", check_fork_before}, {"handlers", check_handlers}, {"deferred", check_deferred}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -9,5 +9,6 @@ in_both_modes! {
     list: |mode| holds(mode, "rcu list");
     forks: |mode| holds(mode, "rcu forks");
     fork_before: |mode| holds(mode, "rcu fork_before");
+    deferred: |mode| holds(mode, "rcu deferred");
     handlers: |mode| holds(mode, "rcu handlers");
 }

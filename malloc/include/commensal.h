@@ -46,8 +46,7 @@
  *
  *     struct route *old = best_route;                         // the one updater, or whoever has the updaters' lock
  *     CM_RCU_PUBLISH(best_route, better);
- *     cm_rcu_synchronize();
- *     free(old);
+ *     cm_rcu_defer_free(old);                                 // or cm_rcu_synchronize(); free(old);
  *
  * What the comments of the functions end with:
  *
@@ -280,6 +279,46 @@ typedef struct cm_rcu_section {
      */
     uint32_t slot;
 } cm_rcu_section;
+
+/**
+ * What a deferred call needs: a member of the object that the call is about, or memory beside it. 16 bytes, of any content.
+ */
+typedef struct cm_rcu_head {
+    /**
+     * Not to be touched.
+     */
+    struct cm_rcu_head *next;
+    /**
+     * Not to be touched.
+     */
+    void (*function)(struct cm_rcu_head*);
+} cm_rcu_head;
+
+/**
+ * What waits to be freed or called.
+ */
+typedef struct cm_rcu_waiting {
+    /**
+     * Blocks and calls.
+     */
+    uint64_t objects;
+    /**
+     * Bytes of the blocks.
+     */
+    uint64_t bytes;
+    /**
+     * The most that these have been in each slot, added up.
+     */
+    uint64_t most_bytes;
+    /**
+     * How often a caller of cm_rcu_defer_free was held up.
+     */
+    uint64_t held_up;
+    /**
+     * Blocks that were not freed, as there was no memory for them to wait in.
+     */
+    uint64_t lost;
+} cm_rcu_waiting;
 
 #ifdef __cplusplus
 extern "C" {
@@ -788,6 +827,51 @@ bool cm_rcu_is_over(uint64_t number);
  * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
  */
 uint64_t cm_rcu_grace_periods(void);
+
+/**
+ * Calls a function after a grace period, with this head: on a thread of the library's, one call at a time. Calls that were deferred in the same slot come in their
+ * order. Never fails, and allocates nothing. The function has the head's memory from then on; it may do anything but call cm_rcu_barrier.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child makes the calls that waited, too, but for those that the parent's thread was
+ * making. A child that a signal handler forked must not before that handler has returned.
+ */
+void cm_rcu_call(struct cm_rcu_head *head, void (*function)(struct cm_rcu_head *head));
+
+/**
+ * Frees a block after a grace period: any that free would take, and those of caches. Costs little more than free. NULL is nothing. The blocks need no head, and
+ * nothing has to be done for them to be freed.
+ *
+ * While so many wait that a mark is reached (rcu.high_kib of COMMENSAL_CONF), callers that are in no read section are held up, each time for up to
+ * 10 ms.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes, as for cm_rcu_call.
+ */
+void cm_rcu_defer_free(void *block);
+
+/**
+ * Waits until all that was deferred before, by any thread, has been freed or called.
+ *
+ * Called in a read section, or by a deferred call, it would wait for itself: it ends the program with a message.
+ *
+ * errno: kept. Threads: any. Signal handlers: no. After fork: yes.
+ */
+void cm_rcu_barrier(void);
+
+/**
+ * Says what waits; exact while nobody defers anything, and nothing is freed.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_rcu_count_waiting(struct cm_rcu_waiting *waiting);
+
+/**
+ * Sets a knob of grace periods and of what waits for them, by the name that it has in COMMENSAL_CONF: cm_rcu_set("lazy_delay_ms", 5).
+ *
+ * Returns 0, or -1 if there is no such knob, or the value is out of its range: then it stays as it is.
+ *
+ * errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int cm_rcu_set(const char *knob, uint32_t value);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -2,9 +2,10 @@
 //!
 //! What `counter.rs` says of itself holds here too.
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use runtime::heap;
 use runtime::machine::slot::Counted;
-use runtime::rcu::{self, Caller, Cookie, Open, Pace};
+use runtime::rcu::{self, Caller, Cookie, Head, KNOBS, Open, Pace};
 
 /// A read section that is open: what cm_rcu_read_unlock has to know.
 #[repr(C)]
@@ -84,4 +85,97 @@ pub extern "C" fn cm_rcu_is_over(number: u64) -> bool {
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_grace_periods() -> u64 {
     rcu::grace_periods()
+}
+
+/// What a deferred call needs: a member of the object that the call is about, or memory beside it. 16 bytes, of any content.
+#[repr(C)]
+pub struct RcuHead {
+    /// Not to be touched.
+    pub next: *mut RcuHead,
+    /// Not to be touched.
+    pub function: Option<unsafe extern "C" fn(*mut RcuHead)>,
+}
+
+const _: () = assert!(size_of::<RcuHead>() == size_of::<Head>());
+
+/// Calls a function after a grace period, with this head: on a thread of the library's, one call at a time. Calls that were deferred in the same slot come in their
+/// order. Never fails, and allocates nothing. The function has the head's memory from then on; it may do anything but call cm_rcu_barrier.
+///
+/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child makes the calls that waited, too, but for those that the parent's thread was
+/// making. A child that a signal handler forked must not before that handler has returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cm_rcu_call(head: *mut RcuHead, function: unsafe extern "C" fn(head: *mut RcuHead)) {
+    // SAFETY: passed on; both are pointers to the same.
+    let function = unsafe {
+        core::mem::transmute::<unsafe extern "C" fn(*mut RcuHead), unsafe extern "C" fn(*mut Head)>(function)
+    };
+    // SAFETY: passed on.
+    heap::keeping_errno(|| unsafe { rcu::call(head.cast(), function) });
+}
+
+/// Frees a block after a grace period: any that free would take, and those of caches. Costs little more than free. NULL is nothing. The blocks need no head, and
+/// nothing has to be done for them to be freed.
+///
+/// While so many wait that a mark is reached (rcu.high_kib of COMMENSAL_CONF), callers that are in no read section are held up, each time for up to
+/// 10 ms.
+///
+/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes, as for cm_rcu_call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cm_rcu_defer_free(block: *mut c_void) {
+    // SAFETY: passed on.
+    heap::keeping_errno(|| unsafe { rcu::defer_free(block.cast()) });
+}
+
+/// Waits until all that was deferred before, by any thread, has been freed or called.
+///
+/// Called in a read section, or by a deferred call, it would wait for itself: it ends the program with a message.
+///
+/// errno: kept. Threads: any. Signal handlers: no. After fork: yes.
+#[unsafe(no_mangle)]
+pub extern "C" fn cm_rcu_barrier() {
+    heap::keeping_errno(|| rcu::barrier_for(Caller::OfLibrary));
+}
+
+/// What waits to be freed or called.
+#[repr(C)]
+pub struct RcuWaiting {
+    /// Blocks and calls.
+    pub objects: u64,
+    /// Bytes of the blocks.
+    pub bytes: u64,
+    /// The most that these have been in each slot, added up.
+    pub most_bytes: u64,
+    /// How often a caller of cm_rcu_defer_free was held up.
+    pub held_up: u64,
+    /// Blocks that were not freed, as there was no memory for them to wait in.
+    pub lost: u64,
+}
+
+/// Says what waits; exact while nobody defers anything, and nothing is freed.
+///
+/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cm_rcu_count_waiting(waiting: *mut RcuWaiting) {
+    let rcu::Waiting { objects, bytes, most_bytes, held_up, lost } = rcu::waiting();
+    // SAFETY: passed on.
+    unsafe { waiting.write(RcuWaiting { objects, bytes, most_bytes, held_up, lost }) };
+}
+
+/// Sets a knob of grace periods and of what waits for them, by the name that it has in COMMENSAL_CONF: cm_rcu_set("lazy_delay_ms", 5).
+///
+/// Returns 0, or -1 if there is no such knob, or the value is out of its range: then it stays as it is.
+///
+/// errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cm_rcu_set(knob: *const c_char, value: u32) -> c_int {
+    // SAFETY: passed on: a string.
+    let name = unsafe { CStr::from_ptr(knob) };
+    let known = KNOBS.iter().find(|known| known.name.as_bytes() == name.to_bytes());
+    match known.map(|known| rcu::set_knob(known.knob, value)) {
+        Some(Ok(())) => 0,
+        _ => {
+            heap::invalid();
+            -1
+        }
+    }
 }
