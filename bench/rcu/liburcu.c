@@ -34,6 +34,14 @@ void NAME(checkpoint)(void)
 	rcu_quiescent_state();
 }
 
+void NAME(checkpoints)(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++) {
+		rcu_quiescent_state();
+		__asm__ __volatile__("" : : : "memory");
+	}
+}
+
 void NAME(synchronize)(void)
 {
 	synchronize_rcu();

@@ -244,14 +244,24 @@ fn rcu(figures: Figures) -> Vec<Must> {
         Some(figures.median(metric, row, ours)? / figures.median(metric, row, theirs)?)
     };
     let memb = |metric: &str, row: &Parameters| over(metric, row, "commensal", "liburcu-memb");
+    let of_ours = |metric: &str, name: &str| figures.median(metric, &alone, name);
+    let checkpoint = figures.median("checkpoint_ns", &Parameters::default(), "commensal qsbr flagged");
     let others = || rcu::RETIRING.iter().map(|(name, _)| *name).filter(|name| *name != "commensal");
     let retired = |name: &str| figures.median("retire_ns", &Parameters::default(), name);
     let best = others().filter_map(retired).reduce(f64::min).filter(|_| others().count() > 2);
     vec![
         Must::ratio("a section, over liburcu's memb", memb("read_ns", &alone), 1.05),
         Must::ratio("the same beside another reader", memb("read_ns", &beside), 1.05),
+        Must::new("a section of a registered reader", "ns", of_ours("read_ns", "commensal qsbr"), Some(0.4)),
+        Must::new("a section of a kickable one", "ns", of_ours("read_ns", "commensal qsbr kickable"), Some(0.8)),
+        Must::new("a checkpoint of one that is not flagged", "ns", checkpoint, Some(0.7)),
         Must::ratio("a load from a Cell, over arc-swap's", over("read_ns", &alone, "commensal Cell", "arc-swap"), 0.5),
         Must::ratio("waiting for one running reader, over liburcu's memb", memb("synchronize_ns", &beside), 1.7),
+        Must::ratio(
+            "the same with one that registered, over liburcu's qsbr",
+            over("synchronize_ns", &beside, "commensal qsbr", "liburcu-qsbr"),
+            1.0,
+        ),
         Must::ratio(
             "time to retire and free 64 bytes, over the best of the others",
             retired("commensal").zip(best).map(|(ours, best)| ours / best),

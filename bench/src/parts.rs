@@ -152,12 +152,14 @@ impl Bench {
         let arms = |names: &[&str]| names.iter().map(|name| Arm::told(*name, *name)).collect::<Vec<_>>();
         let reads = reads.into_iter().collect::<Result<Vec<_>>>()?;
         let read = self.measure(RCU, "sections in which nothing is read", reads, &arms(&rcu::NAMES))?;
+        let checks = subject(Parameters::default(), &["checkpoint"], nanoseconds("checkpoint_ns", "one checkpoint"))?;
+        let check = self.measure(RCU, "checkpoints that find nothing new", vec![checks], &arms(&rcu::CHECKING))?;
         let retires =
             subject(Parameters::default(), &["retire"], nanoseconds("retire_ns", "allocate, retire, free 64 bytes"))?;
         let retiring: Vec<&str> = rcu::RETIRING.iter().map(|(name, _)| *name).collect();
         let retire = self.measure(RCU, "objects that go after a grace period", vec![retires], &arms(&retiring))?;
         let wait = self.measure(RCU, "who waits for readers", vec![waits?], &arms(&rcu::WAITING))?;
-        Ok(vec![read, wait, retire])
+        Ok(vec![read, wait, check, retire])
     }
 
     /// An experiment of the lab, with more blocks than the other parts have, as its runs are short.

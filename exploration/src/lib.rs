@@ -16,6 +16,7 @@ pub mod heaps;
 pub mod locks;
 mod names;
 mod protocol;
+pub mod qsbr;
 pub mod rcu;
 
 pub use protocol::{Canary, Protocol, find, replay_command};
@@ -31,6 +32,7 @@ pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
         locks::PROTOCOLS,
         rcu::PROTOCOLS,
         deferred::PROTOCOLS,
+        qsbr::PROTOCOLS,
     ];
     files.into_iter().flatten()
 }

@@ -70,35 +70,35 @@ const UPDATERS: usize = 2;
 const EACH: usize = 2;
 
 /// Objects, of which readers find one.
-struct Objects {
+pub(crate) struct Objects {
     are_there: [AtomicBool; 1 + UPDATERS * EACH],
     current: AtomicUsize,
 }
 
 impl Objects {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let objects = Objects { are_there: Default::default(), current: AtomicUsize::new(0) };
         objects.are_there[0].store(true, Ordering::SeqCst);
         objects
     }
 
     /// In a section.
-    fn find(&self) -> usize {
+    pub(crate) fn find(&self) -> usize {
         self.current.load(Ordering::Acquire)
     }
 
-    fn check(&self, found: usize) {
+    pub(crate) fn check(&self, found: usize) {
         assert!(self.are_there[found].load(Ordering::Relaxed), "an object is gone in a section that found it");
     }
 
     /// Puts another object in the current one's place.
-    fn replace(&self, other: usize) -> usize {
+    pub(crate) fn replace(&self, other: usize) -> usize {
         self.are_there[other].store(true, Ordering::Relaxed);
         self.current.swap(other, Ordering::AcqRel)
     }
 
     /// After a grace period.
-    fn remove(&self, gone: usize) {
+    pub(crate) fn remove(&self, gone: usize) {
         self.are_there[gone].store(false, Ordering::Relaxed);
     }
 }
@@ -216,10 +216,10 @@ fn nested(seed: u64) -> Outcome {
 }
 
 /// Polls that a grace period takes at most when nobody is in its way.
-const POLLS: usize = 200;
+pub(crate) const POLLS: usize = 200;
 
 /// A grace period that must come to an end, since nothing is open that it waits for.
-fn must_end(cookie: Cookie) -> Result<(), &'static str> {
+pub(crate) fn must_end(cookie: Cookie) -> Result<(), &'static str> {
     let ended = (0..POLLS).any(|_| {
         pause();
         rcu::is_over(cookie)

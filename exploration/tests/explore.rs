@@ -83,6 +83,8 @@ tests! {
     deferred "deferred"
     worker "worker"
     deferred_forks "deferred forks"
+    registered "registered"
+    registered_forks "registered forks"
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub struct Flavour {
     pub read: fn(u64),
     /// What a reader has to do now and then.
     pub checkpoint: fn(),
+    /// So many times.
+    pub checkpoints: fn(u64),
     /// Waits for readers, where that can be done.
     pub synchronize: Option<fn()>,
 }
@@ -34,21 +36,46 @@ pub const NAMES: [&str; 8] = [
 ];
 /// Their names.
 #[cfg(not(liburcu))]
-pub const NAMES: [&str; 5] = ["commensal", "commensal Cell", "crossbeam-epoch", "seize", "arc-swap"];
+pub const NAMES: [&str; 7] = [
+    "commensal",
+    "commensal Cell",
+    "commensal qsbr",
+    "commensal qsbr kickable",
+    "crossbeam-epoch",
+    "seize",
+    "arc-swap",
+];
 
 /// Those with which somebody waits for readers.
 #[cfg(liburcu)]
-pub const WAITING: [&str; 4] = ["commensal", "liburcu-memb", "liburcu-bp", "liburcu-qsbr"];
+pub const WAITING: [&str; 5] = ["commensal", "commensal qsbr", "liburcu-memb", "liburcu-bp", "liburcu-qsbr"];
 /// Those with which somebody waits for readers.
 #[cfg(not(liburcu))]
-pub const WAITING: [&str; 1] = ["commensal"];
+pub const WAITING: [&str; 2] = ["commensal", "commensal qsbr"];
+
+/// Those that have checkpoints.
+#[cfg(liburcu)]
+pub const CHECKING: [&str; 3] = ["commensal qsbr", "commensal qsbr flagged", "liburcu-qsbr"];
+/// Those that have checkpoints.
+#[cfg(not(liburcu))]
+pub const CHECKING: [&str; 2] = ["commensal qsbr", "commensal qsbr flagged"];
 
 const NOTHING: fn() = || ();
 
 pub(crate) fn named(name: &str) -> Result<Flavour, String> {
-    let bare = Flavour { begin: NOTHING, end: NOTHING, read: |_| (), checkpoint: NOTHING, synchronize: None };
+    let bare = Flavour {
+        begin: NOTHING,
+        end: NOTHING,
+        read: |_| (),
+        checkpoint: NOTHING,
+        checkpoints: |_| (),
+        synchronize: None,
+    };
     match name {
         "commensal" => Ok(Flavour { read: commensal, synchronize: Some(rcu::synchronize), ..bare }),
+        "commensal qsbr" => Ok(Flavour { begin: registered::begin_counted, ..registered::QSBR }),
+        "commensal qsbr flagged" => Ok(registered::QSBR),
+        "commensal qsbr kickable" => Ok(registered::KICKABLE),
         "commensal Cell" => Ok(Flavour { read: cell, ..bare }),
         "crossbeam-epoch" => Ok(Flavour { read: crossbeam, ..bare }),
         "seize" => Ok(Flavour { read: seize, ..bare }),
@@ -85,6 +112,57 @@ fn cell(times: u64) {
     }
 }
 
+/// Readers that registered. Where they are counted each checkpoint reports, as liburcu's does.
+mod registered {
+    use super::{Flavour, stay};
+    use commensal::rcu;
+    use commensal::rcu::qsbr::{self, Policy, Reader};
+    use std::cell::RefCell;
+
+    thread_local! {
+        static READER: RefCell<Option<Reader<false>>> = const { RefCell::new(None) };
+        static KICKABLE_READER: RefCell<Option<Reader<true>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn begin_counted() {
+        qsbr::set_policy(Policy::Counted(1)).expect("no signal is needed");
+        (QSBR.begin)();
+    }
+
+    macro_rules! flavour {
+        ($name:ident, $reader:ident) => {
+            pub(super) const $name: Flavour = Flavour {
+                begin: || $reader.set(Some(Reader::register().expect("there is memory"))),
+                end: || $reader.set(None),
+                read: |times| {
+                    $reader.with_borrow(|reader| {
+                        let reader = reader.as_ref().expect("it has begun");
+                        for _ in 0..times {
+                            let section = reader.read();
+                            stay();
+                            drop(section);
+                        }
+                    });
+                },
+                checkpoint: || $reader.with_borrow_mut(|reader| reader.as_mut().expect("it has begun").checkpoint()),
+                checkpoints: |times| {
+                    $reader.with_borrow_mut(|reader| {
+                        let reader = reader.as_mut().expect("it has begun");
+                        for _ in 0..times {
+                            reader.checkpoint();
+                            stay();
+                        }
+                    });
+                },
+                synchronize: Some(rcu::synchronize),
+            };
+        };
+    }
+
+    flavour!(QSBR, READER);
+    flavour!(KICKABLE, KICKABLE_READER);
+}
+
 fn crossbeam(times: u64) {
     for _ in 0..times {
         let guard = crossbeam_epoch::pin();
@@ -115,12 +193,13 @@ mod liburcu {
     use super::{Flavour, NOTHING};
 
     macro_rules! flavour {
-        ($name:ident, $checkpoint:expr, $register:ident, $unregister:ident, $read:ident, $synchronize:ident) => {
+        ($name:ident, $checkpoint:expr, $checkpoints:expr, $register:ident, $unregister:ident, $read:ident, $synchronize:ident) => {
             pub(super) const $name: Flavour = Flavour {
                 begin: || $register(),
                 end: || $unregister(),
                 read: |times| $read(times),
                 checkpoint: $checkpoint,
+                checkpoints: $checkpoints,
                 synchronize: Some(|| $synchronize()),
             };
             // Functions of liburcu.c; threads that read or wait have registered, as `begin` is called first.
@@ -133,11 +212,20 @@ mod liburcu {
         };
     }
 
-    flavour!(MEMB, NOTHING, memb_register, memb_unregister, memb_read, memb_synchronize);
-    flavour!(BP, NOTHING, bp_register, bp_unregister, bp_read, bp_synchronize);
-    flavour!(QSBR, || qsbr_checkpoint(), qsbr_register, qsbr_unregister, qsbr_read, qsbr_synchronize);
+    flavour!(MEMB, NOTHING, |_| (), memb_register, memb_unregister, memb_read, memb_synchronize);
+    flavour!(BP, NOTHING, |_| (), bp_register, bp_unregister, bp_read, bp_synchronize);
+    flavour!(
+        QSBR,
+        || qsbr_checkpoint(),
+        |times| qsbr_checkpoints(times),
+        qsbr_register,
+        qsbr_unregister,
+        qsbr_read,
+        qsbr_synchronize
+    );
 
     unsafe extern "C" {
         safe fn qsbr_checkpoint();
+        safe fn qsbr_checkpoints(times: u64);
     }
 }

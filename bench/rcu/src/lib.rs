@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use flavours::{NAMES, WAITING};
+pub use flavours::{CHECKING, NAMES, WAITING};
 pub use retire::RETIRING;
 
 /// Rounds of which the best counts.
@@ -28,10 +28,11 @@ const RETIRE_ROUNDS: usize = 5;
 const START: Duration = Duration::from_millis(5);
 
 /// What the words ask for: `read 0|1 FLAVOUR`, nanoseconds of a section, with as many threads that read besides; `synchronize FLAVOUR`, nanoseconds until readers have
-/// been waited for, with one running; `retire FLAVOUR`, nanoseconds to allocate, retire and free 64 bytes.
+/// been waited for, with one running; `checkpoint FLAVOUR`, nanoseconds of one that finds nothing new; `retire FLAVOUR`, nanoseconds to allocate, retire and free 64 bytes.
 pub fn measure(words: &[&str]) -> Result<f64, String> {
     match words {
         ["read", others @ ("0" | "1"), name] => Ok(read(named(name)?, *others == "1")),
+        ["checkpoint", name] => Ok(time_each(named(name)?, |flavour| flavour.checkpoints)),
         ["synchronize", name] => {
             let flavour = named(name)?;
             let wait = flavour.synchronize.ok_or_else(|| format!("with {name}, nobody waits for readers"))?;
@@ -42,23 +43,29 @@ pub fn measure(words: &[&str]) -> Result<f64, String> {
             let (_, retire) = known.ok_or_else(|| format!("with {name}, nothing is retired"))?;
             Ok(time_retiring(*retire))
         }
-        _ => Err(format!("expected read 0|1 FLAVOUR, synchronize FLAVOUR or retire FLAVOUR, found {words:?}")),
+        _ => Err(format!(
+            "expected read 0|1 FLAVOUR, checkpoint FLAVOUR, synchronize FLAVOUR or retire FLAVOUR, found {words:?}"
+        )),
     }
 }
 
 fn read(flavour: Flavour, with_another: bool) -> f64 {
-    let time = || {
-        (flavour.begin)();
-        let best = (0..ROUNDS).map(|_| {
-            let start = Instant::now();
-            (flavour.read)(SECTIONS);
-            start.elapsed().as_secs_f64() * 1e9 / SECTIONS as f64
-        });
-        let best = best.fold(f64::INFINITY, f64::min);
-        (flavour.end)();
-        best
-    };
+    let time = || time_each(flavour, |flavour| flavour.read);
     if with_another { beside_a_reader(flavour, time) } else { time() }
+}
+
+/// Nanoseconds of one of what a flavour does so many times.
+fn time_each(flavour: Flavour, what: impl Fn(Flavour) -> fn(u64)) -> f64 {
+    (flavour.begin)();
+    let work = what(flavour);
+    let best = (0..ROUNDS).map(|_| {
+        let start = Instant::now();
+        work(SECTIONS);
+        start.elapsed().as_secs_f64() * 1e9 / SECTIONS as f64
+    });
+    let best = best.fold(f64::INFINITY, f64::min);
+    (flavour.end)();
+    best
 }
 
 fn time_retiring(retire: fn(u64)) -> f64 {
@@ -112,7 +119,12 @@ mod tests {
         for name in NAMES {
             assert!(measure(&["read", "1", name]).unwrap() > 0.0, "{name}");
         }
-        assert!(measure(&["synchronize", "commensal"]).unwrap() > 0.0);
+        for name in WAITING {
+            assert!(measure(&["synchronize", name]).unwrap() > 0.0, "{name}");
+        }
+        for name in CHECKING {
+            assert!(measure(&["checkpoint", name]).unwrap() > 0.0, "{name}");
+        }
         for (name, _) in RETIRING {
             assert!(measure(&["retire", name]).unwrap() > 0.0, "{name}");
         }

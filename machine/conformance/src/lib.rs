@@ -6,6 +6,7 @@
 //! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
 //! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
 //! | [`wait`] | waiting for a word, and waking | a wake-up that is lost would cost seconds |
+//! | [`interrupt`] | interrupting a thread | that it is this one, and that it happens |
 //! | [`spawn`] | threads of the runtime's own | what they must see |
 //! | [`thread`] | identities, ids, forks, being alone, levels | handlers in the middle of each change |
 //! | [`vm`] | address space | mappings that must not overlap |
@@ -25,6 +26,7 @@ pub mod case;
 pub mod clock;
 pub mod code;
 pub mod fault;
+pub mod interrupt;
 pub mod kick;
 pub mod root;
 pub mod runner;
@@ -47,6 +49,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         wait::CASES,
         thread::CASES,
         spawn::CASES,
+        interrupt::CASES,
         vm::CASES,
         clock::CASES,
         root::CASES,

@@ -1,6 +1,7 @@
 //! A value that many read and somebody replaces.
 
 use super::deferred::{Dropped, retire, take_place};
+use super::qsbr::Section;
 use super::queue::Head;
 use super::reader::{ReadGuard, read};
 use crate::slab::region::general;
@@ -112,6 +113,13 @@ impl<T: Send + Sync + 'static> Cell<T> {
         // SAFETY: there always is one.
         let value = unsafe { NonNull::new_unchecked(self.at.load(Ordering::Acquire)) };
         Loaded { value, cell: PhantomData, _section: section }
+    }
+
+    /// The value, as it is now, in a section of a reader that registered.
+    #[inline(always)]
+    pub fn load_in<'s, const KICKABLE: bool>(&'s self, _section: &'s Section<'_, KICKABLE>) -> &'s T {
+        // SAFETY: there always is one, and the section keeps it. Acquire: as above.
+        unsafe { &(*self.at.load(Ordering::Acquire)).value }
     }
 
     /// Puts a value in the place of the one that is there. It comes back if there is no memory.

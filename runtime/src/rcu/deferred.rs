@@ -251,7 +251,7 @@ impl Domain {
     fn hold_up(&self, queue: &Queue) {
         let most = self.limit(Knob::HoldUp) * MILLISECOND;
         // What it waits for could be its own section, or its own call.
-        if most == 0 || own_sections() != 0 || self.is_caller() {
+        if most == 0 || self.waits_for_itself() {
             return;
         }
         self.deferred.held_up.fetch_add(1, Ordering::Relaxed);
@@ -265,6 +265,11 @@ impl Domain {
             }
             patience.rest(&self.grace, seen);
         }
+    }
+
+    /// Whether a grace period, or whoever makes calls, would wait for the calling thread.
+    fn waits_for_itself(&self) -> bool {
+        own_sections() != 0 || self.is_caller() || self.registered.is_own_online()
     }
 
     /// Whether the calling thread makes calls.
@@ -310,7 +315,7 @@ impl Domain {
     /// There is no memory for anything to wait in: waits itself, if that can be; whether it did.
     #[cold]
     fn wait_instead(&self) -> bool {
-        if own_sections() != 0 || self.is_caller() {
+        if self.waits_for_itself() {
             self.deferred.lost.fetch_add(1, Ordering::Relaxed);
             return false;
         }

@@ -32,6 +32,7 @@
 use super::deferred::Deferred;
 use super::grace::Grace;
 use super::knobs::Knobs;
+use super::qsbr::Registered;
 use super::worker::Worker;
 use core::mem::offset_of;
 use core::ptr::null_mut;
@@ -77,6 +78,7 @@ pub(super) struct Domain {
     pub(super) grace: Grace,
     pub(super) knobs: Knobs,
     pub(super) worker: Worker,
+    pub(super) registered: Registered,
     lanes: [Lane; LANES],
     pub(super) deferred: Deferred,
 }
@@ -231,6 +233,7 @@ impl Domain {
 
     /// Takes the calling thread's open sections, so many, for inherited ones.
     fn inherit(&self, sections: u32) {
+        self.registered.keep_own();
         self.rest(sections);
         match sections {
             0 => {
@@ -341,9 +344,14 @@ impl Domain {
         self.rows.load(Ordering::Acquire) == USED
     }
 
-    /// Whether it is not known yet if readers can use rows.
-    pub(super) fn is_untried(&self) -> bool {
-        self.rows.load(Ordering::Relaxed) == UNTRIED
+    /// Whether nobody has a section open, by rows and lanes, or opens one without a locked instruction. Under the lock of grace periods.
+    pub(super) fn has_no_sections(&self) -> bool {
+        self.rows.load(Ordering::Relaxed) == UNTRIED && self.used_lanes.load(Ordering::SeqCst) == 0
+    }
+
+    /// The kernel's number of a thread whose reader has not reported since the grace period of this number began, which is so old.
+    pub(super) fn first_unreported(&self, number: u64, age_ns: impl Fn() -> u64) -> Option<u32> {
+        self.registered.first_open(number, age_ns, self.threshold_ns())
     }
 
     fn rows_of(&self, period: usize) -> *mut u8 {
@@ -410,8 +418,8 @@ impl Domain {
         }
         let (lane, period) = (self.own_lane(), self.period());
         if self.used_lanes.load(Ordering::Relaxed) & 1 << lane == 0 {
-            // Relaxed: the addition is a fence, and comes after it.
-            self.used_lanes.fetch_or(1 << lane, Ordering::Relaxed);
+            // SeqCst: see `has_no_sections`.
+            self.used_lanes.fetch_or(1 << lane, Ordering::SeqCst);
         }
         let word = &self.lanes[lane].0[period].begun;
         // SeqCst: a full fence. What is read in the section is read after others could see that it is open; pairs with the fence of a grace

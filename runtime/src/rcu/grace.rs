@@ -24,8 +24,9 @@ const GRACE_RANK: u8 = 0;
 
 const IDLE: u32 = 0;
 const ORDERING: u32 = 1;
-const WAITING_FOR_OLD: u32 = 2;
-const WAITING_FOR_TURNED: u32 = 3;
+const WAITING_FOR_REGISTERED: u32 = 2;
+const WAITING_FOR_OLD: u32 = 3;
+const WAITING_FOR_TURNED: u32 = 4;
 
 /// What callers of [`start`] get: the number of a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +76,8 @@ enum Step {
     Refused,
     /// Sections are open that this process inherited.
     Inherited,
+    /// A reader that registered did not report; the kernel's number of its thread.
+    Unreported(u32),
     /// A place is not quiet.
     Open(Place),
 }
@@ -136,6 +139,12 @@ impl Grace {
         self.sleepers.store(0, Ordering::Relaxed);
     }
 
+    /// The number of the last grace period that has begun.
+    pub(super) fn number(&self) -> u64 {
+        // Acquire: see `qsbr`.
+        self.begun.load(Ordering::Acquire)
+    }
+
     /// Changes when a grace period is over.
     pub(super) fn news(&self) -> u32 {
         self.news.load(Ordering::SeqCst)
@@ -160,21 +169,25 @@ impl Grace {
                     self.stage.store(ORDERING, Ordering::Relaxed);
                 }
                 ORDERING => {
-                    if domain.is_untried() {
-                        domain.try_rows();
-                    }
                     if !order_readers(domain) {
                         return Step::Refused;
                     }
                     self.ordered_at_ns.store(clock::now_ns(), Ordering::Relaxed);
                     self.place.store(0, Ordering::Relaxed);
+                    self.stage.store(WAITING_FOR_REGISTERED, Ordering::Relaxed);
+                }
+                WAITING_FOR_REGISTERED => {
+                    // Who registered may have forked, too, and not said so yet.
+                    if domain.has_inherited() {
+                        return Step::Inherited;
+                    }
+                    if let Some(thread) = domain.first_unreported(self.number(), || self.age()) {
+                        return Step::Unreported(thread);
+                    }
                     self.stage.store(WAITING_FOR_OLD, Ordering::Relaxed);
                 }
                 WAITING_FOR_OLD => {
                     let period = domain.period();
-                    if domain.has_inherited() {
-                        return Step::Inherited;
-                    }
                     if let Some(place) = self.first_open(domain, 1 - period) {
                         return Step::Open(place);
                     }
@@ -230,6 +243,9 @@ impl Grace {
             Some(Step::Open(Place::Lane(lane))) => {
                 write!(line, "a read section is open that was begun in lane {lane}")
             }
+            Some(Step::Unreported(thread)) => {
+                write!(line, "a reader that registered has come to no checkpoint, in thread {thread}")
+            }
             Some(Step::Inherited) => {
                 write!(line, "read sections are open that the thread had when it forked this process")
             }
@@ -255,6 +271,11 @@ impl Grace {
 
 /// Orders all readers' sections: of each, either what it counted when it was opened is seen afterwards, or it sees what was written before.
 fn order_readers(domain: &Domain) -> bool {
+    // Then whoever opens a first section does it by a locked instruction, of its slot's row or of its lane: if that is not seen here, it sees what was
+    // taken away before the number was raised, by another one.
+    if domain.has_no_sections() {
+        return true;
+    }
     // Pairs with the compiler barriers of restartable additions: a full fence on each thread that runs. A fence on this thread alone would leave
     // begins that wait in the store buffers of others, who have read already.
     if domain.uses_rows() {
@@ -361,6 +382,21 @@ pub fn synchronize_expedited() {
 
 /// What both of them are made of.
 pub fn wait_for(pace: Pace, caller: Caller) {
+    let domain = Domain::enter();
+    if domain.registered.is_own_online() {
+        let mut line = Line::new();
+        let _ = writeln!(
+            line,
+            "commensal: {caller} waits for readers in a thread that registered as one, and so for itself: go offline, or wait by the reader"
+        );
+        process::complain(line.as_bytes());
+        process::die();
+    }
+    wait_for_registered(pace, caller);
+}
+
+/// The same for who registered, and is offline.
+pub(super) fn wait_for_registered(pace: Pace, caller: Caller) {
     let domain = Domain::enter();
     if own_sections() != 0 {
         let mut line = Line::new();

@@ -13,6 +13,8 @@ pub enum Knob {
     FirstScan,
     /// Microseconds of later times, each twice as long as the one before, at most. Long sections are seen to be over so much later.
     LongestScan,
+    /// Milliseconds after which a registered reader that holds a grace period up is told to report: once this, or twice, or three times, as the policy says.
+    TillQs,
     /// Objects that wait in a slot before it asks for a grace period: what one kick of all CPUs is shared by.
     LazyLimit,
     /// The same in KiB: about what a slot keeps at hand of a size in any case.
@@ -54,10 +56,11 @@ pub struct Description {
 }
 
 /// All of them, in order.
-pub const KNOBS: [Description; 14] = [
+pub const KNOBS: [Description; 15] = [
     Description { knob: Knob::MinimumInterval, name: "minimum_interval_us", usual: 0, least: 0, most: 1_000_000 },
     Description { knob: Knob::FirstScan, name: "first_scan_us", usual: 20, least: 1, most: 1_000_000 },
     Description { knob: Knob::LongestScan, name: "longest_scan_us", usual: 1000, least: 1, most: 1_000_000 },
+    Description { knob: Knob::TillQs, name: "till_qs_ms", usual: 10, least: 0, most: 1_000_000 },
     Description { knob: Knob::LazyLimit, name: "lazy_limit", usual: 4096, least: 1, most: 100_000_000 },
     Description { knob: Knob::LazyKib, name: "lazy_kib", usual: 1024, least: 1, most: 100_000_000 },
     Description { knob: Knob::LazyDelay, name: "lazy_delay_ms", usual: 20, least: 1, most: 1_000_000 },

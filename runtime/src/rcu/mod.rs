@@ -34,6 +34,7 @@ mod deferred;
 mod domain;
 mod grace;
 mod knobs;
+pub mod qsbr;
 mod queue;
 mod reader;
 mod worker;

@@ -6,6 +6,7 @@
 
 mod block;
 mod identity;
+mod interrupt;
 mod spawn;
 
 pub(crate) use block::block_offset;
@@ -17,4 +18,5 @@ pub use identity::{
     declare_forked, enter, forget_number, forked, generation, identity, level, local, notice_forks, set_level,
     set_local, when_forked, without_signals,
 };
+pub use interrupt::{interrupt, on_interrupt};
 pub use spawn::{Work, spawn};

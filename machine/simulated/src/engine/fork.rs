@@ -128,6 +128,7 @@ impl Engine {
         self.threads[me].parent = None;
         self.threads[me].children = 0;
         self.threads[me].has_signal = false;
+        self.threads[me].has_kick = false;
         self.happened(Happening::Child(self.process));
     }
 

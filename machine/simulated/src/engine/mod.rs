@@ -144,6 +144,8 @@ pub struct Engine {
     /// What the process complained of last.
     complaint: String,
     fork_handlers: Vec<extern "C" fn()>,
+    /// What threads do that the runtime interrupts.
+    kick_handler: Option<Box<dyn Fn() + Sync>>,
     processes: u32,
     process: u32,
     had_threads: bool,
@@ -188,6 +190,7 @@ impl Engine {
             failure: None,
             complaint: String::new(),
             fork_handlers: Vec::new(),
+            kick_handler: None,
             processes: 1,
             process: fork::FIRST_PROCESS,
             had_threads: false,
@@ -322,6 +325,11 @@ impl Engine {
     #[inline]
     pub fn changes_tear(&self) -> bool {
         self.settings.is_broken(Defect::ChangesTear)
+    }
+
+    /// What threads do that [`Self::kick_thread`] interrupts.
+    pub fn on_kick(&mut self, handler: fn()) {
+        self.kick_handler = Some(Box::new(handler));
     }
 
     /// Registers what runs in the children of ordinary forks.

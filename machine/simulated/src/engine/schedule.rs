@@ -210,6 +210,23 @@ impl Engine {
             return;
         }
         target.has_signal = true;
+        self.disturb(thread);
+    }
+
+    /// The runtime's signal for a thread of the process, by the kernel's number. False: there is none.
+    pub fn kick_thread(&mut self, number: u32) -> bool {
+        let is_it = |thread: &super::thread::Thread| thread.tid == number && thread.state != State::Dead;
+        let found = self.threads.iter().position(is_it).filter(|_| self.kick_handler.is_some());
+        if let Some(thread) = found {
+            self.threads[thread].has_kick = true;
+            self.disturb(thread);
+        }
+        found.is_some()
+    }
+
+    /// A thread that sleeps wakes up for a signal.
+    fn disturb(&mut self, thread: usize) {
+        let target = &self.threads[thread];
         let sleeps = matches!(target.state, State::Blocked(Wait::Futex(_) | Wait::Time));
         if sleeps && !target.is_masked && !target.in_handler {
             self.wake(thread, Woken::Interrupted);
@@ -219,16 +236,13 @@ impl Engine {
     /// Whether a handler is to run now.
     pub(super) fn has_signal(&self) -> bool {
         let thread = &self.threads[self.current];
-        thread.has_signal && !thread.is_masked && !thread.in_handler && !thread.in_kernel && thread.handler.is_some()
+        let has_any = thread.has_kick || (thread.has_signal && thread.handler.is_some());
+        has_any && !thread.is_masked && !thread.in_handler && !thread.in_kernel
     }
 
-    /// The same, and then it is the handler's.
+    /// The same, in a simulation that goes on: a handler takes it.
     pub(super) fn takes_signal(&mut self) -> bool {
-        let takes = self.has_signal() && self.failure.is_none();
-        if takes {
-            self.threads[self.current].has_signal = false;
-        }
-        takes
+        self.has_signal() && self.failure.is_none()
     }
 
     /// A handler begins on top of the current thread: what to call, and what to tell [`Self::leave_handler`].
@@ -242,6 +256,10 @@ impl Engine {
             section: std::mem::replace(&mut thread.section, false),
             is_refused: std::mem::replace(&mut thread.is_refused, false),
         };
+        if std::mem::take(&mut thread.has_kick) {
+            return (self.kick_handler.as_ref().map(|handler| &raw const **handler), before);
+        }
+        thread.has_signal = false;
         (thread.handler, before)
     }
 

@@ -88,6 +88,8 @@ pub struct Thread {
     pub is_aborted: bool,
     pub handler: Option<Handler>,
     pub has_signal: bool,
+    /// The signal that came is the runtime's.
+    pub has_kick: bool,
     pub is_masked: bool,
     pub in_handler: bool,
     /// Its next system call is refused.
@@ -183,6 +185,7 @@ impl Engine {
             is_aborted: false,
             handler,
             has_signal: false,
+            has_kick: false,
             is_masked: false,
             in_handler: false,
             is_refused: false,

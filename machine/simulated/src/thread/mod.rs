@@ -3,6 +3,7 @@
 mod block;
 #[path = "../../../host/src/thread/identity.rs"]
 mod identity;
+mod interrupt;
 mod spawn;
 
 pub(crate) use block::Zeroes;
@@ -15,4 +16,5 @@ pub use identity::{
     declare_forked, enter, forget_number, forked, generation, identity, level, local, notice_forks, set_level,
     set_local, when_forked, without_signals,
 };
+pub use interrupt::{interrupt, on_interrupt};
 pub use spawn::{Work, spawn};

@@ -1,0 +1,180 @@
+//! Readers that registered: what they find stays until their section ends, however they come to report.
+
+use crate::forks::well;
+use crate::heaps::crowd;
+use crate::rcu::{Objects, POLLS, must_end};
+use crate::{Canary, Protocol};
+use commensal::heap;
+use commensal::rcu::qsbr::{self, Policy, Reader};
+use commensal::rcu::{self, Knob};
+use fastrand::Rng;
+use machine::simulation::explore::Outcome;
+use machine::simulation::{Defect, Rates, fork, pause};
+use machine::slot::Mode;
+use machine::sync::{AtomicBool, Ordering};
+use std::cell::RefCell;
+
+const RATES: Rates = Rates { signal: 0, ..Rates::USUAL };
+
+/// The protocols of this file.
+pub const PROTOCOLS: &[Protocol] = &[
+    Protocol {
+        name: "registered",
+        about: "readers that registered, under policies that change, beside readers that did not, and updaters",
+        body: registered,
+        rates: RATES,
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::by_ids(Defect::StoresOvertake), Canary::in_fallback(Defect::ChangesTear)],
+    },
+    Protocol {
+        name: "registered forks",
+        about: "forks by threads that registered, and by others: the child waits for the readers of the one that forked",
+        body: forked,
+        rates: RATES,
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::by_ids(Defect::NoWipe)],
+    },
+];
+
+const READERS: usize = 2;
+const UPDATERS: usize = 2;
+/// Objects that an updater has.
+const EACH: usize = 2;
+
+fn begin() {
+    rcu::set_knob(Knob::TillQs, 0).expect("a value in range");
+    // Every process has allocated before it has a second thread.
+    // SAFETY: ours.
+    unsafe { heap::free(heap::allocate(64)) };
+}
+
+fn any_policy(random: &mut Rng) -> Policy {
+    match random.u8(..5) {
+        0 => Policy::Counted(random.u32(1..4)),
+        1 => Policy::Flagged,
+        _ => Policy::Kicked,
+    }
+}
+
+fn in_section(reader: &Reader<true>, objects: &Objects, random: &mut Rng) {
+    let section = reader.read();
+    let found = objects.find();
+    for _ in 0..random.usize(..6) {
+        if random.u8(..4) == 0 {
+            drop(reader.read());
+        }
+        objects.check(found);
+    }
+    drop(section);
+}
+
+fn step(reader: &mut Reader<true>, objects: &Objects, random: &mut Rng) {
+    match random.u8(..12) {
+        0 => reader.checkpoint_always(),
+        1 => reader.offline(pause),
+        2 => *reader = Reader::register().expect("there is memory"),
+        3..6 => reader.checkpoint(),
+        _ => in_section(reader, objects, random),
+    }
+}
+
+fn update(objects: &Objects, own: &mut Vec<usize>) {
+    let old = objects.replace(own.pop().expect("an updater has objects"));
+    rcu::synchronize();
+    objects.remove(old);
+    own.push(old);
+}
+
+fn own_of(updater: usize) -> Vec<usize> {
+    let first = 1 + updater * EACH;
+    (first..first + EACH).collect()
+}
+
+fn registered(seed: u64) -> Outcome {
+    begin();
+    let (objects, done) = (Objects::new(), AtomicBool::new(false));
+    let is_mixed = seed.is_multiple_of(3);
+    crowd(READERS + UPDATERS, seed, None, &|thread, random| {
+        if thread < READERS {
+            let mut reader = Reader::register().expect("there is memory");
+            // Updaters wait for it to report, but for those that they may kick: then it must not take a checkpoint.
+            while !done.load(Ordering::Relaxed) {
+                step(&mut reader, &objects, random);
+            }
+            return;
+        }
+        let mut own = own_of(thread - READERS);
+        for _ in 0..4 {
+            qsbr::set_policy(any_policy(random)).expect("no other signal is there");
+            update(&objects, &mut own);
+            if is_mixed && random.bool() {
+                let _section = rcu::read();
+                let found = objects.find();
+                objects.check(found);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    Ok(String::new())
+}
+
+fn forked(seed: u64) -> Outcome {
+    begin();
+    let (objects, done, ended) = (Objects::new(), AtomicBool::new(false), RefCell::new(Ok(())));
+    crowd(READERS + 1, seed, None, &|thread, random| {
+        let when = random.usize(..8);
+        if thread == READERS {
+            let mut own = own_of(0);
+            for step in 0..3 {
+                update(&objects, &mut own);
+                if step == when {
+                    let child = fork(random.bool(), &mut || must_end(rcu::start()));
+                    note(&ended, well(child));
+                }
+            }
+            return done.store(true, Ordering::Relaxed);
+        }
+        let mut reader = Reader::register().expect("there is memory");
+        let mut steps = 0;
+        while !done.load(Ordering::Relaxed) {
+            step(&mut reader, &objects, random);
+            if steps == when && thread == 0 {
+                let child = fork(random.bool(), &mut || live(&mut reader, &objects));
+                note(&ended, well(child));
+            }
+            steps += 1;
+        }
+    });
+    ended.into_inner()?;
+    Ok(String::new())
+}
+
+fn note(ended: &RefCell<Result<(), String>>, outcome: Result<(), String>) {
+    if outcome.is_err() {
+        *ended.borrow_mut() = outcome;
+    }
+}
+
+/// In a child: its thread's reader is waited for, and no other.
+fn live(reader: &mut Reader<true>, objects: &Objects) -> Result<(), &'static str> {
+    qsbr::set_policy(Policy::None).map_err(|_| "a policy was refused")?;
+    let section = reader.read();
+    let found = objects.find();
+    let cookie = rcu::start();
+    let is_over = (0..50).any(|_| {
+        pause();
+        rcu::is_over(cookie)
+    });
+    objects.check(found);
+    drop(section);
+    if is_over {
+        return Err("a grace period ended in a child before the reader reported that its thread had");
+    }
+    // Twice, if another grace period was under way when it forked.
+    let is_over = (0..POLLS).any(|_| {
+        pause();
+        reader.checkpoint_always();
+        rcu::is_over(cookie)
+    });
+    if is_over { Ok(()) } else { Err("a grace period does not end in a child whose reader reports") }
+}

@@ -1,0 +1,97 @@
+//! `machine::thread`: interrupting another thread.
+
+use crate::case::{Case, Findings, Outcome, ensure};
+use crate::runner::{Placement, Runner, crowd};
+use machine::sync::{AtomicU32, AtomicU64, Ordering};
+use machine::{clock, code, thread};
+
+/// The operations of this module.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Says what threads do that [`interrupt`](Self::interrupt) interrupts, from now on. False: none can be.
+    pub on_interrupt: fn(handler: fn()) -> bool,
+
+    /// Interrupts a thread of the process, by the number that `code::thread_number` says there; nobody, if there is none.
+    ///
+    /// ```text
+    /// interrupt(number):
+    ///     between any two instructions of that thread, soon, unless it masks signals: handler()
+    /// ```
+    ///
+    /// Of several that come before the handler began, one may be all.
+    pub interrupt: fn(number: u32),
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations { on_interrupt: thread::on_interrupt, interrupt: thread::interrupt };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("thread::interrupt", |runner| interrupted(runner, &MACHINE)),
+    Case::planted("thread::interrupt", "nobody", |runner| {
+        interrupted(runner, &Operations { interrupt: |_| (), ..MACHINE })
+    }),
+    Case::planted("thread::interrupt", "the one who asks", |runner| {
+        interrupted(runner, &Operations { interrupt: |_| thread::interrupt(code::thread_number()), ..MACHINE })
+    }),
+    Case::planted("thread::interrupt", "another handler", |runner| {
+        interrupted(runner, &Operations { on_interrupt: |_| thread::on_interrupt(|| ()), ..MACHINE })
+    }),
+];
+
+/// Interrupts that came, and the identity of the thread on which the last one did.
+static TIMES: AtomicU64 = AtomicU64::new(0);
+static WHERE: AtomicU64 = AtomicU64::new(0);
+
+/// The body of both operations.
+pub fn interrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const ROUNDS: u64 = 20;
+    const PATIENCE_NS: u64 = 1_000_000_000;
+    let findings = Findings::new();
+    let (number, identity, done) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU32::new(0));
+    let handler = || {
+        WHERE.store(thread::identity(), Ordering::Relaxed);
+        TIMES.fetch_add(1, Ordering::Release);
+    };
+    ensure!((operations.on_interrupt)(handler), "no thread can be interrupted");
+    let job = |which: usize| {
+        if which == 0 {
+            identity.store(thread::identity(), Ordering::Relaxed);
+            number.store(code::thread_number(), Ordering::Release);
+            while done.load(Ordering::Relaxed) == 0 {
+                runner.pause();
+            }
+            return;
+        }
+        while number.load(Ordering::Acquire) == 0 {
+            runner.pause();
+        }
+        for round in 1..=ROUNDS {
+            let before = TIMES.load(Ordering::Acquire);
+            (operations.interrupt)(number.load(Ordering::Relaxed));
+            let start = clock::now_ns();
+            while TIMES.load(Ordering::Acquire) == before && findings.none() {
+                let ns = clock::now_ns() - start;
+                findings.demand(ns < PATIENCE_NS, "an interrupt did not come: round, ns", [round, ns, 0]);
+                runner.pause();
+            }
+            let (came, wanted) = (WHERE.load(Ordering::Relaxed), identity.load(Ordering::Relaxed));
+            findings.demand(
+                came == wanted || !findings.none(),
+                "an interrupt came to another thread: its identity, and the wanted one's",
+                [came, wanted, 0],
+            );
+            if !findings.none() {
+                break;
+            }
+        }
+        done.store(1, Ordering::Relaxed);
+    };
+    runner.run(Placement::Anywhere, crowd(2, &job), None);
+    findings.outcome()?;
+    Ok(format!("{ROUNDS} interrupts"))
+}

@@ -1,0 +1,59 @@
+//! Interrupting a thread.
+
+use crate::sync::{AtomicPtr, Ordering};
+use crate::{process, syscall};
+use core::ffi::c_int;
+use core::ptr::{null, null_mut};
+
+/// A signal that nobody minds who does not wait for it, as its default is to do nothing.
+const SIGNAL: c_int = 23;
+const RESTART: c_int = 0x1000_0000;
+const ON_STACK: c_int = 0x0800_0000;
+/// The two actions that are nobody's handler: the default, and to ignore it.
+const NOBODYS: [usize; 2] = [0, 1];
+
+/// The C library's `struct sigaction`.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    mask: [u64; 16],
+    flags: c_int,
+    restorer: usize,
+}
+
+unsafe extern "C" {
+    fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int;
+}
+
+/// A `fn()`, or null.
+static HANDLER: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+extern "C" fn be_interrupted(_: c_int) {
+    let handler = HANDLER.load(Ordering::Relaxed);
+    if !handler.is_null() {
+        // SAFETY: stored by `on_interrupt`.
+        let handler = unsafe { core::mem::transmute::<*mut (), fn()>(handler) };
+        process::keeping_errno(handler);
+    }
+}
+
+/// What threads do that [`interrupt`] interrupts, from now on. False: the program has that signal (SIGURG), and keeps it.
+pub fn on_interrupt(handler: fn()) -> bool {
+    let ours = be_interrupted as extern "C" fn(c_int) as usize;
+    let mut old = Action { handler: 0, mask: [0; 16], flags: 0, restorer: 0 };
+    // SAFETY: asks for the action.
+    if unsafe { sigaction(SIGNAL, null(), &mut old) } != 0 || !(NOBODYS.contains(&old.handler) || old.handler == ours) {
+        return false;
+    }
+    HANDLER.store(handler as *mut (), Ordering::Relaxed);
+    let new = Action { handler: ours, flags: RESTART | ON_STACK, ..old };
+    // SAFETY: the handler lives as long as the process, and does what a handler may.
+    old.handler == ours || unsafe { sigaction(SIGNAL, &new, null_mut()) } == 0
+}
+
+/// Interrupts a thread of this process, by the kernel's number; it does what [`on_interrupt`] said, between any two instructions.
+pub fn interrupt(number: u32) {
+    let arguments = [process::id() as usize, number as usize, SIGNAL as usize, 0, 0, 0];
+    // SAFETY: a thread of ours, or none; whoever asks has a handler for the signal.
+    let _ = unsafe { syscall::call(syscall::TGKILL, arguments) };
+}

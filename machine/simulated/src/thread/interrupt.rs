@@ -1,0 +1,20 @@
+//! Interrupting a thread.
+
+use crate::engine;
+
+/// What threads do that [`interrupt`] interrupts, from now on. False: the program has that signal. Here it has none; but outside of simulations no thread
+/// can be interrupted.
+pub fn on_interrupt(handler: fn()) -> bool {
+    engine::here().is_some_and(|here| {
+        here.with(|engine| engine.on_kick(handler));
+        true
+    })
+}
+
+/// Interrupts a thread of this process, by the kernel's number; it does what [`on_interrupt`] said, at any step.
+pub fn interrupt(number: u32) {
+    if let Some(here) = engine::here() {
+        here.step(engine::Access::System { number: crate::syscall::TGKILL });
+        here.with(|engine| engine.kick_thread(number));
+    }
+}
