@@ -56,6 +56,9 @@ struct Object {
     stamp: AtomicU64,
 }
 
+/// So large that arrays hold few, and what was freed is used again soon.
+const BYTES: usize = 20_000;
+
 /// Counts of what the whole simulation does; one runs at a time.
 #[derive(Debug, Default)]
 struct Counts {
@@ -66,7 +69,7 @@ struct Counts {
 
 impl Counts {
     fn object(&self) -> *mut Object {
-        let place = heap::allocate(size_of::<Object>()).cast::<Object>();
+        let place = heap::allocate(BYTES).cast::<Object>();
         assert!(!place.is_null(), "there is memory");
         let stamp = self.stamps.fetch_add(1, Ordering::Relaxed) + 1;
         // SAFETY: ours.
@@ -208,14 +211,15 @@ fn left_alone(seed: u64) -> Outcome {
     let counts = begin();
     COUNTS.set(&counts);
     crowd(2, seed, None, &|_, random| {
-        for _ in 0..3 {
+        for _ in 0..4 {
             for _ in 0..random.usize(1..3) {
                 defer(&counts, counts.object(), random.u8(..));
             }
-            // Sometimes long enough that the worker goes to sleep in between.
-            for _ in 0..random.usize(..3) {
-                machine::simulation::sleep(400_000);
+            // Until the worker is about to go to sleep, or does.
+            while random.u8(..4) > 0 && rcu::waiting().objects > 0 {
+                machine::simulation::sleep(100_000);
             }
+            (0..random.usize(..40)).for_each(|_| pause());
         }
     });
     let is_gone = (0..PATIENCE).any(|_| {

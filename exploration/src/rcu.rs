@@ -364,6 +364,10 @@ fn forked_by_handlers(seed: u64) -> Outcome {
                 own.must_wait_for.store(own.must_wait_for.load(Ordering::SeqCst).min(open.len() - 1), Ordering::SeqCst);
                 open.pop();
             }
+            if !open.is_empty() && random.u8(..3) == 0 {
+                // Who asks in a section drives grace periods, too, and a handler may fork on top of that.
+                assert!(!rcu::is_over(rcu::start()), "a grace period ended in a section that asked for it");
+            }
             let cookie = own.cookie.load(Ordering::SeqCst);
             if cookie != 0 && own.must_wait_for.load(Ordering::SeqCst) > 0 {
                 assert!(!rcu::is_over(Cookie::from_number(cookie)), "a grace period ended in a handler's child");

@@ -6,7 +6,7 @@ use commensal_exploration::{Canary, Protocol, protocols, replay_command};
 use machine::simulation::explore::{Until, Verdict};
 use std::time::Duration;
 
-const SECONDS: f64 = 3.0;
+const SECONDS: f64 = 2.0;
 /// What a canary may take to be found.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SEED: u64 = 1;

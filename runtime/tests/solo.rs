@@ -4,7 +4,12 @@
 
 mod common;
 
+use commensal::heap;
 use commensal::heap::report::Report;
+use commensal::machine::thread;
+use commensal::rcu;
+use commensal::rcu::qsbr::Reader;
+use common::forked;
 use common::model::Heap;
 use common::programs::{hold, operations, run_one};
 
@@ -20,5 +25,33 @@ fn main() {
         assert!(Report::read().is_none_or(|report| report.shared_for_ns.is_none()), "one thread is not solo mode");
         Ok(())
     });
+    // Not where a machine cannot tell.
+    if thread::is_alone() {
+        what_is_deferred_is_freed_at_once_but_in_sections();
+    }
     println!("test {TEST} ... ok");
+}
+
+fn what_is_deferred_is_freed_at_once_but_in_sections() {
+    // SAFETY: ours.
+    let defer = || unsafe { rcu::defer_free(heap::allocate(96)) };
+    defer();
+    assert!(rcu::waiting().objects == 0 && thread::is_alone(), "nobody could have it, and it was not freed at once");
+    // In a section of a reader that registered, or of one that did not: each in a process of its own, as a worker comes of it.
+    for registers in [true, false] {
+        let held = forked::run(|| {
+            let reader = registers.then(|| Reader::<false>::register().expect("there is memory"));
+            let section = (!registers).then(rcu::read);
+            defer();
+            let is_there = rcu::waiting().objects == 1;
+            drop((reader, section));
+            rcu::barrier();
+            match (is_there, rcu::waiting().objects) {
+                (true, 0) => Ok(()),
+                (false, _) => Err("it was freed in the thread's own section".into()),
+                _ => Err("it was not freed after the section".into()),
+            }
+        });
+        assert_eq!(held, Ok(()), "registered: {registers}");
+    }
 }

@@ -382,7 +382,7 @@ unsafe fn defer_slow(block: *mut u8) {
     if class == 0 && general.cache_at(block).is_none() {
         general.demand_large(block);
     }
-    if thread::is_alone() && own_sections() == 0 {
+    if thread::is_alone() && !domain.waits_for_itself() {
         // SAFETY: passed on; there is nobody who could be in a section.
         return unsafe { general.free_one(block) };
     }
@@ -529,7 +529,8 @@ pub fn barrier_for(caller: Caller) {
     }
     let deferred = &domain.deferred;
     let mut patience = Patience::new(domain, Pace::Usual);
-    while !deferred.take_aside() {
+    // Entered again each time: a handler may have forked meanwhile, and this be the child.
+    while !Domain::enter().deferred.take_aside() {
         patience.rest(&domain.grace, domain.grace.news());
     }
     let mut turns = [0; slot::MAX];
@@ -549,6 +550,7 @@ pub fn barrier_for(caller: Caller) {
         // What had left before, and what has since: each segment's hands were empty at some moment.
         for segment in [0, 1] {
             while queue.is_in_hands(segment) {
+                Domain::enter();
                 patience.rest(&domain.grace, domain.grace.news());
             }
         }

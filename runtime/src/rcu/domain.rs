@@ -44,8 +44,9 @@ use machine::{kick, process, root, thread, vm};
 const READY: i32 = 1 << 30;
 /// Likewise, of one that has inherited sections.
 const INHERITED: i32 = -(1 << 30);
-/// The child was put in order by another thread than the one that forked, which did not say yet what it has open.
-const UNSAID: u32 = u32::MAX;
+/// Beside the number of inherited sections: the child was put in order by another thread than the one that forked, which did not say yet what it has
+/// open.
+const UNSAID: u32 = 1 << 31;
 const LANES: usize = 16;
 /// Bits of a lane's word that count; its mark is above them.
 const COUNT: u64 = u32::MAX as u64;
@@ -159,19 +160,23 @@ impl Domain {
     pub(super) fn enter() -> &'static Domain {
         crate::percpu::enter();
         let domain = Self::of_process();
-        let current = u64::from(thread::generation()) << 1;
         // Acquire pairs with the release in `put_in_order`.
         let state = domain.state.load(Ordering::Acquire);
-        if state != current {
+        if state != current_state() {
             // Before anybody has a section open.
             let is_noticed = state != 0 || thread::notice_forks();
-            domain.put_in_order(current);
+            domain.put_in_order();
             if state == 0 {
                 domain.watch_forks(is_noticed);
             }
         }
-        if domain.inherited.load(Ordering::Relaxed) == UNSAID && is_forker() {
-            domain.inherit(own_sections());
+        if domain.inherited.load(Ordering::Relaxed) & UNSAID != 0 && is_forker() {
+            // A handler may say it first.
+            thread::without_signals(|| {
+                if domain.inherited.load(Ordering::Relaxed) & UNSAID != 0 {
+                    domain.inherit(own_sections());
+                }
+            });
         }
         domain
     }
@@ -188,24 +193,28 @@ impl Domain {
     /// Anew for the first thread of a process, or of a child. One does it, the others wait: a child's second thread is born in it, and a handler
     /// comes before or after.
     #[cold]
-    fn put_in_order(&self, current: u64) {
-        let busy = current | 1;
+    fn put_in_order(&self) {
         loop {
-            let seen = self.state.load(Ordering::Acquire);
-            if seen == current {
+            // A handler may have forked since the last look.
+            crate::percpu::enter();
+            if self.state.load(Ordering::Acquire) == current_state() {
                 return;
             }
-            let done = seen != busy
-                && thread::without_signals(|| {
-                    // Acquire: behind whoever was at it in a parent. Relaxed on failure: looks again.
-                    if self.state.compare_exchange(seen, busy, Ordering::Acquire, Ordering::Relaxed).is_err() {
-                        return false;
-                    }
-                    self.begin_generation(seen == 0);
-                    // Release pairs with the acquires here and in `enter`: who sees the generation finds all as it is for it.
-                    self.state.store(current, Ordering::Release);
-                    true
-                });
+            let done = thread::without_signals(|| {
+                let (seen, current) = (self.state.load(Ordering::Acquire), current_state());
+                let busy = current | 1;
+                // Acquire: behind whoever was at it in a parent. Relaxed on failure: looks again.
+                if seen == busy
+                    || seen == current
+                    || self.state.compare_exchange(seen, busy, Ordering::Acquire, Ordering::Relaxed).is_err()
+                {
+                    return false;
+                }
+                self.begin_generation(seen == 0);
+                // Release pairs with the acquires here and in `enter`: who sees the generation finds all as it is for it.
+                self.state.store(current, Ordering::Release);
+                true
+            });
             if done {
                 return;
             }
@@ -227,7 +236,8 @@ impl Domain {
         self.deferred.begin_anew();
         match is_forker() {
             true => self.inherit(own_sections()),
-            false => self.rest(UNSAID),
+            // What was inherited before stays, as far as its thread is there.
+            false => self.rest(self.inherited.load(Ordering::Relaxed) | UNSAID),
         }
     }
 
@@ -273,13 +283,15 @@ impl Domain {
             // Else all that have ended may be younger ones.
             if Base::of(thread::level()) == Base::Inherited && since < 0 {
                 thread::set_level(INHERITED);
-                let left = self.inherited.load(Ordering::Relaxed).saturating_sub(since.unsigned_abs());
-                if left == 0 {
+                let seen = self.inherited.load(Ordering::Relaxed);
+                let ended = since.unsigned_abs().min(seen & !UNSAID);
+                if ended == seen {
                     thread::set_level(0);
                     self.use_rows_again();
                 }
-                // Release pairs with the acquire in `has_inherited`: what was read in the section was read before.
-                self.inherited.store(left, Ordering::Release);
+                // By a subtraction: another thread of a child may say meanwhile that this one has not said what it has. Release pairs with the acquire in
+                // `has_inherited`: what was read in the section was read before.
+                self.inherited.fetch_sub(ended, Ordering::Release);
             }
         });
     }
@@ -314,7 +326,8 @@ impl Domain {
     /// forked in the middle, rows may have to rest.
     pub(super) fn try_rows(&self) {
         thread::without_signals(|| {
-            if self.rows.load(Ordering::Acquire) == UNTRIED {
+            // Not while there are inherited sections: after the last of them, rows are zeroed.
+            if self.rows.load(Ordering::Acquire) == UNTRIED && !self.has_inherited() {
                 let outcome = if self.has_rows() { USED } else { REFUSED };
                 self.counts.store(self.rows_of(self.period()), Ordering::Relaxed);
                 // Release pairs with the acquire in `uses_rows`: whoever uses the rows finds them, and finds them zeroed.
@@ -456,6 +469,11 @@ impl Domain {
     }
 }
 
+/// What the state of a domain is that is in order for this process.
+fn current_state() -> u64 {
+    u64::from(thread::generation()) << 1
+}
+
 extern "C" fn put_child_in_order() {
     Domain::enter().deferred.collect_aside();
 }
@@ -484,7 +502,7 @@ pub(super) fn own_sections() -> u32 {
         Base::Zero => level.unsigned_abs(),
         Base::Ready => (READY - level) as u32,
         Base::Inherited => {
-            let inherited = Domain::of_process().inherited.load(Ordering::Relaxed);
+            let inherited = Domain::of_process().inherited.load(Ordering::Relaxed) & !UNSAID;
             inherited.saturating_add_signed(INHERITED.wrapping_sub(level))
         }
     }

@@ -193,7 +193,7 @@ impl Grace {
                     }
                     self.place.store(0, Ordering::Relaxed);
                     if self.first_open(domain, period).is_none() {
-                        return self.end();
+                        return self.end(domain);
                     }
                     domain.turn();
                     self.stage.store(WAITING_FOR_TURNED, Ordering::Relaxed);
@@ -202,7 +202,7 @@ impl Grace {
                     if let Some(place) = self.first_open(domain, 1 - domain.period()) {
                         return Step::Open(place);
                     }
-                    return self.end();
+                    return self.end(domain);
                 }
             }
         }
@@ -256,7 +256,13 @@ impl Grace {
         process::complain(line.as_bytes());
     }
 
-    fn end(&self) -> Step {
+    fn end(&self, domain: &Domain) -> Step {
+        // A handler may have forked on top of this step, in a section, and this be the child: then what was looked at was the parent's. If one
+        // comes after this, all that it inherits has been waited for.
+        if domain.has_inherited() {
+            self.stage.store(ORDERING, Ordering::Relaxed);
+            return Step::Inherited;
+        }
         self.stage.store(IDLE, Ordering::Relaxed);
         // Release pairs with the acquire in `is_over`.
         self.over.store(self.begun.load(Ordering::Relaxed), Ordering::Release);
@@ -411,6 +417,8 @@ pub(super) fn wait_for_registered(pace: Pace, caller: Caller) {
     let mut patience = Patience::new(domain, pace);
     let mut asleep_since = 0;
     loop {
+        // Again each time: a handler may have forked meanwhile, and this be the child.
+        let domain = Domain::enter();
         let seen = domain.grace.news();
         if drive(domain, cookie, pace) {
             return;

@@ -177,10 +177,14 @@ impl Registered {
     /// A record that is the calling thread's from now on. None: no memory.
     fn take_record(&self) -> Option<&'static Record> {
         let me = thread::id();
+        let generation = thread::generation();
         let is_taken = |record: &&Record| {
-            record.owner.load(Ordering::Relaxed) == 0
+            record.owner.load(Ordering::Relaxed) == 0 && {
+                // Before it is seen to be anybody's: see `keep_own`.
+                record.generation.store(generation, Ordering::Relaxed);
                 // Acquire: behind whoever had it.
-                && record.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                record.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            }
         };
         self.records().find(is_taken).or_else(|| {
             if !sharing::enter() {
@@ -189,6 +193,7 @@ impl Registered {
             let place = general().state().zone.metadata.cut(size_of::<Record>(), align_of::<Record>())?;
             // SAFETY: fresh metadata is zero, which is valid, and is never taken back.
             let record = unsafe { &*place.cast::<Record>() };
+            record.generation.store(generation, Ordering::Relaxed);
             record.owner.store(me, Ordering::Relaxed);
             let link = |first| {
                 record.next.store(first, Ordering::Relaxed);
@@ -203,16 +208,18 @@ impl Registered {
     /// In a fork child, for the thread that forked: its readers stay, and those of all others are gone.
     pub(super) fn keep_own(&self) {
         let generation = thread::generation();
-        for record in self.records().filter(|record| record.generation.load(Ordering::Relaxed) != generation) {
-            match record.owner.load(Ordering::Relaxed) == thread::id() {
-                true => {
-                    record.generation.store(generation, Ordering::Relaxed);
-                    record.number.store(machine::code::thread_number(), Ordering::Relaxed);
-                }
-                false => {
-                    record.seen.store(0, Ordering::Relaxed);
-                    record.owner.store(0, Ordering::Release);
-                }
+        for record in self.records() {
+            // In this order: whose it is since the fork is said after that generation. Acquire keeps it.
+            let owner = record.owner.load(Ordering::Acquire);
+            if owner == 0 || record.generation.load(Ordering::Relaxed) == generation {
+                continue;
+            }
+            if owner == thread::id() {
+                record.generation.store(generation, Ordering::Relaxed);
+                record.number.store(machine::code::thread_number(), Ordering::Relaxed);
+            } else {
+                record.seen.store(0, Ordering::Relaxed);
+                record.owner.store(0, Ordering::Release);
             }
         }
     }
@@ -321,7 +328,6 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
     pub fn register() -> Result<Self, NoMemory> {
         let domain = Domain::enter();
         let record = domain.registered.take_record().ok_or(NoMemory)?;
-        record.generation.store(thread::generation(), Ordering::Relaxed);
         record.number.store(machine::code::thread_number(), Ordering::Relaxed);
         record.depth.store(0, Ordering::Relaxed);
         record.left.store(0, Ordering::Relaxed);

@@ -27,6 +27,11 @@ const WATCHED: &[&str] = &["watched cache"];
 const GROUPS: &[&str] = &["groups"];
 const GROUP_LIMITS: &[&str] = &["group limits"];
 const GROUP_FORKS: &[&str] = &["group forks"];
+const DEFERRED: &[&str] = &["deferred"];
+const WORKER: &[&str] = &["worker"];
+const DEFERRED_FORKS: &[&str] = &["deferred forks"];
+const REGISTERED: &[&str] = &["registered"];
+const REGISTERED_FORKS: &[&str] = &["registered forks"];
 const GRACE: &[&str] = &["sections in sections", "grace periods"];
 const HANDS: &[&str] = &["hand over hand"];
 const FORKS_IN_HANDLERS: &[&str] = &["section forks in handlers"];
@@ -324,8 +329,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "RCU: only the period that is not in use is waited for",
         file: "runtime/src/rcu/grace.rs",
-        from: "if self.first_open(domain, period).is_none() {\n                        return self.end();\n                    }",
-        to: "return self.end();",
+        from: "if self.first_open(domain, period).is_none() {\n                        return self.end(domain);\n                    }",
+        to: "return self.end(domain);",
         protocols: GRACE,
     },
     Mutant {
@@ -343,11 +348,11 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: FORKS_IN_HANDLERS,
     },
     Mutant {
-        what: "RCU forks: what a child inherits is not waited for",
+        what: "RCU forks: a step that was interrupted by a fork goes on in the child",
         file: "runtime/src/rcu/grace.rs",
-        from: "if domain.has_inherited() {",
-        to: "if false {",
-        protocols: FORKS_OF_SECTIONS,
+        from: "if domain.has_inherited() {\n            self.stage",
+        to: "if false {\n            self.stage",
+        protocols: FORKS_IN_HANDLERS,
     },
     Mutant {
         what: "RCU forks: younger sections count as inherited ones",
@@ -383,5 +388,82 @@ pub const MUTANTS: &[Mutant] = &[
         from: "let _ = self.rows.compare_exchange(USED, RESTING, Ordering::Relaxed, Ordering::Relaxed);",
         to: "let _ = (self.rows.compare_exchange(USED, RESTING, Ordering::Relaxed, Ordering::Relaxed), self.use_rows_again());",
         protocols: FORKS_OF_SECTIONS,
+    },
+    Mutant {
+        what: "RCU deferred: what is sealed waits for the grace period before",
+        file: "runtime/src/rcu/queue.rs",
+        from: "state.segments[open].cookie = next().number();",
+        to: "state.segments[open].cookie = next().number() - 1;",
+        protocols: DEFERRED,
+    },
+    Mutant {
+        what: "RCU deferred: calls are made before their time",
+        file: "runtime/src/rcu/deferred.rs",
+        from: "if self.grace.is_over(held.sealed()?) { held.take_calls() } else { None }",
+        to: "held.take_calls()",
+        protocols: DEFERRED,
+    },
+    Mutant {
+        what: "RCU deferred: what others have in hands is not waited for",
+        file: "runtime/src/rcu/deferred.rs",
+        from: "while queue.is_in_hands(segment) {",
+        to: "while false {",
+        protocols: DEFERRED,
+    },
+    Mutant {
+        what: "RCU deferred: what is laid aside is taken away by a fence",
+        file: "runtime/src/slab/aside.rs",
+        from: "kick::restart_all().is_ok()",
+        to: "kick::fence_all().is_ok()",
+        protocols: DEFERRED,
+    },
+    Mutant {
+        what: "RCU deferred: the worker looks before it says that it is idle",
+        file: "runtime/src/rcu/worker.rs",
+        from: "worker.state.store(IDLE, Ordering::SeqCst);\n        if !domain.deferred.is_busy() {",
+        to: "let is_busy = domain.deferred.is_busy();\n        worker.state.store(IDLE, Ordering::SeqCst);\n        if !is_busy {",
+        protocols: WORKER,
+    },
+    Mutant {
+        what: "RCU deferred forks: what was closed is in two places",
+        file: "runtime/src/rcu/queue.rs",
+        from: "state.filling.iter_mut().filter(is_there).for_each(|word| *word = 0);",
+        to: "let _ = state.filling.iter_mut().filter(is_there).count();",
+        protocols: DEFERRED_FORKS,
+    },
+    Mutant {
+        what: "RCU deferred forks: what is full is filled",
+        file: "runtime/src/rcu/queue.rs",
+        from: "if Batch::from_word(self.state().filling[class]).is_some_and(Batch::is_full) {",
+        to: "if false {",
+        protocols: DEFERRED_FORKS,
+    },
+    Mutant {
+        what: "RCU registered: who comes back reads before that is seen",
+        file: "runtime/src/rcu/qsbr.rs",
+        from: "// The store is visible before anything is read: see above.\n        fence(Ordering::SeqCst);",
+        to: "",
+        protocols: REGISTERED,
+    },
+    Mutant {
+        what: "RCU registered: a kick in a section reports",
+        file: "runtime/src/rcu/qsbr.rs",
+        from: "let is_outside = record.depth.load(Ordering::Relaxed) == 0;",
+        to: "let is_outside = true;",
+        protocols: REGISTERED,
+    },
+    Mutant {
+        what: "RCU registered: who reported before the grace period began is not waited for",
+        file: "runtime/src/rcu/qsbr.rs",
+        from: "seen == 0 || seen > number",
+        to: "seen == 0 || seen >= number",
+        protocols: REGISTERED,
+    },
+    Mutant {
+        what: "RCU registered forks: the readers of all threads are a child's",
+        file: "runtime/src/rcu/domain.rs",
+        from: "self.registered.keep_own();",
+        to: "",
+        protocols: REGISTERED_FORKS,
     },
 ];
