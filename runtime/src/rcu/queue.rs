@@ -8,8 +8,8 @@
 //! What is deferred goes to the open segment. When that is worth a grace period and the sealed one is empty, it gets the next period's number, and
 //! they change places: one store. When the period is over, all of the sealed segment is free to go, and goes by and by.
 //!
-//! Runs at the same time: any thread, under the queue's lock. If its holder vanishes in a fork, all is as before a store or after it: `repair`
-//! removes what may be there twice, and counts anew; at worst one object that was on its way is lost, and what the vanished had taken out to free it.
+//! Runs at the same time: any thread, under the queue's lock. If its holder vanishes in a fork, all is as before a store or after it: nothing is there
+//! twice, `repair` counts anew, and at worst one batch that was on its way is lost in the child, and what the vanished had taken out to free it.
 
 use super::grace::Cookie;
 use crate::slab::class::{self, CLASSES};
@@ -17,7 +17,7 @@ use crate::slab::region::general;
 use crate::slab::{Aside, Batch, Batches};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use machine::sync::{Acquired, AtomicU32, AtomicU64, Contention, Lock, Ordering};
+use machine::sync::{Acquired, AtomicU32, AtomicU64, Contention, Lock, Ordering, compiler_fence};
 
 /// The queue's lock is taken first: batches are made under it.
 const QUEUE_RANK: u8 = 0;
@@ -258,6 +258,7 @@ impl Held<'_> {
             return Put::NoMemory;
         };
         let batch = general.add_to_batch(batch, object);
+        in_order();
         self.state().filling[class] = batch.word();
         self.0.count(1, bytes as i64);
         if !batch.is_full() {
@@ -304,11 +305,11 @@ impl Held<'_> {
     /// The batch of a class is not filled any more.
     fn close(&mut self, class: usize) {
         let state = self.state();
-        if let Some(batch) = Batch::from_word(state.filling[class]) {
+        // First taken from there: whoever vanishes before it is in the segment loses it, and leaves it in one place at most.
+        if let Some(batch) = Batch::from_word(core::mem::take(&mut state.filling[class])) {
+            in_order();
             let open = state.open();
             general().stack_batch(&mut state.segments[open].batches, batch);
-            // Whoever vanishes before this leaves it in both places: see `repair`.
-            state.filling[class] = 0;
         }
     }
 
@@ -325,6 +326,7 @@ impl Held<'_> {
         // SAFETY: passed on.
         let count = unsafe {
             head.write(Head { next: null_mut(), function: Some(function) });
+            in_order();
             let state = self.state();
             let open = state.open();
             let calls = &mut state.segments[open].calls;
@@ -349,6 +351,7 @@ impl Held<'_> {
         let open = state.open();
         if !state.segments[open].is_empty() {
             state.segments[open].cookie = next().number();
+            in_order();
             state.turns += 1;
         }
     }
@@ -414,12 +417,6 @@ impl Held<'_> {
     fn repair(&mut self) {
         let general = general();
         let state = self.state();
-        let open = &state.segments[state.open()];
-        if let Some(top) = general.batches(&open.batches).next() {
-            // It was closed, and is still where it was filled.
-            let is_there = |word: &&mut usize| Batch::from_word(**word).is_some_and(|batch| batch.is_same_array(top));
-            state.filling.iter_mut().filter(is_there).for_each(|word| *word = 0);
-        }
         state.segments.iter_mut().for_each(|segment| segment.calls.repair());
         // What is full was about to be closed.
         for class in 0..CLASSES {
@@ -445,6 +442,11 @@ impl Drop for Held<'_> {
         // SAFETY: we hold the lock.
         unsafe { self.0.lock.release() };
     }
+}
+
+/// What was stored is stored before what is stored next, for who finds it in a fork child: a compiler keeps that order, and then the machine does.
+fn in_order() {
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Bytes of an object of a class.

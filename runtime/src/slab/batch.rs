@@ -39,11 +39,6 @@ impl Batch {
     pub fn is_full(self) -> bool {
         self.0.is_full()
     }
-
-    /// Whether both are the same array, filled differently perhaps.
-    pub fn is_same_array(self, other: Self) -> bool {
-        self.word() / slot::ARRAY == other.word() / slot::ARRAY
-    }
 }
 
 /// Batches, the one that came last first. All-zero memory is none.

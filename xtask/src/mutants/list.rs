@@ -425,13 +425,6 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: WORKER,
     },
     Mutant {
-        what: "RCU deferred forks: what was closed is in two places",
-        file: "runtime/src/rcu/queue.rs",
-        from: "state.filling.iter_mut().filter(is_there).for_each(|word| *word = 0);",
-        to: "let _ = state.filling.iter_mut().filter(is_there).count();",
-        protocols: DEFERRED_FORKS,
-    },
-    Mutant {
         what: "RCU deferred forks: what is full is filled",
         file: "runtime/src/rcu/queue.rs",
         from: "if Batch::from_word(self.state().filling[class]).is_some_and(Batch::is_full) {",
