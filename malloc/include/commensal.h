@@ -832,7 +832,7 @@ uint64_t cm_rcu_grace_periods(void);
  * Calls a function after a grace period, with this head: on a thread of the library's, one call at a time. Calls that were deferred in the same slot come in their
  * order. Never fails, and allocates nothing. The function has the head's memory from then on; it may do anything but call cm_rcu_barrier.
  *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child makes the calls that waited, too, but for those that the parent's thread was
+ * errno: kept. Threads: any. Signal handlers: yes, but for the first that is deferred in a process. After fork: yes; the child makes the calls that waited, too, but for those that the parent's thread was
  * making. A child that a signal handler forked must not before that handler has returned.
  */
 void cm_rcu_call(struct cm_rcu_head *head, void (*function)(struct cm_rcu_head *head));
@@ -844,7 +844,7 @@ void cm_rcu_call(struct cm_rcu_head *head, void (*function)(struct cm_rcu_head *
  * While so many wait that a mark is reached (rcu.high_kib of COMMENSAL_CONF), callers that are in no read section are held up, each time for up to
  * 10 ms.
  *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes, as for cm_rcu_call.
+ * errno: kept. Threads: any. Signal handlers, After fork: as for cm_rcu_call.
  */
 void cm_rcu_defer_free(void *block);
 

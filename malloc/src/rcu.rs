@@ -101,7 +101,7 @@ const _: () = assert!(size_of::<RcuHead>() == size_of::<Head>());
 /// Calls a function after a grace period, with this head: on a thread of the library's, one call at a time. Calls that were deferred in the same slot come in their
 /// order. Never fails, and allocates nothing. The function has the head's memory from then on; it may do anything but call cm_rcu_barrier.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child makes the calls that waited, too, but for those that the parent's thread was
+/// errno: kept. Threads: any. Signal handlers: yes, but for the first that is deferred in a process. After fork: yes; the child makes the calls that waited, too, but for those that the parent's thread was
 /// making. A child that a signal handler forked must not before that handler has returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_call(head: *mut RcuHead, function: unsafe extern "C" fn(head: *mut RcuHead)) {
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn cm_rcu_call(head: *mut RcuHead, function: unsafe extern
 /// While so many wait that a mark is reached (rcu.high_kib of COMMENSAL_CONF), callers that are in no read section are held up, each time for up to
 /// 10 ms.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes, as for cm_rcu_call.
+/// errno: kept. Threads: any. Signal handlers, After fork: as for cm_rcu_call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_defer_free(block: *mut c_void) {
     // SAFETY: passed on.

@@ -137,11 +137,18 @@ impl Deferred {
 
     /// Puts a batch into a slot's queue.
     fn keep(&self, slot: u32, batch: Batch) {
-        // In a handler that interrupted whoever has it: the next one.
-        let queues = (0..slot::MAX as u32).map(|other| self.queue(slot ^ other));
-        if let Some(mut held) = queues.filter_map(|queue| queue.lock(&self.contention)).next() {
-            held.keep(batch);
+        self.locked(slot, |_, held| held.keep(batch));
+    }
+
+    /// Does something with a slot's queue; in a handler that interrupted whoever has that, with another one. None: there is none but that.
+    fn locked<'d, R>(&'d self, slot: u32, work: impl FnOnce(&'d Queue, &mut Held<'_>) -> R) -> Option<R> {
+        let slots = (0..slot::MAX as u32).map(|other| slot ^ other);
+        let lock = |slot| Some((slot, self.queue(slot), self.queue(slot).lock(&self.contention)?));
+        let (locked, queue, mut held) = slots.filter_map(lock).next()?;
+        if locked != slot {
+            slot::count_as_used(locked);
         }
+        Some(work(queue, &mut held))
     }
 
     /// Whether anything waits.
@@ -167,23 +174,15 @@ impl Domain {
         self.knobs.get(knob).into()
     }
 
-    /// Puts something into a queue: the slot's, or another one if this is a handler that came while that was locked.
-    fn put(&self, mut put: impl FnMut(&mut Held<'_>, u32) -> Put) -> (&Queue, Put) {
+    /// Puts something into the slot's queue.
+    fn put(&self, put: impl FnOnce(&mut Held<'_>, u32) -> Put) -> (&Queue, Put) {
         let deferred = &self.deferred;
         if deferred.queues.load(Ordering::Relaxed).is_null() {
             deferred.make_queues();
         }
         let own = slot::current().unwrap_or(0);
-        for other in 0..slot::MAX as u32 {
-            let queue = deferred.queue(own ^ other);
-            if let Some(mut held) = queue.lock(&deferred.contention) {
-                if other != 0 {
-                    slot::count_as_used(own ^ other);
-                }
-                return (queue, put(&mut held, own));
-            }
-        }
-        (&deferred.first, Put::NoMemory)
+        let done = deferred.locked(own, |queue, held| (queue, put(held, own)));
+        done.unwrap_or((&deferred.first, Put::NoMemory))
     }
 
     /// After something was put into a queue.
@@ -352,7 +351,8 @@ pub fn contention() -> ContentionReport {
 /// nothing. It costs about as much as to free the block and to lock the slot's queue; from time to time a grace period, and at the mark (see the
 /// module) some milliseconds. Nothing has to be done for it to be freed, not even ever.
 ///
-/// In a process with one thread, outside of sections, the block is freed at once.
+/// In a process with one thread, outside of sections, the block is freed at once. The first who defers something in a process makes the worker, and so must not be
+/// a signal handler; later ones may. A fork child frees what waited when it forked as soon as it defers something itself, or asks for [`barrier`].
 ///
 /// # Safety
 /// The block is the caller's to give up, but that readers may find it in sections that are open.
@@ -409,7 +409,7 @@ unsafe fn defer_slow(block: *mut u8) {
 /// Calls a function after a grace period, on a thread of the runtime's, with no locks held; calls that were deferred in the same slot come in this
 /// order. Never fails, and allocates nothing. The function may do anything but wait for [`barrier`]; others wait as long as it takes.
 ///
-/// The head usually lies in the object that the function then frees.
+/// The head usually lies in the object that the function then frees. Signal handlers and fork children: as for [`defer_free`].
 ///
 /// # Safety
 /// The head is the caller's to give up, and stays where it is until the call. The function may be called with it on another thread.
