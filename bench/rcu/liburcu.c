@@ -74,16 +74,12 @@ void NAME(call)(uint64_t times, void *(*take)(size_t), void (*give_back)(void *)
 
 void NAME(defer)(uint64_t times, void *(*take)(size_t), void (*give_back)(void *))
 {
-	/* Once: liburcu 0.13 stops a thread that registers again. */
-	static __thread int is_registered;
-
-	if (!is_registered)
-		rcu_defer_register_thread();
-	is_registered = 1;
+	rcu_defer_register_thread();
 	for (uint64_t i = 0; i < times; i++) {
 		struct item *item = take(sizeof(struct item));
 		item->rest[0] = 1;
 		defer_rcu(give_back, item);
 	}
 	rcu_defer_barrier();
+	rcu_defer_unregister_thread();
 }

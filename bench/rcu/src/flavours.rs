@@ -24,9 +24,11 @@ pub struct Flavour {
 
 /// Their names.
 #[cfg(liburcu)]
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 10] = [
     "commensal",
     "commensal Cell",
+    "commensal qsbr",
+    "commensal qsbr kickable",
     "liburcu-memb",
     "liburcu-bp",
     "liburcu-qsbr",
@@ -90,9 +92,10 @@ pub(crate) fn named(name: &str) -> Result<Flavour, String> {
     }
 }
 
-/// Compilers must not move anything out of a section, nor leave it out.
+/// Compilers must not move anything out of a section, nor leave it out, or the loop around it; as in liburcu.c.
 fn stay() {
-    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+    // SAFETY: no instruction.
+    unsafe { std::arch::asm!("", options(nostack, preserves_flags)) };
 }
 
 fn commensal(times: u64) {

@@ -83,6 +83,7 @@ fn seize(times: u64) {
 mod liburcu {
     use super::BYTES;
     use commensal::heap;
+    use std::thread;
 
     type Take = extern "C" fn(usize) -> *mut u8;
     type Give = unsafe extern "C" fn(*mut u8);
@@ -100,9 +101,13 @@ mod liburcu {
     macro_rules! retire {
         ($($name:ident, $c:ident, $register:ident, $unregister:ident;)*) => {
             $(pub(super) fn $name(times: u64) {
-                $register();
-                $c(times, take, give);
-                $unregister();
+                // In a thread of its own: liburcu 0.13 ends the program if one registers for defer_rcu again.
+                let all = || {
+                    $register();
+                    $c(times, take, give);
+                    $unregister();
+                };
+                thread::scope(|scope| scope.spawn(all).join()).expect("a thread that does not panic");
             })*
             // Functions of liburcu.c, which free what was taken, once.
             unsafe extern "C" { $(safe fn $c(times: u64, take: Take, give: Give);)* }
