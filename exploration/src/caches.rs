@@ -128,7 +128,7 @@ fn sized(seed: u64) -> Outcome {
         return Ok(String::new());
     }
     let table = Table::new(2);
-    crowd(THREADS, seed, None, &|_, random| {
+    crowd(THREADS + 2, seed, None, &|_, random| {
         for _ in 0..2 {
             let cache = caches[random.usize(..caches.len())];
             for _ in 0..random.usize(5..50) {

@@ -124,6 +124,6 @@ fn traces_are_the_same_on_every_machine() {
 }
 
 const TRACES: [[u64; 3]; 2] = [
-    [0x4293_b764_555a_13aa, 0xdbf8_297b_9457_0feb, 0xfa45_b68d_76b2_191c],
-    [0x4293_b764_555a_13aa, 0x3055_31f2_2637_a635, 0x7c99_c344_6abb_04cf],
+    [0x8428_47ef_fca9_4513, 0x9bc8_98f4_72d4_1c14, 0xfa45_b68d_76b2_191c],
+    [0x8428_47ef_fca9_4513, 0xe5fe_f311_a535_d447, 0x7c99_c344_6abb_04cf],
 ];

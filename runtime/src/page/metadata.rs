@@ -1,7 +1,7 @@
 //! Out-of-line metadata: memory that is handed out once and never taken back.
 //!
 //! User memory holds no metadata, so nothing that a program writes beyond its objects can reach it. Pieces are cut from
-//! extents of address space with one atomic addition; only a new extent is made by a system call. What is never taken back
+//! extents of address space with one atomic exchange; only a new extent is made by a system call. What is never taken back
 //! is bounded by what the heap once needed at its peak.
 //!
 //! Runs at the same time: any number of threads, also in signal handlers: there is no lock.

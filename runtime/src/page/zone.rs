@@ -73,22 +73,23 @@ pub struct ZoneCounts {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Zone {
-    lock: Lock<ZONE_RANK>,
-    deferred: AtomicPtr<u8>,
+    // What everybody reads, and hardly anybody writes: whoever frees needs the page map. So the lock begins a line.
+    /// The page map.
+    pub map: PageMap,
+    pub(super) map_start: *mut u8,
+    pub(super) avoid_huge: AtomicBool,
     /// Dirty pages that free runs may keep, plus one; 0: as the constant says.
     kept_dirty: AtomicU64,
+    deferred: AtomicPtr<u8>,
+    /// Runs handed out when somebody was last told that the heap is about to grow.
+    growth_told_at: AtomicU64,
+    lock: Lock<ZONE_RANK>,
     /// The fewest dirty pages in free runs since `idle_since_ns`.
     least_dirty: AtomicU64,
     idle_since_ns: AtomicU64,
-    /// Runs handed out when somebody was last told that the heap is about to grow.
-    growth_told_at: AtomicU64,
-    pub(super) avoid_huge: AtomicBool,
-    pub(super) map_start: *mut u8,
-    /// The page map.
-    pub map: PageMap,
+    emergency: Emergency,
     /// Where descriptions come from.
     pub metadata: Metadata,
-    emergency: Emergency,
     /// What is counted.
     pub counts: ZoneCounts,
     pub(super) units: Units,
@@ -101,6 +102,8 @@ unsafe impl Sync for Zone {}
 impl Zone {
     /// Offset of the page map's mask.
     pub const MAP_MASK: usize = core::mem::offset_of!(Zone, map) + PageMap::MASK;
+    /// Offset of the first word that changes often.
+    pub(crate) const BUSY: usize = core::mem::offset_of!(Zone, lock);
 
     /// Begins with a page map at `map_start`, the first metadata extent, and a first segment. Before anybody else runs.
     pub fn begin(&mut self, map_start: *mut u8, extent: (*mut u8, *mut u8), segment: (*mut u8, usize)) -> bool {

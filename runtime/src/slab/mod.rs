@@ -42,6 +42,7 @@ mod take;
 mod tally;
 mod tests;
 mod tune;
+mod uncut;
 
 pub use account::Account;
 pub use aside::{Aside, AsideWord};

@@ -12,7 +12,7 @@
 //! setting.
 
 use super::{General, Slab};
-use crate::page::{PAGE, PageMap, Segment};
+use crate::page::{PAGE, PageMap, Segment, Zone};
 use crate::percpu::{AREAS_END, Area, HEADER, Preparation, Region};
 use core::ptr::null_mut;
 use machine::sync::{AtomicU64, Ordering};
@@ -27,6 +27,7 @@ const SHARE_FOR_MAP: u64 = 16;
 const FIRST_METADATA: usize = 512 << 10;
 
 const _: () = assert!(size_of::<Slab>() <= HEADER);
+const _: () = assert!((core::mem::offset_of!(Slab, zone) + Zone::BUSY).is_multiple_of(64));
 const _: () = assert!(Segment::description_bytes(FIRST_SEGMENT) + (256 << 10) <= FIRST_METADATA);
 const _: () = assert!(AREAS_END + PAGE <= root::BOOTSTRAP_BYTES);
 

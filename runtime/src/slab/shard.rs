@@ -16,6 +16,7 @@
 use super::array::{Array, Stack};
 use super::panel::Handle;
 use super::spans::Spans;
+use super::uncut::Uncut;
 use crate::page::PageList;
 use crate::percpu::Region;
 use core::ops::{Deref, DerefMut};
@@ -29,7 +30,7 @@ const SHARDS: usize = super::class::CLASSES * 16;
 /// And where they end.
 pub(super) const END: usize = SHARDS + super::class::CLASSES * size_of::<Shard>();
 const _: () = assert!(END <= slot::AREA);
-const _: () = assert!(size_of::<PageList>() <= size_of::<Shard>());
+const _: () = assert!(size_of::<PageList>() + size_of::<Uncut>() <= size_of::<Shard>());
 
 /// One slot's part of a cache.
 #[derive(Debug)]
@@ -152,6 +153,12 @@ pub fn seems_to_keep(shard: *const Shard) -> bool {
 /// Where a slot's page list lies: in the runtime's region, in the place of the shard of class 0, which is no class.
 pub fn page_list(region: Region, slot: u32) -> *mut PageList {
     of(region, slot, 0).cast()
+}
+
+/// Where a slot's memory for new arrays is noted: behind its page list.
+pub fn uncut(region: Region, slot: u32) -> *mut Uncut {
+    // SAFETY: one place of the slot's area has room for both.
+    unsafe { page_list(region, slot).add(1).cast() }
 }
 
 impl Shard {

@@ -9,7 +9,7 @@ use super::panel::Handle;
 use super::shard::{self, Held};
 use super::spans::Spans;
 use crate::page::{GRANULE, PAGE, PageList, Span};
-use machine::slot::{self, ARRAY};
+use machine::slot;
 use machine::sync::Ordering;
 
 /// Arrays that another slot may keep before we take one from it while our own spans can still give.
@@ -303,7 +303,9 @@ impl Handle<'_> {
         let spare =
             || Some(self.slab().registry().spare.0.pop(general, self.slab().locks())?.moved(general, self.panel));
         shard.pop_empty(self.panel).or_else(spare).or_else(|| {
-            let memory = self.slab().zone.metadata.cut(ARRAY, ARRAY)?;
+            // SAFETY: the slot's place for it.
+            let uncut = unsafe { &*shard::uncut(general, shard.slot) };
+            let memory = uncut.take(&self.slab().zone.metadata)?;
             self.slab().registry().rare.0.arrays.count();
             Some(Array::new(self.panel, memory))
         })

@@ -29,6 +29,8 @@ use crate::{clock, slot, thread};
 /// Set in the lock word while somebody may be asleep on it.
 pub(crate) const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 128;
+/// Of those, between two looks.
+const LONGEST_PAUSE: u32 = 64;
 /// What a sleeper sleeps at most: it may be in a child that nobody wakes.
 const A_SECOND: u64 = 1_000_000_000;
 
@@ -173,7 +175,7 @@ impl<const RANK: u8> Lock<RANK> {
     }
 
     fn wait_for_it(&self) -> Acquired {
-        let mut spins = 0;
+        let (mut spins, mut pause) = (0, 1);
         // Once we have slept, others may sleep too and we cannot know: we leave the mark for our own release.
         let mut mark = 0;
         loop {
@@ -191,8 +193,9 @@ impl<const RANK: u8> Lock<RANK> {
                     return if holder == 0 { Acquired::Clean } else { Acquired::Abandoned };
                 }
             } else if spins < SPINS {
-                spins += 1;
-                spin_loop();
+                // Who looks often takes the line away from the holder, who needs it to let go: the more wait, the longer.
+                (0..pause).for_each(|_| spin_loop());
+                (spins, pause) = (spins + pause, (2 * pause).min(LONGEST_PAUSE));
             } else if word & WAITERS != 0
                 || self.word.compare_exchange(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
