@@ -26,7 +26,7 @@ use crate::slab::{Aside, AsideWord, Batch, sharing};
 use core::fmt::Write;
 use core::mem::offset_of;
 use core::panic::Location;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::{self, NonNull, null_mut};
 use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Contention, ContentionReport, Ordering};
 use machine::{clock, process, slot, thread, vm};
 
@@ -77,6 +77,13 @@ impl Deferred {
         }
         // SAFETY: there is one for each possible slot, and they are never unmapped; zeroes are valid.
         unsafe { &*queues.add(slot as usize) }
+    }
+
+    /// The slot of a queue.
+    fn slot_of(&self, queue: &Queue) -> u32 {
+        // SAFETY: two queues of one array.
+        let place = || unsafe { ptr::from_ref(queue).offset_from(self.queues.load(Ordering::Acquire)) as u32 };
+        if ptr::eq(queue, &self.first) { 0 } else { place() }
     }
 
     /// Queues that may hold anything.
@@ -224,7 +231,7 @@ impl Domain {
         let (mut freed, mut since) = (0, 0);
         while let Some((batch, objects, segment)) = self.take_batch(queue) {
             // SAFETY: a grace period is over since the objects were deferred.
-            unsafe { general().free_batch(batch) };
+            unsafe { general().free_batch(batch, self.home_of(queue)) };
             queue.put_down(segment);
             freed += objects as u64;
             if freed >= most {
@@ -238,6 +245,15 @@ impl Domain {
                 }
             }
         }
+    }
+
+    /// The slot that what has waited in a queue goes back to, and the bytes that are kept there in any case; none: wherever it is freed.
+    ///
+    /// A slot that goes on as it did takes as many objects until the next ones come back as wait now, and will until a grace period is worth it. Kept
+    /// anywhere else, they would have to be fetched from where all slots meet; put into their spans, one by one, they would be collected again.
+    fn home_of(&self, queue: &Queue) -> Option<(u32, usize)> {
+        let kept = queue.bytes() + (self.limit(Knob::LazyKib) << 10);
+        (self.limit(Knob::HandBack) == 1).then(|| (self.deferred.slot_of(queue), kept as usize))
     }
 
     fn take_batch(&self, queue: &Queue) -> Option<(Batch, usize, usize)> {

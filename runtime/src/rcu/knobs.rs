@@ -36,6 +36,9 @@ pub enum Knob {
     /// Milliseconds that whoever defers is held up at most, for each batch. It may have locks that readers wait for, so this cannot be for
     /// ever. 0: nobody is.
     HoldUp,
+    /// Where full batches go whose time has come. 1: to the depot of the slot that deferred them, which keeps as much as waits there by then, and what
+    /// [`Knob::LazyKib`] says; 0: to that of the slot where they are freed, which keeps no more than of what is freed at once.
+    HandBack,
     /// Milliseconds after which a grace period that is waited for is reported on standard error, with what it waits for; again after as many. 0: never.
     Stall,
 }
@@ -56,7 +59,7 @@ pub struct Description {
 }
 
 /// All of them, in order.
-pub const KNOBS: [Description; 15] = [
+pub const KNOBS: [Description; 16] = [
     Description { knob: Knob::MinimumInterval, name: "minimum_interval_us", usual: 0, least: 0, most: 1_000_000 },
     Description { knob: Knob::FirstScan, name: "first_scan_us", usual: 20, least: 1, most: 1_000_000 },
     Description { knob: Knob::LongestScan, name: "longest_scan_us", usual: 1000, least: 1, most: 1_000_000 },
@@ -71,6 +74,7 @@ pub const KNOBS: [Description; 15] = [
     Description { knob: Knob::HighKib, name: "high_kib", usual: 4096, least: 1, most: 100_000_000 },
     Description { knob: Knob::LowMark, name: "low_percent", usual: 50, least: 0, most: 100 },
     Description { knob: Knob::HoldUp, name: "hold_up_ms", usual: 10, least: 0, most: 1_000_000 },
+    Description { knob: Knob::HandBack, name: "hand_back", usual: 1, least: 0, most: 1 },
     Description { knob: Knob::Stall, name: "stall_ms", usual: 10_000, least: 0, most: 1_000_000 },
 ];
 

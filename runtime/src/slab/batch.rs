@@ -105,16 +105,18 @@ impl<'a> General<'a> {
         batches.0.iter(self.region).map(Batch)
     }
 
-    /// Frees the objects of a batch.
+    /// Frees the objects of a batch. If a slot is named as their home, its depot gets them, and keeps so many bytes of their class in any case; but not
+    /// from a thread that has no slot.
     ///
     /// # Safety
     /// They are the caller's to give up, as for [`Self::free_one`].
-    pub unsafe fn free_batch(self, mut batch: Batch) {
+    pub unsafe fn free_batch(self, mut batch: Batch, home: Option<(u32, usize)>) {
         let class = batch.0.objects(self.region).next().map_or(0, |first| self.class_at(first));
         let cache = self.class(class.max(1));
-        let slot = cache.slot_for_spans(slot::current());
+        let current = slot::current();
+        let (slot, kept_bytes) = current.and(home).unwrap_or_else(|| (cache.slot_for_spans(current), 0));
         if class != 0 {
-            return cache.stow(slot, batch.0);
+            return cache.stow_keeping(slot, batch.0, kept_bytes);
         }
         while let Some(object) = batch.0.pop(self.region) {
             // SAFETY: passed on.

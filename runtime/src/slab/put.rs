@@ -15,6 +15,9 @@ use crate::percpu;
 use machine::slot;
 use machine::sync::Ordering;
 
+/// Arrays that are kept in a shard at most, whatever is asked for: a half of what it can count.
+const MOST_KEPT: usize = 1 << 15;
+
 impl Handle<'_> {
     /// Gives an object back, by whatever way is left.
     ///
@@ -116,8 +119,13 @@ impl Handle<'_> {
     }
 
     /// Puts a private array into the slot's depot; what is too much there goes back to the spans.
-    #[cold]
     pub(super) fn stow(self, slot: u32, array: Array) {
+        self.stow_keeping(slot, array, 0);
+    }
+
+    /// The same, but so many bytes are never too much.
+    #[cold]
+    pub(super) fn stow_keeping(self, slot: u32, array: Array, kept_bytes: usize) {
         percpu::enter();
         let mut own = self.lock(slot);
         if array.is_empty(self.panel) {
@@ -125,7 +133,9 @@ impl Handle<'_> {
         }
         self.count(-(array.len(self.panel) as isize));
         own.push_full(self.panel, array);
-        if own.full_count as usize <= self.shape().depot_limit(self.heat(own.slot), self.capacity(own.slot)) {
+        let capacity = self.capacity(own.slot);
+        let kept = (kept_bytes / (capacity * self.object_bytes())).min(MOST_KEPT);
+        if own.full_count as usize <= self.shape().depot_limit(self.heat(own.slot), capacity).max(kept) {
             return;
         }
         let excess = own.pop_full(self.panel);
