@@ -46,7 +46,7 @@ fn all_experiments_are_one_page() {
         commensal().args(["lab", "all", "--quick", "--blocks", "1", "--report"]).arg(place.path()).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains("startup: "));
-    for name in ["counters: ", "cache: ", "kicks: "] {
+    for name in ["counters: ", "cache: ", "kicks: ", "grace: "] {
         assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains(name), "{name}");
     }
 }

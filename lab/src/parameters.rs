@@ -7,7 +7,14 @@ use serde_json::{Map, Value};
 /// The parameter that names a program.
 const WORKLOAD: &str = "workload";
 /// How people read a parameter; what is not here is read as it is written.
-const WORDS: [(&str, &str); 2] = [("possible_cpus", "possible CPUs"), ("touched_slots", "slots touched")];
+const WORDS: [(&str, &str); 6] = [
+    ("possible_cpus", "possible CPUs"),
+    ("touched_slots", "slots touched"),
+    ("threshold", "checkpoints"),
+    ("till_qs_ms", "ms till told"),
+    ("hold_ms", "ms"),
+    ("work_ns", "ns of work"),
+];
 
 /// Names and values, in the order of the names. None for a measurement of one row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -65,6 +72,8 @@ mod tests {
         assert_eq!((of_life.number("possible_cpus"), of_life.number("threads")), (Some(256), None));
         assert_eq!(Parameters::of_workload("make").with("possible_cpus", 2).to_string(), "make, 2 possible CPUs");
         assert_eq!(Parameters::default().with("path", "owner").with("threads", 1).to_string(), "path owner, 1 thread");
+        let told = Parameters::default().with("freed", "as now").with("threshold", 256).with("till_qs_ms", 1);
+        assert_eq!(told.to_string(), "freed as now, 256 checkpoints, 1 ms till told");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `commensal workload counters|cache|kicks WHAT …`: one arm of one row of an experiment of the lab, in a process of its own.
+//! `commensal workload counters|cache|kicks|grace WHAT …`: one arm of one row of an experiment of the lab, in a process of its own.
 //!
 //! Here are the threads and the printing; what is done is in the package `workload`, which has neither. The probe is run before the command
 //! line is parsed, as the bundled programs are, which know nothing of the runtime and so cannot have it. A line on standard output
@@ -13,7 +13,7 @@ use host::Host;
 use host::figures::measure;
 
 /// The probes by name.
-const NAMES: [&str; 3] = ["counters", "cache", "kicks"];
+const NAMES: [&str; 4] = ["counters", "cache", "kicks", "grace"];
 const SIMULATED: &str = "simulated";
 /// As many as a simulated machine can have.
 const MOST_CPUS: usize = 1024;
@@ -82,11 +82,29 @@ mod tests {
             ("kicks groups 1 0 never", "`never`; expected one of kick-on-create, kick-on-replace-only"),
             ("kicks replace 1 x", "`x`; expected 0 to"),
             ("kicks", "expected groups GROUPS"),
+            ("grace files 1 500 10 256 1 1 2 none", "`2`; expected 0 to 1"),
+            ("grace files 0 500 10 256 1 1 1 none", "`0`; expected 1 to 1023"),
+            ("grace files 1 x 10 256 1 1 1 none", "`x`; expected 0 to"),
+            ("grace hold waits 5 256 1 none", "`waits`; expected one of checks, retires, always"),
+            ("grace checkpoint 256 often", "`often`; expected one of counted, flagged, kicked, none"),
+            ("grace", "expected files THREADS"),
         ] {
             let why = said(line).expect_err("they are wrong");
             assert!(why.contains(named) && !why.contains('\n'), "{line}: {why}");
         }
         assert!(find("kicks").is_some() && find("dinner").is_none());
+    }
+
+    /// What was deferred goes back to where it was deferred, in whole arrays: so slots do not meet where it is freed, however short grace periods are.
+    #[test]
+    fn nobody_waits_for_a_depot_that_gets_its_own_back() {
+        let contended = |hands_back: &str| {
+            let words = ["files", "23", "500", "1000", "256", "1", "1", hands_back, "counted"];
+            simulated::measured(24, "grace", &words).unwrap()[5]
+        };
+        let (then, now) = (contended("0"), contended("1"));
+        assert!(then > 1e-3, "{then} of an operation: the load shows nothing");
+        assert!(now < then / 20.0, "{now} against {then} of an operation");
     }
 
     #[test]
@@ -102,6 +120,9 @@ mod tests {
             ("cache bytes 200 dedicated", 1),
             ("kicks groups 10 0 kick-on-create", 7),
             ("kicks replace 10 1", 4),
+            ("grace files 1 0 100 256 1 1 1 counted", 7),
+            ("grace hold retires 5 256 1 flagged", 2),
+            ("grace checkpoint 256 counted", 1),
         ] {
             let measured = said(line).unwrap_or_else(|why| panic!("{line}: {why}"));
             assert_eq!(measured.len(), figures, "{line}");

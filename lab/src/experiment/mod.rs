@@ -7,6 +7,7 @@
 mod cache;
 mod counters;
 mod figures;
+mod grace;
 mod kicks;
 mod probing;
 mod startup;
@@ -28,11 +29,12 @@ use crate::statistics::{Comparison, Verdict};
 pub use cache::Cache;
 pub use counters::Counters;
 pub use figures::Figures;
+pub use grace::Grace;
 pub use kicks::Kicks;
 pub use startup::{EMPTY, Startup};
 
 /// All experiments, in the order in which `lab list` names them.
-pub const ALL: [&dyn Experiment; 4] = [&Counters, &Cache, &Kicks, &Startup];
+pub const ALL: [&dyn Experiment; 5] = [&Counters, &Cache, &Kicks, &Grace, &Startup];
 
 /// The article that two of them are about.
 const LAZY_COUNTERS: &str = "an article on the RFC \"lazy counters\" for rss_stat (G. K. Bertazi)";

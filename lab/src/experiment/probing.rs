@@ -93,7 +93,9 @@ pub fn measured(
 ) -> Result<Analysis> {
     let usual = if setting.quick { blocks.quick } else { blocks.usual };
     let length = Length::Blocks(setting.blocks.unwrap_or(usual));
-    let plan = Plan { cpu, ..Plan::of(length, setting.seed) };
+    // A simulated run is the same from the first one on.
+    let warm_ups = usize::from(!setting.machine.is_simulated());
+    let plan = Plan { cpu, warm_ups, ..Plan::of(length, setting.seed) };
     Ok(Analysis::of(blocks::measure(subjects, arms, plan, &setting.interrupt)?))
 }
 

@@ -1,13 +1,13 @@
 //! Kicks: one arm of one row of `lab kicks`.
 
 use super::super::workload::kicks::{Happened, Kick, groups, replacements};
-use super::{Machine, named, number};
+use super::{Machine, named, number, number_in};
 
 const EXPECTED: &str = "groups GROUPS BUSY ARM or replace TIMES BUSY, where so many threads are busy meanwhile";
 /// The most groups, and replacements.
 const MOST: usize = 1_000_000;
 /// As many threads as a simulated machine has CPUs are busy at most.
-const MOST_BUSY: u32 = 1023;
+const MOST_BUSY: usize = 1023;
 
 /// Measures what the words say: the figures, or what is wrong with the words.
 pub fn measure(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, String> {
@@ -44,6 +44,5 @@ fn times(word: &str) -> Result<usize, String> {
 }
 
 fn busy_threads(word: &str) -> Result<u32, String> {
-    let number = word.parse().ok().filter(|number| (0..=MOST_BUSY).contains(number));
-    number.ok_or_else(|| format!("the number of busy threads is `{word}`; expected 0 to {MOST_BUSY}"))
+    Ok(number_in("number of busy threads", word, 0..=MOST_BUSY)? as u32)
 }

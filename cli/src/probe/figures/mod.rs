@@ -2,11 +2,13 @@
 
 mod cache;
 mod counters;
+mod grace;
 mod kicks;
 
 use super::workload::Threads;
 use super::workload::caches::Source;
 use super::workload::counters::Calls;
+use core::ops::RangeInclusive;
 
 /// What the machine has to give.
 pub trait Machine: Sync {
@@ -37,6 +39,7 @@ pub fn measure(probe: &str, words: &[&str], machine: &impl Machine) -> Result<Ve
     match probe {
         "counters" => counters::measure(words, machine),
         "cache" => cache::measure(words, machine),
+        "grace" => grace::measure(words, machine),
         _ => kicks::measure(words, machine),
     }
 }
@@ -48,6 +51,10 @@ fn named<T: Copy>(word: &str, all: &[T], name: fn(T) -> &'static str) -> Result<
 }
 
 fn number(what: &str, word: &str, most: usize) -> Result<usize, String> {
-    let number = word.parse().ok().filter(|number| (1..=most).contains(number));
-    number.ok_or_else(|| format!("the {what} is `{word}`; expected 1 to {most}"))
+    number_in(what, word, 1..=most)
+}
+
+fn number_in(what: &str, word: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
+    let number = word.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("the {what} is `{word}`; expected {} to {}", range.start(), range.end()))
 }

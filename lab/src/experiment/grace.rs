@@ -1,0 +1,383 @@
+//! Grace periods, batches and the slab: threads that open and close files, under each policy of how they come to report; and a thread that loops for
+//! long, and holds grace periods up.
+
+use anyhow::Result;
+
+use super::figures::Figures;
+use super::probing::{Blocks, FASTER, LESS, Measured, forms, measured, nanoseconds, of_parts, probe_named, tables};
+use super::{Claim, Experiment, Outcome, Part, Setting};
+use crate::analysis::Analysis;
+use crate::json::UNDOCUMENTED;
+use crate::machine::Machine;
+use crate::metric::Metric;
+use crate::parameters::Parameters;
+use crate::table::factor;
+
+const COUNTED: &str = "counted";
+const FLAGGED: &str = "flagged";
+const KICKED: &str = "kicked";
+const NONE: &str = "none";
+const ARMS: [&str; 4] = [COUNTED, FLAGGED, KICKED, NONE];
+
+const SOURCE: &str = "an article on RCU and cond_resched() (J. Corbet, LWN, 2014)";
+
+const BLOCKS: Blocks = Blocks { quick: 5, usual: 20 };
+/// What is held up for half a second is so each time.
+const HELD_BLOCKS: Blocks = Blocks { quick: 3, usual: 7 };
+/// A simulated run is long, and the next one the same.
+const SIMULATED_BLOCKS: Blocks = Blocks { quick: 1, usual: 1 };
+
+/// Checkpoints after which readers report, as the kernel had it, and as it was tried.
+const OFTEN: u64 = 256;
+const SELDOM: u64 = 65_536;
+/// How what waits is dealt with.
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
+    /// Objects that wait in a slot before a grace period is asked for.
+    lazy_limit: u64,
+    /// Whether they go back to where they were deferred.
+    hand_back: u64,
+}
+
+/// As the kernel did: a grace period is asked for as soon as anything waits, and whoever frees something keeps it.
+const AS_THEN: Way = Way { name: "as then", lazy_limit: 1, hand_back: 0 };
+/// As the runtime does.
+const AS_NOW: Way = Way { name: "as now", lazy_limit: 4096, hand_back: 1 };
+
+/// What is slower by less than this is not called slower.
+const NOTICED: f64 = 0.97;
+
+const MORE: [&str; 2] = ["fewer", "more"];
+
+const OPERATIONS: Metric =
+    Metric { name: "operations_per_s", unit: "1", title: "operations per second", words: MORE, resolution: 1.0 };
+const SYNCHRONIZE: Metric =
+    Metric { name: "synchronize_ms", unit: "ms", title: "synchronize", words: FASTER, resolution: 1e-5 };
+const PERIODS: Metric =
+    Metric { name: "grace_periods_per_s", unit: "1", title: "grace periods per second", words: MORE, resolution: 1e-5 };
+const CALLBACKS: Metric =
+    Metric { name: "callbacks_per_grace_period", title: "objects freed per grace period", ..PERIODS };
+const REFILLS: Metric = Metric {
+    name: "depot_refills_per_operation",
+    unit: "1",
+    title: "refills from the depot per operation",
+    words: LESS,
+    resolution: 1e-5,
+};
+const CONTENDED: Metric = Metric {
+    name: "depot_contended_per_operation",
+    title: "locks of the depot that were not free, per operation",
+    ..REFILLS
+};
+const PEAK: Metric =
+    Metric { name: "peak_waiting_bytes", unit: "1", title: "most bytes that waited", words: LESS, resolution: 1.0 };
+const CHECKPOINT: Metric = nanoseconds("checkpoint_ns", "one checkpoint");
+const LONGEST: Metric =
+    Metric { name: "longest_grace_period_ms", title: "the grace period that was held up", ..SYNCHRONIZE };
+
+/// In the order in which the probe prints them.
+const OF_FILES: [Metric; 7] = [OPERATIONS, SYNCHRONIZE, PERIODS, CALLBACKS, REFILLS, CONTENDED, PEAK];
+const OF_HOLDING: [Metric; 2] = [LONGEST, PEAK];
+
+/// The experiment.
+pub struct Grace;
+
+impl Experiment for Grace {
+    fn name(&self) -> &'static str {
+        "grace"
+    }
+
+    fn about(&self) -> &'static str {
+        "grace periods: short ones, large batches, and the slab"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn simulates(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, setting: &Setting) -> Result<Outcome> {
+        let Measured { parts, missing } = of_parts(&[working, holding, checking], setting)?;
+        let machine = setting.machine.clone();
+        let claims = claims(&parts, &Size::of(setting)).into_iter();
+        let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
+        let about = EXPLANATION.lines().map(str::to_owned).collect();
+        Ok(Outcome { claims: claims.collect(), about, remarks: missing, machine, parts })
+    }
+}
+
+const EXPLANATION: &str = "\
+Threads allocate an object of 256 bytes, put it into a table, look another thread's up there, take theirs out, and have it freed after a grace period; one more \
+thread waits for readers again and again. All are registered readers. Counted: each so many checkpoints one reports, and whoever was flagged; flagged: one \
+does that was told to, as it held a grace period up for so long; kicked: there are no checkpoints, and who holds one up three times as long is \
+interrupted; none: there are none, and nobody is. Whatever the policy, a thread reports when a task is over.
+With a lazy limit of 1 a grace period is asked for as soon as anything waits, and without handing back, what was deferred by one CPU stays where it is freed: \
+as in the kernel then. With 4096 and handing back: as the runtime does it if nobody tells it otherwise.
+In the second part a thread loops until a grace period is over that another one asked for, for so long at most: with checkpoints, where the policy has \
+some; all the time, and has objects freed itself; and with checkpoints that always report.";
+
+/// How much is done, and when readers are told to report.
+#[derive(Clone, Copy)]
+struct Size {
+    threads: u64,
+    /// What an operation takes besides, and how many are a task.
+    work_ns: u64,
+    task: u64,
+    till_qs_ms: u64,
+    holds_ms: [u64; 2],
+}
+
+/// So late that nobody is told.
+const LATE_MS: u64 = 100;
+/// A machine with more CPUs is simulated with less memory in use.
+const FEW_CPUS: usize = 64;
+
+impl Size {
+    fn of(setting: &Setting) -> Self {
+        let cpus = setting.machine.cpus;
+        let threads = cpus as u64 - 1;
+        if !setting.machine.is_simulated() {
+            return Size { threads, work_ns: 500, task: 40_000, till_qs_ms: 10, holds_ms: [50, 500] };
+        }
+        let (work_ns, task) = if cpus <= FEW_CPUS { (500, 2500) } else { (5000, 1000) };
+        Size { threads, work_ns, task, till_qs_ms: 1, holds_ms: [5, 50] }
+    }
+
+    fn row(self, work_ns: u64, (threshold, till_qs_ms): (u64, u64), way: Way) -> Parameters {
+        let parameters = Parameters::default().with("threads", self.threads).with("work_ns", work_ns);
+        parameters.with("threshold", threshold).with("till_qs_ms", till_qs_ms).with("freed", way.name)
+    }
+
+    /// As it was when the effect was found; with readers that report as seldom as can be; and as the runtime does it.
+    fn usual(self) -> Parameters {
+        self.row(self.work_ns, (OFTEN, self.till_qs_ms), AS_THEN)
+    }
+
+    fn seldom(self) -> Parameters {
+        self.row(self.work_ns, (SELDOM, LATE_MS), AS_THEN)
+    }
+
+    fn now(self) -> Parameters {
+        self.row(self.work_ns, (OFTEN, self.till_qs_ms), AS_NOW)
+    }
+
+    fn held(self, looks: &str, hold_ms: u64) -> Parameters {
+        Parameters::of_workload(looks).with("hold_ms", hold_ms).with("till_qs_ms", self.till_qs_ms)
+    }
+}
+
+fn blocks(machine: &Machine, here: Blocks) -> Blocks {
+    if machine.is_simulated() { SIMULATED_BLOCKS } else { here }
+}
+
+fn words(words: &[&dyn ToString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string()).collect()
+}
+
+fn part(title: &str, analysis: Analysis) -> Measured {
+    let title = title.to_owned();
+    let part = Part { title, sheets: tables(&analysis), analysis, plots: |_| Ok(Vec::new()), document: UNDOCUMENTED };
+    Measured { parts: vec![part], missing: Vec::new() }
+}
+
+fn working(setting: &Setting) -> Result<Measured> {
+    let size = Size::of(setting);
+    let (usual, late) = ((OFTEN, size.till_qs_ms), (SELDOM, LATE_MS));
+    let mut rows = vec![(size.work_ns, usual, AS_THEN), (size.work_ns, late, AS_THEN), (size.work_ns, usual, AS_NOW)];
+    if !setting.machine.is_simulated() {
+        rows.extend([(0, usual, AS_THEN), (0, usual, AS_NOW)]);
+    }
+    let subject = |(work_ns, (threshold, till_qs_ms), way): (u64, (u64, u64), Way)| {
+        let Way { lazy_limit, hand_back, .. } = way;
+        let of_size: [&dyn ToString; 4] = [&"files", &size.threads, &work_ns, &size.task];
+        let of_arm: [&dyn ToString; 4] = [&threshold, &till_qs_ms, &lazy_limit, &hand_back];
+        let words = words(&[of_size, of_arm].concat());
+        probe_named("grace", setting, &words, size.row(work_ns, (threshold, till_qs_ms), way), &OF_FILES)
+    };
+    let (subjects, blocks) = (rows.into_iter().map(subject).collect(), blocks(&setting.machine, BLOCKS));
+    let analysis = measured(setting, subjects, &forms(ARMS), blocks, None)?;
+    Ok(part("Threads that open and close files", analysis))
+}
+
+fn holding(setting: &Setting) -> Result<Measured> {
+    let size = Size::of(setting);
+    let [short, long] = size.holds_ms;
+    let rows = [("checks", short), ("checks", long), ("retires", long), ("always", long)];
+    let subject = |(looks, ms): (&str, u64)| {
+        let words = words(&[&"hold", &looks, &ms, &OFTEN, &size.till_qs_ms]);
+        probe_named("grace", setting, &words, size.held(looks, ms), &OF_HOLDING)
+    };
+    let blocks = blocks(&setting.machine, HELD_BLOCKS);
+    let analysis = measured(setting, rows.map(subject).into(), &forms(ARMS), blocks, None)?;
+    Ok(part("A thread that loops for long, and one that waits for it", analysis))
+}
+
+fn checking(setting: &Setting) -> Result<Measured> {
+    let words = words(&[&"checkpoint", &OFTEN]);
+    let subject = probe_named("grace", setting, &words, Parameters::default().with("threshold", OFTEN), &[CHECKPOINT]);
+    let analysis = measured(setting, vec![subject], &forms(ARMS), blocks(&setting.machine, BLOCKS), None)?;
+    Ok(part("A checkpoint of a thread that nobody waits for", analysis))
+}
+
+/// Nothing over nothing says nothing.
+fn quotient(one: f64, other: f64) -> Option<f64> {
+    (one != 0.0 || other != 0.0).then_some(one / other)
+}
+
+fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
+    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
+    let figures = Figures(&analyses);
+    let of = |metric: &Metric, row: &Parameters, arm: &str| figures.median(metric.name, row, arm);
+    let (usual, seldom, now) = (size.usual(), size.seldom(), size.now());
+    let over = |metric: &Metric, one: (&Parameters, &str), other: (&Parameters, &str)| {
+        quotient(of(metric, one.0, one.1)?, of(metric, other.0, other.1)?)
+    };
+    let claim = |claim: &str, document: &str, ratio: Option<f64>, holds: fn(f64) -> bool| Claim {
+        claim: claim.to_owned(),
+        document: document.to_owned(),
+        measured: ratio.map(|ratio| format!("{} ×", factor(ratio))),
+        simulated: None,
+        holds: ratio.map(holds),
+    };
+    let held = |arm: &str, looks: &str| {
+        let hold_ms = size.holds_ms[1];
+        Some(of(&LONGEST, &size.held(looks, hold_ms), arm)? / hold_ms as f64)
+    };
+    vec![
+        claim(
+            "as then, each 256th checkpoint reports: grace periods per second, over none",
+            "more often",
+            over(&PERIODS, (&usual, COUNTED), (&usual, NONE)),
+            |ratio| ratio > 1.0,
+        ),
+        claim(
+            "objects freed per grace period",
+            "smaller batches",
+            over(&CALLBACKS, (&usual, COUNTED), (&usual, NONE)),
+            |ratio| ratio < 1.0,
+        ),
+        claim(
+            "locks of the depot that were not free",
+            "more contention in the slab",
+            over(&CONTENDED, (&usual, COUNTED), (&usual, NONE)),
+            |ratio| ratio > 1.0,
+        ),
+        claim(
+            "operations per second, over those with each 65,536th",
+            "slower",
+            over(&OPERATIONS, (&usual, COUNTED), (&seldom, COUNTED)),
+            |ratio| ratio < NOTICED,
+        ),
+        claim(
+            "flagged, operations per second, over those with a late flag",
+            "10 % against 3 % left over",
+            over(&OPERATIONS, (&usual, FLAGGED), (&seldom, FLAGGED)),
+            |ratio| ratio < NOTICED,
+        ),
+        claim(
+            "as the runtime does it, each 256th reports: operations per second, over none",
+            "–",
+            over(&OPERATIONS, (&now, COUNTED), (&now, NONE)),
+            |ratio| ratio > NOTICED,
+        ),
+        claim(
+            "a loop without checkpoints holds a grace period up, of its time",
+            "all of it",
+            held(NONE, "checks"),
+            |ratio| ratio > 0.9,
+        ),
+        claim("flagged, of its time", "until the flag", held(FLAGGED, "checks"), |ratio| ratio < 0.5),
+        claim("kicked, of its time", "until the interrupt", held(KICKED, "checks"), |ratio| ratio < 0.5),
+        claim(
+            "a checkpoint that always reports, without a policy, of its time",
+            "at once",
+            held(NONE, "always"),
+            |ratio| ratio < 0.1,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::example;
+    use super::*;
+    use crate::metric::Metric;
+
+    const SIZE: Size = Size { threads: 49, work_ns: 500, task: 2500, till_qs_ms: 1, holds_ms: [5, 50] };
+
+    /// Parts of which each arm has one value in all metrics of all rows.
+    fn parts(working: [f64; 4], holding: [f64; 4]) -> Vec<Part> {
+        let part = |values: [f64; 4], metrics: &[Metric], rows: Vec<Parameters>| {
+            let arms: Vec<_> = forms(ARMS).into_iter().zip(values).collect();
+            example(&arms, metrics, rows.into_iter())
+        };
+        let held = [SIZE.held("checks", 50), SIZE.held("always", 50)];
+        vec![
+            part(working, &OF_FILES, vec![SIZE.usual(), SIZE.seldom(), SIZE.now()]),
+            part(holding, &OF_HOLDING, held.into()),
+        ]
+    }
+
+    fn judged(working: [f64; 4], holding: [f64; 4]) -> Vec<Option<bool>> {
+        claims(&parts(working, holding), &SIZE).iter().map(|claim| claim.holds).collect()
+    }
+
+    #[test]
+    fn claims_are_held_against_what_was_measured() {
+        let held = |claims: Vec<Option<bool>>| claims[6..].to_vec();
+        // In rows that are all alike, only the arms can differ.
+        let working = judged([200.0, 100.0, 100.0, 100.0], [1.0; 4]);
+        assert_eq!(working[..6], [Some(true), Some(false), Some(true), Some(false), Some(false), Some(true)]);
+        let working = judged([50.0, 100.0, 100.0, 100.0], [1.0; 4]);
+        assert_eq!(working[..6], [Some(false), Some(true), Some(false), Some(false), Some(false), Some(false)]);
+        // Counted, flagged, kicked, none: of 50 ms.
+        assert_eq!(held(judged([1.0; 4], [1.0, 1.0, 3.0, 50.0])), [Some(true), Some(true), Some(true), Some(false)]);
+        assert_eq!(held(judged([1.0; 4], [1.0, 40.0, 40.0, 4.0])), [Some(false), Some(false), Some(false), Some(true)]);
+    }
+
+    #[test]
+    fn rows_are_told_apart() {
+        let analysis = |row: Parameters, value| {
+            let arms: Vec<_> = forms(ARMS).into_iter().map(|arm| (arm, value)).collect();
+            example(&arms, &OF_FILES, [row].into_iter())
+        };
+        let parts = [analysis(SIZE.usual(), 50.0), analysis(SIZE.seldom(), 100.0)];
+        let claims = claims(&parts, &SIZE);
+        assert_eq!([claims[3].holds, claims[4].holds], [Some(true), Some(true)]);
+        assert_eq!(claims[3].measured.as_deref(), Some("0.500 ×"));
+        assert!(claims[5].holds.is_none(), "nothing was measured as the runtime does it");
+    }
+
+    #[test]
+    fn nothing_over_nothing_says_nothing() {
+        assert_eq!([quotient(0.0, 0.0), quotient(0.0, 2.0), quotient(1.0, 2.0)], [None, Some(0.0), Some(0.5)]);
+        assert_eq!(quotient(2.0, 0.0), Some(f64::INFINITY));
+        assert!(claims(&[], &SIZE).iter().all(|claim| claim.holds.is_none() && claim.measured.is_none()));
+    }
+
+    /// The names in the JSON are fixed.
+    #[test]
+    fn names_are_those_that_results_are_compared_by() {
+        let metrics = OF_FILES.iter().chain(&OF_HOLDING).chain([&CHECKPOINT]).map(|metric| metric.name);
+        let metrics: Vec<&str> = metrics.collect();
+        let fixed = [
+            "synchronize_ms",
+            "operations_per_s",
+            "grace_periods_per_s",
+            "callbacks_per_grace_period",
+            "depot_refills_per_operation",
+            "checkpoint_ns",
+            "longest_grace_period_ms",
+            "peak_waiting_bytes",
+        ];
+        assert!(fixed.iter().all(|name| metrics.contains(name)), "{metrics:?}");
+        assert_eq!(ARMS, ["counted", "flagged", "kicked", "none"]);
+        let usual = SIZE.usual();
+        let numbers = ["threshold", "threads", "till_qs_ms"].map(|name| usual.number(name));
+        assert_eq!(numbers, [Some(256), Some(49), Some(1)]);
+    }
+}

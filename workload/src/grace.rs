@@ -1,0 +1,405 @@
+//! Threads that open and close files, as far as memory is concerned: an object is allocated, put into a table where others find it, taken out, and freed after a
+//! grace period. How they come to report is what differs; and how long a thread can hold grace periods up that loops for long.
+
+use crate::Threads;
+use crate::timing::long_or_short;
+use commensal::heap;
+use commensal::heap::report::Report;
+use commensal::rcu::qsbr::{Policy, Reader, set_policy};
+use commensal::rcu::{self, Knob};
+use commensal::slab::class;
+use core::cell::UnsafeCell;
+use core::hint::black_box;
+use core::ptr::null_mut;
+use core::slice;
+use machine::clock::now_ns;
+use machine::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+/// Bytes of a file: about what the kernel's has.
+const BYTES: usize = 256;
+/// Before it counts: after so many tasks as much memory has been asked for as there is ever going to be.
+const WARM_UP: u64 = 2;
+/// How long threads are at it.
+const DURATION_NS: u64 = long_or_short(100_000_000, 2_000_000);
+/// Between two waits for readers.
+const REST_NS: u64 = long_or_short(200_000, 20_000);
+/// Of a loop that holds grace periods up: between two checkpoints.
+const LOOP_NS: u64 = long_or_short(1_000, 5_000);
+/// Between two looks whether a grace period is over.
+const LOOK_NS: u64 = long_or_short(10_000, 10_000);
+/// Checkpoints of which the time is taken.
+const CHECKPOINTS: u64 = long_or_short(4_000_000, 2_000);
+/// What lies in lines of its own.
+const LINE: usize = 64;
+
+/// How readers come to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reports {
+    /// At each so many checkpoints.
+    Counted,
+    /// At a checkpoint after they were flagged.
+    Flagged,
+    /// When they are interrupted; there are no checkpoints.
+    Kicked,
+    /// When a task is over; there are no checkpoints.
+    None,
+}
+
+impl Reports {
+    /// All of them.
+    pub const ALL: [Reports; 4] = [Reports::Counted, Reports::Flagged, Reports::Kicked, Reports::None];
+
+    /// What a command line calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Reports::Counted => "counted",
+            Reports::Flagged => "flagged",
+            Reports::Kicked => "kicked",
+            Reports::None => "none",
+        }
+    }
+
+    fn policy(self, threshold: u32) -> Policy {
+        match self {
+            Reports::Counted => Policy::Counted(threshold),
+            Reports::Flagged => Policy::Flagged,
+            Reports::Kicked => Policy::Kicked,
+            Reports::None => Policy::None,
+        }
+    }
+
+    fn has_checkpoints(self) -> bool {
+        matches!(self, Reports::Counted | Reports::Flagged)
+    }
+}
+
+/// One arm of one row.
+#[derive(Clone, Copy, Debug)]
+pub struct Arm {
+    /// How readers come to report.
+    pub reports: Reports,
+    /// Checkpoints after which they do, where they count.
+    pub threshold: u32,
+    /// Milliseconds after which they are told to.
+    pub till_qs_ms: u32,
+    /// Objects that wait in a slot before it asks for a grace period.
+    pub lazy_limit: u32,
+    /// Whether what has waited goes back to the slot where it was deferred.
+    pub hands_back: bool,
+}
+
+/// How many threads do what.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Threads that open and close files.
+    pub threads: u32,
+    /// What an operation takes besides, for names and permissions.
+    pub work_ns: u64,
+    /// Operations of a task: after it, a thread is surely in no section, and goes offline for once, whatever the policy.
+    pub task: u64,
+}
+
+impl Arm {
+    fn begin(self) -> Option<()> {
+        rcu::set_knob(Knob::TillQs, self.till_qs_ms).ok()?;
+        rcu::set_knob(Knob::LazyLimit, self.lazy_limit).ok()?;
+        rcu::set_knob(Knob::HandBack, self.hands_back.into()).ok()?;
+        set_policy(self.reports.policy(self.threshold)).ok()
+    }
+}
+
+/// What came of opening and closing files.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Files {
+    /// What `synchronize` took, in the mean.
+    pub synchronize_ns: f64,
+    /// Operations of all threads in a second.
+    pub operations_per_s: f64,
+    /// Grace periods that were over in a second.
+    pub grace_periods_per_s: f64,
+    /// Objects that waited for each.
+    pub callbacks_per_grace_period: f64,
+    /// How often an array of a slot ran out, for each operation.
+    pub refills_per_operation: f64,
+    /// How often a lock of the depot was not free, for each operation.
+    pub contended_per_operation: f64,
+    /// The most bytes that waited.
+    pub peak_bytes: f64,
+}
+
+/// What came of a loop that holds grace periods up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HoldOut {
+    /// How long the grace period took that was asked for in the loop.
+    pub grace_period_ns: u64,
+    /// The most bytes that waited.
+    pub peak_bytes: f64,
+}
+
+/// What the loop does besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loop {
+    /// Comes to a checkpoint each time, where the policy has some.
+    Checks,
+    /// Likewise, and has something to be freed each time.
+    Retires,
+    /// Comes to a checkpoint each time that always reports.
+    Always,
+}
+
+impl Loop {
+    /// All of them.
+    pub const ALL: [Loop; 3] = [Loop::Checks, Loop::Retires, Loop::Always];
+
+    /// What a command line calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Loop::Checks => "checks",
+            Loop::Retires => "retires",
+            Loop::Always => "always",
+        }
+    }
+}
+
+/// What a thread has of its own.
+#[repr(C, align(64))]
+struct Desk {
+    /// Its file, if it is open.
+    file: AtomicPtr<u64>,
+    operations: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Desk>() == LINE);
+
+/// The desks of all threads, in memory of the heap.
+struct Desks(*mut Desk, usize);
+
+impl Desks {
+    fn of(count: u32) -> Option<Self> {
+        let count = count as usize;
+        let memory = heap::allocate_aligned(count * LINE, LINE).cast::<Desk>();
+        if memory.is_null() {
+            return None;
+        }
+        let empty = || Desk { file: AtomicPtr::new(null_mut()), operations: AtomicU64::new(0) };
+        // SAFETY: as many are ours.
+        (0..count).for_each(|at| unsafe { memory.add(at).write(empty()) });
+        Some(Desks(memory, count))
+    }
+
+    fn all(&self) -> &[Desk] {
+        // SAFETY: written above.
+        unsafe { slice::from_raw_parts(self.0, self.1) }
+    }
+
+    fn operations(&self) -> u64 {
+        self.all().iter().map(|desk| desk.operations.load(Ordering::Relaxed)).sum()
+    }
+}
+
+// SAFETY: desks are atomics.
+unsafe impl Sync for Desks {}
+
+impl Drop for Desks {
+    fn drop(&mut self) {
+        // SAFETY: allocated above.
+        unsafe { heap::free(self.0.cast()) };
+    }
+}
+
+/// Opens a file, has another thread's looked at, and closes it.
+fn open_and_close(own: &Desk, other: &Desk, reader: &Reader<true>) -> Option<()> {
+    let file = heap::allocate(BYTES).cast::<u64>();
+    if file.is_null() {
+        return None;
+    }
+    // SAFETY: ours until it is published.
+    unsafe { file.write(1) };
+    own.file.store(file, Ordering::Release);
+    let section = reader.read();
+    let found = other.file.load(Ordering::Acquire);
+    if !found.is_null() {
+        // SAFETY: it stays while the section is open.
+        black_box(unsafe { found.read() });
+    }
+    drop(section);
+    own.file.store(null_mut(), Ordering::Release);
+    // SAFETY: nobody finds it any more.
+    unsafe { rcu::defer_free(file.cast()) };
+    Some(())
+}
+
+/// Opens and closes files until it is over.
+fn work(
+    number: usize,
+    desks: &Desks,
+    (arm, size): (Arm, Size),
+    over: &AtomicBool,
+    threads: &dyn Threads,
+) -> Option<()> {
+    let mut reader = Reader::<true>::register().ok()?;
+    let (own, other) = (&desks.all()[number], &desks.all()[(number + 1) % desks.1]);
+    let mut done = 0;
+    while !over.load(Ordering::Relaxed) {
+        if size.work_ns > 0 {
+            threads.busy(size.work_ns);
+        }
+        open_and_close(own, other, &reader)?;
+        done += 1;
+        own.operations.store(done, Ordering::Relaxed);
+        if arm.reports.has_checkpoints() {
+            reader.checkpoint();
+        }
+        if done % size.task == 0 {
+            reader.offline(|| ());
+        }
+    }
+    Some(())
+}
+
+/// What has been counted at a moment.
+#[derive(Clone, Copy)]
+struct Moment {
+    at_ns: u64,
+    operations: u64,
+    grace_periods: u64,
+    refills: u64,
+    contended: u64,
+}
+
+impl Moment {
+    fn now(desks: &Desks) -> Option<Self> {
+        let report = Report::read()?;
+        Some(Moment {
+            at_ns: now_ns(),
+            operations: desks.operations(),
+            grace_periods: rcu::grace_periods(),
+            refills: report.classes[class::class_for(BYTES)].refills,
+            contended: report.locks[0].1.contended,
+        })
+    }
+
+    fn until(self, end: Self, (waits, waited_ns): (u64, u64)) -> Files {
+        let per = |count: u64, of: u64| count as f64 / of.max(1) as f64;
+        let seconds = (end.at_ns - self.at_ns) as f64 / 1e9;
+        let operations = end.operations - self.operations;
+        let grace_periods = end.grace_periods - self.grace_periods;
+        Files {
+            synchronize_ns: per(waited_ns, waits),
+            operations_per_s: operations as f64 / seconds,
+            grace_periods_per_s: grace_periods as f64 / seconds,
+            callbacks_per_grace_period: per(operations, grace_periods),
+            refills_per_operation: per(end.refills - self.refills, operations),
+            contended_per_operation: per(end.contended - self.contended, operations),
+            peak_bytes: rcu::waiting().most_bytes as f64,
+        }
+    }
+}
+
+/// So many threads open and close files, and one waits for readers now and then. None: no memory, or a policy was refused.
+pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<Files> {
+    arm.begin()?;
+    let count = size.threads;
+    let desks = Desks::of(count)?;
+    let (over, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
+    let outcome = Outcome(UnsafeCell::new(None));
+    threads.run(count + 1, &|number| {
+        if number < count {
+            if work(number as usize, &desks, (arm, size), &over, threads).is_none() {
+                has_failed.store(true, Ordering::Relaxed);
+            }
+            return;
+        }
+        while desks.all().iter().any(|desk| desk.operations.load(Ordering::Relaxed) < WARM_UP * size.task)
+            && !has_failed.load(Ordering::Relaxed)
+        {
+            threads.busy(LOOK_NS);
+        }
+        let watched = Moment::now(&desks).and_then(|begin| {
+            let (mut waits, mut waited_ns) = (0, 0);
+            while now_ns() - begin.at_ns < DURATION_NS {
+                let start = now_ns();
+                rcu::synchronize();
+                (waits, waited_ns) = (waits + 1, waited_ns + now_ns() - start);
+                threads.busy(REST_NS);
+            }
+            Some(begin.until(Moment::now(&desks)?, (waits, waited_ns)))
+        });
+        over.store(true, Ordering::Relaxed);
+        // SAFETY: this thread alone uses it before all have ended.
+        unsafe { *outcome.place() = watched };
+    });
+    rcu::barrier();
+    outcome.0.into_inner().filter(|_| !has_failed.into_inner())
+}
+
+/// One thread loops for so long, or but for [`Loop::Retires`] until the grace period is over, and holds up a grace period that another one asks for. None: no memory, or a policy was refused.
+pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> Option<HoldOut> {
+    arm.begin()?;
+    let [begun, is_over, has_failed] = [const { AtomicBool::new(false) }; 3];
+    let outcome = Outcome(UnsafeCell::new(None));
+    threads.run(2, &|number| {
+        if number == 1 {
+            while !begun.load(Ordering::Acquire) {
+                threads.busy(LOOK_NS);
+            }
+            let (start, cookie) = (now_ns(), rcu::start());
+            while !rcu::is_over(cookie) && !has_failed.load(Ordering::Relaxed) {
+                threads.busy(LOOK_NS);
+            }
+            // SAFETY: this thread alone uses it before all have ended.
+            unsafe { *outcome.place() = Some(now_ns() - start) };
+            return is_over.store(true, Ordering::Relaxed);
+        }
+        let Ok(mut reader) = Reader::<true>::register() else {
+            has_failed.store(true, Ordering::Relaxed);
+            return begun.store(true, Ordering::Release);
+        };
+        begun.store(true, Ordering::Release);
+        let start = now_ns();
+        while now_ns() - start < hold_ns && (looks == Loop::Retires || !is_over.load(Ordering::Relaxed)) {
+            threads.busy(LOOP_NS);
+            if looks == Loop::Retires {
+                let file = heap::allocate(BYTES);
+                // SAFETY: ours, or null.
+                unsafe { rcu::defer_free(file) };
+            }
+            match looks {
+                Loop::Always => reader.checkpoint_always(),
+                _ if arm.reports.has_checkpoints() => reader.checkpoint(),
+                _ => {}
+            }
+        }
+    });
+    let peak_bytes = rcu::waiting().most_bytes as f64;
+    rcu::barrier();
+    let grace_period_ns = outcome.0.into_inner().filter(|_| !has_failed.into_inner())?;
+    Some(HoldOut { grace_period_ns, peak_bytes })
+}
+
+/// Nanoseconds of one checkpoint of a thread that nobody waits for. None: no memory, or a policy was refused.
+pub fn checkpoint_ns(arm: Arm) -> Option<f64> {
+    arm.begin()?;
+    let mut reader = Reader::<true>::register().ok()?;
+    let start = now_ns();
+    for _ in 0..CHECKPOINTS {
+        if arm.reports.has_checkpoints() {
+            black_box(&mut reader).checkpoint();
+        } else {
+            black_box(&mut reader);
+        }
+    }
+    Some((now_ns() - start) as f64 / CHECKPOINTS as f64)
+}
+
+/// Where one thread leaves what the caller reads when all threads have ended.
+struct Outcome<T>(UnsafeCell<Option<T>>);
+
+// SAFETY: by the use that is made of it.
+unsafe impl<T: Send> Sync for Outcome<T> {}
+
+impl<T> Outcome<T> {
+    fn place(&self) -> *mut Option<T> {
+        self.0.get()
+    }
+}
