@@ -30,6 +30,10 @@ use core::ptr::{self, NonNull, null_mut};
 use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Contention, ContentionReport, Ordering};
 use machine::{clock, process, slot, thread, vm};
 
+/// What [`Deferred::readiness`] says. Zero: nobody has deferred what could be laid aside.
+const WANTED: u32 = 1;
+const TRIED: u32 = 2;
+
 const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
 
@@ -41,7 +45,8 @@ pub(super) struct Deferred {
     queues: AtomicPtr<Queue>,
     /// The arrays that are laid aside; null: there are none, as nobody could take them away, or not yet.
     aside: AsideWord,
-    has_tried: AtomicU32,
+    /// Whether somebody wants them, and whether that was tried.
+    readiness: AtomicU32,
     /// Who takes those arrays away from all slots; 0: nobody.
     taker: AtomicU64,
     /// Who makes calls; 0: nobody.
@@ -105,17 +110,21 @@ impl Deferred {
         }
     }
 
-    /// Has objects laid aside, if they can be taken away again.
+    /// Has objects laid aside from now on, if somebody wants that and they can be taken away again. The worker's work: with threads about it takes the
+    /// kernel milliseconds to register the process for kicks.
     #[cold]
-    fn make_aside(&self) {
-        if self.has_tried.load(Ordering::Relaxed) == 0
-            && let Some(made) = general().make_aside()
+    pub(super) fn make_aside(&self) {
+        if self.readiness.load(Ordering::Relaxed) != WANTED {
+            return;
+        }
+        // In a fork child there may be some already, and two workers: one that forked in a call.
+        if let Some(made) = general().make_aside()
             // Release: whoever sees it finds it zeroed.
             && self.aside.compare_exchange(null_mut(), made.base(), Ordering::Release, Ordering::Relaxed).is_err()
         {
             general().unmake_aside(made);
         }
-        self.has_tried.store(1, Ordering::Relaxed);
+        self.readiness.store(TRIED, Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -402,8 +411,12 @@ unsafe fn defer_slow(block: *mut u8) {
         // SAFETY: passed on; there is nobody who could be in a section.
         return unsafe { general.free_one(block) };
     }
-    domain.deferred.make_aside();
-    let aside = domain.deferred.aside().filter(|_| class != 0 && slot::current().is_some());
+    let deferred = &domain.deferred;
+    if class != 0 && deferred.readiness.load(Ordering::Relaxed) == 0 {
+        // To the worker, whom this very call wakes. An exchange: another one may have asked, and the worker have answered.
+        let _ = deferred.readiness.compare_exchange(0, WANTED, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    let aside = deferred.aside().filter(|_| class != 0 && slot::current().is_some());
     let most = domain.knobs.get(Knob::Bulk) as usize;
     let put = |held: &mut Held<'_>, slot| match aside {
         // SAFETY: passed on.

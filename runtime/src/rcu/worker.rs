@@ -96,6 +96,7 @@ impl Domain {
 fn work() {
     loop {
         let domain = Domain::enter();
+        domain.deferred.make_aside();
         let worker = &domain.worker;
         let seen = worker.bell.load(Ordering::SeqCst);
         // SeqCst, both: see above.
