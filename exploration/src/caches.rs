@@ -67,7 +67,16 @@ fn create(bytes: usize) -> Option<&'static ObjectCache> {
 
 fn create_called(name: &[u8], bytes: usize) -> Option<&'static ObjectCache> {
     let (constructor, destructor) = (None, None);
-    ObjectCache::create(&Wanted { name, bytes, alignment: 8, constructor, destructor, argument: null_mut() }).ok()
+    ObjectCache::create(&Wanted {
+        name,
+        bytes,
+        alignment: 8,
+        constructor,
+        destructor,
+        argument: null_mut(),
+        readers: None,
+    })
+    .ok()
 }
 
 /// Nobody uses the cache, and all objects were given back.

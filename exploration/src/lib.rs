@@ -18,6 +18,7 @@ mod names;
 mod protocol;
 pub mod qsbr;
 pub mod rcu;
+pub mod typesafe;
 
 pub use protocol::{Canary, Protocol, find, replay_command};
 
@@ -33,6 +34,7 @@ pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
         rcu::PROTOCOLS,
         deferred::PROTOCOLS,
         qsbr::PROTOCOLS,
+        typesafe::PROTOCOLS,
     ];
     files.into_iter().flatten()
 }

@@ -85,6 +85,7 @@ tests! {
     deferred_forks "deferred forks"
     registered "registered"
     registered_forks "registered forks"
+    typesafe "typesafe"
 }
 
 #[test]

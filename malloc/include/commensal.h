@@ -215,6 +215,13 @@ typedef struct cm_cache_options {
      * How many of them move at once. Not 0 if limit is not.
      */
     size_t batch;
+    /**
+     * Whether sections (see cm_rcu_read_lock) may look at objects that were given back: each may be used again at once, but its memory stays an object of
+     * the cache, constructed, until the sections that are open have ended. So a reader that found an object gets hold of it, by a lock or a count in
+     * the object that its constructor made, and then looks again whether it is the one that was looked for. examples/rcu_typesafe.c does. The first
+     * object of a process that is given back to such a cache must not be by a signal handler.
+     */
+    bool typesafe_by_rcu;
 } cm_cache_options;
 
 /**
@@ -601,12 +608,13 @@ void cm_counters_destroy(struct cm_counters *set);
  * Returns the cache; or NULL.
  *
  * errno: ENOMEM if there is no memory; EINVAL if an argument is none of those. Threads: any. Signal handlers: yes, but ENOMEM is
- * likelier there. After fork: yes.
+ * likelier there; not one that is typesafe. After fork: yes.
  */
 struct cm_cache *cm_cache_create(const char *name, size_t size, size_t alignment, const struct cm_cache_options *options);
 
 /**
- * Destroys a cache, of which no object is alive: its memory goes back at once. Interrupts no other CPU.
+ * Destroys a cache, of which no object is alive: its memory goes back at once. Interrupts no other CPU. One that is typesafe waits for a grace period before:
+ * called in a read section it ends the program with a message.
  *
  * Returns 0; or -1, and nothing happened.
  *

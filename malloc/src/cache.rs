@@ -8,6 +8,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 use runtime::heap::{self, Error};
+use runtime::rcu::READERS;
 use runtime::slab::{Alive, Hook, ObjectCache, Refused, Untunable, Wanted};
 
 /// A cache of objects of one size. See cm_cache_create.
@@ -32,6 +33,11 @@ pub struct CacheOptions {
     pub limit: usize,
     /// How many of them move at once. Not 0 if limit is not.
     pub batch: usize,
+    /// Whether sections (see cm_rcu_read_lock) may look at objects that were given back: each may be used again at once, but its memory stays an object of
+    /// the cache, constructed, until the sections that are open have ended. So a reader that found an object gets hold of it, by a lock or a count in
+    /// the object that its constructor made, and then looks again whether it is the one that was looked for. examples/rcu_typesafe.c does. The first
+    /// object of a process that is given back to such a cache must not be by a signal handler.
+    pub typesafe_by_rcu: bool,
 }
 
 #[inline(always)]
@@ -55,7 +61,7 @@ pub(crate) fn failed(error: Error) -> c_int {
 /// Returns the cache; or NULL.
 ///
 /// errno: ENOMEM if there is no memory; EINVAL if an argument is none of those. Threads: any. Signal handlers: yes, but ENOMEM is
-/// likelier there. After fork: yes.
+/// likelier there; not one that is typesafe. After fork: yes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_create(
     name: *const c_char,
@@ -76,6 +82,7 @@ pub unsafe extern "C" fn cm_cache_create(
         constructor: options.and_then(|options| hook(options.constructor)),
         destructor: options.and_then(|options| hook(options.destructor)),
         argument: options.map_or(null_mut(), |options| options.argument.cast()),
+        readers: options.and_then(|options| options.typesafe_by_rcu.then_some(&READERS)),
     };
     let cache = match ObjectCache::create(&wanted) {
         Ok(cache) => cache,
@@ -92,7 +99,8 @@ pub unsafe extern "C" fn cm_cache_create(
     (&raw const *cache).cast_mut().cast()
 }
 
-/// Destroys a cache, of which no object is alive: its memory goes back at once. Interrupts no other CPU.
+/// Destroys a cache, of which no object is alive: its memory goes back at once. Interrupts no other CPU. One that is typesafe waits for a grace period before:
+/// called in a read section it ends the program with a message.
 ///
 /// Returns 0; or -1, and nothing happened.
 ///

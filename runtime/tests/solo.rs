@@ -8,10 +8,12 @@ use commensal::heap;
 use commensal::heap::report::Report;
 use commensal::machine::thread;
 use commensal::rcu;
+use commensal::rcu::TypesafeCache;
 use commensal::rcu::qsbr::Reader;
 use common::forked;
 use common::model::Heap;
 use common::programs::{hold, operations, run_one};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const TEST: &str = "one_program_with_one_thread";
 
@@ -27,6 +29,7 @@ fn main() {
     });
     // Not where a machine cannot tell.
     if thread::is_alone() {
+        what_readers_might_have_seen_goes_at_once_but_in_sections();
         what_is_deferred_is_freed_at_once_but_in_sections();
     }
     println!("test {TEST} ... ok");
@@ -54,4 +57,35 @@ fn what_is_deferred_is_freed_at_once_but_in_sections() {
         });
         assert_eq!(held, Ok(()), "registered: {registers}");
     }
+}
+
+fn what_readers_might_have_seen_goes_at_once_but_in_sections() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    struct Object([u64; 500]);
+    impl Drop for Object {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    static OBJECTS: TypesafeCache<Object> = TypesafeCache::new("object", || Object([1; 500]));
+    let churn = || {
+        let objects: Vec<_> = (0..100).map(|_| OBJECTS.get().expect("there is memory")).collect();
+        assert!(objects.iter().all(|object| object.0[499] == 1));
+        drop(objects);
+        OBJECTS.shrink();
+        DROPPED.swap(0, Ordering::Relaxed)
+    };
+    assert!(churn() >= 100 && thread::is_alone(), "nobody could look at them, and they did not go at once");
+    let held = forked::run(|| {
+        let section = rcu::read();
+        let in_section = churn();
+        drop(section);
+        rcu::barrier();
+        match (in_section, DROPPED.load(Ordering::Relaxed)) {
+            (0, 100..) => Ok(()),
+            (0, _) => Err("they did not go after the section".into()),
+            _ => Err("they went in the thread's own section".into()),
+        }
+    });
+    assert_eq!(held, Ok(()));
 }

@@ -58,9 +58,17 @@ impl Dedicated {
     /// A cache for objects of so many bytes. It stays.
     pub fn of(bytes: usize) -> Option<Self> {
         let (name, argument) = (&b"context"[..], null_mut());
-        ObjectCache::create(&Wanted { name, bytes, alignment: 1, constructor: None, destructor: None, argument })
-            .ok()
-            .map(Dedicated)
+        ObjectCache::create(&Wanted {
+            name,
+            bytes,
+            alignment: 1,
+            constructor: None,
+            destructor: None,
+            argument,
+            readers: None,
+        })
+        .ok()
+        .map(Dedicated)
     }
 
     /// Likewise, with arrays of eight objects that do not grow with the load, and enough of them for what is measured here.

@@ -134,7 +134,7 @@ fn first_objects(group: &Group<'_>, kick: Kick) -> Option<u64> {
 /// Replaces a cache's arrays so many times while each busy thread uses the cache. None: no memory, or a kick was refused.
 pub fn replacements(many: usize, busy: (u32, &dyn Threads), interrupts: Interrupts<'_>) -> Option<Happened> {
     let (name, argument) = (&b"live"[..], null_mut());
-    let wanted = Wanted { name, bytes: 64, alignment: 8, constructor: None, destructor: None, argument };
+    let wanted = Wanted { name, bytes: 64, alignment: 8, constructor: None, destructor: None, argument, readers: None };
     let cache = ObjectCache::create(&wanted).ok()?;
     let use_it = || {
         let object = cache.allocate();

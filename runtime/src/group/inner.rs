@@ -122,7 +122,15 @@ impl Own {
             Own::Table => (b"group/table", size_of::<Table>()),
             Own::Large => (b"group/large", large::Block::BYTES),
         };
-        let wanted = Wanted { name, bytes, alignment: 64, constructor: None, destructor: None, argument: null_mut() };
+        let wanted = Wanted {
+            name,
+            bytes,
+            alignment: 64,
+            constructor: None,
+            destructor: None,
+            argument: null_mut(),
+            readers: None,
+        };
         registry.own_cache(self as usize, &wanted).map_or(null_mut(), ObjectCache::allocate)
     }
 
@@ -347,6 +355,7 @@ impl Core {
             constructor: None,
             destructor: None,
             argument: null_mut(),
+            readers: None,
         };
         // SAFETY: the caches end before the group does.
         let cache = unsafe { ObjectCache::create_for(&raw const self.account, &wanted) }?;

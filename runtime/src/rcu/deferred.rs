@@ -20,6 +20,7 @@ use super::domain::{Domain, own_sections};
 use super::grace::{Caller, Pace, Patience, drive, start, wait_for};
 use super::knobs::Knob;
 use super::queue::{Head, Held, Put, Queue, bytes_of};
+use super::typesafe::does_any_linger;
 use crate::slab::misuse::{self, Line};
 use crate::slab::region::general;
 use crate::slab::{Aside, AsideWord, Batch, sharing};
@@ -169,7 +170,7 @@ impl Deferred {
 
     /// Whether anything waits.
     pub(super) fn is_busy(&self) -> bool {
-        self.queues().any(Queue::is_busy) || self.aside().is_some_and(Aside::is_used)
+        self.queues().any(Queue::is_busy) || self.aside().is_some_and(Aside::is_used) || does_any_linger()
     }
 
     /// Takes what is laid aside in all slots into their queues. False: another one is at it.
@@ -292,7 +293,7 @@ impl Domain {
     }
 
     /// Whether a grace period, or whoever makes calls, would wait for the calling thread.
-    fn waits_for_itself(&self) -> bool {
+    pub(super) fn waits_for_itself(&self) -> bool {
         own_sections() != 0 || self.is_caller() || self.registered.is_own_online()
     }
 
@@ -309,7 +310,7 @@ impl Domain {
                 held.seal(true, |_| true, start);
             }
         }
-        wait_for(Pace::Usual, caller);
+        self.let_lingering_go(|| wait_for(Pace::Usual, caller));
         for queue in self.deferred.queues().filter(|queue| queue.objects() != 0) {
             self.free_from(queue, u64::MAX);
             self.make_calls(queue);
@@ -537,8 +538,8 @@ pub(super) fn take_place<T>() -> Option<*mut T> {
     Some(object.cast())
 }
 
-/// Waits until all that was deferred before, by whomever, is freed, dropped and called. Must not be called in a section, nor by what is called: it would wait
-/// for itself, and ends the program instead. Nor in signal handlers.
+/// Waits until all that was deferred before, by whomever, is freed, dropped and called, and what typesafe caches gave up is given back. Must not be
+/// called in a section, nor by what is called: it would wait for itself, and ends the program instead. Nor in signal handlers.
 #[track_caller]
 pub fn barrier() {
     barrier_for(Caller::Place(Location::caller()));
@@ -583,5 +584,13 @@ pub fn barrier_for(caller: Caller) {
                 patience.rest(&domain.grace, domain.grace.news());
             }
         }
+    }
+    // Twice: the first may only free those that were sealed before.
+    for _ in 0..2 {
+        domain.let_lingering_go(|| {
+            if does_any_linger() {
+                wait_for(Pace::Usual, caller);
+            }
+        });
     }
 }

@@ -37,6 +37,7 @@ mod knobs;
 pub mod qsbr;
 mod queue;
 mod reader;
+mod typesafe;
 mod worker;
 
 pub use cell::{Cell, Loaded, NotExchanged};
@@ -47,3 +48,4 @@ pub use grace::{
 pub use knobs::{Description, KNOBS, Knob, OutOfRange};
 pub use queue::Head;
 pub use reader::{Open, ReadGuard, close, open, read};
+pub use typesafe::{Link, READERS, TypesafeBox, TypesafeCache};

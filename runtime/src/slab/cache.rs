@@ -26,6 +26,7 @@
 //! ```
 
 use super::end::Alive;
+use super::lingering::Readers;
 use super::object_cache::{COARSEST, Hook, LARGEST_OBJECT, ObjectCache, Wanted, is_plain};
 use super::tune::Untunable;
 use crate::counter::NoMemory;
@@ -73,6 +74,7 @@ pub struct Cache<T, K: Kind = Values> {
     cache: AtomicPtr<ObjectCache>,
     name: &'static str,
     constructor: Option<fn() -> T>,
+    readers: Option<&'static Readers>,
     kind: PhantomData<K>,
     // Invariant in T: what one user leaves in an object, the next one finds.
     objects: PhantomData<fn(T) -> T>,
@@ -92,7 +94,7 @@ impl<T> Cache<T> {
     /// A cache of values. Panics, at compile time for a static, if the name has anything but letters, digits, `-`, `_`, `.` and `/`, or if the
     /// type is larger than [`LARGEST_OBJECT`].
     pub const fn new(name: &'static str) -> Self {
-        Self::with(name, None)
+        Self::with(name, None, None)
     }
 
     /// A place of its own for a value.
@@ -109,10 +111,15 @@ impl<T> Cache<T> {
     }
 }
 
-impl<T: Send> Cache<T, Constructed> {
+impl<T: Send + 'static> Cache<T, Constructed> {
     /// A cache of objects that `constructor` makes. Panics as [`Cache::new`] does. The constructor must not panic: then the program ends.
     pub const fn constructed(name: &'static str, constructor: fn() -> T) -> Self {
-        Self::with(name, Some(constructor))
+        Self::with(name, Some(constructor), None)
+    }
+
+    /// The same, with readers, who look at objects that were given back. So a reference is all that their owners may have, too.
+    pub(crate) const fn constructed_for(name: &'static str, constructor: fn() -> T, readers: &'static Readers) -> Self {
+        Self::with(name, Some(constructor), Some(readers))
     }
 
     /// An object as its last user left it, or fresh. None: no memory.
@@ -147,14 +154,14 @@ impl<T: Send> Cache<T, Constructed> {
 const BULK: usize = 32;
 
 impl<T, K: Kind> Cache<T, K> {
-    const fn with(name: &'static str, constructor: Option<fn() -> T>) -> Self {
+    const fn with(name: &'static str, constructor: Option<fn() -> T>, readers: Option<&'static Readers>) -> Self {
         assert!(size_of::<T>() <= LARGEST_OBJECT, "objects of a cache have at most 128 KiB");
         assert!(align_of::<T>() <= COARSEST, "objects of a cache are aligned to at most 64 KiB");
         assert!(
             !name.is_empty() && is_plain(name.as_bytes()),
             "a cache's name has letters, digits, '-', '_', '.' and '/'"
         );
-        Cache { cache: AtomicPtr::new(null_mut()), name, constructor, kind: PhantomData, objects: PhantomData }
+        Cache { cache: AtomicPtr::new(null_mut()), name, constructor, readers, kind: PhantomData, objects: PhantomData }
     }
 
     #[inline]
@@ -181,14 +188,16 @@ impl<T, K: Kind> Cache<T, K> {
             constructor: keeps.then_some(construct::<T> as Hook),
             destructor: (keeps && needs_drop::<T>()).then_some(drop_object::<T> as Hook),
             argument,
+            readers: self.readers,
         };
         let made = ObjectCache::create(&wanted).ok()?;
         let ours = (&raw const *made).cast_mut();
         match self.cache.compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(made),
             Err(theirs) => {
+                // Who waited for readers could be one himself.
                 // SAFETY: nobody has seen ours.
-                let _ = unsafe { made.destroy() };
+                let _ = unsafe { made.destroy_unread() };
                 // SAFETY: as in `cache`.
                 unsafe { theirs.as_ref() }
             }
@@ -277,6 +286,24 @@ impl<'a, T, K: Kind> Box<'a, T, K> {
     pub fn leak(this: Self) -> &'a mut T {
         // SAFETY: the object is ours, and nobody frees it any more.
         unsafe { ManuallyDrop::new(this).object.as_mut() }
+    }
+}
+
+impl<'a, T> Box<'a, T, Constructed> {
+    /// Gives up the ownership for now. Panics if the object is of another cache than this one.
+    #[inline]
+    pub(crate) fn into_object(this: Self, cache: &Cache<T, Constructed>) -> *mut T {
+        assert!(core::ptr::eq(this.cache, cache), "the object is of another cache");
+        ManuallyDrop::new(this).object.as_ptr()
+    }
+
+    /// The reverse.
+    ///
+    /// # Safety
+    /// The object is the caller's, and of this cache.
+    #[inline]
+    pub(crate) unsafe fn from_object(object: NonNull<T>, cache: &'a Cache<T, Constructed>) -> Self {
+        Box { object, cache }
     }
 }
 

@@ -4,6 +4,7 @@
 //! For tests: nobody else may be in the heap. No lock is taken, so that a failed check leaves none held.
 
 use super::array::{Array, DRAINING};
+use super::lingering::NOBODY;
 use super::panel::Handle;
 use super::spans::Spans;
 use super::{General, NO_SLOT, shard};
@@ -63,6 +64,13 @@ impl Handle<'_> {
         }
         if let Some(debug) = self.object_cache().and_then(|cache| cache.debug()) {
             out -= debug.quarantined();
+        }
+        for span in self.object_cache().into_iter().flat_map(|cache| cache.lingering.iter()) {
+            // SAFETY: spans that linger exist.
+            let span = unsafe { &*span };
+            let lingers = span.is_unused() && span.cache == self.number() && span.owner() == NOBODY;
+            assert!(lingers, "a span lingers that is in use, or not ours: {span:?}");
+            self.check_span(span, found);
         }
         let counted = self.counted() as usize;
         assert_eq!(out, counted, "objects of cache {} outside of spans and depots, and counted", self.number());

@@ -13,6 +13,7 @@
 
 use super::account::Account;
 use super::array::{Array, DRAINING};
+use super::lingering::GivenUp;
 use super::panel::Handle;
 use super::spans::Spans;
 use super::{General, NO_SLOT, shard};
@@ -127,8 +128,9 @@ impl<'a> General<'a> {
         Some(result)
     }
 
-    /// Empties depots and arrays of all slots, and gives back spans without objects in use. Returns the number of arrays.
+    /// Empties depots and arrays of all slots, puts back what signal handlers could not, and gives back spans without objects in use. Returns the number of arrays.
     pub(super) fn drain(self, which: Which<'a>, why: Why) -> usize {
+        self.put_deferred_as_drainer();
         let arrays = self.drain_depots(which) + self.drain_arrays(which, why).arrays;
         self.free_unused_spans(which);
         arrays
@@ -277,18 +279,22 @@ impl Handle<'_> {
             return;
         }
         let mut held = self.lock(slot);
-        let mut unused = null_mut();
+        let (mut unused, mut lingers) = (null_mut(), None);
         for span in held.spans.iter() {
             // SAFETY: spans in the ring belong to the shard that we hold; those that are taken out are ours.
             unsafe {
                 if (*span).is_unused() {
-                    held.spans.remove(span);
-                    ((*span).next, unused) = (unused, span);
+                    match self.give_up(&mut held, span) {
+                        GivenUp::Ours => ((*span).next, unused) = (unused, span),
+                        GivenUp::Lingers(readers) => lingers = Some(readers),
+                        GivenUp::Not => {}
+                    }
                 }
             }
         }
         let slot = held.slot;
         drop(held);
+        lingers.inspect(|readers| (readers.rouse)());
         while !unused.is_null() {
             // SAFETY: as above.
             unsafe {

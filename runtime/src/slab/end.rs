@@ -86,6 +86,10 @@ impl Handle<'_> {
             while let Some(array) = cache.reserve.pop(self) {
                 self.keep_emptied(NO_SLOT, array);
             }
+            while let Some(span) = self.take_lingering(NO_SLOT) {
+                // SAFETY: it is ours, and nobody looks at it any more.
+                unsafe { self.free_span(NO_SLOT, span) };
+            }
             self.count(-out);
             self.set_shape(Shape::NONE);
             cache.forget();

@@ -13,6 +13,7 @@ use super::account::Account;
 use super::class;
 use super::debug::{Debug, Options};
 use super::end::Alive;
+use super::lingering::{Lingering, Readers};
 use super::panel::{Handle, take_index};
 use super::region::general;
 use super::reserve::Reserve;
@@ -61,6 +62,8 @@ pub struct Wanted<'a> {
     pub destructor: Option<Hook>,
     /// What both are given.
     pub argument: *mut u8,
+    /// Those who may look at objects that were given back; none: nobody does.
+    pub readers: Option<&'static Readers>,
 }
 
 /// Why a cache could not be created.
@@ -111,6 +114,8 @@ pub struct ObjectCache {
     account: AtomicPtr<Account>,
     /// What watching its users takes; null if that was never wanted at its place.
     debug: AtomicPtr<Debug>,
+    /// Spans that readers may still look at.
+    pub(super) lingering: Lingering,
     /// The next one of those that were destroyed; under the panels' lock.
     pub(super) next: AtomicPtr<ObjectCache>,
     /// Does not change while the cache exists.
@@ -126,6 +131,7 @@ struct Home {
     constructor: Option<Hook>,
     destructor: Option<Hook>,
     argument: *mut u8,
+    readers: Option<&'static Readers>,
 }
 
 // SAFETY: `home` does not change while anybody knows the cache; the rest is atomic, or has a lock.
@@ -141,8 +147,11 @@ impl ObjectCache {
         let cache = Self::take_home(wanted).ok_or(Refused::NoMemory)?;
         let Wanted { bytes, .. } = *wanted;
         let rules = Rules::of(wanted.name);
-        if rules.debug != Options::NONE {
-            match cache.begin_debug(rules.debug, bytes, wanted.alignment) {
+        // What was constructed stays so, and what readers may look at is not written to.
+        let is_kept = wanted.constructor.is_some() || wanted.readers.is_some();
+        let options = if is_kept { rules.debug.without(Options::POISON) } else { rules.debug };
+        if options != Options::NONE {
+            match cache.begin_debug(options, bytes, wanted.alignment) {
                 Some(whole) => cache.begin(Shape::of(whole), 0),
                 None => {
                     general().give_place_back(cache);
@@ -152,7 +161,8 @@ impl ObjectCache {
             return Ok(cache);
         }
         match class::class_for_aligned(bytes, wanted.alignment) {
-            Some(class) if !rules.is_dedicated => cache.begin_in_class(class),
+            // Its memory must not be used as anything else.
+            Some(class) if !rules.is_dedicated && wanted.readers.is_none() => cache.begin_in_class(class),
             _ => cache.begin(shape, cache.handle().index(true)),
         }
         Ok(cache)
@@ -177,11 +187,16 @@ impl ObjectCache {
         let mut name = [0; NAME_BYTES];
         let name_bytes = wanted.name.len().min(NAME_BYTES);
         name[..name_bytes].copy_from_slice(&wanted.name[..name_bytes]);
-        let Wanted { bytes, constructor, destructor, argument, .. } = *wanted;
+        let Wanted { bytes, constructor, destructor, argument, readers, .. } = *wanted;
+        let name_bytes = name_bytes as u8;
         // SAFETY: nobody else knows the cache.
-        unsafe {
-            *cache.home.get() = Home { name, name_bytes: name_bytes as u8, bytes, constructor, destructor, argument }
-        };
+        unsafe { *cache.home.get() = Home { name, name_bytes, bytes, constructor, destructor, argument, readers } };
+        if let Some(readers) = readers {
+            general().list_lingering(cache);
+            if !(readers.are_absent)() {
+                (readers.rouse)();
+            }
+        }
         Some(cache)
     }
 
@@ -213,11 +228,23 @@ impl ObjectCache {
     }
 
     /// Destroys the cache, if no object of it is alive: then its memory goes back, and every object that was constructed is destroyed.
-    /// Interrupts nobody. Else nothing happens to it.
+    /// Interrupts nobody, but that a cache with readers waits for those first. Else nothing happens to it.
     ///
     /// # Safety
     /// Nobody else uses the cache meanwhile, and nobody at all afterwards. Not in a signal handler.
     pub unsafe fn destroy(&self) -> Result<(), Alive> {
+        if let Some(readers) = self.readers().filter(|readers| !(readers.are_absent)()) {
+            (readers.wait)();
+        }
+        // SAFETY: passed on.
+        unsafe { self.destroy_unread() }
+    }
+
+    /// The same, for a cache at whose objects nobody is looking.
+    ///
+    /// # Safety
+    /// As for [`Self::destroy`].
+    pub(super) unsafe fn destroy_unread(&self) -> Result<(), Alive> {
         sharing::enter();
         if self.class.load(Ordering::Relaxed) != 0 {
             self.serving().end_reserve(&self.reserve);
@@ -438,6 +465,11 @@ impl ObjectCache {
         self.objects.set(0);
         self.peak.set(0);
         self.disown();
+    }
+
+    /// Those who may look at objects that were given back.
+    pub(super) fn readers(&self) -> Option<&'static Readers> {
+        self.home().readers
     }
 
     pub(super) fn constructor(&self) -> Option<(Hook, *mut u8)> {

@@ -4,6 +4,7 @@
 //! spans, object by object, under the lock of the shard that owns the span. There misuse is found.
 
 use super::array::Array;
+use super::lingering::{GivenUp, NOBODY};
 use super::misuse::{self, Found};
 use super::panel::Handle;
 use super::shape::MANY_SLOTS;
@@ -220,7 +221,7 @@ impl Handle<'_> {
         if unsafe { (*span).cache } != self.number() {
             self.general().die_of_mixed_caches(object);
         }
-        let mut held = self.lock_owner(span, held);
+        let mut held = self.lock_owner(span, object, held);
         // SAFETY: as above.
         if held.slot != unsafe { (*span).owner() } {
             // In a signal handler that must not wait for the owner.
@@ -242,20 +243,29 @@ impl Handle<'_> {
             // move it in and out.
             let may_stay = slot::in_use() <= MANY_SLOTS && self.heat(held.slot) > 0;
             if (*span).is_unused() && (!may_stay || held.spans.another_gives(span)) {
-                held.spans.remove(span);
-                let slot = held.slot;
+                let (slot, given_up) = (held.slot, self.give_up(&mut held, span));
+                if matches!(given_up, GivenUp::Not) {
+                    return StillHeld(Some(held), true);
+                }
                 drop(held);
-                self.free_span(slot, span);
+                match given_up {
+                    GivenUp::Lingers(readers) => (readers.rouse)(),
+                    GivenUp::Ours | GivenUp::Not => self.free_span(slot, span),
+                }
                 return StillHeld(None, true);
             }
         }
         StillHeld(Some(held), true)
     }
 
-    fn lock_owner(self, span: *mut Span, mut held: Option<Held>) -> Held {
+    fn lock_owner(self, span: *mut Span, object: *mut u8, mut held: Option<Held>) -> Held {
         loop {
             // SAFETY: descriptions of spans are never freed.
             let owner = unsafe { (*span).owner() };
+            if owner == NOBODY {
+                // It lingers, and all of its objects are free.
+                misuse::die(Found::DoubleFree, object);
+            }
             let shard = match held.take() {
                 Some(shard) if shard.slot == owner => shard,
                 other => {

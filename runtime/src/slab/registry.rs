@@ -54,6 +54,8 @@ pub struct Rare {
     pub(super) asked_in_vain: AtomicU32,
     /// Who has to know of large blocks that go; null: nobody.
     forgets_large: AtomicPtr<()>,
+    /// The first of the caches whose spans may linger.
+    pub(super) lingering: AtomicPtr<ObjectCache>,
     /// Caches of the runtime's own, which higher parts ask for.
     own: [AtomicPtr<ObjectCache>; OWN],
 }
@@ -126,6 +128,7 @@ impl Registry {
                 redirected: AtomicBool::new(false),
                 asked_in_vain: AtomicU32::new(0),
                 forgets_large: AtomicPtr::new(null_mut()),
+                lingering: AtomicPtr::new(null_mut()),
                 own: [const { AtomicPtr::new(null_mut()) }; OWN],
             }),
             spare: Line(Spare::new()),

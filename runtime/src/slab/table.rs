@@ -75,7 +75,8 @@ impl Handle<'_> {
         let shape = self.shape();
         let pages_per_span = shape.granules() as u64 * (crate::page::GRANULE / crate::page::PAGE) as u64;
         let objects_per_span = pages_per_span * crate::page::PAGE as u64 / shape.object_bytes().max(1) as u64;
-        let (mut spans, mut active_spans) = (0, 0);
+        let lingering = self.object_cache().map_or(0, |cache| cache.lingering.count(self));
+        let (mut spans, mut active_spans) = (lingering as u64, 0);
         for slot in self.slots() {
             // Whoever holds it changes what we would count.
             let Some(held) = Held::try_lock(self, slot) else { continue };

@@ -200,10 +200,10 @@ impl Handle<'_> {
         Some(array)
     }
 
-    /// Moves a span that has objects to give from another slot's shard to ours.
+    /// Moves a span that has objects to give to our shard: from another slot's, or from those that were given up.
     pub(super) fn steal_span(self, slot: u32) -> Option<()> {
         let mut own = self.lock(slot);
-        let span = self.others(own.slot).find_map(|other| {
+        let of_others = self.others(own.slot).find_map(|other| {
             // SAFETY: a shard of the panel; a hint, as above.
             if !unsafe { Spans::seems_to_give(&raw const (*self.shard(other)).spans) } {
                 return None;
@@ -216,7 +216,8 @@ impl Handle<'_> {
                 (*span).set_owner(own.slot);
             }
             Some(span)
-        })?;
+        });
+        let span = of_others.or_else(|| self.take_lingering(own.slot))?;
         // SAFETY: we hold the shard that owns the span.
         unsafe { own.spans.insert(span) };
         Some(())

@@ -91,6 +91,7 @@ fn arrays_grow_with_the_load_and_stay_grown() {
             constructor: None,
             destructor: None,
             argument: std::ptr::null_mut(),
+            readers: None,
         };
         let cache = ObjectCache::create(&wanted).expect("there is memory");
         let swing = |times: usize| {

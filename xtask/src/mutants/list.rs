@@ -32,6 +32,7 @@ const WORKER: &[&str] = &["worker"];
 const DEFERRED_FORKS: &[&str] = &["deferred forks"];
 const REGISTERED: &[&str] = &["registered"];
 const REGISTERED_FORKS: &[&str] = &["registered forks"];
+const TYPESAFE: &[&str] = &["typesafe"];
 const GRACE: &[&str] = &["sections in sections", "grace periods"];
 const HANDS: &[&str] = &["hand over hand"];
 const FORKS_IN_HANDLERS: &[&str] = &["section forks in handlers"];
@@ -458,5 +459,33 @@ pub const MUTANTS: &[Mutant] = &[
         from: "self.registered.keep_own();",
         to: "",
         protocols: REGISTERED_FORKS,
+    },
+    Mutant {
+        what: "RCU typesafe: memory goes back at once",
+        file: "runtime/src/slab/lingering.rs",
+        from: "!(readers.are_absent)()",
+        to: "false",
+        protocols: TYPESAFE,
+    },
+    Mutant {
+        what: "RCU typesafe: whoever waited frees what others have sealed",
+        file: "runtime/src/slab/lingering.rs",
+        from: "if is_over(lists.number)",
+        to: "if true",
+        protocols: TYPESAFE,
+    },
+    Mutant {
+        what: "RCU typesafe: what lingers is taken out by two",
+        file: "runtime/src/slab/lingering.rs",
+        from: "self.first[list] = unsafe { span.as_ref() }?.next;",
+        to: "_ = unsafe { span.as_ref() }?.next;",
+        protocols: TYPESAFE,
+    },
+    Mutant {
+        what: "RCU typesafe: who waits for the cache to be empty does not wait for others who empty it",
+        file: "runtime/src/slab/lingering.rs",
+        from: "for cache in self.listed() {",
+        to: "for cache in self.listed().filter(|cache| !cache.lingering.is_empty()) {",
+        protocols: TYPESAFE,
     },
 ];

@@ -181,8 +181,6 @@ impl ObjectCache {
             self.set_debug_place(made);
             self.debug_place()
         })?;
-        // What was constructed stays so.
-        let options = if self.constructor().is_some() { options.without(Options::POISON) } else { options };
         let layout = Layout::of(options, bytes, alignment);
         // SAFETY: nobody else knows the cache.
         unsafe { *debug.layout.get() = layout };
@@ -349,7 +347,8 @@ impl<'a> General<'a> {
         let bytes = class::size(class);
         // Whoever asks for an alignment gets it by a class whose size is a multiple.
         let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
-        let wanted = Wanted { name, bytes, alignment, constructor: None, destructor: None, argument: null_mut() };
+        let wanted =
+            Wanted { name, bytes, alignment, constructor: None, destructor: None, argument: null_mut(), readers: None };
         match ObjectCache::create(&wanted) {
             Ok(cache) => self.give_class_to(class, cache),
             Err(_) => process::complain(b"commensal: no memory to watch a general class; it is not watched\n"),

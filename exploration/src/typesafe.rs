@@ -1,0 +1,160 @@
+//! Typesafe caches: what a section has found stays an object of its type, whoever frees it, uses it again, trims the cache or waits for it to be empty.
+
+use crate::heaps::{Handler, crowd};
+use crate::{Canary, Protocol};
+use commensal::heap;
+use commensal::rcu::{self, Link, TypesafeCache};
+use fastrand::Rng;
+use machine::kick;
+use machine::simulation::explore::Outcome;
+use machine::simulation::{Defect, Rates};
+use machine::slot::{self, Mode};
+use machine::sync::{AtomicU64, Ordering};
+use std::cell::Cell;
+
+/// The protocols of this file.
+pub const PROTOCOLS: &[Protocol] = &[Protocol {
+    name: "typesafe",
+    about: "objects that are found, freed, used again and trimmed at the same time, and memory that becomes something else as soon as it may",
+    body: found,
+    rates: Rates { signal: 60, ..Rates::USUAL },
+    modes: &[Mode::ConcurrencyId, Mode::PerThread],
+    canaries: &[
+        Canary::by_ids(Defect::KicksGetLost),
+        Canary::by_ids(Defect::RestartIsFence),
+        Canary::by_ids(Defect::SectionsGoOn),
+        Canary::in_fallback(Defect::ChangesTear),
+    ],
+}];
+
+const READERS: usize = 2;
+const UPDATERS: usize = 2;
+/// Those who wait until what was given up is gone.
+const SWEEPERS: usize = 2;
+const MAGIC: u64 = 0x600d_0b1e_c700_0001;
+const OTHER: u64 = 0x5555_5555_5555_5555;
+/// So large that a span has few of them, and is given up soon.
+const BYTES: usize = 20_000;
+
+/// Says whether it is one.
+#[repr(C)]
+struct Object {
+    magic: AtomicU64,
+    /// Changes with each use.
+    user: AtomicU64,
+    rest: [u64; BYTES / 8 - 2],
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    made: AtomicU64,
+    dropped: AtomicU64,
+}
+
+thread_local! {
+    /// Those of the simulation that runs here: constructors and destructors have nothing else.
+    static COUNTS: Cell<*const Counts> = const { Cell::new(std::ptr::null()) };
+}
+
+fn counts() -> &'static Counts {
+    // SAFETY: they outlive the cache.
+    unsafe { &*COUNTS.get() }
+}
+
+impl Object {
+    fn new() -> Self {
+        counts().made.fetch_add(1, Ordering::Relaxed);
+        Object { magic: AtomicU64::new(MAGIC), user: AtomicU64::new(0), rest: [0; BYTES / 8 - 2] }
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        assert_eq!(self.magic.swap(0, Ordering::Relaxed), MAGIC, "what is no object was dropped");
+        counts().dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Memory that the cache gave back, and others use.
+fn write_elsewhere(random: &mut Rng) {
+    let blocks: Vec<_> = (0..random.usize(1..4)).map(|_| heap::allocate(BYTES).cast::<AtomicU64>()).collect();
+    for block in blocks {
+        assert!(!block.is_null(), "there is memory");
+        // SAFETY: ours.
+        unsafe {
+            (*block).store(OTHER, Ordering::Relaxed);
+            heap::free(block.cast());
+        }
+    }
+}
+
+fn read(links: &[Link<'_, Object>], random: &mut Rng) {
+    let section = rcu::read();
+    let Some(object) = links[random.usize(..links.len())].load(&section) else { return };
+    // Now and then longer than a grace period takes that does not wait for it.
+    let looks = if random.u8(..4) == 0 { 300 } else { 10 };
+    for _ in 0..random.usize(1..looks) {
+        assert_eq!(object.magic.load(Ordering::Relaxed), MAGIC, "an object became something else in a section");
+    }
+}
+
+fn update(cache: &TypesafeCache<Object>, links: &[Link<'_, Object>], random: &mut Rng) {
+    let link = &links[random.usize(..links.len())];
+    match random.u8(..8) {
+        0..=2 => drop(link.swap(cache.get())),
+        3 => drop(link.swap(None)),
+        4 | 5 => _ = cache.shrink(),
+        _ => {
+            // One owner at a time.
+            let several: Vec<_> = (0..random.usize(1..6)).map(|_| cache.get().expect("there is memory")).collect();
+            let mine = random.u64(..);
+            several.iter().for_each(|object| object.user.store(mine, Ordering::Relaxed));
+            write_elsewhere(random);
+            let is_mine = |object: &rcu::TypesafeBox<'_, Object>| object.user.load(Ordering::Relaxed) == mine;
+            assert!(several.iter().all(is_mine), "an object has two owners");
+        }
+    }
+}
+
+fn found(seed: u64) -> Outcome {
+    let ours = Counts::default();
+    COUNTS.set(&ours);
+    let cache = TypesafeCache::new("object", Object::new);
+    let links = [const { None::<Link<'_, Object>> }; 2].map(|_| Link::new(&cache));
+    let handler = || {
+        // Signal handlers use no slots in fallback mode.
+        if slot::mode() == Mode::ConcurrencyId {
+            drop(links[0].swap(cache.get()));
+        }
+    };
+    let handler = Handler(&handler);
+    crowd(READERS + UPDATERS + SWEEPERS, seed, Some(&|| handler.call()), &|thread, random| {
+        for _ in 0..20 {
+            if thread < READERS {
+                read(&links, random);
+            } else if thread < READERS + UPDATERS {
+                update(&cache, &links, random);
+            } else {
+                rcu::barrier();
+                write_elsewhere(random);
+            }
+        }
+    });
+    drop(links);
+    let all_gone = || match [&ours.made, &ours.dropped].map(|count| count.load(Ordering::Relaxed)) {
+        [made, dropped] if made == dropped => Ok(()),
+        [made, dropped] => Err(format!("{made} objects were made, {dropped} dropped: memory stays behind")),
+    };
+    cache.shrink();
+    if cache.alive() != 0 {
+        return Err("objects are alive that nobody has".into());
+    }
+    rcu::barrier();
+    // Where the machine refuses kicks, arrays of other slots keep what they have until the cache goes.
+    if kick::register().is_ok() {
+        all_gone()?;
+    }
+    drop(cache);
+    all_gone()?;
+    Ok(String::new())
+}

@@ -1,0 +1,193 @@
+//! Caches whose objects readers may look at after they were freed: a reader finds an object of the type, though perhaps not the one that it looked for.
+//!
+//! What is freed is used again at once, while its lines are still in the cache, and no callback waits; the price is a rule for readers.
+//!
+//! **The re-check rule.** In a section, what was found stays an object of its type, constructed, until the section ends. But it may have been freed, and have
+//! become another one, between finding it and looking at it. So a reader first gets hold of what it found, by a lock or a count that lies *in the object*
+//! and survives its uses, then looks whether it is still the one that it wanted, and if not lets go and looks again:
+//!
+//! ```
+//! use commensal::rcu::{self, Link, TypesafeCache};
+//! use std::sync::Mutex;
+//!
+//! struct Account { state: Mutex<State> }
+//! struct State { owner: Option<u32>, balance: i64 }
+//!
+//! // Each object is constructed once, and keeps its lock for ever.
+//! static ACCOUNTS: TypesafeCache<Account> =
+//!     TypesafeCache::new("account", || Account { state: Mutex::new(State { owner: None, balance: 0 }) });
+//! static TABLE: [Link<Account>; 64] = [const { Link::new(&ACCOUNTS) }; 64];
+//!
+//! fn open(owner: u32, balance: i64) -> bool {
+//!     let Some(account) = ACCOUNTS.get() else { return false };
+//!     *account.state.lock().unwrap() = State { owner: Some(owner), balance };
+//!     replace(owner, Some(account));
+//!     true
+//! }
+//!
+//! fn replace(owner: u32, account: Option<rcu::TypesafeBox<'static, Account>>) {
+//!     if let Some(old) = TABLE[owner as usize % 64].swap(account) {
+//!         // Nobody finds it any more, and those who have found it see that it is nobody's.
+//!         old.state.lock().unwrap().owner = None;
+//!         // Freed here, and used again at once: no grace period.
+//!     }
+//! }
+//!
+//! fn deposit(owner: u32, amount: i64) -> Option<i64> {
+//!     let section = rcu::read();
+//!     loop {
+//!         let account = TABLE[owner as usize % 64].load(&section)?;
+//!         let mut state = account.state.lock().unwrap();
+//!         // The rule: it may have been freed, and be another one's by now.
+//!         if state.owner == Some(owner) {
+//!             state.balance += amount;
+//!             return Some(state.balance);
+//!         }
+//!     }
+//! }
+//!
+//! assert!(open(7, 100));
+//! assert_eq!(deposit(7, 20), Some(120));
+//! replace(7, None);
+//! assert_eq!(deposit(7, 1), None);
+//! ```
+//!
+//! Memory goes back to the heap by whole spans, after a grace period, and only then are objects dropped: by a thread of the runtime's, or by whoever trims. Until
+//! then the cache uses those spans first, so it never has more memory than its objects needed at their peak, however long a section stays open.
+//!
+//! Source: the Linux kernel's slab caches with `SLAB_TYPESAFE_BY_RCU`, and the rule that goes with them.
+
+use super::domain::Domain;
+use super::grace::{Caller, Cookie, Pace, start, wait_for};
+use super::qsbr::Section;
+use super::reader::ReadGuard;
+use crate::counter::NoMemory;
+use crate::slab::region::general;
+use crate::slab::{Box, Cache, Constructed, Readers, Untunable};
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::{NonNull, null_mut};
+use machine::sync::{AtomicPtr, Ordering};
+use machine::{root, thread};
+
+/// For caches whose objects readers may look at in sections.
+pub static READERS: Readers = Readers {
+    // Under a shard's lock, where the domain must not be put in order: whose sections are open is the thread's own to know.
+    are_absent: || thread::is_alone() && !Domain::of_process().waits_for_itself(),
+    rouse: || Domain::enter().rouse(true),
+    wait: || wait_for(Pace::Usual, Caller::OfLibrary),
+};
+
+/// Whether memory of any cache waits for readers.
+pub(super) fn does_any_linger() -> bool {
+    root::is_installed() && general().has_lingering()
+}
+
+impl Domain {
+    /// Frees the spans that linger, after a grace period, if no others wait for theirs.
+    pub(super) fn let_lingering_go(&self, wait: impl FnOnce()) {
+        let heap = root::is_installed().then(general);
+        heap.inspect(|heap| heap.seal_lingering(|| start().number()));
+        wait();
+        heap.inspect(|heap| heap.free_lingering(|number| self.grace.is_over(Cookie::from_number(number))));
+    }
+}
+
+/// A cache of objects that sections may go on looking at when they are freed, and used again. See the module's rule.
+///
+/// It may be a static. Allocating and freeing cost what they cost in a [`Cache`]. Dropping the cache waits for a grace period, and so must not be done in a section:
+/// the program ends with a message.
+#[derive(Debug)]
+pub struct TypesafeCache<T: Send + Sync + 'static>(Cache<T, Constructed>);
+
+impl<T: Send + Sync + 'static> TypesafeCache<T> {
+    /// A cache of objects that `constructor` makes, each once. Panics, at compile time for a static, as [`Cache::new`] does. The constructor must not
+    /// panic: then the program ends.
+    pub const fn new(name: &'static str, constructor: fn() -> T) -> Self {
+        TypesafeCache(Cache::constructed_for(name, constructor, &READERS))
+    }
+
+    /// An object, as its last user left it, or as it was constructed. Readers may still look at it. None: no memory.
+    #[inline]
+    pub fn get(&self) -> Option<TypesafeBox<'_, T>> {
+        self.0.get().map(TypesafeBox)
+    }
+
+    /// As [`Cache::alive`].
+    pub fn alive(&self) -> usize {
+        self.0.alive()
+    }
+
+    /// As [`Cache::prefill`].
+    pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
+        self.0.prefill(objects)
+    }
+
+    /// As [`Cache::shrink`]; memory goes back after a grace period.
+    pub fn shrink(&self) -> usize {
+        self.0.shrink()
+    }
+
+    /// As [`Cache::tune`].
+    pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
+        self.0.tune(limit, batch)
+    }
+}
+
+/// The owner of an object of a [`TypesafeCache`]: gives it back when it is dropped, at once. Others may look at it all the while, so there is no `&mut`.
+#[derive(Debug)]
+pub struct TypesafeBox<'a, T: Send + Sync + 'static>(Box<'a, T, Constructed>);
+
+impl<T: Send + Sync + 'static> Deref for TypesafeBox<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Where readers find an object, if there is one: it belongs to whoever takes it out.
+#[derive(Debug)]
+pub struct Link<'a, T: Send + Sync + 'static> {
+    object: AtomicPtr<T>,
+    cache: &'a TypesafeCache<T>,
+    owns: PhantomData<TypesafeBox<'a, T>>,
+}
+
+impl<'a, T: Send + Sync + 'static> Link<'a, T> {
+    /// Nothing is there yet; what will be comes from this cache.
+    pub const fn new(cache: &'a TypesafeCache<T>) -> Self {
+        Link { object: AtomicPtr::new(null_mut()), cache, owns: PhantomData }
+    }
+
+    /// What is there. It stays an object of the type until the section ends, but may be freed, and used again, at any moment.
+    #[inline]
+    pub fn load<'s>(&self, _section: &'s ReadGuard) -> Option<&'s T> {
+        // Acquire pairs with the release in `swap`: who finds the object finds it constructed, and with what was written to it before.
+        // SAFETY: it was in use while it was here, and its memory stays such an object until the section ends, whatever becomes of it or of the cache.
+        unsafe { self.object.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The same, in a section of a reader that registered.
+    #[inline]
+    pub fn load_in<'s, const KICKABLE: bool>(&self, _section: &'s Section<'_, KICKABLE>) -> Option<&'s T> {
+        // SAFETY: as above. Acquire: as above.
+        unsafe { self.object.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Puts another object there, or none; returns the one that was there. Panics if the object is of another cache.
+    pub fn swap(&self, object: Option<TypesafeBox<'a, T>>) -> Option<TypesafeBox<'a, T>> {
+        let new = object.map_or(null_mut(), |TypesafeBox(object)| Box::into_object(object, &self.cache.0));
+        // Acquire pairs with the release of whoever put the old one there.
+        let old = self.object.swap(new, Ordering::AcqRel);
+        // SAFETY: it was put here by `swap`, from this cache, and is ours now.
+        NonNull::new(old).map(|old| TypesafeBox(unsafe { Box::from_object(old, &self.cache.0) }))
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Link<'_, T> {
+    fn drop(&mut self) {
+        drop(self.swap(None));
+    }
+}

@@ -1,0 +1,311 @@
+//! Typesafe caches: what a section has found stays an object of its type, whatever becomes of it; its memory goes back afterwards, all of it, and until then is
+//! what the cache uses first.
+
+mod common;
+
+use commensal::heap;
+use commensal::rcu::{self, Link, TypesafeCache};
+use commensal::slab::Cache;
+use common::child;
+use common::forks::{self, Way};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const MAGIC: u64 = 0x600d_0b1e_c700_0001;
+/// Of objects, which are so large that a span has few.
+const WORDS: usize = 750;
+
+static MADE: AtomicUsize = AtomicUsize::new(0);
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// Says whether it is one.
+struct Object {
+    magic: AtomicU64,
+    rest: [AtomicU64; WORDS],
+}
+
+impl Object {
+    fn new() -> Self {
+        MADE.fetch_add(1, Ordering::Relaxed);
+        Object { magic: AtomicU64::new(MAGIC), rest: [const { AtomicU64::new(MAGIC) }; WORDS] }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.magic.load(Ordering::Relaxed) == MAGIC && self.rest[WORDS - 1].load(Ordering::Relaxed) == MAGIC
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.magic.store(0, Ordering::Relaxed);
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Objects that exist, in use or not.
+fn existing() -> usize {
+    MADE.load(Ordering::Relaxed) - DROPPED.load(Ordering::Relaxed)
+}
+
+static OBJECTS: TypesafeCache<Object> = TypesafeCache::new("object", Object::new);
+
+/// Runs `test` again in processes of its own, with slots by concurrency ids and by threads, in which `act` is done.
+fn act_out(test: &str, act: impl FnOnce()) {
+    if child::case().is_some() {
+        return act();
+    }
+    for fallback in [false, true] {
+        let mut command = child::command(test, "act");
+        if fallback {
+            command.env(child::FALLBACK.0, child::FALLBACK.1);
+        }
+        child::run(&mut command, LIMIT).expect_success(test);
+    }
+}
+
+/// The process is to have had a second thread.
+fn have_threads() {
+    thread::spawn(|| ()).join().unwrap();
+}
+
+/// Takes many objects and gives them back, so that whole spans are given up.
+fn churn(many: usize) {
+    let objects: Vec<_> = (0..many).map(|_| OBJECTS.get().expect("there is memory")).collect();
+    assert!(objects.iter().all(|object| object.is_whole()));
+    drop(objects);
+    OBJECTS.shrink();
+}
+
+/// Whoever gets memory that the cache has given back writes to it.
+fn write_elsewhere() {
+    let blocks: Vec<_> = [8192, 32_768, 60_000, 200_000].map(|bytes| (heap::allocate(bytes), bytes)).into();
+    for (block, bytes) in blocks {
+        assert!(!block.is_null());
+        // SAFETY: ours.
+        unsafe {
+            block.write_bytes(0x55, bytes);
+            heap::free(block);
+        }
+    }
+}
+
+#[test]
+fn what_a_section_found_stays_an_object_of_its_type() {
+    act_out("what_a_section_found_stays_an_object_of_its_type", || {
+        static LINKS: [Link<Object>; 8] = [const { Link::new(&OBJECTS) }; 8];
+        let (end, found, wrong) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for number in 0..3 {
+                let (end, found, wrong) = (&end, &found, &wrong);
+                scope.spawn(move || {
+                    for at in (0..LINKS.len()).cycle().skip(number) {
+                        if end.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let section = rcu::read();
+                        let Some(object) = LINKS[at].load(&section) else { continue };
+                        found.fetch_add(1, Ordering::Relaxed);
+                        let start = Instant::now();
+                        while start.elapsed() < Duration::from_micros(200) {
+                            if !object.is_whole() {
+                                wrong.fetch_add(1, Ordering::Relaxed);
+                            }
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(1500) {
+                LINKS.iter().for_each(|link| drop(link.swap(OBJECTS.get())));
+                LINKS.iter().for_each(|link| drop(link.swap(None)));
+                churn(50);
+                write_elsewhere();
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+        let (found, wrong) = (found.into_inner(), wrong.into_inner());
+        println!(
+            "{found} objects found, {} made, {} dropped",
+            MADE.load(Ordering::Relaxed),
+            DROPPED.load(Ordering::Relaxed)
+        );
+        assert!(found > 20, "readers found {found} objects only");
+        assert_eq!(wrong, 0, "of {found} objects that were found");
+        assert!(DROPPED.load(Ordering::Relaxed) > 0, "no memory went back");
+        OBJECTS.shrink();
+        rcu::barrier();
+        assert_eq!((OBJECTS.alive(), existing()), (0, 0), "all went back");
+    });
+}
+
+#[test]
+fn memory_stays_below_its_peak_while_a_section_is_open() {
+    act_out("memory_stays_below_its_peak_while_a_section_is_open", || {
+        const MANY: usize = 200;
+        have_threads();
+        let section = rcu::read();
+        churn(MANY);
+        let after_one = existing();
+        assert!(after_one >= MANY, "the first ones linger: {after_one}");
+        for _ in 0..50 {
+            churn(MANY);
+        }
+        assert!(existing() <= after_one + 16, "{} exist, after one round {after_one}", existing());
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 0, "while a section is open");
+        drop(section);
+        // By itself.
+        let start = Instant::now();
+        while existing() > 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "{} exist still", existing());
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+#[test]
+fn a_cache_that_goes_waits_for_its_readers() {
+    act_out("a_cache_that_goes_waits_for_its_readers", || {
+        // In safe Rust nobody could look at objects of a cache that another thread ends; in C anybody can.
+        let cache = Box::into_raw(Box::new(TypesafeCache::new("passing", Object::new)));
+        // SAFETY: it ends below, after the link.
+        let borrowed = unsafe { &*cache };
+        let link = Link::new(borrowed);
+        link.swap(borrowed.get());
+        let link = Arc::new(Mutex::new(Some(link)));
+        let (is_reading, is_read) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (of_reader, begins, ends) = (Arc::clone(&link), Arc::clone(&is_reading), Arc::clone(&is_read));
+        let reader = thread::spawn(move || {
+            let section = rcu::read();
+            let object = of_reader.lock().unwrap().as_ref().and_then(|link| link.load(&section)).expect("it is there");
+            begins.store(true, Ordering::Relaxed);
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(100) {
+                assert!(object.is_whole(), "it went while it was looked at");
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+        while !is_reading.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        drop(link.lock().unwrap().take());
+        // SAFETY: nobody uses it any more.
+        drop(unsafe { Box::from_raw(cache) });
+        assert!(is_read.load(Ordering::Relaxed), "it did not wait");
+        assert_eq!(existing(), 0);
+        reader.join().expect("the reader found it whole");
+    });
+}
+
+#[test]
+fn who_ends_a_cache_in_his_own_section_is_told_so() {
+    const TEST: &str = "who_ends_a_cache_in_his_own_section_is_told_so";
+    if child::case().is_some() {
+        have_threads();
+        let cache = TypesafeCache::new("passing", Object::new);
+        drop(cache.get());
+        let _section = rcu::read();
+        drop(cache);
+        return;
+    }
+    let outcome = child::run(&mut child::command(TEST, "act"), LIMIT);
+    assert!(outcome.status.is_some_and(|status| !status.success()), "{}", outcome.report());
+    assert!(outcome.stderr.contains("waits for readers in a read section"), "{}", outcome.report());
+}
+
+#[test]
+fn objects_of_two_caches_are_not_mixed_up() {
+    let other = TypesafeCache::new("other", Object::new);
+    let link = Link::new(&OBJECTS);
+    let of_other = other.get();
+    let swapped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| link.swap(of_other)));
+    assert!(swapped.is_err());
+}
+
+#[test]
+fn rules_that_would_harm_readers_are_not_followed() {
+    const TEST: &str = "rules_that_would_harm_readers_are_not_followed";
+    if child::case().is_some() {
+        have_threads();
+        let link = Link::new(&OBJECTS);
+        drop(link.swap(OBJECTS.get()));
+        let section = rcu::read();
+        let object = link.load(&section).expect("it is there");
+        drop(link.swap(None));
+        OBJECTS.shrink();
+        assert!(object.is_whole(), "it was written to");
+        // As a general class's it would be anybody's.
+        let blocks: Vec<_> = (0..2000).map(|_| heap::allocate(size_of::<Object>())).collect();
+        assert!(!blocks.contains(&std::ptr::from_ref(object).cast_mut().cast()));
+        return;
+    }
+    for conf in ["cache.object.debug:all", "cache.object.debug:poison", "cache.object.dedicated:off"] {
+        let mut command = child::command(TEST, "act");
+        child::run(command.env("COMMENSAL_CONF", conf), LIMIT).expect_success(conf);
+    }
+}
+
+#[test]
+fn what_is_constructed_is_constructed_once_whatever_is_watched() {
+    const TEST: &str = "what_is_constructed_is_constructed_once_whatever_is_watched";
+    if child::case().is_some() {
+        let cache = Cache::constructed("object", Object::new);
+        // A watched cache keeps no spare memory.
+        let _keeps_the_span = cache.get();
+        let made = MADE.load(Ordering::Relaxed);
+        (0..1000).for_each(|_| assert!(cache.get().expect("there is memory").is_whole(), "it was written to"));
+        assert!(MADE.load(Ordering::Relaxed) < made + 100, "it was constructed anew for each use");
+        return;
+    }
+    for conf in ["cache.object.debug:poison", "cache.object.debug:poison+redzone+track"] {
+        let mut command = child::command(TEST, "act");
+        child::run(command.env("COMMENSAL_CONF", conf), LIMIT).expect_success(conf);
+    }
+}
+
+#[test]
+fn children_go_on_with_what_lingers() {
+    act_out("children_go_on_with_what_lingers", || {
+        static LINK: Link<Object> = Link::new(&OBJECTS);
+        let end = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !end.load(Ordering::Relaxed) {
+                    churn(60);
+                    write_elsewhere();
+                }
+            });
+            for round in 0..60 {
+                drop(LINK.swap(OBJECTS.get()));
+                let section = rcu::read();
+                let object = LINK.load(&section).expect("it is there");
+                let way = Way::ALL[round % 3];
+                let child = way.fork();
+                if child == 0 {
+                    // What was found before the fork stays until the section ends here, too.
+                    drop(LINK.swap(None));
+                    churn(60);
+                    write_elsewhere();
+                    let is_whole = object.is_whole();
+                    drop(section);
+                    if way == Way::Fork {
+                        rcu::barrier();
+                    }
+                    churn(60);
+                    // SAFETY: nothing of the parent's is to be finished in the child.
+                    unsafe { libc::_exit(if is_whole { forks::FINE } else { 1 }) };
+                }
+                drop(section);
+                assert_eq!(forks::wait_for(child, LIMIT), Some(forks::FINE), "{way:?}, round {round}");
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+        drop(LINK.swap(None));
+        OBJECTS.shrink();
+        rcu::barrier();
+        assert_eq!(existing(), 0);
+    });
+}
