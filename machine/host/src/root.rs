@@ -14,7 +14,7 @@
 //! Runs at the same time: readers on every CPU; of those who install, one succeeds.
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
-use crate::thread;
+use crate::{process, thread};
 use core::cell::UnsafeCell;
 
 /// Size of the stand-in: a runtime may read (never write) any offset below this before it has installed its region.
@@ -31,7 +31,7 @@ unsafe impl<const BYTES: usize> Sync for Zeroes<BYTES> {}
 static BOOTSTRAP: Zeroes<BOOTSTRAP_BYTES> = Zeroes(UnsafeCell::new([0; BOOTSTRAP_BYTES]));
 
 process_state! {
-    /// 1 while somebody makes the region.
+    /// The process of which a thread makes the region; 0: nobody does.
     static MAKING: AtomicU32 = AtomicU32::new(0);
     #[doc(hidden)]
     pub static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
@@ -61,12 +61,15 @@ pub fn area() -> *mut u8 {
 }
 
 /// Makes the region by `make` and publishes it, once. False: `make` gave none; the next call tries again. A signal handler
-/// that allocates too waits until we are through.
+/// that allocates too waits until we are through. In a fork child nobody waits for a thread of the parent's: what that has made so far is lost there.
 #[cold]
 pub fn install(make: impl FnOnce() -> Option<*mut u8>) -> bool {
+    let process = process::id();
     thread::without_signals(|| {
         // Acquire pairs with the release below: a second try sees what the first one left.
-        while MAKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        let mut expected = 0;
+        while let Err(other) = MAKING.compare_exchange(expected, process, Ordering::Acquire, Ordering::Relaxed) {
+            expected = if other == process { 0 } else { other };
             spin_loop();
         }
         if !is_installed()

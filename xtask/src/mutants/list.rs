@@ -139,6 +139,13 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: &["lock ranks"],
     },
     Mutant {
+        what: "a fork child waits for the thread of its parent that made the heap",
+        file: "machine/host/src/root.rs",
+        from: "expected = if other == process { 0 } else { other };",
+        to: "let _ = other; expected = 0;",
+        protocols: FORKS,
+    },
+    Mutant {
         what: "a fork child does not know that the threads of its parent are gone",
         file: "machine/host/src/thread/identity.rs",
         from: "GONE.store(NEXT_IDENTITY.load(Ordering::Relaxed) - 1, Ordering::Relaxed);",
@@ -148,8 +155,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "two threads make the region",
         file: "machine/host/src/root.rs",
-        from: "while MAKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {",
-        to: "while MAKING.load(Ordering::Acquire) > 1 {",
+        from: "while let Err(other) = MAKING.compare_exchange(",
+        to: "if let Err(other) = MAKING.compare_exchange(",
         protocols: &["heap upgrade"],
     },
     Mutant {
