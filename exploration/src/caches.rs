@@ -158,6 +158,21 @@ fn sized(seed: u64) -> Outcome {
     Ok(String::new())
 }
 
+/// Caches that come and go are called so, by the size of their objects.
+const NAMES: [&[u8]; 2] = [b"explored-which-has-a-long-name", b"explored"];
+
+/// The slab table has no row that is partly of one cache, and partly of another.
+fn check_table() {
+    let mut table = String::new();
+    heap::report::write_slabinfo(&mut table).expect("a string takes it");
+    for row in table.lines().filter(|row| row.starts_with("explored")) {
+        let mut words = row.split_whitespace();
+        let (name, bytes) = (words.next(), words.nth(2).and_then(|bytes| bytes.parse::<usize>().ok()));
+        let kind = NAMES.iter().position(|known| name.is_some_and(|name| name.as_bytes() == *known));
+        assert_eq!(kind.map(|kind| BYTES + kind * 1000), bytes, "{row}");
+    }
+}
+
 fn created(seed: u64) -> Outcome {
     let shared = Cache::<[u64; 700]>::new("shared");
     crowd(THREADS, seed, None, &|_, random| {
@@ -165,7 +180,9 @@ fn created(seed: u64) -> Outcome {
             if random.u8(..3) == 0 {
                 heap::trim(0);
             }
-            let Some(cache) = create(BYTES + random.usize(..2) * 1000) else { continue };
+            let kind = random.usize(..2);
+            let Some(cache) = create_called(NAMES[kind], BYTES + kind * 1000) else { continue };
+            check_table();
             let blocks: Vec<_> = (0..random.usize(1..5)).filter_map(|_| Block::of(cache)).collect();
             let object = shared.alloc([seed; 700]);
             blocks.into_iter().for_each(|block| block.free_to(cache));

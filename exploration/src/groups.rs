@@ -110,7 +110,9 @@ fn shared(seed: u64) -> Outcome {
     }
     let mut left = Vec::new();
     general().rows(|row| {
-        left.extend(matches!(row.name, Name::Created(name) if name.starts_with("malloc-")).then_some(row.objects))
+        left.extend(
+            matches!(row.name, Name::Created(name) if name.as_str().starts_with("malloc-")).then_some(row.objects),
+        )
     });
     if !left.is_empty() {
         return Err(format!("caches of groups that are no more have room for {left:?} objects"));

@@ -359,6 +359,53 @@ fn a_typed_cache_drops_values_and_keeps_what_is_constructed() {
     });
 }
 
+/// The names of the caches that the slab table shows, with the bytes of an object of each.
+fn shown() -> Vec<(String, usize)> {
+    let mut table = String::new();
+    heap::report::write_slabinfo(&mut table).expect("a string takes it");
+    let row = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_string(), words.nth(2)?.parse().ok()?))
+    };
+    table.lines().skip(2).map(|line| row(line).expect("a row has a name and sizes")).collect()
+}
+
+#[test]
+fn the_slab_table_shows_no_cache_that_never_was() {
+    const KINDS: [(&str, usize); 2] = [("of-large-objects-and-a-long-name", 3008), ("of-small-ones", 96)];
+    let come_and_go = |kind: usize| {
+        let (name, bytes) = KINDS[kind];
+        let cache =
+            ObjectCache::create(&Wanted { name: name.as_bytes(), ..wanted(bytes, 8) }).expect("there is memory");
+        free(cache, cache.allocate());
+        let meanwhile = shown();
+        destroy(cache).expect("nothing of it is alive");
+        meanwhile
+    };
+    alone(|| {
+        let ours = |rows: Vec<(String, usize)>| rows.into_iter().filter(|(name, _)| name.starts_with("of-")).collect();
+        let allowed: Vec<Vec<(String, usize)>> = [0, 1].map(|kind| ours(come_and_go(kind))).into();
+        let allowed = allowed.concat();
+        assert_eq!(allowed.len(), 2, "{allowed:?}");
+        let (end, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let change = || {
+            for turn in 0..if cfg!(debug_assertions) { 4000 } else { 400_000 } {
+                come_and_go(turn % 2);
+            }
+            end.store(1, Ordering::Relaxed);
+        };
+        let look = || {
+            while end.load(Ordering::Relaxed) == 0 {
+                let rows: Vec<_> = ours(shown());
+                assert!(rows.iter().all(|row| allowed.contains(row)), "{rows:?}, but there are only {allowed:?}");
+                seen.fetch_add(rows.len(), Ordering::Relaxed);
+            }
+        };
+        run(vec![Box::new(change), Box::new(look)]);
+        assert!(seen.into_inner() > 100, "hardly any cache was seen");
+    });
+}
+
 #[test]
 fn threads_that_meet_at_the_first_use_share_one_cache() {
     static SHARED: Cache<[u64; 4]> = Cache::new("shared");

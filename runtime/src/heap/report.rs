@@ -230,7 +230,7 @@ pub fn write_slabinfo(out: &mut impl Write) -> fmt::Result {
          <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>"
     )?;
     let mut result = Ok(());
-    let write_row = |row: Row<'_>| {
+    let write_row = |row: Row| {
         let mut name = Line::new();
         result = write!(name, "{}", row.name).and(result).and_then(|()| {
             writeln!(

@@ -22,6 +22,7 @@ mod debug;
 mod drain;
 mod end;
 mod fit;
+mod label;
 mod lingering;
 pub mod misuse;
 #[doc(hidden)]
@@ -51,6 +52,7 @@ pub use batch::{Batch, Batches};
 pub use cache::{Box, Cache, Constructed, Kind, OutOfMemory, Values};
 pub use debug::Options;
 pub use end::Alive;
+pub use label::CacheName;
 pub use lingering::Readers;
 pub(crate) use object_cache::is_plain;
 pub use object_cache::{COARSEST, Hook, LARGEST_OBJECT, NAME_BYTES, ObjectCache, Refused, Wanted};

@@ -13,6 +13,7 @@ use super::account::Account;
 use super::class;
 use super::debug::{Debug, Options};
 use super::end::Alive;
+use super::label::{CacheName, Label};
 use super::lingering::{Lingering, Readers};
 use super::panel::{Handle, take_index};
 use super::region::general;
@@ -118,6 +119,8 @@ pub struct ObjectCache {
     pub(super) lingering: Lingering,
     /// The next one of those that were destroyed; under the panels' lock.
     pub(super) next: AtomicPtr<ObjectCache>,
+    /// What people call it.
+    label: Label,
     /// Does not change while the cache exists.
     home: UnsafeCell<Home>,
 }
@@ -125,8 +128,6 @@ pub struct ObjectCache {
 /// What a cache is.
 #[derive(Debug)]
 struct Home {
-    name: [u8; NAME_BYTES],
-    name_bytes: u8,
     bytes: usize,
     constructor: Option<Hook>,
     destructor: Option<Hook>,
@@ -184,13 +185,10 @@ impl ObjectCache {
     /// A place, and what a cache there is to be.
     fn take_home(wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
         let cache = general().take_place()?;
-        let mut name = [0; NAME_BYTES];
-        let name_bytes = wanted.name.len().min(NAME_BYTES);
-        name[..name_bytes].copy_from_slice(&wanted.name[..name_bytes]);
+        cache.label.write(wanted.name);
         let Wanted { bytes, constructor, destructor, argument, readers, .. } = *wanted;
-        let name_bytes = name_bytes as u8;
         // SAFETY: nobody else knows the cache.
-        unsafe { *cache.home.get() = Home { name, name_bytes, bytes, constructor, destructor, argument, readers } };
+        unsafe { *cache.home.get() = Home { bytes, constructor, destructor, argument, readers } };
         if let Some(readers) = readers {
             general().list_lingering(cache);
             if !(readers.are_absent)() {
@@ -257,9 +255,13 @@ impl ObjectCache {
     }
 
     /// Its name.
-    pub fn name(&self) -> &str {
-        let home = self.home();
-        core::str::from_utf8(&home.name[..home.name_bytes as usize]).unwrap_or("?")
+    pub fn name(&self) -> CacheName {
+        self.label.name()
+    }
+
+    /// What tells whether it is still this cache.
+    pub(super) fn label(&self) -> &Label {
+        &self.label
     }
 
     /// Bytes that were asked for.

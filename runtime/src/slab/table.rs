@@ -3,16 +3,19 @@
 //! Read on slow paths only; exact at rest.
 
 use super::General;
+use super::label::CacheName;
 use super::misuse::Line;
 use super::panel::Handle;
+use super::shape::Shape;
 use super::shard::Held;
+use super::sharing;
 use core::fmt::{self, Write};
 
 /// A cache, read.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
+pub struct Row {
     /// What people call it.
-    pub name: Name<'a>,
+    pub name: Name,
     /// Objects that the program has.
     pub active_objects: u64,
     /// Objects that there is room for.
@@ -35,26 +38,28 @@ pub struct Row<'a> {
 
 /// A cache's name: that of a general class tells its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name<'a> {
+pub enum Name {
     /// A general class, of objects of so many bytes.
     General(usize),
     /// A cache that somebody created.
-    Created(&'a str),
+    Created(CacheName),
 }
 
-impl fmt::Display for Name<'_> {
+impl fmt::Display for Name {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Name::General(bytes) => write!(out, "malloc-{bytes}"),
-            Name::Created(name) => out.write_str(name),
+            Name::Created(name) => name.fmt(out),
         }
     }
 }
 
 impl General<'_> {
-    /// Shows all caches that have, or had, anything.
-    pub fn rows(self, mut show: impl FnMut(Row<'_>)) {
-        self.caches().map(Handle::row).filter(|row| row.spans > 0).for_each(&mut show);
+    /// Shows all caches that have, or had, anything, but for those that go meanwhile.
+    pub fn rows(self, mut show: impl FnMut(Row)) {
+        // To hold a lock takes an identity, and whoever only asks may have none yet.
+        sharing::enter();
+        self.caches().filter_map(Handle::row_if_it_stays).filter(|row| row.spans > 0).for_each(&mut show);
     }
 }
 
@@ -66,13 +71,21 @@ impl Handle<'_> {
         own.as_bytes() == name
     }
 
-    fn name(self) -> Name<'static> {
+    fn name(self) -> Name {
         let general = || Name::General(self.shape().object_bytes());
         self.object_cache().map_or_else(general, |cache| Name::Created(cache.name()))
     }
 
-    fn row(self) -> Row<'static> {
-        let shape = self.shape();
+    /// None: there is no cache at the place, or another one than before; see `label`.
+    fn row_if_it_stays(self) -> Option<Row> {
+        let Some(cache) = self.object_cache() else { return Some(self.row(self.shape())) };
+        let turn = cache.label().turn()?;
+        // Looked at again: it may have gone before its turn was noted.
+        let row = Some(self.shape()).filter(|shape| *shape != Shape::NONE).map(|shape| self.row(shape))?;
+        cache.label().is_still(turn).then_some(row)
+    }
+
+    fn row(self, shape: Shape) -> Row {
         let pages_per_span = shape.granules() as u64 * (crate::page::GRANULE / crate::page::PAGE) as u64;
         let objects_per_span = pages_per_span * crate::page::PAGE as u64 / shape.object_bytes().max(1) as u64;
         let lingering = self.object_cache().map_or(0, |cache| cache.lingering.count(self));

@@ -90,6 +90,13 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: &["cache creation"],
     },
     Mutant {
+        what: "a row of the slab table may be half of one cache, half of the next one",
+        file: "runtime/src/slab/table.rs",
+        from: "cache.label().is_still(turn).then_some(row)",
+        to: "(cache.label().is_still(turn) || turn > 0).then_some(row)",
+        protocols: &["cache creation"],
+    },
+    Mutant {
         what: "an array that could not be installed is forgotten",
         file: "runtime/src/slab/put.rs",
         from: "if Self::is_drained(word) || !self.replace(slot, false, word, next.give_word()) {",
