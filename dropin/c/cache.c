@@ -112,7 +112,7 @@ static void end(void *object, void *argument) {
 static void check_hooks(void) {
     enum { MANY = 300 };
     struct lives lives = {0, 0};
-    const cm_cache_options options = {construct, end, &lives, 0, 0};
+    const cm_cache_options options = {.constructor = construct, .destructor = end, .argument = &lives};
     cm_cache *cache = cm_cache_create("context", sizeof(struct context), 0, &options);
     for (int round = 0; round < 10; round++) {
         void *objects[MANY];
@@ -131,7 +131,7 @@ static void check_hooks(void) {
 static void check_general(void) {
     enum { MANY = 300 };
     struct lives lives = {0, 0};
-    const cm_cache_options options = {construct, end, &lives, 0, 0};
+    const cm_cache_options options = {.constructor = construct, .destructor = end, .argument = &lives};
     cm_cache *plain = create(100), *hooked = cm_cache_create("context", sizeof(struct context), 0, &options);
     cm_cache *own = cm_cache_create("own", 100, 0, NULL);
     void *objects[MANY];

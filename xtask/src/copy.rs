@@ -5,8 +5,18 @@ use std::path::Path;
 
 use ignore::WalkBuilder;
 
-/// Copies the tree as git sees it. What is there already and the same keeps its time, so that cargo builds only what changed.
+/// Copies the tree as git sees it. What is there already and the same keeps its time, so that cargo builds only what changed; what the tree
+/// no longer has goes.
 pub fn tree(root: &Path, to: &Path) -> Result<(), String> {
+    fs::create_dir_all(to).map_err(|error| format!("{} cannot be created: {error}", to.display()))?;
+    for entry in WalkBuilder::new(to).standard_filters(false).build() {
+        let entry = entry.map_err(|error| error.to_string())?;
+        let path = entry.path();
+        let source = root.join(path.strip_prefix(to).map_err(|error| error.to_string())?);
+        if path.is_file() && !source.exists() {
+            fs::remove_file(path).map_err(|error| format!("{} cannot be removed: {error}", path.display()))?;
+        }
+    }
     for entry in WalkBuilder::new(root).hidden(true).build() {
         let entry = entry.map_err(|error| error.to_string())?;
         let path = entry.path();
