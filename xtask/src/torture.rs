@@ -1,4 +1,4 @@
-//! RCU's torture test for as long as one likes; its file, runtime/tests/torture.rs, tells how to read what it prints.
+//! RCU's torture test for as long as one likes; runtime/tests/torture/main.rs tells how to read what it prints.
 
 use std::path::Path;
 use std::process::Command;

@@ -6,22 +6,27 @@
 //! 0 and 1 are well. **Any other age is a section that was not waited for.** How to read the output:
 //!
 //! ```text
-//! ConcurrencyId: 91882311 sections, of age [91862013, 20298, 0, 0, 0, 0, 0, 0, 0, 0]; 28381 grace periods; 40 children, 61 of handlers; …
+//! ConcurrencyId: 91882311 sections, of age [91862013, 20298, 0, 0, 0, 0, 0, 0, 0, 0]; 28381 grace periods; 40 children, 61 of handlers;
 //!                                                 │      └ must be zeroes
 //!                                                 └ should not be zero: else nobody was in a section when its object was replaced
 //! ```
 //!
-//! Also checked: an object's contents were complete before it could be found (*order*); during a section not more than one grace period is
+//! Also checked: an object's contents were complete before it could be found; during a section not more than one grace period is
 //! over, the one that had begun before it (*count*); no section is waited for that is over, as the updater would never get on.
+//!
+//! *Order* and *floods*, whose figures follow, are explained in `order.rs` and `flood.rs`.
 //!
 //! Readers nest, overlap, sleep, and end anywhere. All threads migrate, are interrupted by signals whose handlers read, and have their restartable sections
 //! aborted; threads end and others begin; everything stops now and then, so that grace periods are asked for by one thread again (*stutter*).
 //! Threads and handlers fork, in each way there is, in sections and outside: a child must wait for the sections of its thread, and for no others.
 //! `COMMENSAL_STRESS_SECONDS` sets how long each of the three modes takes.
 //!
-//! Planted: readers whose sections are not counted, and an updater that waits for every hundredth grace period only.
+//! Planted: readers whose sections are not counted, an updater that waits for every hundredth grace period only, and a flood that uses objects again at once.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod flood;
+mod order;
 
 use commensal::machine::slot;
 use commensal::rcu;
@@ -29,6 +34,8 @@ use common::disturbed::{self, Crowd};
 use common::forks::{self, Way};
 use common::random::{self, Random};
 use common::{child, seconds};
+use flood::FLOODS;
+use order::ORDERS;
 use std::hint::spin_loop;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -40,13 +47,20 @@ const OLD: usize = 10;
 const READERS: usize = 4;
 /// Threads that only ask for grace periods.
 const ASKERS: usize = 2;
-const USUAL_SECONDS: f64 = 10.0;
+/// For each of the modes: a minute for all of them.
+const USUAL_SECONDS: f64 = 20.0;
 /// What a child may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How readers and updaters find each other: RCU, or something planted.
 trait Flavour: Copy + Default + Send + Sync + 'static {
     type Guard;
+    /// Threads that leave thousands of objects to the runtime at once: none where they would be freed while they are looked at.
+    const FLOODERS: u64 = 0;
+    /// Whether these use objects again at once.
+    const IS_HASTY: bool = false;
+    /// What is to be found before the time is over; anything, if nothing is said.
+    const FINDS: &str = "";
     fn read(self) -> Self::Guard;
     fn wait(self, random: &mut Random);
 }
@@ -56,6 +70,7 @@ struct Rcu;
 
 impl Flavour for Rcu {
     type Guard = rcu::ReadGuard;
+    const FLOODERS: u64 = 2;
 
     fn read(self) -> rcu::ReadGuard {
         rcu::read()
@@ -93,6 +108,7 @@ struct Impatient;
 
 impl Flavour for Impatient {
     type Guard = rcu::ReadGuard;
+    const FINDS: &str = "neither of two partners";
 
     fn read(self) -> rcu::ReadGuard {
         rcu::read()
@@ -102,6 +118,24 @@ impl Flavour for Impatient {
         if random.once_in(100) {
             Rcu.wait(random);
         }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Hasty;
+
+impl Flavour for Hasty {
+    type Guard = rcu::ReadGuard;
+    const FLOODERS: u64 = 2;
+    const IS_HASTY: bool = true;
+    const FINDS: &str = "of a flood";
+
+    fn read(self) -> rcu::ReadGuard {
+        rcu::read()
+    }
+
+    fn wait(self, random: &mut Random) {
+        Rcu.wait(random);
     }
 }
 
@@ -149,6 +183,7 @@ fn count(word: &AtomicU64) {
 /// A section that found an object.
 struct Section<G> {
     object: &'static Object,
+    flooded: Option<flood::Found>,
     begun_at: u64,
     #[expect(dead_code, reason = "ends when it is dropped")]
     guard: G,
@@ -164,11 +199,12 @@ impl<G> Section<G> {
         {
             count(&RIG.incomplete);
         }
-        Section { object, begun_at, guard }
+        Section { object, flooded: flood::Found::now(), begun_at, guard }
     }
 
     fn end(self) {
         count(&RIG.ages[(self.object.age.load(Ordering::Relaxed) as usize).min(OLD)]);
+        self.flooded.iter().for_each(flood::Found::check);
         if rcu::grace_periods() > self.begun_at + 1 {
             count(&RIG.surpassed);
         }
@@ -323,9 +359,14 @@ fn torture<F: Flavour>(seed: u64, duration: Duration) -> Result<(), String> {
                 });
             }
             scope.spawn(move || update(flavour, &mut random(300)));
+            scope.spawn(move || order::lead(flavour, &mut random(301)));
+            scope.spawn(move || order::follow(flavour, &mut random(302)));
+            for flooder in 0..F::FLOODERS {
+                scope.spawn(move || flood::flood::<F>(&mut random(310 + flooder)));
+            }
             let end = Instant::now() + duration;
             let mut random = random(400);
-            while Instant::now() < end && failure().is_none() {
+            while Instant::now() < end && !failure().is_some_and(|found| found.contains(F::FINDS)) {
                 thread::sleep(Duration::from_millis(50 + random.below(300) as u64));
                 RIG.stutter.store(true, Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(random.below(30) as u64));
@@ -336,17 +377,21 @@ fn torture<F: Flavour>(seed: u64, duration: Duration) -> Result<(), String> {
     });
     let ages = RIG.ages.each_ref().map(|age| age.load(Ordering::Relaxed));
     let grace_periods = rcu::grace_periods() - before;
+    let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let over = flood::is_over::<F>(&mut Random::new(seed, 500));
     println!(
-        "{:?}: {} sections, of age {ages:?}; {grace_periods} grace periods; {} children, {} of handlers",
+        "{:?}: {} sections, of age {ages:?}; {grace_periods} grace periods; {} children, {} of handlers; \
+         {ORDERS}; {FLOODS}",
         slot::mode(),
         ages.iter().sum::<u64>(),
-        RIG.children.load(Ordering::Relaxed),
-        RIG.children_of_handlers.load(Ordering::Relaxed),
+        of(&RIG.children),
+        of(&RIG.children_of_handlers),
     );
     match failure() {
         Some(what) => Err(what),
         None if ages[1] == 0 => Err("no object was replaced while it was looked at".into()),
-        None => Ok(()),
+        None if !ORDERS.met() => Err("partners did not meet".into()),
+        None => over,
     }
 }
 
@@ -358,8 +403,11 @@ fn failure() -> Option<String> {
         (of(&RIG.incomplete), "sections found an object whose contents were not complete"),
         (of(&RIG.surpassed), "sections saw more than one grace period end"),
         (of(&RIG.failed_children), "children did not end well"),
+        (ORDERS.failures(), "times neither of two partners saw what the other one wrote"),
+        (FLOODS.failures(), "sections found an object of a flood that was used again"),
     ];
-    found.into_iter().find(|(times, _)| *times > 0).map(|(times, what)| format!("{times} {what}"))
+    let found = found.into_iter().filter(|(times, _)| *times > 0).map(|(times, what)| format!("{times} {what}"));
+    Some(found.collect::<Vec<_>>().join(", ")).filter(|found| !found.is_empty())
 }
 
 fn act_out<F: Flavour>(test: &str) {
@@ -409,9 +457,11 @@ fn without_membarrier() {
     }
 }
 
-fn must_find(test: &str, torture: impl FnOnce() -> Result<(), String>) {
+fn must_find<F: Flavour>(test: &str) {
     if child::case().is_some() {
-        return println!("found: {}", torture().expect_err("the planted bug was not found"));
+        let found = torture::<F>(random::seed(), Duration::from_secs(30)).expect_err("the planted bug was not found");
+        assert!(found.contains(F::FINDS), "found was something else: {found}");
+        return println!("found: {found}");
     }
     let outcome = child::run(&mut child::command(test, "planted"), Duration::from_secs(60));
     assert!(outcome.stdout.contains("found: "), "{}", outcome.report());
@@ -420,12 +470,15 @@ fn must_find(test: &str, torture: impl FnOnce() -> Result<(), String>) {
 
 #[test]
 fn planted_sections_that_are_not_counted() {
-    let torture = || torture::<Uncounted>(random::seed(), Duration::from_secs(30));
-    must_find("planted_sections_that_are_not_counted", torture);
+    must_find::<Uncounted>("planted_sections_that_are_not_counted");
 }
 
 #[test]
 fn planted_an_impatient_updater() {
-    let torture = || torture::<Impatient>(random::seed(), Duration::from_secs(30));
-    must_find("planted_an_impatient_updater", torture);
+    must_find::<Impatient>("planted_an_impatient_updater");
+}
+
+#[test]
+fn planted_a_hasty_flood() {
+    must_find::<Hasty>("planted_a_hasty_flood");
 }
