@@ -53,7 +53,7 @@ type Allocate = unsafe extern "C" fn(usize) -> *mut u8;
 type Free = unsafe extern "C" fn(*mut u8);
 type Hook = unsafe extern "C" fn(*mut u8, *mut u8);
 
-/// `cm_cache_options` of the header.
+/// `cm_cache_options` of the header. Zeroes ask for nothing.
 #[repr(C)]
 struct CacheOptions {
     constructor: Option<Hook>,
@@ -61,6 +61,7 @@ struct CacheOptions {
     argument: *mut u8,
     limit: usize,
     batch: usize,
+    typesafe_by_rcu: bool,
 }
 
 /// A cache of whichever library is preloaded. It stays.
@@ -69,7 +70,14 @@ fn cache_calls(bytes: usize, has_constructor: bool) -> Result<CacheCalls, String
     let [create, allocate, free] =
         [function(c"cm_cache_create")?, function(c"cm_cache_alloc")?, function(c"cm_cache_free")?];
     let constructor = has_constructor.then_some(construct as Hook);
-    let options = CacheOptions { constructor, destructor: None, argument: null_mut(), limit: 0, batch: 0 };
+    let options = CacheOptions {
+        constructor,
+        destructor: None,
+        argument: null_mut(),
+        limit: 0,
+        batch: 0,
+        typesafe_by_rcu: false,
+    };
     // SAFETY: they are what the header says of them.
     unsafe {
         let cache = mem::transmute::<Function, Create>(create)(c"context".as_ptr(), bytes, 0, &options);
@@ -169,6 +177,15 @@ mod tests {
         assert_eq!(sum_of_calls(said), Some(123));
         assert_eq!(sum_of_calls("IPI1:  5  6  7       Function call interrupts\n"), Some(18), "as on aarch64");
         assert_eq!(sum_of_calls(" RES:    7    8   Rescheduling interrupts\n"), None);
+    }
+
+    #[test]
+    fn the_options_of_a_cache_are_those_of_the_header() {
+        let header = include_str!("../../../../malloc/include/commensal.h");
+        let members = header.split("typedef struct cm_cache_options {").nth(1).unwrap().split('}').next().unwrap();
+        let members = members.lines().filter_map(|line| line.strip_suffix(';')?.rsplit([' ', '*']).next());
+        let ours = ["constructor", "destructor", "argument", "limit", "batch", "typesafe_by_rcu"];
+        assert_eq!(members.collect::<Vec<_>>(), ours);
     }
 
     #[test]
