@@ -4,6 +4,7 @@
  * waiting    a grace period waits for a section of another thread, and not for one that began later
  * list       readers go through a list while it changes, and what is removed is freed
  * deferred   what is deferred waits for sections, is called for and freed, and knobs are set
+ * registered readers that registered report as the policy says, and not in a section
  * forks      children of a process with sections open, and their own children
  * fork_before  a child of a process in which nobody has waited yet, where a new thread does
  * handlers   handlers read on top of readers */
@@ -199,6 +200,105 @@ static void check_deferred(void) {
           (unsigned long long)waiting.objects, (unsigned long long)waiting.lost);
 }
 
+/* What another thread does with its reader until the grace period that is asked for meanwhile is over, or has had time enough. */
+struct part {
+    bool is_kickable;
+    void (*once)(cm_rcu_reader *);
+    void (*again)(cm_rcu_reader *);
+};
+
+static void *play(void *argument) {
+    const struct part *part = (const struct part *)argument;
+    cm_rcu_reader *reader = cm_rcu_register(part->is_kickable);
+    CHECK(reader != NULL, "no reader");
+    if (part->once != NULL)
+        part->once(reader);
+    atomic_store(&step, 1);
+    while (atomic_load(&step) < 2) {
+        if (part->again != NULL)
+            part->again(reader);
+    }
+    cm_rcu_unregister(reader);
+    return NULL;
+}
+
+/* Whether a grace period is over while another thread plays its part; it surely is afterwards. */
+static bool is_over_beside(struct part part) {
+    pthread_t player;
+    atomic_store(&step, 0);
+    CHECK(pthread_create(&player, NULL, play, &part) == 0, "no thread");
+    wait_for(1);
+    uint64_t number = cm_rcu_start();
+    bool is_over = false;
+    for (int i = 0; i < 300 && !is_over; i++) {
+        is_over = cm_rcu_is_over(number);
+        usleep(1000);
+    }
+    atomic_store(&step, 2);
+    CHECK(pthread_join(player, NULL) == 0, "not joined");
+    CHECK(is_over_soon(number), "a reader is waited for that is no more");
+    return is_over;
+}
+
+static void lock_and_unlock(cm_rcu_reader *reader) {
+    cm_rcu_reader_lock(reader);
+    cm_rcu_reader_lock(reader);
+    cm_rcu_reader_unlock(reader);
+    cm_rcu_reader_unlock(reader);
+}
+
+static void work(cm_rcu_reader *reader) {
+    (void)reader;
+}
+
+static void be_urgent(int number) {
+    (void)number;
+}
+
+static void check_registered(void) {
+    const struct {
+        const char *policy;
+        uint32_t n;
+        struct part part;
+        bool ends;
+    } cases[] = {
+        {"none", 0, {false, NULL, work}, false},
+        {"none", 0, {false, NULL, cm_rcu_checkpoint}, false},
+        {"none", 0, {false, NULL, cm_rcu_checkpoint_always}, true},
+        {"none", 0, {false, cm_rcu_offline, work}, true},
+        {"counted", 100, {false, NULL, cm_rcu_checkpoint}, true},
+        {"flagged", 0, {false, NULL, work}, false},
+        {"flagged", 0, {false, NULL, cm_rcu_checkpoint}, true},
+        {"flagged", 0, {true, NULL, lock_and_unlock}, true},
+        {"kicked", 0, {false, NULL, work}, false},
+        {"kicked", 0, {true, NULL, work}, true},
+        {"kicked", 0, {true, cm_rcu_reader_lock, work}, false},
+    };
+    errno = 1234;
+    CHECK(cm_rcu_set("till_qs_ms", 10) == 0, "a knob was refused");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(cm_rcu_set_policy(cases[i].policy, cases[i].n) == 0, "policy %s was refused", cases[i].policy);
+        CHECK(is_over_beside(cases[i].part) == cases[i].ends, "case %zu: a grace period was %sover", i,
+              cases[i].ends ? "not " : "");
+    }
+    cm_rcu_reader *own = cm_rcu_register(false);
+    cm_rcu_reader_synchronize(own);
+    uint64_t number = cm_rcu_start();
+    CHECK(!is_over_soon(number), "a grace period was over before the thread's own reader reported");
+    cm_rcu_offline(own);
+    CHECK(is_over_soon(number), "a reader that is offline is waited for");
+    cm_rcu_online(own);
+    CHECK(!is_over_soon(cm_rcu_start()), "a reader that is online again is not waited for");
+    cm_rcu_unregister(own);
+    cm_rcu_synchronize();
+    CHECK(errno == 1234, "errno is %d", errno);
+    CHECK(cm_rcu_set_policy("fragged", 1) == -1 && errno == EINVAL, "a policy that there is none of: errno %d", errno);
+    CHECK(cm_rcu_set_policy("counted", 0) == -1 && errno == EINVAL, "each 0th checkpoint: errno %d", errno);
+    struct sigaction action = {.sa_handler = be_urgent};
+    CHECK(cm_rcu_set_policy("none", 0) == 0 && sigaction(SIGURG, &action, NULL) == 0, "no handler");
+    CHECK(cm_rcu_set_policy("kicked", 0) == -1 && errno == EBUSY, "a signal of the program's own: errno %d", errno);
+}
+
 static void ends_well(pid_t child) {
     int status;
     CHECK(child > 0 && waitpid(child, &status, 0) == child, "no child: errno %d", errno);
@@ -307,7 +407,7 @@ static void check_handlers(void) {
 }
 
 static const struct check checks[] = {{"basics", check_basics}, {"waiting", check_waiting},   {"list", check_list},
-                                      {"forks", check_forks},   {"fork_before", check_fork_before}, {"handlers", check_handlers}, {"deferred", check_deferred}, {NULL, NULL}};
+                                      {"forks", check_forks},   {"fork_before", check_fork_before}, {"handlers", check_handlers}, {"deferred", check_deferred}, {"registered", check_registered}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -10,5 +10,6 @@ in_both_modes! {
     forks: |mode| holds(mode, "rcu forks");
     fork_before: |mode| holds(mode, "rcu fork_before");
     deferred: |mode| holds(mode, "rcu deferred");
+    registered: |mode| holds(mode, "rcu registered");
     handlers: |mode| holds(mode, "rcu handlers");
 }

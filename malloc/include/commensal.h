@@ -48,6 +48,15 @@
  *     CM_RCU_PUBLISH(best_route, better);
  *     cm_rcu_defer_free(old);                                 // or cm_rcu_synchronize(); free(old);
  *
+ * Threads that come to a point outside of all sections again and again can register: then their sections cost nothing.
+ *
+ *     cm_rcu_reader *reader = cm_rcu_register(false);
+ *     for (;;) {
+ *         struct route *route = CM_RCU_DEREFERENCE(best_route);
+ *         ...
+ *         cm_rcu_checkpoint(reader);                          // nothing that was found before is used after it
+ *     }
+ *
  * What the comments of the functions end with:
  *
  * errno            what it is set to; "kept": it is as before.
@@ -137,6 +146,38 @@ static inline void cm_rcu_list_replace(cm_rcu_list *old, cm_rcu_list *member) {
 #define CM_RCU_LIST_FOR_EACH(type, item, part, list)                                                          \
     for (type *item = CM_RCU_LIST_ITEM(type, part, CM_RCU_DEREFERENCE((list)->next)); &item->part != (list);  \
          item = CM_RCU_LIST_ITEM(type, part, CM_RCU_DEREFERENCE(item->part.next)))
+
+/* A reader that registered, see cm_rcu_register. Its members are not to be touched. */
+typedef struct cm_rcu_reader {
+    uint32_t due, depth;
+} cm_rcu_reader;
+
+#ifdef __cplusplus
+extern "C"
+#endif
+void cm_rcu_checkpoint_due(struct cm_rcu_reader *reader);
+
+/* A point outside of all of the reader's sections: it reports if the policy wants it to. Else that costs a load. */
+static inline void cm_rcu_checkpoint(cm_rcu_reader *reader) {
+    if (__atomic_load_n(&reader->due, __ATOMIC_RELAXED) != 0)
+        cm_rcu_checkpoint_due(reader);
+}
+
+/* Opens a section of a kickable reader, or one more inside of it. Readers that are not kickable are in one all the time, but for their
+ * checkpoints and while they are offline. */
+static inline void cm_rcu_reader_lock(cm_rcu_reader *reader) {
+    __atomic_store_n(&reader->depth, __atomic_load_n(&reader->depth, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Ends it. */
+static inline void cm_rcu_reader_unlock(cm_rcu_reader *reader) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    uint32_t depth = __atomic_load_n(&reader->depth, __ATOMIC_RELAXED) - 1;
+    __atomic_store_n(&reader->depth, depth, __ATOMIC_RELAXED);
+    if (depth == 0 && (__atomic_load_n(&reader->due, __ATOMIC_RELAXED) & 1) != 0)
+        cm_rcu_checkpoint_due(reader);
+}
 
 /**
  * The most counters that a set can have.
@@ -880,6 +921,79 @@ void cm_rcu_count_waiting(struct cm_rcu_waiting *waiting);
  * errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
  */
 int cm_rcu_set(const char *knob, uint32_t value);
+
+/**
+ * Registers a reader of the calling thread: what it finds by CM_RCU_DEREFERENCE stays until its next checkpoint (cm_rcu_checkpoint,
+ * cm_rcu_checkpoint_always, cm_rcu_offline). Its sections cost nothing, and grace periods wait for its checkpoints: so it comes to one now and then,
+ * and goes offline around whatever blocks for long. One that does neither is waited for, for ever.
+ *
+ * A kickable one may be interrupted, by the signal SIGURG, if the policy is "kicked". Then its sections must be told: what it finds between
+ * cm_rcu_reader_lock and cm_rcu_reader_unlock stays until the latter; elsewhere it finds nothing that stays. They are two additions each.
+ *
+ * Returns the reader, or NULL if there is no memory. A thread may have several. Before it ends it gives them back by cm_rcu_unregister.
+ *
+ * errno: kept, ENOMEM. Threads: any. Signal handlers: no. After fork: yes; the child has the readers of the thread that forked, and no others.
+ */
+cm_rcu_reader *cm_rcu_register(bool is_kickable);
+
+/**
+ * The reader is no more: nobody waits for it.
+ *
+ * errno: kept. Threads: the one that registered it, or the one that forked that. Signal handlers: no. After fork: yes.
+ */
+void cm_rcu_unregister(cm_rcu_reader *reader);
+
+/**
+ * What cm_rcu_checkpoint does where there is something to do.
+ *
+ * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+ */
+void cm_rcu_checkpoint_due(cm_rcu_reader *reader);
+
+/**
+ * A point outside of all of the reader's sections: it reports, whatever the policy.
+ *
+ * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+ */
+void cm_rcu_checkpoint_always(cm_rcu_reader *reader);
+
+/**
+ * From here to cm_rcu_online nobody waits for the reader: nothing that was found before is used after it, and nothing is looked for.
+ *
+ * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+ */
+void cm_rcu_offline(cm_rcu_reader *reader);
+
+/**
+ * The reader is there again.
+ *
+ * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+ */
+void cm_rcu_online(cm_rcu_reader *reader);
+
+/**
+ * Waits for a grace period, offline: cm_rcu_synchronize would wait for the calling thread's own reader, and ends the program with a message. A thread that
+ * has several has the others offline.
+ *
+ * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+ */
+void cm_rcu_reader_synchronize(cm_rcu_reader *reader);
+
+/**
+ * Sets how readers that registered come to report, for all of them, also while they read:
+ *
+ * "flagged"   at a checkpoint after they have held a grace period up for rcu.till_qs_ms (see cm_rcu_set); so it is at first.
+ * "counted"   at each n-th checkpoint, and when they have held one up for twice as long.
+ * "kicked"    as "flagged"; those that are kickable are interrupted after three times as long.
+ * "none"      by cm_rcu_checkpoint_always and cm_rcu_offline only.
+ *
+ * `n`, at least 1, is looked at for "counted". Short grace periods free early, and in small batches; long ones seldom, and much at once.
+ *
+ * Returns 0, or -1: EINVAL, there is no such policy; EBUSY, the program has a handler for SIGURG. Then the policy stays as it is.
+ *
+ * errno: kept, EINVAL, EBUSY. Threads: any. Signal handlers: no. After fork: yes.
+ */
+int cm_rcu_set_policy(const char *policy, uint32_t n);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -8,6 +8,7 @@ mod counters;
 mod cxx;
 mod group;
 mod rcu;
+mod rcu_reader;
 mod stdlib;
 
 /// The library's version, for the command to read from the file.

@@ -33,6 +33,7 @@ use super::knobs::Knob;
 use crate::slab::region::general;
 use crate::slab::sharing;
 use core::marker::PhantomData;
+use core::mem::{forget, offset_of};
 use core::panic::Location;
 use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use machine::thread;
@@ -85,12 +86,12 @@ const COUNTS: u32 = 2;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Record {
-    /// The number of the last grace period that it knows of, plus one; 0: it is offline, or nobody's.
-    seen: AtomicU64,
     /// What its checkpoints have to look after.
     due: AtomicU32,
     /// Sections that are open, if it is kickable.
     depth: AtomicU32,
+    /// The number of the last grace period that it knows of, plus one; 0: it is offline, or nobody's.
+    seen: AtomicU64,
     /// Checkpoints until it reports, if it counts.
     left: AtomicU32,
     /// Whether it may be interrupted.
@@ -105,6 +106,9 @@ pub(super) struct Record {
     generation: AtomicU32,
     next: AtomicPtr<Record>,
 }
+
+// So commensal.h has it, whose checkpoints and sections are inlined.
+const _: () = assert!(offset_of!(Record, due) == 0 && offset_of!(Record, depth) == 4 && FLAGGED == 1);
 
 impl Record {
     /// In no section.
@@ -377,6 +381,37 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         let _online = Online(self.record);
         self.record.go_offline();
         work()
+    }
+
+    /// The reader as other languages have it, for [`Self::from_raw`]: it stays registered.
+    pub fn into_raw(self) -> *mut () {
+        let raw = (&raw const *self.record).cast_mut().cast();
+        forget(self);
+        raw
+    }
+
+    /// A reader that was given away by [`Self::into_raw`].
+    ///
+    /// # Safety
+    ///
+    /// It is there once, and the calling thread's.
+    pub unsafe fn from_raw(raw: *mut ()) -> Self {
+        // SAFETY: by the caller; records are never freed.
+        Reader { record: unsafe { &*raw.cast() }, not_send: PhantomData }
+    }
+
+    /// What [`Self::offline`] begins with, for languages without closures.
+    ///
+    /// # Safety
+    ///
+    /// No section is opened before [`Self::go_online`].
+    pub unsafe fn go_offline(&mut self) {
+        self.record.go_offline();
+    }
+
+    /// What [`Self::offline`] ends with.
+    pub fn go_online(&mut self) {
+        self.record.go_online(Domain::enter());
     }
 
     /// Waits for a grace period; [`synchronize`](super::synchronize) would wait for this reader, too, and ends the program.
