@@ -252,6 +252,11 @@ fn rcu(figures: Figures) -> Vec<Must> {
     vec![
         Must::ratio("a section, over liburcu's memb", memb("read_ns", &alone), 1.05),
         Must::ratio("the same beside another reader", memb("read_ns", &beside), 1.05),
+        Must::ratio(
+            "the same through calls of a shared library, both",
+            over("read_ns", &alone, rcu::CALLED, "liburcu-memb called"),
+            1.05,
+        ),
         Must::new("a section of a registered reader", "ns", of_ours("read_ns", "commensal qsbr"), Some(0.4)),
         Must::new("a section of a kickable one", "ns", of_ours("read_ns", "commensal qsbr kickable"), Some(0.8)),
         Must::new("a checkpoint of one that is not flagged", "ns", checkpoint, Some(0.7)),

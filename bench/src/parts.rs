@@ -149,16 +149,19 @@ impl Bench {
         });
         let waits =
             subject(beside(1), &["synchronize"], nanoseconds("synchronize_ns", "waiting for one running reader"));
-        let arms = |names: &[&str]| names.iter().map(|name| Arm::told(*name, *name)).collect::<Vec<_>>();
+        // The library whose functions are called is preloaded.
+        let library = |name: &str| (name == rcu::CALLED).then(|| self.arms[1].library.clone()).flatten();
+        let arm = |name: &&str| Arm { library: library(name), ..Arm::told(*name, *name) };
+        let arms = |names: &[&str]| names.iter().map(arm).collect::<Vec<_>>();
         let reads = reads.into_iter().collect::<Result<Vec<_>>>()?;
-        let read = self.measure(RCU, "sections in which nothing is read", reads, &arms(&rcu::NAMES))?;
+        let read = self.measure(RCU, "sections in which nothing is read", reads, &arms(&rcu::reading()))?;
         let checks = subject(Parameters::default(), &["checkpoint"], nanoseconds("checkpoint_ns", "one checkpoint"))?;
-        let check = self.measure(RCU, "checkpoints that find nothing new", vec![checks], &arms(&rcu::CHECKING))?;
+        let check = self.measure(RCU, "checkpoints that find nothing new", vec![checks], &arms(&rcu::checking()))?;
         let retires =
             subject(Parameters::default(), &["retire"], nanoseconds("retire_ns", "allocate, retire, free 64 bytes"))?;
         let retiring: Vec<&str> = rcu::RETIRING.iter().map(|(name, _)| *name).collect();
         let retire = self.measure(RCU, "objects that go after a grace period", vec![retires], &arms(&retiring))?;
-        let wait = self.measure(RCU, "who waits for readers", vec![waits?], &arms(&rcu::WAITING))?;
+        let wait = self.measure(RCU, "who waits for readers", vec![waits?], &arms(&rcu::waiting()))?;
         Ok(vec![read, wait, check, retire])
     }
 

@@ -22,45 +22,29 @@ pub struct Flavour {
     pub synchronize: Option<fn()>,
 }
 
-/// Their names.
-#[cfg(liburcu)]
-pub const NAMES: [&str; 10] = [
-    "commensal",
-    "commensal Cell",
-    "commensal qsbr",
-    "commensal qsbr kickable",
-    "liburcu-memb",
-    "liburcu-bp",
-    "liburcu-qsbr",
-    "crossbeam-epoch",
-    "seize",
-    "arc-swap",
-];
-/// Their names.
-#[cfg(not(liburcu))]
-pub const NAMES: [&str; 7] = [
-    "commensal",
-    "commensal Cell",
-    "commensal qsbr",
-    "commensal qsbr kickable",
-    "crossbeam-epoch",
-    "seize",
-    "arc-swap",
-];
+/// That of ours whose functions are called, in the library that is preloaded; all others but those of liburcu of that name are inlined.
+pub const CALLED: &str = "commensal called";
+
+const OF_LIBURCU: &[&str] = if cfg!(liburcu) { &["liburcu-memb", "liburcu-bp", "liburcu-qsbr"] } else { &[] };
+const CALLED_OF_LIBURCU: &[&str] = if cfg!(liburcu) { &["liburcu-memb called", "liburcu-bp called"] } else { &[] };
+
+/// The names of all.
+pub fn reading() -> Vec<&'static str> {
+    let ours = ["commensal", "commensal Cell", "commensal qsbr", "commensal qsbr kickable"];
+    let others = ["crossbeam-epoch", "seize", "arc-swap"];
+    [&ours, OF_LIBURCU, &others, &[CALLED], CALLED_OF_LIBURCU].concat()
+}
 
 /// Those with which somebody waits for readers.
-#[cfg(liburcu)]
-pub const WAITING: [&str; 5] = ["commensal", "commensal qsbr", "liburcu-memb", "liburcu-bp", "liburcu-qsbr"];
-/// Those with which somebody waits for readers.
-#[cfg(not(liburcu))]
-pub const WAITING: [&str; 2] = ["commensal", "commensal qsbr"];
+pub fn waiting() -> Vec<&'static str> {
+    [&["commensal", "commensal qsbr"], OF_LIBURCU].concat()
+}
 
 /// Those that have checkpoints.
-#[cfg(liburcu)]
-pub const CHECKING: [&str; 3] = ["commensal qsbr", "commensal qsbr flagged", "liburcu-qsbr"];
-/// Those that have checkpoints.
-#[cfg(not(liburcu))]
-pub const CHECKING: [&str; 2] = ["commensal qsbr", "commensal qsbr flagged"];
+pub fn checking() -> Vec<&'static str> {
+    let liburcu: &[&str] = if cfg!(liburcu) { &["liburcu-qsbr"] } else { &[] };
+    [&["commensal qsbr", "commensal qsbr flagged"], liburcu].concat()
+}
 
 const NOTHING: fn() = || ();
 
@@ -79,6 +63,7 @@ pub(crate) fn named(name: &str) -> Result<Flavour, String> {
         "commensal qsbr flagged" => Ok(registered::QSBR),
         "commensal qsbr kickable" => Ok(registered::KICKABLE),
         "commensal Cell" => Ok(Flavour { read: cell, ..bare }),
+        CALLED => Ok(Flavour { begin: called::check()?, read: called::commensal, ..bare }),
         "crossbeam-epoch" => Ok(Flavour { read: crossbeam, ..bare }),
         "seize" => Ok(Flavour { read: seize, ..bare }),
         "arc-swap" => Ok(Flavour { read: arc_swap, ..bare }),
@@ -88,7 +73,11 @@ pub(crate) fn named(name: &str) -> Result<Flavour, String> {
         "liburcu-bp" => Ok(liburcu::BP),
         #[cfg(liburcu)]
         "liburcu-qsbr" => Ok(liburcu::QSBR),
-        _ => Err(format!("found no flavour '{name}'; expected one of {}", NAMES.join(", "))),
+        #[cfg(liburcu)]
+        "liburcu-memb called" => Ok(Flavour { read: called::memb, ..liburcu::MEMB }),
+        #[cfg(liburcu)]
+        "liburcu-bp called" => Ok(Flavour { read: called::bp, ..liburcu::BP }),
+        _ => Err(format!("found no flavour '{name}'; expected one of {}", reading().join(", "))),
     }
 }
 
@@ -188,6 +177,75 @@ fn arc_swap(times: u64) {
     for _ in 0..times {
         let guard = value.load();
         black_box(**guard);
+    }
+}
+
+/// Sections as they are for programs that call a shared library's functions.
+mod called {
+    use super::{NOTHING, stay};
+    use std::ffi::{CStr, c_void};
+    use std::mem::transmute;
+    use std::sync::OnceLock;
+
+    /// `cm_rcu_section` of the header.
+    #[repr(C)]
+    struct Section {
+        at: *mut c_void,
+        slot: u32,
+    }
+
+    fn function(name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: looks the name up.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    }
+
+    type Lock = extern "C" fn() -> Section;
+    type Unlock = extern "C" fn(Section);
+    static FUNCTIONS: OnceLock<(Lock, Unlock)> = OnceLock::new();
+
+    /// Nothing to begin with, if the library is there.
+    pub(super) fn check() -> Result<fn(), String> {
+        let both = function(c"cm_rcu_read_lock").zip(function(c"cm_rcu_read_unlock"));
+        let (lock, unlock) =
+            both.ok_or("there is no function cm_rcu_read_lock: libcommensal.so has to be preloaded")?;
+        // SAFETY: they are what the header says of them.
+        FUNCTIONS.get_or_init(|| unsafe {
+            (transmute::<*mut c_void, Lock>(lock), transmute::<*mut c_void, Unlock>(unlock))
+        });
+        Ok(NOTHING)
+    }
+
+    pub(super) fn commensal(times: u64) {
+        let (lock, unlock) = FUNCTIONS.get().expect("it was checked");
+        for _ in 0..times {
+            let section = lock();
+            stay();
+            unlock(section);
+        }
+    }
+
+    #[cfg(liburcu)]
+    fn liburcu(times: u64, [lock, unlock]: [&CStr; 2]) {
+        let named = |name| function(name).expect("liburcu is linked");
+        // SAFETY: they are what liburcu's headers say of them.
+        let [lock, unlock] =
+            unsafe { [lock, unlock].map(|name| transmute::<*mut c_void, extern "C" fn()>(named(name))) };
+        for _ in 0..times {
+            lock();
+            stay();
+            unlock();
+        }
+    }
+
+    #[cfg(liburcu)]
+    pub(super) fn memb(times: u64) {
+        liburcu(times, [c"urcu_memb_read_lock", c"urcu_memb_read_unlock"]);
+    }
+
+    #[cfg(liburcu)]
+    pub(super) fn bp(times: u64) {
+        liburcu(times, [c"urcu_bp_read_lock", c"urcu_bp_read_unlock"]);
     }
 }
 
