@@ -54,8 +54,7 @@ pub(super) struct Grace {
     stage: AtomicU32,
     /// The first place that was not quiet yet.
     place: AtomicU32,
-    /// Grace periods begun, and over.
-    begun: AtomicU64,
+    /// Grace periods that are over.
     over: AtomicU64,
     /// When readers were ordered last, and when somebody was told last that this takes long; by the clock.
     ordered_at_ns: AtomicU64,
@@ -63,7 +62,13 @@ pub(super) struct Grace {
     /// Changes when one is over; who sleeps on it.
     news: AtomicU32,
     sleepers: AtomicU32,
+    begun: Begun,
 }
+
+/// Grace periods that have begun. In a line of its own, as readers that registered read it when they report, and whoever steps writes all the rest.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Begun(AtomicU64);
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +147,7 @@ impl Grace {
     /// The number of the last grace period that has begun.
     pub(super) fn number(&self) -> u64 {
         // Acquire: see `qsbr`.
-        self.begun.load(Ordering::Acquire)
+        self.begun.0.load(Ordering::Acquire)
     }
 
     /// Changes when a grace period is over.
@@ -165,7 +170,7 @@ impl Grace {
                         return Step::TooEarly;
                     }
                     // Before readers are ordered: who asks for a grace period and sees the number before comes before that order.
-                    self.begun.fetch_add(1, Ordering::SeqCst);
+                    self.begun.0.fetch_add(1, Ordering::SeqCst);
                     self.stage.store(ORDERING, Ordering::Relaxed);
                 }
                 ORDERING => {
@@ -265,7 +270,7 @@ impl Grace {
         }
         self.stage.store(IDLE, Ordering::Relaxed);
         // Release pairs with the acquire in `is_over`.
-        self.over.store(self.begun.load(Ordering::Relaxed), Ordering::Release);
+        self.over.store(self.begun.0.load(Ordering::Relaxed), Ordering::Release);
         // SeqCst: either we see that somebody is about to sleep, or that one sees the news (`Patience::rest`).
         self.news.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -354,7 +359,7 @@ pub fn start() -> Cookie {
     // What the caller unlinked comes before the number is read; pairs with the addition in `step`: who reads the number before the
     // addition is ordered before the readers are.
     fence(Ordering::SeqCst);
-    Cookie(grace.begun.load(Ordering::SeqCst) + 1)
+    Cookie(grace.begun.0.load(Ordering::SeqCst) + 1)
 }
 
 /// Whether a grace period is over; goes a step further with one that is not. Never waits.
