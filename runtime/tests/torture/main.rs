@@ -16,17 +16,19 @@
 //!
 //! *Order* and *floods*, whose figures follow, are explained in `order.rs` and `flood.rs`.
 //!
-//! Readers nest, overlap, sleep, and end anywhere. All threads migrate, are interrupted by signals whose handlers read, and have their restartable sections
+//! Readers nest, overlap, sleep, and end anywhere; one of them has registered (`registered.rs`). All threads migrate, are interrupted by signals whose handlers read, and have their restartable sections
 //! aborted; threads end and others begin; everything stops now and then, so that grace periods are asked for by one thread again (*stutter*).
 //! Threads and handlers fork, in each way there is, in sections and outside: a child must wait for the sections of its thread, and for no others.
 //! `COMMENSAL_STRESS_SECONDS` sets how long each of the three modes takes.
 //!
-//! Planted: readers whose sections are not counted, an updater that waits for every hundredth grace period only, and a flood that uses objects again at once.
+//! Planted: readers whose sections are not counted, an updater that waits for every hundredth grace period only, a flood that uses objects
+//! again at once, and a registered reader that is offline in its sections.
 
 #[path = "../common/mod.rs"]
 mod common;
 mod flood;
 mod order;
+mod registered;
 
 use commensal::machine::slot;
 use commensal::rcu;
@@ -59,6 +61,8 @@ trait Flavour: Copy + Default + Send + Sync + 'static {
     const FLOODERS: u64 = 0;
     /// Whether these use objects again at once.
     const IS_HASTY: bool = false;
+    /// Whether the reader that registered is offline in its sections.
+    const IS_ABSENT: bool = false;
     /// What is to be found before the time is over; anything, if nothing is said.
     const FINDS: &str = "";
     fn read(self) -> Self::Guard;
@@ -121,14 +125,19 @@ impl Flavour for Impatient {
     }
 }
 
+/// RCU, with something else that is amiss.
 #[derive(Clone, Copy, Default)]
-struct Hasty;
+struct Amiss<const WHAT: usize>;
 
-impl Flavour for Hasty {
+const HASTY: usize = 0;
+const ABSENT: usize = 1;
+
+impl<const WHAT: usize> Flavour for Amiss<WHAT> {
     type Guard = rcu::ReadGuard;
     const FLOODERS: u64 = 2;
-    const IS_HASTY: bool = true;
-    const FINDS: &str = "of a flood";
+    const IS_HASTY: bool = WHAT == HASTY;
+    const IS_ABSENT: bool = WHAT == ABSENT;
+    const FINDS: &str = ["of a flood", "sections were not waited for"][WHAT];
 
     fn read(self) -> rcu::ReadGuard {
         rcu::read()
@@ -191,7 +200,10 @@ struct Section<G> {
 
 impl<G> Section<G> {
     fn open<F: Flavour<Guard = G>>(flavour: F) -> Self {
-        let guard = flavour.read();
+        Section::with(flavour.read())
+    }
+
+    fn with(guard: G) -> Self {
         let begun_at = rcu::grace_periods();
         // SAFETY: objects live as long as the process.
         let object = unsafe { &*RIG.current.load(Ordering::Acquire) };
@@ -269,6 +281,10 @@ fn fork<G>(open: &mut Vec<Section<G>>, random: &mut Random) {
     let length = open.len();
     let child = way.fork_and(|| live(open.drain(..), length));
     count(&RIG.children);
+    wait_for_child(child);
+}
+
+fn wait_for_child(child: libc::pid_t) {
     if forks::wait_for(child, PATIENCE) != Some(forks::FINE) {
         count(&RIG.failed_children);
     }
@@ -288,9 +304,7 @@ extern "C" fn interrupt<F: Flavour>(_: libc::c_int) {
             if rcu::is_over(cookie) { Err(2) } else { Ok(()) }
         });
         count(&RIG.children_of_handlers);
-        if forks::wait_for(child, PATIENCE) != Some(forks::FINE) {
-            count(&RIG.failed_children);
-        }
+        wait_for_child(child);
     }
     section.end();
     // SAFETY: as above.
@@ -359,6 +373,7 @@ fn torture<F: Flavour>(seed: u64, duration: Duration) -> Result<(), String> {
                 });
             }
             scope.spawn(move || update(flavour, &mut random(300)));
+            scope.spawn(move || registered::read::<F>(&mut random(303)));
             scope.spawn(move || order::lead(flavour, &mut random(301)));
             scope.spawn(move || order::follow(flavour, &mut random(302)));
             for flooder in 0..F::FLOODERS {
@@ -371,6 +386,7 @@ fn torture<F: Flavour>(seed: u64, duration: Duration) -> Result<(), String> {
                 RIG.stutter.store(true, Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(random.below(30) as u64));
                 RIG.stutter.store(false, Ordering::Relaxed);
+                registered::choose(&mut random);
             }
             RIG.stop.store(true, Ordering::Relaxed);
         });
@@ -480,5 +496,10 @@ fn planted_an_impatient_updater() {
 
 #[test]
 fn planted_a_hasty_flood() {
-    must_find::<Hasty>("planted_a_hasty_flood");
+    must_find::<Amiss<HASTY>>("planted_a_hasty_flood");
+}
+
+#[test]
+fn planted_a_registered_reader_that_is_offline() {
+    must_find::<Amiss<ABSENT>>("planted_a_registered_reader_that_is_offline");
 }
