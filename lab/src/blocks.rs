@@ -3,7 +3,7 @@
 //! A machine changes from one minute to the next, so no arm has a minute to itself: in each block every program runs once under
 //! every arm, in an order that is drawn anew, one run at a time. The first blocks are dropped: they fill the page cache, and tell how
 //! long a block takes. The baseline runs twice in each block; the second is the control, and shows what this machine calls a
-//! difference where there is none.
+//! difference where there is none. What is simulated gives the same figures each time: then nothing is dropped, and the control has the baseline's.
 //!
 //! How many blocks there will be is fixed before the first that counts, or the run ends when the interval has become narrow
 //! enough; it never ends because a difference has shown.
@@ -18,6 +18,7 @@ use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::analysis::{BASELINE, CONTROL};
 use crate::arm::Arm;
 use crate::finding::{Finding, Witness};
 use crate::metric::{self, Metric};
@@ -103,7 +104,7 @@ impl Budget {
 /// How it is measured.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Blocks that do not count.
+    /// Blocks that do not count; none if what is run is simulated.
     pub warm_ups: usize,
     /// Those that do.
     pub length: Length,
@@ -239,24 +240,24 @@ impl Session {
     /// Whether it came to its end.
     fn measure(&mut self) -> Result<bool> {
         let start = Instant::now();
-        for warm_up in 0..self.plan.warm_ups.max(1) {
+        for warm_up in 0..self.plan.warm_ups {
             self.progress.dropped(warm_up + 1);
             if !self.block(warm_up == 0)? {
                 return Ok(false);
             }
         }
-        let of_one = start.elapsed() / self.plan.warm_ups.max(1) as u32;
+        let of_one = start.elapsed().checked_div(self.plan.warm_ups as u32);
         self.series.iter_mut().flat_map(|series| &mut series.samples).flatten().for_each(Vec::clear);
         let mut planned = match self.plan.length {
             Length::Blocks(blocks) => blocks,
-            Length::Fitting(budget) => budget.blocks(of_one),
+            Length::Fitting(budget) => of_one.map_or(budget.least, |of_one| budget.blocks(of_one)),
             Length::Width { least, .. } => least,
         };
         let (mut done, counted) = (0, Instant::now());
         while done < planned {
-            let of_one = if done > 0 { counted.elapsed() / done as u32 } else { of_one };
+            let of_one = counted.elapsed().checked_div(done as u32).or(of_one);
             self.progress.block(done, planned, of_one);
-            if !self.block(false)? {
+            if !self.block(self.is_simulated() && done == 0)? {
                 return Ok(false);
             }
             done += 1;
@@ -266,6 +267,10 @@ impl Session {
             }
         }
         Ok(true)
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.plan.warm_ups == 0
     }
 
     /// How many blocks it takes, as far as can be told: an interval shrinks as the root of their number. No more than twice what is
@@ -296,10 +301,14 @@ impl Session {
         let before: Vec<usize> = self.series.iter().map(Series::len).collect();
         for at in 0..self.series.len() {
             let mut order: Vec<usize> = (0..self.arms.len()).collect();
+            if self.is_simulated() {
+                order.remove(CONTROL);
+            }
             // What the baseline does and takes is what the others are held against.
             if !is_first {
                 self.rng.shuffle(&mut order);
             }
+            let runs = order.len() * self.series.len();
             for arm in order {
                 let ran = self.run(at, arm);
                 if !matches!(ran, Ok(true)) {
@@ -308,7 +317,11 @@ impl Session {
                     }
                     return ran;
                 }
-                self.progress.ran(self.arms.len() * self.series.len());
+                self.progress.ran(runs);
+            }
+            if self.is_simulated() {
+                let samples = &mut self.series[at].samples;
+                samples[CONTROL] = samples[BASELINE].clone();
             }
         }
         Ok(true)
@@ -492,6 +505,15 @@ mod tests {
         let (measured, log) = logged("true", plan, 1);
         assert_eq!((measured.blocks, log.len()), (2, 5 * 2));
         assert_eq!(measured.rows[0].values(0, 0).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_simulated_runs_once_under_each_arm() {
+        let plan = Plan { warm_ups: 0, ..Plan::of(Length::Blocks(2), 1) };
+        let (measured, log) = logged("true", plan, 2);
+        assert_eq!((measured.blocks, log.len()), (2, 2 * 2));
+        assert_eq!(log[..2], ["arm:0", "arm:1"], "the first block is in order");
+        assert_eq!(measured.rows[0].values(BASELINE, 0), measured.rows[0].values(CONTROL, 0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How far a run has come and how long it will take: a bar on a terminal, nothing elsewhere. It is drawn between runs only.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -13,6 +13,8 @@ pub(crate) struct Progress {
     /// Parts of the blocks before this one.
     base: u64,
     runs: u64,
+    /// When this block began, and how many there are from it on; none if it is known already how long it takes.
+    unknown: Option<(Instant, usize)>,
 }
 
 impl Progress {
@@ -20,7 +22,7 @@ impl Progress {
     pub fn new() -> Self {
         let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {elapsed}{prefix}");
         let bar = ProgressBar::new(PARTS).with_style(style.expect("the template is well-formed"));
-        Self { bar, base: 0, runs: 0 }
+        Self { bar, base: 0, runs: 0, unknown: None }
     }
 
     /// A block begins that will not count.
@@ -29,16 +31,22 @@ impl Progress {
         self.bar.set_message(format!("warm-up {number}"));
     }
 
-    /// A block begins, after `done` of so many, each of which takes about as long.
-    pub fn block(&mut self, done: usize, planned: usize, of_one: Duration) {
+    /// A block begins, after `done` of so many, each of which takes about as long, if that is known.
+    pub fn block(&mut self, done: usize, planned: usize, of_one: Option<Duration>) {
         self.begin(done, planned);
-        let left = of_one.as_secs_f64() * (planned - done) as f64;
         self.bar.set_message(format!("block {} of {planned}", done + 1));
+        match of_one {
+            Some(of_one) => self.tell(of_one.as_secs_f64() * (planned - done) as f64),
+            None => self.unknown = Some((Instant::now(), planned - done)),
+        }
+    }
+
+    fn tell(&self, left: f64) {
         self.bar.set_prefix(format!(", about {} left", duration(left)));
     }
 
     fn begin(&mut self, done: usize, planned: usize) {
-        (self.base, self.runs) = (done as u64 * PARTS, 0);
+        (self.base, self.runs, self.unknown) = (done as u64 * PARTS, 0, None);
         self.bar.set_position(self.base);
         self.bar.set_length(planned as u64 * PARTS);
     }
@@ -47,6 +55,10 @@ impl Progress {
     pub fn ran(&mut self, of: usize) {
         self.runs += 1;
         self.bar.set_position(self.base + self.runs * PARTS / of as u64);
+        if let Some((begun, blocks)) = self.unknown {
+            let done = self.runs as f64 / of as f64;
+            self.tell(begun.elapsed().as_secs_f64() * (blocks as f64 / done - 1.0));
+        }
     }
 
     /// Takes the bar away.
