@@ -2,6 +2,7 @@
 
 mod common;
 
+use commensal::machine::kick;
 use commensal::rcu::{self, Knob};
 use common::child;
 use std::sync::Barrier;
@@ -61,6 +62,33 @@ fn callers_share_grace_periods() {
         assert!((1..=3).contains(&over), "{CALLERS} callers took {over} grace periods");
     };
     act_out("callers_share_grace_periods", act);
+}
+
+#[test]
+fn who_waits_kicks_once_however_long_it_takes() {
+    let act = || {
+        rcu::synchronize();
+        let (made, refused) = kick::counts();
+        for hold in [0, 300] {
+            let both = Barrier::new(2);
+            let before = (kick::counts(), rcu::grace_periods());
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _section = rcu::read();
+                    both.wait();
+                    thread::sleep(Duration::from_millis(hold));
+                });
+                both.wait();
+                rcu::synchronize();
+            });
+            let ((made, _), begun) = before;
+            let (kicks, over) = (kick::counts().0 - made, rcu::grace_periods() - begun);
+            assert!(kicks <= over && over == 1, "{kicks} kicks for {over} grace periods of {hold} ms");
+        }
+        // Where the kernel grants them: else lanes are used, and nobody is kicked.
+        assert!(kick::counts().0 > made || refused > 0, "nobody was kicked at all");
+    };
+    act_out("who_waits_kicks_once_however_long_it_takes", act);
 }
 
 #[test]
