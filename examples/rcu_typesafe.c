@@ -79,10 +79,12 @@ static int pay_in(int customer, long amount) {
     return is_paid;
 }
 
-static void *work(void *sum) {
-    for (int i = 0; !__atomic_load_n(&done, __ATOMIC_RELAXED); i++) {
+/* Each pays in at least once, also if the manager is through before. */
+static void *work(void *argument) {
+    long *sum = argument;
+    for (int i = 0; *sum == 0 || !__atomic_load_n(&done, __ATOMIC_RELAXED); i++) {
         if (pay_in(i % CUSTOMERS, 1))
-            ++*(long *)sum;
+            ++*sum;
     }
     return NULL;
 }
