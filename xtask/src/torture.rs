@@ -28,7 +28,10 @@ pub fn run(root: &Path, minutes: f64) -> Result<(), String> {
     let start = Instant::now();
     let all = Duration::from_secs_f64(minutes * 60.0);
     let mut command = cargo();
-    command.args(["--", "--nocapture"]).env("COMMENSAL_STRESS_SECONDS", all.as_secs_f64().to_string());
+    // Three modes, and the planted bugs, however few CPUs there are.
+    command
+        .args(["--", "--nocapture", "--test-threads", "16"])
+        .env("COMMENSAL_STRESS_SECONDS", all.as_secs_f64().to_string());
     let mut child = command.spawn().map_err(failed)?;
     let mut reported = start;
     let status = loop {
