@@ -128,25 +128,28 @@ fn change(cache: &ObjectCache, random: &mut Rng) {
     }
 }
 
+/// So large that a slot has room for few more.
+const SIZED_BYTES: usize = 30_000;
 /// So many objects of a cache are in use at a time: several arrays, until these have grown.
-const DEPTH: usize = 60;
+const DEPTH: usize = 24;
 
 fn sized(seed: u64) -> Outcome {
-    let caches: Vec<_> = (0..2).filter_map(|_| create(BYTES + 3000)).collect();
+    let caches: Vec<_> = (0..2).filter_map(|_| create(SIZED_BYTES)).collect();
     if caches.is_empty() {
         return Ok(String::new());
     }
     let table = Table::new(2);
     crowd(THREADS + 2, seed, None, &|_, random| {
-        for _ in 0..2 {
+        for _ in 0..4 {
             let cache = caches[random.usize(..caches.len())];
             for _ in 0..random.usize(5..50) {
                 let own: Vec<_> = (0..random.usize(DEPTH / 2..DEPTH)).filter_map(|_| Block::of(cache)).collect();
                 own.into_iter().for_each(|block| block.free_to(cache));
             }
             if random.bool() {
-                // So long that the slot rests.
+                // So long that the slot rests; and goes on resting while nothing goes along a slow path, so that arrays are taken away that are in use.
                 sleep(150_000_000);
+                (0..random.usize(..400)).filter_map(|_| Block::of(cache)).for_each(|block| block.free_to(cache));
                 table.exchange(Block::of(cache), random).into_iter().for_each(Block::free);
             }
         }

@@ -7,8 +7,8 @@ use machine::simulation::explore::{Until, Verdict};
 use std::time::Duration;
 
 const SECONDS: f64 = 2.0;
-/// What a canary may take to be found.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// What a canary may take to be found: ten times what the slowest took.
+const PATIENCE: Duration = Duration::from_secs(150);
 const SEED: u64 = 1;
 
 fn seconds() -> f64 {
