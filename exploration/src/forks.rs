@@ -43,9 +43,12 @@ pub const PROTOCOLS: &[Protocol] = &[
 const THREADS: usize = 3;
 const CHILD_SIZES: [usize; 5] = [32, 4096, 20_000, 32_768, 50_000];
 
-/// A process that has all its memory from here has allocated before it has a second thread: creating one allocates.
-fn begin() {
-    Block::new(CHILD_SIZES[0]).expect("there is memory").free();
+/// A process that has all its memory from here has allocated before it has a second thread: creating one allocates. A program with another malloc
+/// may have threads that fork before it has the heap.
+fn begin(seed: u64) {
+    if seed.is_multiple_of(2) {
+        Block::new(CHILD_SIZES[0]).expect("there is memory").free();
+    }
 }
 
 /// What a child does: it uses what its thread owns, and allocates and frees much more. Not in a handler, it may have threads, too: one that waits
@@ -99,10 +102,7 @@ fn with_children(body: impl FnOnce(&Table, &dyn Fn(Ended))) -> Outcome {
 }
 
 fn forked(seed: u64) -> Outcome {
-    // A program with another malloc may have threads that fork before it has the heap.
-    if seed.is_multiple_of(2) {
-        begin();
-    }
+    begin(seed);
     with_children(|table, note| {
         crowd(THREADS, seed, None, &|thread, random| {
             let mut owned = Owned::default();
@@ -120,7 +120,7 @@ fn forked(seed: u64) -> Outcome {
 }
 
 fn forked_by_handlers(seed: u64) -> Outcome {
-    begin();
+    begin(seed);
     with_children(|table, note| {
         let forks = Cell::new(0);
         let handler = Handler(&|| {
@@ -130,6 +130,7 @@ fn forked_by_handlers(seed: u64) -> Outcome {
                 // The child goes on where its thread was interrupted.
                 match fork_on(random.bool()) {
                     Some(ended) => note(ended),
+                    None if random.bool() => {}
                     None => live(&mut Owned::default(), true, &mut random).expect("a child lives on"),
                 }
             }

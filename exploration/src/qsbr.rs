@@ -48,8 +48,9 @@ fn begin() {
     unsafe { heap::free(heap::allocate(64)) };
 }
 
-fn any_policy(random: &mut Rng) -> Policy {
+fn any_policy(are_silent: bool, random: &mut Rng) -> Policy {
     match random.u8(..5) {
+        _ if are_silent => Policy::Kicked,
         0 => Policy::Counted(random.u32(1..4)),
         1 => Policy::Flagged,
         _ => Policy::Kicked,
@@ -94,18 +95,27 @@ fn registered(seed: u64) -> Outcome {
     begin();
     let (objects, done) = (Objects::new(), AtomicBool::new(false));
     let is_mixed = seed.is_multiple_of(3);
+    // Readers that come to no checkpoint any more: each grace period takes a kick that is not lost.
+    let are_silent = seed % 4 == 1;
+    if are_silent {
+        qsbr::set_policy(Policy::Kicked).expect("no other signal is there");
+    }
     crowd(READERS + UPDATERS, seed, None, &|thread, random| {
         if thread < READERS {
             let mut reader = Reader::register().expect("there is memory");
-            // Updaters wait for it to report, but for those that they may kick: then it must not take a checkpoint.
+            let mut left = if are_silent { random.usize(..30) } else { usize::MAX };
             while !done.load(Ordering::Relaxed) {
-                step(&mut reader, &objects, random);
+                match left {
+                    0 => pause(),
+                    _ => step(&mut reader, &objects, random),
+                }
+                left = left.saturating_sub(1);
             }
             return;
         }
         let mut own = own_of(thread - READERS);
         for _ in 0..4 {
-            qsbr::set_policy(any_policy(random)).expect("no other signal is there");
+            qsbr::set_policy(any_policy(are_silent, random)).expect("no other signal is there");
             update(&objects, &mut own);
             if is_mixed && random.bool() {
                 let _section = rcu::read();

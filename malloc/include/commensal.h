@@ -175,6 +175,7 @@ static inline void cm_rcu_reader_unlock(cm_rcu_reader *reader) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     uint32_t depth = __atomic_load_n(&reader->depth, __ATOMIC_RELAXED) - 1;
     __atomic_store_n(&reader->depth, depth, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (depth == 0 && (__atomic_load_n(&reader->due, __ATOMIC_RELAXED) & 1) != 0)
         cm_rcu_checkpoint_due(reader);
 }
@@ -259,8 +260,9 @@ typedef struct cm_cache_options {
     /**
      * Whether sections (see cm_rcu_read_lock) may look at objects that were given back: each may be used again at once, but its memory stays an object of
      * the cache, constructed, until the sections that are open have ended. So a reader that found an object gets hold of it, by a lock or a count in
-     * the object that its constructor made, and then looks again whether it is the one that was looked for. examples/rcu_typesafe.c does. The first
-     * object of a process that is given back to such a cache must not be by a signal handler.
+     * the object that its constructor made, and then looks again whether it is the one that was looked for. examples/rcu_typesafe.c does. If signal handlers
+     * give objects back to it, create it when the program has a second thread: the library's own, which sees to that memory, is made then, else when an object
+     * is given back. Not in a child that a signal handler forked, before that handler has returned.
      */
     bool typesafe_by_rcu;
 } cm_cache_options;
@@ -655,7 +657,7 @@ struct cm_cache *cm_cache_create(const char *name, size_t size, size_t alignment
 
 /**
  * Destroys a cache, of which no object is alive: its memory goes back at once. Interrupts no other CPU. One that is typesafe waits for a grace period before:
- * called in a read section it ends the program with a message.
+ * called in a read section, or by a thread with a registered reader that is online, it ends the program with a message.
  *
  * Returns 0; or -1, and nothing happened.
  *

@@ -35,8 +35,9 @@ pub struct CacheOptions {
     pub batch: usize,
     /// Whether sections (see cm_rcu_read_lock) may look at objects that were given back: each may be used again at once, but its memory stays an object of
     /// the cache, constructed, until the sections that are open have ended. So a reader that found an object gets hold of it, by a lock or a count in
-    /// the object that its constructor made, and then looks again whether it is the one that was looked for. examples/rcu_typesafe.c does. The first
-    /// object of a process that is given back to such a cache must not be by a signal handler.
+    /// the object that its constructor made, and then looks again whether it is the one that was looked for. examples/rcu_typesafe.c does. If signal handlers
+    /// give objects back to it, create it when the program has a second thread: the library's own, which sees to that memory, is made then, else when an object
+    /// is given back. Not in a child that a signal handler forked, before that handler has returned.
     pub typesafe_by_rcu: bool,
 }
 
@@ -93,14 +94,14 @@ pub unsafe extern "C" fn cm_cache_create(
         && cache.tune(options.limit, options.batch) == Err(Untunable::Numbers)
     {
         // SAFETY: nobody else knows the cache.
-        let _ = unsafe { cache.destroy() };
+        let _ = unsafe { cache.destroy_unread() };
         return heap::invalid().cast();
     }
     (&raw const *cache).cast_mut().cast()
 }
 
 /// Destroys a cache, of which no object is alive: its memory goes back at once. Interrupts no other CPU. One that is typesafe waits for a grace period before:
-/// called in a read section it ends the program with a message.
+/// called in a read section, or by a thread with a registered reader that is online, it ends the program with a message.
 ///
 /// Returns 0; or -1, and nothing happened.
 ///

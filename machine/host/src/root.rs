@@ -64,8 +64,9 @@ pub fn area() -> *mut u8 {
 /// that allocates too waits until we are through. In a fork child nobody waits for a thread of the parent's: what that has made so far is lost there.
 #[cold]
 pub fn install(make: impl FnOnce() -> Option<*mut u8>) -> bool {
-    let process = process::id();
     thread::without_signals(|| {
+        // Here, where no handler forks any more: the child would have the parent's.
+        let process = process::id();
         // Acquire pairs with the release below: a second try sees what the first one left.
         let mut expected = 0;
         while let Err(other) = MAKING.compare_exchange(expected, process, Ordering::Acquire, Ordering::Relaxed) {

@@ -117,8 +117,16 @@ impl Record {
         if self.due.load(Ordering::Relaxed) & FLAGGED != 0 {
             self.due.fetch_and(!FLAGGED, Ordering::Relaxed);
         }
-        // Acquire: who sees the number sees what was done before it was raised. Release: what was read in sections was read before. See above.
-        self.seen.store(domain.grace.number() + 1, Ordering::Release);
+        let mut number = domain.grace.number();
+        loop {
+            // Acquire: who sees the number sees what was done before it was raised. Release: what was read in sections was read before. See above.
+            self.seen.store(number + 1, Ordering::Release);
+            // A kick on top of this, which comes once for each grace period, may have reported a later one.
+            match domain.grace.number() {
+                same if same == number => return,
+                later => number = later,
+            }
+        }
     }
 
     fn go_online(&self, domain: &Domain) {
@@ -171,6 +179,25 @@ impl Registered {
         Policy::of(self.policy.load(Ordering::Relaxed))
     }
 
+    /// Has readers count if the policy wants it, and not else. Again, if the policy changes meanwhile: whoever is the last to change it, or to register, sees
+    /// what both have written. Whoever counts goes on to the end of its count.
+    fn have_count<'r, R: IntoIterator<Item = &'r Record>>(&self, readers: impl Fn() -> R) {
+        loop {
+            let policy = self.policy();
+            for record in readers() {
+                match policy {
+                    Policy::Counted(_) => record.due.fetch_or(COUNTS, Ordering::SeqCst),
+                    _ => record.due.fetch_and(!COUNTS, Ordering::SeqCst),
+                };
+            }
+            // Behind the additions, and those before what another one's policy was stored.
+            fence(Ordering::SeqCst);
+            if self.policy() == policy {
+                return;
+            }
+        }
+    }
+
     fn records(&self) -> impl Iterator<Item = &'static Record> + use<> {
         // SAFETY: records are never freed. Acquire pairs with the release in `push`: they are found as they were made.
         let first = unsafe { self.first.load(Ordering::Acquire).as_ref() };
@@ -221,6 +248,8 @@ impl Registered {
             if owner == thread::id() {
                 record.generation.store(generation, Ordering::Relaxed);
                 record.number.store(machine::code::thread_number(), Ordering::Relaxed);
+                // The signal was the parent's.
+                record.kicked_for.store(0, Ordering::Relaxed);
             } else {
                 record.seen.store(0, Ordering::Relaxed);
                 record.owner.store(0, Ordering::Release);
@@ -292,16 +321,8 @@ pub fn set_policy(policy: Policy) -> Result<(), SignalInUse> {
     }
     let registered = &Domain::enter().registered;
     registered.policy.store(policy.word(), Ordering::Relaxed);
-    registered.records().for_each(|record| begin_counting(record, policy));
+    registered.have_count(|| registered.records());
     Ok(())
-}
-
-fn begin_counting(record: &Record, policy: Policy) {
-    // Whoever counts goes on to the end of its count. Relaxed: a hint.
-    match policy {
-        Policy::Counted(_) => record.due.fetch_or(COUNTS, Ordering::Relaxed),
-        _ => record.due.fetch_and(!COUNTS, Ordering::Relaxed),
-    };
 }
 
 /// A reader of the calling thread, which is *online*: grace periods wait for its checkpoints. `KICKABLE`: it may be interrupted under [`Policy::Kicked`]; its
@@ -336,7 +357,7 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         record.depth.store(0, Ordering::Relaxed);
         record.left.store(0, Ordering::Relaxed);
         record.due.store(0, Ordering::Relaxed);
-        begin_counting(record, domain.registered.policy());
+        domain.registered.have_count(|| [record]);
         record.is_kickable.store(KICKABLE.into(), Ordering::Relaxed);
         record.go_online(domain);
         Ok(Reader { record, not_send: PhantomData })
@@ -436,6 +457,8 @@ impl<const KICKABLE: bool> Drop for Section<'_, KICKABLE> {
             compiler_fence(Ordering::SeqCst);
             let depth = record.depth.load(Ordering::Relaxed) - 1;
             record.depth.store(depth, Ordering::Relaxed);
+            // The handler that comes after the next look finds it ended.
+            compiler_fence(Ordering::SeqCst);
             // It was interrupted in the section. One that comes now finds it ended.
             if record.due.load(Ordering::Relaxed) & FLAGGED != 0 && depth == 0 {
                 record.look_after();

@@ -95,8 +95,8 @@ impl Domain {
 
 /// A cache of objects that sections may go on looking at when they are freed, and used again. See the module's rule.
 ///
-/// It may be a static. Allocating and freeing cost what they cost in a [`Cache`]. Dropping the cache waits for a grace period, and so must not be done in a section:
-/// the program ends with a message.
+/// It may be a static. Allocating and freeing cost what they cost in a [`Cache`]. Dropping the cache waits for a grace period, and so must not be done in a section, nor
+/// by a thread with a registered reader that is online: the program ends with a message.
 #[derive(Debug)]
 pub struct TypesafeCache<T: Send + Sync + 'static>(Cache<T, Constructed>);
 

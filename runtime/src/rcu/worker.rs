@@ -10,6 +10,7 @@
 use super::domain::Domain;
 use super::grace::Caller;
 use super::knobs::Knob;
+use machine::process;
 use machine::sync::{AtomicU32, Ordering, wait, wake_one};
 use machine::thread::{self, Work};
 
@@ -78,15 +79,19 @@ impl Domain {
         }
     }
 
+    /// Not on top of a lock: the C library takes its own ones, and who holds those may wait for ours. What waits is seen to when another one comes along.
     #[cold]
     fn make_worker(&self) {
+        if thread::holds_locks() {
+            return;
+        }
         // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and make another one.
         thread::without_signals(|| {
             let state = &self.worker.state;
             let seen = state.load(Ordering::Relaxed);
             let is_ours = (seen == NONE || seen == FAILED)
                 && state.compare_exchange(seen, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-            if is_ours && !thread::spawn(&WORK) {
+            if is_ours && !process::keeping_errno(|| thread::spawn(&WORK)) {
                 state.store(FAILED, Ordering::SeqCst);
             }
         });

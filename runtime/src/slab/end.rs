@@ -4,6 +4,7 @@
 //! are, without looking at the objects in them, unless those have to be destroyed. The drain lock keeps those away who go over all caches.
 
 use super::array::{Array, Stack};
+use super::lingering::NOBODY;
 use super::panel::Handle;
 use super::shape::Shape;
 use super::{General, NO_SLOT};
@@ -110,6 +111,8 @@ impl Handle<'_> {
         let mut held = self.lock(slot);
         let full = core::mem::replace(&mut held.full, Stack::new());
         let empty = held.take_empty();
+        // SAFETY: spans in the ring belong to the shard that we hold.
+        held.spans.iter().for_each(|span| unsafe { (*span).set_owner(NOBODY) });
         let spans = held.spans.take_all();
         self.fall_held(&mut held);
         held.forget();

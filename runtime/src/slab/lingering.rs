@@ -26,7 +26,8 @@ use core::cell::UnsafeCell;
 use machine::slot;
 use machine::sync::{Acquired, AtomicBool, AtomicPtr, Lock, Ordering};
 
-/// Who owns a span that lingers: no slot does, so that none takes it for its own when it puts itself in order after a fork.
+/// Who owns a span that is in no ring, as it lingers or is about to be freed: no slot does, so that none takes it for its own when it puts itself in order after
+/// a fork.
 pub(super) const NOBODY: u32 = u32::MAX;
 
 /// Taken under a shard's; nothing is taken while it is held.
@@ -160,12 +161,12 @@ impl Handle<'_> {
         // SAFETY: passed on.
         unsafe {
             held.spans.remove(span);
+            let owner = (*span).owner();
+            (*span).set_owner(NOBODY);
             let watched = self.object_cache().and_then(|cache| Some((cache, cache.readers()?)));
             let Some((cache, readers)) = watched.filter(|(_, readers)| !(readers.are_absent)()) else {
                 return GivenUp::Ours;
             };
-            let owner = (*span).owner();
-            (*span).set_owner(NOBODY);
             if cache.lingering.locked(self, |lists| lists.push(span)).is_none() {
                 (*span).set_owner(owner);
                 held.spans.insert(span);

@@ -238,11 +238,11 @@ impl ObjectCache {
         unsafe { self.destroy_unread() }
     }
 
-    /// The same, for a cache at whose objects nobody is looking.
+    /// The same, for a cache at whose objects nobody is looking, as one that gave none.
     ///
     /// # Safety
     /// As for [`Self::destroy`].
-    pub(super) unsafe fn destroy_unread(&self) -> Result<(), Alive> {
+    pub unsafe fn destroy_unread(&self) -> Result<(), Alive> {
         sharing::enter();
         if self.class.load(Ordering::Relaxed) != 0 {
             self.serving().end_reserve(&self.reserve);

@@ -263,7 +263,7 @@ impl Handle<'_> {
             // SAFETY: descriptions of spans are never freed.
             let owner = unsafe { (*span).owner() };
             if owner == NOBODY {
-                // It lingers, and all of its objects are free.
+                // It lingers, or is about to be freed, and all of its objects are free.
                 misuse::die(Found::DoubleFree, object);
             }
             let shard = match held.take() {

@@ -145,8 +145,7 @@ impl Handle<'_> {
             .or_else(|| self.steal_array(slot, FEW))
             .or_else(|| self.fill_from_spans(slot, Source::Freed))
             .or_else(|| self.steal_array(slot, 0))
-            .or_else(|| self.fill_from_spans(slot, Source::Spans))
-            .or_else(|| self.steal_span(slot).and_then(|()| self.fill_from_spans(slot, Source::Spans)))
+            .or_else(|| self.fill_from_any_span(slot, self.capacity(slot)))
             .or_else(|| self.fill_before_growth(slot))
             .or_else(|| self.fill_from_spans(slot, Source::NewSpan))
     }
@@ -157,7 +156,7 @@ impl Handle<'_> {
         if !self.general().drain_before_growth(pages, GRANULE / PAGE) {
             return None;
         }
-        self.fill_from_spans(slot, Source::Spans)
+        self.fill_from_any_span(slot, self.capacity(slot))
     }
 
     fn pop_own(self, slot: u32) -> Option<Array> {
@@ -230,10 +229,13 @@ impl Handle<'_> {
 
     /// An array of a capacity, filled from spans, of whatever slot.
     pub(super) fn fill_by_all_means(self, slot: u32, capacity: usize) -> Option<Array> {
-        let fill = |source| self.fill(slot, source, capacity);
-        (fill(Source::Spans))
-            .or_else(|| self.steal_span(slot).and_then(|()| fill(Source::Spans)))
-            .or_else(|| fill(Source::NewSpan))
+        self.fill_from_any_span(slot, capacity).or_else(|| self.fill(slot, Source::NewSpan, capacity))
+    }
+
+    /// An array of a capacity, filled from the spans of the slot's shard, or from one that the shard gets from elsewhere.
+    fn fill_from_any_span(self, slot: u32, capacity: usize) -> Option<Array> {
+        let fill = || self.fill(slot, Source::Spans, capacity);
+        fill().or_else(|| self.steal_span(slot).and_then(|()| fill()))
     }
 
     /// An array of a capacity, filled from the spans of the slot's shard.

@@ -4,12 +4,14 @@
 #![cfg(test)]
 
 use super::array::Array;
+use super::lingering::NOBODY;
 use super::region::general;
 use super::take::Source;
 use super::*;
 use crate::page::Span;
 use crate::{heap, percpu};
-use machine::sync::AtomicBool;
+use core::ptr::null_mut;
+use machine::sync::{AtomicBool, AtomicU32};
 use std::boxed::Box;
 use std::sync::Mutex;
 use std::vec;
@@ -180,4 +182,39 @@ fn span_that_is_taken_over() {
     percpu::enter();
     // All objects come back, and the last one lets the span go, if the lock of its owner guards it.
     cache().flush_out(owner, array);
+}
+
+/// Seen by destructors: with owner or not.
+static SPANS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+unsafe extern "C" fn look_at_the_span(object: *mut u8, _: *mut u8) {
+    let span = general().slab.zone.span_of(object).expect("an object lies in a span");
+    // SAFETY: descriptions of spans are never freed.
+    let is_owned = unsafe { (*span).owner() } != NOBODY;
+    SPANS[usize::from(is_owned)].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Else a shard that is put in order in a child takes it for its own, whose objects are at their destructors, or gone.
+#[test]
+fn a_span_whose_objects_end_is_nobodys() {
+    alone(|| {
+        let ends = || SPANS.each_ref().map(|spans| spans.swap(0, Ordering::Relaxed));
+        let destructor = Some(look_at_the_span as Hook);
+        let (constructor, argument, readers) = (None, null_mut(), None);
+        let wanted = Wanted { name: b"seen", bytes: 5000, alignment: 8, constructor, destructor, argument, readers };
+        let cache = ObjectCache::create(&wanted).expect("there is memory");
+        let objects: Vec<_> = (0..100).map(|_| cache.allocate()).collect();
+        // SAFETY: ours, once each.
+        objects.into_iter().for_each(|object| unsafe { cache.free(object) });
+        cache.shrink();
+        let [by_shrinking, owned] = ends();
+        assert!(by_shrinking >= 100 && owned == 0, "{by_shrinking} objects of nobody, {owned} of a slot");
+        let object = cache.allocate();
+        // SAFETY: as above.
+        unsafe { cache.free(object) };
+        // SAFETY: nobody uses it any more.
+        unsafe { cache.destroy() }.expect("nothing of it is alive");
+        let [at_the_end, owned] = ends();
+        assert!(at_the_end > 0 && owned == 0, "{at_the_end} objects of nobody, {owned} of a slot");
+    });
 }

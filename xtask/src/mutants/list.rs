@@ -153,6 +153,13 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: FORKS,
     },
     Mutant {
+        what: "whoever makes the heap asks for its process before handlers can fork no more",
+        file: "machine/host/src/root.rs",
+        from: "    thread::without_signals(|| {\n        // Here, where no handler forks any more: the child would have the parent's.\n        let process = process::id();",
+        to: "    let process = process::id();\n    thread::without_signals(|| {",
+        protocols: &["fork in handlers"],
+    },
+    Mutant {
         what: "a fork child does not know that the threads of its parent are gone",
         file: "machine/host/src/thread/identity.rs",
         from: "GONE.store(NEXT_IDENTITY.load(Ordering::Relaxed) - 1, Ordering::Relaxed);",
@@ -445,6 +452,13 @@ pub const MUTANTS: &[Mutant] = &[
         from: "if Batch::from_word(self.state().filling[class]).is_some_and(Batch::is_full) {",
         to: "if false {",
         protocols: DEFERRED_FORKS,
+    },
+    Mutant {
+        what: "RCU registered: a report may take back what a kick in its midst reported",
+        file: "runtime/src/rcu/qsbr.rs",
+        from: "same if same == number => return,",
+        to: "_ => return,",
+        protocols: REGISTERED,
     },
     Mutant {
         what: "RCU registered: who comes back reads before that is seen",

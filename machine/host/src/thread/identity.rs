@@ -224,6 +224,12 @@ pub(crate) fn held_ranks() -> u64 {
     unsafe { (&raw const (*block()).held_ranks).read_volatile() }
 }
 
+/// Whether this thread holds any lock: whoever interrupted it then must not make a thread, which might find the lock's holder gone, in a child that the
+/// interrupting handler forked.
+pub fn holds_locks() -> bool {
+    held_ranks() != 0
+}
+
 #[inline]
 pub(crate) fn set_held_ranks(counts: u64) {
     // SAFETY: as above.

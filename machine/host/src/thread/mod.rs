@@ -15,8 +15,8 @@ pub(crate) use identity::{
     FIRST_GENERATION, fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid,
 };
 pub use identity::{
-    declare_forked, enter, forget_number, forked, generation, identity, level, local, notice_forks, set_level,
-    set_local, when_forked, without_signals,
+    declare_forked, enter, forget_number, forked, generation, holds_locks, identity, level, local, notice_forks,
+    set_level, set_local, when_forked, without_signals,
 };
 pub use interrupt::{interrupt, on_interrupt};
 pub use spawn::{Work, spawn};
