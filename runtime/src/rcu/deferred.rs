@@ -8,13 +8,13 @@
 //!
 //! **How much can wait.** In a slot, up to a mark ([`Knob::HighMark`] objects, [`Knob::HighKib`]). Beyond it, whoever comes along the slow way is held up until
 //! less waits, or until [`Knob::HoldUp`] milliseconds are over: it may have locks that readers wait for, so this cannot be for ever. With sections
-//! open it is not held up, as it would wait for itself. So while readers keep a grace period from ending for T milliseconds, at most
+//! open, or with a registered reader online, it is not held up, as it would wait for itself. So while readers keep a grace period from ending for T milliseconds, at most
 //!
 //! ```text
 //!   slots in use × (mark + a batch for each size in use)  +  threads that defer outside of sections × (T / hold-up + 1) batches
 //! ```
 //!
-//! wait, and what is deferred inside of sections. A batch is at most 16 KiB, or two objects if these are more; large blocks come alone.
+//! wait, and what is deferred inside of sections, and by registered readers that come to no checkpoint. A batch is at most 16 KiB, or two objects if these are more; large blocks come alone.
 
 use super::domain::{Domain, own_sections};
 use super::grace::{Caller, Pace, Patience, drive, start, wait_for};
