@@ -358,8 +358,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "RCU: the number is read before what was unlinked is",
         file: "runtime/src/rcu/grace.rs",
-        from: "Cookie(grace.begun.load(Ordering::SeqCst) + 1)",
-        to: "Cookie(grace.begun.load(Ordering::SeqCst))",
+        from: "Cookie(grace.begun.0.load(Ordering::SeqCst) + 1)",
+        to: "Cookie(grace.begun.0.load(Ordering::SeqCst))",
         protocols: GRACE,
     },
     Mutant {
