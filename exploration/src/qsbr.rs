@@ -11,7 +11,7 @@ use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates, fork, pause};
 use machine::slot::Mode;
-use machine::sync::{AtomicBool, Ordering};
+use machine::sync::{AtomicBool, Ordering, fence};
 use std::cell::RefCell;
 
 const RATES: Rates = Rates { signal: 0, ..Rates::USUAL };
@@ -106,7 +106,11 @@ fn registered(seed: u64) -> Outcome {
             let mut left = if are_silent { random.usize(..30) } else { usize::MAX };
             while !done.load(Ordering::Relaxed) {
                 match left {
-                    0 => pause(),
+                    // A store becomes visible in the end, also of a CPU that stores nothing more.
+                    0 => {
+                        pause();
+                        fence(Ordering::SeqCst);
+                    }
                     _ => step(&mut reader, &objects, random),
                 }
                 left = left.saturating_sub(1);

@@ -117,22 +117,27 @@ impl Record {
         if self.due.load(Ordering::Relaxed) & FLAGGED != 0 {
             self.due.fetch_and(!FLAGGED, Ordering::Relaxed);
         }
+        self.see(domain, || ());
+    }
+
+    fn go_online(&self, domain: &Domain) {
+        // The store is visible before anything is read: see above.
+        self.see(domain, || fence(Ordering::SeqCst));
+    }
+
+    fn see(&self, domain: &Domain, and_then: impl Fn()) {
         let mut number = domain.grace.number();
         loop {
             // Acquire: who sees the number sees what was done before it was raised. Release: what was read in sections was read before. See above.
             self.seen.store(number + 1, Ordering::Release);
-            // A kick on top of this, which comes once for each grace period, may have reported a later one.
+            and_then();
+            // A kick comes once for each grace period. One on top of this may have reported a later one; or have found the reader offline here, when whoever
+            // sent it could not see that yet.
             match domain.grace.number() {
                 same if same == number => return,
                 later => number = later,
             }
         }
-    }
-
-    fn go_online(&self, domain: &Domain) {
-        self.seen.store(domain.grace.number() + 1, Ordering::Relaxed);
-        // The store is visible before anything is read: see above.
-        fence(Ordering::SeqCst);
     }
 
     fn go_offline(&self) {
