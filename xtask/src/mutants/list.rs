@@ -463,8 +463,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "RCU registered: who comes back reads before that is seen",
         file: "runtime/src/rcu/qsbr.rs",
-        from: "// The store is visible before anything is read: see above.\n        fence(Ordering::SeqCst);",
-        to: "",
+        from: "self.see(domain, || fence(Ordering::SeqCst));",
+        to: "self.see(domain, || ());",
         protocols: REGISTERED,
     },
     Mutant {
