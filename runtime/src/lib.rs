@@ -5,7 +5,7 @@
 //! alone, so that the same source runs on Linux and on a simulated machine.
 //!
 //! Each module may use those before it in this list: [`percpu`], [`counter`], [`observe`], [`page`], [`slab`],
-//! [`rcu`], [`group`], [`heap`].
+//! [`rcu`], [`group`], [`upkeep`], [`heap`].
 #![no_std]
 
 #[cfg(test)]
@@ -19,6 +19,7 @@ pub mod page;
 pub mod percpu;
 pub mod rcu;
 pub mod slab;
+pub mod upkeep;
 
 mod global;
 
