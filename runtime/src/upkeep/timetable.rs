@@ -1,0 +1,396 @@
+//! The timetable: which slots have turns, and which of them has one now, while slots come and go, the interval changes and the clock jumps.
+//!
+//! Time is counted in *rounds* of one interval. In each round a member has one window, by its rank among the members ([`grid`]); in it it may
+//! run once. Slots come and go at the boundary between two rounds only, so that everybody goes by the same timetable: no window is shared.
+//!
+//! ```text
+//!   round        7                 8                 9                 10
+//!            │0 │1 │2 │3 │     │0 │1 │2 │3 │     │   0   │   1   │     │   0   │   1   │
+//!   members   a  b  c  d        a  b  c  d         b       d             b       d
+//!                              a and c want to go ┘
+//! ```
+//!
+//! **How far runs are apart.** While the members stay the same, exactly one interval. At a boundary where they change, a member that ran at part
+//! a of the old round is due at part b of the new one, (1 − a) + b intervals later: less than two. If that is less than a half, it skips the new
+//! round, and is due after 1½ at most; for that the next round must have the same members, so in a round that somebody skips no change is made
+//! for the next. So it is always within [½, 2] of an interval. An interval that changes takes effect at once, and stretches what
+//! is left of the round: what was so many intervals away still is, of old and new ones in part.
+//!
+//! A turn that was missed is gone. A clock that jumps ahead leaves turns out; one that jumps back is followed from where it is now.
+//!
+//! Plain data: whoever uses it has a lock around it.
+
+use super::grid;
+use machine::slot;
+
+/// Words of a set of slots.
+const WORDS: usize = slot::MAX / 64;
+/// A round, in the unit of phases: the upper half is the round, the lower one the part of it that has passed.
+const ROUND: u64 = 1 << 32;
+/// The shortest interval, in nanoseconds: a window for each of so many slots is no less than one.
+pub const SHORTEST_NS: u64 = 1_000_000;
+/// The longest: a day.
+pub const LONGEST_NS: u64 = 86_400_000_000_000;
+
+/// A set of slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Set([u64; WORDS]);
+
+impl Set {
+    const fn new() -> Self {
+        Set([0; WORDS])
+    }
+
+    fn has(&self, slot: u32) -> bool {
+        self.0[slot as usize / 64] >> (slot % 64) & 1 == 1
+    }
+
+    fn change(&mut self, slot: u32, member: bool) {
+        let (word, bit) = (&mut self.0[slot as usize / 64], 1 << (slot % 64));
+        *word = if member { *word | bit } else { *word & !bit };
+    }
+
+    fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// How many members come before a slot.
+    fn rank(&self, slot: u32) -> u32 {
+        let (word, bit) = (slot as usize / 64, slot % 64);
+        let before: u32 = self.0[..word].iter().map(|word| word.count_ones()).sum();
+        before + (self.0[word] & ((1 << bit) - 1)).count_ones()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().enumerate().flat_map(|(at, &word)| {
+            let mut rest = word;
+            core::iter::from_fn(move || {
+                let bit = rest.trailing_zeros();
+                rest &= rest.wrapping_sub(1);
+                (bit < u64::BITS).then_some(at as u32 * 64 + bit)
+            })
+        })
+    }
+}
+
+/// What a slot may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It has its turn until this time.
+    UntilNs(u64),
+    /// It has none before this time, when it should look again.
+    NotBeforeNs(u64),
+    /// It is no member, and nobody has asked that it be one.
+    None,
+}
+
+/// What is to be done for slots that do not come by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// This slot has its turn, until this time; it missed the one before.
+    Serve(u32, u64),
+    /// Nothing before this time.
+    NotBeforeNs(u64),
+    /// Nothing, as there are no members.
+    None,
+}
+
+/// The timetable. All-zero memory is one without members, and without an interval: [`Self::advance`] begins it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Timetable {
+    interval_ns: u64,
+    /// When the round began: before the clock did, if the interval was stretched early.
+    began_ns: i64,
+    /// When it was last asked.
+    seen_ns: u64,
+    round: u32,
+    /// Whether a member skips this round, or may: then the next one has the same members.
+    is_settling: bool,
+    members: Set,
+    /// Those of the next round.
+    wanted: Set,
+    /// By slot: the phase at which it was due when it last ran; 0: it never did.
+    last: [u64; slot::MAX],
+}
+
+impl Timetable {
+    /// Without members.
+    pub const fn new() -> Self {
+        Timetable {
+            interval_ns: 0,
+            began_ns: 0,
+            seen_ns: 0,
+            round: 0,
+            is_settling: false,
+            members: Set::new(),
+            wanted: Set::new(),
+            last: [0; slot::MAX],
+        }
+    }
+
+    /// Takes note of the time, and of the interval that is wanted, from [`SHORTEST_NS`] to [`LONGEST_NS`].
+    pub fn advance(&mut self, now_ns: u64, interval_ns: u64) {
+        let interval_ns = interval_ns.clamp(SHORTEST_NS, LONGEST_NS);
+        let now = now_ns as i64;
+        if self.interval_ns == 0 {
+            // Slots that never ran did so in round 0, which is not the one before.
+            (self.interval_ns, self.began_ns, self.round) = (interval_ns, now, 2);
+        } else if now_ns < self.seen_ns {
+            self.began_ns -= (self.seen_ns - now_ns) as i64;
+        }
+        self.seen_ns = now_ns;
+        let rounds = (now - self.began_ns) as u64 / self.interval_ns;
+        if rounds > 0 {
+            self.round = self.round.wrapping_add(rounds as u32);
+            self.began_ns += (rounds * self.interval_ns) as i64;
+            self.turn_over(rounds);
+        }
+        if interval_ns != self.interval_ns {
+            let passed = (now - self.began_ns) as u128 * u128::from(interval_ns) / u128::from(self.interval_ns);
+            (self.began_ns, self.interval_ns) = (now - passed as i64, interval_ns);
+        }
+    }
+
+    /// So many rounds are over.
+    fn turn_over(&mut self, rounds: u64) {
+        // Whoever skipped a round that is over before the last one was due in that.
+        let is_free = !self.is_settling || rounds > 1;
+        self.is_settling = false;
+        if is_free && self.wanted != self.members {
+            self.members = self.wanted.clone();
+            self.is_settling = self.members.iter().any(|slot| self.skips(slot));
+        }
+    }
+
+    /// A slot is to have turns, from the next round on; at once, if no other one has.
+    pub fn join(&mut self, slot: u32) {
+        if self.wanted.has(slot) {
+            return;
+        }
+        self.wanted.change(slot, true);
+        let is_first = self.members.count() == 0 && !self.is_settling;
+        if !self.members.has(slot) {
+            // It missed nothing yet.
+            let before = u64::from(self.round) - u64::from(is_first);
+            self.last[slot as usize] = self.last[slot as usize].max(before * ROUND);
+        }
+        if is_first {
+            self.members = self.wanted.clone();
+            self.is_settling = self.skips(slot);
+        }
+    }
+
+    /// A slot is to have no turns, from the next round on.
+    pub fn leave(&mut self, slot: u32) {
+        self.wanted.change(slot, false);
+    }
+
+    /// Whether it is to have turns.
+    pub fn is_wanted(&self, slot: u32) -> bool {
+        self.wanted.has(slot)
+    }
+
+    /// Members of this round.
+    pub fn members(&self) -> u32 {
+        self.members.count()
+    }
+
+    /// Whether any slot is a member, or is to be one.
+    pub fn is_empty(&self) -> bool {
+        self.members.count() + self.wanted.count() == 0
+    }
+
+    /// What a slot may do now.
+    pub fn turn(&self, slot: u32) -> Turn {
+        let boundary = self.boundary();
+        if !self.members.has(slot) {
+            return if self.wanted.has(slot) { Turn::NotBeforeNs(boundary) } else { Turn::None };
+        }
+        let (due, end) = self.window(slot);
+        let is_over = self.seen_ns >= end || self.has_run(slot) || self.skips(slot);
+        match is_over {
+            // In the next round it may have another rank.
+            true if self.wanted != self.members => Turn::NotBeforeNs(boundary),
+            true => Turn::NotBeforeNs(due + self.interval_ns),
+            false if self.seen_ns < due => Turn::NotBeforeNs(due),
+            false => Turn::UntilNs(end),
+        }
+    }
+
+    /// A slot, which has its turn, runs; returns when it was due.
+    pub fn run(&mut self, slot: u32) -> u64 {
+        debug_assert!(matches!(self.turn(slot), Turn::UntilNs(_)), "slot {slot} runs out of turn");
+        self.last[slot as usize] = self.due_phase(slot);
+        self.window(slot).0
+    }
+
+    /// What is to be done for slots that missed their turn in the last round.
+    pub fn errand(&self) -> Errand {
+        if self.is_empty() {
+            return Errand::None;
+        }
+        let mut next = self.boundary();
+        for slot in self.members.iter().filter(|&slot| self.has_missed(slot)) {
+            match self.turn(slot) {
+                Turn::UntilNs(end) => return Errand::Serve(slot, end),
+                Turn::NotBeforeNs(due) => next = next.min(due),
+                Turn::None => {}
+            }
+        }
+        Errand::NotBeforeNs(next)
+    }
+
+    /// The number of the round.
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// When it ends.
+    pub fn boundary(&self) -> u64 {
+        self.at(self.interval_ns)
+    }
+
+    /// So long after the beginning of the round.
+    fn at(&self, ns: u64) -> u64 {
+        (self.began_ns + ns as i64).max(0) as u64
+    }
+
+    /// From when to when it is a member's turn in this round.
+    fn window(&self, slot: u32) -> (u64, u64) {
+        let (rank, members) = (self.members.rank(slot), self.members.count());
+        let due = grid::slot_time(self.interval_ns, rank, members);
+        (self.at(due), self.at(due + grid::window(self.interval_ns, rank, members)))
+    }
+
+    /// When a member is due in this round, as a phase.
+    fn due_phase(&self, slot: u32) -> u64 {
+        let (rank, members) = (self.members.rank(slot), self.members.count());
+        u64::from(self.round) * ROUND + u64::from(rank) * ROUND / u64::from(members)
+    }
+
+    fn has_run(&self, slot: u32) -> bool {
+        self.last[slot as usize] / ROUND == u64::from(self.round)
+    }
+
+    fn has_missed(&self, slot: u32) -> bool {
+        self.last[slot as usize] / ROUND + 1 < u64::from(self.round)
+    }
+
+    /// Whether a member ran so late in the last round that it is not due in this one.
+    fn skips(&self, slot: u32) -> bool {
+        let last = self.last[slot as usize];
+        !self.has_run(slot) && self.due_phase(slot).saturating_sub(last) < ROUND / 2
+    }
+
+    /// The timetable's invariants.
+    pub fn check_valid(&self) {
+        assert!(
+            self.interval_ns == 0
+                || (self.began_ns..self.began_ns + self.interval_ns as i64).contains(&(self.seen_ns as i64))
+        );
+        let late = self.members.iter().filter(|&slot| self.last[slot as usize] / ROUND > u64::from(self.round));
+        assert_eq!(late.count(), 0, "members that ran in rounds to come");
+    }
+}
+
+impl Default for Timetable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn with(slots: impl Iterator<Item = u32>) -> Timetable {
+        let mut table = Timetable::new();
+        table.advance(5 * SECOND, SECOND);
+        slots.for_each(|slot| table.join(slot));
+        table
+    }
+
+    #[test]
+    fn members_have_turns_one_after_the_other() {
+        let mut table = with(0..4);
+        assert_eq!(table.members(), 1, "the first one has turns at once, the others from the next round on");
+        table.advance(6 * SECOND, SECOND);
+        for quarter in 0..4 {
+            let now = 6 * SECOND + quarter * SECOND / 4;
+            table.advance(now, SECOND);
+            let turns: std::vec::Vec<_> =
+                (0..4).filter(|&slot| table.turn(slot) == Turn::UntilNs(now + SECOND / 4)).collect();
+            assert_eq!(turns, [quarter as u32]);
+            assert_eq!(table.run(quarter as u32), now);
+            assert_eq!(table.turn(quarter as u32), Turn::NotBeforeNs(now + SECOND), "once in a round");
+        }
+    }
+
+    #[test]
+    fn whoever_missed_a_turn_is_served_in_the_next_one() {
+        let mut table = with([3, 70, 1000].into_iter());
+        table.run(3);
+        for (third, errand) in [
+            // 70 comes, 3 and 1000 do not.
+            (0, Errand::NotBeforeNs(7 * SECOND)),
+            (1, Errand::NotBeforeNs(7 * SECOND)),
+            (3, Errand::Serve(3, 7 * SECOND + SECOND / 3)),
+            (4, Errand::NotBeforeNs(7 * SECOND + 2 * SECOND / 3)),
+            (5, Errand::Serve(1000, 8 * SECOND)),
+        ] {
+            table.advance(6 * SECOND + third * SECOND / 3 + 1, SECOND);
+            if third % 3 == 1 {
+                table.run(70);
+            }
+            assert_eq!(table.errand(), errand, "third {third}");
+            if let Errand::Serve(slot, _) = errand {
+                table.run(slot);
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_would_run_again_too_soon_skips_a_round() {
+        let mut table = with(0..4);
+        table.advance(6 * SECOND + 3 * SECOND / 4, SECOND);
+        table.run(3);
+        (0..3).for_each(|slot| table.leave(slot));
+        table.advance(7 * SECOND, SECOND);
+        assert_eq!(table.turn(3), Turn::NotBeforeNs(8 * SECOND), "a quarter after it ran");
+        table.join(0);
+        table.advance(8 * SECOND, SECOND);
+        assert_eq!(
+            table.turn(3),
+            Turn::UntilNs(9 * SECOND),
+            "somebody skipped, and the members stay for another round"
+        );
+        table.run(3);
+        table.advance(9 * SECOND, SECOND);
+        assert_eq!(table.turn(0), Turn::UntilNs(9 * SECOND + SECOND / 2));
+    }
+
+    #[test]
+    fn a_clock_that_jumps_is_followed() {
+        let mut table = with(0..2);
+        table.advance(6 * SECOND, SECOND);
+        table.run(0);
+        table.advance(6 * SECOND + SECOND / 4, SECOND);
+        table.advance(SECOND, SECOND);
+        assert_eq!(table.turn(1), Turn::NotBeforeNs(SECOND + SECOND / 4), "back");
+        table.advance(3600 * SECOND + SECOND / 4, SECOND);
+        assert_eq!(table.turn(1), Turn::UntilNs(3600 * SECOND + 3 * SECOND / 4), "ahead, by all but an hour");
+    }
+
+    #[test]
+    fn an_interval_that_changes_stretches_what_is_left_of_the_round() {
+        let mut table = with(0..2);
+        table.advance(6 * SECOND + SECOND / 4, SECOND);
+        table.advance(6 * SECOND + SECOND / 4, 60 * SECOND);
+        assert_eq!(table.turn(1), Turn::NotBeforeNs(6 * SECOND + SECOND / 4 + 15 * SECOND));
+        table.advance(6 * SECOND + SECOND / 4, SECOND);
+        assert_eq!(table.turn(1), Turn::NotBeforeNs(6 * SECOND + SECOND / 2));
+    }
+}

@@ -1,0 +1,349 @@
+//! Property tests of the timetable: any set of slots, that come and go, sleep and wake up, while the interval changes and the clock jumps.
+//!
+//! What is checked, of slots that look whenever they are told to: at most one run in a round; from one run to the next at least half of the
+//! shortest interval in force meanwhile, and at most twice the longest; exactly an interval while nothing changes; and at no moment two slots
+//! whose turn it is. Of slots that sleep: none is served by others that did not miss a turn, and each is that did.
+//!
+//! Planted bugs: runs that are forgotten, turns by the posted formula, and turns that end late.
+
+use commensal::upkeep::grid;
+use commensal::upkeep::timetable::{Errand, Timetable, Turn};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use std::collections::BTreeMap;
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// What happens.
+#[derive(Clone, Debug)]
+enum Event {
+    /// So many looks, each at the next moment that anybody was told.
+    Pass(u8),
+    Join(u32),
+    Leave(u32),
+    /// It no longer comes by itself.
+    Sleep(u32),
+    Wake(u32),
+    Interval(u64),
+    Ahead(u64),
+    Back(u64),
+}
+
+/// A timetable, or one that is wrong.
+trait Subject {
+    fn advance(&mut self, now_ns: u64, interval_ns: u64);
+    fn join(&mut self, slot: u32);
+    fn leave(&mut self, slot: u32);
+    fn turn(&self, slot: u32) -> Turn;
+    fn run(&mut self, slot: u32) -> u64;
+    fn errand(&self) -> Errand;
+    fn round(&self) -> u32;
+}
+
+impl Subject for Timetable {
+    fn advance(&mut self, now_ns: u64, interval_ns: u64) {
+        Timetable::advance(self, now_ns, interval_ns);
+        self.check_valid();
+    }
+    fn join(&mut self, slot: u32) {
+        Timetable::join(self, slot);
+    }
+    fn leave(&mut self, slot: u32) {
+        Timetable::leave(self, slot);
+    }
+    fn turn(&self, slot: u32) -> Turn {
+        Timetable::turn(self, slot)
+    }
+    fn run(&mut self, slot: u32) -> u64 {
+        Timetable::run(self, slot)
+    }
+    fn errand(&self) -> Errand {
+        Timetable::errand(self)
+    }
+    fn round(&self) -> u32 {
+        Timetable::round(self)
+    }
+}
+
+/// What is known of a slot.
+#[derive(Debug, Default)]
+struct Slot {
+    sleeps: bool,
+    is_wanted: bool,
+    /// The round in which it left.
+    left_in: u32,
+    /// When it ran last, how long after it was due, and the shortest and longest interval in force since; none before its first run, and after a jump of the clock.
+    last: Option<(u64, u64, [u64; 2])>,
+    /// Whether nothing that moves turns has happened since.
+    is_undisturbed: bool,
+    /// Rounds that began since it last ran.
+    rounds: u32,
+}
+
+struct Model<S> {
+    table: S,
+    now_ns: u64,
+    interval_ns: u64,
+    round: u32,
+    /// From this round on all that happened has taken effect.
+    calm_from: u32,
+    slots: BTreeMap<u32, Slot>,
+}
+
+type Checked = Result<(), TestCaseError>;
+
+impl<S: Subject> Model<S> {
+    fn new(table: S) -> Self {
+        let mut model = Model {
+            table,
+            now_ns: 7_123_456_789,
+            interval_ns: 1000 * MILLISECOND,
+            round: 0,
+            calm_from: 0,
+            slots: BTreeMap::new(),
+        };
+        model.advance();
+        model
+    }
+
+    fn advance(&mut self) {
+        self.table.advance(self.now_ns, self.interval_ns);
+        let passed = self.table.round() - self.round;
+        self.round += passed;
+        self.slots.values_mut().for_each(|slot| slot.rounds += passed);
+    }
+
+    fn disturb(&mut self) {
+        // What changes, does at the next boundary, or at the one after that.
+        self.calm_from = self.round + 3;
+        self.slots.values_mut().for_each(|slot| slot.is_undisturbed = false);
+    }
+
+    fn happen(&mut self, event: &Event) -> Checked {
+        match *event {
+            Event::Pass(looks) => return (0..looks).try_for_each(|_| self.look()),
+            Event::Join(slot) => {
+                self.table.join(slot);
+                let known = self.slots.entry(slot).or_default();
+                // Whoever comes back begins anew, but in the round in which it went.
+                if !known.is_wanted && known.left_in != self.round {
+                    // The first one has a turn at once, which it may miss.
+                    let has_turn = matches!(self.table.turn(slot), Turn::UntilNs(_));
+                    (known.last, known.rounds) = (None, u32::from(has_turn));
+                }
+                known.is_wanted = true;
+            }
+            Event::Leave(slot) => {
+                self.table.leave(slot);
+                let round = self.round;
+                let known = self.slots.entry(slot).or_default();
+                if known.is_wanted {
+                    (known.is_wanted, known.left_in) = (false, round);
+                }
+            }
+            Event::Sleep(slot) => {
+                self.slots.entry(slot).or_default().sleeps = true;
+                return Ok(());
+            }
+            Event::Wake(slot) => {
+                let known = self.slots.entry(slot).or_default();
+                (known.sleeps, known.last) = (false, None);
+                return Ok(());
+            }
+            Event::Interval(interval_ns) => {
+                self.interval_ns = interval_ns;
+                for (_, _, [shortest, longest]) in self.slots.values_mut().filter_map(|slot| slot.last.as_mut()) {
+                    (*shortest, *longest) = ((*shortest).min(interval_ns), (*longest).max(interval_ns));
+                }
+            }
+            Event::Ahead(ns) | Event::Back(ns) => {
+                let back = matches!(event, Event::Back(_));
+                self.now_ns = if back { self.now_ns.saturating_sub(ns) } else { self.now_ns + ns };
+                self.slots.values_mut().for_each(|slot| slot.last = None);
+                self.disturb();
+                self.advance();
+                self.slots.values_mut().for_each(|slot| slot.rounds = slot.rounds.min(2));
+            }
+        }
+        self.disturb();
+        self.advance();
+        self.work()
+    }
+
+    /// Goes to the next moment that anybody was told, and has all who come look.
+    fn look(&mut self) -> Checked {
+        let told = |turn: Turn| if let Turn::NotBeforeNs(ns) = turn { Some(ns) } else { None };
+        let errand = if let Errand::NotBeforeNs(ns) = self.table.errand() { Some(ns) } else { None };
+        let of_slots = self.slots.keys().filter_map(|&slot| told(self.table.turn(slot)));
+        let next = of_slots.chain(errand).min().unwrap_or(self.now_ns + self.interval_ns);
+        prop_assert!(next > self.now_ns, "at {} somebody was told to come at {next}", self.now_ns);
+        self.now_ns = next;
+        self.advance();
+        self.work()
+    }
+
+    fn work(&mut self) -> Checked {
+        let slots: Vec<u32> = self.slots.keys().copied().collect();
+        let (mut have_turns, mut in_turn) = (Vec::new(), Vec::new());
+        for slot in slots {
+            if let Turn::UntilNs(end) = self.table.turn(slot) {
+                prop_assert!(end > self.now_ns, "a turn that ends at {end} at {}", self.now_ns);
+                have_turns.push(slot);
+            }
+        }
+        in_turn.extend(have_turns.iter().filter(|slot| !self.slots[slot].sleeps));
+        prop_assert!(have_turns.len() <= 1, "slots {have_turns:?} have turns at {}", self.now_ns);
+        for slot in in_turn {
+            let due = self.table.run(slot);
+            self.ran(slot, due)?;
+            prop_assert!(!matches!(self.table.turn(slot), Turn::UntilNs(_)), "slot {slot} may run again");
+        }
+        if let Errand::Serve(slot, _) = self.table.errand() {
+            let missed = self.slots[&slot].rounds >= 2;
+            prop_assert!(missed && self.slots[&slot].sleeps, "slot {slot} is served that missed nothing");
+            prop_assert!(have_turns.contains(&slot), "slot {slot} is served out of its turn");
+            let due = self.table.run(slot);
+            self.ran(slot, due)?;
+        }
+        self.nobody_waits_too_long()
+    }
+
+    /// A slot was due, and runs now.
+    fn ran(&mut self, slot: u32, due: u64) -> Checked {
+        let (now, late) = (self.now_ns, self.now_ns - due);
+        let (interval, is_calm) = (self.interval_ns, self.round >= self.calm_from);
+        let known = self.slots.get_mut(&slot).expect("it was asked");
+        if let Some((last, was_late, [shortest, longest])) = known.last
+            && !known.sleeps
+            && known.rounds <= 2
+        {
+            let since = now - last;
+            // Dividing loses less than a nanosecond at each end, and stretching as much.
+            prop_assert!(
+                since + was_late + 64 >= shortest / 2,
+                "slot {slot} ran {since} ns after it ran, intervals from {shortest}"
+            );
+            prop_assert!(
+                since <= 2 * longest + late + 64,
+                "slot {slot} ran {since} ns after it ran, intervals to {longest}"
+            );
+            if known.is_undisturbed {
+                prop_assert!(
+                    (since + was_late - late).abs_diff(interval) <= 1,
+                    "slot {slot} ran {since} ns after it ran, interval {interval}"
+                );
+            }
+        }
+        (known.last, known.is_undisturbed, known.rounds) = (Some((now, late, [interval; 2])), is_calm, 0);
+        Ok(())
+    }
+
+    /// Of three rounds in a row, each member has a turn in two: in the first it may not be one yet, and one it may skip.
+    fn nobody_waits_too_long(&self) -> Checked {
+        for (slot, known) in self.slots.iter().filter(|(_, known)| known.is_wanted) {
+            prop_assert!(known.rounds <= 3, "slot {slot} had no turn in {} rounds", known.rounds);
+        }
+        Ok(())
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    // Few slots, in several words of the set.
+    let slot = || prop_oneof![0..6_u32, 60..70_u32, Just(1023_u32)];
+    let interval = prop_oneof![1..5_u64, 100..5000_u64].prop_map(|ms| ms * MILLISECOND);
+    prop_oneof![
+        8 => (1..20_u8).prop_map(Event::Pass),
+        4 => slot().prop_map(Event::Join),
+        3 => slot().prop_map(Event::Leave),
+        2 => slot().prop_map(Event::Sleep),
+        2 => slot().prop_map(Event::Wake),
+        1 => interval.prop_map(Event::Interval),
+        1 => (0..10_000_u64).prop_map(|ms| Event::Ahead(ms * MILLISECOND + 1)),
+        1 => (0..10_000_u64).prop_map(|ms| Event::Back(ms * MILLISECOND + 1)),
+    ]
+}
+
+fn checked<S: Subject>(cases: u32, subject: impl Fn() -> S) -> Result<(), TestError<Vec<Event>>> {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let random = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    TestRunner::new_with_rng(config, random).run(&vec(event(), 1..120), |events| {
+        let mut model = Model::new(subject());
+        events.iter().try_for_each(|event| model.happen(event))
+    })
+}
+
+#[test]
+fn turns_keep_their_distance_whatever_happens() {
+    checked(500, Timetable::new).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// A timetable with something wrong.
+struct Wrong {
+    right: Timetable,
+    how: Fault,
+    interval_ns: u64,
+    now_ns: u64,
+    members: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    /// Whoever ran may run again.
+    Forgets,
+    /// Turns by the number of a slot, modulo how many there are.
+    ByNumber,
+    /// A turn begins half an interval early.
+    Hurries,
+}
+
+impl Subject for Wrong {
+    fn advance(&mut self, now_ns: u64, interval_ns: u64) {
+        (self.interval_ns, self.now_ns) = (interval_ns, now_ns);
+        self.right.advance(now_ns, interval_ns);
+    }
+    fn join(&mut self, slot: u32) {
+        self.right.join(slot);
+        self.members.push(slot);
+    }
+    fn leave(&mut self, slot: u32) {
+        self.right.leave(slot);
+        self.members.retain(|&member| member != slot);
+    }
+    fn turn(&self, slot: u32) -> Turn {
+        match self.how {
+            Fault::ByNumber if self.members.contains(&slot) => {
+                let online = self.members.len() as u32;
+                let due = grid::next(self.now_ns, self.interval_ns, slot % online, online) - self.interval_ns;
+                let end = due + grid::window(self.interval_ns, slot % online, online);
+                if self.now_ns < end { Turn::UntilNs(end) } else { Turn::NotBeforeNs(due + self.interval_ns) }
+            }
+            Fault::Hurries => match self.right.turn(slot) {
+                Turn::NotBeforeNs(ns) if ns < self.now_ns + self.interval_ns / 2 => Turn::UntilNs(ns),
+                turn => turn,
+            },
+            _ => self.right.turn(slot),
+        }
+    }
+    fn run(&mut self, slot: u32) -> u64 {
+        let has_turn = matches!(self.right.turn(slot), Turn::UntilNs(_));
+        if self.how != Fault::Forgets && has_turn { self.right.run(slot) } else { self.now_ns }
+    }
+    fn errand(&self) -> Errand {
+        self.right.errand()
+    }
+    fn round(&self) -> u32 {
+        self.right.round()
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    for (how, expected) in
+        [(Fault::Forgets, "may run again"), (Fault::ByNumber, "may run again"), (Fault::Hurries, "have turns at")]
+    {
+        let wrong = || Wrong { right: Timetable::new(), how, interval_ns: 1, now_ns: 0, members: Vec::new() };
+        let Err(TestError::Fail(why, _)) = checked(300, wrong) else { panic!("{how:?} was not found") };
+        assert!(why.message().contains(expected), "{how:?}: {why}");
+    }
+}
