@@ -53,7 +53,7 @@ fn begin(seed: u64) {
 
 /// What a child does: it uses what its thread owns, and allocates and frees much more. Not in a handler, it may have threads, too: one that waits
 /// for others on top of a lock's holder waits for ever, with any malloc.
-fn live(owned: &mut Owned, in_handler: bool, random: &mut Rng) -> Result<(), &'static str> {
+pub(crate) fn live(owned: &mut Owned, in_handler: bool, random: &mut Rng) -> Result<(), &'static str> {
     let table = Table::new(1);
     owned.check();
     for _ in 0..30 {
@@ -90,7 +90,7 @@ pub(crate) fn well(ended: Ended) -> Result<(), String> {
 }
 
 /// Runs a body that says how its children ended; then the parent's heap must be whole and empty.
-fn with_children(body: impl FnOnce(&Table, &dyn Fn(Ended))) -> Outcome {
+pub(crate) fn with_children(body: impl FnOnce(&Table, &dyn Fn(Ended))) -> Outcome {
     let (table, found) = (Table::new(3), RefCell::new(Ok(())));
     body(&table, &|ended| {
         if let Err(what) = well(ended) {

@@ -19,6 +19,7 @@ mod protocol;
 pub mod qsbr;
 pub mod rcu;
 pub mod typesafe;
+mod upkeep;
 
 pub use protocol::{Canary, Protocol, find, replay_command};
 
@@ -35,6 +36,7 @@ pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
         deferred::PROTOCOLS,
         qsbr::PROTOCOLS,
         typesafe::PROTOCOLS,
+        upkeep::PROTOCOLS,
     ];
     files.into_iter().flatten()
 }

@@ -86,6 +86,9 @@ tests! {
     registered "registered"
     registered_forks "registered forks"
     typesafe "typesafe"
+    upkeep "upkeep"
+    upkeep_refused "upkeep refused"
+    upkeep_forks "upkeep forks"
 }
 
 #[test]

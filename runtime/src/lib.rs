@@ -23,6 +23,9 @@ pub mod upkeep;
 
 mod global;
 
+/// What lower parts need of higher ones, put together where both are known.
+pub(crate) const SERVICES: slab::Services = slab::Services { tend: upkeep::tend };
+
 pub use global::Commensal;
 #[doc(hidden)]
 pub use machine;

@@ -20,11 +20,23 @@ pub struct Operations {
     ///
     /// Of several that come before the handler began, one may be all.
     pub interrupt: fn(number: u32),
+
+    /// Whether the calling thread may be in a signal handler.
+    ///
+    /// ```text
+    /// may_be_in_handler():
+    ///     in a handler: true; else false, unless the thread masks a signal that has a handler
+    /// ```
+    pub may_be_in_handler: fn() -> bool,
 }
 
 impl Operations {
     /// The machine's own.
-    pub const MACHINE: Operations = Operations { on_interrupt: thread::on_interrupt, interrupt: thread::interrupt };
+    pub const MACHINE: Operations = Operations {
+        on_interrupt: thread::on_interrupt,
+        interrupt: thread::interrupt,
+        may_be_in_handler: thread::may_be_in_handler,
+    };
 }
 
 const MACHINE: Operations = Operations::MACHINE;
@@ -40,6 +52,13 @@ pub const CASES: &[Case] = &[
     }),
     Case::planted("thread::interrupt", "another handler", |runner| {
         interrupted(runner, &Operations { on_interrupt: |_| thread::on_interrupt(|| ()), ..MACHINE })
+    }),
+    Case::machine("thread::may_be_in_handler", |runner| told(runner, &MACHINE)),
+    Case::planted("thread::may_be_in_handler", "never", |runner| {
+        told(runner, &Operations { may_be_in_handler: || false, ..MACHINE })
+    }),
+    Case::planted("thread::may_be_in_handler", "always", |runner| {
+        told(runner, &Operations { may_be_in_handler: || true, ..MACHINE })
     }),
 ];
 
@@ -94,4 +113,27 @@ pub fn interrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     runner.run(Placement::Anywhere, crowd(2, &job), None);
     findings.outcome()?;
     Ok(format!("{ROUNDS} interrupts"))
+}
+
+/// The body of [`Operations::may_be_in_handler`].
+pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const HANDLERS: u64 = 20;
+    const PATIENCE_NS: u64 = 2_000_000_000;
+    let (findings, handlers) = (Findings::new(), AtomicU64::new(0));
+    let job = |_| {
+        let start = clock::now_ns();
+        while handlers.load(Ordering::Relaxed) < HANDLERS && clock::now_ns() - start < PATIENCE_NS && findings.none() {
+            let told = (operations.may_be_in_handler)();
+            findings.demand(!told, "a thread is told that it is in a handler, and is in none", [0; 3]);
+            runner.pause();
+        }
+    };
+    let handler = || {
+        let told = (operations.may_be_in_handler)();
+        findings.demand(told, "a handler is told that it is none", [0; 3]);
+        handlers.fetch_add(1, Ordering::Relaxed);
+    };
+    runner.run(Placement::Anywhere, crowd(2, &job), Some(&handler));
+    findings.outcome()?;
+    Ok(format!("{} handlers", handlers.into_inner()))
 }

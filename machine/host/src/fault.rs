@@ -12,6 +12,8 @@ pub enum Point {
     Reserve,
     /// [`crate::vm::commit`] is refused.
     Commit,
+    /// [`crate::vm::decommit`] is refused.
+    Decommit,
     /// [`crate::kick::restart`] and [`crate::kick::fence_all`] are refused.
     Kick,
 }
@@ -33,7 +35,7 @@ pub enum Plan {
     },
 }
 
-const POINTS: usize = 3;
+const POINTS: usize = 4;
 const ONCE: u64 = 1 << 32;
 const ALWAYS: u64 = 1 << 33;
 

@@ -116,6 +116,49 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
+/// Whether the kernel gives huge pages to whoever did not ask for any.
+pub fn prefers_huge_pages() -> bool {
+    let mut text = [0; 64];
+    let setting = read_file(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
+    setting.is_some_and(|setting| setting.starts_with(b"[always]"))
+}
+
+/// Bytes that the process's control group uses, and may use; none: there is no limit, or it cannot be told. Some ten system calls.
+pub fn memory_of_group() -> Option<(u64, u64)> {
+    let mut text = [0; 2048];
+    let groups = core::str::from_utf8(read_file(c"/proc/self/cgroup", &mut text)?).ok()?;
+    let fields = |line| {
+        let mut fields = str::splitn(line, 3, ':');
+        Some((fields.next()?, fields.next()?, fields.next()?))
+    };
+    // The first version has a hierarchy for memory, if it is used; the second one only one for all.
+    let first = groups.lines().filter_map(fields).find(|(_, kinds, _)| kinds.split(',').any(|kind| kind == "memory"));
+    let (place, path, files) = match first {
+        Some((_, _, path)) => ("/sys/fs/cgroup/memory", path, ["/memory.usage_in_bytes", "/memory.limit_in_bytes"]),
+        None => {
+            let second = groups.lines().filter_map(fields).find(|(number, ..)| *number == "0")?;
+            ("/sys/fs/cgroup", second.2, ["/memory.current", "/memory.max"])
+        }
+    };
+    // In a container the group's own part of the tree may be all that is mounted.
+    [path, ""].into_iter().find_map(|path| {
+        let [used, limit] = files.map(|file| read_number(&[place, path.trim_end_matches('/'), file]));
+        Some((used?, limit.filter(|&limit| limit < 1 << 60)?))
+    })
+}
+
+/// The number in the file whose path is made of these parts.
+fn read_number(parts: &[&str]) -> Option<u64> {
+    let (mut path, mut text) = ([0; 512], [0; 32]);
+    let mut length = 0;
+    for part in parts {
+        path.get_mut(length..length + part.len())?.copy_from_slice(part.as_bytes());
+        length += part.len();
+    }
+    let path = CStr::from_bytes_until_nul(path.get(..=length)?).ok()?;
+    core::str::from_utf8(read_file(path, &mut text)?).ok()?.trim().parse().ok()
+}
+
 /// Bytes of address space that the process may have; `u64::MAX` if there is no limit.
 pub fn address_space_limit() -> u64 {
     const ADDRESS_SPACE: usize = 9;

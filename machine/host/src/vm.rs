@@ -110,7 +110,7 @@ pub unsafe fn commit(at: *mut u8, bytes: usize) -> bool {
 /// The caller owns the range and needs its contents no more.
 pub unsafe fn decommit(at: *mut u8, bytes: usize) -> bool {
     // SAFETY: the caller gives the contents up.
-    unsafe { advise(at, bytes, MADV_DONTNEED) }
+    !fault::fails(fault::Point::Decommit) && unsafe { advise(at, bytes, MADV_DONTNEED) }
 }
 
 /// Unmaps a range. False: it is still mapped (the kernel could not split a mapping), and the address must not be reused.

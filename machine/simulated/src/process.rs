@@ -73,6 +73,16 @@ pub fn read_file<'a>(_: &CStr, _: &'a mut [u8]) -> Option<&'a [u8]> {
     None
 }
 
+/// Nor control groups.
+pub fn memory_of_group() -> Option<(u64, u64)> {
+    None
+}
+
+/// Nor huge pages.
+pub fn prefers_huge_pages() -> bool {
+    false
+}
+
 /// Runs `work`, and leaves errno as it was.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the location is this thread's own.

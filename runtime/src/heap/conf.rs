@@ -9,27 +9,34 @@
 //! | `keep` | MiB | dirty memory that free runs may keep before it goes back to the kernel |
 //! | `huge` | `system`, `avoid` | whether later segments follow the system's huge-page setting or never use them |
 //! | `rcu.KNOB` | a number | what is set about grace periods; see `rcu::KNOBS` |
+//! | `upkeep` | `on`, `off` | whether memory that nobody uses goes back to the system in the background |
+//! | `shepherd` | `on`, `off` | whether a thread of the runtime's own sees to slots where nobody comes along; `off`: an embedder does |
+//! | `upkeep.KNOB` | a number | what is set about upkeep; see `upkeep::KNOBS` |
 //! | `lazy` | `on`, `off` | whether per-CPU memory waits for its first use; `off`: all of it is prepared at the start, for comparison |
 //! | `possible_cpus` | 1 to 1024 | the CPUs that `lazy:off` prepares it for, in place of the machine's |
 //!
 //! What is not understood is named with the nearest thing that would be, and the program starts all the same.
 
 use super::report;
+use crate::observe::knobs::{self, OutOfRange};
 use crate::page::PAGE;
 use crate::rcu;
 use crate::slab::misuse::Line;
 use crate::slab::region::{general, lay_out};
 use crate::slab::rules::{self, NoRule};
 use crate::slab::sharing;
+use crate::upkeep;
 use core::fmt::Write;
 use machine::{process, slot};
 
-const KEYS: [(&str, &str); 7] = [
+const KEYS: [(&str, &str); 9] = [
     ("stats", "exit or off"),
     ("slabinfo", "exit or off"),
     ("control", "a descriptor that `commensal run` made"),
     ("keep", "a number of MiB"),
     ("huge", "system or avoid"),
+    ("upkeep", "on or off"),
+    ("shepherd", "on or off"),
     ("lazy", "on or off"),
     ("possible_cpus", "a number from 1 to 1024"),
 ];
@@ -78,7 +85,21 @@ fn apply(pair: &str, layout: &mut Layout) {
         ("keep", mib) if mib.parse::<u32>().is_ok() => {
             zone.set_kept_dirty(mib.parse::<u64>().unwrap_or(0) * ((1 << 20) / PAGE as u64));
         }
-        _ if key.starts_with("rcu.") => set_knob(key, value),
+        ("upkeep", "on" | "off") => set_knob(("upkeep", "on"), switched(value), upkeep::set_knob),
+        ("shepherd", "on" | "off") => set_knob(("upkeep", "shepherd"), switched(value), upkeep::set_knob),
+        _ => apply_knob(key, value),
+    }
+}
+
+fn switched(value: &str) -> &'static str {
+    if value == "on" { "1" } else { "0" }
+}
+
+/// A key of two parts, or none that is known.
+fn apply_knob(key: &str, value: &str) {
+    match key.split_once('.') {
+        Some(("rcu", name)) => set_knob(("rcu", name), value, rcu::set_knob),
+        Some(("upkeep", name)) => set_knob(("upkeep", name), value, upkeep::set_knob),
         _ => match rules::check(key, value) {
             Some(Ok(())) => {}
             Some(Err(why)) => complain_of_rule(key, value, why),
@@ -87,11 +108,11 @@ fn apply(pair: &str, layout: &mut Layout) {
     }
 }
 
-fn set_knob(key: &str, value: &str) {
-    let name = &key["rcu.".len()..];
-    let known = rcu::KNOBS.iter().find(|known| known.name == name);
+/// Sets a number of a part.
+fn set_knob<K: knobs::Knob>((part, name): (&str, &str), value: &str, set: fn(K, u32) -> Result<(), OutOfRange>) {
+    let known = K::ALL.iter().find(|known| known.name == name);
     if let Some(known) = known
-        && value.parse().is_ok_and(|value| rcu::set_knob(known.knob, value).is_ok())
+        && value.parse().is_ok_and(|value| set(known.knob, value).is_ok())
     {
         return;
     }
@@ -99,13 +120,13 @@ fn set_knob(key: &str, value: &str) {
     let _ = match known {
         Some(known) => writeln!(
             line,
-            "commensal: COMMENSAL_CONF: {key} cannot be '{value}': expected a number from {} to {}; ignored",
+            "commensal: COMMENSAL_CONF: {part}.{name} cannot be '{value}': expected a number from {} to {}; ignored",
             known.least, known.most
         ),
         None => writeln!(
             line,
-            "commensal: COMMENSAL_CONF: rcu has no knob '{name}': did you mean '{}'? ignored",
-            nearest(name, rcu::KNOBS.iter().map(|known| known.name))
+            "commensal: COMMENSAL_CONF: {part} has no knob '{name}': did you mean '{}'? ignored",
+            nearest(name, K::ALL.iter().map(|known| known.name))
         ),
     };
     process::complain(line.as_bytes());

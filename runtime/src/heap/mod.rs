@@ -135,6 +135,7 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
         return group.allocate_large(bytes, alignment).map(|run| (run.start, run.is_zero));
     }
     let (zone, locks) = pages();
+    general().look_after_own(true);
     general().drain_before_growth(bytes.div_ceil(PAGE), alignment.div_ceil(PAGE));
     let pages = bytes.div_ceil(PAGE);
     let run = zone.allocate(locks, pages, alignment.div_ceil(PAGE))?;

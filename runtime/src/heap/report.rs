@@ -9,6 +9,7 @@ use crate::slab::Row;
 use crate::slab::class::{self, CLASSES};
 use crate::slab::misuse::Line;
 use crate::slab::region::general;
+use crate::upkeep;
 use core::fmt::{self, Write};
 use machine::sync::ContentionReport;
 use machine::{clock, kick, process, root, slot};
@@ -63,6 +64,8 @@ pub struct Report {
     pub kicks: (u64, u64),
     /// Those that the slab made, by reason.
     pub kicks_for: [(&'static str, u64); Why::ALL.len()],
+    /// What upkeep did.
+    pub upkeep: upkeep::Report,
     /// Contention of shards, page lists and the zone.
     pub locks: [(&'static str, ContentionReport); 3],
 }
@@ -113,6 +116,7 @@ impl Report {
             shared_for_ns: slab.sharing.upgraded_at_ns().map(|at| clock::now_ns().saturating_sub(at)),
             kicks: kick::counts(),
             kicks_for: Why::ALL.map(|(why, name)| (name, slab.registry().rare.0.kicks.get(why))),
+            upkeep: upkeep::Report::read(),
             locks: [
                 ("depot shards", slab.locks().shards.report()),
                 ("page lists", slab.locks().page_lists.report()),
@@ -158,6 +162,7 @@ impl Report {
                 lock.out_of_order
             )?;
         }
+        writeln!(out, "  {}", self.upkeep)?;
         writeln!(
             out,
             "  {:>6} {:>6} {:>10} {:>10} {:>10} {:>9}",

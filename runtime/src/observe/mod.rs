@@ -1,4 +1,6 @@
-//! What the runtime tells about itself: plain data, filled in by the parts that know.
+//! What the runtime tells about itself, and lets itself be told: plain data, filled in by the parts that know.
+
+pub mod knobs;
 
 use machine::sync::{AtomicU64, Contention, Ordering};
 
@@ -37,17 +39,20 @@ pub enum Why {
     Idle,
     /// What was deferred in slots that went on with something else was to be freed.
     Deferred,
+    /// Nobody had come along in a slot for some time, and what it had cached was to go back.
+    Upkeep,
 }
 
 impl Why {
     /// All reasons, with the words for them.
-    pub const ALL: [(Why, &str); 6] = [
+    pub const ALL: [(Why, &str); 7] = [
         (Why::Trim, "trim"),
         (Why::Shrink, "shrink"),
         (Why::Tune, "tune"),
         (Why::Limit, "limit"),
         (Why::Idle, "idle"),
         (Why::Deferred, "deferred"),
+        (Why::Upkeep, "upkeep"),
     ];
 }
 

@@ -5,6 +5,7 @@
 
 use super::bins::{BINS, LONGEST, Occupied, bin_of};
 use super::segment::{Kind, Owner, Page, Segment};
+use core::ops::Range;
 
 /// Runs that a search looks at in one bin.
 const GLANCES: usize = 8;
@@ -136,22 +137,40 @@ impl FreeRuns {
         self.spare = segment;
     }
 
-    /// Takes a run with dirty pages out of its bin, of the longest that have any; its segment, first page, and dirty pages.
-    pub fn unlink_longest_dirty(&mut self) -> Option<(*mut Segment, u32, u32)> {
+    /// Takes a run with dirty pages out of its bin, of the longest that have any; one that holds whole huge pages, where there may be some, if only these are to
+    /// go. Its segment, and its pages.
+    pub fn unlink_longest_dirty(&mut self, keeps_huge_whole: bool) -> Option<(*mut Segment, Range<u32>)> {
         let mut bin = self.occupied.last()?;
         loop {
-            if self.bins[bin] != 0 {
-                let (segment, first) = self.resolve(self.bins[bin]);
-                // SAFETY: the segment exists.
-                let segment_ref = unsafe { &*segment };
-                let dirty = segment_ref.count_dirty(first, segment_ref.page(first).pages);
-                if dirty > 0 {
-                    self.unlink(segment, first);
-                    return Some((segment, first, dirty));
-                }
+            if self.bins[bin] != 0
+                && let Some((segment, run)) = self.find_dirty(bin, keeps_huge_whole)
+            {
+                self.unlink(segment, run.start);
+                return Some((segment, run));
             }
             bin = bin.checked_sub(1)?;
         }
+    }
+
+    /// One of the first runs of a bin.
+    fn find_dirty(&self, bin: usize, keeps_huge_whole: bool) -> Option<(*mut Segment, Range<u32>)> {
+        let mut handle = self.bins[bin];
+        for _ in 0..GLANCES {
+            let (segment, first) = self.resolve(handle);
+            // SAFETY: the segment exists.
+            let segment_ref = unsafe { &*segment };
+            let (pages, next) = (segment_ref.page(first).pages, segment_ref.page(first).next);
+            let unit = if keeps_huge_whole { segment_ref.unit_of_contents() } else { 1 };
+            let (start, end) = (first.next_multiple_of(unit), (first + pages) / unit * unit);
+            if start < end && segment_ref.count_dirty(start, end - start) > 0 {
+                return Some((segment, first..first + pages));
+            }
+            if next == self.bins[bin] {
+                break;
+            }
+            handle = next;
+        }
+        None
     }
 
     /// Whether a segment is one free run.

@@ -1,8 +1,11 @@
 //! Per-CPU page lists: empty spans of one granule that are ready in a slot, so that slots seldom meet at the zone.
 //!
 //! A list that runs dry takes a batch, and the batch doubles each time that happens; a list above its high mark gives a
-//! batch back, and the batch halves. Each lock hold moves one span at the list and one at the zone: the work per hold is
-//! bounded whatever the batch.
+//! batch back, and the batch halves. What a list never came down to since the last look ([`PageList::decay`]) it has too much of: half of that goes
+//! back, and the batch shrinks; so the high mark follows the load down, too. Each lock hold moves at most [`MOST_AT_ONCE`] spans, at the list and at
+//! the zone: the time of a hold is bounded whatever there is to move.
+//!
+//! Source: the kernel's per-CPU page lists, whose high marks rise with use and decay in `vmstat_update`.
 //!
 //! Runs at the same time: the threads of one slot mostly; anybody may drain.
 
@@ -10,11 +13,12 @@ use super::span::Span;
 use super::zone::Zone;
 use super::{PAGE_LIST_RANK, ZONE_RANK};
 use crate::observe::LockReport;
+use core::ptr::null_mut;
 use machine::sync::{Acquired, Lock};
 
 const _: () = assert!(PAGE_LIST_RANK < ZONE_RANK);
-/// The largest batch, in spans of 64 KiB.
-const MOST_AT_ONCE: u32 = 8;
+/// The largest batch, in spans of 64 KiB, and what moves in one lock hold at most.
+pub(super) const MOST_AT_ONCE: u32 = 8;
 
 /// One slot's list. All-zero memory is an empty list.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub struct PageList {
     lock: Lock<PAGE_LIST_RANK>,
     count: u32,
     batch: u32,
+    /// The fewest that there were since the last look.
+    least: u32,
     head: *mut Span,
 }
 
@@ -57,23 +63,19 @@ impl PageList {
     /// `this` is a slot's list.
     pub unsafe fn take(this: *mut PageList, zone: &Zone, locks: &LockReport) -> Option<*mut Span> {
         // SAFETY: passed on.
-        if let Some(span) = unsafe { Self::pop(this, locks) } {
+        if let Some((span, _)) = unsafe { Self::pop(this, 1, locks) } {
             return Some(span);
         }
-        let first = zone.allocate_span(locks, 1, true)?;
-        // SAFETY: passed on. A stale batch only changes how many spans come along.
+        // A stale batch only changes how many spans come along.
+        // SAFETY: passed on.
         let batch = unsafe { (*this).batch };
-        // SAFETY: as above.
-        unsafe { (*this).batch = (batch * 2 + 1).min(MOST_AT_ONCE) };
-        for _ in 0..batch {
-            let Some(more) = zone.allocate_span(locks, 1, false) else {
-                break;
-            };
-            // SAFETY: passed on; the span is ours.
-            if !unsafe { Self::push(this, more, locks) } {
-                // SAFETY: the span is ours.
-                unsafe { zone.free_span(locks, more) };
-                break;
+        let first = zone.allocate_spans(locks, batch)?;
+        // SAFETY: passed on; the spans are ours.
+        unsafe {
+            (*this).batch = (batch * 2 + 1).min(MOST_AT_ONCE);
+            let rest = core::mem::replace(&mut (*first).next, null_mut());
+            if !rest.is_null() && !Self::push(this, rest, locks) {
+                zone.free_spans(locks, rest);
             }
         }
         Some(first)
@@ -86,8 +88,9 @@ impl PageList {
     pub unsafe fn put(this: *mut PageList, span: *mut Span, zone: &Zone, locks: &LockReport) {
         // SAFETY: passed on.
         unsafe {
+            (*span).next = null_mut();
             if !Self::push(this, span, locks) {
-                return zone.free_span(locks, span);
+                return zone.free_spans(locks, span);
             }
             let high_mark = (*this).batch * 2;
             if (*this).count > high_mark {
@@ -97,49 +100,85 @@ impl PageList {
         }
     }
 
+    /// Gives half of the spans to the zone that the list did not come down to since the last time; of a slot that nobody is in, all of them. Returns how many
+    /// it gave.
+    ///
+    /// # Safety
+    /// `this` is a slot's list.
+    pub unsafe fn decay(this: *mut PageList, is_deserted: bool, zone: &Zone, locks: &LockReport) -> usize {
+        // Numbers that are stale only change how many spans go, or when.
+        // SAFETY: passed on.
+        unsafe {
+            let (count, batch) = ((*this).count, (*this).batch);
+            let (surplus, shrinks_by) = match (*this).least.min(count) {
+                _ if is_deserted => (count, batch),
+                0 => (0, 0),
+                least => (least.div_ceil(2), batch.div_ceil(4)),
+            };
+            (*this).batch = batch - shrinks_by;
+            let given = Self::drain(this, count - surplus, zone, locks);
+            (*this).least = (*this).count;
+            given
+        }
+    }
+
     /// Gives spans to the zone until `keep` are left; returns how many it gave.
     ///
     /// # Safety
     /// `this` is a slot's list.
     pub unsafe fn drain(this: *mut PageList, keep: u32, zone: &Zone, locks: &LockReport) -> usize {
         let mut given = 0;
-        // SAFETY: passed on; a popped span is ours.
+        // SAFETY: passed on; popped spans are ours.
         unsafe {
-            while Self::count(this) > keep as usize
-                && let Some(span) = Self::pop(this, locks)
+            while let excess = Self::count(this).saturating_sub(keep as usize)
+                && excess > 0
+                && let Some((spans, count)) = Self::pop(this, MOST_AT_ONCE.min(excess as u32), locks)
             {
-                zone.free_span(locks, span);
-                given += 1;
+                zone.free_spans(locks, spans);
+                given += count as usize;
             }
         }
         given
     }
 
-    unsafe fn pop(this: *mut PageList, locks: &LockReport) -> Option<*mut Span> {
-        // SAFETY: passed on; the fields are used under the lock.
+    /// Takes so many spans at most, linked one to the next, and how many they are.
+    unsafe fn pop(this: *mut PageList, most: u32, locks: &LockReport) -> Option<(*mut Span, u32)> {
+        // SAFETY: passed on; the fields are used under the lock, and the spans on the list exist.
         unsafe {
             if !Self::lock(this, locks) {
                 return None;
             }
-            let span = (*this).head;
-            if !span.is_null() {
-                (*this).head = (*span).next;
-                (*this).count -= 1;
+            let (first, mut last, mut taken) = ((*this).head, null_mut::<Span>(), 0);
+            let mut next = first;
+            while taken < most && !next.is_null() {
+                (last, next, taken) = (next, (*next).next, taken + 1);
+            }
+            if taken > 0 {
+                // In this order, for a child that is forked in between: what the list names is on it, in whole.
+                (*this).head = next;
+                (*last).next = null_mut();
+                (*this).count -= taken;
+                (*this).least = (*this).least.min((*this).count);
             }
             (*this).lock.release();
-            (!span.is_null()).then_some(span)
+            (taken > 0).then_some((first, taken))
         }
     }
 
-    unsafe fn push(this: *mut PageList, span: *mut Span, locks: &LockReport) -> bool {
-        // SAFETY: passed on; the fields are used under the lock.
+    /// Puts spans on the list, linked one to the next.
+    unsafe fn push(this: *mut PageList, spans: *mut Span, locks: &LockReport) -> bool {
+        // SAFETY: passed on; the fields are used under the lock, and the spans are the caller's.
         unsafe {
+            let (mut last, mut count) = (spans, 1);
+            while !(*last).next.is_null() {
+                (last, count) = ((*last).next, count + 1);
+            }
             if !Self::lock(this, locks) {
                 return false;
             }
-            (*span).next = (*this).head;
-            (*this).head = span;
-            (*this).count += 1;
+            (*last).next = (*this).head;
+            (*this).head = spans;
+            (*this).count += count;
             (*this).lock.release();
         }
         true

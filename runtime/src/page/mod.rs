@@ -4,6 +4,7 @@
 //! * [`PageMap`]: "what class is this address?", one load and no lock, for the fast path of free.
 //! * [`Span`]: the description of a run that a slab cuts into objects.
 //! * [`PageList`]: ready spans per slot, so that slots seldom meet at the zone.
+//! * Dirty pages of free runs go back to the kernel in bounded calls (`purge`).
 //! * [`Metadata`]: memory for descriptions, out of line.
 
 mod bins;
@@ -14,6 +15,7 @@ mod free_runs;
 mod list;
 mod map;
 mod metadata;
+mod purge;
 mod segment;
 mod segments;
 mod span;
@@ -24,6 +26,7 @@ mod zone;
 pub use list::PageList;
 pub use map::PageMap;
 pub use metadata::Metadata;
+pub use purge::MOST_PURGED_AT_ONCE;
 pub use segment::{Owner, Segment};
 pub use span::{GRANULE, Misuse, Span};
 pub use zone::{Run, Zone, ZoneCounts};

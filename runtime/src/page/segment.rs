@@ -20,6 +20,10 @@ use machine::vm::PAGE;
 /// Pages of a granule.
 pub const GRANULE_PAGES: u32 = (GRANULE / PAGE) as u32;
 
+/// Pages of a huge one. Segments begin at multiples of two of them.
+const HUGE_PAGES: u32 = 512;
+const _: () = assert!(UNIT.is_multiple_of(HUGE_PAGES as usize * PAGE));
+
 /// Who has a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -77,6 +81,8 @@ pub struct Segment {
     pub high: u32,
     /// Who has it.
     pub owner: Owner,
+    /// Whether the kernel may have put huge pages there without being asked.
+    pub may_be_huge: bool,
     memory: *mut u8,
     memory_bytes: usize,
     descriptions: *mut Page,
@@ -131,6 +137,11 @@ impl Segment {
     /// First byte.
     pub fn start(&self) -> *mut u8 {
         self.start
+    }
+
+    /// So many pages, at a multiple of as many, may be one of the kernel's.
+    pub fn unit_of_contents(&self) -> u32 {
+        if self.may_be_huge { HUGE_PAGES } else { 1 }
     }
 
     /// Pages that it describes.

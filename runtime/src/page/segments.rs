@@ -10,7 +10,7 @@ use super::zone::Zone;
 use crate::observe::LockReport;
 use core::ptr::null_mut;
 use machine::sync::{Ordering, compiler_fence};
-use machine::vm;
+use machine::{process, vm};
 
 const MAX_SEGMENTS: usize = 1 << 14;
 /// While a heap is no larger than this (32 MiB), none of it uses huge pages, whatever the system's setting.
@@ -34,15 +34,19 @@ impl Zone {
     fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<*mut Segment> {
         let start = reserve_aligned(bytes, UNIT)?;
         let is_small = self.counts.reserved.get() < SMALL_HEAP_PAGES;
-        if is_small || self.avoid_huge.load(Ordering::Relaxed) {
+        let avoids_huge = is_small || self.avoid_huge.load(Ordering::Relaxed);
+        if avoids_huge {
             // SAFETY: the mapping is ours.
             unsafe { vm::advise_huge(start, bytes, vm::Huge::Avoid) };
         }
-        self.adopt_segment(state, start, bytes).or_else(|| {
+        let Some(segment) = self.adopt_segment(state, start, bytes) else {
             // SAFETY: the mapping is ours and unused.
             unsafe { vm::release(start, bytes) };
-            None
-        })
+            return None;
+        };
+        // SAFETY: descriptions are never freed, and the lock is held.
+        unsafe { (*segment).may_be_huge = !avoids_huge && process::prefers_huge_pages() };
+        Some(segment)
     }
 
     pub(super) fn adopt_segment(&self, state: &mut FreeRuns, start: *mut u8, bytes: usize) -> Option<*mut Segment> {

@@ -37,6 +37,8 @@ pub struct Span {
     pub cache: u32,
     /// Granules of the span; 0 for a granule inside another's span.
     pub granules: u8,
+    /// Whether the pages of its free objects went back to the kernel, and no object was taken or put since.
+    pub is_hollow: bool,
 }
 
 /// What is wrong with a pointer that was freed.
@@ -91,7 +93,7 @@ impl Span {
         let bytes = self.granules as usize * GRANULE;
         self.object_bytes = object_bytes as u32;
         self.total = (bytes / object_bytes) as u32;
-        (self.carved, self.freed, self.hint) = (0, 0, 0);
+        (self.carved, self.freed, self.hint, self.is_hollow) = (0, 0, 0, false);
         self.set_owner(owner);
         machine::sync::compiler_fence(Ordering::Release);
         self.cache = cache;
@@ -119,6 +121,7 @@ impl Span {
 
     /// Gives one object, freed ones first: they are likelier to be in memory already.
     pub fn take(&mut self) -> Option<*mut u8> {
+        self.is_hollow = false;
         if self.freed > 0 {
             let index = self.take_freed();
             return Some(self.object(index));
@@ -166,6 +169,7 @@ impl Span {
             return Err(Misuse::DoubleFree);
         }
         *word |= 1 << (index % 64);
+        self.is_hollow = false;
         self.hint = self.hint.min(index as u32 / 64);
         self.freed += 1;
         Ok(())
@@ -198,6 +202,22 @@ impl Span {
         let index = (object as usize - self.start as usize) / self.object_bytes as usize;
         // SAFETY: a word of the span's bits.
         index >= self.carved as usize || unsafe { *self.bits.add(index / 64) } & (1 << (index % 64)) != 0
+    }
+
+    /// Shows the bytes of each row of free objects, those included that were never given.
+    pub fn for_each_free_row(&self, mut show: impl FnMut(*mut u8, usize)) {
+        let mut first = None;
+        for index in 0..=self.total {
+            let is_free = index < self.total && self.is_free(self.object(index));
+            match first {
+                None if is_free => first = Some(index),
+                Some(start) if !is_free => {
+                    show(self.object(start), (index - start) as usize * self.object_bytes());
+                    first = None;
+                }
+                _ => {}
+            }
+        }
     }
 
     /// The span's invariants.
@@ -240,6 +260,16 @@ mod tests {
             again.sort();
             assert_eq!(again, objects);
         }
+    }
+
+    #[test]
+    fn rows_of_free_objects_are_shown() {
+        let (mut span, _bits) = span_of(1024);
+        let objects: Vec<_> = (0..10).filter_map(|_| span.take()).collect();
+        [1, 2, 5].into_iter().for_each(|index| span.put(objects[index]).unwrap());
+        let mut rows = Vec::new();
+        span.for_each_free_row(|start, bytes| rows.push(((start as usize - objects[0] as usize) / 1024, bytes / 1024)));
+        assert_eq!(rows, [(1, 2), (5, 1), (10, 54)]);
     }
 
     #[test]

@@ -2,10 +2,8 @@
 //!
 //! A run is taken from the bins of freed runs, else from what a segment has never used, else from a new segment. A freed run
 //! is joined with its free neighbours and put into a bin: in front if pages of it are dirty, so that memory which the process
-//! already has is used first. Dirty pages of free runs that were of no use for a while, which is to say as many as there
-//! always were in the last quarter of a second, are given back to the kernel, half of them at a time and longest runs first,
-//! without the lock: a run that is being given back belongs to nobody meanwhile. A bound on the number of dirty pages
-//! alone would not do: a program whose large blocks come and go would fault its pages in again and again.
+//! already has is used first. When dirty pages of free runs go back to the kernel, and how many, others say (see `upkeep`): the longest runs first, and
+//! without the lock, as a run that is being given back belongs to nobody meanwhile.
 //!
 //! Work under the lock is bounded: one search looks at a bounded number of runs, joining looks at two neighbours, at most
 //! one segment is reserved.
@@ -19,6 +17,7 @@
 
 use super::emergency::Emergency;
 use super::free_runs::FreeRuns;
+use super::list::MOST_AT_ONCE;
 use super::map::PageMap;
 use super::metadata::Metadata;
 use super::segment::{GRANULE_PAGES, Kind, Owner, Segment};
@@ -28,20 +27,13 @@ use super::units::{UNIT, Units};
 use super::{PAGE, ZONE_RANK};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
+use core::ptr::null_mut;
 use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU64, Lock, Ordering, compiler_fence};
-use machine::{clock, vm};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = 1 << 14;
-/// Dirty pages that free runs may keep in any case: 8 MiB.
-const KEPT_DIRTY: u64 = 2048;
-/// How long dirty pages must have been of no use before half of them go back.
-const IDLE_NS: u64 = 250_000_000;
 /// Runs between two warnings that the heap is about to grow, at least.
 const RUNS_BETWEEN_GROWTH: u64 = 64;
-/// Runs that are given back on one slow path at most.
-const PURGES_AT_ONCE: usize = 16;
-
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -67,6 +59,8 @@ pub struct ZoneCounts {
     pub allocations: Events,
     /// Pages given back to the kernel.
     pub purged: Events,
+    /// Pages without contents that were cut from freed runs: what the kernel had got back was wanted again.
+    pub refilled: Events,
 }
 
 /// The zone.
@@ -79,14 +73,13 @@ pub struct Zone {
     pub(super) map_start: *mut u8,
     pub(super) avoid_huge: AtomicBool,
     /// Dirty pages that free runs may keep, plus one; 0: as the constant says.
-    kept_dirty: AtomicU64,
+    pub(super) kept_dirty: AtomicU64,
     deferred: AtomicPtr<u8>,
     /// Runs handed out when somebody was last told that the heap is about to grow.
     growth_told_at: AtomicU64,
     lock: Lock<ZONE_RANK>,
-    /// The fewest dirty pages in free runs since `idle_since_ns`.
-    least_dirty: AtomicU64,
-    idle_since_ns: AtomicU64,
+    /// The fewest dirty pages in free runs since somebody looked.
+    pub(super) least_dirty: AtomicU64,
     emergency: Emergency,
     /// Where descriptions come from.
     pub metadata: Metadata,
@@ -153,8 +146,65 @@ impl Zone {
             possible.then(|| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab)).flatten()
         };
         let run = self.locked(locks, take)??;
-        let segment = self.units.find(run.start)?;
-        Some(segment.make_span(segment.page_of(run.start), granules))
+        Some(self.make_span(run.start, granules))
+    }
+
+    /// A span of one granule, and in the same lock hold so many more, up to [`MOST_AT_ONCE`], as there are without making the heap grow: linked one to
+    /// the next.
+    pub fn allocate_spans(&self, locks: &LockReport, more: u32) -> Option<*mut Span> {
+        let mut starts = [null_mut(); MOST_AT_ONCE as usize];
+        let more = &mut starts[..more.min(MOST_AT_ONCE) as usize];
+        let take = |state: &mut FreeRuns| {
+            let first = self.take_run(state, GRANULE_PAGES, GRANULE_PAGES, Kind::Slab)?;
+            for start in more {
+                if state.must_grow(GRANULE_PAGES, GRANULE_PAGES) {
+                    break;
+                }
+                *start =
+                    self.take_run(state, GRANULE_PAGES, GRANULE_PAGES, Kind::Slab).map_or(null_mut(), |run| run.start);
+            }
+            Some(first.start)
+        };
+        let first = self.make_span(self.locked(locks, take)??, 1);
+        let mut next = null_mut();
+        for start in starts.into_iter().filter(|start| !start.is_null()) {
+            let span = self.make_span(start, 1);
+            // SAFETY: the spans are ours.
+            unsafe { (*span).next = next };
+            next = span;
+        }
+        // SAFETY: as above.
+        unsafe { (*first).next = next };
+        Some(first)
+    }
+
+    fn make_span(&self, start: *mut u8, granules: u8) -> *mut Span {
+        let segment = self.segment(start);
+        segment.make_span(segment.page_of(start), granules)
+    }
+
+    /// Takes spans back that are linked one to the next, in one lock hold; no object of them is in use.
+    ///
+    /// # Safety
+    /// The caller owns the spans.
+    pub unsafe fn free_spans(&self, locks: &LockReport, spans: *mut Span) {
+        // SAFETY: the spans are the caller's, and exist. Nobody else writes their links until they are handed out again, which is under the lock.
+        let all = || unsafe { core::iter::successors(spans.as_ref(), |span| span.next.as_ref()) };
+        // SAFETY: as above; their granules stop being a slab's before their pages can be anybody else's.
+        all().for_each(|span| unsafe { self.unmake_span((&raw const *span).cast_mut()) });
+        if self.locked(locks, |state| all().for_each(|span| self.put_run(state, span.start()))).is_none() {
+            all().for_each(|span| self.defer(span.start()));
+        }
+    }
+
+    /// # Safety
+    /// The caller owns the span.
+    unsafe fn unmake_span(&self, span: *mut Span) {
+        // SAFETY: passed on.
+        unsafe {
+            (*span).cache = 0;
+            self.map.set(self.map_start, (*span).start(), (*span).granules as usize, 0);
+        }
     }
 
     /// Takes a span back; no object of it is in use.
@@ -164,8 +214,7 @@ impl Zone {
     pub unsafe fn free_span(&self, locks: &LockReport, span: *mut Span) {
         // SAFETY: the caller owns the span; its granules stop being a slab's before its pages can be anybody else's.
         unsafe {
-            (*span).cache = 0;
-            self.map.set(self.map_start, (*span).start(), (*span).granules as usize, 0);
+            self.unmake_span(span);
             self.free(locks, (*span).start());
         }
     }
@@ -190,6 +239,11 @@ impl Zone {
             }
             _ => None,
         }
+    }
+
+    /// Whether the kernel may have put a huge page at an address of ours.
+    pub fn may_be_huge(&self, address: *mut u8) -> bool {
+        self.units.find(address).is_some_and(|segment| segment.may_be_huge)
     }
 
     /// Whether an address lies in a segment of ours.
@@ -224,25 +278,6 @@ impl Zone {
         }
         if self.locked(locks, |state| self.put_run(state, start)).is_none() {
             self.defer(start);
-        } else if self.counts.free_dirty.get() > self.kept_dirty() {
-            self.purge_idle(locks);
-        }
-    }
-
-    /// Gives half of the dirty pages back that no allocation needed since the last time, if that was long enough ago.
-    fn purge_idle(&self, locks: &LockReport) {
-        let now = clock::now_ns();
-        let since = self.idle_since_ns.load(Ordering::Relaxed);
-        // Relaxed: whoever wins does the work; the low-water mark is a number of its own.
-        if now.saturating_sub(since) < IDLE_NS
-            || self.idle_since_ns.compare_exchange(since, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
-        {
-            return;
-        }
-        let dirty = self.counts.free_dirty.get();
-        let idle = self.least_dirty.swap(dirty, Ordering::Relaxed);
-        if since != 0 && idle > self.kept_dirty() {
-            self.purge(locks, dirty.saturating_sub(idle.div_ceil(2)), PURGES_AT_ONCE);
         }
     }
 
@@ -263,44 +298,6 @@ impl Zone {
         }) == Some(true)
     }
 
-    /// Gives dirty pages of free runs back to the kernel until `keep` of them are left or `most` runs were given; returns the
-    /// number of pages given.
-    pub fn purge(&self, locks: &LockReport, keep: u64, most: usize) -> u64 {
-        let mut given = 0;
-        for _ in 0..most {
-            if self.counts.free_dirty.get() <= keep {
-                break;
-            }
-            let Some(Some((start, pages))) = self.locked(locks, |state| {
-                self.take_dirty_run(state, self.counts.free_dirty.get().saturating_sub(keep).max(1))
-            }) else {
-                break;
-            };
-            // SAFETY: the run is in no bin and in nobody's hands.
-            let done = unsafe { vm::decommit(start, pages as usize * PAGE) };
-            let put = self.locked(locks, |state| {
-                if done {
-                    self.segment(start).mark_clean(self.segment(start).page_of(start), pages);
-                }
-                self.put_run(state, start);
-            });
-            if put.is_none() {
-                self.defer(start);
-            }
-            if put.is_none() || !done {
-                break;
-            }
-            given += pages as u64;
-        }
-        self.counts.purged.add(given);
-        given
-    }
-
-    /// Sets how many dirty pages free runs may keep, whatever is in use.
-    pub fn set_kept_dirty(&self, pages: u64) {
-        self.kept_dirty.store(pages + 1, Ordering::Relaxed);
-    }
-
     /// Sets that no segment uses huge pages.
     pub fn set_avoid_huge(&self) {
         self.avoid_huge.store(true, Ordering::Relaxed);
@@ -313,13 +310,6 @@ impl Zone {
         for number in 1..=count {
             // SAFETY: as above.
             unsafe { (**table.add(number)).for_each_span(&mut show) };
-        }
-    }
-
-    fn kept_dirty(&self) -> u64 {
-        match self.kept_dirty.load(Ordering::Relaxed) {
-            0 => KEPT_DIRTY,
-            set => set - 1,
         }
     }
 
@@ -346,13 +336,11 @@ impl Zone {
     // ---- runs, under the lock ----
 
     fn take_run(&self, state: &mut FreeRuns, pages: u32, alignment: u32, kind: Kind) -> Option<Run> {
-        let (segment, page) = state
-            .take_from_bins(pages, alignment)
-            .or_else(|| state.take_fresh(pages, alignment, kind))
-            .or_else(|| {
-                self.add_segment(state, pages, alignment)?;
-                state.take_fresh(pages, alignment, kind)
-            })?;
+        let freed = state.take_from_bins(pages, alignment);
+        let (segment, page) = freed.or_else(|| state.take_fresh(pages, alignment, kind)).or_else(|| {
+            self.add_segment(state, pages, alignment)?;
+            state.take_fresh(pages, alignment, kind)
+        })?;
         // SAFETY: segments' descriptions are never freed.
         let segment = unsafe { &*segment };
         let description = segment.page(page);
@@ -363,6 +351,9 @@ impl Zone {
         let was_dirty = segment.mark_dirty(page, pages);
         self.counts.free_dirty.subtract(was_dirty as u64);
         self.least_dirty.fetch_min(self.counts.free_dirty.get(), Ordering::Relaxed);
+        if freed.is_some() && was_dirty < pages {
+            self.counts.refilled.add((pages - was_dirty) as u64);
+        }
         self.count_taken(pages as u64);
         Some(Run { start: segment.address(page), is_zero: was_dirty == 0 })
     }
@@ -418,30 +409,6 @@ impl Zone {
         true
     }
 
-    /// Takes a free run with dirty pages out of its bin, the longest first; it counts as in use until it is put back.
-    fn take_dirty_run(&self, state: &mut FreeRuns, excess: u64) -> Option<(*mut u8, u32)> {
-        let (pointer, mut first, mut dirty) = state.unlink_longest_dirty()?;
-        // SAFETY: the segment exists.
-        let segment = unsafe { &*pointer };
-        let mut pages = segment.page(first).pages;
-        if dirty as u64 > excess {
-            let (mut kept, mut given) = (pages, 0);
-            while (given as u64) < excess {
-                kept -= 1;
-                given += segment.count_dirty(first + kept, 1);
-            }
-            state.link_if_any(pointer, first, kept);
-            (first, pages, dirty) = (first + kept, pages - kept, given);
-        }
-        let description = segment.page(first);
-        description.pages = pages;
-        compiler_fence(Ordering::Release);
-        description.kind = Kind::Large;
-        self.counts.free_dirty.subtract(dirty as u64);
-        self.counts.in_use.add(pages as u64);
-        Some((segment.address(first), pages))
-    }
-
     pub(super) fn segment(&self, start: *mut u8) -> &Segment {
         self.units.find(start).expect("a run of ours lies in a segment of ours")
     }
@@ -463,7 +430,7 @@ impl Zone {
 
     #[cold]
     fn put_deferred(&self, state: &mut FreeRuns) {
-        let mut start = self.deferred.swap(core::ptr::null_mut(), Ordering::Acquire);
+        let mut start = self.deferred.swap(null_mut(), Ordering::Acquire);
         while !start.is_null() {
             // SAFETY: written by `defer`.
             let next = unsafe { start.cast::<*mut u8>().read() };

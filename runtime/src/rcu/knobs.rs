@@ -1,6 +1,7 @@
 //! What can be set about grace periods.
 
-use machine::sync::{AtomicU32, Ordering};
+use crate::observe::knobs;
+pub use crate::observe::knobs::{Description, OutOfRange};
 
 /// Something that can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,23 +44,8 @@ pub enum Knob {
     Stall,
 }
 
-/// What is known of a knob.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Description {
-    /// The knob.
-    pub knob: Knob,
-    /// Its name, with the unit.
-    pub name: &'static str,
-    /// What it is set to if nobody sets it.
-    pub usual: u32,
-    /// From this.
-    pub least: u32,
-    /// To this.
-    pub most: u32,
-}
-
 /// All of them, in order.
-pub const KNOBS: [Description; 16] = [
+pub const KNOBS: [Description<Knob>; 16] = [
     Description { knob: Knob::MinimumInterval, name: "minimum_interval_us", usual: 0, least: 0, most: 1_000_000 },
     Description { knob: Knob::FirstScan, name: "first_scan_us", usual: 20, least: 1, most: 1_000_000 },
     Description { knob: Knob::LongestScan, name: "longest_scan_us", usual: 1000, least: 1, most: 1_000_000 },
@@ -78,51 +64,21 @@ pub const KNOBS: [Description; 16] = [
     Description { knob: Knob::Stall, name: "stall_ms", usual: 10_000, least: 0, most: 1_000_000 },
 ];
 
-/// A value lies outside of the knob's range, and was not set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfRange;
+impl knobs::Knob for Knob {
+    const ALL: &'static [Description<Knob>] = &KNOBS;
 
-/// The values. Zeroes are the usual ones.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct Knobs([AtomicU32; KNOBS.len()]);
-
-impl Knobs {
-    pub(super) fn get(&self, knob: Knob) -> u32 {
-        // Relaxed: each is a number of its own.
-        match self.0[knob as usize].load(Ordering::Relaxed) {
-            0 => KNOBS[knob as usize].usual,
-            value => value - 1,
-        }
-    }
-
-    pub(super) fn set(&self, knob: Knob, value: u32) -> Result<(), OutOfRange> {
-        let known = &KNOBS[knob as usize];
-        if !(known.least..=known.most).contains(&value) {
-            return Err(OutOfRange);
-        }
-        self.0[knob as usize].store(value + 1, Ordering::Relaxed);
-        Ok(())
+    fn place(self) -> usize {
+        self as usize
     }
 }
 
+/// The values.
+pub(super) type Knobs = knobs::Knobs<Knob, { KNOBS.len() }>;
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
-    fn knobs_are_in_order_and_zeroes_are_the_usual_values() {
-        let knobs = Knobs([const { AtomicU32::new(0) }; KNOBS.len()]);
-        for (number, known) in KNOBS.iter().enumerate() {
-            assert_eq!(known.knob as usize, number);
-            assert_eq!(knobs.get(known.knob), known.usual);
-            for value in [known.least, known.most] {
-                knobs.set(known.knob, value).unwrap();
-                assert_eq!(knobs.get(known.knob), value);
-            }
-            assert_eq!(knobs.set(known.knob, known.most + 1), Err(OutOfRange));
-            assert_eq!(knobs.get(known.knob), known.most);
-        }
-        assert_eq!(knobs.set(Knob::FirstScan, 0), Err(OutOfRange));
+    fn knobs_are_in_order_and_keep_their_ranges() {
+        crate::observe::knobs::check::<super::Knob, { super::KNOBS.len() }>();
     }
 }

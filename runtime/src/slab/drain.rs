@@ -72,7 +72,7 @@ impl<'a> General<'a> {
     pub fn trim(self, keep: usize) -> usize {
         let drained = self.drain_all();
         let (zone, locks) = (&self.slab.zone, self.slab.locks());
-        let purged = zone.purge(locks, (keep / PAGE) as u64, usize::MAX) as usize * PAGE;
+        let purged = zone.purge(locks, (keep / PAGE) as u64) as usize * PAGE;
         let given = purged + if keep == 0 { zone.release_segments(locks) } else { 0 };
         given.max(usize::from(drained > 0))
     }
@@ -183,6 +183,12 @@ impl<'a> General<'a> {
         }
     }
 
+    /// Empties the arrays of a slot whose thread is dead; none of others.
+    pub(super) fn drain_if_dead(self, which: Which<'a>, slot: u32) -> Drained {
+        let arrays = slot::while_dead(slot, || self.drain_quiet(which, slot)).unwrap_or(0);
+        Drained { arrays, refused: false }
+    }
+
     /// Empties the arrays of one slot, which a thread may be in.
     pub(super) fn drain_slot(self, which: Which<'a>, slot: u32, why: Why) -> Drained {
         let is_possible = slot::mode() == slot::Mode::ConcurrencyId && kick::register().is_ok();
@@ -254,7 +260,7 @@ impl<'a> General<'a> {
 }
 
 impl Handle<'_> {
-    fn drain_shard(self, slot: u32) -> usize {
+    pub(super) fn drain_shard(self, slot: u32) -> usize {
         let mut arrays = 0;
         // Without a lock where there is nothing, as in most caches of most slots: what comes meanwhile came later.
         while shard::seems_to_hold(self.shard(slot)) {
@@ -273,7 +279,7 @@ impl Handle<'_> {
     }
 
     /// Gives the unused spans back that a shard keeps.
-    fn free_unused_spans(self, slot: u32) {
+    pub(super) fn free_unused_spans(self, slot: u32) {
         // SAFETY: a shard of the panel.
         if unsafe { Spans::seems_empty(&raw const (*self.shard(slot)).spans) } {
             return;
@@ -305,7 +311,7 @@ impl Handle<'_> {
         }
     }
 
-    fn drain_own(self, slot: u32, takes: bool) -> bool {
+    pub(super) fn drain_own(self, slot: u32, takes: bool) -> bool {
         let word = self.word(slot, takes);
         match self.names_objects(word, takes) {
             Some(array) if self.replace(slot, takes, word, 0) => self.flush_out(slot, array),

@@ -143,7 +143,10 @@ impl Handle<'_> {
     #[inline]
     pub(super) fn count_visit(self, slot: u32, is_refill: bool) {
         let shard = self.shard(slot);
-        let (heat, level) = (shard::count_visit(shard, is_refill), shard::level(shard));
+        let ((heat, time), level) = (shard::count_visit(shard, is_refill), shard::level(shard));
+        if let Some(time) = time {
+            self.general().look_after(slot, time, is_refill);
+        }
         if heat < shard::HOTTEST {
             if level > 0 {
                 self.fall(slot);

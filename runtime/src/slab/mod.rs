@@ -22,6 +22,7 @@ mod debug;
 mod drain;
 mod end;
 mod fit;
+mod keep;
 mod label;
 mod lingering;
 pub mod misuse;
@@ -52,6 +53,7 @@ pub use batch::{Batch, Batches};
 pub use cache::{Box, Cache, Constructed, Kind, OutOfMemory, Values};
 pub use debug::Options;
 pub use end::Alive;
+pub use keep::{Kept, Services, Watch, coarse_of, coarse_time};
 pub use label::CacheName;
 pub use lingering::Readers;
 pub(crate) use object_cache::is_plain;
@@ -215,6 +217,7 @@ impl<'a> General<'a> {
     /// # Safety
     /// One begins there, and it is the caller's to give up.
     pub unsafe fn free_large(self, start: *mut u8) {
+        self.look_after_own(false);
         let pages = self.slab.zone.large_pages(start).unwrap_or(0);
         self.slab.registry().tally.count_large(-1, -((pages * PAGE) as isize));
         // SAFETY: passed on.

@@ -474,6 +474,11 @@ impl ObjectCache {
         self.home().readers
     }
 
+    /// Whether nobody minds what becomes of the contents of free objects.
+    pub(super) fn is_indifferent_to_free_objects(&self) -> bool {
+        self.constructor().is_none() && self.readers().is_none() && self.debug_place().is_none()
+    }
+
     pub(super) fn constructor(&self) -> Option<(Hook, *mut u8)> {
         let home = self.home();
         Some((home.constructor?, home.argument))

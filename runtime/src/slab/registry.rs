@@ -54,6 +54,8 @@ pub struct Rare {
     pub(super) asked_in_vain: AtomicU32,
     /// Who has to know of large blocks that go; null: nobody.
     forgets_large: AtomicPtr<()>,
+    /// What upkeep knows; null: nothing yet.
+    pub upkeep: AtomicPtr<u8>,
     /// The first of the caches whose spans may linger.
     pub(super) lingering: AtomicPtr<ObjectCache>,
     /// Caches of the runtime's own, which higher parts ask for.
@@ -128,6 +130,7 @@ impl Registry {
                 redirected: AtomicBool::new(false),
                 asked_in_vain: AtomicU32::new(0),
                 forgets_large: AtomicPtr::new(null_mut()),
+                upkeep: AtomicPtr::new(null_mut()),
                 lingering: AtomicPtr::new(null_mut()),
                 own: [const { AtomicPtr::new(null_mut()) }; OWN],
             }),

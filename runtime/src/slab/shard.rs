@@ -14,6 +14,7 @@
 //! Runs at the same time: any thread, under the shard's lock.
 
 use super::array::{Array, Stack};
+use super::keep::Watch;
 use super::panel::Handle;
 use super::spans::Spans;
 use super::uncut::Uncut;
@@ -30,7 +31,7 @@ const SHARDS: usize = super::class::CLASSES * 16;
 /// And where they end.
 pub(super) const END: usize = SHARDS + super::class::CLASSES * size_of::<Shard>();
 const _: () = assert!(END <= slot::AREA);
-const _: () = assert!(size_of::<PageList>() + size_of::<Uncut>() <= size_of::<Shard>());
+const _: () = assert!(size_of::<PageList>() + size_of::<Uncut>() + size_of::<Watch>() <= size_of::<Shard>());
 
 /// One slot's part of a cache.
 #[derive(Debug)]
@@ -80,11 +81,24 @@ const FAR: u32 = 16 * UNIT;
 /// time of so many visits.
 const GLANCE_AT_CLOCK: u32 = 16;
 
+/// The time, in units of some half of a microsecond; it goes round within half an hour.
+#[inline]
+pub fn coarse_time() -> u32 {
+    coarse_of(clock::ticks()) as u32
+}
+
+/// So many ticks in those units.
+#[inline]
+pub fn coarse_of(ticks: u64) -> u64 {
+    ticks >> TICKS_SHIFT
+}
+
 /// Counts a visit to a slow path, a refill of the slot's take array or not; returns the heat of the cache there, up to
-/// [`HOTTEST`]: the logarithm of how much more than a few objects it should have at hand, so that visits are some 12 µs or more apart.
+/// [`HOTTEST`]: the logarithm of how much more than a few objects it should have at hand, so that visits are some 12 µs or more apart. And the
+/// [`coarse_time`], if it was looked at.
 ///
 /// Without the lock: of two threads that come at once, one may not count.
-pub fn count_visit(shard: *mut Shard, is_refill: bool) -> u32 {
+pub fn count_visit(shard: *mut Shard, is_refill: bool) -> (u32, Option<u32>) {
     // SAFETY: a shard of the region; the two words are used by volatile accesses only.
     unsafe {
         let refills = (&raw const (*shard).refills).read_volatile().wrapping_add(is_refill as u32);
@@ -92,12 +106,13 @@ pub fn count_visit(shard: *mut Shard, is_refill: bool) -> u32 {
         let word = (&raw const (*shard).heat).read_volatile();
         let (last, parts) = (word & !HEAT_BITS, word & HEAT_BITS);
         if parts / PARTS == HOTTEST && !refills.is_multiple_of(GLANCE_AT_CLOCK) {
-            return HOTTEST;
+            return (HOTTEST, None);
         }
-        let now = (clock::ticks() >> TICKS_SHIFT) as u32 & !HEAT_BITS;
+        let time = coarse_time();
+        let now = time & !HEAT_BITS;
         let parts = heated(parts, now.wrapping_sub(last));
         (&raw mut (*shard).heat).write_volatile(now | parts);
-        parts / PARTS
+        (parts / PARTS, Some(time))
     }
 }
 
@@ -116,6 +131,13 @@ fn heated(parts: u32, interval: u32) -> u32 {
 pub fn heat(shard: *const Shard) -> u32 {
     // SAFETY: as above.
     unsafe { ((&raw const (*shard).heat).read_volatile() & HEAT_BITS) / PARTS }
+}
+
+/// How long it is since a visit at which the clock was looked at, in the units of [`coarse_time`]: a cache that is used without visits looks like one that
+/// nobody uses.
+pub fn since_last_visit(shard: *const Shard, now: u32) -> u32 {
+    // SAFETY: as above.
+    now.wrapping_sub(unsafe { (&raw const (*shard).heat).read_volatile() } & !HEAT_BITS)
 }
 
 /// The level of its arrays, without the lock: a hint.
@@ -157,8 +179,14 @@ pub fn page_list(region: Region, slot: u32) -> *mut PageList {
 
 /// Where a slot's memory for new arrays is noted: behind its page list.
 pub fn uncut(region: Region, slot: u32) -> *mut Uncut {
-    // SAFETY: one place of the slot's area has room for both.
+    // SAFETY: one place of the slot's area has room for it, too.
     unsafe { page_list(region, slot).add(1).cast() }
+}
+
+/// What a slot knows of its turns of upkeep: behind that.
+pub fn watch(region: Region, slot: u32) -> *mut Watch {
+    // SAFETY: as above, for all three.
+    unsafe { uncut(region, slot).add(1).cast() }
 }
 
 impl Shard {

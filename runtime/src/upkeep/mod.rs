@@ -1,7 +1,53 @@
 //! Upkeep: memory goes back to the system in the background, on time and without spikes.
 //!
-//! * [`grid`]: when each slot has its turn.
-//! * [`timetable`]: the same while slots come and go, the interval changes and the clock jumps.
+//! * [`grid`] and [`timetable`]: each slot has one turn in an interval, in a window that it shares with nobody, while slots come and go, the interval
+//!   changes and the clock jumps. So no two slots meet at the zone's lock because they tidy up.
+//! * `own`: whoever comes along a slow path in the window of his slot takes the turn, a part at a time: arrays and depots of caches that nobody came along
+//!   for, and the page list's surplus. Nobody is woken for it.
+//! * [`step`]: where nobody comes along for two turns, the slot is *deserted*: all that it keeps goes back, in its window. Who does that is apart
+//!   from what is done: the [`shepherd`], a thread of the runtime's own, or an embedder who calls [`tick()`].
+//! * [`decay`]: pages of free runs that were idle for an interval go back to the kernel, in bounded calls, so many in a second, and fewer
+//!   where the last ones were wanted again.
+//!
+//! A process with one thread has no shepherd: it does what is due on its own slow paths. One that lives shorter than some 50 ms never comes here.
+//!
+//! **Forks.** A child has no shepherd until it needs one. What another thread was in the middle of begins anew; what it had taken away of a slot, while it
+//! drained it, is lost in the child as after every fork beside a drainer. **Signal handlers** may come here as any allocation does; they wait for nobody,
+//! and make no thread.
+//!
+//! Source: the kernel's `vmstat_update` and `vmstat_shepherd`, and the review of the patch that spread them; see [`grid`].
 
+pub mod decay;
 pub mod grid;
+mod knobs;
+mod own;
+mod report;
+pub mod shepherd;
+mod state;
+mod step;
 pub mod timetable;
+
+pub use knobs::{Description, KNOBS, Knob, OutOfRange};
+pub(crate) use own::tend;
+pub use report::Report;
+pub use step::{step, tick};
+
+use crate::slab::region::general;
+use crate::slab::sharing;
+use state::State;
+
+/// Sets a knob, also of a program that runs: it takes effect at once. Without memory for that, which is a few pages, there is no upkeep either.
+pub fn set_knob(knob: Knob, value: u32) -> Result<(), OutOfRange> {
+    let Some(state) = sharing::enter().then(State::make).flatten() else { return Ok(()) };
+    state.knobs.set(knob, value)?;
+    // Who waits for the time that the old value said looks again.
+    (0..machine::slot::in_use()).for_each(|slot| general().watch(slot).look_now());
+    state.shepherd.rouse();
+    state.shepherd.ring();
+    Ok(())
+}
+
+/// What a knob is set to.
+pub fn knob(knob: Knob) -> u32 {
+    State::known().map_or(KNOBS[knob as usize].usual, |state| state.knobs.get(knob))
+}

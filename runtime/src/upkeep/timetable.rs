@@ -225,6 +225,12 @@ impl Timetable {
         self.window(slot).0
     }
 
+    /// A slot, which has its turn, leaves it to whoever serves those that missed one.
+    pub fn hand_over(&mut self, slot: u32) {
+        let long_ago = (u64::from(self.round) - 2) * ROUND;
+        self.last[slot as usize] = self.last[slot as usize].min(long_ago);
+    }
+
     /// What is to be done for slots that missed their turn in the last round.
     pub fn errand(&self) -> Errand {
         if self.is_empty() {
@@ -350,6 +356,18 @@ mod tests {
                 table.run(slot);
             }
         }
+    }
+
+    #[test]
+    fn a_turn_that_is_handed_over_is_served_at_once() {
+        let mut table = with(0..2);
+        table.run(0);
+        table.advance(6 * SECOND, SECOND);
+        assert_eq!(table.errand(), Errand::NotBeforeNs(7 * SECOND));
+        table.hand_over(0);
+        assert_eq!(table.errand(), Errand::Serve(0, 6 * SECOND + SECOND / 2));
+        table.run(0);
+        assert_eq!(table.errand(), Errand::NotBeforeNs(7 * SECOND), "once");
     }
 
     #[test]

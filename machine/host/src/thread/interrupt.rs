@@ -1,4 +1,4 @@
-//! Interrupting a thread.
+//! Interrupting a thread, and whether one may be interrupted already.
 
 use crate::sync::{AtomicPtr, Ordering};
 use crate::{process, syscall};
@@ -56,4 +56,46 @@ pub fn interrupt(number: u32) {
     let arguments = [process::id() as usize, number as usize, SIGNAL as usize, 0, 0, 0];
     // SAFETY: a thread of ours, or none; whoever asks has a handler for the signal.
     let _ = unsafe { syscall::call(syscall::TGKILL, arguments) };
+}
+
+/// Whether the calling thread may be in a signal handler: one that runs on a stack of its own, or whose signal is blocked, as it is while a handler
+/// runs that did not ask for the contrary. A thread that blocks a signal which has a handler looks as if it were in it. Not
+/// seen is a handler that has unblocked its own signal, or taken itself away. About 5 µs.
+pub fn may_be_in_handler() -> bool {
+    is_on_signal_stack() || {
+        let blocked = blocked_signals();
+        (1..=64).any(|signal| {
+            let (has_handler, may_nest) = kernel_action(signal);
+            has_handler && (may_nest || blocked >> (signal - 1) & 1 == 1)
+        })
+    }
+}
+
+fn blocked_signals() -> u64 {
+    let mut blocked = u64::MAX;
+    // SAFETY: the kernel writes one set of signals.
+    let _ = unsafe { syscall::call(syscall::RT_SIGPROCMASK, [0, 0, (&raw mut blocked) as usize, 8, 0, 0]) };
+    blocked
+}
+
+fn is_on_signal_stack() -> bool {
+    const ON_IT: usize = 1;
+    // Where it is, flags, how large it is.
+    let mut stack = [0_usize; 3];
+    // SAFETY: the kernel writes the thread's stack for signals.
+    let _ = unsafe { syscall::call(syscall::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    stack[1] as u32 as usize & ON_IT != 0
+}
+
+/// Whether a signal has a handler, or had one that was for one time only; and whether that may be interrupted by itself.
+fn kernel_action(signal: usize) -> (bool, bool) {
+    const ONCE: usize = 0x8000_0000;
+    const NESTS: usize = 0x4000_0000;
+    // The kernel's own structure: handler, flags, restorer, mask.
+    let mut action = [0_usize; 4];
+    let arguments = [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0];
+    // SAFETY: the kernel writes the action.
+    let _ = unsafe { syscall::call(syscall::RT_SIGACTION, arguments) };
+    let [handler, flags, ..] = action;
+    (!NOBODYS.contains(&handler) || flags & ONCE != 0, flags & NESTS != 0)
 }

@@ -18,5 +18,5 @@ pub use identity::{
     declare_forked, enter, forget_number, forked, generation, holds_locks, identity, level, local, notice_forks,
     set_level, set_local, when_forked, without_signals,
 };
-pub use interrupt::{interrupt, on_interrupt};
+pub use interrupt::{interrupt, may_be_in_handler, on_interrupt};
 pub use spawn::{Work, spawn};

@@ -240,7 +240,12 @@ impl Engine {
         has_any && !thread.is_masked && !thread.in_handler && !thread.in_kernel
     }
 
-    /// The same, in a simulation that goes on: a handler takes it.
+    /// Whether the current thread runs one.
+    pub fn is_in_handler(&self) -> bool {
+        self.threads[self.current].in_handler
+    }
+
+    /// The same as [`Self::has_signal`], in a simulation that goes on: a handler takes it.
     pub(super) fn takes_signal(&mut self) -> bool {
         self.has_signal() && self.failure.is_none()
     }

@@ -18,3 +18,8 @@ pub fn interrupt(number: u32) {
         here.with(|engine| engine.kick_thread(number));
     }
 }
+
+/// Whether the calling thread may be in a signal handler: here that is known.
+pub fn may_be_in_handler() -> bool {
+    engine::here().is_some_and(|here| here.with(|engine| engine.is_in_handler()))
+}

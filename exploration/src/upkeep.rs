@@ -1,0 +1,114 @@
+//! Upkeep: slots that are emptied by others, while their threads take and give, and by their own; and forks in the middle of that.
+//!
+//! Time does not pass by itself here: whoever takes a step says that it is some milliseconds later, and so many turns were missed. To the timetable that is a
+//! clock that jumps, ahead and back.
+
+use crate::blocks::Table;
+use crate::forks::{live, with_children};
+use crate::heaps::{Owned, crowd, end};
+use crate::{Canary, Protocol};
+use commensal::upkeep::{self, Knob, Report};
+use fastrand::Rng;
+use machine::clock;
+use machine::simulation::explore::Outcome;
+use machine::simulation::{Defect, Rates, fork};
+use machine::slot::Mode;
+
+/// The protocols of this file.
+pub const PROTOCOLS: &[Protocol] = &[
+    Protocol {
+        name: "upkeep",
+        about: "threads that take and give blocks of few classes, while some of them empty slots that they say are deserted",
+        body: kept_up,
+        rates: Rates { signal: 0, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[
+            Canary::by_ids(Defect::RestartIsFence),
+            Canary::by_ids(Defect::KicksGetLost),
+            Canary::by_ids(Defect::SectionsGoOn),
+            Canary::in_fallback(Defect::ChangesTear),
+        ],
+    },
+    Protocol {
+        name: "upkeep refused",
+        about: "the same, while the kernel refuses pages that it should take back, kicks, and memory",
+        body: kept_up,
+        rates: Rates { signal: 0, refuse: 12_000, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
+    },
+    Protocol {
+        name: "upkeep forks",
+        about: "forks while a slot is emptied: the child's heap is whole, and it can keep its own slots up",
+        body: forked,
+        rates: Rates { signal: 0, ..Rates::USUAL },
+        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        canaries: &[Canary::by_ids(Defect::NoWipe)],
+    },
+];
+
+const THREADS: usize = 3;
+const OPERATIONS: usize = 30;
+/// Sizes whose arrays hold few.
+const SIZES: [usize; 3] = [20_000, 32_768, 8192];
+
+/// As many steps as it takes until nothing is due, at a time some turns later.
+fn steps(random: &mut Rng) {
+    let later = clock::now_ns() + random.u64(1..6) * 1_000_000 + random.u64(..1_000_000);
+    for _ in 0..random.usize(1..8) {
+        match upkeep::step(later) {
+            Some(at) if at <= later => {}
+            _ => return,
+        }
+    }
+}
+
+fn keep_up() {
+    upkeep::set_knob(Knob::Interval, 1).expect("it is in range");
+}
+
+fn kept_up(seed: u64) -> Outcome {
+    let table = Table::new(3);
+    keep_up();
+    crowd(THREADS, seed, None, &|thread, random| {
+        let mut owned = Owned::default();
+        for _ in 0..OPERATIONS {
+            if thread == 0 && random.u8(..3) == 0 {
+                steps(random);
+            }
+            owned.step(&SIZES, &table, random);
+            if random.u8(..20) == 0 {
+                // Whoever comes next looks, and joins.
+                keep_up();
+            }
+        }
+        owned.free_all();
+    });
+    let outcome = end(&table);
+    let Report { deserted_turns, .. } = Report::read();
+    outcome.map(|_| format!("{deserted_turns} turns"))
+}
+
+fn forked(seed: u64) -> Outcome {
+    keep_up();
+    with_children(|table, note| {
+        crowd(THREADS, seed, None, &|thread, random| {
+            let mut owned = Owned::default();
+            let when = if thread == 0 { random.usize(..20) } else { usize::MAX };
+            for step in 0..20 {
+                if step == when {
+                    let mut child_random = random.fork();
+                    note(fork(random.bool(), &mut || {
+                        steps(&mut child_random);
+                        live(&mut owned, false, &mut child_random)
+                    }));
+                }
+                if thread != 0 && random.bool() {
+                    steps(random);
+                }
+                owned.step(&SIZES, table, random);
+            }
+            owned.free_all();
+        });
+    })
+}

@@ -1,0 +1,240 @@
+//! What upkeep does in a slot: empties what nobody uses there any more. When, `upkeep` says.
+//!
+//! ```text
+//!   slot's area   words │ page list │ uncut │ watch: when to look again, how far somebody got │ shards … │
+//! ```
+//!
+//! Threads look whenever they come along a slow path that reads the clock anyway: one load more, and a comparison. What they find due they do for the slot that
+//! they are in, a bounded part at a time, without a kick. For a slot where nobody comes along, whoever tends it takes its arrays away as everybody
+//! does who takes arrays from others (`drain`): by the restart, after which no operation is in flight.
+//!
+//! Runs at the same time: any threads; of those who go over all caches, one, by the drain lock.
+
+use super::drain::Which;
+use super::panel::Handle;
+use super::spans::Spans;
+use super::{General, shard};
+use crate::observe::Why;
+use crate::page::{PAGE, PageList};
+use machine::sync::{AtomicU32, Ordering};
+use machine::{slot, vm};
+
+pub use super::shard::{coarse_of, coarse_time};
+
+/// Calls that give pages back in one hold of a shard's lock, or those of one span more.
+const CALLS_IN_A_HOLD: usize = 4;
+/// Pages in a row that are worth a call.
+const WORTH_A_CALL: usize = 4;
+
+/// What the slab asks of higher parts.
+#[derive(Debug)]
+pub struct Services {
+    /// Something may be due in a slot, where the calling thread is, or was; and whether it is in an allocation. No lock is held.
+    pub tend: fn(slot: u32, allocates: bool),
+}
+
+/// What a slot knows of its turns. All-zero memory: nobody looked yet.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Watch {
+    /// The coarse time from which on somebody should look; 0: now.
+    look_at: AtomicU32,
+    /// How many caches were looked over in this turn.
+    pub place: AtomicU32,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Arrays that were emptied.
+    pub arrays: usize,
+    /// Spans that went from the page list to the zone.
+    pub spans: usize,
+    /// Calls that gave pages of spans in use back to the kernel.
+    pub calls: usize,
+    /// Those pages.
+    pub pages: usize,
+    /// Whether there is more to do.
+    pub is_more: bool,
+}
+
+impl Watch {
+    /// Nobody has to look before a coarse time.
+    pub fn look_at(&self, time: u32) {
+        // Relaxed, as everywhere here: each is a number of its own, and whoever looks too early or too late does it again.
+        self.look_at.store(time.max(1), Ordering::Relaxed);
+    }
+
+    /// Whoever comes along next looks.
+    pub fn look_now(&self) {
+        self.look_at.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether nobody looked yet, or should at once.
+    pub fn is_fresh(&self) -> bool {
+        self.look_at.load(Ordering::Relaxed) == 0
+    }
+
+    /// How long ago somebody should have looked.
+    pub fn lateness(&self, time: u32) -> u32 {
+        match self.look_at.load(Ordering::Relaxed) {
+            0 => 0,
+            at => time.wrapping_sub(at),
+        }
+    }
+
+    #[inline]
+    fn is_due(&self, time: u32) -> bool {
+        let at = self.look_at.load(Ordering::Relaxed);
+        at == 0 || time.wrapping_sub(at) as i32 >= 0
+    }
+}
+
+impl General<'_> {
+    /// What a slot knows of its turns.
+    pub fn watch(&self, slot: u32) -> &Watch {
+        // SAFETY: the slot's place for it; areas are never unmapped.
+        unsafe { &*shard::watch(self.region, slot) }
+    }
+
+    /// Looks whether something is due in a slot.
+    #[inline]
+    pub(super) fn look_after(self, slot: u32, time: u32, allocates: bool) {
+        if self.watch(slot).is_due(time) {
+            tend(slot, allocates);
+        }
+    }
+
+    /// The same for a path that has neither slot nor time.
+    #[inline]
+    pub fn look_after_own(self, allocates: bool) {
+        if let Some(slot) = slot::current() {
+            self.look_after(slot, coarse_time(), allocates);
+        }
+    }
+
+    /// Empties arrays and depots of caches that nobody came along for, since so many units of coarse time, in a slot, where the calling thread is; and lets
+    /// its page list decay. From the cache on at which it stopped the last time, `most` arrays or a few more. None: not now. Caches with destructors are left to
+    /// whoever is in nobody's allocation.
+    pub fn keep_own(self, slot: u32, from: u32, most: usize, unvisited: u32) -> Option<(Kept, u32)> {
+        let now = coarse_time();
+        self.try_as_only_drainer(|general| {
+            let mut kept = Kept::default();
+            if from == 0 {
+                kept.spans = general.decay_page_list(slot, false);
+            }
+            let mut place = 0;
+            for cache in general.caches() {
+                place += 1;
+                if place <= from || !cache.is_left_alone(slot, now, unvisited) {
+                    continue;
+                }
+                kept.arrays += cache.empty_own(slot);
+                cache.hollow_out(slot, &mut kept);
+                if kept.arrays + kept.calls >= most {
+                    kept.is_more = true;
+                    break;
+                }
+            }
+            (kept, place)
+        })
+    }
+
+    /// Empties a slot where nobody came along, but whose threads may be at work on fast paths: arrays, depots, spans without objects in use, and the page
+    /// list. None: not now.
+    pub fn keep_deserted(self, slot: u32) -> Option<Kept> {
+        self.as_only_drainer(|general| {
+            general.put_deferred_as_drainer();
+            let drained = match slot::mode() {
+                slot::Mode::ConcurrencyId => general.drain_slot(Which::All, slot, Why::Upkeep),
+                slot::Mode::PerThread => general.drain_if_dead(Which::All, slot),
+            };
+            let mut kept = Kept { arrays: drained.arrays, ..Kept::default() };
+            for cache in general.caches().filter(|cache| cache.is_used_in(slot)) {
+                cache.fall(slot);
+                kept.arrays += cache.drain_shard(slot);
+                cache.free_unused_spans(slot);
+                cache.hollow_out(slot, &mut kept);
+            }
+            kept.spans = general.decay_page_list(slot, true);
+            kept
+        })
+    }
+
+    fn decay_page_list(self, slot: u32, is_deserted: bool) -> usize {
+        let (zone, locks) = (&self.slab.zone, self.slab.locks());
+        // SAFETY: the slot's page list.
+        unsafe { PageList::decay(shard::page_list(self.region, slot), is_deserted, zone, locks) }
+    }
+}
+
+impl Handle<'_> {
+    /// Whether a slot has something of the cache, and nobody came along for it there.
+    fn is_left_alone(self, slot: u32, now: u32, unvisited: u32) -> bool {
+        let has_destructor = self.object_cache().is_some_and(|cache| cache.destructor().is_some());
+        !has_destructor && self.is_used_in(slot) && shard::since_last_visit(self.shard(slot), now) > unvisited
+    }
+
+    /// Empties what a slot has of the cache, where the calling thread is.
+    fn empty_own(self, slot: u32) -> usize {
+        let words = [true, false].into_iter().filter(|&takes| self.drain_own(slot, takes)).count();
+        if shard::level(self.shard(slot)) > 0 {
+            self.fall(slot);
+        }
+        let arrays = words + self.drain_shard(slot);
+        self.free_unused_spans(slot);
+        arrays
+    }
+
+    /// Gives whole pages of free objects in a slot's spans back to the kernel, under the shard's lock, of which each hold makes few calls: their objects must not be
+    /// given away meanwhile. Not of caches whose free objects are constructed, or looked at, nor where that would break huge pages up.
+    fn hollow_out(self, slot: u32, kept: &mut Kept) {
+        if self.object_cache().is_some_and(|cache| !cache.is_indifferent_to_free_objects()) {
+            return;
+        }
+        loop {
+            // SAFETY: a shard of the panel.
+            if unsafe { Spans::seems_empty(&raw const (*self.shard(slot)).spans) } {
+                return;
+            }
+            let before = kept.calls;
+            let held = self.lock(slot);
+            let mut is_done = true;
+            for span in held.spans.iter() {
+                // SAFETY: spans in the ring belong to the shard that we hold.
+                let span = unsafe { &mut *span };
+                if span.is_hollow || span.available() == 0 || self.slab().zone.may_be_huge(span.start()) {
+                    continue;
+                }
+                if kept.calls - before >= CALLS_IN_A_HOLD {
+                    is_done = false;
+                    break;
+                }
+                span.for_each_free_row(|start, bytes| {
+                    if let Some(pages) = decommit_inside(start, bytes) {
+                        (kept.calls, kept.pages) = (kept.calls + 1, kept.pages + pages);
+                    }
+                });
+                span.is_hollow = true;
+            }
+            if is_done {
+                return;
+            }
+        }
+    }
+}
+
+/// Gives the whole pages in a range of free objects back, if they are worth a call; returns how many.
+fn decommit_inside(start: *mut u8, bytes: usize) -> Option<usize> {
+    let first = (start as usize).next_multiple_of(PAGE);
+    let pages = ((start as usize + bytes) / PAGE).saturating_sub(first / PAGE);
+    // SAFETY: nobody owns the objects, and nobody needs what is in them.
+    (pages >= WORTH_A_CALL && unsafe { vm::decommit(first as *mut u8, pages * PAGE) }).then_some(pages)
+}
+
+/// Not inlined: every slow path comes along its call.
+#[cold]
+#[inline(never)]
+fn tend(slot: u32, allocates: bool) {
+    (crate::SERVICES.tend)(slot, allocates);
+}

@@ -1,0 +1,327 @@
+//! How many dirty pages of free runs are idle: numbers in, numbers out.
+//!
+//! A page was idle for an interval if at no moment of it all others were needed: so idle are as many as there were at the least. The least is noted for
+//! each quarter of an interval.
+//!
+//! ```text
+//!   dirty and free   ▔▔▔▔╲      ╱▔▔▔▔▔▔▔
+//!                         ╲____╱
+//!   least, by quarter  9  5  3  3  7  9  9      of the last four: idle
+//! ```
+//!
+//! **Peaks.** A load that swings needs at its next peak what is idle in between: a peak within an interval of the last one is seen by the rule itself; of longer
+//! swings, what was given back is *refilled*. When much of what was at stake is, idleness has to last twice as long from then on, up to [`MOST_PATIENCE`] intervals,
+//! so that a few swings teach the length of all; and half as long again after [`CALM`] intervals without. A load that comes to rest for good has its
+//! pages given back after one interval, as nothing was refilled before.
+//!
+//! Source: the low-water mark is that of decaying per-CPU lists; patience is ours.
+
+/// Quarters of an interval.
+const QUARTERS: usize = 4;
+/// Intervals that pages must be idle for at most.
+pub const MOST_PATIENCE: u32 = 16;
+const KNOWN: usize = QUARTERS * MOST_PATIENCE as usize;
+/// Intervals without refills, in quarters, after which patience halves.
+const CALM: u32 = 32 * QUARTERS as u32;
+/// Of the pages at stake, one in so many that are refilled is much.
+const MUCH: u64 = 4;
+/// Pages that are never much: one in so many of those in use, and 1 MiB.
+const LITTLE: u64 = 8;
+const LITTLE_PAGES: u64 = 256;
+/// In a quarter, one in so many pages stops being at stake.
+const FORGETS: u64 = 64;
+
+/// What is known. All-zero memory is nothing.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Decay {
+    /// When the quarter ends; 0: nobody looked yet.
+    ends_ns: u64,
+    quarter_ns: u64,
+    /// The least so far in this quarter, and in those before, the newest last; each plus what had been given back by then.
+    current: i64,
+    least: [i64; KNOWN],
+    /// Quarters that are known, and where the newest is.
+    known: u32,
+    newest: u32,
+    /// Pages given back, less those that upkeep itself made free.
+    given: i64,
+    /// Intervals of patience, less one.
+    patience: u32,
+    /// Quarters since much was refilled.
+    calm: u32,
+    /// Of the pages given back, those whose return would be a pity still.
+    at_stake: u64,
+    refilled: u64,
+}
+
+/// What is seen at a look, in pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The fewest dirty ones of free runs since the last look.
+    pub least: u64,
+    /// Those that have been refilled so far.
+    pub refilled: u64,
+    /// Those of runs in use.
+    pub in_use: u64,
+}
+
+impl Decay {
+    /// Nothing known.
+    pub const fn new() -> Self {
+        Decay {
+            ends_ns: 0,
+            quarter_ns: 0,
+            current: 0,
+            least: [0; KNOWN],
+            known: 0,
+            newest: 0,
+            given: 0,
+            patience: 0,
+            calm: 0,
+            at_stake: 0,
+            refilled: 0,
+        }
+    }
+
+    /// Takes note of what happened since the last time.
+    pub fn observe(&mut self, now_ns: u64, interval_ns: u64, Seen { least, refilled, in_use }: Seen) {
+        let quarter_ns = (interval_ns / QUARTERS as u64).max(1);
+        if self.ends_ns == 0 || self.quarter_ns != quarter_ns || now_ns + quarter_ns < self.ends_ns {
+            // The first time, or all that is known is of other quarters.
+            (self.quarter_ns, self.ends_ns, self.known) = (quarter_ns, now_ns + quarter_ns, 0);
+            (self.current, self.refilled) = (i64::MAX, refilled);
+        }
+        let least = least as i64 + self.given;
+        self.current = self.current.min(least);
+        if now_ns < self.ends_ns {
+            return;
+        }
+        let over = 1 + (now_ns - self.ends_ns) / quarter_ns;
+        self.ends_ns += over * quarter_ns;
+        self.note(self.current);
+        // Nobody looked in these: what was least in all of them was in none of them less.
+        (1..over.min(KNOWN as u64)).for_each(|_| self.note(least));
+        self.current = i64::MAX;
+        self.learn(refilled - self.refilled, in_use, over);
+        self.refilled = refilled;
+    }
+
+    fn note(&mut self, least: i64) {
+        self.newest = (self.newest + 1) % KNOWN as u32;
+        self.least[self.newest as usize] = least;
+        self.known = (self.known + 1).min(KNOWN as u32);
+    }
+
+    fn learn(&mut self, refilled: u64, in_use: u64, quarters: u64) {
+        let is_much = refilled >= (self.at_stake / MUCH).max(in_use / LITTLE).max(LITTLE_PAGES) && self.at_stake > 0;
+        if is_much {
+            (self.patience, self.calm, self.at_stake) = (((self.patience + 1) * 2).min(MOST_PATIENCE) - 1, 0, 0);
+            return;
+        }
+        self.calm = self.calm.saturating_add(quarters as u32);
+        if self.calm >= CALM {
+            (self.patience, self.calm) = (self.patience.div_ceil(2).saturating_sub(1), 0);
+        }
+        for _ in 0..quarters.min(FORGETS * 16) {
+            self.at_stake -= self.at_stake / FORGETS;
+        }
+    }
+
+    /// Intervals that pages must be idle for.
+    pub fn patience(&self) -> u32 {
+        self.patience + 1
+    }
+
+    fn wanted(&self) -> u32 {
+        self.patience() * QUARTERS as u32
+    }
+
+    /// What was the least in a quarter, the newest being 0, of the pages that there are now.
+    fn of_quarter(&self, age: u32) -> i64 {
+        self.least[((self.newest + KNOWN as u32 - age) % KNOWN as u32) as usize] - self.given
+    }
+
+    /// Pages that are idle for as long as patience wants.
+    pub fn idle(&self) -> u64 {
+        if self.known < self.wanted() {
+            return 0;
+        }
+        (0..self.wanted()).map(|age| self.of_quarter(age)).min().unwrap_or(0).max(0) as u64
+    }
+
+    /// When the quarter ends.
+    pub fn quarter_ends_ns(&self) -> u64 {
+        self.ends_ns
+    }
+
+    /// When more than `keep` pages will be idle if nothing happens any more; none: they are now.
+    pub fn idle_at_ns(&self, keep: u64) -> Option<u64> {
+        if self.idle() > keep {
+            return None;
+        }
+        let is_low = |least: i64| least <= keep as i64;
+        let known = self.known.min(self.wanted());
+        let newest_low = (0..known).find(|&age| is_low(self.of_quarter(age)));
+        let current_is_low = self.current != i64::MAX && is_low(self.current - self.given);
+        let quarters = match newest_low {
+            _ if current_is_low => self.wanted() + 1,
+            Some(age) => self.wanted() - age,
+            None => self.wanted() - known,
+        };
+        Some(self.ends_ns + u64::from(quarters.max(1) - 1) * self.quarter_ns)
+    }
+
+    /// So many pages were given back.
+    pub fn gave(&mut self, pages: u64) {
+        self.given += pages as i64;
+        self.at_stake += pages;
+    }
+
+    /// Upkeep itself made so many pages free, which had been idle in a slot.
+    pub fn came_idle(&mut self, pages: u64) {
+        self.given -= pages as i64;
+    }
+}
+
+impl Default for Decay {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    /// Looks in a second.
+    const LOOKS: u64 = 20;
+
+    /// A load, in pages in use, on a heap that never shrinks but by what is given back.
+    struct Load {
+        decay: Decay,
+        now_ns: u64,
+        pages: u64,
+        dirty: u64,
+        refilled: u64,
+        least: u64,
+    }
+
+    impl Load {
+        fn new() -> Self {
+            Load { decay: Decay::new(), now_ns: SECOND, pages: 0, dirty: 0, refilled: 0, least: 0 }
+        }
+
+        fn seen(&self, least: u64) -> Seen {
+            Seen { least, refilled: self.refilled, in_use: self.pages }
+        }
+
+        /// Uses so many pages for so many seconds; returns how many were given back meanwhile.
+        fn use_for(&mut self, pages: u64, seconds: f64) -> u64 {
+            let total = self.pages + self.dirty;
+            self.refilled += pages.saturating_sub(total);
+            (self.pages, self.dirty) = (pages, total.max(pages) - pages);
+            self.least = self.least.min(self.dirty);
+            let mut given = 0;
+            for _ in 0..(seconds * LOOKS as f64) as u64 {
+                self.now_ns += SECOND / LOOKS;
+                self.decay.observe(self.now_ns, SECOND, self.seen(self.least));
+                self.least = self.dirty;
+                let idle = self.decay.idle().min(self.dirty);
+                self.dirty -= idle;
+                self.least = self.dirty;
+                self.decay.gave(idle);
+                given += idle;
+            }
+            given
+        }
+    }
+
+    #[test]
+    fn what_is_idle_for_an_interval_goes_back_once() {
+        let mut load = Load::new();
+        load.use_for(10_000, 3.0);
+        assert_eq!(load.use_for(1000, 0.99), 0, "not yet");
+        assert_eq!(load.use_for(1000, 0.3), 9000, "after an interval and a quarter at most");
+        assert_eq!(load.use_for(1000, 10.0), 0);
+    }
+
+    #[test]
+    fn what_a_peak_within_the_interval_needs_stays() {
+        let mut load = Load::new();
+        let given: u64 = (0..50).map(|_| load.use_for(10_000, 0.3) + load.use_for(1000, 0.5)).sum();
+        assert_eq!(given, 0);
+    }
+
+    #[test]
+    fn swings_that_are_longer_are_learnt() {
+        for low in [1.5, 3.0, 7.0, 12.0] {
+            let mut load = Load::new();
+            let mut swing = || load.use_for(10_000, 1.0) + load.use_for(1000, low);
+            let first: u64 = (0..10).map(|_| swing()).sum();
+            let later: u64 = (0..20).map(|_| swing()).sum();
+            assert!(first > 0 && first <= 6 * 9000, "{first} pages given back in 10 swings of {low} s");
+            assert!(later <= 7 * 9000, "{later} pages given back in the next 20 swings of {low} s");
+        }
+    }
+
+    #[test]
+    fn ripples_teach_nothing() {
+        let mut load = Load::new();
+        (0..20).for_each(|_| {
+            load.use_for(10_000, 1.0);
+            load.use_for(9000, 2.0);
+        });
+        assert_eq!(load.decay.patience(), 1);
+    }
+
+    #[test]
+    fn a_load_that_comes_to_rest_is_forgiven() {
+        let mut load = Load::new();
+        for _ in 0..10 {
+            load.use_for(10_000, 1.0);
+            load.use_for(1000, 3.0);
+        }
+        assert!(load.decay.patience() > 1);
+        let rest = f64::from(load.decay.patience()) + 0.3;
+        assert_eq!(load.use_for(1000, rest), 9000);
+        load.use_for(1000, 300.0);
+        assert_eq!(load.decay.patience(), 1, "after a long calm");
+    }
+
+    #[test]
+    fn it_is_known_when_pages_will_be_idle() {
+        let mut load = Load::new();
+        load.use_for(10_000, 3.0);
+        load.use_for(1000, 0.1);
+        let at = load.decay.idle_at_ns(0).expect("not yet");
+        assert!((load.now_ns..load.now_ns + SECOND + SECOND / 4).contains(&at), "{at}");
+        // Nobody looks until then.
+        load.now_ns = at;
+        load.decay.observe(at, SECOND, load.seen(9000));
+        assert_eq!((load.decay.idle(), load.decay.idle_at_ns(8999)), (9000, None));
+        assert!(load.decay.idle_at_ns(9000).is_some());
+    }
+
+    #[test]
+    fn pages_that_upkeep_made_free_are_idle_at_once() {
+        let mut load = Load::new();
+        load.use_for(10_000, 3.0);
+        load.decay.came_idle(500);
+        assert_eq!(load.decay.idle(), 500);
+        load.decay.gave(500);
+        assert_eq!(load.decay.idle(), 0);
+    }
+
+    #[test]
+    fn another_interval_or_an_earlier_clock_begins_anew() {
+        let mut load = Load::new();
+        load.use_for(10_000, 3.0);
+        load.use_for(1000, 0.9);
+        load.decay.observe(load.now_ns, 8 * SECOND, load.seen(9000));
+        assert_eq!(load.decay.idle(), 0);
+        load.decay.observe(SECOND, 8 * SECOND, load.seen(9000));
+        assert!(load.decay.idle_at_ns(0).expect("not yet") <= 9 * SECOND);
+    }
+}

@@ -1,0 +1,115 @@
+//! A thread's own turn: what is done for a slot by whoever comes along a slow path there.
+
+use super::state::State;
+use super::step::give_idle_pages_back;
+use super::timetable::{Timetable, Turn};
+use crate::percpu;
+use crate::slab::region::general;
+use crate::slab::{Watch, coarse_time};
+use machine::sync::Ordering;
+use machine::{clock, thread};
+
+/// Units of coarse time, some 50 ms, from the first visit in a slot to the first look.
+const FIRST_LOOK: u32 = 1 << 17;
+/// To the next part of a turn, some 100 µs, and to the next try.
+const SOON: u32 = 1 << 8;
+/// A look that is not needed, some minutes away.
+const FAR: u32 = 1 << 29;
+/// Arrays that are emptied, and calls that are made, at a stretch, or a few more: by who comes along all the time, and by who comes so seldom that nobody
+/// minds.
+const LEAST_AT_ONCE: usize = 8;
+const MOST_AT_ONCE: usize = 128;
+/// Whoever comes along so many times later than he should, and finds more to do, leaves the turn to the shepherd.
+const SELDOM: u32 = 16;
+/// Pages that go back to the kernel at a stretch, where no shepherd does that: 256 KiB.
+const PAGES_AT_ONCE: u64 = 64;
+
+/// Looks what is due in a slot, where the calling thread is, or was.
+pub(crate) fn tend(slot: u32, allocates: bool) {
+    let (general, now) = (general(), coarse_time());
+    let watch = general.watch(slot);
+    match State::known() {
+        None if watch.is_fresh() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
+        None if State::make().is_none() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
+        None => watch.look_now(),
+        // On top of a lock: what is done takes others.
+        Some(_) if thread::holds_locks() => watch.look_at(now.wrapping_add(SOON)),
+        Some(state) if !state.is_on() => watch.look_at(now.wrapping_add(FAR)),
+        Some(state) => {
+            percpu::enter();
+            let late = watch.lateness(now) / SOON;
+            let units = state.take_turn(slot, watch, late);
+            watch.look_at(coarse_time().wrapping_add(units));
+            if allocates {
+                state.want_shepherd(clock::now_ns());
+            }
+        }
+    }
+}
+
+impl State {
+    /// Does a part of the slot's turn, if it has one; returns after how many units of coarse time somebody should look again.
+    fn take_turn(&self, slot: u32, watch: &Watch, late: u32) -> u32 {
+        let now_ns = clock::now_ns();
+        let until = &self.until_ns[slot as usize];
+        if until.load(Ordering::Relaxed) <= now_ns {
+            match self.with(now_ns, |inside| begin_turn(&mut inside.table, slot)) {
+                None => return SOON,
+                Some(Turn::NotBeforeNs(at)) => {
+                    self.shepherd.rouse();
+                    return self.coarse(at.saturating_sub(now_ns));
+                }
+                Some(Turn::UntilNs(end)) => {
+                    watch.place.store(0, Ordering::Relaxed);
+                    until.store(end, Ordering::Relaxed);
+                    self.shepherd.rouse();
+                }
+                // It has just joined.
+                Some(Turn::None) => return SOON,
+            }
+        }
+        let most = (LEAST_AT_ONCE * (1 + late as usize)).min(MOST_AT_ONCE);
+        if self.keep_own(slot, watch, most) {
+            if late >= SELDOM && self.shepherd.is_there() {
+                self.with(now_ns, |inside| inside.table.hand_over(slot));
+                self.shepherd.ring();
+            }
+            return SOON;
+        }
+        until.store(0, Ordering::Relaxed);
+        self.counts.own.count();
+        let next = self.with(clock::now_ns(), |inside| {
+            if matches!(inside.table.turn(slot), Turn::UntilNs(_)) {
+                inside.table.run(slot);
+            }
+            inside.table.turn(slot)
+        });
+        match next {
+            Some(Turn::NotBeforeNs(at)) => self.coarse(at.saturating_sub(now_ns)),
+            _ => SOON,
+        }
+    }
+
+    /// The next part; true: there is more.
+    fn keep_own(&self, slot: u32, watch: &Watch, most: usize) -> bool {
+        let began = clock::now_ns();
+        let unvisited = self.coarse(self.interval_ns() / 2);
+        let from = watch.place.load(Ordering::Relaxed);
+        let kept = self.freeing_idle_pages(|| general().keep_own(slot, from, most, unvisited));
+        let Some((kept, place)) = kept else { return true };
+        watch.place.store(place, Ordering::Relaxed);
+        self.count_kept(kept);
+        let more_pages = !self.shepherd.is_there() && give_idle_pages_back(self, began, PAGES_AT_ONCE);
+        self.counts.longest_ns.raise(clock::now_ns() - began);
+        kept.is_more || more_pages
+    }
+}
+
+/// What a slot may do now, which joins if it was not among those that have turns. It has run when its turn was taken to the end: whoever comes along too
+/// seldom for that leaves it to the shepherd.
+fn begin_turn(table: &mut Timetable, slot: u32) -> Turn {
+    if !table.is_wanted(slot) {
+        table.join(slot);
+    }
+    table.turn(slot)
+}

@@ -1,0 +1,142 @@
+//! The shepherd: a thread of the runtime's own, which takes the turns of slots where nobody comes along, and gives idle pages back.
+//!
+//! There is none in a process with one thread, nor in one that holds little. It is *none*, *awake* or *idle*: awake, it sleeps from one thing that is due
+//! to the next; idle, until a slot wants turns again. The state is marked with the generation of the process, so that a fork child has none.
+//!
+//! Nobody is forgotten: it says that it is idle, and then looks whether any slot is to have turns; who joins does that, and then looks whether the
+//! shepherd is idle. Between both there is a fence on either side, so at least one sees the other.
+//!
+//! It is made in an allocation, on its slow path: never in a release, as the C library releases memory while it holds the lock that making a thread
+//! takes; not on top of a lock of ours; and not where a signal handler may run, on top of whatever. Where it cannot be made, threads do the
+//! upkeep of their own slots, and the next one tries again.
+
+use super::knobs::Knob;
+use super::state::State;
+use super::step;
+use crate::page::PAGE;
+use crate::slab::region::general;
+use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wait, wake_one};
+use machine::thread::{self, Work};
+use machine::{clock, process};
+
+const NONE: u32 = 0;
+const AWAKE: u32 = 1;
+const IDLE: u32 = 2;
+/// Of the state's word, what lies above is the generation.
+const STATE: u32 = 3;
+
+/// What it sleeps when nothing is due.
+const LONG_NS: u64 = 3_600_000_000_000;
+/// After it could not be made, the next try waits for so long.
+const AFTER_FAILURE_NS: u64 = 100_000_000;
+/// A process whose runs have no more pages than this gets none: 2 MiB of address space, of which less is in memory.
+const LITTLE_PAGES: u64 = (2 << 20) / PAGE as u64;
+
+static WORK: Work = Work { name: c"commensal-keep", job: work };
+
+/// What is known of it. Zeroes: there is none.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Shepherd {
+    /// The generation, times four, plus what it does.
+    state: AtomicU32,
+    /// Changes when it is to wake up.
+    bell: AtomicU32,
+    /// When it can be made, in nanoseconds of the clock.
+    not_before_ns: AtomicU64,
+}
+
+fn marked(state: u32) -> u32 {
+    thread::generation() << 2 | state
+}
+
+impl Shepherd {
+    fn state(&self) -> u32 {
+        let word = self.state.load(Ordering::Relaxed);
+        if word & !STATE == marked(0) { word & STATE } else { NONE }
+    }
+
+    /// Whether there is one.
+    pub(super) fn is_there(&self) -> bool {
+        self.state() != NONE
+    }
+
+    /// Wakes it, if it is idle: after something was left for it to see.
+    pub(super) fn rouse(&self) {
+        // Pairs with the fence in `rest`: if ours comes first, it sees what was left; if its does, we see that it is idle.
+        fence(Ordering::SeqCst);
+        if self.state() == IDLE
+            && self.state.compare_exchange(marked(IDLE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.ring();
+        }
+    }
+
+    /// Has it look at once.
+    pub(super) fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::SeqCst);
+        wake_one(&self.bell);
+    }
+
+    /// Sleeps until somebody rouses it, unless something is due.
+    fn rest(&self, bell: u32) {
+        self.state.store(marked(IDLE), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if step(clock::now_ns()).is_none() {
+            wait(&self.bell, bell, LONG_NS);
+        }
+        self.state.store(marked(AWAKE), Ordering::Relaxed);
+    }
+}
+
+impl State {
+    /// Sees to it that there is a shepherd, if there should be and can. In an allocation, on its slow path.
+    pub(super) fn want_shepherd(&self, now_ns: u64) {
+        let general = general().state();
+        let is_wanted = self.knobs.get(Knob::Shepherd) == 1
+            && !self.shepherd.is_there()
+            && general.sharing.upgraded_at_ns().is_some()
+            && general.zone.counts.in_use.get() + general.zone.counts.free_dirty.get() > LITTLE_PAGES
+            && now_ns >= self.shepherd.not_before_ns.load(Ordering::Relaxed);
+        if is_wanted && !self.make_shepherd() {
+            self.shepherd.not_before_ns.store(now_ns + AFTER_FAILURE_NS, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn make_shepherd(&self) -> bool {
+        if thread::holds_locks() || thread::may_be_in_handler() {
+            return false;
+        }
+        // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and make another one.
+        thread::without_signals(|| {
+            let word = &self.shepherd.state;
+            let seen = word.load(Ordering::Relaxed);
+            let is_ours = !self.shepherd.is_there()
+                && word.compare_exchange(seen, marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            let is_made = is_ours && process::keeping_errno(|| thread::spawn(&WORK));
+            if is_ours && !is_made {
+                word.store(marked(NONE), Ordering::Relaxed);
+            }
+            is_made || !is_ours
+        })
+    }
+}
+
+fn work() {
+    loop {
+        crate::percpu::enter();
+        let Some(state) = State::known() else { return };
+        // Acquire pairs with nothing but itself: who rings after this finds the word changed when we go to sleep.
+        let bell = state.shepherd.bell.load(Ordering::SeqCst);
+        match step(clock::now_ns()) {
+            Some(at) => {
+                let left = at.saturating_sub(clock::now_ns());
+                if left > 0 {
+                    wait(&state.shepherd.bell, bell, left);
+                }
+            }
+            None => state.shepherd.rest(bell),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What upkeep knows: one value for the process, made when it is first needed, so that who lives shorter than that has none.
+//!
+//! Runs at the same time: any threads. What is inside is used under a lock that nobody waits for: whoever does not get it looks again soon.
+
+use super::decay::Decay;
+use super::knobs::{Knob, Knobs};
+use super::shepherd::Shepherd;
+use super::timetable::Timetable;
+use crate::observe::Events;
+use crate::slab::coarse_of;
+use crate::slab::region::general;
+use core::cell::UnsafeCell;
+use machine::sync::{AtomicU64, Lock, Ordering};
+use machine::{clock, root, slot};
+
+/// Above all others, as nothing is taken while it is held.
+const UPKEEP_RANK: u8 = 7;
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MILLISECOND;
+/// Pages of a MiB.
+const MIB_PAGES: u64 = (1 << 20) / crate::page::PAGE as u64;
+
+/// Everything. All-zero memory is how it begins, but for the times.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct State {
+    pub(super) knobs: Knobs,
+    pub(super) shepherd: Shepherd,
+    pub(super) counts: Counts,
+    /// When it was made, by both clocks: so coarse time is translated.
+    began_ns: u64,
+    began_ticks: u64,
+    lock: Lock<UPKEEP_RANK>,
+    inside: UnsafeCell<Inside>,
+    /// By slot: when the turn ends that somebody is in the middle of, in nanoseconds; 0: nobody is.
+    pub(super) until_ns: [AtomicU64; slot::MAX],
+}
+
+// SAFETY: what is inside is used under the lock; the rest is atomic, or constant.
+unsafe impl Sync for State {}
+
+/// What the lock protects.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Inside {
+    pub(super) decay: Decay,
+    pub(super) allowance: Allowance,
+    /// The round in which memory was last seen to be short, or not.
+    pub(super) looked_in: u32,
+    pub(super) is_short: bool,
+    pub(super) table: Timetable,
+}
+
+/// What upkeep did.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Counts {
+    /// Turns that threads took in their own slots, and that were taken for slots where nobody came along.
+    pub(super) own: Events,
+    pub(super) deserted: Events,
+    /// Arrays that were emptied, and spans that went to the zone.
+    pub(super) arrays: Events,
+    pub(super) spans: Events,
+    /// Calls that gave pages back, those pages, and calls that the kernel refused.
+    pub(super) calls: Events,
+    pub(super) pages: Events,
+    pub(super) refused: Events,
+    /// The longest that anything took at a stretch.
+    pub(super) longest_ns: Events,
+}
+
+/// How many pages may go back now, of so many in a second.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Allowance {
+    since_ns: u64,
+    pages: u64,
+}
+
+impl Allowance {
+    /// What may go back now: of the time since the last look, but no more than of a quarter of a second, so that a rest is not followed by a storm.
+    pub(super) fn refill(&mut self, now_ns: u64, pages_per_second: u64) -> u64 {
+        let passed = now_ns.saturating_sub(self.since_ns).min(SECOND / 4);
+        let more = passed * pages_per_second / SECOND;
+        if more > 0 || now_ns < self.since_ns {
+            self.since_ns = now_ns;
+            self.pages = (self.pages + more).min(pages_per_second.div_ceil(4));
+        }
+        self.pages
+    }
+
+    pub(super) fn take(&mut self, pages: u64) {
+        self.pages = self.pages.saturating_sub(pages);
+    }
+}
+
+impl State {
+    /// What there is; none: nobody needed it yet.
+    pub(super) fn known() -> Option<&'static State> {
+        if !root::is_installed() {
+            return None;
+        }
+        let place = &general().state().registry().rare.0.upkeep;
+        // Acquire pairs with the release in `make`: whoever finds it finds it as it was made.
+        // SAFETY: null, or stored there, and never unmapped.
+        unsafe { place.load(Ordering::Acquire).cast::<State>().as_ref() }
+    }
+
+    /// The same; none: there is no memory for it.
+    #[cold]
+    pub(super) fn make() -> Option<&'static State> {
+        Self::known().or_else(|| {
+            let state = general().state();
+            let made = state.zone.metadata.cut(size_of::<State>(), align_of::<State>())?.cast::<State>();
+            // SAFETY: the memory is ours, and zero, which is valid.
+            unsafe { ((*made).began_ns, (*made).began_ticks) = (clock::now_ns(), clock::ticks()) };
+            let place = &state.registry().rare.0.upkeep;
+            // Whoever is second has cut some address space in vain.
+            let _ = place.compare_exchange(core::ptr::null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed);
+            Self::known()
+        })
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.knobs.get(Knob::Upkeep) == 1
+    }
+
+    pub(super) fn interval_ns(&self) -> u64 {
+        u64::from(self.knobs.get(Knob::Interval)) * MILLISECOND
+    }
+
+    pub(super) fn pages_per_second(&self) -> u64 {
+        u64::from(self.knobs.get(Knob::Budget)) * MIB_PAGES
+    }
+
+    /// Intervals that pages have to be idle for; 0: somebody else is at it.
+    pub(super) fn patience(&self) -> u32 {
+        self.with(clock::now_ns(), |inside| inside.decay.patience()).unwrap_or(0)
+    }
+
+    /// Works with what is inside, at a time; none: somebody else does.
+    pub(super) fn with<R>(&self, now_ns: u64, work: impl FnOnce(&mut Inside) -> R) -> Option<R> {
+        let is_ours = self.lock.try_acquire();
+        let is_inherited = !is_ours && self.lock.try_inherit();
+        if !is_ours && !is_inherited {
+            return None;
+        }
+        // SAFETY: we hold the lock.
+        let inside = unsafe { &mut *self.inside.get() };
+        if is_inherited {
+            // Its holder vanished in a fork, in the middle of something: slots join anew.
+            inside.table = Timetable::new();
+            inside.decay = Decay::new();
+        }
+        inside.table.advance(now_ns, self.interval_ns());
+        let result = work(inside);
+        // SAFETY: acquired above.
+        unsafe { self.lock.release() };
+        Some(result)
+    }
+
+    /// So many nanoseconds in coarse time, by how fast both clocks have been so far.
+    pub(super) fn coarse(&self, ns: u64) -> u32 {
+        const MOST: u64 = 1 << 30;
+        let passed_ns = clock::now_ns().saturating_sub(self.began_ns);
+        let passed = coarse_of(clock::ticks().saturating_sub(self.began_ticks));
+        // Too early to tell, it is taken for two ticks in a nanosecond.
+        let (per, of) = if passed_ns > 10 * MILLISECOND { (passed, passed_ns) } else { (1, 512) };
+        let units = u128::from(ns) * u128::from(per) / u128::from(of);
+        units.clamp(1, u128::from(MOST)) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allowance_is_of_the_time_that_passed_and_bounded() {
+        let mut allowance = Allowance { since_ns: 0, pages: 0 };
+        assert_eq!(allowance.refill(100 * SECOND, 1000), 250, "a rest of a hundred seconds");
+        allowance.take(200);
+        assert_eq!(allowance.refill(100 * SECOND + SECOND / 10, 1000), 150);
+        allowance.take(1000);
+        assert_eq!(allowance.refill(100 * SECOND + SECOND / 10 + 10, 1000), 0);
+        // Short times are not lost.
+        let pages = (1..=1000).map(|step| allowance.refill(100 * SECOND + SECOND / 10 + step * MILLISECOND / 10, 1000));
+        assert_eq!(pages.last(), Some(100));
+    }
+}

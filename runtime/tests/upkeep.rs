@@ -1,0 +1,412 @@
+//! Upkeep on this computer: what goes back and when, who is made for it and who is woken, and what happens beside it.
+//!
+//! Each case plays in a process of its own, in both modes of the machine where that makes a difference, with an interval much shorter than the usual
+//! second. Intervals that are measured have a margin for a busy machine, and a reading is repeated before it counts as a failure.
+//!
+//! Planted bugs that were seen here: turns that are never missed, a shepherd that is not woken, pages that are not idle until another
+//! interval has passed, and kicks that only order memory (the check of contents, beside the shepherd).
+
+mod common;
+
+use commensal::heap;
+use commensal::machine::fault::{self, Plan, Point};
+use commensal::machine::slot;
+use commensal::upkeep::{self, Knob, Report};
+use common::child;
+use common::forks::{FINE, Way, wait_for};
+use common::random::Random;
+use std::fs;
+use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+const SIZES: [usize; 8] = [24, 100, 400, 1500, 5000, 12_000, 28_000, 90_000];
+
+/// Acts out `body` in a process of its own.
+fn in_child(test: &str, conf: &str, modes: &[Option<(&str, &str)>], body: fn()) {
+    if child::case().is_some() {
+        heap::conf::apply_environment();
+        return body();
+    }
+    for &variable in modes {
+        let mut command = child::command(test, "act");
+        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable), Duration::from_secs(60));
+        outcome.expect_success(test);
+        println!("{}", outcome.stdout);
+    }
+}
+
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let text = fs::read_to_string("/proc/self/statm").expect("the kernel tells");
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("it is a number") * 4096
+}
+
+/// The kernel's numbers of threads with the shepherd's name.
+fn shepherds() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").expect("the kernel tells");
+    let numbers = tasks.map(|task| task.expect("a task").file_name().into_string().expect("a number"));
+    let name = |number: &String| fs::read_to_string(format!("/proc/self/task/{number}/comm")).unwrap_or_default();
+    numbers.filter(|number| name(number).trim() == "commensal-keep").collect()
+}
+
+/// How often a thread has gone to sleep.
+fn sleeps_of(number: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/self/task/{number}/status")).expect("it is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|number| number.trim().parse().ok()).expect("the kernel tells")
+}
+
+struct Blocks(Vec<*mut u8>);
+
+impl Blocks {
+    /// Of about `total` bytes together, each of which is written.
+    fn new(total: usize) -> Self {
+        let one = |index: usize| {
+            let bytes = SIZES[index % SIZES.len()];
+            let block = heap::allocate(bytes);
+            assert!(!block.is_null(), "no memory for {bytes} bytes");
+            // SAFETY: the block is ours.
+            unsafe { block.write_bytes(1, bytes) };
+            block
+        };
+        Blocks((0..total * SIZES.len() / SIZES.iter().sum::<usize>()).map(one).collect())
+    }
+
+    /// One is freed, and another one of its size allocated, from place to place.
+    fn churn(&mut self, place: usize) {
+        let (place, bytes) = (place % self.0.len(), SIZES[place % self.0.len() % SIZES.len()]);
+        // SAFETY: the block is ours.
+        unsafe { heap::free(self.0[place]) };
+        self.0[place] = heap::allocate(bytes);
+        assert!(!self.0[place].is_null(), "no memory for {bytes} bytes");
+        // SAFETY: as above.
+        unsafe { self.0[place].write_bytes(1, bytes) };
+    }
+
+    fn free(self) {
+        // SAFETY: the blocks are ours.
+        self.0.into_iter().for_each(|block| unsafe { heap::free(block) });
+    }
+}
+
+/// Waits for something, so long at most; true if it came.
+fn comes_within(limit: Duration, mut it: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    while Instant::now() < end {
+        if it() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    it()
+}
+
+/// Threads that have data which stays, and come to a peak together; afterwards they sleep, and `look` looks.
+fn after_a_peak(live: usize, peak: usize, peak_for: Duration, look: impl FnOnce()) {
+    const THREADS: usize = 4;
+    let (at_peak, over) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let stays = Blocks::new(live / THREADS);
+                let end = Instant::now() + peak_for;
+                let mut most = Blocks::new(peak / THREADS);
+                (0..).take_while(|_| Instant::now() < end).for_each(|place| most.churn(place));
+                at_peak.wait();
+                most.free();
+                over.wait();
+                over.wait();
+                stays.free();
+            });
+        }
+        at_peak.wait();
+        over.wait();
+        // Whoever waits would wait for ever.
+        let looked = catch_unwind(AssertUnwindSafe(look));
+        over.wait();
+        looked.unwrap_or_else(|failure| resume_unwind(failure));
+    });
+}
+
+const INTERVAL: Duration = Duration::from_millis(400);
+
+/// A server that peaks and goes idle: nobody comes along a slow path any more.
+#[test]
+fn a_peak_is_back_after_two_intervals() {
+    in_child("a_peak_is_back_after_two_intervals", "upkeep.interval_ms:400", &[None], || {
+        const LIVE: usize = 32 * MIB;
+        let before = resident();
+        after_a_peak(LIVE, 160 * MIB, 4 * INTERVAL, || {
+            let (start, peak) = (Instant::now(), resident() - before);
+            assert!(peak > 150 * MIB, "{peak} bytes at the peak");
+            // A fifth of an interval for threads that come late on a busy machine.
+            let left = || resident().saturating_sub(before);
+            let is_back = comes_within(2 * INTERVAL + INTERVAL / 5, || left() < LIVE * 12 / 10);
+            println!("from {} MiB to {} MiB in {:?}; {}", peak / MIB, left() / MIB, start.elapsed(), Report::read());
+            assert!(is_back, "{} bytes are left of {peak}, {LIVE} are in use: {}", left(), Report::read());
+        });
+    });
+}
+
+/// Whoever waits for the shepherd waits for nothing where all is empty: it sleeps until somebody comes.
+#[test]
+fn an_idle_process_is_not_woken() {
+    in_child("an_idle_process_is_not_woken", "upkeep.interval_ms:20", &[None, Some(child::FALLBACK)], || {
+        after_a_peak(4 * MIB, 20 * MIB, Duration::from_millis(200), || {
+            let number = match &shepherds()[..] {
+                [one] => one.clone(),
+                others => panic!("shepherds: {others:?}; {}", Report::read()),
+            };
+            // The harness's own thread allocates while the test's name is printed; afterwards nobody does.
+            thread::sleep(Duration::from_millis(800));
+            let before = sleeps_of(&number);
+            thread::sleep(Duration::from_millis(1600));
+            let woken = sleeps_of(&number) - before;
+            assert_eq!(woken, 0, "times that the shepherd was woken in 80 intervals without work: {}", Report::read());
+            // Until somebody comes who leaves something behind.
+            let before = resident();
+            thread::spawn(|| Blocks::new(40 * MIB).free()).join().expect("no panic");
+            let is_back = comes_within(Duration::from_secs(3), || resident() < before + 4 * MIB);
+            assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
+        });
+    });
+}
+
+#[test]
+fn whoever_holds_little_gets_no_shepherd() {
+    in_child("whoever_holds_little_gets_no_shepherd", "upkeep.interval_ms:10", &[None], || {
+        thread::spawn(|| {
+            for _ in 0..300 {
+                Blocks::new(MIB / 8).free();
+                thread::sleep(Duration::from_millis(1));
+            }
+        })
+        .join()
+        .expect("no panic");
+        assert_eq!(shepherds(), [""; 0], "{}", Report::read());
+    });
+}
+
+/// Without a shepherd an embedder's thread does the same, when it is told to come.
+#[test]
+fn an_embedder_ticks_in_place_of_the_shepherd() {
+    in_child("an_embedder_ticks_in_place_of_the_shepherd", "upkeep.interval_ms:50,shepherd:off", &[None], || {
+        const LIVE: usize = 10 * MIB;
+        let before = resident();
+        after_a_peak(LIVE, 80 * MIB, Duration::from_millis(300), || {
+            let end = Instant::now() + Duration::from_secs(3);
+            let mut calls = 0;
+            while let Some(ns) = upkeep::tick() {
+                calls += 1;
+                assert!(Instant::now() < end, "there is no end of it: {}", Report::read());
+                thread::sleep(Duration::from_nanos(ns));
+            }
+            let left = resident() - before;
+            assert!(left < LIVE * 13 / 10, "{left} bytes are left: {}", Report::read());
+            assert!(calls < 200, "{calls} calls");
+            assert!(shepherds().is_empty() && !Report::read().has_shepherd);
+        });
+    });
+}
+
+#[test]
+fn nothing_goes_back_where_it_is_off() {
+    in_child("nothing_goes_back_where_it_is_off", "upkeep.interval_ms:20,upkeep:off", &[None], || {
+        let before = resident();
+        after_a_peak(4 * MIB, 80 * MIB, Duration::from_millis(100), || {
+            thread::sleep(Duration::from_millis(300));
+            assert!(resident() - before > 70 * MIB && shepherds().is_empty());
+            // And from now on it is on: by whoever comes along.
+            upkeep::set_knob(Knob::Upkeep, 1).expect("it is in range");
+            let work = || {
+                Blocks::new(2 * MIB).free();
+                resident() - before < 20 * MIB
+            };
+            assert!(comes_within(Duration::from_secs(3), work), "{}", Report::read());
+        });
+    });
+}
+
+/// A load that swings within an interval, or a few, keeps its pages, once it is known.
+#[test]
+fn a_load_that_swings_keeps_its_pages() {
+    in_child("a_load_that_swings_keeps_its_pages", "upkeep.interval_ms:50", &[None], || {
+        thread::spawn(|| ()).join().expect("no panic");
+        let faulted = |rounds: usize| {
+            let before = Report::read().bytes;
+            for _ in 0..rounds {
+                Blocks::new(64 * MIB).free();
+                // Three intervals, in which little happens.
+                for _ in 0..15 {
+                    Blocks::new(MIB).free();
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
+            (Report::read().bytes - before) as usize / MIB
+        };
+        let (first, later) = (faulted(8), faulted(8));
+        println!("MiB given back in eight swings {first}, and in the next {later}; {}", Report::read());
+        assert!(later <= 128, "MiB given back in eight swings {first}, and in the next {later}: {}", Report::read());
+    });
+}
+
+/// The kernel refuses to take pages back: nothing is lost, and nobody tries again and again.
+#[test]
+fn refused_pages_stay_as_they_are() {
+    in_child("refused_pages_stay_as_they_are", "upkeep.interval_ms:20", &[None], || {
+        fault::arm(Point::Decommit, Plan::Always { skip: 0 });
+        after_a_peak(4 * MIB, 40 * MIB, Duration::from_millis(100), || {
+            thread::sleep(Duration::from_millis(600));
+            let (report, again) = (Report::read(), Blocks::new(60 * MIB));
+            assert!(report.bytes == 0 && (1..100).contains(&report.refused), "{report}");
+            heap::check::check_valid(|_| {});
+            again.free();
+            fault::arm(Point::Decommit, Plan::Never);
+            assert!(comes_within(Duration::from_secs(3), || Report::read().bytes > 30 << 20), "{}", Report::read());
+        });
+    });
+}
+
+/// With little address space, where each mapping counts.
+#[test]
+fn pages_go_back_under_a_limit_of_address_space() {
+    const TEST: &str = "pages_go_back_under_a_limit_of_address_space";
+    if child::case().is_none() {
+        let mut command = child::command(TEST, "act");
+        child::limit_address_space(&mut command).env("COMMENSAL_CONF", "upkeep.interval_ms:50");
+        return child::run(&mut command, Duration::from_secs(60)).expect_success(TEST);
+    }
+    heap::conf::apply_environment();
+    let before = resident();
+    after_a_peak(4 * MIB, 80 * MIB, Duration::from_millis(200), || {
+        let is_back = comes_within(Duration::from_secs(3), || resident() - before < 10 * MIB);
+        assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
+    });
+}
+
+/// Threads at work, whose slots are said to be deserted again and again; everything is checked.
+#[test]
+fn threads_at_work_lose_nothing_to_the_shepherd() {
+    const TEST: &str = "threads_at_work_lose_nothing_to_the_shepherd";
+    child::act_out("upkeep", TEST, 3.0, |seed, end| {
+        upkeep::set_knob(Knob::Interval, 1).expect("it is in range");
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for number in 0..3 {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let mut random = Random::new(seed, number);
+                    while !is_over.load(Ordering::Relaxed) {
+                        // Few sizes, which stay on the fast path: nobody comes along a slow one, and turns are missed.
+                        let blocks: Vec<_> = (0..20).map(|_| block(&mut random, seed ^ number)).collect();
+                        for _ in 0..random.below(30) {
+                            blocks.iter().for_each(check);
+                        }
+                        blocks.into_iter().for_each(|block| {
+                            check(&block);
+                            // SAFETY: the block is ours.
+                            unsafe { heap::free(block.0.cast()) }
+                        });
+                        if random.below(50) == 0 {
+                            Blocks::new(MIB).free();
+                        }
+                    }
+                });
+            }
+            while Instant::now() < end {
+                // As if there were two shepherds: an embedder may tick beside.
+                upkeep::tick();
+                thread::sleep(Duration::from_micros(300));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let report = Report::read();
+        assert!(report.deserted_turns > 20 || slot::mode() == slot::Mode::PerThread, "{report}");
+        heap::trim(0);
+        heap::check::check_valid(|_| {});
+        eprintln!("{report}");
+    });
+}
+
+/// A block that is filled with its own mark.
+fn block(random: &mut Random, mark: u64) -> (*mut u64, usize, u64) {
+    let words = [2, 4, 8, 100][random.below(4)];
+    let block: *mut u64 = heap::allocate(words * 8).cast();
+    let mark = mark << 32 ^ block as u64;
+    // SAFETY: the block is ours, and has so many words.
+    (0..words).for_each(|word| unsafe { block.add(word).write(mark) });
+    (block, words, mark)
+}
+
+fn check(&(block, words, mark): &(*mut u64, usize, u64)) {
+    // SAFETY: as above.
+    let is_ours = (0..words).all(|word| unsafe { black_box(block).add(word).read() } == mark);
+    assert!(is_ours, "somebody else has written to a block of {} bytes", words * 8);
+}
+
+/// Children that are forked while the shepherd is at it can go on, and get a shepherd of their own if they need one.
+#[test]
+fn children_of_a_process_with_a_shepherd_go_on() {
+    const TEST: &str = "children_of_a_process_with_a_shepherd_go_on";
+    child::act_out("upkeep", TEST, 3.0, |seed, end| {
+        upkeep::set_knob(Knob::Interval, 1).expect("it is in range");
+        let is_over = AtomicBool::new(false);
+        let mut children = 0;
+        thread::scope(|scope| {
+            for number in 0..2 {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let mut random = Random::new(seed, number);
+                    while !is_over.load(Ordering::Relaxed) {
+                        Blocks::new(MIB * (1 + random.below(4))).free();
+                        thread::sleep(Duration::from_millis(random.below(4) as u64));
+                    }
+                });
+            }
+            while Instant::now() < end {
+                for way in Way::ALL {
+                    let status = wait_for(way.fork_and(child_goes_on), Duration::from_secs(20));
+                    assert_eq!(status, Some(FINE), "a child of {way:?}");
+                    children += 1;
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert!(children > 10, "{children} children");
+        eprintln!("{children} children; {}", Report::read());
+    });
+}
+
+/// In a child, which has no memory but this heap's: allocates and frees, with steps of upkeep between.
+fn child_goes_on() -> Result<(), i32> {
+    let mut blocks = [core::ptr::null_mut::<u8>(); 64];
+    for round in 0..20_u8 {
+        for (index, block) in blocks.iter_mut().enumerate() {
+            let bytes = SIZES[index % SIZES.len()];
+            *block = heap::allocate(bytes);
+            if block.is_null() {
+                return Err(1);
+            }
+            // SAFETY: the block is ours.
+            unsafe { block.write_bytes(round ^ index as u8, bytes) };
+        }
+        upkeep::tick();
+        for (index, &block) in blocks.iter().enumerate() {
+            let last = SIZES[index % SIZES.len()] - 1;
+            // SAFETY: the block is ours, and written.
+            unsafe {
+                if (block.read(), block.add(last).read()) != (round ^ index as u8, round ^ index as u8) {
+                    return Err(2);
+                }
+                heap::free(block);
+            }
+        }
+    }
+    heap::trim(0);
+    Ok(())
+}
