@@ -7,7 +7,7 @@ use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates, sleep};
 use machine::slot::Mode;
 use machine::sync::{Acquired, Contention, Lock};
-use machine::{clock, thread};
+use machine::{clock, here, thread};
 use std::cell::{Cell, RefCell};
 
 /// The protocols of this file.
@@ -40,7 +40,7 @@ impl<const RANK: u8> Guarded<RANK> {
     /// Does `work` with the lock, unless waiting for it might be for ever.
     fn with(&self, contention: &Contention, work: impl FnOnce()) {
         thread::enter();
-        if self.lock.acquire(contention) == Acquired::WouldDeadlock {
+        if self.lock.acquire(contention, here!()) == Acquired::WouldDeadlock {
             return;
         }
         assert!(!self.is_inside.replace(true), "two threads hold a lock of rank {RANK}");

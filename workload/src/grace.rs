@@ -275,7 +275,7 @@ impl Moment {
             operations: desks.operations(),
             grace_periods: rcu::grace_periods(),
             refills: report.classes[class::class_for(BYTES)].refills,
-            contended: report.locks[0].1.contended,
+            contended: report.locks[0].1.waited.contended,
         })
     }
 

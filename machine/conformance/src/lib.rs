@@ -5,6 +5,7 @@
 //! | [`slot`] | per-CPU slots, the restartable operations, taking arrays away from another CPU | tokens that must stay single, sums that must agree |
 //! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
 //! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
+//! | [`contention`] | who waited for a lock, and how long | a report that lies sends people to the wrong lock |
 //! | [`wait`] | waiting for a word, and waking | a wake-up that is lost would cost seconds |
 //! | [`interrupt`] | interrupting a thread | that it is this one, and that it happens |
 //! | [`spawn`] | threads of the runtime's own | what they must see |
@@ -25,6 +26,7 @@
 pub mod case;
 pub mod clock;
 pub mod code;
+pub mod contention;
 pub mod fault;
 pub mod interrupt;
 pub mod kick;
@@ -46,6 +48,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         slot::CASES,
         kick::CASES,
         sync::CASES,
+        contention::CASES,
         wait::CASES,
         thread::CASES,
         spawn::CASES,

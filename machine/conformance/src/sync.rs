@@ -5,8 +5,8 @@
 
 use crate::case::{Case, Findings, Outcome, ensure};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd};
-use machine::sync::{Acquired, AtomicBool, AtomicU32, AtomicU64, Contention, Lock, Ordering};
-use machine::{clock, thread};
+use machine::sync::{Acquired, AtomicBool, AtomicU32, AtomicU64, Contention, Lock, Ordering, Site};
+use machine::{clock, here, thread};
 
 /// The lock under test: of a rank in the middle.
 pub type Middle = Lock<5>;
@@ -29,16 +29,17 @@ pub struct Operations {
     /// Takes the lock.
     ///
     /// ```text
-    /// acquire(contention):
+    /// acquire(contention, site):
     ///     if the thread holds any lock of this rank or above:
     ///         contention.out_of_order += 1
     ///         return Clean if try_acquire(), else WouldDeadlock
     ///     if try_acquire(): return Clean
     ///     wait, as one that holds it already, until try_acquire(), or until the holder is of a process that this one was forked from: then it becomes ours
-    ///     contention.contended += 1; contention.total_wait_ns += wait; contention.max_wait_ns = max(…, wait)
+    ///     waited = contention's place for site, or if PLACES other sites have all of them, what is lost
+    ///     waited.contended += 1; waited.total_wait_ns += wait; waited.max_wait_ns = max(…, wait)
     ///     return Clean or, in the latter case, Abandoned
     /// ```
-    pub acquire: fn(&Middle, &Contention) -> Acquired,
+    pub acquire: fn(&Middle, &Contention, Site) -> Acquired,
 
     /// Takes the lock if nobody will ever release it, and waits for nobody. What it protects may be half-changed.
     ///
@@ -65,7 +66,7 @@ pub struct Operations {
     pub is_mine: fn(&Middle) -> bool,
 
     /// [`acquire`](Self::acquire) of a lower rank.
-    pub acquire_lower: fn(&Lower, &Contention) -> Acquired,
+    pub acquire_lower: fn(&Lower, &Contention, Site) -> Acquired,
 
     /// [`release`](Self::release) of a lower rank.
     pub release_lower: unsafe fn(&Lower),
@@ -93,7 +94,6 @@ pub const CASES: &[Case] = &[
     Case::machine("sync::Lock wakes", |runner| wakes(runner, &MACHINE)),
     Case::machine("sync::Lock is not reentered", |runner| not_reentered(runner, &MACHINE)),
     Case::machine("sync::Lock outlives its holder in a fork", |runner| abandoned(runner, &MACHINE)),
-    Case::machine("sync::Contention", |runner| contended(runner, &MACHINE)),
     Case::machine("sync::Lock waits in order only", |runner| in_order(runner, &MACHINE)),
     Case::machine("sync::Lock counts while it is waited for", |runner| counted(runner, &MACHINE)),
     Case::planted("sync::Lock counts while it is waited for", "not until it is held", |runner| {
@@ -119,7 +119,6 @@ pub const CASES: &[Case] = &[
     Case::planted("sync::Lock outlives its holder in a fork", "is inherited by its own holder", |runner| {
         abandoned(runner, &planted::SELFISH)
     }),
-    Case::planted("sync::Contention", "not counted", |runner| contended(runner, &planted::UNCOUNTED)),
     Case::planted("sync::Lock waits in order only", "waits unless it holds this very lock", |runner| {
         in_order(runner, &planted::UNRANKED)
     }),
@@ -160,12 +159,12 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
         thread::enter();
         // Every other pass waits for the second lock while it holds nothing, so that its handler might wait for the first.
         let takes_both = turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
-        let has_lower = takes_both && enters((operations.acquire_lower)(&lower, &contention));
+        let has_lower = takes_both && enters((operations.acquire_lower)(&lower, &contention, here!()));
         if has_lower {
             lower_pair.increment(&findings);
             passes.fetch_add(1, Ordering::Relaxed);
         }
-        if enters((operations.acquire)(&middle, &contention)) {
+        if enters((operations.acquire)(&middle, &contention, here!())) {
             middle_pair.increment(&findings);
             passes.fetch_add(1, Ordering::Relaxed);
             // SAFETY: acquired above.
@@ -187,11 +186,11 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(passes == counted, "{passes} passes through two locks counted {counted}: two threads were inside");
     ensure!(!(operations.is_held)(&middle), "a lock that everybody released is held");
     let (report, refusals) = (contention.report(), refusals.into_inner());
-    ensure!(report.contended <= passes, "{} of {passes} passes were contended", report.contended);
+    ensure!(report.waited.contended <= passes, "{} of {passes} passes were contended", report.waited.contended);
     ensure!(refusals <= report.out_of_order, "{refusals} refusals, of {} attempts out of order", report.out_of_order);
     Ok(format!(
         "{passes} passes, {} contended, {} out of order, {refusals} refused",
-        report.contended, report.out_of_order
+        report.waited.contended, report.out_of_order
     ))
 }
 
@@ -202,7 +201,7 @@ pub fn wakes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lock, contention, passes) = (Middle::new(), Contention::new(), AtomicU64::new(0));
     let job = |_| {
         while runner.goes_on() {
-            (operations.acquire)(&lock, &contention);
+            (operations.acquire)(&lock, &contention, here!());
             let end = clock::now_ns() + HOLD_NS;
             wait_until(runner, || clock::now_ns() > end);
             // SAFETY: acquired above.
@@ -214,7 +213,7 @@ pub fn wakes(runner: &dyn Runner, operations: &Operations) -> Outcome {
         }
     };
     runner.run(Placement::Anywhere, crowd(runner.width(), &job), None);
-    Ok(format!("{} passes, {} contended", passes.into_inner(), contention.report().contended))
+    Ok(format!("{} passes, {} contended", passes.into_inner(), contention.report().waited.contended))
 }
 
 /// The body of [`Operations::acquire`] on one thread.
@@ -223,12 +222,12 @@ pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lock, contention) = (Middle::new(), Contention::new());
     ensure!(!(operations.is_held)(&lock) && !(operations.is_mine)(&lock), "a new lock is held");
     for _ in 0..3 {
-        let first = (operations.acquire)(&lock, &contention);
+        let first = (operations.acquire)(&lock, &contention, here!());
         ensure!(first == Acquired::Clean, "a free lock was acquired {first:?}");
         ensure!((operations.is_held)(&lock) && (operations.is_mine)(&lock), "an acquired lock is not held");
         ensure!(!alone(runner, || (operations.is_mine)(&lock)), "a held lock is another thread's");
         ensure!(!(operations.try_acquire)(&lock), "a held lock was acquired by its holder");
-        let second = (operations.acquire)(&lock, &contention);
+        let second = (operations.acquire)(&lock, &contention, here!());
         ensure!(second == Acquired::WouldDeadlock, "a lock was acquired {second:?} by its holder");
         let third = alone(runner, || (operations.try_acquire)(&lock));
         ensure!(!third, "a held lock was acquired by another thread");
@@ -274,7 +273,7 @@ pub fn abandoned(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("in children and grandchildren, by both forks".into())
 }
 
-fn wait_until(runner: &dyn Runner, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(runner: &dyn Runner, condition: impl Fn() -> bool) {
     while !condition() {
         runner.pause();
     }
@@ -288,7 +287,7 @@ fn hold(
     held: &AtomicU32,
     forked: &AtomicBool,
 ) {
-    (operations.acquire)(lock, contention);
+    (operations.acquire)(lock, contention, here!());
     held.fetch_add(1, Ordering::Release);
     wait_until(runner, || forked.load(Ordering::Acquire));
     // SAFETY: acquired above.
@@ -302,12 +301,12 @@ fn fork_both_ways(
     contention: &Contention,
 ) -> Result<(), String> {
     for (fork, tries) in [Fork::Bare, Fork::Ordinary].into_iter().flat_map(|fork| [(fork, false), (fork, true)]) {
-        (operations.acquire)(&locks[1], contention);
+        (operations.acquire)(&locks[1], contention, here!());
         ensure!(!locks.iter().any(operations.try_inherit), "a lock was inherited without a fork");
         let child: Child<'_> = &mut || {
             let expected = [Acquired::Abandoned, Acquired::Clean, Acquired::Clean];
             inherit(operations, locks, contention, tries, 1, expected)?;
-            (operations.acquire)(&locks[2], contention);
+            (operations.acquire)(&locks[2], contention, here!());
             let grandchild: Child<'_> = &mut || inherit(operations, locks, contention, tries, 2, [Acquired::Clean; 3]);
             if runner.fork(fork, grandchild) == Ended::Well {
                 Ok(())
@@ -337,7 +336,7 @@ fn inherit(
         true if (operations.try_acquire)(lock) => Acquired::Clean,
         true if (operations.try_inherit)(lock) => Acquired::Abandoned,
         true => Acquired::WouldDeadlock,
-        false => (operations.acquire)(lock, contention),
+        false => (operations.acquire)(lock, contention, here!()),
     };
     if !thread::enter() {
         return Err("a child was not noticed");
@@ -364,47 +363,6 @@ fn inherit(
     Ok(())
 }
 
-/// The body of [`Contention`].
-pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    const HOLD_NS: u64 = 1_000_000;
-    const ROUNDS: u64 = 20;
-    thread::enter();
-    let (lock, contention) = (Middle::new(), Contention::new());
-    for _ in 0..100 {
-        (operations.acquire)(&lock, &contention);
-        // SAFETY: acquired above.
-        unsafe { (operations.release)(&lock) };
-    }
-    ensure!(contention.report() == Default::default(), "nobody waited, and it was counted: {:?}", contention.report());
-    for _ in 0..ROUNDS {
-        let held = AtomicBool::new(false);
-        let job = |number| match number {
-            0 => {
-                (operations.acquire)(&lock, &contention);
-                held.store(true, Ordering::Release);
-                let end = clock::now_ns() + HOLD_NS;
-                wait_until(runner, || clock::now_ns() > end);
-                // SAFETY: acquired above.
-                unsafe { (operations.release)(&lock) };
-            }
-            _ => {
-                wait_until(runner, || held.load(Ordering::Acquire));
-                (operations.acquire)(&lock, &contention);
-                // SAFETY: acquired above.
-                unsafe { (operations.release)(&lock) };
-            }
-        };
-        runner.run(Placement::Anywhere, crowd(3, &job), None);
-    }
-    let report = contention.report();
-    // A waiter that the system runs late may find the lock free, but not each time.
-    let plausible = (1..=2 * ROUNDS).contains(&report.contended)
-        && (1..=report.total_wait_ns).contains(&report.max_wait_ns)
-        && report.total_wait_ns <= report.contended * report.max_wait_ns;
-    ensure!(plausible, "in {ROUNDS} rounds two threads waited {HOLD_NS} ns each, and it was counted as {report:?}");
-    Ok(format!("{report:?}"))
-}
-
 /// The body of [`Operations::acquire`] by a thread that holds a lock of a higher rank, as a signal handler's may.
 pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lower, middle, contention, findings) = (Lower::new(), Middle::new(), Contention::new(), Findings::new());
@@ -412,7 +370,7 @@ pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let demand = |acquired, expected, what| findings.demand(acquired == expected, what, [0; 3]);
     let job = |number| match number {
         0 => {
-            (operations.acquire_lower)(&lower, &contention);
+            (operations.acquire_lower)(&lower, &contention, here!());
             held.store(true, Ordering::Release);
             wait_until(runner, || asked.load(Ordering::Acquire));
             // SAFETY: acquired above.
@@ -421,17 +379,17 @@ pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
         _ => {
             wait_until(runner, || held.load(Ordering::Acquire));
             let free = Lower::new();
-            (operations.acquire)(&middle, &contention);
-            let got = (operations.acquire_lower)(&free, &contention);
+            (operations.acquire)(&middle, &contention, here!());
+            let got = (operations.acquire_lower)(&free, &contention, here!());
             demand(got, Acquired::Clean, "a free lock of a lower rank was refused");
             // SAFETY: acquired above.
             unsafe { (operations.release_lower)(&free) };
-            let got = (operations.acquire_lower)(&lower, &contention);
+            let got = (operations.acquire_lower)(&lower, &contention, here!());
             demand(got, Acquired::WouldDeadlock, "a thread waited for a lock of a lower rank than one that it holds");
             asked.store(true, Ordering::Release);
             // SAFETY: acquired above.
             unsafe { (operations.release)(&middle) };
-            let got = (operations.acquire_lower)(&lower, &contention);
+            let got = (operations.acquire_lower)(&lower, &contention, here!());
             demand(got, Acquired::Clean, "a lock was not waited for, though no other is held");
             // SAFETY: acquired above.
             unsafe { (operations.release_lower)(&lower) };
@@ -460,8 +418,8 @@ fn is_refused_while_waiting(runner: &dyn Runner, operations: &Operations, hold_n
     let (held, waiter, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicBool::new(false));
     let job = |number| match number {
         0 => {
-            (operations.acquire_lower)(&lower, &contention);
-            (operations.acquire)(&middle, &contention);
+            (operations.acquire_lower)(&lower, &contention, here!());
+            (operations.acquire)(&middle, &contention, here!());
             held.store(true, Ordering::Release);
             let end = clock::now_ns() + hold_ns;
             wait_until(runner, || refused.load(Ordering::Relaxed) || clock::now_ns() > end);
@@ -474,7 +432,7 @@ fn is_refused_while_waiting(runner: &dyn Runner, operations: &Operations, hold_n
         _ => {
             wait_until(runner, || held.load(Ordering::Acquire));
             waiter.store(thread::identity(), Ordering::Relaxed);
-            (operations.acquire)(&middle, &contention);
+            (operations.acquire)(&middle, &contention, here!());
             waiter.store(0, Ordering::Relaxed);
             // SAFETY: acquired above.
             unsafe { (operations.release)(&middle) };
@@ -485,7 +443,7 @@ fn is_refused_while_waiting(runner: &dyn Runner, operations: &Operations, hold_n
         if waiter.load(Ordering::Relaxed) != thread::identity() || refused.load(Ordering::Relaxed) {
             return;
         }
-        match (operations.acquire_lower)(&lower, &contention) {
+        match (operations.acquire_lower)(&lower, &contention, here!()) {
             Acquired::WouldDeadlock => refused.store(true, Ordering::Relaxed),
             // SAFETY: just acquired.
             _ => unsafe { (operations.release_lower)(&lower) },
@@ -508,7 +466,7 @@ mod planted {
         unsafe { &*(&raw const *lock).cast() }
     }
 
-    fn look_then_take<const RANK: u8>(lock: &Lock<RANK>, _: &Contention) -> Acquired {
+    fn look_then_take<const RANK: u8>(lock: &Lock<RANK>, _: &Contention, _: Site) -> Acquired {
         for _ in 0..PATIENCE {
             if word(lock).load(Ordering::Relaxed) == 0 {
                 word(lock).store(thread::identity() as u32, Ordering::Relaxed);
@@ -535,7 +493,7 @@ mod planted {
     };
 
     pub(super) const IMPATIENT: Operations = Operations {
-        acquire: |lock, _| {
+        acquire: |lock, _, _| {
             let _ = (0..PATIENCE).any(|_| lock.try_acquire());
             Acquired::Clean
         },
@@ -543,7 +501,7 @@ mod planted {
     };
 
     pub(super) const PATIENT: Operations = Operations {
-        acquire: |lock, _| {
+        acquire: |lock, _, _| {
             while !lock.try_acquire() {
                 core::hint::spin_loop();
             }
@@ -561,7 +519,7 @@ mod planted {
 
     /// Looks on until the lock is free, and tries only then.
     pub(super) const ABSENT: Operations = Operations {
-        acquire: |lock, _| {
+        acquire: |lock, _, _| {
             while lock.is_held() || !lock.try_acquire() {
                 core::hint::spin_loop();
             }
@@ -570,12 +528,9 @@ mod planted {
         ..Operations::MACHINE
     };
 
-    pub(super) const UNCOUNTED: Operations =
-        Operations { acquire: |lock, _| lock.acquire(&Contention::new()), ..Operations::MACHINE };
-
     /// What this lock once did. Where it would wait for ever it goes on after a while, without the lock.
     pub(super) const UNRANKED: Operations = Operations {
-        acquire_lower: |lock, _| {
+        acquire_lower: |lock, _, _| {
             for _ in 0..PATIENCE {
                 if lock.try_acquire() {
                     break;

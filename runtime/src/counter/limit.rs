@@ -21,9 +21,9 @@
 
 use super::slots::{Edges, LIMITED, Motion, TIGHT, draw, edges, moving_edges, pair};
 use crate::percpu::{Block, MARK, stock, total};
-use machine::kick;
 use machine::slot::{self, Mode, Pair, WINDOW};
 use machine::sync::Ordering;
+use machine::{here, kick};
 
 /// Of all slots that there could ever be.
 const MORE_THAN_ALL_STOCK: i64 = 1 << 48;
@@ -84,7 +84,7 @@ pub(super) fn add_within<const RANGE: i32>(block: Block, index: usize, amount: i
 fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
     crate::percpu::enter();
     let mut added = false;
-    let held = moving_edges(block, |edges| {
+    let held = moving_edges(block, here!(), |edges| {
         edges.set_limit(index);
         added = add_direct(block, index, amount, limit);
         if !added && edges.close_all(index) {

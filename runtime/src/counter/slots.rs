@@ -17,7 +17,7 @@
 
 use crate::percpu::{self, Block, stock, total};
 use machine::slot::{self, Mode, Pair, Stored, WINDOW};
-use machine::sync::{Acquired, AtomicU32, Ordering, fence};
+use machine::sync::{Acquired, AtomicU32, Ordering, Site, fence};
 
 const _: () = assert!((super::LARGEST_RANGE as u64) < WINDOW / 2);
 /// Amounts from here on do not go through cells.
@@ -148,9 +148,9 @@ pub(super) fn try_moving_edges(block: Block, work: impl FnOnce(Edges)) {
 
 /// The same, but waits for the lock. False: that might be for ever, since the thread is in a signal handler that interrupted its holder,
 /// or a holder of something above; nothing was done.
-pub(super) fn moving_edges(block: Block, work: impl FnOnce(Edges)) -> bool {
+pub(super) fn moving_edges(block: Block, site: Site, work: impl FnOnce(Edges)) -> bool {
     let edges = Edges(block);
-    match block.head().lock.acquire(block.area().contention()) {
+    match block.head().lock.acquire(block.area().block_contention(), site) {
         Acquired::WouldDeadlock => return false,
         Acquired::Abandoned => edges.repair(),
         Acquired::Clean => {}

@@ -8,7 +8,8 @@ use crate::slab::region::general;
 use crate::slab::sharing;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use machine::sync::{Acquired, AtomicU32, Lock, Ordering};
+use machine::here;
+use machine::sync::{Acquired, AtomicU32, Lock, Ordering, Site};
 
 /// With the spare arrays: nothing is taken while it is held.
 const RANK: u8 = 2;
@@ -55,7 +56,7 @@ impl List {
     unsafe fn insert(&self, block: *mut Block) -> bool {
         // SAFETY: passed on. Who goes over the list from its first block finds it whole after each store: the links back, which only `remove` needs,
         // are written anew where a fork took the lock's holder away.
-        self.locked(|first| unsafe {
+        self.locked(here!(), |first| unsafe {
             ((*block).next, (*block).link) = (*first, first);
             if !(*first).is_null() {
                 (**first).link = &raw mut (*block).next;
@@ -70,7 +71,7 @@ impl List {
     /// The block is in this list.
     unsafe fn remove(&self, block: *mut Block) -> bool {
         // SAFETY: passed on.
-        self.locked(|_| unsafe {
+        self.locked(here!(), |_| unsafe {
             *(*block).link = (*block).next;
             if !(*block).next.is_null() {
                 (*(*block).next).link = (*block).link;
@@ -80,8 +81,8 @@ impl List {
         .is_some()
     }
 
-    fn locked<R>(&self, work: impl FnOnce(*mut *mut Block) -> R) -> Option<R> {
-        let acquired = self.lock.acquire(&general().state().locks().shards);
+    fn locked<R>(&self, site: Site, work: impl FnOnce(*mut *mut Block) -> R) -> Option<R> {
+        let acquired = self.lock.acquire(&general().state().locks().groups, site);
         if acquired == Acquired::WouldDeadlock {
             return None;
         }
@@ -224,7 +225,7 @@ impl Core {
     /// Gives all large blocks back. Nobody uses them, nor the group.
     pub(super) fn release_large(&self) {
         let general = general();
-        let mut next = self.large.locked(|first| {
+        let mut next = self.large.locked(here!(), |first| {
             // SAFETY: the lock is ours.
             unsafe { first.replace(null_mut()) }
         });

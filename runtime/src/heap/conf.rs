@@ -3,6 +3,8 @@
 //! | key | values | effect |
 //! |---|---|---|
 //! | `stats` | `exit`, `off` | whether statistics are printed on standard error at exit |
+//! | `locks` | `exit`, `json`, `off` | whether the lock report is printed on standard error at exit, as text or as JSON |
+//! | `locks.filter` | a text | what type or caller of a row of that report have to contain |
 //! | `slabinfo` | `exit`, `off` | whether the slab table is printed on standard error at exit |
 //! | `control` | a descriptor | the page by which `commensal tune` reaches the process; see `slab::control` |
 //! | `cache.NAME.OPTION` | see `slab::rules` | what holds for single caches |
@@ -17,7 +19,7 @@
 //!
 //! What is not understood is named with the nearest thing that would be, and the program starts all the same.
 
-use super::report;
+use super::{locks, report};
 use crate::observe::knobs::{self, OutOfRange};
 use crate::page::PAGE;
 use crate::rcu;
@@ -29,9 +31,11 @@ use crate::upkeep;
 use core::fmt::Write;
 use machine::{process, slot};
 
-const KEYS: [(&str, &str); 9] = [
+const KEYS: [(&str, &str); 11] = [
     ("stats", "exit or off"),
     ("slabinfo", "exit or off"),
+    ("locks", "exit, json or off"),
+    ("locks.filter", "a text of 1 to 64 bytes"),
     ("control", "a descriptor that `commensal run` made"),
     ("keep", "a number of MiB"),
     ("huge", "system or avoid"),
@@ -71,7 +75,10 @@ fn apply(pair: &str, layout: &mut Layout) {
     match (key, value) {
         ("stats", "exit") => report::print_at_exit(),
         ("slabinfo", "exit") => report::print_slabinfo_at_exit(),
-        ("stats" | "slabinfo", "off") | ("huge", "system") => {}
+        ("locks", "exit") => locks::print_at_exit(),
+        ("locks", "json") => locks::print_json_at_exit(),
+        ("locks.filter", text) if !text.is_empty() && locks::set_filter(text) => {}
+        ("stats" | "slabinfo" | "locks", "off") | ("huge", "system") => {}
         ("lazy", "on") => layout.is_lazy = true,
         ("lazy", "off") => layout.is_lazy = false,
         ("possible_cpus", number) if number.parse().is_ok_and(|cpus| (1..=slot::MAX).contains(&cpus)) => {

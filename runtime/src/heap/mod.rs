@@ -11,6 +11,7 @@
 #[doc(hidden)]
 pub mod check;
 pub mod conf;
+pub mod locks;
 pub mod report;
 
 use crate::group::{self, Core};

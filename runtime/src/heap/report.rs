@@ -3,6 +3,7 @@
 //! All of it comes from counts that slow paths keep (see `slab::Tally`), and from a walk over spans and slots; malloc and free count
 //! nothing. A reading takes no lock, so that it can be made in any state; it is exact at rest.
 
+use super::locks;
 use crate::observe::Why;
 use crate::page::PAGE;
 use crate::slab::Row;
@@ -66,8 +67,8 @@ pub struct Report {
     pub kicks_for: [(&'static str, u64); Why::ALL.len()],
     /// What upkeep did.
     pub upkeep: upkeep::Report,
-    /// Contention of shards, page lists and the zone.
-    pub locks: [(&'static str, ContentionReport); 3],
+    /// Contention of locks, by class; the shards' is the first. See `heap::locks`.
+    pub locks: [(&'static str, ContentionReport); locks::NAMES.len()],
 }
 
 impl Report {
@@ -117,11 +118,7 @@ impl Report {
             kicks: kick::counts(),
             kicks_for: Why::ALL.map(|(why, name)| (name, slab.registry().rare.0.kicks.get(why))),
             upkeep: upkeep::Report::read(),
-            locks: [
-                ("depot shards", slab.locks().shards.report()),
-                ("page lists", slab.locks().page_lists.report()),
-                ("zone", slab.locks().zone.report()),
-            ],
+            locks: locks::reports(),
         })
     }
 
@@ -152,13 +149,16 @@ impl Report {
             self.runs
         )?;
         self.write_mode(out)?;
-        for (name, lock) in &self.locks {
+        // The heap's three great locks always, others if anybody waited for them.
+        let is_told =
+            |(number, (_, lock)): &(usize, &(_, ContentionReport))| *number < 3 || *lock != ContentionReport::default();
+        for (_, (name, lock)) in self.locks.iter().enumerate().filter(is_told) {
             writeln!(
                 out,
                 "  lock {name}: contended {}, waited {} us in all, {} us at most, by signal handlers {}",
-                lock.contended,
-                lock.total_wait_ns / 1000,
-                lock.max_wait_ns / 1000,
+                lock.waited.contended,
+                lock.waited.total_wait_ns / 1000,
+                lock.waited.max_wait_ns / 1000,
                 lock.out_of_order
             )?;
         }
@@ -275,12 +275,16 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Standard error as a place to write to, a line at a time.
+/// Standard error as a place to write to, a line at a time, or what fits.
 #[derive(Default)]
 pub struct StandardError(Line);
 
 impl Write for StandardError {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        if !self.0.has_room_for(text.len()) {
+            process::complain(self.0.as_bytes());
+            self.0 = Line::new();
+        }
         self.0.write_str(text)?;
         if text.ends_with('\n') {
             process::complain(self.0.as_bytes());

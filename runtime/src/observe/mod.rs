@@ -2,26 +2,12 @@
 
 pub mod knobs;
 
-use machine::sync::{AtomicU64, Contention, Ordering};
+pub mod columns;
+pub mod locks;
 
-/// Contention of the runtime's locks, by kind.
-#[derive(Debug)]
-#[repr(C)]
-pub struct LockReport {
-    /// The depot's shards, one lock for each slot and class.
-    pub shards: Contention,
-    /// The per-CPU page lists.
-    pub page_lists: Contention,
-    /// The zone.
-    pub zone: Contention,
-}
+pub use locks::LockReport;
 
-impl LockReport {
-    /// Nothing waited yet.
-    pub const fn new() -> Self {
-        LockReport { shards: Contention::new(), page_lists: Contention::new(), zone: Contention::new() }
-    }
-}
+use machine::sync::{AtomicU64, Ordering};
 
 /// Why other CPUs were kicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +65,6 @@ impl Kicks {
 }
 
 impl Default for Kicks {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Default for LockReport {
     fn default() -> Self {
         Self::new()
     }

@@ -6,13 +6,13 @@ use super::segments::reserve_aligned;
 use super::units::UNIT;
 use super::zone::{Run, Zone};
 use crate::observe::LockReport;
-use machine::vm;
+use machine::{here, vm};
 
 impl Zone {
     pub(super) fn allocate_block(&self, locks: &LockReport, pages: usize, alignment: usize) -> Option<Run> {
         let bytes = pages.checked_mul(PAGE)?;
         let start = reserve_aligned(bytes, UNIT.max(alignment * PAGE))?;
-        let entered = self.locked(locks, |state| {
+        let entered = self.locked(locks, here!(), |state| {
             if self.is_shadowed(start, bytes) {
                 return None;
             }
@@ -35,7 +35,7 @@ impl Zone {
     }
 
     pub(super) fn free_block(&self, locks: &LockReport, start: *mut u8) {
-        let forgotten = self.locked(locks, |state| self.forget_block(state, start));
+        let forgotten = self.locked(locks, here!(), |state| self.forget_block(state, start));
         if let Some(bytes) = forgotten {
             // SAFETY: nobody finds the block any more.
             unsafe { vm::release(start, bytes) };

@@ -14,7 +14,8 @@ use super::zone::Zone;
 use super::{PAGE_LIST_RANK, ZONE_RANK};
 use crate::observe::LockReport;
 use core::ptr::null_mut;
-use machine::sync::{Acquired, Lock};
+use machine::here;
+use machine::sync::{Acquired, Lock, Site};
 
 const _: () = assert!(PAGE_LIST_RANK < ZONE_RANK);
 /// The largest batch, in spans of 64 KiB, and what moves in one lock hold at most.
@@ -145,7 +146,7 @@ impl PageList {
     unsafe fn pop(this: *mut PageList, most: u32, locks: &LockReport) -> Option<(*mut Span, u32)> {
         // SAFETY: passed on; the fields are used under the lock, and the spans on the list exist.
         unsafe {
-            if !Self::lock(this, locks) {
+            if !Self::lock(this, locks, here!()) {
                 return None;
             }
             let (first, mut last, mut taken) = ((*this).head, null_mut::<Span>(), 0);
@@ -173,7 +174,7 @@ impl PageList {
             while !(*last).next.is_null() {
                 (last, count) = ((*last).next, count + 1);
             }
-            if !Self::lock(this, locks) {
+            if !Self::lock(this, locks, here!()) {
                 return false;
             }
             (*last).next = (*this).head;
@@ -185,10 +186,10 @@ impl PageList {
     }
 
     /// False in a signal handler that must not wait: it does without.
-    unsafe fn lock(this: *mut PageList, locks: &LockReport) -> bool {
+    unsafe fn lock(this: *mut PageList, locks: &LockReport, site: Site) -> bool {
         // SAFETY: passed on.
         unsafe {
-            match (*this).lock.acquire(&locks.page_lists) {
+            match (*this).lock.acquire(&locks.page_lists, site) {
                 Acquired::Clean => true,
                 Acquired::WouldDeadlock => false,
                 Acquired::Abandoned => {

@@ -14,7 +14,7 @@ use super::segment::Kind;
 use super::zone::Zone;
 use crate::observe::LockReport;
 use machine::sync::{Ordering, compiler_fence};
-use machine::vm;
+use machine::{here, vm};
 
 /// Dirty pages that free runs may keep in any case: 1 MiB.
 const KEPT_DIRTY: u64 = 256;
@@ -46,11 +46,11 @@ impl Zone {
     /// whole. Returns how many; 0: there were none, or the kernel refused.
     pub fn purge_some(&self, locks: &LockReport, most: u64, keeps_huge_whole: bool) -> u64 {
         let most = most.min(MOST_PURGED_AT_ONCE);
-        let taken = self.locked(locks, |state| self.take_dirty_run(state, most, keeps_huge_whole));
+        let taken = self.locked(locks, here!(), |state| self.take_dirty_run(state, most, keeps_huge_whole));
         let Some(Some((start, pages, dirty))) = taken else { return 0 };
         // SAFETY: the run is in no bin and in nobody's hands.
         let done = unsafe { vm::decommit(start, pages as usize * PAGE) };
-        let put = self.locked(locks, |state| {
+        let put = self.locked(locks, here!(), |state| {
             if done {
                 self.segment(start).mark_clean(self.segment(start).page_of(start), pages);
             }

@@ -10,7 +10,7 @@ use super::zone::Zone;
 use crate::observe::LockReport;
 use core::ptr::null_mut;
 use machine::sync::{Ordering, compiler_fence};
-use machine::{process, vm};
+use machine::{here, process, vm};
 
 const MAX_SEGMENTS: usize = 1 << 14;
 /// While a heap is no larger than this (32 MiB), none of it uses huge pages, whatever the system's setting.
@@ -113,7 +113,7 @@ impl Zone {
     /// Unmaps segments that are free as a whole; returns the bytes of address space that went back.
     pub fn release_segments(&self, locks: &LockReport) -> usize {
         let mut released = 0;
-        while let Some(Some((start, bytes))) = self.locked(locks, |state| self.detach_empty_segment(state)) {
+        while let Some(Some((start, bytes))) = self.locked(locks, here!(), |state| self.detach_empty_segment(state)) {
             // SAFETY: nobody finds the segment any more.
             unsafe { vm::release(start, bytes) };
             released += bytes;

@@ -28,7 +28,8 @@ use super::{PAGE, ZONE_RANK};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU64, Lock, Ordering, compiler_fence};
+use machine::here;
+use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU64, Lock, Ordering, Site, compiler_fence};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = 1 << 14;
@@ -120,7 +121,7 @@ impl Zone {
         if pages > BLOCK_PAGES || alignment > UNIT / PAGE {
             return self.allocate_block(locks, pages, alignment);
         }
-        match self.locked(locks, |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large)) {
+        match self.locked(locks, here!(), |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large)) {
             Some(run) => run,
             None if alignment == 1 => self.emergency.allocate(pages).map(|start| Run { start, is_zero: true }),
             None => None,
@@ -134,7 +135,7 @@ impl Zone {
         // Relaxed: a hint; of two threads at once, one is told.
         runs.wrapping_sub(told_at) >= RUNS_BETWEEN_GROWTH
             && pages <= BLOCK_PAGES
-            && self.locked(locks, |state| state.must_grow(pages as u32, alignment as u32)) == Some(true)
+            && self.locked(locks, here!(), |state| state.must_grow(pages as u32, alignment as u32)) == Some(true)
             && self.growth_told_at.compare_exchange(told_at, runs, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -145,7 +146,7 @@ impl Zone {
             let possible = may_grow || !state.must_grow(pages, GRANULE_PAGES);
             possible.then(|| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab)).flatten()
         };
-        let run = self.locked(locks, take)??;
+        let run = self.locked(locks, here!(), take)??;
         Some(self.make_span(run.start, granules))
     }
 
@@ -165,7 +166,7 @@ impl Zone {
             }
             Some(first.start)
         };
-        let first = self.make_span(self.locked(locks, take)??, 1);
+        let first = self.make_span(self.locked(locks, here!(), take)??, 1);
         let mut next = null_mut();
         for start in starts.into_iter().filter(|start| !start.is_null()) {
             let span = self.make_span(start, 1);
@@ -192,7 +193,7 @@ impl Zone {
         let all = || unsafe { core::iter::successors(spans.as_ref(), |span| span.next.as_ref()) };
         // SAFETY: as above; their granules stop being a slab's before their pages can be anybody else's.
         all().for_each(|span| unsafe { self.unmake_span((&raw const *span).cast_mut()) });
-        if self.locked(locks, |state| all().for_each(|span| self.put_run(state, span.start()))).is_none() {
+        if self.locked(locks, here!(), |state| all().for_each(|span| self.put_run(state, span.start()))).is_none() {
             all().for_each(|span| self.defer(span.start()));
         }
     }
@@ -276,7 +277,7 @@ impl Zone {
         if segment.owner == Owner::Block {
             return self.free_block(locks, start);
         }
-        if self.locked(locks, |state| self.put_run(state, start)).is_none() {
+        if self.locked(locks, here!(), |state| self.put_run(state, start)).is_none() {
             self.defer(start);
         }
     }
@@ -293,7 +294,7 @@ impl Zone {
             // SAFETY: passed on.
             return segment.owner == Owner::Block && unsafe { self.resize_block(locks, start, old, new) };
         }
-        self.locked(locks, |state| {
+        self.locked(locks, here!(), |state| {
             if new <= old { self.shrink_run(state, start, new as u32) } else { self.grow_run(state, start, new as u32) }
         }) == Some(true)
     }
@@ -314,8 +315,8 @@ impl Zone {
     }
 
     /// Runs `work` under the lock; None in a signal handler that must not wait for it.
-    pub(super) fn locked<R>(&self, locks: &LockReport, work: impl FnOnce(&mut FreeRuns) -> R) -> Option<R> {
-        let acquired = self.lock.acquire(&locks.zone);
+    pub(super) fn locked<R>(&self, locks: &LockReport, site: Site, work: impl FnOnce(&mut FreeRuns) -> R) -> Option<R> {
+        let acquired = self.lock.acquire(&locks.zone, site);
         if acquired == Acquired::WouldDeadlock {
             return None;
         }

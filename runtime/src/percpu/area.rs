@@ -13,7 +13,7 @@ use super::block::{Block, Head, SHARED_ROWS, slots_a_bit};
 use core::ptr::{NonNull, null_mut};
 use machine::slot::{self, ROW};
 use machine::sync::{Acquired, AtomicPtr, AtomicU64, AtomicUsize, Contention, Lock, Ordering};
-use machine::{root, thread, vm};
+use machine::{here, root, thread, vm};
 
 /// Rank of an area's lock: what holds it goes on to reserve address space only.
 pub const AREA_RANK: u8 = 4;
@@ -40,7 +40,6 @@ pub struct Area {
     rows: usize,
     preparation: Preparation,
     lock: Lock<AREA_RANK>,
-    contention: Contention,
     /// Under the lock: where in the current chunk the next block is cut, and how many lines are left there.
     next: AtomicUsize,
     lines_left: AtomicUsize,
@@ -48,6 +47,8 @@ pub struct Area {
     in_use: AtomicU64,
     /// Ready blocks by lines. Anybody pushes; the lock's holder pops, so that no block is popped and pushed again behind a popper's back.
     ready: [AtomicPtr<Head>; LINES + 1],
+    contention: Contention,
+    block_contention: Contention,
 }
 
 const _: () = assert!(size_of::<Area>() <= vm::PAGE);
@@ -103,9 +104,14 @@ impl Area {
         slots_a_bit(self.rows)
     }
 
-    /// What waiting for locks of the area and of its blocks cost.
+    /// What waiting for the area's lock cost.
     pub fn contention(&self) -> &Contention {
         &self.contention
+    }
+
+    /// What waiting for the locks of its blocks cost.
+    pub fn block_contention(&self) -> &Contention {
+        &self.block_contention
     }
 
     /// CPUs that the area is laid out for, if it is of the eager school.
@@ -126,7 +132,7 @@ impl Area {
         let lines = bytes.div_ceil(LINE).max(1);
         debug_assert!(lines <= LINES);
         super::enter();
-        match self.lock.acquire(&self.contention) {
+        match self.lock.acquire(&self.contention, here!()) {
             Acquired::WouldDeadlock => return self.cut_aside(lines, range),
             // The rest of the chunk may have been half cut.
             Acquired::Abandoned => self.lines_left.store(0, Ordering::Relaxed),

@@ -28,8 +28,8 @@ use core::fmt::Write;
 use core::mem::offset_of;
 use core::panic::Location;
 use core::ptr::{self, NonNull, null_mut};
-use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Contention, ContentionReport, Ordering};
-use machine::{clock, process, slot, thread, vm};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Contention, Ordering, Site};
+use machine::{clock, here, process, slot, thread, vm};
 
 /// What [`Deferred::readiness`] says. Zero: nobody has deferred what could be laid aside.
 const WANTED: u32 = 1;
@@ -154,13 +154,13 @@ impl Deferred {
 
     /// Puts a batch into a slot's queue.
     fn keep(&self, slot: u32, batch: Batch) {
-        self.locked(slot, |_, held| held.keep(batch));
+        self.locked(slot, here!(), |_, held| held.keep(batch));
     }
 
     /// Does something with a slot's queue; in a handler that interrupted whoever has that, with another one. None: there is none but that.
-    fn locked<'d, R>(&'d self, slot: u32, work: impl FnOnce(&'d Queue, &mut Held<'_>) -> R) -> Option<R> {
+    fn locked<'d, R>(&'d self, slot: u32, site: Site, work: impl FnOnce(&'d Queue, &mut Held<'_>) -> R) -> Option<R> {
         let slots = (0..slot::MAX as u32).map(|other| slot ^ other);
-        let lock = |slot| Some((slot, self.queue(slot), self.queue(slot).lock(&self.contention)?));
+        let lock = |slot| Some((slot, self.queue(slot), self.queue(slot).lock(&self.contention, site)?));
         let (locked, queue, mut held) = slots.filter_map(lock).next()?;
         if locked != slot {
             slot::count_as_used(locked);
@@ -198,7 +198,7 @@ impl Domain {
             deferred.make_queues();
         }
         let own = slot::current().unwrap_or(0);
-        let done = deferred.locked(own, |queue, held| (queue, put(held, own)));
+        let done = deferred.locked(own, here!(), |queue, held| (queue, put(held, own)));
         done.unwrap_or((&deferred.first, Put::NoMemory))
     }
 
@@ -224,7 +224,7 @@ impl Domain {
         let is_worth = |queue: &Queue| {
             queue.objects() >= self.limit(Knob::LazyLimit) || queue.bytes() >= self.limit(Knob::LazyKib) << 10
         };
-        let Some(mut held) = queue.lock(&self.deferred.contention) else { return };
+        let Some(mut held) = queue.lock(&self.deferred.contention, here!()) else { return };
         held.seal(is_urgent, is_worth, start);
         let Some(cookie) = held.sealed() else { return };
         drop(held);
@@ -267,7 +267,7 @@ impl Domain {
     }
 
     fn take_batch(&self, queue: &Queue) -> Option<(Batch, usize, usize)> {
-        let mut held = queue.lock(&self.deferred.contention)?;
+        let mut held = queue.lock(&self.deferred.contention, here!())?;
         if self.grace.is_over(held.sealed()?) { held.take_batch() } else { None }
     }
 
@@ -306,7 +306,7 @@ impl Domain {
     pub(super) fn free_all(&self, caller: Caller) {
         self.deferred.take_aside();
         for queue in self.deferred.queues().filter(|queue| queue.objects() != 0) {
-            if let Some(mut held) = queue.lock(&self.deferred.contention) {
+            if let Some(mut held) = queue.lock(&self.deferred.contention, here!()) {
                 held.seal(true, |_| true, start);
             }
         }
@@ -326,7 +326,7 @@ impl Domain {
             return;
         }
         let take = || {
-            let mut held = queue.lock(&self.deferred.contention)?;
+            let mut held = queue.lock(&self.deferred.contention, here!())?;
             if self.grace.is_over(held.sealed()?) { held.take_calls() } else { None }
         };
         if let Some((calls, segment)) = take() {
@@ -369,8 +369,8 @@ pub fn waiting() -> Waiting {
 }
 
 /// What waiting for the queues' locks cost.
-pub fn contention() -> ContentionReport {
-    Domain::of_process().deferred.contention.report()
+pub fn contention() -> &'static Contention {
+    &Domain::of_process().deferred.contention
 }
 
 /// Frees a block after a grace period: when all sections that are open now have ended. Any block of the heap, of a group or of an object cache. Null is
@@ -565,10 +565,10 @@ pub fn barrier_for(caller: Caller) {
     }
     let mut turns = [0; slot::MAX];
     for (queue, turns) in deferred.queues().zip(&mut turns) {
-        *turns = queue.lock(&deferred.contention).map_or(0, |mut held| held.turns());
+        *turns = queue.lock(&deferred.contention, here!()).map_or(0, |mut held| held.turns());
     }
     for (queue, &turns) in deferred.queues().zip(&turns) {
-        let has_left = || queue.lock(&deferred.contention).is_none_or(|mut held| held.has_left_since(turns));
+        let has_left = || queue.lock(&deferred.contention, here!()).is_none_or(|mut held| held.has_left_since(turns));
         while !has_left() {
             let seen = domain.grace.news();
             domain.free_all(caller);

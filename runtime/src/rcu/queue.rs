@@ -17,7 +17,7 @@ use crate::slab::region::general;
 use crate::slab::{Aside, Batch, Batches};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use machine::sync::{Acquired, AtomicU32, AtomicU64, Contention, Lock, Ordering, compiler_fence};
+use machine::sync::{Acquired, AtomicU32, AtomicU64, Contention, Lock, Ordering, Site, compiler_fence};
 
 /// The queue's lock is taken first: batches are made under it.
 const QUEUE_RANK: u8 = 0;
@@ -217,8 +217,8 @@ impl Queue {
     }
 
     /// Locks the queue. None: in a signal handler that interrupted whoever has the lock, or one that waits for it.
-    pub(super) fn lock(&self, contention: &Contention) -> Option<Held<'_>> {
-        match self.lock.acquire(contention) {
+    pub(super) fn lock(&self, contention: &Contention, site: Site) -> Option<Held<'_>> {
+        match self.lock.acquire(contention, site) {
             Acquired::WouldDeadlock => None,
             Acquired::Clean => Some(Held(self)),
             Acquired::Abandoned => {

@@ -6,7 +6,7 @@
 use super::array::{Array, MOST_POINTERS, Stack};
 use super::{General, class, misuse};
 use crate::page::PAGE;
-use machine::slot;
+use machine::{here, slot};
 
 /// An array that belongs to the holder of this value, as it is named from the runtime's region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl<'a> General<'a> {
     pub fn begin_batch(self, class: usize, most: usize) -> Option<Batch> {
         let cache = self.class(class.max(1));
         let capacity = if class == 0 { MOST_POINTERS } else { cache.shape().most() };
-        let array = cache.find_empty(&mut cache.lock(cache.slot_for_spans(slot::current())))?;
+        let array = cache.find_empty(&mut cache.lock(cache.slot_for_spans(slot::current()), here!()))?;
         Some(Batch(array.sized(self.region, capacity.min(most).max(1))))
     }
 
@@ -122,7 +122,7 @@ impl<'a> General<'a> {
             // SAFETY: passed on.
             unsafe { self.free_one(object) };
         }
-        cache.keep_empty(&mut cache.lock(slot), batch.0);
+        cache.keep_empty(&mut cache.lock(slot, here!()), batch.0);
     }
 
     /// Frees an object, whatever it is.

@@ -20,8 +20,8 @@ use super::{General, NO_SLOT, shard};
 use crate::observe::Why;
 use crate::page::{PAGE, PageList};
 use core::ptr::null_mut;
-use machine::sync::{Acquired, Ordering};
-use machine::{kick, slot};
+use machine::sync::{Acquired, Ordering, Site};
+use machine::{here, kick, slot};
 
 /// Words that are taken away by one kick at most.
 const AT_ONCE: usize = 96;
@@ -59,7 +59,7 @@ impl<'a> General<'a> {
     /// Brings everything that is cached and free back to the zone: arrays, depots, page lists. Slots whose kick the machine
     /// refuses keep their arrays. Returns the number of arrays that were emptied.
     pub fn drain_all(self) -> usize {
-        self.as_only_drainer(|general| {
+        self.as_only_drainer(here!(), |general| {
             let arrays = general.drain(Which::All, Why::Trim);
             general.page_lists().for_each(|slot| general.drain_page_list(slot));
             arrays
@@ -105,12 +105,12 @@ impl<'a> General<'a> {
 
     /// Empties the arrays of all caches that an account is charged for. Returns their number; none: not now.
     pub fn drain_account(self, account: &'a Account) -> Option<usize> {
-        self.as_only_drainer(|general| general.drain_arrays(Which::Of(account), Why::Limit).arrays)
+        self.as_only_drainer(here!(), |general| general.drain_arrays(Which::Of(account), Why::Limit).arrays)
     }
 
     /// Runs `work` as the only one who takes arrays from others and goes over all caches. None: in a signal handler that must not wait.
-    pub(super) fn as_only_drainer<R>(self, work: impl FnOnce(Self) -> R) -> Option<R> {
-        let acquired = self.slab.registry().rare.0.drain_lock.acquire(&self.slab.locks().shards);
+    pub(super) fn as_only_drainer<R>(self, site: Site, work: impl FnOnce(Self) -> R) -> Option<R> {
+        let acquired = self.slab.registry().rare.0.drain_lock.acquire(&self.slab.locks().drain, site);
         self.as_drainer(acquired, || work(self))
     }
 
@@ -264,13 +264,13 @@ impl Handle<'_> {
         let mut arrays = 0;
         // Without a lock where there is nothing, as in most caches of most slots: what comes meanwhile came later.
         while shard::seems_to_hold(self.shard(slot)) {
-            let full = self.lock(slot).pop_full(self.panel);
+            let full = self.lock(slot, here!()).pop_full(self.panel);
             let Some(full) = full else { break };
             self.flush(slot, full);
             arrays += 1;
         }
         if shard::seems_to_keep(self.shard(slot)) {
-            let mut empty = self.lock(slot).take_empty();
+            let mut empty = self.lock(slot, here!()).take_empty();
             while let Some(array) = empty.pop(self.panel) {
                 self.keep_emptied(slot, array);
             }
@@ -284,7 +284,7 @@ impl Handle<'_> {
         if unsafe { Spans::seems_empty(&raw const (*self.shard(slot)).spans) } {
             return;
         }
-        let mut held = self.lock(slot);
+        let mut held = self.lock(slot, here!());
         let (mut unused, mut lingers) = (null_mut(), None);
         for span in held.spans.iter() {
             // SAFETY: spans in the ring belong to the shard that we hold; those that are taken out are ours.

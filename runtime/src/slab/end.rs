@@ -9,7 +9,7 @@ use super::panel::Handle;
 use super::shape::Shape;
 use super::{General, NO_SLOT};
 use core::fmt;
-use machine::slot;
+use machine::{here, slot};
 
 /// Why a cache was not destroyed. Nothing happened to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Handle<'_> {
                 many => Err(Alive::Objects(many)),
             }
         };
-        self.general().as_only_drainer(end).unwrap_or(Err(Alive::Interrupting))
+        self.general().as_only_drainer(here!(), end).unwrap_or(Err(Alive::Interrupting))
     }
 
     /// Ends several caches at once, whatever is alive. False: a signal handler interrupted somebody who goes over all caches, and nothing happened.
@@ -74,7 +74,7 @@ impl Handle<'_> {
             general.put_deferred_as_drainer();
             caches.for_each(Self::end_at_once);
         };
-        general.as_only_drainer(end).is_some()
+        general.as_only_drainer(here!(), end).is_some()
     }
 
     /// Ends the cache, whatever is alive. Under the drain lock.
@@ -108,7 +108,7 @@ impl Handle<'_> {
                 self.keep_emptied(slot, array);
             }
         }
-        let mut held = self.lock(slot);
+        let mut held = self.lock(slot, here!());
         let full = core::mem::replace(&mut held.full, Stack::new());
         let empty = held.take_empty();
         // SAFETY: spans in the ring belong to the shard that we hold.
@@ -132,7 +132,7 @@ impl Handle<'_> {
     pub(super) fn keep_emptied(self, slot: u32, array: Array) {
         let empty = array.emptied(self.panel);
         if !self.keep_spare(empty) {
-            self.lock(slot).push_empty(self.panel, empty);
+            self.lock(slot, here!()).push_empty(self.panel, empty);
         }
     }
 }

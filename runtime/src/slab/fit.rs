@@ -22,7 +22,7 @@ use crate::observe::Why;
 use crate::percpu::Region;
 use core::mem::take;
 use machine::sync::{AtomicU64, Ordering};
-use machine::{clock, slot};
+use machine::{clock, here, slot};
 
 /// KiB of objects that arrays of a slot may hold beyond what the caches' shapes say.
 const BUDGET: i32 = 512;
@@ -172,7 +172,7 @@ impl Handle<'_> {
         if !is_granted {
             return;
         }
-        let mut held = self.lock(slot);
+        let mut held = self.lock(slot, here!());
         if held.slot == slot && held.level == level {
             held.level += 1;
         } else {
@@ -184,7 +184,7 @@ impl Handle<'_> {
     /// To level 0, in a slot.
     #[cold]
     pub(super) fn fall(self, slot: u32) {
-        let mut held = self.lock(slot);
+        let mut held = self.lock(slot, here!());
         // In a signal handler that must not wait it is another one's.
         if held.slot == slot {
             self.fall_held(&mut held);

@@ -17,7 +17,7 @@ use super::{General, shard};
 use crate::observe::Why;
 use crate::page::{PAGE, PageList};
 use machine::sync::{AtomicU32, Ordering};
-use machine::{slot, vm};
+use machine::{here, slot, vm};
 
 pub use super::shard::{coarse_of, coarse_time};
 
@@ -143,7 +143,7 @@ impl General<'_> {
     /// Empties a slot where nobody came along, but whose threads may be at work on fast paths: arrays, depots, spans without objects in use, and the page
     /// list. None: not now.
     pub fn keep_deserted(self, slot: u32) -> Option<Kept> {
-        self.as_only_drainer(|general| {
+        self.as_only_drainer(here!(), |general| {
             general.put_deferred_as_drainer();
             let drained = match slot::mode() {
                 slot::Mode::ConcurrencyId => general.drain_slot(Which::All, slot, Why::Upkeep),
@@ -198,7 +198,7 @@ impl Handle<'_> {
                 return;
             }
             let before = kept.calls;
-            let held = self.lock(slot);
+            let held = self.lock(slot, here!());
             let mut is_done = true;
             for span in held.spans.iter() {
                 // SAFETY: spans in the ring belong to the shard that we hold.

@@ -23,8 +23,8 @@ use super::shard::Held;
 use super::{General, NO_SLOT};
 use crate::page::Span;
 use core::cell::UnsafeCell;
-use machine::slot;
-use machine::sync::{Acquired, AtomicBool, AtomicPtr, Lock, Ordering};
+use machine::sync::{Acquired, AtomicBool, AtomicPtr, Lock, Ordering, Site};
+use machine::{here, slot};
 
 /// Who owns a span that is in no ring, as it lingers or is about to be freed: no slot does, so that none takes it for its own when it puts itself in order after
 /// a fork.
@@ -72,8 +72,8 @@ struct Lists {
 
 impl Lingering {
     /// None: a signal handler must not wait.
-    fn locked<R>(&self, cache: Handle<'_>, work: impl FnOnce(&mut Lists) -> R) -> Option<R> {
-        if self.lock.acquire(&cache.slab().locks().shards) == Acquired::WouldDeadlock {
+    fn locked<R>(&self, cache: Handle<'_>, site: Site, work: impl FnOnce(&mut Lists) -> R) -> Option<R> {
+        if self.lock.acquire(&cache.slab().locks().lingering, site) == Acquired::WouldDeadlock {
             return None;
         }
         // SAFETY: we hold the lock.
@@ -94,7 +94,7 @@ impl Lingering {
         if self.is_empty() {
             return None;
         }
-        self.locked(cache, |lists| lists.pop(lists.open).or_else(|| lists.pop(1 - lists.open)))?
+        self.locked(cache, here!(), |lists| lists.pop(lists.open).or_else(|| lists.pop(1 - lists.open)))?
     }
 
     /// Shows each span. Without the lock: nobody else is here.
@@ -106,7 +106,7 @@ impl Lingering {
     /// How many there are, at some moment.
     pub(super) fn count(&self, cache: Handle<'_>) -> usize {
         let count = |lists: &mut Lists| lists.first.into_iter().flat_map(Lists::following).count();
-        if self.is_empty() { 0 } else { self.locked(cache, count).unwrap_or(0) }
+        if self.is_empty() { 0 } else { self.locked(cache, here!(), count).unwrap_or(0) }
     }
 }
 
@@ -167,7 +167,7 @@ impl Handle<'_> {
             let Some((cache, readers)) = watched.filter(|(_, readers)| !(readers.are_absent)()) else {
                 return GivenUp::Ours;
             };
-            if cache.lingering.locked(self, |lists| lists.push(span)).is_none() {
+            if cache.lingering.locked(self, here!(), |lists| lists.push(span)).is_none() {
                 (*span).set_owner(owner);
                 held.spans.insert(span);
                 return GivenUp::Not;
@@ -215,7 +215,7 @@ impl General<'_> {
     /// Has what lingers wait for the grace period whose number `start` says.
     pub fn seal_lingering(self, start: fn() -> u64) {
         for cache in self.listed().filter(|cache| !cache.lingering.is_empty()) {
-            cache.lingering.locked(cache.as_handle(), |lists| lists.seal(start));
+            cache.lingering.locked(cache.as_handle(), here!(), |lists| lists.seal(start));
         }
     }
 
@@ -225,11 +225,11 @@ impl General<'_> {
             let take = |lists: &mut Lists| if is_over(lists.number) { lists.pop(1 - lists.open) } else { None };
             let free = |_| {
                 let (handle, slot) = (cache.as_handle(), slot::current().unwrap_or(NO_SLOT));
-                let spans = core::iter::from_fn(|| cache.lingering.locked(handle, take)?);
+                let spans = core::iter::from_fn(|| cache.lingering.locked(handle, here!(), take)?);
                 // SAFETY: taken out by us; the cache does not end, as only a drainer could end it.
                 spans.take(AT_ONCE).map(|span| unsafe { handle.free_span(slot, span) }).count()
             };
-            while self.as_only_drainer(free) == Some(AT_ONCE) {}
+            while self.as_only_drainer(here!(), free) == Some(AT_ONCE) {}
         }
     }
 }

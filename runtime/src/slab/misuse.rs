@@ -73,6 +73,11 @@ impl Line {
         Line { text: [0; 256], length: 0 }
     }
 
+    /// Whether so many more bytes fit.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        bytes <= self.text.len() - self.length
+    }
+
     /// What was written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.text[..self.length]

@@ -131,8 +131,8 @@ impl Slab {
     fn begin_registry(&self) -> bool {
         let place = self.zone.metadata.cut(size_of::<Registry>(), align_of::<Registry>());
         if let Some(place) = place.map(|place| place.cast::<Registry>()) {
-            // SAFETY: the place is ours, for ever.
-            unsafe { place.write(Registry::new()) };
+            // SAFETY: the place is ours, for ever, and zero.
+            unsafe { Registry::begin(place) };
             // Relaxed: published with the region.
             self.registry.store(place, Ordering::Relaxed);
         }

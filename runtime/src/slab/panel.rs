@@ -22,7 +22,7 @@ use crate::page::{PAGE, PageList};
 use crate::percpu::Region;
 use core::marker::PhantomData;
 use machine::slot::{self, Stored};
-use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Site};
 
 /// What every panel begins with.
 #[derive(Debug)]
@@ -232,8 +232,8 @@ impl<'a> Handle<'a> {
     // ---- its parts in the slots ----
 
     /// Locks a slot's shard; see [`Held::lock`].
-    pub(super) fn lock(self, slot: u32) -> Held {
-        Held::lock(self, slot)
+    pub(super) fn lock(self, slot: u32, site: Site) -> Held {
+        Held::lock(self, slot, site)
     }
 
     /// A slot's shard, which others may change.

@@ -18,8 +18,8 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use machine::slot::{self, ARRAY};
-use machine::sync::{Acquired, AtomicPtr, AtomicU32, Lock, Ordering};
-use machine::vm;
+use machine::sync::{Acquired, AtomicPtr, AtomicU32, Lock, Ordering, Site};
+use machine::{here, vm};
 
 /// The lock's rank: the drain lock's holder gives places back.
 const PANELS_RANK: u8 = 1;
@@ -88,7 +88,7 @@ impl<'a> General<'a> {
 
     /// An object cache at a place where no cache exists. None: no memory.
     pub(super) fn take_place(self) -> Option<&'static ObjectCache> {
-        self.panels().locked(self.slab, |state| {
+        self.panels().locked(self.slab, here!(), |state| {
             // SAFETY: object caches are never unmapped.
             if let Some(free) = unsafe { state.free.as_ref() } {
                 state.free = free.next.load(Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl<'a> General<'a> {
     /// Takes the place of a cache back that does not exist any more.
     pub(super) fn give_place_back(self, cache: &ObjectCache) {
         // In a signal handler that must not wait, the place is lost.
-        self.panels().locked(self.slab, |state| {
+        self.panels().locked(self.slab, here!(), |state| {
             cache.next.store(state.free, Ordering::Relaxed);
             state.free = (&raw const *cache).cast_mut();
         });
@@ -201,9 +201,9 @@ impl Panels {
     }
 
     /// None in a signal handler that must not wait.
-    fn locked<R>(&self, slab: &Slab, work: impl FnOnce(&mut State) -> R) -> Option<R> {
+    fn locked<R>(&self, slab: &Slab, site: Site, work: impl FnOnce(&mut State) -> R) -> Option<R> {
         // A holder that vanished in a fork leaves the state in order: it changes by single stores, and at worst a place is lost.
-        if self.lock.acquire(&slab.locks().shards) == Acquired::WouldDeadlock {
+        if self.lock.acquire(&slab.locks().panels, site) == Acquired::WouldDeadlock {
             return None;
         }
         // SAFETY: we hold the lock.

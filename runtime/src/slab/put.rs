@@ -13,8 +13,8 @@ use super::take::WORTH_AN_ARRAY;
 use super::{General, NO_SLOT};
 use crate::page::{PageList, Span};
 use crate::percpu;
-use machine::slot;
 use machine::sync::Ordering;
+use machine::{here, slot};
 
 /// Arrays that are kept in a shard at most, whatever is asked for: a half of what it can count.
 const MOST_KEPT: usize = 1 << 15;
@@ -79,7 +79,7 @@ impl Handle<'_> {
             let word = self.give_word(slot);
             let own = Array::from_give_word(word).filter(|array| !array.is_full());
             let own = own.filter(|_| self.replace(slot, false, word, 0));
-            let empty = || Some(self.sized(self.find_empty(&mut self.lock(slot))?, slot));
+            let empty = || Some(self.sized(self.find_empty(&mut self.lock(slot, here!()))?, slot));
             let Some(mut array) = own.or_else(empty) else { break };
             let (fitting, rest) = objects.split_at(objects.len().min(array.room()));
             fitting.iter().for_each(|&object| array.push(self.panel, object));
@@ -108,7 +108,7 @@ impl Handle<'_> {
         {
             return Some(if array.is_empty(self.panel) { self.sized(array, slot) } else { array });
         }
-        self.find_empty(&mut self.lock(slot)).map(|array| self.sized(array, slot))
+        self.find_empty(&mut self.lock(slot, here!())).map(|array| self.sized(array, slot))
     }
 
     /// Whether a take array has so much room that it should become the one to give to. A quarter: more would send arrays to the
@@ -128,7 +128,7 @@ impl Handle<'_> {
     #[cold]
     pub(super) fn stow_keeping(self, slot: u32, array: Array, kept_bytes: usize) {
         percpu::enter();
-        let mut own = self.lock(slot);
+        let mut own = self.lock(slot, here!());
         if array.is_empty(self.panel) {
             return self.keep_empty(&mut own, array);
         }
@@ -159,7 +159,7 @@ impl Handle<'_> {
             }
         }
         drop(held);
-        self.keep_empty(&mut self.lock(slot), array);
+        self.keep_empty(&mut self.lock(slot, here!()), array);
     }
 
     /// The same for an array that was a slot's.
@@ -270,7 +270,7 @@ impl Handle<'_> {
                 Some(shard) if shard.slot == owner => shard,
                 other => {
                     drop(other);
-                    self.lock(owner)
+                    self.lock(owner, here!())
                 }
             };
             // SAFETY: as above. The owner changes under the lock that we now hold, or changed before we had it.

@@ -5,7 +5,8 @@ use super::object_cache::{ObjectCache, Wanted};
 use super::panels::Panels;
 use super::spare::Spare;
 use super::tally::Tally;
-use crate::observe::{Events, Kicks, LockReport};
+use crate::observe::locks::{Filter, LockReport};
+use crate::observe::{Events, Kicks};
 use core::ptr::null_mut;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicU32, Lock, Ordering};
 
@@ -24,6 +25,7 @@ pub struct Registry {
     pub rare: Line<Rare>,
     /// Empty arrays that no shard keeps.
     pub(super) spare: Line<Spare>,
+    /// At the end, and not written when the registry is made: a table costs no memory before anybody waits.
     pub(super) locks: Line<LockReport>,
 }
 
@@ -60,9 +62,29 @@ pub struct Rare {
     pub(super) lingering: AtomicPtr<ObjectCache>,
     /// Caches of the runtime's own, which higher parts ask for.
     own: [AtomicPtr<ObjectCache>; OWN],
+    /// Which rows of the lock report are shown at exit.
+    pub lock_filter: Filter,
 }
 
 impl Rare {
+    const fn new() -> Self {
+        Rare {
+            arrays: Events::new(),
+            drain_lock: Lock::new(),
+            panels: Panels::new(),
+            kicks: Kicks::new(),
+            watched: [const { AtomicPtr::new(null_mut()) }; CLASSES],
+            checks_at_exit: AtomicBool::new(false),
+            redirected: AtomicBool::new(false),
+            asked_in_vain: AtomicU32::new(0),
+            forgets_large: AtomicPtr::new(null_mut()),
+            upkeep: AtomicPtr::new(null_mut()),
+            lingering: AtomicPtr::new(null_mut()),
+            own: [const { AtomicPtr::new(null_mut()) }; OWN],
+            lock_filter: Filter::new(),
+        }
+    }
+
     /// The cache that serves a general class in its place.
     pub(super) fn watched(&self, class: usize) -> Option<&'static ObjectCache> {
         // Acquire pairs with the release in `watch`.
@@ -116,26 +138,16 @@ impl Registry {
         unsafe { self.rare.0.own[number].load(Ordering::Acquire).as_ref() }
     }
 
-    /// Nothing yet.
-    pub(super) const fn new() -> Self {
-        Registry {
-            tally: Tally::new(),
-            rare: Line(Rare {
-                arrays: Events::new(),
-                drain_lock: Lock::new(),
-                panels: Panels::new(),
-                kicks: Kicks::new(),
-                watched: [const { AtomicPtr::new(null_mut()) }; CLASSES],
-                checks_at_exit: AtomicBool::new(false),
-                redirected: AtomicBool::new(false),
-                asked_in_vain: AtomicU32::new(0),
-                forgets_large: AtomicPtr::new(null_mut()),
-                upkeep: AtomicPtr::new(null_mut()),
-                lingering: AtomicPtr::new(null_mut()),
-                own: [const { AtomicPtr::new(null_mut()) }; OWN],
-            }),
-            spare: Line(Spare::new()),
-            locks: Line(LockReport::new()),
+    /// Makes it: nothing yet.
+    ///
+    /// # Safety
+    /// The place is the caller's, and zero.
+    pub(super) unsafe fn begin(this: *mut Registry) {
+        // SAFETY: passed on. Of the locks' tables zeroes are the empty ones.
+        unsafe {
+            (&raw mut (*this).tally).write(Tally::new());
+            (&raw mut (*this).rare).write(Line(Rare::new()));
+            (&raw mut (*this).spare).write(Line(Spare::new()));
         }
     }
 }

@@ -5,7 +5,8 @@
 use super::array::{Array, Stack};
 use super::panel::Handle;
 use core::cell::UnsafeCell;
-use machine::sync::{Acquired, Lock};
+use machine::here;
+use machine::sync::{Acquired, Lock, Site};
 
 /// With the spare arrays: nothing is taken while it is held.
 const RESERVE_RANK: u8 = 2;
@@ -24,7 +25,7 @@ unsafe impl Sync for Reserve {}
 impl Reserve {
     /// Sets the objects of an array aside. False: not here, not now.
     pub fn push(&self, cache: Handle<'_>, array: Array) -> bool {
-        self.locked(cache, |arrays| arrays.push(cache.panel, array)).is_some()
+        self.locked(cache, here!(), |arrays| arrays.push(cache.panel, array)).is_some()
     }
 
     /// Takes an array with objects out.
@@ -32,7 +33,7 @@ impl Reserve {
         if self.is_empty() {
             return None;
         }
-        self.locked(cache, |arrays| arrays.pop(cache.panel))?
+        self.locked(cache, here!(), |arrays| arrays.pop(cache.panel))?
     }
 
     /// Whether it seemed to hold nothing.
@@ -44,7 +45,7 @@ impl Reserve {
     /// Objects that are set aside, at some moment.
     pub fn objects(&self, cache: Handle<'_>) -> usize {
         let count = |arrays: &mut Stack| arrays.iter(cache.panel).map(|array| array.len(cache.panel)).sum();
-        if self.is_empty() { 0 } else { self.locked(cache, count).unwrap_or(0) }
+        if self.is_empty() { 0 } else { self.locked(cache, here!(), count).unwrap_or(0) }
     }
 
     /// Shows each array, which nobody changes.
@@ -53,8 +54,8 @@ impl Reserve {
         unsafe { &*self.arrays.get() }.iter(cache.panel).for_each(show);
     }
 
-    fn locked<R>(&self, cache: Handle<'_>, work: impl FnOnce(&mut Stack) -> R) -> Option<R> {
-        if self.lock.acquire(&cache.slab().locks().shards) == Acquired::WouldDeadlock {
+    fn locked<R>(&self, cache: Handle<'_>, site: Site, work: impl FnOnce(&mut Stack) -> R) -> Option<R> {
+        if self.lock.acquire(&cache.slab().locks().reserves, site) == Acquired::WouldDeadlock {
             return None;
         }
         // SAFETY: we hold the lock.

@@ -21,7 +21,7 @@ use super::uncut::Uncut;
 use crate::page::PageList;
 use crate::percpu::Region;
 use core::ops::{Deref, DerefMut};
-use machine::sync::{Acquired, Lock};
+use machine::sync::{Acquired, Lock, Site};
 use machine::{clock, slot};
 
 /// Rank of a shard's lock.
@@ -215,14 +215,14 @@ pub struct Held {
 
 impl Held {
     /// Locks a slot's shard; a signal handler that must not wait gets the nearest neighbour's that is free.
-    pub fn lock(cache: Handle<'_>, slot: u32) -> Held {
+    pub fn lock(cache: Handle<'_>, slot: u32, site: Site) -> Held {
         let mut other = 0;
         loop {
             let slot = slot ^ other;
             cache.mark_used_in(slot);
             let shard = cache.shard(slot);
             // SAFETY: a shard of the panel.
-            match unsafe { (*shard).lock.acquire(&cache.slab().locks().shards) } {
+            match unsafe { (*shard).lock.acquire(&cache.slab().locks().shards, site) } {
                 Acquired::WouldDeadlock => other = (other + 1) % slot::MAX as u32,
                 acquired => {
                     if other != 0 {

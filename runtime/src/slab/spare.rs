@@ -7,7 +7,8 @@ use super::array::{Array, Stack};
 use crate::observe::LockReport;
 use crate::percpu::Region;
 use core::cell::UnsafeCell;
-use machine::sync::{Acquired, Lock};
+use machine::here;
+use machine::sync::{Acquired, Lock, Site};
 
 /// Behind the shards' rank.
 const SPARE_RANK: u8 = 2;
@@ -31,7 +32,7 @@ impl Spare {
 
     /// Puts an empty array on top. False: not here, not now.
     pub fn push(&self, region: Region, locks: &LockReport, array: Array) -> bool {
-        self.locked(locks, |arrays| arrays.push(region, array)).is_some()
+        self.locked(locks, here!(), |arrays| arrays.push(region, array)).is_some()
     }
 
     /// Takes an empty array.
@@ -40,7 +41,7 @@ impl Spare {
         if unsafe { self.arrays.get().cast::<usize>().read_volatile() } == 0 {
             return None;
         }
-        self.locked(locks, |arrays| arrays.pop(region))?
+        self.locked(locks, here!(), |arrays| arrays.pop(region))?
     }
 
     /// Checks that all are empty, which nobody uses meanwhile; returns how many there are.
@@ -50,8 +51,8 @@ impl Spare {
         arrays.iter(region).inspect(|array| assert_eq!(array.len(region), 0, "a spare array holds objects")).count()
     }
 
-    fn locked<R>(&self, locks: &LockReport, work: impl FnOnce(&mut Stack) -> R) -> Option<R> {
-        if self.lock.acquire(&locks.shards) == Acquired::WouldDeadlock {
+    fn locked<R>(&self, locks: &LockReport, site: Site, work: impl FnOnce(&mut Stack) -> R) -> Option<R> {
+        if self.lock.acquire(&locks.spare, site) == Acquired::WouldDeadlock {
             return None;
         }
         // SAFETY: we hold the lock.

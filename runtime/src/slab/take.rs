@@ -9,8 +9,8 @@ use super::panel::Handle;
 use super::shard::{self, Held};
 use super::spans::Spans;
 use crate::page::{GRANULE, PAGE, PageList, Span};
-use machine::slot;
 use machine::sync::Ordering;
+use machine::{here, slot};
 
 /// Arrays that another slot may keep before we take one from it while our own spans can still give.
 const FEW: u16 = 4;
@@ -160,7 +160,7 @@ impl Handle<'_> {
     }
 
     fn pop_own(self, slot: u32) -> Option<Array> {
-        let array = self.lock(slot).pop_full(self.panel)?;
+        let array = self.lock(slot, here!()).pop_full(self.panel)?;
         self.leave(slot, array)
     }
 
@@ -177,7 +177,7 @@ impl Handle<'_> {
         if !array.is_empty(self.panel) {
             return Some(array);
         }
-        self.keep_empty(&mut self.lock(slot), array);
+        self.keep_empty(&mut self.lock(slot, here!()), array);
         None
     }
 
@@ -192,16 +192,16 @@ impl Handle<'_> {
         });
         let (other, array) = array?;
         let array = self.leave(slot, array)?;
-        let empty = self.lock(slot).pop_empty(self.panel);
+        let empty = self.lock(slot, here!()).pop_empty(self.panel);
         if let Some(empty) = empty {
-            self.keep_empty(&mut self.lock(other), empty);
+            self.keep_empty(&mut self.lock(other, here!()), empty);
         }
         Some(array)
     }
 
     /// Moves a span that has objects to give to our shard: from another slot's, or from those that were given up.
     pub(super) fn steal_span(self, slot: u32) -> Option<()> {
-        let mut own = self.lock(slot);
+        let mut own = self.lock(slot, here!());
         let of_others = self.others(own.slot).find_map(|other| {
             // SAFETY: a shard of the panel; a hint, as above.
             if !unsafe { Spans::seems_to_give(&raw const (*self.shard(other)).spans) } {
@@ -240,7 +240,7 @@ impl Handle<'_> {
 
     /// An array of a capacity, filled from the spans of the slot's shard.
     pub(super) fn fill(self, slot: u32, source: Source, capacity: usize) -> Option<Array> {
-        let mut own = self.lock(slot);
+        let mut own = self.lock(slot, here!());
         if own.spans.giving().is_none() && source == Source::NewSpan {
             let span = self.new_span(own.slot)?;
             // SAFETY: the span is fresh and ours.

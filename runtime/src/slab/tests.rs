@@ -11,6 +11,7 @@ use super::*;
 use crate::page::Span;
 use crate::{heap, percpu};
 use core::ptr::null_mut;
+use machine::here;
 use machine::sync::{AtomicBool, AtomicU32};
 use std::boxed::Box;
 use std::sync::Mutex;
@@ -59,7 +60,7 @@ fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(Handle<'static>) + Se
     let hold = || {
         let held = Happens(&held);
         percpu::enter();
-        let _theirs = cache().lock(slot);
+        let _theirs = cache().lock(slot, here!());
         drop(held);
         wait_for(&done);
     };
@@ -67,7 +68,7 @@ fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(Handle<'static>) + Se
         let _done = Happens(&done);
         percpu::enter();
         wait_for(&held);
-        let _ours = general().class(OTHER_CLASS).lock(0);
+        let _ours = general().class(OTHER_CLASS).lock(0, here!());
         work(cache());
     };
     stage::run(vec![Box::new(hold), Box::new(meet)]);
@@ -79,7 +80,7 @@ fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(Handle<'static>) + Se
 fn span_of(cache: Handle<'_>, slot: u32) -> (*mut Span, Array) {
     slot::count_as_used(slot);
     let array = cache.fill_from_spans(slot, Source::NewSpan).expect("there is memory");
-    (cache.lock(slot).spans.giving().expect("a span that gives"), array)
+    (cache.lock(slot, here!()).spans.giving().expect("a span that gives"), array)
 }
 
 /// A program that swings by several arrays goes to the depot for each; when its arrays have grown, for none.
@@ -175,7 +176,7 @@ fn span_that_is_taken_over() {
         // SAFETY: descriptions of spans are never freed.
         let owner = unsafe { (*span).owner() };
         assert_ne!(owner, ASKED_FOR, "the shard that is held got a span");
-        assert_eq!(cache.lock(owner).spans.giving(), Some(span), "a span is not in its owner's ring");
+        assert_eq!(cache.lock(owner, here!()).spans.giving(), Some(span), "a span is not in its owner's ring");
         taken = Some((owner, array));
     });
     let (owner, array) = taken.expect("the work was done");

@@ -10,7 +10,7 @@ use super::reserve::Reserve;
 use super::{General, NO_SLOT};
 use crate::observe::Why;
 use core::fmt;
-use machine::slot;
+use machine::{here, slot};
 
 /// Why a cache could not be tuned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Handle<'_> {
             self.set_shape(shape);
             general.drain_arrays(Which::One(self), Why::Tune)
         };
-        let drained = self.general().as_only_drainer(replace).ok_or(Untunable::Interrupting)?;
+        let drained = self.general().as_only_drainer(here!(), replace).ok_or(Untunable::Interrupting)?;
         if drained.refused { Err(Untunable::Refused) } else { Ok(()) }
     }
 
@@ -61,7 +61,7 @@ impl Handle<'_> {
             return 0;
         }
         let shrink = |general: General<'_>| general.drain(Which::One(self), Why::Shrink);
-        self.general().as_only_drainer(shrink).unwrap_or(0)
+        self.general().as_only_drainer(here!(), shrink).unwrap_or(0)
     }
 
     /// See [`ObjectCache::prefill`](super::ObjectCache::prefill).

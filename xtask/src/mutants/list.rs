@@ -64,7 +64,7 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "two drainers at a time",
         file: "runtime/src/slab/drain.rs",
-        from: "let acquired = self.slab.registry().rare.0.drain_lock.acquire(&self.slab.locks().shards);",
+        from: "let acquired = self.slab.registry().rare.0.drain_lock.acquire(&self.slab.locks().drain, site);",
         to: "let acquired = { self.slab.registry().rare.0.drain_lock.try_acquire(); Acquired::Clean };",
         protocols: DRAINING,
     },
@@ -78,14 +78,14 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "who ends a cache does not keep those away who go over all",
         file: "runtime/src/slab/end.rs",
-        from: "self.general().as_only_drainer(end).unwrap_or(Err(Alive::Interrupting))",
+        from: "self.general().as_only_drainer(here!(), end).unwrap_or(Err(Alive::Interrupting))",
         to: "end(self.general())",
         protocols: &["cache creation"],
     },
     Mutant {
         what: "two threads that create caches do not wait for each other",
         file: "runtime/src/slab/panels.rs",
-        from: "if self.lock.acquire(&slab.locks().shards) == Acquired::WouldDeadlock {",
+        from: "if self.lock.acquire(&slab.locks().panels, site) == Acquired::WouldDeadlock {",
         to: "if { self.lock.try_acquire(); false } {",
         protocols: &["cache creation"],
     },

@@ -10,9 +10,9 @@ use super::owners::{KINDS, Owners};
 use super::region::{Array, DRAINING};
 use crate::case::{Outcome, ensure};
 use crate::runner::{Placement, Runner, crowd, random};
-use machine::slot;
 use machine::sync::{AtomicU64, AtomicUsize, Contention, Lock, Ordering};
 use machine::vm;
+use machine::{here, slot};
 
 const ARRAYS: usize = 12;
 const DRAINERS: usize = 2;
@@ -66,7 +66,7 @@ impl Drainer<'_> {
         if !self.owners.findings().none() {
             return 0;
         }
-        self.lock.acquire(&self.contention);
+        self.lock.acquire(&self.contention, here!());
         let arrays = self.drain(slot, random);
         // SAFETY: acquired above.
         unsafe { self.lock.release() };

@@ -10,6 +10,7 @@ use super::region::{Array, CAPACITY, DRAINING, Region};
 use super::tokens::{INTERRUPT, Tokens, holder};
 use crate::case::Findings;
 use crate::runner::{Runner, random};
+use machine::here;
 use machine::slot::{MAX, Stored};
 use machine::sync::{Acquired, AtomicU64, Contention, Lock, Ordering};
 use std::cell::UnsafeCell;
@@ -274,7 +275,7 @@ impl Depot {
 
     fn locked<R>(&self, work: impl FnOnce(&mut [Vec<Array>; 2]) -> R) -> R {
         machine::thread::enter();
-        let acquired = self.lock.acquire(&self.contention);
+        let acquired = self.lock.acquire(&self.contention, here!());
         assert_eq!(
             acquired,
             Acquired::Clean,

@@ -4,8 +4,8 @@
 //! Here and not among the bodies, because the child goes on in the middle of interrupted code, as only real processes can.
 
 use commensal_machine_conformance::sync::Middle;
-use machine::sync::{Acquired, AtomicBool, AtomicU32, Contention, Ordering};
-use machine::thread;
+use machine::sync::{Acquired, AtomicBool, AtomicU32, Contention, Ordering, Site};
+use machine::{here, thread};
 use std::fs;
 use std::process;
 use std::ptr;
@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicI32;
 use std::time::{Duration, Instant};
 
-type Acquire = fn(&Middle, &Contention) -> Acquired;
+type Acquire = fn(&Middle, &Contention, Site) -> Acquired;
 
 /// More than the second after which a wait looks again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ fn acquired_in_a_child(acquire: Acquire, patience: Duration) -> Option<Acquired>
     std::thread::scope(|scope| {
         scope.spawn(|| {
             thread::enter();
-            lock.acquire(&contention);
+            lock.acquire(&contention, here!());
             held.store(true, Ordering::Release);
             wait_until(|| done.load(Ordering::Acquire));
             // SAFETY: acquired above.
@@ -60,7 +60,7 @@ fn acquired_in_a_child(acquire: Acquire, patience: Duration) -> Option<Acquired>
             thread::enter();
             // SAFETY: asks, changes nothing.
             waiter.store(unsafe { libc::gettid() }, Ordering::Release);
-            let outcome = acquire(&lock, &contention);
+            let outcome = acquire(&lock, &contention, here!());
             if process::id() != parent {
                 // SAFETY: nothing of the parent's is to be finished here.
                 unsafe { libc::_exit(outcome as i32) };
@@ -120,7 +120,7 @@ fn a_wait_that_is_interrupted_by_a_fork_goes_on_in_the_child() {
 
 #[test]
 fn planted_a_wait_until_somebody_wakes_it_is_found() {
-    fn acquire(lock: &Middle, _: &Contention) -> Acquired {
+    fn acquire(lock: &Middle, _: &Contention, _: Site) -> Acquired {
         const WAITERS: u32 = 1 << 31;
         // SAFETY: a lock is transparent over its word.
         let word: &AtomicU32 = unsafe { &*(&raw const *lock).cast() };

@@ -17,13 +17,16 @@
 //! handler above the holder of B that waits for A, whose holder waits for B, hangs as well.
 //!
 //! Accounting follows Linux's lock-contention tracing: no timestamp unless the first try failed, and the counters are
-//! updated after the lock was acquired, so an uncontended pass costs nothing but the atomic exchange.
+//! updated after the lock was acquired, so an uncontended pass costs nothing but the atomic exchange. Who waits is a constant,
+//! which only the slow path looks at.
 //!
-//! Without handlers ranks only rise; [`ContentionReport::out_of_order`] counts those that did not.
+//! Without handlers ranks only rise; [`ContentionReport::out_of_order`](super::ContentionReport::out_of_order) counts those that did not.
 //! Runs at the same time: any number of threads.
 
+use super::contention::Contention;
+use super::site::Site;
 use super::wait::{wait, wake_one};
-use super::{AtomicU32, AtomicU64, Ordering, compiler_fence, spin_loop};
+use super::{AtomicU32, Ordering, compiler_fence, spin_loop};
 use crate::{clock, slot, thread};
 
 /// Set in the lock word while somebody may be asleep on it.
@@ -43,64 +46,6 @@ pub enum Acquired {
     Abandoned,
     /// The lock is *not* ours: somebody has it, and this thread holds one of its rank or above further up its stack.
     WouldDeadlock,
-}
-
-/// What waiting for a group of locks cost.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Contention {
-    contended: AtomicU64,
-    total_wait_ns: AtomicU64,
-    max_wait_ns: AtomicU64,
-    out_of_order: AtomicU64,
-}
-
-/// A reading of [`Contention`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ContentionReport {
-    /// Acquisitions that did not succeed at once.
-    pub contended: u64,
-    /// Nanoseconds waited, all together.
-    pub total_wait_ns: u64,
-    /// The longest single wait in nanoseconds.
-    pub max_wait_ns: u64,
-    /// Acquisitions, or attempts, by a thread that held a lock of the same rank or above: a signal handler's.
-    pub out_of_order: u64,
-}
-
-impl Contention {
-    /// Nothing waited yet.
-    pub const fn new() -> Self {
-        Contention {
-            contended: AtomicU64::new(0),
-            total_wait_ns: AtomicU64::new(0),
-            max_wait_ns: AtomicU64::new(0),
-            out_of_order: AtomicU64::new(0),
-        }
-    }
-
-    /// The counters; each exact, together only at rest.
-    pub fn report(&self) -> ContentionReport {
-        ContentionReport {
-            contended: self.contended.load(Ordering::Relaxed),
-            total_wait_ns: self.total_wait_ns.load(Ordering::Relaxed),
-            max_wait_ns: self.max_wait_ns.load(Ordering::Relaxed),
-            out_of_order: self.out_of_order.load(Ordering::Relaxed),
-        }
-    }
-
-    fn record(&self, wait_ns: u64) {
-        // Relaxed: statistics, ordered with nothing.
-        self.contended.fetch_add(1, Ordering::Relaxed);
-        self.total_wait_ns.fetch_add(wait_ns, Ordering::Relaxed);
-        self.max_wait_ns.fetch_max(wait_ns, Ordering::Relaxed);
-    }
-}
-
-impl Default for Contention {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// A lock of a rank, 0 to 7; a thread takes locks in rising rank. All-zero memory is a free lock.
@@ -154,23 +99,24 @@ impl<const RANK: u8> Lock<RANK> {
         taken
     }
 
-    /// Takes the lock, waiting for it as long as it takes, unless that might be for ever.
+    /// Takes the lock, waiting for it as long as it takes, unless that might be for ever. A wait is recorded as that of `site`, which is
+    /// `here!()`, or what a caller on whose behalf the lock is taken says of itself.
     #[inline]
-    pub fn acquire(&self, contention: &Contention) -> Acquired {
+    pub fn acquire(&self, contention: &Contention, site: Site) -> Acquired {
         let in_order = thread::held_ranks() >> Self::COUNTER == 0;
-        if in_order && self.try_acquire() { Acquired::Clean } else { self.acquire_slow(contention, in_order) }
+        if in_order && self.try_acquire() { Acquired::Clean } else { self.acquire_slow(contention, site, in_order) }
     }
 
     #[cold]
-    fn acquire_slow(&self, contention: &Contention, in_order: bool) -> Acquired {
+    fn acquire_slow(&self, contention: &Contention, site: Site, in_order: bool) -> Acquired {
         if !in_order {
-            contention.out_of_order.fetch_add(1, Ordering::Relaxed);
+            contention.count_out_of_order();
             return if self.try_acquire() { Acquired::Clean } else { Acquired::WouldDeadlock };
         }
         let start = clock::now_ns();
         Self::count_held();
         let outcome = self.wait_for_it();
-        contention.record(clock::now_ns() - start);
+        contention.record(site, clock::now_ns() - start);
         outcome
     }
 

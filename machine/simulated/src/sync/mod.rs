@@ -1,8 +1,12 @@
 //! Atomics and fences as the simulated CPUs see them, and the ranked lock with contention accounting, which is the host's.
 
 mod atomic;
+#[path = "../../../host/src/sync/contention.rs"]
+mod contention;
 #[path = "../../../host/src/sync/lock.rs"]
 mod lock;
+#[path = "../../../host/src/sync/site.rs"]
+mod site;
 #[path = "../../../host/src/sync/wait.rs"]
 mod wait;
 
@@ -10,7 +14,11 @@ pub use atomic::{
     AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, compiler_fence, fence,
     spin_loop,
 };
+pub use contention::{Contention, ContentionReport, PLACES, Waited};
 pub use core::sync::atomic::Ordering;
 pub(crate) use lock::WAITERS;
-pub use lock::{Acquired, Contention, ContentionReport, Lock};
+pub use lock::{Acquired, Lock};
+pub use site::Site;
+#[doc(hidden)]
+pub use site::full_name;
 pub use wait::{wait, wake_all, wake_one};

@@ -33,7 +33,7 @@ use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::ptr::null_mut;
 use layout::{FREED, Layout, UNSET, ZONE};
-use machine::{code, process, slot};
+use machine::{code, here, process, slot};
 use quarantine::Quarantine;
 use record::{Record, State};
 use report::{Found, Moment};
@@ -325,7 +325,7 @@ impl Handle<'_> {
         let slot = self.slot_for_spans(slot::current());
         let mut array = self.fill_by_all_means(slot, 1)?;
         let object = array.pop(self.panel);
-        self.keep_empty(&mut self.lock(slot), array);
+        self.keep_empty(&mut self.lock(slot, here!()), array);
         object
     }
 }

@@ -6,7 +6,8 @@ use super::record::Record;
 use crate::slab::region::general;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use machine::sync::{Acquired, Lock, Ordering};
+use machine::here;
+use machine::sync::{Acquired, Lock, Ordering, Site};
 
 /// Bytes that wait for each cache.
 pub(super) const MOST_BYTES: usize = 1 << 20;
@@ -33,12 +34,12 @@ unsafe impl Sync for Quarantine {}
 impl Quarantine {
     /// Puts a free object in. False: not here, not now.
     pub fn push(&self, whole: *mut u8) -> bool {
-        self.locked(|queue| queue.push(whole)).is_some()
+        self.locked(here!(), |queue| queue.push(whole)).is_some()
     }
 
     /// Takes the one out that was in longest, if there are more than so many bytes in objects of `bytes`.
     pub fn pop_beyond(&self, most: usize, bytes: usize) -> Option<*mut u8> {
-        self.locked(|queue| if queue.len * bytes > most { queue.pop() } else { None })?
+        self.locked(here!(), |queue| if queue.len * bytes > most { queue.pop() } else { None })?
     }
 
     /// Objects in here, at rest.
@@ -47,8 +48,8 @@ impl Quarantine {
         unsafe { (&raw const (*self.queue.get()).len).read_volatile() }
     }
 
-    fn locked<R>(&self, work: impl FnOnce(&mut Queue) -> R) -> Option<R> {
-        let acquired = self.lock.acquire(&general().state().locks().shards);
+    fn locked<R>(&self, site: Site, work: impl FnOnce(&mut Queue) -> R) -> Option<R> {
+        let acquired = self.lock.acquire(&general().state().locks().quarantines, site);
         if acquired == Acquired::WouldDeadlock {
             return None;
         }

@@ -1,0 +1,227 @@
+//! `machine::sync::Contention`: who waited for a lock, and how long.
+//!
+//! Waits are known where they can be: one thread holds the lock for a time that it sees, and others measure what they wait. Where
+//! many record, what they record is such that a reading shows if it lacks a part.
+
+use crate::case::{Case, Findings, Outcome, ensure};
+use crate::runner::{Placement, Runner, crowd};
+use crate::sync::{Middle, Operations, wait_until};
+use machine::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Contention, Ordering, PLACES, Site, Waited};
+use machine::{clock, here, thread};
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("sync::Contention", |runner| contended(runner, &MACHINE)),
+    Case::machine("sync::Contention is bounded", |runner| bounded(runner, Contention::record)),
+    Case::planted("sync::Contention", "not counted", |runner| contended(runner, &planted::UNCOUNTED)),
+    Case::planted("sync::Contention", "of one site for all", |runner| contended(runner, &planted::ANONYMOUS)),
+    Case::planted("sync::Contention is bounded", "forgets what has no place", |runner| {
+        bounded(runner, planted::record_if_placed)
+    }),
+    Case::planted("sync::Contention is bounded", "has the longest before the sum", |runner| {
+        bounded(runner, planted::record_longest_first)
+    }),
+    Case::planted("sync::Contention is bounded", "counts last", |runner| bounded(runner, planted::record_count_last)),
+];
+
+/// The body of [`Contention`]: one thread holds the lock, again and again, for a time that is known, and two wait for it, each at a site of its own.
+pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const HOLD_NS: u64 = 1_000_000;
+    const ROUNDS: u64 = 20;
+    thread::enter();
+    let (lock, contention) = (Middle::new(), Contention::new());
+    for _ in 0..100 {
+        (operations.acquire)(&lock, &contention, here!());
+        // SAFETY: acquired above.
+        unsafe { (operations.release)(&lock) };
+    }
+    ensure!(contention.report() == Default::default(), "nobody waited, and it was counted: {:?}", contention.report());
+    // What the waiters saw of their own waits.
+    let longest = [const { AtomicU64::new(0) }; 2];
+    for _ in 0..ROUNDS {
+        let (held, since) = (AtomicBool::new(false), AtomicU64::new(0));
+        let wait = |site, longest: &AtomicU64| {
+            wait_until(runner, || held.load(Ordering::Acquire));
+            let start = clock::now_ns();
+            (operations.acquire)(&lock, &contention, site);
+            longest.fetch_max(clock::now_ns() - start, Ordering::Relaxed);
+            // SAFETY: acquired above.
+            unsafe { (operations.release)(&lock) };
+        };
+        let job = |number| match number {
+            0 => {
+                (operations.acquire)(&lock, &contention, here!());
+                since.store(clock::now_ns(), Ordering::Relaxed);
+                held.store(true, Ordering::Release);
+                wait_until(runner, || clock::now_ns() > since.load(Ordering::Relaxed) + HOLD_NS);
+                // SAFETY: acquired above.
+                unsafe { (operations.release)(&lock) };
+            }
+            1 => wait(first_waiter(), &longest[0]),
+            _ => wait(second_waiter(), &longest[1]),
+        };
+        runner.run(Placement::Anywhere, crowd(3, &job), None);
+    }
+    let (first, second) = (at(&contention, "contention::first_waiter"), at(&contention, "contention::second_waiter"));
+    let holder = at(&contention, "contention::contended");
+    for (waited, longest) in [(first, &longest[0]), (second, &longest[1])] {
+        let longest = longest.load(Ordering::Relaxed);
+        // A waiter that the system runs late may find the lock free, but not each time; and who is early enough waits for most of the hold.
+        let plausible = (1..=ROUNDS).contains(&waited.contended)
+            && (HOLD_NS / 2..=longest).contains(&waited.max_wait_ns)
+            && (waited.max_wait_ns..=waited.contended * waited.max_wait_ns).contains(&waited.total_wait_ns);
+        ensure!(
+            plausible,
+            "a thread waited {ROUNDS} times {HOLD_NS} ns, at most {longest} ns, and it was counted as {waited:?}"
+        );
+    }
+    ensure!(holder == Waited::default(), "who came first each time did not wait, and it was counted: {holder:?}");
+    let (all, lost) = (contention.report().waited, contention.lost());
+    ensure!(
+        all == first.and(second) && lost == Waited::default(),
+        "{first:?} and {second:?} are together {all:?}, lost {lost:?}"
+    );
+    Ok(format!("{first:?} and {second:?}"))
+}
+
+fn first_waiter() -> Site {
+    here!()
+}
+
+fn second_waiter() -> Site {
+    here!()
+}
+
+/// What was waited at the sites of a name.
+fn at(contention: &Contention, name: &str) -> Waited {
+    let of_name = contention.sites().filter(|(site, _)| site.to_string() == name);
+    of_name.map(|(_, waited)| waited).fold(Waited::default(), Waited::and)
+}
+
+/// More sites than a table has places; each has a function of its own.
+macro_rules! many_sites {
+    ($($name:ident)*) => {
+        const MANY: &[Site] = &[$({
+            fn $name() -> &'static str {
+                concat!("package::site::", stringify!($name), "::here")
+            }
+            Site::new($name)
+        }),*];
+    };
+}
+
+many_sites! {
+    a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 d0 d1 d2 d3 d4 d5 d6 d7 d8 d9
+}
+
+const _: () = assert!(MANY.len() > PLACES);
+
+/// The body of [`Contention`] for more sites than it has places for, in which some threads record while one reads. A wait is always of another power of
+/// two, which none before at its site or few can add up to: so a reading that lacks one of two words that belong together shows it.
+pub fn bounded(runner: &dyn Runner, record: fn(&Contention, Site, u64)) -> Outcome {
+    let tables: Vec<Contention> = (0..TABLES).map(|_| Contention::new()).collect();
+    let (findings, turn, left) = (Findings::new(), AtomicUsize::new(0), AtomicU32::new(RECORDERS));
+    let job = |number: usize| {
+        if number == 0 {
+            while left.load(Ordering::Acquire) != 0 && findings.none() {
+                check_reading(&tables[turn.load(Ordering::Relaxed)], &findings);
+            }
+            return;
+        }
+        for (at, table) in tables.iter().enumerate() {
+            turn.fetch_max(at, Ordering::Relaxed);
+            for power in 0..MANY.len() {
+                record(table, MANY[(7 * power + number) % MANY.len()], 1 << power);
+            }
+        }
+        left.fetch_sub(1, Ordering::Release);
+    };
+    runner.run(Placement::Anywhere, crowd(RECORDERS as usize + 1, &job), None);
+    findings.outcome()?;
+    let recorded = Waited {
+        contended: u64::from(RECORDERS) * MANY.len() as u64,
+        total_wait_ns: u64::from(RECORDERS) * ((1 << MANY.len()) - 1),
+        max_wait_ns: 1 << (MANY.len() - 1),
+    };
+    for table in &tables {
+        let (all, lost, sites) = (table.report().waited, table.lost(), table.sites().map(|(site, _)| site.to_string()));
+        let mut sites: Vec<String> = sites.collect();
+        ensure!(all == recorded, "{recorded:?} was recorded, and is reported as {all:?}");
+        ensure!(
+            sites.len() == PLACES && lost.contended > 0,
+            "{} sites have {} places, and lost {lost:?}",
+            MANY.len(),
+            sites.len()
+        );
+        sites.sort();
+        sites.dedup();
+        ensure!(sites.len() == PLACES, "a site has two places");
+    }
+    Ok(format!("{TABLES} times {recorded:?}"))
+}
+
+const TABLES: usize = 40;
+const RECORDERS: u32 = 2;
+
+fn check_reading(table: &Contention, findings: &Findings) {
+    let all = table.report().waited;
+    for Waited { contended, total_wait_ns, max_wait_ns } in
+        table.sites().map(|(_, waited)| waited).chain([table.lost(), all])
+    {
+        let numbers = [contended, total_wait_ns, max_wait_ns];
+        let has_longest = max_wait_ns <= total_wait_ns;
+        findings.demand(has_longest, "a reading's longest wait is above its sum: contended, total, max", numbers);
+        // As many powers of two, or more, make up the sum.
+        let counted = u64::from(total_wait_ns.count_ones()) <= contended;
+        findings.demand(counted, "a reading's sum has waits that are not counted: contended, total, max", numbers);
+    }
+}
+
+/// Wrong tables.
+mod planted {
+    use super::*;
+
+    pub(super) const UNCOUNTED: Operations =
+        Operations { acquire: |lock, _, site| lock.acquire(&Contention::new(), site), ..Operations::MACHINE };
+
+    pub(super) const ANONYMOUS: Operations =
+        Operations { acquire: |lock, contention, _| lock.acquire(contention, first_waiter()), ..Operations::MACHINE };
+
+    pub(super) fn record_if_placed(contention: &Contention, site: Site, wait_ns: u64) {
+        let has_place = |(other, _): (Site, Waited)| other.to_string() == site.to_string();
+        if contention.sites().count() < PLACES || contention.sites().any(has_place) {
+            contention.record(site, wait_ns);
+        }
+    }
+
+    /// The words of the site's waits: contended, total, max. A table is the word of what was out of order, places of four words, of which the
+    /// first is the site, and the three words of what was lost.
+    fn words_of(contention: &Contention, site: Site) -> &[AtomicU64] {
+        const WORDS: usize = size_of::<Contention>() / size_of::<AtomicU64>();
+        // SAFETY: a table is of such words, laid out as C would.
+        let words = unsafe { &*(&raw const *contention).cast::<[AtomicU64; WORDS]>() };
+        let place = contention.sites().position(|(other, _)| other.to_string() == site.to_string());
+        let start = place.map_or(WORDS - 3, |place| 1 + 4 * place + 1);
+        &words[start..start + 3]
+    }
+
+    /// The longest wait comes before it is in the sum. (The count has a wait of nothing before.)
+    pub(super) fn record_longest_first(contention: &Contention, site: Site, wait_ns: u64) {
+        contention.record(site, 0);
+        let words = words_of(contention, site);
+        words[2].fetch_max(wait_ns, Ordering::Release);
+        (0..100).for_each(|_| core::hint::spin_loop());
+        words[1].fetch_add(wait_ns, Ordering::Release);
+    }
+
+    /// A wait is in the sum before it is counted.
+    pub(super) fn record_count_last(contention: &Contention, site: Site, wait_ns: u64) {
+        contention.record(site, wait_ns);
+        let words = words_of(contention, site);
+        words[0].fetch_sub(1, Ordering::Release);
+        (0..100).for_each(|_| core::hint::spin_loop());
+        words[0].fetch_add(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,183 @@
+//! What waiting for a group of locks cost, by those who waited: a table of [`PLACES`] sites, which says what it lost.
+//!
+//! ```text
+//!   Contention   out_of_order │ place │ place │ … │ lost: the waits of those who found no place
+//!   place        site │ contended │ total │ max       site 0: free
+//! ```
+//!
+//! Places are claimed in their order and never given back, so what has an address has one place: whoever comes with it finds it there, or
+//! claims the first free one, where another thread with the same meets it. Equal sites with several addresses are put together when
+//! they are read. All-zero memory is an empty table.
+//!
+//! **In any reading** the longest wait is no more than all waits together, and no wait is in their sum that was not counted, also while
+//! others record. See [`Waits::read`].
+//!
+//! Runs at the same time: any number of threads, also in signal handlers: there is no lock, and whoever waits for one may record. Who
+//! vanishes in a fork while recording leaves a wait that is counted with no time.
+
+use super::site::Site;
+use super::{AtomicPtr, AtomicU64, Ordering};
+use core::ptr::null_mut;
+
+/// Sites that have a place. The locks with the most callers, the depot's shards, have some twenty.
+pub const PLACES: usize = 32;
+
+/// What waiting for a group of locks cost, by sites.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Contention {
+    out_of_order: AtomicU64,
+    places: [Place; PLACES],
+    lost: Waits,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Place {
+    site: AtomicPtr<()>,
+    waits: Waits,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Waits {
+    contended: AtomicU64,
+    total_wait_ns: AtomicU64,
+    max_wait_ns: AtomicU64,
+}
+
+/// What some waits were, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// Acquisitions that did not succeed at once.
+    pub contended: u64,
+    /// Nanoseconds waited, all together.
+    pub total_wait_ns: u64,
+    /// The longest single wait in nanoseconds.
+    pub max_wait_ns: u64,
+}
+
+/// A reading of [`Contention`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContentionReport {
+    /// All waits, of whatever site.
+    pub waited: Waited,
+    /// Acquisitions, or attempts, by a thread that held a lock of the same rank or above: a signal handler's.
+    pub out_of_order: u64,
+}
+
+impl Waited {
+    /// Nanoseconds of a wait on average, rounded down; 0 if there was none.
+    pub fn avg_wait_ns(&self) -> u64 {
+        self.total_wait_ns.checked_div(self.contended).unwrap_or(0)
+    }
+
+    /// These and others.
+    pub fn and(self, other: Waited) -> Waited {
+        Waited {
+            contended: self.contended + other.contended,
+            total_wait_ns: self.total_wait_ns.saturating_add(other.total_wait_ns),
+            max_wait_ns: self.max_wait_ns.max(other.max_wait_ns),
+        }
+    }
+}
+
+impl Waits {
+    const fn new() -> Self {
+        Waits { contended: AtomicU64::new(0), total_wait_ns: AtomicU64::new(0), max_wait_ns: AtomicU64::new(0) }
+    }
+
+    /// Counts a wait, then adds it, then lets it be the longest: a reading looks the other way round.
+    fn record(&self, wait_ns: u64) {
+        // Relaxed: published by the next one.
+        self.contended.fetch_add(1, Ordering::Relaxed);
+        // Release, both: see `read`.
+        self.total_wait_ns.fetch_add(wait_ns, Ordering::Release);
+        self.max_wait_ns.fetch_max(wait_ns, Ordering::Release);
+    }
+
+    /// Reads the longest first, then the sum, then the count.
+    ///
+    /// Each word changes by read-modify-writes only, so the one whose result we read goes on with the release sequences of all
+    /// before it, and our acquire makes what *their* threads did before visible: if a wait is the longest that we read, the sum
+    /// that we read after has it; if it came to be the longest after that, our longest is a shorter one, which the sum has, too. And likewise
+    /// all waits in the sum are counted in what we read last; those that are counted and not added yet make the average smaller.
+    fn read(&self) -> Waited {
+        let max_wait_ns = self.max_wait_ns.load(Ordering::Acquire);
+        let total_wait_ns = self.total_wait_ns.load(Ordering::Acquire);
+        // Relaxed: the last.
+        Waited { contended: self.contended.load(Ordering::Relaxed), total_wait_ns, max_wait_ns }
+    }
+}
+
+impl Contention {
+    /// Nothing waited yet.
+    pub const fn new() -> Self {
+        let places = [const { Place { site: AtomicPtr::new(null_mut()), waits: Waits::new() } }; PLACES];
+        Contention { out_of_order: AtomicU64::new(0), places, lost: Waits::new() }
+    }
+
+    /// Records that `site` waited for so long: for locks that are not [`Lock`](super::Lock)s, which record by themselves.
+    pub fn record(&self, site: Site, wait_ns: u64) {
+        self.waits_of(site).record(wait_ns);
+    }
+
+    pub(super) fn count_out_of_order(&self) {
+        // Relaxed: a statistic, ordered with nothing.
+        self.out_of_order.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn waits_of(&self, site: Site) -> &Waits {
+        let ours = site.word();
+        for place in &self.places {
+            // Relaxed, here and below: a site is its word, and nothing is read behind it that anybody writes.
+            let mut there = place.site.load(Ordering::Relaxed);
+            if there.is_null() {
+                // If we are first the place is ours; if somebody else was, it is his, who may have come with the same site.
+                let claimed = place.site.compare_exchange(null_mut(), ours, Ordering::Relaxed, Ordering::Relaxed);
+                there = claimed.map_or_else(|first| first, |_| ours);
+            }
+            if there == ours {
+                return &place.waits;
+            }
+        }
+        &self.lost
+    }
+
+    /// Who waited, and how long. A site that has just claimed its place may have waited zero times.
+    pub fn sites(&self) -> impl Iterator<Item = (Site, Waited)> {
+        let is_first = |&(at, site, _): &(usize, Site, _)| !self.claimed().take(at).any(|(_, other, _)| other == site);
+        self.claimed().filter(is_first).map(|(at, site, _)| {
+            let equal = self.claimed().skip(at).filter(|&(_, other, _)| other == site);
+            (site, equal.map(|(_, _, waits)| waits.read()).fold(Waited::default(), Waited::and))
+        })
+    }
+
+    /// The places that are claimed.
+    fn claimed(&self) -> impl Iterator<Item = (usize, Site, &Waits)> {
+        self.places.iter().enumerate().map_while(|(at, place)| {
+            let word = place.site.load(Ordering::Relaxed);
+            // SAFETY: what is not null was stored by `waits_of`.
+            (!word.is_null()).then(|| (at, unsafe { Site::of_word(word) }, &place.waits))
+        })
+    }
+
+    /// The waits of those who found no place.
+    pub fn lost(&self) -> Waited {
+        self.lost.read()
+    }
+
+    /// All waits together.
+    pub fn report(&self) -> ContentionReport {
+        ContentionReport {
+            waited: self.claimed().map(|(_, _, waits)| waits.read()).fold(self.lost(), Waited::and),
+            out_of_order: self.out_of_order.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Default for Contention {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,171 @@
+//! Call sites: who takes a lock, named by the function in which [`here!`](crate::here) stands.
+//!
+//! A site is the address of a function that tells its own full name: one word, so that a table of sites is claimed by one exchange,
+//! and it costs nothing before somebody asks for the name. Names and not line numbers: they stay as they are when something is
+//! written above them, and say what was wanted.
+//!
+//! Runs at the same time: nothing changes.
+
+use core::any::type_name_of_val;
+use core::fmt::{self, Write};
+
+/// Who takes a lock. Sites are equal if they stand in the same function, whose closures belong to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Site(fn() -> &'static str);
+
+/// The function in which this stands, as a [`Site`](crate::sync::Site).
+#[macro_export]
+macro_rules! here {
+    () => {{
+        // Not inlined: so it exists once, and a site that comes again is told by its address.
+        #[inline(never)]
+        fn here() -> &'static str {
+            $crate::sync::full_name(&here)
+        }
+        $crate::sync::Site::new(here)
+    }};
+}
+
+/// What the compiler calls the function `here` of a site.
+#[doc(hidden)]
+pub fn full_name(here: &impl Fn() -> &'static str) -> &'static str {
+    type_name_of_val(here)
+}
+
+impl Site {
+    /// The site whose function this is, or a stand-in for it that tells a name.
+    #[doc(hidden)]
+    pub const fn new(name: fn() -> &'static str) -> Self {
+        Site(name)
+    }
+
+    /// The full name of the function.
+    fn function(self) -> &'static str {
+        let name = (self.0)();
+        let name = name.strip_suffix("::here").unwrap_or(name);
+        name.trim_end_matches("::{{closure}}")
+    }
+
+    /// The word that stands for the site in a table; never null. Equal sites may have several.
+    pub(super) fn word(self) -> *mut () {
+        self.0 as *mut ()
+    }
+
+    /// # Safety
+    /// The word is a site's.
+    pub(super) unsafe fn of_word(word: *mut ()) -> Self {
+        // SAFETY: passed on: it was such a pointer.
+        Site(unsafe { core::mem::transmute::<*mut (), fn() -> &'static str>(word) })
+    }
+}
+
+impl PartialEq for Site {
+    fn eq(&self, other: &Site) -> bool {
+        self.function() == other.function()
+    }
+}
+
+/// The name as programmers say it: `page::zone::Zone::free`, without the package, what types are instantiated with, and closures.
+impl fmt::Display for Site {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, function) = owner_and_function(self.function());
+        let name = name.split_once("::").map_or(name, |(_package, name)| name);
+        let mut depth = 0;
+        for letter in name.chars() {
+            match letter {
+                '<' => depth += 1,
+                '>' => depth -= 1,
+                _ if depth == 0 => out.write_char(letter)?,
+                _ => {}
+            }
+        }
+        function.map_or(Ok(()), |function| write!(out, "::{function}"))
+    }
+}
+
+/// The path of a type and the name of its function, where the compiler's name does not just join them.
+fn owner_and_function(name: &str) -> (&str, Option<&str>) {
+    // `<a::b::Type as c::Trait>::function`: a trait asks for the function.
+    let of_trait = || {
+        let (owner, rest) = name.strip_prefix('<')?.split_once(" as ")?;
+        Some((owner, rest.rsplit_once(">::")?.1))
+    };
+    // `d::<impl a::b::Type>::function`, `d::<impl c::Trait for a::b::Type>::function`: it stands in another module than the type.
+    let of_other_module = || {
+        let (of, function) = name.split_once("<impl ")?.1.rsplit_once(">::")?;
+        Some((of.split_once(" for ").map_or(of, |(_trait, owner)| owner), function))
+    };
+    match of_trait().or_else(of_other_module) {
+        Some((owner, function)) => (owner, Some(function)),
+        None => (name, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    struct Of<'a, T>(&'a T);
+
+    impl<T> Of<'_, T> {
+        fn method<R>(&self, _: R) -> Site {
+            let _ = self.0;
+            here!()
+        }
+
+        fn closure(&self) -> Option<Site> {
+            Some(()).and_then(|()| Some(()).map(|()| here!()))
+        }
+    }
+
+    impl<T> Iterator for Of<'_, T> {
+        type Item = Site;
+
+        fn next(&mut self) -> Option<Site> {
+            Some(here!())
+        }
+    }
+
+    mod elsewhere {
+        use super::*;
+
+        impl<T> Of<'_, T> {
+            pub(super) fn method_elsewhere(&self) -> Site {
+                here!()
+            }
+        }
+
+        impl<T> core::hash::Hash for Of<'_, T> {
+            fn hash<H: core::hash::Hasher>(&self, _: &mut H) {
+                assert_eq!(here!().to_string(), "sync::site::tests::Of::hash");
+            }
+        }
+    }
+
+    #[test]
+    fn sites_are_named_by_their_functions() {
+        let mut of = Of(&0);
+        assert_eq!(of.method("").to_string(), "sync::site::tests::Of::method");
+        assert_eq!(of.closure().unwrap().to_string(), "sync::site::tests::Of::closure");
+        assert_eq!(of.method_elsewhere().to_string(), "sync::site::tests::Of::method_elsewhere");
+        core::hash::Hash::hash(&of, &mut std::hash::DefaultHasher::new());
+        assert_eq!(of.next().unwrap().to_string(), "sync::site::tests::Of::next");
+        assert_eq!(here!().to_string(), "sync::site::tests::sites_are_named_by_their_functions");
+    }
+
+    #[test]
+    fn a_site_survives_as_a_word() {
+        let site = here!();
+        // SAFETY: a site's.
+        assert_eq!(unsafe { Site::of_word(site.word()) }, site);
+    }
+
+    #[test]
+    fn sites_are_equal_in_one_function_only() {
+        let of = Of(&0);
+        assert_eq!(Some(()).map(|()| here!()), Some(here!()));
+        assert_eq!(of.closure(), of.closure());
+        assert_ne!(of.closure(), Some(of.method(0)));
+    }
+}

@@ -1,0 +1,98 @@
+//! The lock report: who waited for the runtime's locks, how often and how long, as `perf lock contention` tells it of the kernel's.
+//!
+//! A reading takes no lock and allocates nothing, so that it can be made in any state, also in signal handlers and after a fork, where the
+//! child's begins with its parent's. It is exact at rest.
+
+use super::report::StandardError;
+use crate::observe::LockReport;
+use crate::observe::columns::{Row, Table, rows_of};
+use crate::percpu::Area;
+use crate::rcu;
+use crate::slab::region::general;
+use core::fmt::{self, Write};
+use machine::sync::{Contention, ContentionReport, Waited};
+use machine::{process, root};
+
+/// The names of locks that there may be without a heap.
+const OTHERS: [&str; 3] = ["rcu queue", "counter", "area"];
+const HEAPS: usize = LockReport::NAMES.len();
+/// The names of all classes.
+pub const NAMES: [&str; HEAPS + OTHERS.len()] = {
+    let mut names = [""; HEAPS + OTHERS.len()];
+    names.split_at_mut(HEAPS).0.copy_from_slice(&LockReport::NAMES);
+    names.split_at_mut(HEAPS).1.copy_from_slice(&OTHERS);
+    names
+};
+
+/// All classes of locks that there are now, with what waiting for them cost; the heap's first.
+pub fn classes() -> impl Iterator<Item = (&'static str, &'static Contention)> {
+    let heap = root::is_installed().then(|| general().state().locks().classes());
+    let area = Area::is_made().then(Area::of_process).flatten();
+    let [queues, blocks, of_area] = OTHERS;
+    let others = [
+        (queues, Some(rcu::contention())),
+        (blocks, area.map(Area::block_contention)),
+        (of_area, area.map(Area::contention)),
+    ];
+    let others = others.into_iter().filter_map(|(class, contention)| Some((class, contention?)));
+    heap.into_iter().flatten().chain(others)
+}
+
+/// What waiting for each class of locks cost; for one that there is not yet, nothing.
+pub(super) fn reports() -> [(&'static str, ContentionReport); NAMES.len()] {
+    NAMES.map(|class| {
+        let found = classes().find(|&(name, _)| name == class);
+        (class, found.map_or_else(ContentionReport::default, |(_, contention)| contention.report()))
+    })
+}
+
+/// Shows all rows. Returns the waits of those who found no place.
+pub fn for_each_row(mut show: impl FnMut(Row)) -> Waited {
+    classes().fold(Waited::default(), |lost, (class, contention)| lost.and(rows_of(class, contention, &mut show)))
+}
+
+/// The rows whose class or caller contains a text.
+pub fn read(filter: &str) -> Table {
+    let mut table = Table::new();
+    classes().for_each(|(class, contention)| table.add(class, contention, filter));
+    table
+}
+
+/// Writes the report as text.
+pub fn write_text(out: &mut impl Write, filter: &str) -> fmt::Result {
+    let table = read(filter);
+    if table.is_empty() {
+        match filter {
+            "" => writeln!(out, "commensal: no lock was contended")?,
+            _ => writeln!(out, "commensal: no lock was contended whose type or caller contains '{filter}'")?,
+        }
+    }
+    table.write_text(out)
+}
+
+/// Has the report printed on standard error when the program exits.
+pub fn print_at_exit() {
+    extern "C" fn at_exit() {
+        let _ = with_filter(|filter| write_text(&mut StandardError::default(), filter));
+    }
+    process::keep_standard_error();
+    process::at_exit(at_exit);
+}
+
+/// The same, as JSON.
+pub fn print_json_at_exit() {
+    extern "C" fn at_exit() {
+        let _ = with_filter(|filter| read(filter).write_json(&mut StandardError::default()));
+    }
+    process::keep_standard_error();
+    process::at_exit(at_exit);
+}
+
+/// Sets what rows have to contain to be printed at exit. False: the text is too long.
+pub fn set_filter(text: &str) -> bool {
+    general().state().registry().rare.0.lock_filter.set(text)
+}
+
+fn with_filter<R>(show: impl FnOnce(&str) -> R) -> R {
+    general().state().registry().rare.0.lock_filter.with(show)
+}
