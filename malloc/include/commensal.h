@@ -57,6 +57,13 @@
  *         cm_rcu_checkpoint(reader);                          // nothing that was found before is used after it
  *     }
  *
+ * The lock report. The library knows who waited for its own locks, and how long; here are the five callers that waited most.
+ *
+ *     cm_lock_row rows[5];
+ *     size_t found = cm_lock_report(rows, 5, NULL);
+ *     for (size_t at = 0; at < found && at < 5; at++)
+ *         printf("%s waited %llu ns for %s\n", rows[at].caller, (unsigned long long)rows[at].total_wait_ns, rows[at].type);
+ *
  * What the comments of the functions end with:
  *
  * errno            what it is set to; "kept": it is as before.
@@ -369,6 +376,50 @@ typedef struct cm_rcu_waiting {
      */
     uint64_t lost;
 } cm_rcu_waiting;
+
+/**
+ * What one call site of the library waited for its locks of one type.
+ */
+typedef struct cm_lock_row {
+    /**
+     * Acquisitions that did not succeed at once.
+     */
+    uint64_t contended;
+    /**
+     * Nanoseconds waited, all together.
+     */
+    uint64_t total_wait_ns;
+    /**
+     * The longest single wait in nanoseconds: no more than total_wait_ns.
+     */
+    uint64_t max_wait_ns;
+    /**
+     * Nanoseconds of a wait on average: total_wait_ns / contended.
+     */
+    uint64_t avg_wait_ns;
+    /**
+     * What the locks protect, such as "zone" or "page list", and a zero byte.
+     */
+    char type[16];
+    /**
+     * The library's function that waited, such as "page::zone::Zone::free", and a zero byte.
+     */
+    char caller[96];
+} cm_lock_row;
+
+/**
+ * Waits that are in no row: the library has room for 32 callers of each type of lock.
+ */
+typedef struct cm_lock_lost {
+    /**
+     * Acquisitions that did not succeed at once.
+     */
+    uint64_t contended;
+    /**
+     * Nanoseconds waited, all together.
+     */
+    uint64_t total_wait_ns;
+} cm_lock_lost;
 
 #ifdef __cplusplus
 extern "C" {
@@ -996,6 +1047,19 @@ void cm_rcu_reader_synchronize(cm_rcu_reader *reader);
  * errno: kept, EINVAL, EBUSY. Threads: any. Signal handlers: no. After fork: yes.
  */
 int cm_rcu_set_policy(const char *policy, uint32_t n);
+
+/**
+ * Who has waited for the library's own locks since the program started, and how long: a row for each caller that did, those that
+ * waited most first. Writes as many of them as there is room for, and if `lost` is not NULL there what found no place in the library's tables.
+ * `rows` may be NULL if `capacity` is 0.
+ *
+ * Returns how many rows there are, which may be more than `capacity`.
+ *
+ * Uncontended locks cost nothing for it. While other threads wait a reading may lack what they are recording; max_wait_ns is no more than total_wait_ns in any.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child's rows begin as its parent's were.
+ */
+size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_lost *lost);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -7,6 +7,7 @@ mod counter;
 mod counters;
 mod cxx;
 mod group;
+mod locks;
 mod rcu;
 mod rcu_reader;
 mod stdlib;

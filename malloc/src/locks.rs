@@ -1,0 +1,119 @@
+//! The C function of `commensal.h` for the lock report: names for `runtime::heap::locks`.
+//!
+//! What `counter.rs` says of itself holds here too. A row's fields are filled by their names; its texts lie in the row, since the compiler's
+//! names of functions end with no zero byte.
+
+use core::ffi::c_char;
+use core::fmt::Write;
+use core::mem::MaybeUninit;
+use runtime::heap::locks;
+use runtime::observe::columns::{Name, Row, insert};
+
+/// What one call site of the library waited for its locks of one type.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LockRow {
+    /// Acquisitions that did not succeed at once.
+    pub contended: u64,
+    /// Nanoseconds waited, all together.
+    pub total_wait_ns: u64,
+    /// The longest single wait in nanoseconds: no more than total_wait_ns.
+    pub max_wait_ns: u64,
+    /// Nanoseconds of a wait on average: total_wait_ns / contended.
+    pub avg_wait_ns: u64,
+    /// What the locks protect, such as "zone" or "page list", and a zero byte.
+    pub r#type: [c_char; 16],
+    /// The library's function that waited, such as "page::zone::Zone::free", and a zero byte.
+    pub caller: [c_char; 96],
+}
+
+/// Waits that are in no row: the library has room for 32 callers of each type of lock.
+#[repr(C)]
+pub struct LockLost {
+    /// Acquisitions that did not succeed at once.
+    pub contended: u64,
+    /// Nanoseconds waited, all together.
+    pub total_wait_ns: u64,
+}
+
+const _: () = assert!(Name::MOST < 96);
+const _: () = {
+    let mut at = 0;
+    while at < locks::NAMES.len() {
+        assert!(locks::NAMES[at].len() < 16);
+        at += 1;
+    }
+};
+
+/// A text and a zero byte, at least.
+fn text_of<const N: usize>(text: &str) -> [c_char; N] {
+    let mut row = [0; N];
+    row.iter_mut().zip(text.bytes()).take(N - 1).for_each(|(place, byte)| *place = byte as c_char);
+    row
+}
+
+impl From<Row> for LockRow {
+    fn from(row: Row) -> Self {
+        let mut caller = Name::new();
+        // It never fails: what does not fit is cut off.
+        let _ = write!(caller, "{}", row.caller);
+        LockRow {
+            contended: row.contended,
+            total_wait_ns: row.total_wait_ns,
+            max_wait_ns: row.max_wait_ns,
+            avg_wait_ns: row.avg_wait_ns,
+            r#type: text_of(row.class),
+            caller: text_of(caller.as_str()),
+        }
+    }
+}
+
+/// Who has waited for the library's own locks since the program started, and how long: a row for each caller that did, those that
+/// waited most first. Writes as many of them as there is room for, and if `lost` is not NULL there what found no place in the library's tables.
+/// `rows` may be NULL if `capacity` is 0.
+///
+/// Returns how many rows there are, which may be more than `capacity`.
+///
+/// Uncontended locks cost nothing for it. While other threads wait a reading may lack what they are recording; max_wait_ns is no more than total_wait_ns in any.
+///
+/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child's rows begin as its parent's were.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cm_lock_report(rows: *mut LockRow, capacity: usize, lost: *mut LockLost) -> usize {
+    let rows: &mut [MaybeUninit<LockRow>] = if capacity == 0 {
+        &mut []
+    } else {
+        // SAFETY: the caller has room for so many.
+        unsafe { core::slice::from_raw_parts_mut(rows.cast(), capacity) }
+    };
+    let (mut written, mut found) = (0, 0);
+    let in_no_row = locks::for_each_row(|row| {
+        found += 1;
+        // SAFETY: `insert` looks at those only that it put there.
+        let total = |row: &MaybeUninit<LockRow>| unsafe { row.assume_init_ref() }.total_wait_ns;
+        insert(rows, &mut written, MaybeUninit::new(row.into()), total);
+    });
+    // SAFETY: null, or the caller's.
+    if let Some(lost) = unsafe { lost.as_mut() } {
+        *lost = LockLost { contended: in_no_row.contended, total_wait_ns: in_no_row.total_wait_ns };
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::machine::here;
+    use runtime::machine::sync::Waited;
+
+    #[test]
+    fn a_row_has_what_its_fields_say() {
+        let row = Row::new("page list", here!(), Waited { contended: 3, total_wait_ns: 100, max_wait_ns: 50 });
+        let row = LockRow::from(row);
+        let numbers = [row.contended, row.total_wait_ns, row.max_wait_ns, row.avg_wait_ns];
+        assert_eq!(numbers, [3, 100, 50, 33]);
+        assert!(row.r#type.iter().map(|&byte| byte as u8).eq(*b"page list\0\0\0\0\0\0\0"));
+        let caller = b"locks::tests::a_row_has_what_its_fields_say\0";
+        assert!(row.caller.iter().zip(caller).all(|(&found, &expected)| found as u8 == expected));
+        assert_eq!(text_of::<4>("too long"), text_of::<4>("too"));
+    }
+}
