@@ -1,4 +1,4 @@
-//! Merging `--conf`, `--stats` and `--slabinfo` into COMMENSAL_CONF.
+//! Merging `--conf`, `--stats`, `--slabinfo` and `--locks` into COMMENSAL_CONF.
 //!
 //! The syntax is `key:value,key:value`. Only the shape is checked here: which keys exist, and which one comes nearest to a
 //! misspelt one, is the library's knowledge and its message.
@@ -13,6 +13,30 @@ pub const VARIABLE: &str = "COMMENSAL_CONF";
 pub const STATS_AT_EXIT: &str = "stats:exit";
 /// The setting behind `--slabinfo`: the library prints its slab table at exit.
 pub const SLABINFO_AT_EXIT: &str = "slabinfo:exit";
+
+/// The setting behind `--locks`: the library prints its lock report at exit.
+pub const LOCKS_AT_EXIT: &str = "locks:exit";
+/// The setting behind `--locks-json`: the same as JSON.
+pub const LOCKS_JSON_AT_EXIT: &str = "locks:json";
+
+/// The longest filter that the library has room for.
+const LONGEST_FILTER: usize = 64;
+
+/// The setting behind the filter of `--locks`; an empty one lets all rows through, as none does.
+pub fn lock_filter(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| format!("locks.filter:{text}"))
+}
+
+/// Accepts what can be a filter: the library takes settings apart at commas. For clap.
+pub fn parse_filter(text: &str) -> Result<String, String> {
+    match text.len() {
+        _ if text.contains(',') => {
+            Err(format!("{text:?} has a comma, and settings end at commas; give one part of a name"))
+        }
+        ..=LONGEST_FILTER => Ok(text.to_owned()),
+        long => Err(format!("a filter has up to {LONGEST_FILTER} bytes; found {long}")),
+    }
+}
 
 /// Accepts `key:value,…`; for clap.
 pub fn parse(text: &str) -> Result<String, String> {
@@ -70,6 +94,16 @@ mod tests {
     #[test]
     fn nothing_stays_nothing() {
         assert_eq!(merge(None, &[]), None);
+    }
+
+    #[test]
+    fn a_filter_has_no_comma_and_fits() {
+        assert_eq!(parse_filter("zone::Zone::free").as_deref(), Ok("zone::Zone::free"));
+        assert!(parse_filter("zone,drain").unwrap_err().contains("has a comma"));
+        assert!(parse_filter(&"z".repeat(64)).is_ok());
+        assert!(parse_filter(&"z".repeat(65)).unwrap_err().contains("up to 64 bytes; found 65"));
+        assert_eq!(lock_filter("zone").as_deref(), Some("locks.filter:zone"));
+        assert_eq!(lock_filter(""), None);
     }
 
     #[test]

@@ -33,16 +33,32 @@ pub struct Run {
     #[arg(long)]
     slabinfo: bool,
 
+    /// Let the library print who waited for its locks, as `perf lock contention` does for the kernel's, to standard error
+    /// when the program exits; with a filter only rows whose type or caller contains it
+    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(value_parser = conf::parse_filter)]
+    locks: Option<String>,
+
+    /// The same as JSON
+    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(value_parser = conf::parse_filter, conflicts_with = "locks")]
+    locks_json: Option<String>,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
     command: Vec<OsString>,
 }
 
 impl Run {
-    fn settings(&self) -> Vec<&str> {
-        let stats = self.stats.then_some(conf::STATS_AT_EXIT);
-        let slabinfo = self.slabinfo.then_some(conf::SLABINFO_AT_EXIT);
-        self.conf.as_deref().into_iter().chain(stats).chain(slabinfo).collect()
+    fn settings(&self) -> Vec<String> {
+        let printed = [
+            self.stats.then_some(conf::STATS_AT_EXIT),
+            self.slabinfo.then_some(conf::SLABINFO_AT_EXIT),
+            self.locks.as_ref().map(|_| conf::LOCKS_AT_EXIT),
+            self.locks_json.as_ref().map(|_| conf::LOCKS_JSON_AT_EXIT),
+        ];
+        let filter = self.locks.as_deref().or(self.locks_json.as_deref()).and_then(conf::lock_filter);
+        self.conf.iter().cloned().chain(printed.into_iter().flatten().map(str::to_owned)).chain(filter).collect()
     }
 }
 
@@ -69,7 +85,8 @@ fn prepare(request: &Run) -> Result<Command, Failure> {
     command.arg0(name).args(&request.command[1..]);
     let page = tune::page_for_this_process();
     let control = page.as_ref().map(tune::setting);
-    let settings: Vec<&str> = request.settings().into_iter().chain(control.as_deref()).collect();
+    let settings: Vec<String> = request.settings().into_iter().chain(control).collect();
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     preload::apply(&mut command, &library.path, &settings);
     // It stays open in the program.
     std::mem::forget(page);

@@ -88,12 +88,14 @@ fn a_program_that_cannot_be_executed_is_126_and_one_line() {
 
 #[test]
 fn bad_usage_is_2_and_one_line() {
-    let wrong: [&[&str]; 6] = [
+    let wrong: [&[&str]; 8] = [
         &["run"],
         &["run", "--no-such-option", "true"],
         &["run", "--conf", "novalue", "--", "true"],
         &["run", "--conf", "a:1,", "--", "true"],
         &["run", "--conf"],
+        &["run", "--locks=zone,drain", "--", "true"],
+        &["run", "--locks", "--locks-json", "--", "true"],
         &["nonsense"],
     ];
     for args in wrong {
@@ -136,7 +138,80 @@ fn settings_are_merged_and_the_command_line_wins() {
     assert_eq!(merged("a:1", &["--stats"]), "a:1,stats:exit,");
     assert_eq!(merged("stats:off", &["--conf", "b:2", "--stats"]), "b:2,stats:exit,");
     assert_eq!(merged("a:1", &["--slabinfo"]), "a:1,slabinfo:exit,");
+    assert_eq!(merged("a:1", &["--locks"]), "a:1,locks:exit,");
+    assert_eq!(merged("locks:off", &["--locks=Zone::free"]), "locks:exit,locks.filter:Zone::free,");
+    assert_eq!(merged("locks.filter:a", &["--locks-json=b", "--stats"]), "stats:exit,locks:json,locks.filter:b,");
     assert_eq!(merged("a:1", &[]), "a:1,");
+}
+
+/// A program one of whose threads holds the lock of those who trim for 30 ms, while the other wants to trim.
+const CONTENDED_SOURCE: &str = r#"
+#include <commensal.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+#pragma weak cm_cache_create
+#pragma weak cm_cache_alloc
+#pragma weak cm_cache_free
+static volatile int held;
+static void stay(void *object, void *argument) {
+    held = 1;
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+}
+static void *trim(void *none) {
+    while (!held)
+        usleep(100);
+    malloc_trim(0);
+    return none;
+}
+int main(void) {
+    cm_cache_options options = {.destructor = stay};
+    cm_cache *cache = cm_cache_create("held", 1000, 0, &options);
+    pthread_t thread;
+    cm_cache_free(cache, cm_cache_alloc(cache));
+    pthread_create(&thread, NULL, trim, NULL);
+    malloc_trim(0);
+    pthread_join(thread, NULL);
+    return 0;
+}
+"#;
+
+#[test]
+fn who_waited_for_locks_is_told_at_exit() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("contended");
+    let header = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../malloc/include");
+    compile(CONTENDED_SOURCE, &program, &["-pthread", header]);
+    let said = |option: &str| {
+        let done = commensal_does(&["run", option, "--", program.to_str().unwrap()]);
+        assert_eq!(done.status.code(), Some(0));
+        text(&done.stderr)
+    };
+    let head = " contended   total wait     max wait     avg wait         type   caller\n\n";
+    for option in ["--locks", "--locks=drain", "--locks=General::drain_all"] {
+        let table = said(option);
+        assert!(table.starts_with(head), "{option}: {table}");
+        assert!(table.contains(" ms        drain   slab::General::drain_all\n"), "{option}: {table}");
+    }
+    assert_eq!(
+        said("--locks=free_pcppages_bulk"),
+        "commensal: no lock was contended whose type or caller contains 'free_pcppages_bulk'\n"
+    );
+    let report: serde_json::Value = serde_json::from_str(&said("--locks-json=drain")).unwrap();
+    let row = &report["locks"][0];
+    let number = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
+    assert_eq!((&row["type"], &row["caller"]), (&"drain".into(), &"slab::General::drain_all".into()), "{report}");
+    assert_eq!((number("contended"), number("max_wait_ns")), (1, number("total_wait_ns")), "{report}");
+    assert_eq!(number("avg_wait_ns"), number("total_wait_ns"), "{report}");
+    assert!((5_000_000..10_000_000_000).contains(&number("total_wait_ns")), "{report}");
+    assert_eq!(report["lost"], serde_json::json!({ "contended": 0, "total_wait_ns": 0 }));
+}
+
+#[test]
+fn without_contention_that_is_said() {
+    let done = commensal_does(&["run", "--locks", "--", "true"]);
+    assert_eq!(text(&done.stderr), "commensal: no lock was contended\n");
 }
 
 #[test]
