@@ -1,11 +1,12 @@
 //! Measures Commensal's malloc and caches side by side with the newest versions of its peers, its counters with plain and atomic words, and
-//! how groups make caches, and judges the musts.
+//! how groups make caches, and what accounting costs its locks, and judges the musts.
 //!
 //! How is the lab's matter: blocks of shuffled order, and what may be said of them. Here is what is run (parts.rs, and real
 //! programs in real.rs), under which arms, and which figures have to be reached (musts.rs).
 //!
 //! Exit status: 0, 1 if a must is missed or a program failed under some arm, 2 for bad usage.
 
+mod locks;
 mod musts;
 mod parts;
 mod real;
@@ -58,6 +59,7 @@ enum What {
     Caches,
     Groups,
     Rcu,
+    Locks,
     All,
 }
 
@@ -74,6 +76,8 @@ fn main() -> ExitCode {
         words.next().context("a socket's path was expected").and_then(|socket| real::redis::drive(Path::new(&socket)))
     } else if env::args().nth(1).is_some_and(|word| word == parts::RCU_PROBE) {
         parts::probe_rcu(env::args().skip(2))
+    } else if env::args().nth(1).is_some_and(|word| word == locks::WORD) {
+        locks::probe(env::args().nth(2))
     } else {
         let options = Options::parse();
         check(&options);
@@ -123,6 +127,7 @@ fn run(options: &Options) -> Result<bool> {
         What::Caches,
         What::Groups,
         What::Rcu,
+        What::Locks,
         What::Programs,
     ];
     for what in all.into_iter().filter(|what| options.what.includes(*what)) {
@@ -135,6 +140,7 @@ fn run(options: &Options) -> Result<bool> {
                 What::Caches => bench.caches()?,
                 What::Groups => bench.groups()?,
                 What::Rcu => bench.rcu()?,
+                What::Locks => vec![bench.locks()?],
                 _ => vec![bench.programs(options.only.as_deref())?],
             };
             parts.iter().for_each(|part| print(part, options.what != What::Musts));

@@ -6,7 +6,8 @@ use commensal_lab::experiment::Figures;
 use commensal_lab::parameters::Parameters;
 use commensal_lab::sheet::{Sheet, Side};
 
-use crate::parts::{CACHES, COUNTERS, DEPTHS, FLOOR, GROUPS, Part, RCU};
+use crate::locks::WITH;
+use crate::parts::{CACHES, COUNTERS, DEPTHS, FLOOR, GROUPS, LOCKS, Part, RCU};
 
 /// The peer whose memory ours is held against.
 pub const SNMALLOC: &str = "snmalloc";
@@ -53,6 +54,7 @@ pub fn judge(parts: &[Part]) -> Vec<Must> {
         "startup" => startup(&part.analysis),
         "micro" => micro(&part.analysis),
         "threads" => threads(&part.analysis),
+        LOCKS => locks(&part.analysis),
         // A mean over a choice of rows says nothing about the mean over all.
         _ if part.analysis.rows.len() > 1 => programs(&part.analysis),
         _ => Vec::new(),
@@ -273,6 +275,12 @@ fn rcu(figures: Figures) -> Vec<Must> {
             1.0 / 1.1,
         ),
     ]
+}
+
+/// Whoever is not waited for pays nothing for the lock report.
+fn locks(analysis: &Analysis) -> Vec<Must> {
+    let over = ratio(analysis, &analysis.rows[0][0], WITH);
+    vec![Must::ratio("an uncontended lock with accounting over the lock without", over, 1.05)]
 }
 
 fn startup(analysis: &Analysis) -> Vec<Must> {

@@ -15,7 +15,7 @@ use commensal_lab::sheet::Sheet;
 use commensal_lab::table;
 use commensal_programs::ALL;
 
-use crate::real;
+use crate::{locks, real};
 
 /// The arm whose malloc hardly works.
 pub const FLOOR: &str = "floor";
@@ -27,6 +27,8 @@ pub const GROUPS: &str = "groups";
 pub const RCU: &str = "rcu";
 /// This program's first word when it makes one measurement for that.
 pub const RCU_PROBE: &str = "measure-rcu";
+/// The runtime's own locks.
+pub const LOCKS: &str = "locks";
 
 const FASTER: [&str; 2] = ["faster", "slower"];
 const MORE: [&str; 2] = ["less", "more"];
@@ -84,7 +86,7 @@ impl Part {
         if self.analysis.measured.blocks == 0 {
             return Vec::new();
         }
-        if [COUNTERS, CACHES, GROUPS, RCU].contains(&self.name) {
+        if [COUNTERS, CACHES, GROUPS, RCU, LOCKS].contains(&self.name) {
             return (0..self.analysis.measured.rows[0].metrics.len())
                 .map(|metric| table::figures(&self.analysis, metric))
                 .collect();
@@ -163,6 +165,17 @@ impl Bench {
         let retire = self.measure(RCU, "objects that go after a grace period", vec![retires], &arms(&retiring))?;
         let wait = self.measure(RCU, "who waits for readers", vec![waits?], &arms(&rcu::waiting()))?;
         Ok(vec![read, wait, check, retire])
+    }
+
+    /// A lock that nobody else wants, with and without accounting.
+    pub fn locks(&self) -> Result<Part> {
+        let program = Program::new(&std::env::current_exe()?, ["bench", locks::WORD]);
+        let metric =
+            Metric { name: "pass_ns", unit: "ns", title: "taking and giving back", words: FASTER, resolution: 1e-5 };
+        let (metrics, read) = (vec![metric], read_figure as fn(&Run, &str) -> Option<Vec<f64>>);
+        let parameters = Parameters::default();
+        let subject = Subject { parameters, metrics, read, prints_the_same: false, ..Subject::of_program("", program) };
+        self.measure(LOCKS, "a lock that nobody else wants", vec![subject], &locks::ARMS.map(|arm| Arm::told(arm, arm)))
     }
 
     /// An experiment of the lab, with more blocks than the other parts have, as its runs are short.
