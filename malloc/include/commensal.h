@@ -64,6 +64,13 @@
  *     for (size_t at = 0; at < found && at < 5; at++)
  *         printf("%s waited %llu ns for %s\n", rows[at].caller, (unsigned long long)rows[at].total_wait_ns, rows[at].type);
  *
+ * Upkeep. Memory that nobody uses goes back to the system in the background, slot by slot, once an interval of a second; a program may change that while it
+ * runs, or do it in a thread of its own.
+ *
+ *     cm_upkeep_set("interval_ms", 250);
+ *     cm_upkeep_set("shepherd", 0);
+ *     int64_t ns = cm_upkeep_tick();                          // in a thread that sleeps for so long, then
+ *
  * What the comments of the functions end with:
  *
  * errno            what it is set to; "kept": it is as before.
@@ -420,6 +427,44 @@ typedef struct cm_lock_lost {
      */
     uint64_t total_wait_ns;
 } cm_lock_lost;
+
+/**
+ * What upkeep did so far.
+ */
+typedef struct cm_upkeep_figures {
+    /**
+     * Bytes that went back to the system, and the calls for that.
+     */
+    uint64_t bytes;
+    uint64_t calls;
+    /**
+     * Calls that the system refused, or that found nothing.
+     */
+    uint64_t refused;
+    /**
+     * Turns that threads took in their own slots, and that were taken for slots where nobody came along.
+     */
+    uint64_t own_turns;
+    uint64_t deserted_turns;
+    /**
+     * Arrays of objects that were emptied, and spans that went from per-CPU lists to the zone.
+     */
+    uint64_t arrays;
+    uint64_t spans;
+    /**
+     * The longest that anything of this took at a stretch.
+     */
+    uint64_t longest_ns;
+    /**
+     * Intervals that pages have to be idle for before they go back; 0: could not be told now.
+     */
+    uint32_t patience;
+    /**
+     * Whether there is upkeep, and whether a thread of the library's sees to it.
+     */
+    bool is_on;
+    bool has_shepherd;
+} cm_upkeep_figures;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1060,6 +1105,33 @@ int cm_rcu_set_policy(const char *policy, uint32_t n);
  * errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child's rows begin as its parent's were.
  */
 size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_lost *lost);
+
+/**
+ * Says what upkeep did so far; each figure is exact, together they are only at rest.
+ *
+ * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+void cm_upkeep_report(struct cm_upkeep_figures *report);
+
+/**
+ * Sets a knob of upkeep, by the name that it has behind "upkeep." in COMMENSAL_CONF: cm_upkeep_set("interval_ms", 250); and "on" and "shepherd", which are
+ * 0 or 1.
+ *
+ * Returns 0, or -1 if there is no such knob, or the value is out of its range: then it stays as it is.
+ *
+ * errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
+ */
+int cm_upkeep_set(const char *knob, uint32_t value);
+
+/**
+ * Does the upkeep that is due now: for programs that have a thread of their own for such things, with "shepherd:off". Takes some microseconds for each array that is
+ * emptied, and up to a millisecond for each MiB that goes back to the system.
+ *
+ * Returns in how many nanoseconds it should be called again; -1: not before other threads have allocated or released memory.
+ *
+ * errno: kept. Threads: any, several at once share the work. Signal handlers: no. After fork: yes.
+ */
+int64_t cm_upkeep_tick(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -11,6 +11,7 @@ mod locks;
 mod rcu;
 mod rcu_reader;
 mod stdlib;
+mod upkeep;
 
 /// The library's version, for the command to read from the file.
 #[allow(non_upper_case_globals, reason = "a symbol for C")]

@@ -10,10 +10,13 @@ use commensal::machine::thread;
 use commensal::rcu;
 use commensal::rcu::TypesafeCache;
 use commensal::rcu::qsbr::Reader;
+use commensal::upkeep::{self, Knob};
 use common::forked;
 use common::model::Heap;
 use common::programs::{hold, operations, run_one};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const TEST: &str = "one_program_with_one_thread";
 
@@ -31,6 +34,7 @@ fn main() {
     if thread::is_alone() {
         what_readers_might_have_seen_goes_at_once_but_in_sections();
         what_is_deferred_is_freed_at_once_but_in_sections();
+        memory_goes_back_and_nobody_is_made_for_it();
     }
     println!("test {TEST} ... ok");
 }
@@ -88,4 +92,29 @@ fn what_readers_might_have_seen_goes_at_once_but_in_sections() {
         }
     });
     assert_eq!(held, Ok(()));
+}
+
+/// By whoever comes along a slow path: here the only thread.
+fn memory_goes_back_and_nobody_is_made_for_it() {
+    const BYTES: usize = 100_000;
+    upkeep::set_knob(Knob::Interval, 20).expect("it is in range");
+    let use_some = |count: usize| {
+        let blocks: Vec<_> = (0..count).map(|_| heap::allocate(BYTES)).collect();
+        for block in blocks {
+            // SAFETY: the block is ours, and as large.
+            unsafe {
+                block.write_bytes(1, BYTES);
+                heap::free(block);
+            }
+        }
+    };
+    use_some(500);
+    let end = Instant::now() + Duration::from_secs(10);
+    while Report::read().expect("it is used").upkeep.bytes < 40_000_000 {
+        assert!(Instant::now() < end, "little goes back: {}", Report::read().expect("it is used").upkeep);
+        use_some(1);
+        sleep(Duration::from_millis(1));
+    }
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the kernel tells").count();
+    assert!(thread::is_alone() && tasks == 1, "{tasks} threads");
 }

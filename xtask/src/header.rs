@@ -10,7 +10,7 @@ use std::path::Path;
 pub const FILE: &str = "malloc/include/commensal.h";
 const CONFIGURATION: &str = "malloc/cbindgen.toml";
 /// In the order in which their functions appear.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "malloc/src/counter.rs",
     "malloc/src/counters.rs",
     "malloc/src/cache.rs",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 7] = [
     "malloc/src/rcu.rs",
     "malloc/src/rcu_reader.rs",
     "malloc/src/locks.rs",
+    "malloc/src/upkeep.rs",
 ];
 
 /// Generates the header, and compares it with the committed one or writes it.

@@ -1,0 +1,92 @@
+/* Upkeep of commensal.h. Linked with the library, not preloaded.
+ *
+ * knobs      values in and out of range
+ * ticks      a program that does the upkeep in a thread of its own: memory goes back after a peak
+ * shepherd   the same by the library's thread, while the program sleeps */
+#include "check.h"
+#include <commensal.h>
+#include <pthread.h>
+#include <time.h>
+
+enum { BLOCKS = 3000 };
+
+static size_t size_of_block(size_t at) {
+    static const size_t sizes[] = {40, 300, 2000, 9000, 30000, 90000};
+    return sizes[at % 6];
+}
+
+static void *peak(void *argument) {
+    static char *blocks[BLOCKS];
+    (void)argument;
+    for (size_t at = 0; at < BLOCKS; at++) {
+        blocks[at] = malloc(size_of_block(at));
+        CHECK(blocks[at] != NULL, "no memory");
+        memset(blocks[at], 1, size_of_block(at));
+    }
+    for (size_t at = 0; at < BLOCKS; at++)
+        free(blocks[at]);
+    return NULL;
+}
+
+static void in_a_thread(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, peak, NULL) == 0, "no thread");
+    CHECK(pthread_join(thread, NULL) == 0, "not joined");
+}
+
+static cm_upkeep_figures figures(void) {
+    cm_upkeep_figures read;
+    errno = 123;
+    cm_upkeep_report(&read);
+    CHECK(errno == 123, "errno is %d", errno);
+    return read;
+}
+
+static void sleep_ns(int64_t ns) {
+    struct timespec time = {ns / 1000000000, ns % 1000000000};
+    nanosleep(&time, NULL);
+}
+
+static void check_knobs(void) {
+    CHECK(figures().is_on && !figures().has_shepherd, "not as it should begin");
+    CHECK(cm_upkeep_set("interval_ms", 20) == 0 && cm_upkeep_set("budget_mib", 1) == 0, "not set");
+    errno = 0;
+    CHECK(cm_upkeep_set("interval_ms", 0) == -1 && errno == EINVAL, "out of range, and set");
+    errno = 0;
+    CHECK(cm_upkeep_set("interval", 20) == -1 && errno == EINVAL, "no such knob, and set");
+    CHECK(cm_upkeep_set("on", 0) == 0 && !figures().is_on, "not off");
+    CHECK(cm_upkeep_tick() == -1, "it is off, and something is due");
+}
+
+static void check_ticks(void) {
+    CHECK(cm_upkeep_set("interval_ms", 20) == 0 && cm_upkeep_set("shepherd", 0) == 0, "not set");
+    in_a_thread();
+    int64_t ns;
+    int calls = 0;
+    errno = 123;
+    while ((ns = cm_upkeep_tick()) >= 0) {
+        CHECK(errno == 123 && calls++ < 1000, "errno %d after %d calls", errno, calls);
+        sleep_ns(ns);
+    }
+    CHECK(figures().bytes > (uint64_t)(40 * MIB) && figures().calls > 0, "%llu bytes", (unsigned long long)figures().bytes);
+    CHECK(!figures().has_shepherd, "a shepherd that nobody wants");
+}
+
+static void check_shepherd(void) {
+    CHECK(cm_upkeep_set("interval_ms", 20) == 0, "not set");
+    in_a_thread();
+    /* So that it is made: by an allocation, when it is known that there is much. */
+    for (int turn = 0; turn < 500 && figures().bytes < (uint64_t)(40 * MIB); turn++) {
+        if (!figures().has_shepherd)
+            free(malloc(100000));
+        sleep_ns(10000000);
+    }
+    CHECK(figures().bytes > (uint64_t)(40 * MIB), "%llu bytes", (unsigned long long)figures().bytes);
+    CHECK(figures().has_shepherd && figures().longest_ns > 0, "no shepherd");
+}
+
+static const struct check checks[] = {{"knobs", check_knobs}, {"ticks", check_ticks}, {"shepherd", check_shepherd}, {NULL, NULL}};
+
+int main(int count, char **arguments) {
+    return run_named(count, arguments, checks);
+}

@@ -1,0 +1,10 @@
+//! Upkeep, as C programs use it: linked with the shared library and with the archive, in both modes.
+
+use commensal_dropin::in_both_modes;
+use commensal_dropin::linked::holds;
+
+in_both_modes! {
+    knobs: |mode| holds(mode, "upkeep knobs");
+    ticks: |mode| holds(mode, "upkeep ticks");
+    shepherd: |mode| holds(mode, "upkeep shepherd");
+}
