@@ -10,7 +10,7 @@ mod common;
 
 use commensal::heap;
 use commensal::machine::fault::{self, Plan, Point};
-use commensal::machine::slot;
+use commensal::machine::{process, slot};
 use commensal::upkeep::{self, Knob, Report};
 use common::child;
 use common::forks::{FINE, Way, wait_for};
@@ -54,11 +54,11 @@ fn shepherds() -> Vec<String> {
     numbers.filter(|number| name(number).trim() == "commensal-keep").collect()
 }
 
-/// How often a thread has gone to sleep.
-fn sleeps_of(number: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/self/task/{number}/status")).expect("it is there");
+/// How often a thread has gone to sleep; none: it has ended.
+fn sleeps_of(number: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/self/task/{number}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    line.and_then(|number| number.trim().parse().ok()).expect("the kernel tells")
+    Some(line.and_then(|number| number.trim().parse().ok()).expect("the kernel tells"))
 }
 
 struct Blocks(Vec<*mut u8>);
@@ -164,10 +164,18 @@ fn an_idle_process_is_not_woken() {
             };
             // The harness's own thread allocates while the test's name is printed; afterwards nobody does.
             thread::sleep(Duration::from_millis(800));
-            let before = sleeps_of(&number);
-            thread::sleep(Duration::from_millis(1600));
-            let woken = sleeps_of(&number) - before;
-            assert_eq!(woken, 0, "times that the shepherd was woken in 80 intervals without work: {}", Report::read());
+            let before = sleeps_of(&number).expect("it rests");
+            thread::sleep(Duration::from_millis(1000));
+            let woken = sleeps_of(&number).map(|sleeps| sleeps - before);
+            assert_eq!(
+                woken,
+                Some(0),
+                "times that the shepherd was woken in 50 intervals without work: {}",
+                Report::read()
+            );
+            // And then it ends: a process whose main thread has ended would wait for it.
+            assert!(comes_within(Duration::from_secs(4), || shepherds().is_empty()), "it rests for ever");
+            assert!(!Report::read().has_shepherd, "{}", Report::read());
             // Until somebody comes who leaves something behind.
             let before = resident();
             thread::spawn(|| Blocks::new(40 * MIB).free()).join().expect("no panic");
@@ -243,7 +251,7 @@ fn a_load_that_swings_keeps_its_pages() {
                 Blocks::new(64 * MIB).free();
                 // Three intervals, in which little happens.
                 for _ in 0..15 {
-                    Blocks::new(MIB).free();
+                    Blocks::new(4 * MIB).free();
                     thread::sleep(Duration::from_millis(10));
                 }
             }
@@ -270,6 +278,25 @@ fn refused_pages_stay_as_they_are() {
             assert!(comes_within(Duration::from_secs(3), || Report::read().bytes > 30 << 20), "{}", Report::read());
         });
     });
+}
+
+/// What the kernel says of the process's control group, read again by other means.
+#[test]
+fn the_limit_of_a_control_group_is_found() {
+    let groups = fs::read_to_string("/proc/self/cgroup").expect("the kernel tells");
+    let of_first = groups.lines().find_map(|line| line.split_once(":memory:"));
+    let folder = match of_first {
+        Some((_, path)) => format!("/sys/fs/cgroup/memory{path}"),
+        None => format!("/sys/fs/cgroup{}", groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("")),
+    };
+    let read = |file: &str| fs::read_to_string(format!("{folder}/{file}")).ok()?.trim().parse::<u64>().ok();
+    let limit = read(if of_first.is_some() { "memory.limit_in_bytes" } else { "memory.max" });
+    let found = process::memory_of_group();
+    if let Some(limit) = limit.filter(|&limit| limit < 1 << 60) {
+        let (used, told) = found.expect("there is a limit");
+        assert!(told == limit && (1..=limit).contains(&used), "{used} of {told}, and the limit is {limit}");
+    }
+    println!("{found:?} in {folder}");
 }
 
 /// With little address space, where each mapping counts.
@@ -325,6 +352,9 @@ fn threads_at_work_lose_nothing_to_the_shepherd() {
             }
             is_over.store(true, Ordering::Relaxed);
         });
+        // Nobody may be in the heap while it is checked.
+        upkeep::set_knob(Knob::Shepherd, 0).expect("it is in range");
+        assert!(comes_within(Duration::from_secs(4), || shepherds().is_empty()), "the shepherd stays");
         let report = Report::read();
         assert!(report.deserted_turns > 20 || slot::mode() == slot::Mode::PerThread, "{report}");
         heap::trim(0);

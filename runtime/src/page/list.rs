@@ -15,7 +15,7 @@ use super::{PAGE_LIST_RANK, ZONE_RANK};
 use crate::observe::LockReport;
 use core::ptr::null_mut;
 use machine::here;
-use machine::sync::{Acquired, Lock, Site};
+use machine::sync::{Acquired, Lock, Ordering, Site, compiler_fence};
 
 const _: () = assert!(PAGE_LIST_RANK < ZONE_RANK);
 /// The largest batch, in spans of 64 KiB, and what moves in one lock hold at most.
@@ -157,6 +157,7 @@ impl PageList {
             if taken > 0 {
                 // In this order, for a child that is forked in between: what the list names is on it, in whole.
                 (*this).head = next;
+                compiler_fence(Ordering::Release);
                 (*last).next = null_mut();
                 (*this).count -= taken;
                 (*this).least = (*this).least.min((*this).count);
@@ -178,6 +179,7 @@ impl PageList {
                 return false;
             }
             (*last).next = (*this).head;
+            compiler_fence(Ordering::Release);
             (*this).head = spans;
             (*this).count += count;
             (*this).lock.release();

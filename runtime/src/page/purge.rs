@@ -48,6 +48,7 @@ impl Zone {
         let most = most.min(MOST_PURGED_AT_ONCE);
         let taken = self.locked(locks, here!(), |state| self.take_dirty_run(state, most, keeps_huge_whole));
         let Some(Some((start, pages, dirty))) = taken else { return 0 };
+        self.counts.purged.add(dirty);
         // SAFETY: the run is in no bin and in nobody's hands.
         let done = unsafe { vm::decommit(start, pages as usize * PAGE) };
         let put = self.locked(locks, here!(), |state| {
@@ -59,11 +60,10 @@ impl Zone {
         if put.is_none() {
             self.defer(start);
         }
-        if !done || put.is_none() {
-            return 0;
+        if !done {
+            self.counts.purged.subtract(dirty);
         }
-        self.counts.purged.add(dirty);
-        dirty
+        if done && put.is_some() { dirty } else { 0 }
     }
 
     /// Sets how many dirty pages free runs may keep, whatever is in use.
@@ -87,12 +87,17 @@ impl Zone {
         let segment = unsafe { &*pointer };
         let unit = if keeps_huge_whole { segment.unit_of_contents() } else { 1 };
         let whole = run.start.next_multiple_of(unit)..run.end / unit * unit;
-        // From the end, where fresh runs are cut last; the loop goes over words of 64 pages first.
+        // From the end, where fresh runs are cut last: words of 64 pages as long as all of their dirty pages may go, and then single ones.
         let (mut first, mut dirty) = (whole.end, 0);
+        let mut step = unit.max(64);
         while first > whole.start && dirty < most {
-            let step = unit.max(if most - dirty >= 64 { 64 } else { 1 }).min(first - whole.start);
-            first -= step;
-            dirty += u64::from(segment.count_dirty(first, step));
+            let pages = step.min(first - whole.start);
+            let more = u64::from(segment.count_dirty(first - pages, pages));
+            if more > most - dirty && step > unit {
+                step = unit;
+                continue;
+            }
+            (first, dirty) = (first - pages, dirty + more);
         }
         state.link_if_any(pointer, run.start, first - run.start);
         state.link_if_any(pointer, whole.end, run.end - whole.end);
@@ -101,7 +106,7 @@ impl Zone {
         description.pages = pages;
         compiler_fence(Ordering::Release);
         description.kind = Kind::Large;
-        self.counts.free_dirty.subtract(dirty);
+        self.fewer_dirty(dirty);
         self.counts.in_use.add(pages as u64);
         Some((segment.address(first), pages, dirty))
     }

@@ -14,6 +14,7 @@
 
 use super::span::{BITS_BYTES, GRANULE, Span};
 use super::units::UNIT;
+use core::ops::Range;
 use core::ptr::null_mut;
 use machine::vm::PAGE;
 
@@ -180,12 +181,13 @@ impl Segment {
         }
     }
 
-    /// Shows the descriptions of all spans that a slab has.
-    pub fn for_each_span(&self, show: &mut impl FnMut(*mut Span)) {
+    /// Shows the descriptions of all spans that a slab has and that begin in a range of granules. Whether there are granules behind it.
+    pub fn for_each_span(&self, range: Range<usize>, show: &mut impl FnMut(*mut Span)) -> bool {
+        let granules = self.bytes / GRANULE;
         if self.owner != Owner::Zone {
-            return;
+            return false;
         }
-        for granule in 0..self.bytes / GRANULE {
+        for granule in range.start..range.end.min(granules) {
             // SAFETY: there is a description for each granule.
             unsafe {
                 let span = self.spans.add(granule);
@@ -194,6 +196,7 @@ impl Segment {
                 }
             }
         }
+        range.end < granules
     }
 
     /// Describes the run that begins at `page` as a span.

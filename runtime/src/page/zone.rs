@@ -304,13 +304,30 @@ impl Zone {
         self.avoid_huge.store(true, Ordering::Relaxed);
     }
 
+    /// Shows the spans that a slab has among so many granules, from a place on, which 0 begins and the last call told; none: there are no more. Each as it is at some moment.
+    pub fn walk_spans(&self, from: u64, granules: usize, mut show: impl FnMut(*mut Span)) -> Option<u64> {
+        let (number, granule) = ((from >> 32) as usize, from as u32 as usize);
+        // SAFETY: the table only grows, and descriptions are never freed.
+        let (table, count) = unsafe { ((*self.state.get()).segments, (*self.state.get()).segment_count as usize) };
+        // Segments are numbered from 1 on.
+        let number = number.max(1);
+        if number > count {
+            return None;
+        }
+        // SAFETY: as above.
+        let is_more = unsafe { (**table.add(number)).for_each_span(granule..granule + granules, &mut show) };
+        let next =
+            if is_more { (number as u64) << 32 | (granule + granules) as u64 } else { (number as u64 + 1) << 32 };
+        Some(next)
+    }
+
     /// Shows every span that a slab has; each as it is at some moment, which is exact only at rest.
     pub fn for_each_span(&self, mut show: impl FnMut(*mut Span)) {
         // SAFETY: the table only grows, and descriptions are never freed.
         let (table, count) = unsafe { ((*self.state.get()).segments, (*self.state.get()).segment_count as usize) };
         for number in 1..=count {
             // SAFETY: as above.
-            unsafe { (**table.add(number)).for_each_span(&mut show) };
+            unsafe { (**table.add(number)).for_each_span(0..usize::MAX, &mut show) };
         }
     }
 
@@ -349,14 +366,25 @@ impl Zone {
         description.pages = pages;
         compiler_fence(Ordering::Release);
         description.kind = kind;
-        let was_dirty = segment.mark_dirty(page, pages);
-        self.counts.free_dirty.subtract(was_dirty as u64);
-        self.least_dirty.fetch_min(self.counts.free_dirty.get(), Ordering::Relaxed);
-        if freed.is_some() && was_dirty < pages {
-            self.counts.refilled.add((pages - was_dirty) as u64);
-        }
+        let was_dirty = self.use_pages(segment, page, pages, freed.is_some());
         self.count_taken(pages as u64);
         Some(Run { start: segment.address(page), is_zero: was_dirty == 0 })
+    }
+
+    /// Pages of a free run, or never used ones, are in use from now on; returns how many were dirty.
+    fn use_pages(&self, segment: &Segment, page: u32, pages: u32, was_freed: bool) -> u32 {
+        let were_dirty = segment.mark_dirty(page, pages);
+        self.fewer_dirty(u64::from(were_dirty));
+        if was_freed && were_dirty < pages {
+            self.counts.refilled.add(u64::from(pages - were_dirty));
+        }
+        were_dirty
+    }
+
+    /// So many dirty pages are of free runs no longer.
+    pub(super) fn fewer_dirty(&self, pages: u64) {
+        self.counts.free_dirty.subtract(pages);
+        self.least_dirty.fetch_min(self.counts.free_dirty.get(), Ordering::Relaxed);
     }
 
     pub(super) fn count_taken(&self, pages: u64) {
@@ -395,7 +423,8 @@ impl Zone {
         let page = segment.page_of(start);
         let old = segment.page(page).pages;
         let (end, more) = (page + old, new - old);
-        if end == segment.low && more <= segment.high - segment.low {
+        let is_fresh = end == segment.low;
+        if is_fresh && more <= segment.high - segment.low {
             segment.low += more;
         } else if end < segment.pages() && segment.page(end).kind == Kind::Free && segment.page(end).pages >= more {
             let free = segment.page(end).pages;
@@ -405,7 +434,7 @@ impl Zone {
             return false;
         }
         segment.page(page).pages = new;
-        self.counts.free_dirty.subtract(segment.mark_dirty(end, more) as u64);
+        self.use_pages(segment, end, more, !is_fresh);
         self.count_taken(more as u64);
         true
     }

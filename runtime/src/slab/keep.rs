@@ -11,18 +11,18 @@
 //! Runs at the same time: any threads; of those who go over all caches, one, by the drain lock.
 
 use super::drain::Which;
+use super::lingering::NOBODY;
 use super::panel::Handle;
-use super::spans::Spans;
 use super::{General, shard};
 use crate::observe::Why;
-use crate::page::{PAGE, PageList};
+use crate::page::{PAGE, PageList, Span};
 use machine::sync::{AtomicU32, Ordering};
 use machine::{here, slot, vm};
 
 pub use super::shard::{coarse_of, coarse_time};
 
-/// Calls that give pages back in one hold of a shard's lock, or those of one span more.
-const CALLS_IN_A_HOLD: usize = 4;
+/// Granules of the heap that are looked at in one go: 16 MiB.
+const GRANULES_AT_ONCE: usize = 256;
 /// Pages in a row that are worth a call.
 const WORTH_A_CALL: usize = 4;
 
@@ -130,8 +130,7 @@ impl General<'_> {
                     continue;
                 }
                 kept.arrays += cache.empty_own(slot);
-                cache.hollow_out(slot, &mut kept);
-                if kept.arrays + kept.calls >= most {
+                if kept.arrays >= most {
                     kept.is_more = true;
                     break;
                 }
@@ -154,11 +153,57 @@ impl General<'_> {
                 cache.fall(slot);
                 kept.arrays += cache.drain_shard(slot);
                 cache.free_unused_spans(slot);
-                cache.hollow_out(slot, &mut kept);
             }
             kept.spans = general.decay_page_list(slot, true);
             kept
         })
+    }
+
+    /// Gives whole pages of free objects back to the kernel, of spans where nobody came along for their cache, since so many units of coarse time, in the slot that owns
+    /// them: of some, from a place in the heap on. Not of caches whose free objects are constructed, destroyed or looked at, nor where that would break huge pages up.
+    /// Where to go on; none: the heap ends there. There is more to do if somebody came along for a cache of which it would be worth it.
+    pub fn hollow_out(self, from: u64, unvisited: u32, kept: &mut Kept) -> Option<u64> {
+        let now = coarse_time();
+        let walk = |general: Self| {
+            general.slab.zone.walk_spans(from, GRANULES_AT_ONCE, |span| {
+                general.hollow_span(span, now, unvisited, kept);
+            })
+        };
+        // As the only drainer: so no cache ends meanwhile.
+        self.try_as_only_drainer(walk).unwrap_or(Some(from))
+    }
+
+    fn hollow_span(self, span: *mut Span, now: u32, unvisited: u32, kept: &mut Kept) {
+        // SAFETY: descriptions are never freed. What is read without the lock is read again with it.
+        let span = unsafe { &mut *span };
+        let is_worth_it = |span: &Span| {
+            !span.is_hollow && span.available().saturating_mul(span.object_bytes()) >= WORTH_A_CALL * PAGE
+        };
+        let (owner, number) = (span.owner(), span.cache);
+        if number == 0 || owner == NOBODY || !is_worth_it(span) {
+            return;
+        }
+        let cache = self.cache(number);
+        let is_possible = cache.exists()
+            && cache.object_cache().is_none_or(|cache| cache.is_indifferent_to_free_objects())
+            && !self.slab.zone.may_be_huge(span.start());
+        if !is_possible {
+            return;
+        }
+        if shard::since_last_visit(cache.shard(owner), now) <= unvisited {
+            kept.is_more = true;
+            return;
+        }
+        let held = cache.lock(owner, here!());
+        if held.slot == owner && span.owner() == owner && span.cache == number && is_worth_it(span) {
+            // The lock is held meanwhile, as their objects must not be given away: for as long as the few calls take that a span is worth.
+            span.for_each_free_row(|start, bytes| {
+                if let Some(pages) = decommit_inside(start, bytes) {
+                    (kept.calls, kept.pages) = (kept.calls + 1, kept.pages + pages);
+                }
+            });
+            span.is_hollow = true;
+        }
     }
 
     fn decay_page_list(self, slot: u32, is_deserted: bool) -> usize {
@@ -184,43 +229,6 @@ impl Handle<'_> {
         let arrays = words + self.drain_shard(slot);
         self.free_unused_spans(slot);
         arrays
-    }
-
-    /// Gives whole pages of free objects in a slot's spans back to the kernel, under the shard's lock, of which each hold makes few calls: their objects must not be
-    /// given away meanwhile. Not of caches whose free objects are constructed, or looked at, nor where that would break huge pages up.
-    fn hollow_out(self, slot: u32, kept: &mut Kept) {
-        if self.object_cache().is_some_and(|cache| !cache.is_indifferent_to_free_objects()) {
-            return;
-        }
-        loop {
-            // SAFETY: a shard of the panel.
-            if unsafe { Spans::seems_empty(&raw const (*self.shard(slot)).spans) } {
-                return;
-            }
-            let before = kept.calls;
-            let held = self.lock(slot, here!());
-            let mut is_done = true;
-            for span in held.spans.iter() {
-                // SAFETY: spans in the ring belong to the shard that we hold.
-                let span = unsafe { &mut *span };
-                if span.is_hollow || span.available() == 0 || self.slab().zone.may_be_huge(span.start()) {
-                    continue;
-                }
-                if kept.calls - before >= CALLS_IN_A_HOLD {
-                    is_done = false;
-                    break;
-                }
-                span.for_each_free_row(|start, bytes| {
-                    if let Some(pages) = decommit_inside(start, bytes) {
-                        (kept.calls, kept.pages) = (kept.calls + 1, kept.pages + pages);
-                    }
-                });
-                span.is_hollow = true;
-            }
-            if is_done {
-                return;
-            }
-        }
     }
 }
 

@@ -476,7 +476,10 @@ impl ObjectCache {
 
     /// Whether nobody minds what becomes of the contents of free objects.
     pub(super) fn is_indifferent_to_free_objects(&self) -> bool {
-        self.constructor().is_none() && self.readers().is_none() && self.debug_place().is_none()
+        self.constructor().is_none()
+            && self.destructor().is_none()
+            && self.readers().is_none()
+            && self.debug_place().is_none()
     }
 
     pub(super) fn constructor(&self) -> Option<(Hook, *mut u8)> {

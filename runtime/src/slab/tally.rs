@@ -3,7 +3,7 @@
 //! malloc and free count nothing. What is counted is every array, and every single object, that leaves the depot or a span, or comes back
 //! there: a hundred objects by one addition. So the tally says what the program holds together with what lies in the slots' arrays;
 //! a report looks into those and subtracts. Peaks are of the tally as it was read at each refill, so they are off by what the arrays of the
-//! slots hold, and in a process with threads by as much as its counters' readings.
+//! slots hold, and in a process with threads by as much as its counters' readings; once in an interval upkeep folds exact sums into them.
 //!
 //! Runs at the same time: any thread, also in signal handlers, and under any lock of the slab.
 
@@ -66,6 +66,12 @@ impl Tally {
         if bytes > 0 {
             self.peak_bytes.raise(self.bytes.read_positive().value as u64);
         }
+    }
+
+    /// Raises the peaks to what there is now, exactly: at refills they are raised by readings, which may be off.
+    pub fn note_peaks(&self) {
+        self.peak_objects.iter().enumerate().for_each(|(class, peak)| peak.raise(self.objects(class)));
+        self.peak_bytes.raise(self.bytes.sum_positive() as u64);
     }
 
     /// Objects of a class that the program and the slots' arrays hold; of class 0, large blocks.

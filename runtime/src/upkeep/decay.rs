@@ -14,6 +14,10 @@
 //! so that a few swings teach the length of all; and half as long again after [`CALM`] intervals without. A load that comes to rest for good has its
 //! pages given back after one interval, as nothing was refilled before.
 //!
+//! **Rest.** A process in which hardly any run was handed out for [`REST`] quarters does not swing, it rests, and patience is for loads: what was idle for an
+//! interval goes, so that two intervals after a peak at the latest nothing of it is left, whatever was before. The first burst after a rest has to
+//! fault in again what it needs.
+//!
 //! Source: the low-water mark is that of decaying per-CPU lists; patience is ours.
 
 /// Quarters of an interval.
@@ -23,6 +27,10 @@ pub const MOST_PATIENCE: u32 = 16;
 const KNOWN: usize = QUARTERS * MOST_PATIENCE as usize;
 /// Intervals without refills, in quarters, after which patience halves.
 const CALM: u32 = 32 * QUARTERS as u32;
+/// Quarters in which hardly any run was handed out, after which patience has an end.
+const REST: u32 = 6;
+/// Runs that are hardly any, from one look to the next.
+const FEW_RUNS: u64 = 8;
 /// Of the pages at stake, one in so many that are refilled is much.
 const MUCH: u64 = 4;
 /// Pages that are never much: one in so many of those in use, and 1 MiB.
@@ -50,9 +58,14 @@ pub struct Decay {
     patience: u32,
     /// Quarters since much was refilled.
     calm: u32,
+    /// Quarters since more than a few runs were handed out.
+    resting: u32,
     /// Of the pages given back, those whose return would be a pity still.
     at_stake: u64,
     refilled: u64,
+    /// Runs handed out by the last look, and by the last of the quarters before.
+    handed_out: u64,
+    handed_out_before: u64,
 }
 
 /// What is seen at a look, in pages.
@@ -64,6 +77,8 @@ pub struct Seen {
     pub refilled: u64,
     /// Those of runs in use.
     pub in_use: u64,
+    /// Runs that have been handed out so far.
+    pub handed_out: u64,
 }
 
 impl Decay {
@@ -79,21 +94,27 @@ impl Decay {
             given: 0,
             patience: 0,
             calm: 0,
+            resting: 0,
             at_stake: 0,
             refilled: 0,
+            handed_out: 0,
+            handed_out_before: 0,
         }
     }
 
     /// Takes note of what happened since the last time.
-    pub fn observe(&mut self, now_ns: u64, interval_ns: u64, Seen { least, refilled, in_use }: Seen) {
+    pub fn observe(&mut self, now_ns: u64, interval_ns: u64, seen: Seen) {
         let quarter_ns = (interval_ns / QUARTERS as u64).max(1);
         if self.ends_ns == 0 || self.quarter_ns != quarter_ns || now_ns + quarter_ns < self.ends_ns {
             // The first time, or all that is known is of other quarters.
             (self.quarter_ns, self.ends_ns, self.known) = (quarter_ns, now_ns + quarter_ns, 0);
-            (self.current, self.refilled) = (i64::MAX, refilled);
+            (self.current, self.refilled, self.resting) = (i64::MAX, seen.refilled, 0);
         }
-        let least = least as i64 + self.given;
+        let least = seen.least as i64 + self.given;
         self.current = self.current.min(least);
+        let is_few_since = seen.handed_out - self.handed_out <= FEW_RUNS;
+        let is_few_before = self.hands_out_few();
+        self.handed_out = seen.handed_out;
         if now_ns < self.ends_ns {
             return;
         }
@@ -103,8 +124,19 @@ impl Decay {
         // Nobody looked in these: what was least in all of them was in none of them less.
         (1..over.min(KNOWN as u64)).for_each(|_| self.note(least));
         self.current = i64::MAX;
-        self.learn(refilled - self.refilled, in_use, over);
-        self.refilled = refilled;
+        self.learn(seen.refilled - self.refilled, seen.in_use, over);
+        self.resting = match over.min(KNOWN as u64) as u32 {
+            // It may have been just now.
+            _ if !is_few_since => 0,
+            over if !is_few_before => over - 1,
+            over => self.resting.saturating_add(over),
+        };
+        (self.refilled, self.handed_out_before) = (seen.refilled, seen.handed_out);
+    }
+
+    /// Whether hardly any run was handed out in this quarter so far.
+    fn hands_out_few(&self) -> bool {
+        self.handed_out - self.handed_out_before <= FEW_RUNS
     }
 
     fn note(&mut self, least: i64) {
@@ -133,8 +165,9 @@ impl Decay {
         self.patience + 1
     }
 
+    /// Quarters that they must be idle for now.
     fn wanted(&self) -> u32 {
-        self.patience() * QUARTERS as u32
+        if self.resting >= REST { QUARTERS as u32 } else { self.patience() * QUARTERS as u32 }
     }
 
     /// What was the least in a quarter, the newest being 0, of the pages that there are now.
@@ -144,10 +177,19 @@ impl Decay {
 
     /// Pages that are idle for as long as patience wants.
     pub fn idle(&self) -> u64 {
-        if self.known < self.wanted() {
+        self.idle_for(self.wanted())
+    }
+
+    /// Those that are idle for an interval, when nobody can afford more.
+    pub fn idle_without_patience(&self) -> u64 {
+        self.idle_for(QUARTERS as u32)
+    }
+
+    fn idle_for(&self, quarters: u32) -> u64 {
+        if self.known < quarters {
             return 0;
         }
-        (0..self.wanted()).map(|age| self.of_quarter(age)).min().unwrap_or(0).max(0) as u64
+        (0..quarters).map(|age| self.of_quarter(age)).min().unwrap_or(0).max(0) as u64
     }
 
     /// When the quarter ends.
@@ -160,16 +202,23 @@ impl Decay {
         if self.idle() > keep {
             return None;
         }
+        let usual = self.quarters_until_idle(self.wanted(), keep);
+        let rest = if self.hands_out_few() { REST.saturating_sub(self.resting) } else { REST + 1 };
+        let at_rest = self.quarters_until_idle(QUARTERS as u32, keep).max(rest);
+        Some(self.ends_ns + u64::from(usual.min(at_rest).max(1) - 1) * self.quarter_ns)
+    }
+
+    /// How many quarters, this one included, until more than `keep` pages will have been idle for so many.
+    fn quarters_until_idle(&self, wanted: u32, keep: u64) -> u32 {
         let is_low = |least: i64| least <= keep as i64;
-        let known = self.known.min(self.wanted());
+        let known = self.known.min(wanted);
         let newest_low = (0..known).find(|&age| is_low(self.of_quarter(age)));
         let current_is_low = self.current != i64::MAX && is_low(self.current - self.given);
-        let quarters = match newest_low {
-            _ if current_is_low => self.wanted() + 1,
-            Some(age) => self.wanted() - age,
-            None => self.wanted() - known,
-        };
-        Some(self.ends_ns + u64::from(quarters.max(1) - 1) * self.quarter_ns)
+        match newest_low {
+            _ if current_is_low => wanted + 1,
+            Some(age) => wanted - age,
+            None => wanted - known,
+        }
     }
 
     /// So many pages were given back.
@@ -205,20 +254,30 @@ mod tests {
         pages: u64,
         dirty: u64,
         refilled: u64,
+        handed_out: u64,
         least: u64,
     }
 
     impl Load {
         fn new() -> Self {
-            Load { decay: Decay::new(), now_ns: SECOND, pages: 0, dirty: 0, refilled: 0, least: 0 }
+            Load { decay: Decay::new(), now_ns: SECOND, pages: 0, dirty: 0, refilled: 0, handed_out: 0, least: 0 }
         }
 
         fn seen(&self, least: u64) -> Seen {
-            Seen { least, refilled: self.refilled, in_use: self.pages }
+            Seen { least, refilled: self.refilled, in_use: self.pages, handed_out: self.handed_out }
         }
 
-        /// Uses so many pages for so many seconds; returns how many were given back meanwhile.
+        /// Uses so many pages for so many seconds, other runs all the time; returns how many were given back meanwhile.
         fn use_for(&mut self, pages: u64, seconds: f64) -> u64 {
+            self.handing_out(2 * FEW_RUNS, pages, seconds)
+        }
+
+        /// The same without any other runs.
+        fn rest_for(&mut self, seconds: f64) -> u64 {
+            self.handing_out(0, self.pages, seconds)
+        }
+
+        fn handing_out(&mut self, runs: u64, pages: u64, seconds: f64) -> u64 {
             let total = self.pages + self.dirty;
             self.refilled += pages.saturating_sub(total);
             (self.pages, self.dirty) = (pages, total.max(pages) - pages);
@@ -226,6 +285,7 @@ mod tests {
             let mut given = 0;
             for _ in 0..(seconds * LOOKS as f64) as u64 {
                 self.now_ns += SECOND / LOOKS;
+                self.handed_out += runs;
                 self.decay.observe(self.now_ns, SECOND, self.seen(self.least));
                 self.least = self.dirty;
                 let idle = self.decay.idle().min(self.dirty);
@@ -288,6 +348,28 @@ mod tests {
         assert_eq!(load.use_for(1000, rest), 9000);
         load.use_for(1000, 300.0);
         assert_eq!(load.decay.patience(), 1, "after a long calm");
+    }
+
+    #[test]
+    fn patience_is_for_loads_and_not_for_who_rests() {
+        let mut load = Load::new();
+        for _ in 0..10 {
+            load.use_for(10_000, 1.0);
+            load.use_for(1000, 7.0);
+        }
+        assert!(load.decay.patience() > 4);
+        load.use_for(10_000, 1.0);
+        load.use_for(1000, 0.1);
+        assert_eq!(load.rest_for(1.3), 0, "not yet");
+        assert_eq!(load.rest_for(0.6), 9000, "two intervals after the peak");
+        // And it says when, for those who look no sooner.
+        load.use_for(10_000, 1.0);
+        load.use_for(1000, 0.1);
+        let at = load.decay.idle_at_ns(0).expect("not yet");
+        assert!(at <= load.now_ns + 2 * SECOND, "{at}");
+        load.now_ns = at;
+        load.decay.observe(at, SECOND, load.seen(load.dirty));
+        assert_eq!(load.decay.idle(), load.dirty);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A thread's own turn: what is done for a slot by whoever comes along a slow path there.
 
 use super::state::State;
-use super::step::give_idle_pages_back;
+use super::step::{Left, give_idle_pages_back};
 use super::timetable::{Timetable, Turn};
 use crate::percpu;
 use crate::slab::region::general;
@@ -34,7 +34,13 @@ pub(crate) fn tend(slot: u32, allocates: bool) {
         None => watch.look_now(),
         // On top of a lock: what is done takes others.
         Some(_) if thread::holds_locks() => watch.look_at(now.wrapping_add(SOON)),
-        Some(state) if !state.is_on() => watch.look_at(now.wrapping_add(FAR)),
+        Some(state) if !state.is_on() => {
+            watch.look_at(now.wrapping_add(FAR));
+            // Somebody who turns it on meanwhile may have said before that to look.
+            if state.is_on() {
+                watch.look_now();
+            }
+        }
         Some(state) => {
             percpu::enter();
             let late = watch.lateness(now) / SOON;
@@ -78,6 +84,9 @@ impl State {
         }
         until.store(0, Ordering::Relaxed);
         self.counts.own.count();
+        if self.hollowed.load(Ordering::Relaxed) > 0 {
+            self.shepherd.ring();
+        }
         let next = self.with(clock::now_ns(), |inside| {
             if matches!(inside.table.turn(slot), Turn::UntilNs(_)) {
                 inside.table.run(slot);
@@ -99,9 +108,16 @@ impl State {
         let Some((kept, place)) = kept else { return true };
         watch.place.store(place, Ordering::Relaxed);
         self.count_kept(kept);
-        let more_pages = !self.shepherd.is_there() && give_idle_pages_back(self, began, PAGES_AT_ONCE);
+        let is_more = kept.is_more || (!self.shepherd.is_there() && self.does_without_shepherd(began));
         self.counts.longest_ns.raise(clock::now_ns() - began);
-        kept.is_more || more_pages
+        is_more
+    }
+}
+
+impl State {
+    /// A part of what the shepherd does where there is one; true: there is more.
+    fn does_without_shepherd(&self, now_ns: u64) -> bool {
+        self.hollow_out().is_some() || give_idle_pages_back(self, now_ns, PAGES_AT_ONCE) == Left::Some
     }
 }
 

@@ -1,7 +1,9 @@
 //! The shepherd: a thread of the runtime's own, which takes the turns of slots where nobody comes along, and gives idle pages back.
 //!
 //! There is none in a process with one thread, nor in one that holds little. It is *none*, *awake* or *idle*: awake, it sleeps from one thing that is due
-//! to the next; idle, until a slot wants turns again. The state is marked with the generation of the process, so that a fork child has none.
+//! to the next; idle, until a slot wants turns again. When that takes long it ends, and another one is made when it is needed: a process whose main thread has
+//! ended by `pthread_exit` ends with its last thread, which must not be ours. The state is marked with the generation of the process, so that a fork child has
+//! none.
 //!
 //! Nobody is forgotten: it says that it is idle, and then looks whether any slot is to have turns; who joins does that, and then looks whether the
 //! shepherd is idle. Between both there is a fence on either side, so at least one sees the other.
@@ -16,7 +18,7 @@ use super::step;
 use crate::page::PAGE;
 use crate::slab::region::general;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wait, wake_one};
-use machine::thread::{self, Work};
+use machine::thread::{self, FIRST_GENERATION, Work};
 use machine::{clock, process};
 
 const NONE: u32 = 0;
@@ -25,8 +27,8 @@ const IDLE: u32 = 2;
 /// Of the state's word, what lies above is the generation.
 const STATE: u32 = 3;
 
-/// What it sleeps when nothing is due.
-const LONG_NS: u64 = 3_600_000_000_000;
+/// What it sleeps when nothing is due, before it ends; or two intervals, if these are longer.
+const LONG_NS: u64 = 2_000_000_000;
 /// After it could not be made, the next try waits for so long.
 const AFTER_FAILURE_NS: u64 = 100_000_000;
 /// A process whose runs have no more pages than this gets none: 2 MiB of address space, of which less is in memory.
@@ -44,7 +46,12 @@ pub(super) struct Shepherd {
     bell: AtomicU32,
     /// When it can be made, in nanoseconds of the clock.
     not_before_ns: AtomicU64,
+    /// Who was the first that wanted it, with the generation of the process above.
+    first: AtomicU64,
 }
+
+/// Bits of an identity that are told apart.
+const IDENTITY: u32 = 40;
 
 fn marked(state: u32) -> u32 {
     thread::generation() << 2 | state
@@ -59,6 +66,22 @@ impl Shepherd {
     /// Whether there is one.
     pub(super) fn is_there(&self) -> bool {
         self.state() != NONE
+    }
+
+    /// Whether it can be made as far as forks are concerned. The C library's locks are in order in a child that has made a thread; in one of `_Fork` or the bare
+    /// system call, which run no handlers, they may be held by threads that are not there. So in a child two threads have to come.
+    fn is_possible_in_child(&self) -> bool {
+        let generation = thread::generation();
+        if generation == FIRST_GENERATION {
+            return true;
+        }
+        let mine = u64::from(generation) << IDENTITY | (thread::identity() & ((1 << IDENTITY) - 1));
+        // Relaxed: whoever misses another one asks again.
+        let first = self.first.load(Ordering::Relaxed);
+        if first >> IDENTITY != u64::from(generation) {
+            self.first.store(mine, Ordering::Relaxed);
+        }
+        first >> IDENTITY == u64::from(generation) && first != mine
     }
 
     /// Wakes it, if it is idle: after something was left for it to see.
@@ -78,14 +101,29 @@ impl Shepherd {
         wake_one(&self.bell);
     }
 
-    /// Sleeps until somebody rouses it, unless something is due.
-    fn rest(&self, bell: u32) {
+    /// Sleeps until somebody rouses it, unless something is due. False: nobody did for long, and there is none any more.
+    fn rest(&self, bell: u32, long_ns: u64) -> bool {
         self.state.store(marked(IDLE), Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if step(clock::now_ns()).is_none() {
-            wait(&self.bell, bell, LONG_NS);
+        let until = clock::now_ns() + long_ns;
+        while step(clock::now_ns()).is_none() && self.state() == IDLE {
+            let now = clock::now_ns();
+            if now >= until || self.bell.load(Ordering::Relaxed) != bell {
+                break;
+            }
+            wait(&self.bell, bell, until - now);
         }
-        self.state.store(marked(AWAKE), Ordering::Relaxed);
+        let ends = clock::now_ns() >= until
+            && self.state.compare_exchange(marked(IDLE), marked(NONE), Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if !ends {
+            self.state.store(marked(AWAKE), Ordering::Relaxed);
+            return true;
+        }
+        // Who joined before that found it idle, and roused it in vain, or sees none, and is in an allocation or leaves it to one that comes later. What is due is done
+        // here: unless another one has been made already.
+        fence(Ordering::SeqCst);
+        step(clock::now_ns()).is_some()
+            && self.state.compare_exchange(marked(NONE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -97,7 +135,8 @@ impl State {
             && !self.shepherd.is_there()
             && general.sharing.upgraded_at_ns().is_some()
             && general.zone.counts.in_use.get() + general.zone.counts.free_dirty.get() > LITTLE_PAGES
-            && now_ns >= self.shepherd.not_before_ns.load(Ordering::Relaxed);
+            && now_ns >= self.shepherd.not_before_ns.load(Ordering::Relaxed)
+            && self.shepherd.is_possible_in_child();
         if is_wanted && !self.make_shepherd() {
             self.shepherd.not_before_ns.store(now_ns + AFTER_FAILURE_NS, Ordering::Relaxed);
         }
@@ -127,7 +166,10 @@ fn work() {
     loop {
         crate::percpu::enter();
         let Some(state) = State::known() else { return };
-        // Acquire pairs with nothing but itself: who rings after this finds the word changed when we go to sleep.
+        if state.knobs.get(Knob::Shepherd) == 0 {
+            return state.shepherd.state.store(marked(NONE), Ordering::Relaxed);
+        }
+        // Who rings after this finds the word changed when we go to sleep.
         let bell = state.shepherd.bell.load(Ordering::SeqCst);
         match step(clock::now_ns()) {
             Some(at) => {
@@ -136,7 +178,8 @@ fn work() {
                     wait(&state.shepherd.bell, bell, left);
                 }
             }
-            None => state.shepherd.rest(bell),
+            None if state.shepherd.rest(bell, LONG_NS.max(2 * state.interval_ns())) => {}
+            None => return,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::observe::Events;
 use crate::slab::coarse_of;
 use crate::slab::region::general;
 use core::cell::UnsafeCell;
-use machine::sync::{AtomicU64, Lock, Ordering};
+use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, spin_loop};
 use machine::{clock, root, slot};
 
 /// Above all others, as nothing is taken while it is held.
@@ -27,6 +27,13 @@ pub(super) struct State {
     pub(super) knobs: Knobs,
     pub(super) shepherd: Shepherd,
     pub(super) counts: Counts,
+    /// How far somebody has come over the heap who gives pages of free objects back, plus one; 0: there is nothing to do.
+    pub(super) hollowed: AtomicU64,
+    /// When somebody should begin to do that again, as there were objects of caches that were just used; 0: there were none.
+    pub(super) hollow_again_ns: AtomicU64,
+    /// The round in which it was last looked whether memory is short, and whether it was; or that it cannot be told.
+    pub(super) looked_in: AtomicU64,
+    pub(super) shortage: AtomicU32,
     /// When it was made, by both clocks: so coarse time is translated.
     began_ns: u64,
     began_ticks: u64,
@@ -45,9 +52,6 @@ unsafe impl Sync for State {}
 pub(super) struct Inside {
     pub(super) decay: Decay,
     pub(super) allowance: Allowance,
-    /// The round in which memory was last seen to be short, or not.
-    pub(super) looked_in: u32,
-    pub(super) is_short: bool,
     pub(super) table: Timetable,
 }
 
@@ -119,6 +123,19 @@ impl State {
             let _ = place.compare_exchange(core::ptr::null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed);
             Self::known()
         })
+    }
+
+    /// The same, after something happened that has to be noted: it is tried for some microseconds. What is not noted even so, as by a signal handler on top of whoever is
+    /// at it, makes pages go back earlier or later.
+    pub(super) fn note(&self, now_ns: u64, work: impl Fn(&mut Inside)) {
+        const TRIES: u32 = 1000;
+        (0..TRIES).any(|_| {
+            let is_done = self.with(now_ns, &work).is_some();
+            if !is_done {
+                spin_loop();
+            }
+            is_done
+        });
     }
 
     pub(super) fn is_on(&self) -> bool {

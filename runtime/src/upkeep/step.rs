@@ -8,6 +8,7 @@ use crate::percpu;
 use crate::slab::Kept;
 use crate::slab::region::general;
 use crate::slab::sharing;
+use machine::sync::Ordering;
 use machine::{clock, process};
 
 /// Pages that go back to the kernel in a step: 16 MiB.
@@ -16,8 +17,10 @@ const PAGES_AT_ONCE: u64 = 4096;
 const WORTH_A_CALL: u64 = 256;
 /// Until the next try, where somebody else is at it.
 const SOON_NS: u64 = 100_000;
-/// After the kernel refused to take pages back.
-const AFTER_REFUSAL_NS: u64 = 1_000_000_000;
+const SECOND: u64 = 1_000_000_000;
+/// What is known of memory: that it is short; that it cannot be told whether it is.
+const SHORT: u32 = 1;
+const UNTOLD: u32 = 2;
 /// Memory is short when less than one part in so many of the limit is left.
 const SHORT_PART: u64 = 8;
 
@@ -33,8 +36,16 @@ pub fn step(now_ns: u64) -> Option<u64> {
         state.serve(slot, now_ns);
         return Some(now_ns);
     }
-    let is_more = give_idle_pages_back(state, now_ns, PAGES_AT_ONCE);
-    let pages_at = state.with(now_ns, |inside| state.when_pages_go(inside, now_ns, is_more)).flatten();
+    if let Some(later_ns) = state.hollow_out() {
+        return Some(now_ns + later_ns);
+    }
+    state.look_at_memory(now_ns);
+    let left = give_idle_pages_back(state, now_ns, PAGES_AT_ONCE);
+    let now_ns = now_ns.max(clock::now_ns());
+    let pages_at = state.with(now_ns, |inside| state.when_pages_go(inside, now_ns, left));
+    let Some(pages_at) = pages_at else { return Some(now_ns + SOON_NS) };
+    let again = Some(state.hollow_again_ns.load(Ordering::Relaxed)).filter(|&again| again != 0);
+    let pages_at = pages_at.into_iter().chain(again).min();
     match errand {
         Errand::NotBeforeNs(at) => Some(pages_at.map_or(at, |pages| pages.min(at))),
         _ => pages_at,
@@ -73,9 +84,9 @@ impl State {
         self.counts.longest_ns.raise(clock::now_ns() - began);
         self.counts.deserted.count();
         self.count_kept(kept);
-        let is_empty = kept.arrays + kept.spans + kept.calls == 0;
+        let is_empty = kept.arrays + kept.spans == 0;
         if is_empty {
-            self.with(now_ns, |inside| inside.table.leave(slot));
+            self.note(now_ns, |inside| inside.table.leave(slot));
             general().watch(slot).look_now();
         }
     }
@@ -90,7 +101,7 @@ impl State {
         let result = work();
         let came = ever_free().saturating_sub(before);
         if came > 0 {
-            self.with(clock::now_ns(), |inside| inside.decay.came_idle(came));
+            self.note(clock::now_ns(), |inside| inside.decay.came_idle(came));
             if came >= WORTH_A_CALL {
                 self.shepherd.ring();
             }
@@ -98,7 +109,35 @@ impl State {
         result
     }
 
+    /// Goes a part further over the heap, if arrays were emptied since the last time, or it is time to go over it again; if there is more, how long to wait before
+    /// that.
+    pub(super) fn hollow_out(&self) -> Option<u64> {
+        let again = self.hollow_again_ns.load(Ordering::Relaxed);
+        if again != 0 && again <= clock::now_ns() {
+            self.hollow_again_ns.store(0, Ordering::Relaxed);
+            self.hollowed.store(1, Ordering::Relaxed);
+        }
+        // Relaxed: of two who are at it, one repeats what the other did.
+        let from = self.hollowed.load(Ordering::Relaxed).checked_sub(1)?;
+        let (mut kept, began) = (Kept::default(), clock::now_ns());
+        let pause_ns = self.interval_ns() / 2;
+        let next = general().hollow_out(from, self.coarse(pause_ns), &mut kept);
+        if kept.is_more {
+            self.hollow_again_ns.store(began + pause_ns, Ordering::Relaxed);
+        }
+        self.counts.longest_ns.raise(clock::now_ns() - began);
+        self.count_kept(kept);
+        let to = next.map_or(0, |next| next + 1);
+        let _ = self.hollowed.compare_exchange(from + 1, to, Ordering::Relaxed, Ordering::Relaxed);
+        // Where it did not come further, somebody else drains.
+        next.map(|next| if next == from { SOON_NS } else { 0 })
+    }
+
     pub(super) fn count_kept(&self, kept: Kept) {
+        if kept.arrays > 0 {
+            // What was in them made rows of free objects.
+            self.hollowed.store(1, Ordering::Relaxed);
+        }
         self.counts.arrays.add(kept.arrays as u64);
         self.counts.spans.add(kept.spans as u64);
         self.counts.calls.add(kept.calls as u64);
@@ -106,44 +145,68 @@ impl State {
     }
 
     /// When pages will have to go back, if nothing else happens; none: none will.
-    fn when_pages_go(&self, inside: &Inside, now_ns: u64, is_more: bool) -> Option<u64> {
+    fn when_pages_go(&self, inside: &Inside, now_ns: u64, left: Left) -> Option<u64> {
         let zone = &general().state().zone;
-        if is_more {
-            return Some(now_ns + MOST_PURGED_AT_ONCE * 1_000_000_000 / self.pages_per_second());
+        let is_quiet = inside.table.is_empty();
+        match left {
+            Left::Some => {
+                let ns = MOST_PURGED_AT_ONCE * SECOND / self.pages_per_second();
+                return Some(now_ns + ns.min(SECOND / 4));
+            }
+            // What cannot go, as it would break huge pages, or the kernel has its reasons, goes no better while nothing happens.
+            Left::Refused => return (!is_quiet).then_some(now_ns + SECOND),
+            Left::None => {}
         }
         let has_any = zone.counts.free_dirty.get() > zone.kept_dirty();
-        // Those that are idle now and did not go are a rest that cannot: broken huge pages, or the kernel refused.
-        let idle_at = has_any.then(|| inside.decay.idle_at_ns(0).unwrap_or(now_ns + AFTER_REFUSAL_NS))?;
+        let idle_at = has_any.then(|| inside.decay.idle_at_ns(0).unwrap_or(now_ns + SECOND))?;
         // What was least is known for as long as nobody looked: so while anything happens, each quarter is looked at by itself.
-        let is_quiet = inside.table.is_empty();
         Some(if is_quiet { idle_at } else { idle_at.min(inside.decay.quarter_ends_ns()) })
     }
 
-    /// Whether the process's memory is short; looked at once in a round.
-    fn is_memory_short(&self, inside: &mut Inside) -> bool {
-        let round = inside.table.round();
-        if inside.looked_in != round {
-            let (used, limit) = process::memory_of_group().unwrap_or((0, u64::MAX));
-            (inside.looked_in, inside.is_short) = (round, used > limit - limit / SHORT_PART);
+    /// Looks, once in a round, whether the process's memory is short, and notes peaks.
+    fn look_at_memory(&self, now_ns: u64) {
+        let Some(round) = self.with(now_ns, |inside| inside.table.round()) else { return };
+        // Relaxed, all: of two who look at once, both may.
+        if self.looked_in.swap(round, Ordering::Relaxed) == round {
+            return;
         }
-        inside.is_short
+        general().state().registry().tally.note_peaks();
+        if self.shortage.load(Ordering::Relaxed) != UNTOLD {
+            // What the kernel has read into memory of files counts as used: so this is a reason to give back what is idle, and none to give back what is not.
+            let shortage = process::memory_of_group().map(|(used, limit)| u32::from(used > limit - limit / SHORT_PART));
+            self.shortage.store(shortage.unwrap_or(UNTOLD), Ordering::Relaxed);
+        }
     }
 }
 
-/// Gives idle pages of free runs back to the kernel, up to so many, and as many as the budget allows. True: there are more.
-pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> bool {
+/// Whether idle pages are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    None,
+    /// They can go a little later.
+    Some,
+    /// Nobody took them.
+    Refused,
+}
+
+/// Gives idle pages of free runs back to the kernel, up to so many, and as many as the budget allows.
+pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> Left {
     let (zone, locks) = (&general().state().zone, general().state().locks());
+    let is_short = state.shortage.load(Ordering::Relaxed) == SHORT;
     let idle = state.with(now_ns, |inside| {
         let (least, counts) = (zone.take_least_dirty(), &zone.counts);
-        let seen = Seen { least, refilled: counts.refilled.get(), in_use: counts.in_use.get() };
+        let (refilled, in_use, handed_out) = (counts.refilled.get(), counts.in_use.get(), counts.allocations.get());
+        let seen = Seen { least, refilled, in_use, handed_out };
         inside.decay.observe(now_ns, state.interval_ns(), seen);
         let dirty = zone.counts.free_dirty.get();
-        let is_short = state.is_memory_short(inside);
-        let idle = if is_short { dirty } else { inside.decay.idle().min(dirty.saturating_sub(zone.kept_dirty())) };
-        (idle, inside.allowance.refill(now_ns, state.pages_per_second()), is_short)
+        let idle = match is_short {
+            true => inside.decay.idle_without_patience().min(dirty),
+            false => inside.decay.idle().min(dirty.saturating_sub(zone.kept_dirty())),
+        };
+        (idle, inside.allowance.refill(now_ns, state.pages_per_second()))
     });
-    let Some((idle, allowed, is_short)) = idle else { return true };
-    let mut given = 0;
+    let Some((idle, allowed)) = idle else { return Left::Some };
+    let (mut given, mut left) = (0, Left::None);
     while let rest = most.min(allowed).min(idle).saturating_sub(given)
         && rest > 0
     {
@@ -151,6 +214,7 @@ pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> boo
         let pages = zone.purge_some(locks, rest, !is_short);
         if pages == 0 {
             state.counts.refused.count();
+            left = Left::Refused;
             break;
         }
         state.counts.calls.count();
@@ -158,9 +222,9 @@ pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> boo
         given += pages;
     }
     state.counts.pages.add(given);
-    state.with(now_ns, |inside| {
+    state.note(now_ns, |inside| {
         inside.decay.gave(given);
         inside.allowance.take(given);
     });
-    given > 0 && given < idle
+    if left == Left::None && given < idle { Left::Some } else { left }
 }

@@ -25,12 +25,16 @@ use machine::slot;
 
 /// Words of a set of slots.
 const WORDS: usize = slot::MAX / 64;
-/// A round, in the unit of phases: the upper half is the round, the lower one the part of it that has passed.
-const ROUND: u64 = 1 << 32;
+/// A round, in the unit of phases: above these bits is the round, in them the part of it that has passed. Rounds of a millisecond have room for
+/// thousands of years.
+const ROUND: u64 = 1 << 24;
 /// The shortest interval, in nanoseconds: a window for each of so many slots is no less than one.
 pub const SHORTEST_NS: u64 = 1_000_000;
 /// The longest: a day.
 pub const LONGEST_NS: u64 = 86_400_000_000_000;
+
+/// A clock that is behind by less than this was read before somebody else read it.
+const LATE_NS: u64 = 1_000_000_000;
 
 /// A set of slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +108,7 @@ pub struct Timetable {
     began_ns: i64,
     /// When it was last asked.
     seen_ns: u64,
-    round: u32,
+    round: u64,
     /// Whether a member skips this round, or may: then the next one has the same members.
     is_settling: bool,
     members: Set,
@@ -132,6 +136,9 @@ impl Timetable {
     /// Takes note of the time, and of the interval that is wanted, from [`SHORTEST_NS`] to [`LONGEST_NS`].
     pub fn advance(&mut self, now_ns: u64, interval_ns: u64) {
         let interval_ns = interval_ns.clamp(SHORTEST_NS, LONGEST_NS);
+        // Whoever read the clock a moment ago comes late, and the clock has not jumped.
+        let is_late = now_ns < self.seen_ns && self.seen_ns - now_ns < LATE_NS;
+        let now_ns = if is_late { self.seen_ns } else { now_ns };
         let now = now_ns as i64;
         if self.interval_ns == 0 {
             // Slots that never ran did so in round 0, which is not the one before.
@@ -142,7 +149,7 @@ impl Timetable {
         self.seen_ns = now_ns;
         let rounds = (now - self.began_ns) as u64 / self.interval_ns;
         if rounds > 0 {
-            self.round = self.round.wrapping_add(rounds as u32);
+            self.round += rounds;
             self.began_ns += (rounds * self.interval_ns) as i64;
             self.turn_over(rounds);
         }
@@ -172,7 +179,7 @@ impl Timetable {
         let is_first = self.members.count() == 0 && !self.is_settling;
         if !self.members.has(slot) {
             // It missed nothing yet.
-            let before = u64::from(self.round) - u64::from(is_first);
+            let before = self.round - u64::from(is_first);
             self.last[slot as usize] = self.last[slot as usize].max(before * ROUND);
         }
         if is_first {
@@ -227,7 +234,7 @@ impl Timetable {
 
     /// A slot, which has its turn, leaves it to whoever serves those that missed one.
     pub fn hand_over(&mut self, slot: u32) {
-        let long_ago = (u64::from(self.round) - 2) * ROUND;
+        let long_ago = (self.round - 2) * ROUND;
         self.last[slot as usize] = self.last[slot as usize].min(long_ago);
     }
 
@@ -248,7 +255,7 @@ impl Timetable {
     }
 
     /// The number of the round.
-    pub fn round(&self) -> u32 {
+    pub fn round(&self) -> u64 {
         self.round
     }
 
@@ -272,15 +279,15 @@ impl Timetable {
     /// When a member is due in this round, as a phase.
     fn due_phase(&self, slot: u32) -> u64 {
         let (rank, members) = (self.members.rank(slot), self.members.count());
-        u64::from(self.round) * ROUND + u64::from(rank) * ROUND / u64::from(members)
+        self.round * ROUND + u64::from(rank) * ROUND / u64::from(members)
     }
 
     fn has_run(&self, slot: u32) -> bool {
-        self.last[slot as usize] / ROUND == u64::from(self.round)
+        self.last[slot as usize] / ROUND == self.round
     }
 
     fn has_missed(&self, slot: u32) -> bool {
-        self.last[slot as usize] / ROUND + 1 < u64::from(self.round)
+        self.last[slot as usize] / ROUND + 1 < self.round
     }
 
     /// Whether a member ran so late in the last round that it is not due in this one.
@@ -295,7 +302,7 @@ impl Timetable {
             self.interval_ns == 0
                 || (self.began_ns..self.began_ns + self.interval_ns as i64).contains(&(self.seen_ns as i64))
         );
-        let late = self.members.iter().filter(|&slot| self.last[slot as usize] / ROUND > u64::from(self.round));
+        let late = self.members.iter().filter(|&slot| self.last[slot as usize] / ROUND > self.round);
         assert_eq!(late.count(), 0, "members that ran in rounds to come");
     }
 }

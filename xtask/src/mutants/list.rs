@@ -33,6 +33,7 @@ const DEFERRED_FORKS: &[&str] = &["deferred forks"];
 const REGISTERED: &[&str] = &["registered"];
 const REGISTERED_FORKS: &[&str] = &["registered forks"];
 const TYPESAFE: &[&str] = &["typesafe"];
+const UPKEEP: &[&str] = &["upkeep"];
 const GRACE: &[&str] = &["sections in sections", "grace periods"];
 const HANDS: &[&str] = &["hand over hand"];
 const FORKS_IN_HANDLERS: &[&str] = &["section forks in handlers"];
@@ -515,5 +516,26 @@ pub const MUTANTS: &[Mutant] = &[
         from: "for cache in self.listed() {",
         to: "for cache in self.listed().filter(|cache| !cache.lingering.is_empty()) {",
         protocols: TYPESAFE,
+    },
+    Mutant {
+        what: "upkeep: pages of objects in use go back with those of free ones",
+        file: "runtime/src/page/span.rs",
+        from: "let is_free = index < self.total && self.is_free(self.object(index));",
+        to: "let is_free = index < self.total;",
+        protocols: UPKEEP,
+    },
+    Mutant {
+        what: "upkeep: spans that leave a page list stay linked to the rest of it",
+        file: "runtime/src/page/list.rs",
+        from: "(*last).next = null_mut();",
+        to: "",
+        protocols: UPKEEP,
+    },
+    Mutant {
+        what: "upkeep: a deserted slot's depot is emptied without the drain lock",
+        file: "runtime/src/slab/keep.rs",
+        from: "self.as_only_drainer(here!(), |general| {",
+        to: "Some(self).map(|general| {",
+        protocols: UPKEEP,
     },
 ];

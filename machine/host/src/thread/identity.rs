@@ -33,7 +33,7 @@ pub struct Block {
 const _: () = assert!(core::mem::size_of::<Block>() == 64 && core::mem::offset_of!(Block, slot) == 24);
 
 /// The generation before any fork was noticed.
-pub(crate) const FIRST_GENERATION: u32 = 1;
+pub const FIRST_GENERATION: u32 = 1;
 /// Somebody is declaring the identities of the parent gone.
 const CHANGING: u32 = u32::MAX;
 

@@ -3,7 +3,7 @@
 use super::identity::without_signals;
 use crate::syscall;
 use core::ffi::{CStr, c_int, c_void};
-use core::ptr::{null, null_mut};
+use core::ptr::null_mut;
 
 /// What a thread of the runtime's own does.
 #[derive(Debug)]
@@ -17,25 +17,49 @@ pub struct Work {
 unsafe extern "C" {
     fn pthread_create(
         thread: *mut usize,
-        attributes: *const c_void,
+        attributes: *const Attributes,
         start: extern "C" fn(*mut c_void) -> *mut c_void,
         argument: *mut c_void,
     ) -> c_int;
-    fn pthread_detach(thread: usize) -> c_int;
+    fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
+    fn pthread_attr_destroy(attributes: *mut Attributes) -> c_int;
+    fn pthread_attr_setstacksize(attributes: *mut Attributes, bytes: usize) -> c_int;
+    fn pthread_attr_setdetachstate(attributes: *mut Attributes, state: c_int) -> c_int;
+    fn pthread_attr_setinheritsched(attributes: *mut Attributes, inherits: c_int) -> c_int;
+    fn pthread_attr_setschedpolicy(attributes: *mut Attributes, policy: c_int) -> c_int;
 }
+
+/// The C library's `pthread_attr_t`.
+#[repr(C, align(16))]
+struct Attributes([u64; 7]);
+
+/// As much as functions may need that a program has called in a thread of ours.
+const STACK_BYTES: usize = 2 << 20;
 
 /// Starts a thread that no signal handler interrupts, and that nobody waits for. False: none could be made. The C library allocates for it, so
 /// whoever calls holds no lock.
 pub fn spawn(work: &'static Work) -> bool {
-    let mut thread = 0;
-    // A thread begins with the signals of its parent, and this one keeps them.
-    without_signals(|| {
-        // SAFETY: the work lives as long as the process.
-        unsafe { pthread_create(&mut thread, null(), begin, (&raw const *work).cast_mut().cast()) == 0 }
-    }) && {
-        // SAFETY: made above, and nobody joins it.
-        unsafe { pthread_detach(thread) };
-        true
+    const DETACHED: c_int = 1;
+    const EXPLICIT: c_int = 1;
+    const ORDINARY: c_int = 0;
+    let (mut thread, mut attributes) = (0, Attributes([0; 7]));
+    // Attributes of our own: without any, or without a stack's size, the C library looks at the program's under a lock that the calling thread may hold. And the thread
+    // is no more urgent than others, whoever makes it.
+    // SAFETY: the attributes are ours, begun before they are used; the work lives as long as the process.
+    unsafe {
+        if pthread_attr_init(&mut attributes) != 0 {
+            return false;
+        }
+        pthread_attr_setstacksize(&mut attributes, STACK_BYTES);
+        pthread_attr_setdetachstate(&mut attributes, DETACHED);
+        pthread_attr_setinheritsched(&mut attributes, EXPLICIT);
+        pthread_attr_setschedpolicy(&mut attributes, ORDINARY);
+        // A thread begins with the signals of its parent, and this one keeps them.
+        let is_made = without_signals(|| {
+            pthread_create(&mut thread, &attributes, begin, (&raw const *work).cast_mut().cast()) == 0
+        });
+        pthread_attr_destroy(&mut attributes);
+        is_made
     }
 }
 

@@ -9,12 +9,10 @@ mod spawn;
 pub(crate) use block::Zeroes;
 pub use block::{ascend, descend, id, is_alone, on_fork_in_child};
 pub(crate) use identity::names_of_state;
-pub(crate) use identity::{
-    FIRST_GENERATION, fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid,
-};
 pub use identity::{
-    declare_forked, enter, forget_number, forked, generation, holds_locks, identity, level, local, notice_forks,
-    set_level, set_local, when_forked, without_signals,
+    FIRST_GENERATION, declare_forked, enter, forget_number, forked, generation, holds_locks, identity, level, local,
+    notice_forks, set_level, set_local, when_forked, without_signals,
 };
+pub(crate) use identity::{fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid};
 pub use interrupt::{interrupt, may_be_in_handler, on_interrupt};
 pub use spawn::{Work, spawn};
