@@ -1,7 +1,7 @@
 //! The simulated kernel's scheduler: threads that are sent elsewhere get there, and who watches sections.
 
 use commensal_machine_simulated::clock;
-use commensal_machine_simulated::simulation::{Job, Place, Random, Rates, Settings, run, simulate};
+use commensal_machine_simulated::simulation::{Job, Place, Random, Rates, Settings, run, simulate, sleep, work};
 use commensal_machine_simulated::slot::{self, Mode, restartably};
 use std::cell::Cell;
 
@@ -27,6 +27,23 @@ fn a_thread_that_is_moved_is_on_another_cpu() {
         "{} times preempted, and thread 1 was at {cpus:?}",
         count("preempted")
     );
+}
+
+/// Where time is what decides, a timer goes off when it is due, though another CPU computes for long meanwhile.
+#[test]
+fn who_sleeps_wakes_in_time_while_another_computes() {
+    let woke = Cell::new(0);
+    let settings = Settings { cpus: 2, ..Settings::default() };
+    let report = simulate(settings, None, || {
+        let computes = || (0..5).for_each(|_| work(1_000_000));
+        let sleeps = || {
+            sleep(1_500_000);
+            woke.set(clock::now_ns());
+        };
+        run(vec![(Box::new(computes), Place::On(0)), (Box::new(sleeps), Place::On(1))], None);
+    });
+    assert_eq!(report.outcome, Ok(()));
+    assert!((1_500_000..1_510_000).contains(&woke.get()), "{}", woke.get());
 }
 
 /// How often sections of two steps began, of those that a thread makes while it is preempted all the time.

@@ -207,7 +207,7 @@ impl Engine {
     /// Runs `main` as the first thread, until it ends or something fails.
     pub fn run(&mut self, main: Job<'_>) -> Result<(), Failure> {
         let first = self.add_thread(main, Place::Anywhere, None, "main".into(), None);
-        self.make_ready(first, None);
+        self.make_ready(first, 0);
         self.current = first;
         self.times.clear();
         CURRENT.set(Some(NonNull::from(&mut *self)));

@@ -22,14 +22,13 @@ pub struct Interrupted {
 pub type Timers = BTreeSet<(u64, usize)>;
 
 impl Engine {
-    /// A thread that is nowhere goes to a CPU, and waits there if another one is on it.
-    pub(super) fn make_ready(&mut self, thread: usize, from: Option<usize>) {
+    /// A thread that is nowhere goes to a CPU at that time, and waits there if another one is on it.
+    pub(super) fn make_ready(&mut self, thread: usize, at: u64) {
         self.threads[thread].state = State::Ready;
         let cpu = self.place_for(thread);
         if self.cpus[cpu].thread.is_none() {
             // An idle CPU's time stood still.
-            let now = from.map_or(0, |from| self.cpus[from].time).max(self.now);
-            self.cpus[cpu].time = self.cpus[cpu].time.max(now);
+            self.cpus[cpu].time = self.cpus[cpu].time.max(at).max(self.now);
         }
         self.cpus[cpu].queue.push_back(thread);
         self.dispatch(cpu);
@@ -158,7 +157,8 @@ impl Engine {
             self.take_off(thread);
             homeless.push(thread);
         }
-        homeless.into_iter().for_each(|thread| self.make_ready(thread, Some(cpu)));
+        let now = self.cpus[cpu].time;
+        homeless.into_iter().for_each(|thread| self.make_ready(thread, now));
     }
 
     /// A CPU takes threads again.
@@ -183,15 +183,19 @@ impl Engine {
         self.take_off(thread);
     }
 
-    /// A thread that waits goes on.
+    /// A thread that waits goes on: the current one wakes it.
     pub(super) fn wake(&mut self, thread: usize, why: Woken) {
+        self.wake_at(thread, why, self.time());
+    }
+
+    fn wake_at(&mut self, thread: usize, why: Woken, at: u64) {
         self.happened(Happening::Woken { thread: thread as u32, why });
         self.timers.retain(|&(_, other)| other != thread);
         self.threads[thread].woken = why;
-        self.make_ready(thread, Some(self.cpu()));
+        self.make_ready(thread, at);
     }
 
-    /// Those whose time is over go on.
+    /// Those whose time is over go on: from when it was, though some CPU is further by what it was in the middle of.
     pub(super) fn fire_timers(&mut self, now: u64) {
         while let Some(&(until, thread)) = self.timers.first().filter(|(until, _)| *until <= now) {
             self.timers.remove(&(until, thread));
@@ -199,7 +203,7 @@ impl Engine {
             if self.cpus[cpu].thread.is_none() {
                 self.cpus[cpu].time = self.cpus[cpu].time.max(until);
             }
-            self.wake(thread, Woken::Late);
+            self.wake_at(thread, Woken::Late, until);
         }
     }
 

@@ -223,7 +223,7 @@ impl Engine {
         self.drain_own();
         self.threads[thread].is_without_slot = !has_slots || self.fails_to_give_slots();
         self.happened(Happening::Born(thread as u32));
-        self.make_ready(thread, Some(self.cpu()));
+        self.make_ready(thread, self.time());
     }
 
     /// Whether the kernel fails to give a new thread slots.
