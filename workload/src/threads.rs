@@ -1,7 +1,7 @@
 //! Threads, which only the caller has, and how they meet.
 
 use machine::clock::now_ns;
-use machine::sync::{AtomicU32, Ordering, spin_loop};
+use machine::sync::{AtomicU32, Ordering, spin_loop, wait};
 
 /// Whoever can run something in several threads at once.
 pub trait Threads: Sync {
@@ -14,6 +14,15 @@ pub trait Threads: Sync {
         let start = now_ns();
         while now_ns() - start < ns {
             spin_loop();
+        }
+    }
+
+    /// The calling thread leaves its CPU to others for so long, or a little longer.
+    fn rest(&self, ns: u64) {
+        let (nobody, end) = (AtomicU32::new(0), now_ns() + ns);
+        // Nobody wakes whoever waits for this word, but the wait may end for no reason.
+        while let Some(left) = end.checked_sub(now_ns()).filter(|left| *left > 0) {
+            wait(&nobody, 0, left);
         }
     }
 }

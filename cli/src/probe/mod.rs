@@ -1,9 +1,11 @@
-//! `commensal workload counters|cache|kicks|grace WHAT …`: one arm of one row of an experiment of the lab, in a process of its own.
+//! `commensal workload counters|cache|kicks|grace|stagger WHAT …`: one arm of one row of an experiment of the lab, in a process of its own.
 //!
 //! Here are the threads and the printing; what is done is in the package `workload`, which has neither. The probe is run before the command
 //! line is parsed, as the bundled programs are, which know nothing of the runtime and so cannot have it. A line on standard output
-//! has the figures. `simulated CPUS` before the words has them measured on a simulated machine with so many CPUs.
+//! has the figures. `simulated CPUS` before the words has them measured on a simulated machine with so many CPUs. `stagger fit` finds the load of
+//! one experiment again.
 
+mod fit;
 mod host;
 mod simulated;
 
@@ -13,7 +15,9 @@ use host::Host;
 use host::figures::measure;
 
 /// The probes by name.
-const NAMES: [&str; 4] = ["counters", "cache", "kicks", "grace"];
+const NAMES: [&str; 5] = ["counters", "cache", "kicks", "grace", STAGGER];
+/// The one whose load can be fitted.
+const STAGGER: &str = "stagger";
 const SIMULATED: &str = "simulated";
 /// As many as a simulated machine can have.
 const MOST_CPUS: usize = 1024;
@@ -34,6 +38,7 @@ pub fn main(probe: &str, words: impl Iterator<Item = String>) -> ExitCode {
             .filter(|cpus| (1..=MOST_CPUS).contains(cpus))
             .ok_or_else(|| format!("the simulated machine has `{cpus}` CPUs; expected 1 to {MOST_CPUS}"))
             .and_then(|cpus| simulated::measured(cpus, probe, words)),
+        ["fit", ref words @ ..] if probe == STAGGER => fit::fitted(words),
         _ => measure(probe, &words, &Host),
     };
     match measured {
@@ -88,6 +93,18 @@ mod tests {
             ("grace hold waits 5 256 1 none", "`waits`; expected one of checks, retires, always"),
             ("grace checkpoint 256 often", "`often`; expected one of counted, flagged, kicked, none"),
             ("grace", "expected files THREADS"),
+            (
+                "stagger run 72 2 20000 4 20000 1 1 0 0 0 zero all 1 late",
+                "`late`; expected one of aligned, skew, posted",
+            ),
+            ("stagger run 72 2 20000 4 20000 1 1 0 0 0 soon all 1 grid", "`soon`; expected one of zero, grid"),
+            ("stagger run 72 2 20000 4 20000 1 1 0 0 0 zero odd 1 grid", "`odd`; expected one of all, even"),
+            ("stagger run 72 2 20000 4 20000 1 1 0 100 0 zero all 1 grid", "`100`; expected 0 to 99"),
+            ("stagger run 72 37 20000 4 20000 1 1 0 0 0 zero even 1 grid", "`37`; expected 1 to 36"),
+            ("stagger run 72 2 0 4 20000 1 1 0 0 0 zero all 1 grid", "`0`; expected 1 to"),
+            ("stagger run 72 2 20000 4 20000 1 1 0 0 2 zero all 1 grid", "`2`; expected 0 to 1"),
+            ("stagger run 72 2 20000 4 grid", "1 arguments more"),
+            ("stagger", "expected run or drains"),
         ] {
             let why = said(line).expect_err("they are wrong");
             assert!(why.contains(named) && !why.contains('\n'), "{line}: {why}");
@@ -108,6 +125,42 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_fitted_is_named() {
+        for (line, named) in [
+            ("72 12 1000000 300000 872 199430", "for each column CONTENDED"),
+            ("72 12 1000000 300000", "for each column CONTENDED"),
+            ("72 12 1000000 300000 872 -1 35760", "for each column CONTENDED"),
+            ("many 12 1000000 300000 872 199430 35760", "`many`"),
+            ("72 12 1000000 never 872 199430 35760", "`never`; expected 0 to"),
+            ("72", "expected fit CPUS"),
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let why = fit::fitted(&words).expect_err("they are wrong");
+            assert!(why.contains(named) && !why.contains('\n'), "{line}: {why}");
+        }
+    }
+
+    /// Under the loads that were fitted, as the lab has them: at equal run rate the grid waits far less often, and nobody has more than one drain's hold ahead.
+    #[test]
+    fn on_the_grid_there_is_no_herd() {
+        for (hold, least, before) in [("12338", 7.5, 872.0), ("1834", 1.8, 240.0)] {
+            let run = |seed: &str, arm: &str| {
+                let of_size = ["run", "72", "72", "1000000", "12", "1000000", hold, "1400000", "300000"];
+                let words = [&of_size[..], &["0", "1", "zero", "all", seed, arm]].concat();
+                simulated::measured(72, STAGGER, &words).unwrap()
+            };
+            let all = |arm: &str| ["1", "2", "3"].map(|seed| run(seed, arm));
+            let (aligned, grid) = (all("aligned"), all("grid"));
+            let contended = |runs: &[Vec<f64>; 3]| runs.iter().map(|run| run[0]).sum::<f64>() / 3.0;
+            let (herd, none) = (contended(&aligned), contended(&grid));
+            assert!((0.5..2.0).contains(&(herd / before)), "{herd} against {before} before the patch");
+            assert!(herd >= least * none, "{herd} aligned, and {none} on the grid");
+            assert!(grid.iter().all(|run| run[6..8] == [1.0, 1.0] && run[9] <= 1.0), "{grid:?}");
+            assert!(aligned.iter().all(|run| run[9] > 10.0), "{aligned:?}");
+        }
+    }
+
+    #[test]
     fn each_prints_as_many_figures_as_it_has() {
         for (line, figures) in [
             ("counters life 8 64 eager", 5),
@@ -123,6 +176,7 @@ mod tests {
             ("grace files 1 0 100 256 1 1 1 counted", 7),
             ("grace hold retires 5 256 1 flagged", 2),
             ("grace checkpoint 256 counted", 1),
+            ("stagger run 8 1 2000 4 2000 1000 1000 0 50 1 grid even 1 posted", 12),
         ] {
             let measured = said(line).unwrap_or_else(|why| panic!("{line}: {why}"));
             assert_eq!(measured.len(), figures, "{line}");

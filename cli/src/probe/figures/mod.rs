@@ -4,6 +4,7 @@ mod cache;
 mod counters;
 mod grace;
 mod kicks;
+mod stagger;
 
 use super::workload::Threads;
 use super::workload::caches::Source;
@@ -40,6 +41,7 @@ pub fn measure(probe: &str, words: &[&str], machine: &impl Machine) -> Result<Ve
         "counters" => counters::measure(words, machine),
         "cache" => cache::measure(words, machine),
         "grace" => grace::measure(words, machine),
+        "stagger" => stagger::measure(words, machine),
         _ => kicks::measure(words, machine),
     }
 }

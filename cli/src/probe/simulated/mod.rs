@@ -88,6 +88,8 @@ mod tests {
             "cache pair 2 64 dedicated",
             "kicks groups 20 71 kick-on-create",
             "kicks replace 20 71",
+            "stagger run 72 72 1000000 2 500000 10000 1000000 300000 50 1 zero all 7 posted",
+            "stagger drains 72 36 1000000 2 500000 10000 1000000 300000 0 0 zero even 7 aligned",
         ] {
             let [first, second] = [measured_on(72, line).unwrap(), measured_on(72, line).unwrap()];
             assert_eq!(first, second, "{line}");

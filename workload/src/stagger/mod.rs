@@ -1,0 +1,409 @@
+//! Upkeep of many CPUs and the one lock that all of it needs: what is beyond each page list's mark goes back to the zone, when it is that CPU's turn.
+//!
+//! ```text
+//!   CPU 0   ──burst────────────drain─────────burst──────▶      a burst takes batches from the zone,
+//!   CPU 1   ────────burst──────drain───burst────────────▶      a drain gives batches back:
+//!             ▲                 ▲                              one hold of the zone's lock for each
+//! ```
+//!
+//! The lock is the machine's own, with its own accounting. What is simulated is what it is held for ([`Load::hold_ns`]), and on a machine with few CPUs
+//! each thread serves several. Only what drains waited for is reported as theirs; what bursts did is reported apart.
+//!
+//! * [`turns`](Turns): who is due when, by each of the ways.
+//! * [`load`](Load): bursts, and page lists.
+
+mod load;
+mod turns;
+
+pub use load::{BATCH, Load};
+pub use turns::{Arm, JIFFIES, Online, Shepherd, Turns, Way};
+
+use crate::Threads;
+use commensal::heap;
+use core::ops::Range;
+use load::{Chance, Others, Pages};
+use machine::clock::now_ns;
+use machine::here;
+use machine::sync::{AtomicU64, Contention, Lock, Ordering, Waited};
+use machine::thread;
+
+/// A batch is gathered, or spread, in so long before or after its hold: 63 pages, each of which lies somewhere else. So whoever waited for a hold has the lock before
+/// the same drain's next one, which the lock alone would not see to.
+const GATHER_NS: u64 = 10_000;
+/// Intervals before it counts, at least, so that periods that differ have come apart; and of so many more some, by chance.
+const WARM_UP: u64 = 6;
+const MORE_WARM_UP: u64 = 4;
+/// Drains that are remembered, of each CPU.
+const MARKS: usize = 8;
+
+/// How many do how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Possible CPUs.
+    pub cpus: u32,
+    /// Threads that do what these do.
+    pub threads: u32,
+    /// From one upkeep to the next.
+    pub interval_ns: u64,
+    /// Of those that count.
+    pub intervals: u64,
+}
+
+/// Has upkeep done for all CPUs by an arm's ways, under a load that is drawn from a seed: what came of it, and each drain that is remembered. None:
+/// no memory.
+pub fn stagger(
+    arm: Arm,
+    size: Size,
+    (load, seed): (Load, u64),
+    threads: &dyn Threads,
+    mut each: impl FnMut(Mark),
+) -> Option<Figures> {
+    let online = arm.online.of(size.cpus);
+    let cpus = Cpus::of(online, |rank| Cpu::of(arm, size, load, seed, rank))?;
+    let warm_up = WARM_UP * size.interval_ns + Chance::of(seed, 0).below(MORE_WARM_UP * size.interval_ns);
+    let counts = warm_up..warm_up + size.intervals * size.interval_ns;
+    let run = Run { zone: Zone::new(), load, start_ns: now_ns(), counts, threads };
+    threads.run(size.threads, &|number| run.serve(&cpus, number, size.threads));
+    cpus.all().iter().flat_map(|cpu| cpu.marks.iter().take(cpu.drains as usize)).for_each(|mark| each(*mark));
+    Some(Figures::of(cpus.all(), size))
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Holds of drains that had to wait, and how long.
+    pub waits: Waited,
+    /// Holds of bursts that had to wait, and how long.
+    pub load_waits: Waited,
+    /// Drains of all CPUs in an interval.
+    pub drains_per_interval: f64,
+    /// Pages that went back in an interval.
+    pub pages_per_interval: f64,
+    /// The shortest and the longest period of a CPU, in intervals.
+    pub periods: [f64; 2],
+    /// The most pages beyond the mark on a list that nobody was going to look at.
+    pub stranded_pages: u32,
+    /// The most holds of drains that somebody waited for.
+    pub ahead_max: u64,
+    /// Turns that came too late, and were left out.
+    pub missed: u64,
+}
+
+impl Figures {
+    fn of(cpus: &[Cpu], size: Size) -> Self {
+        let per_interval = |of: fn(&Cpu) -> u64| cpus.iter().map(of).sum::<u64>() as f64 / size.intervals as f64;
+        let most = |of: fn(&Cpu) -> u64| cpus.iter().map(of).max().unwrap_or(0);
+        let periods = cpus.iter().filter_map(|cpu| cpu.period(size.interval_ns));
+        let periods = periods.fold([f64::INFINITY, 0.0], |[least, most], period| [period.min(least), period.max(most)]);
+        Figures {
+            waits: all_waits(cpus, |cpu| &cpu.waits[1]),
+            load_waits: all_waits(cpus, |cpu| &cpu.load_waits[1]),
+            drains_per_interval: per_interval(|cpu| cpu.drains),
+            pages_per_interval: per_interval(|cpu| cpu.drained),
+            periods: if periods[1] > 0.0 { periods } else { [0.0; 2] },
+            stranded_pages: most(|cpu| cpu.stranded.into()) as u32,
+            ahead_max: most(|cpu| cpu.ahead),
+            missed: cpus.iter().map(|cpu| cpu.missed).sum(),
+        }
+    }
+}
+
+fn all_waits(cpus: &[Cpu], of: fn(&Cpu) -> &Contention) -> Waited {
+    cpus.iter().map(|cpu| of(cpu).report().waited).fold(Waited::default(), Waited::and)
+}
+
+/// A drain, for a picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Mark {
+    /// Whose.
+    pub cpu: u32,
+    /// When it began, from when it counts on.
+    pub at_ns: u64,
+    /// Whether it had to wait.
+    pub has_waited: bool,
+}
+
+/// The lock, and how many holds of drains there were.
+struct Zone {
+    lock: Lock<0>,
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// Whose hold it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Drain,
+    Burst,
+}
+
+impl Zone {
+    const fn new() -> Self {
+        Zone { lock: Lock::new(), begun: AtomicU64::new(0), ended: AtomicU64::new(0) }
+    }
+
+    /// Holds the lock for so long: whether that had to wait, and for how many holds of drains.
+    fn hold(&self, who: Who, hold_ns: u64, contention: &Contention, threads: &dyn Threads) -> Option<u64> {
+        // Relaxed: a count for people. A hold that ends right now may be counted as one that was waited for; it is one at most.
+        let ended = self.ended.load(Ordering::Relaxed);
+        let has_waited = !self.lock.try_acquire();
+        if has_waited {
+            self.lock.acquire(contention, here!());
+        }
+        let ahead = self.begun.load(Ordering::Relaxed) - ended;
+        if who == Who::Drain {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+        }
+        threads.busy(hold_ns);
+        if who == Who::Drain {
+            self.ended.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: acquired above: no handler of ours takes it, nobody forks.
+        unsafe { self.lock.release() };
+        has_waited.then_some(ahead)
+    }
+}
+
+/// A CPU, which one thread serves.
+#[repr(C, align(64))]
+struct Cpu {
+    id: u32,
+    turns: Turns,
+    pages: Pages,
+    others: Others,
+    latency: Chance,
+    /// When it is due, and when it is going to run; none while it rests.
+    due: Option<(u64, u64)>,
+    /// From each time that it was due to the next, all together, and how many there were.
+    periods: (u64, u64),
+    /// What was waited for before it counts, and then; and what bursts waited for.
+    waits: [Contention; 2],
+    load_waits: [Contention; 2],
+    drains: u64,
+    drained: u64,
+    stranded: u32,
+    ahead: u64,
+    missed: u64,
+    marks: [Mark; MARKS],
+}
+
+/// The CPUs that are on-line, in memory of the heap.
+struct Cpus(*mut Cpu, usize);
+
+// SAFETY: each is used by the one thread that serves it, and by the caller before and after.
+unsafe impl Sync for Cpus {}
+
+impl Cpus {
+    fn of(count: u32, cpu: impl Fn(u32) -> Cpu) -> Option<Self> {
+        let memory = heap::allocate_aligned(count as usize * size_of::<Cpu>(), align_of::<Cpu>()).cast::<Cpu>();
+        if memory.is_null() {
+            return None;
+        }
+        // SAFETY: as many are ours.
+        (0..count).for_each(|rank| unsafe { memory.add(rank as usize).write(cpu(rank)) });
+        Some(Cpus(memory, count as usize))
+    }
+
+    /// Those that a thread serves.
+    ///
+    /// # Safety
+    /// The caller is that thread, and has them once.
+    unsafe fn of_thread(&self, number: u32, threads: u32) -> impl Iterator<Item = &mut Cpu> {
+        // SAFETY: written above; each has one thread.
+        (number as usize..self.1).step_by(threads as usize).map(|at| unsafe { &mut *self.0.add(at) })
+    }
+
+    fn all(&self) -> &[Cpu] {
+        // SAFETY: written above; nobody serves them any more.
+        unsafe { core::slice::from_raw_parts(self.0, self.1) }
+    }
+}
+
+impl Drop for Cpus {
+    fn drop(&mut self) {
+        // SAFETY: allocated above; a CPU has nothing to be dropped.
+        unsafe { heap::free(self.0.cast()) };
+    }
+}
+
+/// What all threads share.
+struct Run<'a> {
+    zone: Zone,
+    load: Load,
+    start_ns: u64,
+    /// When it counts, from the start on.
+    counts: Range<u64>,
+    threads: &'a dyn Threads,
+}
+
+impl Run<'_> {
+    fn now(&self) -> u64 {
+        now_ns() - self.start_ns
+    }
+
+    /// Does what is to be done for these CPUs, one thing after the other, until it is over.
+    fn serve(&self, cpus: &Cpus, number: u32, threads: u32) {
+        thread::enter();
+        loop {
+            // SAFETY: this is the thread, and the last round's are gone.
+            let cpus = unsafe { cpus.of_thread(number, threads) };
+            let Some(cpu) = cpus.min_by_key(|cpu| cpu.next_event()) else { return };
+            let at = cpu.next_event();
+            if at >= self.counts.end {
+                return;
+            }
+            let now = self.now();
+            if at > now {
+                self.threads.rest(at - now);
+            }
+            if cpu.due.is_some_and(|(_, runs)| runs == at) {
+                cpu.upkeep(self);
+            } else if cpu.others.next() == at {
+                cpu.other_hold(self);
+            } else {
+                cpu.burst(self);
+            }
+        }
+    }
+}
+
+impl Cpu {
+    fn of(arm: Arm, size: Size, load: Load, seed: u64, rank: u32) -> Self {
+        let turns = Turns::of(arm, size.interval_ns, rank, size.cpus);
+        let pages = Pages::of(load, size.interval_ns, seed, rank);
+        let mut cpu = Cpu {
+            id: turns.cpu(),
+            turns,
+            pages,
+            others: Others::of(load, seed, rank),
+            latency: Chance::of(seed << 16 | u64::from(rank), 0),
+            due: None,
+            periods: (0, 0),
+            waits: [const { Contention::new() }; 2],
+            load_waits: [const { Contention::new() }; 2],
+            drains: 0,
+            drained: 0,
+            stranded: 0,
+            ahead: 0,
+            missed: 0,
+            marks: [Mark::default(); MARKS],
+        };
+        cpu.set_due(turns.next(0, 0), load);
+        cpu
+    }
+
+    /// When something is to be done next.
+    fn next_event(&self) -> u64 {
+        let of_load = self.pages.next_burst().min(self.others.next());
+        self.due.map_or(of_load, |(_, runs)| runs.min(of_load))
+    }
+
+    fn set_due(&mut self, due: u64, load: Load) {
+        if let Some((before, _)) = self.due {
+            self.periods = (self.periods.0 + due - before, self.periods.1 + 1);
+        }
+        self.due = Some((due, self.turns.tick(due) + self.latency.around(load.latency_ns)));
+    }
+
+    /// Its turn: what is beyond the mark goes back, in batches.
+    fn upkeep(&mut self, run: &Run) {
+        let (due, _) = self.due.expect("it is its turn");
+        let begin = run.now();
+        if self.turns.is_missed(due, begin) {
+            self.missed += 1;
+            return self.set_due(self.turns.next(due, begin), run.load);
+        }
+        let counts = begin >= run.counts.start;
+        let (surplus, mut has_waited) = (self.pages.surplus(), false);
+        while self.pages.surplus() > 0 {
+            let batch = self.pages.surplus().min(BATCH);
+            run.threads.busy(GATHER_NS);
+            let waits = &self.waits[usize::from(counts)];
+            let ahead = run.zone.hold(Who::Drain, run.load.hold_ns, waits, run.threads);
+            self.pages.take(batch);
+            has_waited |= ahead.is_some();
+            self.ahead = self.ahead.max(ahead.unwrap_or(0));
+        }
+        if counts {
+            if let Some(mark) = self.marks.get_mut(self.drains as usize) {
+                *mark = Mark { cpu: self.id, at_ns: begin - run.counts.start, has_waited };
+            }
+            self.drains += 1;
+            self.drained += u64::from(surplus);
+        }
+        if surplus == 0 && !self.pages.is_active(begin) {
+            // Nothing came since the last time: it rests.
+            self.due = None;
+        } else {
+            self.set_due(self.turns.next(due, run.now()), run.load);
+        }
+    }
+
+    /// Its load takes what it needs from the zone, in batches, and leaves it on the list.
+    fn burst(&mut self, run: &Run) {
+        let counts = usize::from(run.counts.contains(&run.now()));
+        let mut needs = self.pages.burst();
+        while needs > 0 {
+            let batch = needs.min(BATCH);
+            let ahead = run.zone.hold(Who::Burst, run.load.hold_ns, &self.load_waits[counts], run.threads);
+            run.threads.busy(GATHER_NS);
+            self.pages.add(batch);
+            self.ahead = self.ahead.max(ahead.unwrap_or(0));
+            needs -= batch;
+        }
+        let now = run.now();
+        self.pages.go_on(now);
+        if self.due.is_none() && self.pages.surplus() > 0 {
+            self.stranded = self.stranded.max(self.pages.surplus());
+            self.set_due(self.turns.queued(now), run.load);
+        }
+    }
+
+    /// Another user of the zone comes.
+    fn other_hold(&mut self, run: &Run) {
+        let waits = &self.load_waits[usize::from(run.counts.contains(&run.now()))];
+        let ahead = run.zone.hold(Who::Burst, self.others.hold(), waits, run.threads);
+        self.ahead = self.ahead.max(ahead.unwrap_or(0));
+        self.others.go_on(run.now());
+    }
+
+    /// Its period, in intervals; none if it was never due twice in a row.
+    fn period(&self, interval_ns: u64) -> Option<f64> {
+        let (all, count) = self.periods;
+        (count > 0).then(|| all as f64 / count as f64 / interval_ns as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::OfStd;
+
+    const SIZE: Size = Size { cpus: 8, threads: 2, interval_ns: 20_000_000, intervals: 3 };
+    const LOAD: Load = Load { gap_ns: 5_000_000, hold_ns: 2_000, others_hold_ns: 2_000, latency_ns: 0, paused: 0 };
+
+    fn of(way: Way, shepherd: Shepherd, paused: u32) -> (Figures, std::vec::Vec<Mark>) {
+        let arm = Arm { way, has_equal_rate: false, shepherd, online: Online::All };
+        let mut marks = std::vec::Vec::new();
+        let load = Load { paused, ..LOAD };
+        let figures = stagger(arm, SIZE, (load, 5), &OfStd, |mark| marks.push(mark)).unwrap();
+        (figures, marks)
+    }
+
+    /// In real time, by threads that other programs may keep waiting: so nothing is said of how often.
+    #[test]
+    fn drains_give_back_what_bursts_took() {
+        let (figures, marks) = of(Way::Aligned, Shepherd::Zero, 0);
+        assert_eq!(figures.periods, [1.0, 1.0]);
+        assert!(figures.pages_per_interval > 0.0 && figures.stranded_pages == 0, "{figures:?}");
+        assert!(!marks.is_empty() && marks.iter().all(|mark| mark.cpu < SIZE.cpus), "{marks:?}");
+        assert!(figures.waits.contended == 0 || marks.iter().any(|mark| mark.has_waited), "{figures:?} {marks:?}");
+    }
+
+    #[test]
+    fn whoever_rests_strands_pages_until_it_is_queued() {
+        let (figures, _) = of(Way::Grid, Shepherd::Grid, 60);
+        assert!(figures.stranded_pages <= 2 * BATCH, "{figures:?}");
+        assert!(figures.drains_per_interval < f64::from(SIZE.cpus), "{figures:?}");
+    }
+}
