@@ -172,6 +172,7 @@ fn chapter(part: &Part) -> Chapter<'_> {
         title: part.title.clone(),
         about: part.skipped.clone(),
         sheets: Vec::new(),
+        pictures: &[],
         sections: vec![section],
         object,
     }

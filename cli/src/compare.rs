@@ -201,7 +201,8 @@ fn show(request: &Compare, analysis: &Analysis) -> Result<(), Failure> {
     }
     if let Some(directory) = &request.report {
         let sections = vec![Section::usual(analysis)];
-        let chapter = Chapter { title: title(request), about: Vec::new(), sheets: Vec::new(), sections, object };
+        let chapter =
+            Chapter { title: title(request), about: Vec::new(), sheets: Vec::new(), pictures: &[], sections, object };
         report::write(directory, &[chapter]).map_err(Failure::of)?;
         eprintln!("commensal: the report is {}", directory.join("index.html").display());
     }

@@ -46,7 +46,7 @@ fn all_experiments_are_one_page() {
         commensal().args(["lab", "all", "--quick", "--blocks", "1", "--report"]).arg(place.path()).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains("startup: "));
-    for name in ["counters: ", "cache: ", "kicks: ", "grace: "] {
+    for name in ["counters: ", "cache: ", "kicks: ", "grace: ", "stagger: "] {
         assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains(name), "{name}");
     }
 }
@@ -214,6 +214,49 @@ fn kicks_are_made_on_replacing_only() {
         assert!(is_shared || hardly_any < interrupts / 100.0, "{hardly_any} interrupts");
         let (times, replaced, _) = kicks("replace");
         assert!(replaced >= if is_shared { 1.0 } else { times / 2.0 }, "{replaced} kicks for {times} replacements");
+    }
+}
+
+/// The herd is simulated, of as many CPUs as the document had, and its absence; on two cores only when turns come is shown.
+#[test]
+fn stagger_shows_the_herd_and_its_absence() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = commensal();
+    command
+        .args(["lab", "stagger", "--quick", "--blocks", "1", "--cpus", "72", "--seed", "3", "--json", "-", "--report"]);
+    let done = command.arg(place.path()).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    for words in ["SIMULATED", "872", "199", "35.76", "117", "4.19", "1.000 to 1.986", "0.697", "put them right"] {
+        assert!(text(&done.stderr).contains(words), "{words:?} is missing in {}", text(&done.stderr));
+    }
+    let result = valid(&done.stdout);
+    let arms = result["arms"].as_array().unwrap();
+    let of = |name: &str, load: &str, metric: &str| {
+        let is_it = |arm: &&Value| {
+            let parameters = &arm["parameters"];
+            arm["name"] == name
+                && parameters["load"] == load
+                && parameters["equal_run_rate"] == true
+                && parameters["online"] == "all"
+                && parameters["paused_percent"].is_null()
+        };
+        let arm = arms.iter().find(is_it).unwrap_or_else(|| panic!("no {name} under {load}"));
+        arm["metrics"][metric]["median"].as_f64().unwrap()
+    };
+    for (load, least) in [("kasan", 7.5), ("without", 1.8)] {
+        let [aligned, grid] = ["aligned", "grid"].map(|arm| of(arm, load, "contended"));
+        assert!(aligned >= least * grid, "{load}: {aligned} and {grid}");
+        assert_eq!([of("grid", load, "period_min"), of("grid", load, "period_max")], [1.0, 1.0]);
+    }
+    let documented = |one: &&Value| !one["document"].is_null() && one["candidate"] == "posted";
+    assert_eq!(result["comparisons"].as_array().unwrap().iter().filter(documented).count(), 6);
+    let page = fs::read_to_string(place.path().join("index.html")).unwrap();
+    assert!(page.contains("figure class=\"wide\"") && page.contains("Each drain of 72 CPUs"));
+
+    let done = commensal().args(["lab", "stagger", "--quick", "--blocks", "1"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    for words in ["two threads serve 72 CPUs", "cannot be told", "1.000 to 1.000"] {
+        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
     }
 }
 

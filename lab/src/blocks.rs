@@ -53,6 +53,8 @@ pub struct Subject {
     pub read: fn(&Run, &str) -> Option<Vec<f64>>,
     /// Whether it has to print the same under every arm.
     pub prints_the_same: bool,
+    /// Whether it draws lots: then it is told a seed, before an arm's words, which is the same for all arms of a block and another one for each block.
+    pub draws_lots: bool,
 }
 
 impl Subject {
@@ -60,7 +62,7 @@ impl Subject {
     pub fn of_program(name: &str, program: Program) -> Self {
         let read = |run: &Run, _: &str| Some(metric::figures(&run.cost));
         let (parameters, metrics) = (Parameters::of_workload(name), metric::OF_A_RUN.to_vec());
-        Self { parameters, program, settings: None, metrics, read, prints_the_same: true }
+        Self { parameters, program, settings: None, metrics, read, prints_the_same: true, draws_lots: false }
     }
 
     /// What tables call it.
@@ -340,6 +342,10 @@ impl Session {
         }
         let series = &mut self.series[at];
         let mut program = series.subject.program.clone();
+        if series.subject.draws_lots {
+            let block = series.samples[arm].as_ref().map_or(0, Vec::len);
+            program.arguments.push(self.plan.seed.wrapping_add(block as u64).to_string().into());
+        }
         self.arms[arm].apply(&mut program, series.subject.settings.as_deref());
         let limit = self.plan.limit.unwrap_or_else(|| series.limit());
         let Some(run) = self.starter.run(&program, limit)? else {
@@ -474,6 +480,22 @@ mod tests {
         assert!(blocks.iter().all(|block| block == &["arm:0", "arm:0", "arm:1", "arm:2"]));
         let names: Vec<&str> = measured.arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names, ["0", "0 again", "1", "2"]);
+    }
+
+    #[test]
+    fn a_block_has_a_seed_for_all_arms_and_the_next_one_another() {
+        let place = tempfile::tempdir().unwrap();
+        let log = place.path().join("log");
+        let script = format!("echo $0 $1 >> {}", log.display());
+        let program = Program::new("/bin/sh", ["sh", "-c", &script]);
+        let subject = Subject { draws_lots: true, ..Subject::of_program("", program) };
+        let plan = Plan { warm_ups: 0, ..Plan::of(Length::Blocks(3), 40) };
+        let arms = ["one", "two"].map(|name| Arm::told(name, name));
+        measure(vec![subject], &arms, plan, &Interrupt::never().unwrap()).unwrap();
+        let log = std::fs::read_to_string(log).unwrap();
+        let mut told: Vec<&str> = log.lines().collect();
+        told.sort_unstable();
+        assert_eq!(told, ["40 one", "40 two", "41 one", "41 two", "42 one", "42 two"]);
     }
 
     #[test]

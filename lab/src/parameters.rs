@@ -7,13 +7,16 @@ use serde_json::{Map, Value};
 /// The parameter that names a program.
 const WORKLOAD: &str = "workload";
 /// How people read a parameter; what is not here is read as it is written.
-const WORDS: [(&str, &str); 6] = [
+const WORDS: [(&str, &str); 9] = [
     ("possible_cpus", "possible CPUs"),
     ("touched_slots", "slots touched"),
     ("threshold", "checkpoints"),
     ("till_qs_ms", "ms till told"),
     ("hold_ms", "ms"),
     ("work_ns", "ns of work"),
+    ("hold_ns", "ns of hold"),
+    ("paused_percent", "% paused"),
+    ("equal_run_rate", "at equal run rate"),
 ];
 
 /// Names and values, in the order of the names. None for a measurement of one row.
@@ -50,10 +53,12 @@ impl std::fmt::Display for Parameters {
         let workload = self.0.get(WORKLOAD).and_then(Value::as_str).map(str::to_owned);
         let others = self.0.iter().filter(|(name, _)| *name != WORKLOAD).map(|(name, value)| {
             let words = WORDS.iter().find(|(known, _)| known == name).map_or(name.as_str(), |(_, words)| words);
-            match value.as_str() {
-                Some(text) => format!("{words} {text}"),
-                None if *value == 1 => format!("{value} {}", words.strip_suffix('s').unwrap_or(words)),
-                None => format!("{value} {words}"),
+            match (value.as_str(), value.as_bool()) {
+                (Some(text), _) => format!("{words} {text}"),
+                (_, Some(true)) => words.to_owned(),
+                (_, Some(false)) => format!("not {words}"),
+                _ if *value == 1 => format!("{value} {}", words.strip_suffix('s').unwrap_or(words)),
+                _ => format!("{value} {words}"),
             }
         });
         out.write_str(&workload.into_iter().chain(others).collect::<Vec<_>>().join(", "))
@@ -74,6 +79,8 @@ mod tests {
         assert_eq!(Parameters::default().with("path", "owner").with("threads", 1).to_string(), "path owner, 1 thread");
         let told = Parameters::default().with("freed", "as now").with("threshold", 256).with("till_qs_ms", 1);
         assert_eq!(told.to_string(), "freed as now, 256 checkpoints, 1 ms till told");
+        let rate = |is_equal: bool| Parameters::default().with("equal_run_rate", is_equal).to_string();
+        assert_eq!([rate(true), rate(false)], ["at equal run rate", "not at equal run rate"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What was measured, found by its names in the JSON: so that claims say the same as whoever reads the file.
 
 use crate::analysis::{Analysis, BASELINE, Judged};
+use crate::blocks::Row;
 use crate::parameters::Parameters;
 use crate::statistics::Comparison;
 
@@ -13,6 +14,17 @@ impl<'a> Figures<'a> {
     pub fn median(self, metric: &str, parameters: &Parameters, arm: &str) -> Option<f64> {
         let (analysis, judged) = self.find(metric, parameters, arm)?;
         Some(judged.medians[place(analysis, arm)?]?.value)
+    }
+
+    /// The most that any of an arm's runs had.
+    pub fn most(self, metric: &str, parameters: &Parameters, arm: &str) -> Option<f64> {
+        let is_it = |row: &&Row| row.parameters == *parameters;
+        let of_part = |analysis: &&Analysis| {
+            let row = analysis.measured.rows.iter().find(is_it)?;
+            let metric = row.metrics.iter().position(|other| other.name == metric)?;
+            row.values(place(analysis, arm)?, metric)?.into_iter().reduce(f64::max)
+        };
+        self.0.iter().find_map(of_part)
     }
 
     /// An arm against the part's baseline, which must be the one that is named.
@@ -47,7 +59,7 @@ pub fn example(
     metrics: &[crate::metric::Metric],
     rows: impl Iterator<Item = Parameters>,
 ) -> crate::experiment::Part {
-    use crate::blocks::{Length, Measured, Plan, Row};
+    use crate::blocks::{Length, Measured, Plan};
 
     const BLOCKS: usize = 8;
     let again = (arms[0].0.again(), arms[0].1);
@@ -90,6 +102,8 @@ mod tests {
         assert!((ratio - 0.005).abs() < 1e-4, "{ratio}");
         let median = figures.median("wall_s", &two, "b").unwrap();
         assert!((median - 500.0).abs() < 0.1, "{median}");
+        assert_eq!(figures.most("wall_s", &many, "c"), Some(5.007), "the last of eight");
+        assert!(figures.most("kicks", &many, "c").is_none() && figures.most("wall_s", &many, "d").is_none());
         assert!(figures.median("wall_s", &Parameters::default(), "b").is_none(), "no such row");
         assert!(figures.median("kicks", &two, "b").is_none(), "no such metric");
         assert!(figures.compared("wall_s", &two, ["b", "c"]).is_none(), "another baseline");

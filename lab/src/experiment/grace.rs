@@ -106,7 +106,7 @@ impl Experiment for Grace {
         let claims = claims(&parts, &Size::of(setting)).into_iter();
         let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
         let about = EXPLANATION.lines().map(str::to_owned).collect();
-        Ok(Outcome { claims: claims.collect(), about, remarks: missing, machine, parts })
+        Ok(Outcome { claims: claims.collect(), about, remarks: missing, pictures: Vec::new(), machine, parts })
     }
 }
 

@@ -71,7 +71,7 @@ impl Experiment for Kicks {
         let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
         let remarks = remarks(&parts, &Size::of(setting)).into_iter().chain(missing).collect();
         let about = EXPLANATION.lines().map(str::to_owned).collect();
-        Ok(Outcome { claims: claims.collect(), about, remarks, machine, parts })
+        Ok(Outcome { claims: claims.collect(), about, remarks, pictures: Vec::new(), machine, parts })
     }
 }
 

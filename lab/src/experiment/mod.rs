@@ -10,6 +10,7 @@ mod figures;
 mod grace;
 mod kicks;
 mod probing;
+mod stagger;
 mod startup;
 
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use crate::arm::Arm;
 use crate::json::{self, Document, Object};
 use crate::machine::Machine;
 use crate::process::Interrupt;
-use crate::report::{Chapter, Plots, Section};
+use crate::report::{Chapter, Figure, Plots, Section};
 use crate::sheet::{Sheet, Side};
 use crate::statistics::{Comparison, Verdict};
 
@@ -31,10 +32,11 @@ pub use counters::Counters;
 pub use figures::Figures;
 pub use grace::Grace;
 pub use kicks::Kicks;
+pub use stagger::Stagger;
 pub use startup::{EMPTY, Startup};
 
 /// All experiments, in the order in which `lab list` names them.
-pub const ALL: [&dyn Experiment; 5] = [&Counters, &Cache, &Kicks, &Grace, &Startup];
+pub const ALL: [&dyn Experiment; 6] = [&Counters, &Cache, &Kicks, &Grace, &Stagger, &Startup];
 
 /// The article that two of them are about.
 const LAZY_COUNTERS: &str = "an article on the RFC \"lazy counters\" for rss_stat (G. K. Bertazi)";
@@ -89,6 +91,8 @@ pub struct Outcome {
     pub claims: Vec<Claim>,
     /// What follows besides, and what could not be measured; a line each.
     pub remarks: Vec<String>,
+    /// What shows at a look what it is about.
+    pub pictures: Vec<Figure>,
     /// What was measured, one part after the other.
     pub parts: Vec<Part>,
 }
@@ -153,6 +157,7 @@ impl Outcome {
             title: format!("{}: {}", experiment.name(), experiment.about()),
             about: self.about.iter().cloned().chain(source).chain(self.remarks.iter().cloned()).collect(),
             sheets: self.claims().into_iter().collect(),
+            pictures: &self.pictures,
             sections: self.parts.iter().map(Part::section).collect(),
             object: self.object(experiment),
         }

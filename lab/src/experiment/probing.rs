@@ -2,8 +2,9 @@
 //! the order of runs and the statistics are those of whole programs.
 
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::{Part, Setting};
 use crate::analysis::{Analysis, CONTROL, Judged};
@@ -73,7 +74,20 @@ pub fn probe_named(
     Subject { parameters, metrics, read: printed, prints_the_same: false, ..Subject::of_program("", program) }
 }
 
+/// What the probe prints for once, outside of what is measured.
+pub fn asked(name: &str, setting: &Setting, words: &[String]) -> Result<Vec<f64>> {
+    let program = probe_named(name, setting, words, Parameters::default(), &[]).program;
+    let mut command = Command::new(&program.path);
+    let output = command.args(&program.arguments[1..]).env_clear().output().context("cannot start the probe")?;
+    let said = || format!("the probe {name} {words:?} said {:?}", String::from_utf8_lossy(&output.stderr));
+    figures(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success()).with_context(said)
+}
+
 fn printed(_: &Run, printed: &str) -> Option<Vec<f64>> {
+    figures(printed)
+}
+
+fn figures(printed: &str) -> Option<Vec<f64>> {
     printed.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
@@ -101,10 +115,16 @@ pub fn measured(
 
 /// A table with every arm's own figures for each of the metrics.
 pub fn tables(analysis: &Analysis) -> Vec<Sheet> {
+    some_tables(analysis, &analysis.measured.rows[0].metrics)
+}
+
+/// The same for some of them.
+pub fn some_tables(analysis: &Analysis, shown: &[Metric]) -> Vec<Sheet> {
     if analysis.measured.blocks == 0 {
         return Vec::new();
     }
-    (0..analysis.measured.rows[0].metrics.len()).map(|metric| table::figures(analysis, metric)).collect()
+    let metrics = analysis.measured.rows[0].metrics.iter().enumerate();
+    metrics.filter(|(_, metric)| shown.contains(metric)).map(|(at, _)| table::figures(analysis, at)).collect()
 }
 
 /// Nanoseconds of something, as the probe prints them.

@@ -77,7 +77,14 @@ impl Experiment for Startup {
         let claims = if analysis.measured.blocks > 0 { claims(&analysis) } else { Vec::new() };
         let (sheets, title) = (sheets(&analysis), String::new());
         let part = Part { title, analysis, sheets, plots: report::usual_plots, document };
-        Ok(Outcome { machine: setting.machine.clone(), about, claims, remarks: Vec::new(), parts: vec![part] })
+        Ok(Outcome {
+            machine: setting.machine.clone(),
+            about,
+            claims,
+            remarks: Vec::new(),
+            pictures: Vec::new(),
+            parts: vec![part],
+        })
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Chapter<'a> {
     pub about: Vec<String>,
     /// Tables about all of its sections.
     pub sheets: Vec<Sheet>,
+    /// Likewise, plots.
+    pub pictures: &'a [Figure],
     /// What came out.
     pub sections: Vec<Section<'a>>,
     /// The same for machines.
@@ -50,12 +52,14 @@ pub struct Figure {
     pub caption: String,
     /// The plot.
     pub svg: String,
+    /// Whether it takes the width of the page, and not of a phone.
+    pub is_wide: bool,
 }
 
 impl Figure {
     /// A plot that has its title inside.
     pub fn bare(svg: String) -> Self {
-        Self { caption: String::new(), svg }
+        Self { caption: String::new(), svg, is_wide: false }
     }
 }
 
@@ -101,6 +105,7 @@ fn chapter(chapter: &Chapter) -> Result<Markup> {
         h1 { (chapter.title) }
         @for paragraph in &chapter.about { p { (paragraph) } }
         @for sheet in &chapter.sheets { (table_of(sheet)) }
+        @for picture in chapter.pictures { (figure(picture)) }
         @for section in sections { (section) }
         h2 { "Where it was measured" }
         pre { (table::place(chapter.object.machine())) }
@@ -117,14 +122,18 @@ fn section(section: &Section) -> Result<Markup> {
         @if !notes.is_empty() { pre.notes { (notes) } }
         @for sheet in &section.sheets { (table_of(sheet)) }
         @if !section.sheets.is_empty() { p { (table::LEGEND) } }
-        @for figure in &figures {
-            figure {
-                @if !figure.caption.is_empty() { figcaption { (figure.caption) } }
-                (PreEscaped(&figure.svg))
-            }
-        }
+        @for shown in &figures { (figure(shown)) }
         pre { (table::how(analysis)) }
     })
+}
+
+fn figure(figure: &Figure) -> Markup {
+    html! {
+        figure class=[figure.is_wide.then_some("wide")] {
+            @if !figure.caption.is_empty() { figcaption { (figure.caption) } }
+            (PreEscaped(&figure.svg))
+        }
+    }
 }
 
 /// The plots that every measurement has.
@@ -151,7 +160,7 @@ fn many_subjects(analysis: &Analysis) -> Result<Vec<Figure>> {
         figures.extend(plot::subjects(analysis, metric)?.map(Figure::bare));
     }
     for (at, row) in rows.iter().enumerate() {
-        figures.extend(plot::runs(analysis, at, 0)?.map(|svg| Figure { caption: row.name(), svg }));
+        figures.extend(plot::runs(analysis, at, 0)?.map(|svg| Figure { caption: row.name(), ..Figure::bare(svg) }));
     }
     Ok(figures)
 }
@@ -182,7 +191,7 @@ mod tests {
         let analysis = example::analysis(subjects);
         let object = json::object("compare", &crate::machine::Machine::host(), &[(&analysis, json::UNDOCUMENTED)]);
         let (title, sections) = ("a <program>".to_owned(), vec![Section::usual(&analysis)]);
-        let chapter = Chapter { title, about: Vec::new(), sheets: Vec::new(), sections, object };
+        let chapter = Chapter { title, about: Vec::new(), sheets: Vec::new(), pictures: &[], sections, object };
         page(&[chapter]).unwrap().into_string()
     }
 

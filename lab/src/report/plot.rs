@@ -23,8 +23,11 @@ const WIDTH: u32 = 480;
 const LETTERS: i32 = 13;
 const LETTER_WIDTH: u32 = 7;
 const ROW: u32 = 24;
+/// What has the page's width: a phone shows it smaller.
+const WIDE: u32 = 960;
 const RUNS_HEIGHT: u32 = 240;
 const CURVES_HEIGHT: u32 = 280;
+const TURNS_HEIGHT: u32 = 420;
 /// What has no logarithm stands at its place.
 const LEAST: f64 = 1e-3;
 /// Title, axis and margins.
@@ -223,6 +226,61 @@ pub fn dots(
     with_key(AROUND + ROW * rows.len() as u32, arms, draw_rows).map(Some)
 }
 
+/// One thing that a row did, at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turn {
+    /// Which row's.
+    pub row: u32,
+    /// When.
+    pub at: f64,
+    /// Whether it is one of those that the picture is about.
+    pub is_marked: bool,
+}
+
+/// Panels side by side, each with a title: a row for each of so many, and along it what that did, over so long. Below are the words for the axis, for
+/// what is marked and for what is not.
+pub fn turns(panels: &[(String, Vec<Turn>)], (rows, time): (u32, f64), words: [&str; 3]) -> Result<String> {
+    let [axis, marked, others] = words;
+    let colour_of = |is_marked| if is_marked { MORE } else { colour(2) };
+    draw_wide(WIDE, TURNS_HEIGHT, |area| {
+        let (above, below) = area.split_vertically(TURNS_HEIGHT - 24);
+        for (panel, (title, turns)) in above.split_evenly((1, panels.len())).iter().zip(panels) {
+            let mut chart = ChartBuilder::on(panel)
+                .caption(title, letters(LETTERS + 2))
+                .margin(6)
+                .margin_right(10)
+                .set_label_area_size(LabelAreaPosition::Left, 46)
+                .set_label_area_size(LabelAreaPosition::Bottom, 40)
+                .build_cartesian_2d(0.0..time, -1.0..f64::from(rows))?;
+            chart
+                .configure_mesh()
+                .x_labels(time as usize + 1)
+                .y_labels(8)
+                .x_desc(axis)
+                .y_desc("CPU")
+                .x_label_formatter(&|at| format!("{at:.0}"))
+                .y_label_formatter(&|row| format!("{row:.0}"))
+                .bold_line_style(FAINT)
+                .light_line_style(TRANSPARENT)
+                .axis_style(FAINT)
+                .label_style(letters(LETTERS))
+                .draw()?;
+            // Those that are marked come last, and so on top.
+            for is_marked in [false, true] {
+                let turns = turns.iter().filter(|turn| turn.is_marked == is_marked && turn.at <= time);
+                let dots = turns.map(|turn| (turn.at, f64::from(turn.row)));
+                chart.draw_series(dots.map(|at| Circle::new(at, 2, colour_of(is_marked).filled())))?;
+            }
+        }
+        for (x, is_marked, words) in [(60, true, marked), (WIDE as i32 / 2, false, others)] {
+            below.draw(&Circle::new((x, 10), 4, colour_of(is_marked).filled()))?;
+            let beside = letters(LETTERS).pos(Pos::new(HPos::Left, VPos::Center));
+            below.draw(&Text::new(words.to_owned(), (x + 10, 10), beside))?;
+        }
+        Ok(())
+    })
+}
+
 /// An axis: where values stand on it, and what is written beside it.
 #[derive(Clone)]
 struct Axis {
@@ -379,13 +437,17 @@ fn with_key(height: u32, arms: &[(usize, &str)], picture: impl Fn(&Area) -> Draw
 
 /// Draws, and lets the page choose the colours and the size.
 fn draw(height: u32, picture: impl FnOnce(&Area) -> Drawn) -> Result<String> {
+    draw_wide(WIDTH, height, picture)
+}
+
+fn draw_wide(width: u32, height: u32, picture: impl FnOnce(&Area) -> Drawn) -> Result<String> {
     let mut text = String::new();
     {
-        let area = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+        let area = SVGBackend::with_string(&mut text, (width, height)).into_drawing_area();
         picture(&area).map_err(|error| anyhow!("cannot draw a plot: {error}"))?;
         area.present().map_err(|error| anyhow!("cannot draw a plot: {error}"))?;
     }
-    let size = format!("width=\"{WIDTH}\" height=\"{height}\" ");
+    let size = format!("width=\"{width}\" height=\"{height}\" ");
     text = text.replacen(&size, "role=\"img\" ", 1);
     for (colour, variable) in variables() {
         let RGBColor(red, green, blue) = colour;
@@ -437,6 +499,25 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), 5, "{svg}");
         assert!(svg.contains("owner") && svg.contains("remote") && !svg.contains('#'));
         assert!(dots("nothing", &[], &[], Scale::Powers("ns")).unwrap().is_none());
+    }
+
+    #[test]
+    fn turns_are_marked_or_not() {
+        let turn = |row, at, is_marked| Turn { row, at, is_marked };
+        let turns_of = vec![turn(0, 0.5, true), turn(71, 1.5, false), turn(3, 9.0, true)];
+        let svg = turns(
+            &[("herd".to_owned(), turns_of), ("none".to_owned(), Vec::new())],
+            (72, 3.0),
+            ["intervals", "waited", "not"],
+        )
+        .unwrap();
+        // Two of the three are in time, and two are in the key.
+        assert_eq!(svg.matches("<circle").count(), 4, "{svg}");
+        assert_eq!((svg.matches("var(--more)").count(), svg.matches("var(--arm2)").count()), (2, 2), "{svg}");
+        for words in ["herd", "none", "intervals", "waited", "CPU"] {
+            assert!(svg.contains(words), "{words:?} is missing in {svg}");
+        }
+        assert!(!svg.contains('#') && svg.contains("role=\"img\""), "{svg}");
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Experiment for Cache {
         let claims = if machine.is_simulated() { Vec::new() } else { claims::claims(&parts) };
         let remarks = claims::remarks(&parts, &machine).into_iter().chain(missing).collect();
         let about = EXPLANATION.lines().map(str::to_owned).collect();
-        Ok(Outcome { machine, about, claims, remarks, parts })
+        Ok(Outcome { machine, about, claims, remarks, pictures: Vec::new(), parts })
     }
 }
 

@@ -1,0 +1,597 @@
+//! Upkeep without a herd: what is beyond the page lists' marks goes back to the zone, whose one lock all CPUs then want, at once or one after the
+//! other; under a load that is fitted to what a kernel patch measured before, and not to what it measured after.
+
+use anyhow::Result;
+
+use super::figures::Figures;
+use super::probing::{Blocks, LESS, Measured, asked, forms, measured, of_parts, probe_named, some_tables};
+use super::{Claim, Experiment, Outcome, Part, Setting};
+use crate::analysis::Analysis;
+use crate::json::{Compared, Document, Documented, UNDOCUMENTED};
+use crate::machine::Machine;
+use crate::metric::Metric;
+use crate::parameters::Parameters;
+use crate::report::Figure;
+use crate::report::plot::{self, Turn};
+use crate::table::factor;
+
+const ALIGNED: &str = "aligned";
+const SKEW: &str = "skew";
+const POSTED: &str = "posted";
+const GRID: &str = "grid";
+const ARMS: [&str; 4] = [ALIGNED, SKEW, POSTED, GRID];
+
+const SOURCE: &str = "patch \"mm/vmstat: spread vmstat_update requeue …\" (B. Leitao, 2026), and its review";
+/// How many CPUs the document had; the host serves as many.
+const CPUS: u64 = 72;
+/// Of the CPU with the highest id, in intervals, and of all CPUs together, over one interval for all: what the posted formula gives for 72.
+const POSTED_PERIOD: f64 = 1.986;
+const POSTED_RATE: f64 = 0.697;
+
+/// What perf said of the lock: how often it was waited for, and milliseconds.
+#[derive(Clone, Copy)]
+struct Waits {
+    contended: f64,
+    total_ms: f64,
+    max_ms: f64,
+}
+
+/// A column of the document's table, and what is fitted to its first figures.
+struct Column {
+    name: &'static str,
+    words: &'static str,
+    before: Waits,
+    after: Waits,
+    /// Times fewer contentions that are asked of the grid.
+    fewer: f64,
+    /// How long a batch holds the lock.
+    hold_ns: u64,
+}
+
+/// From a timer to what it starts, in the mean, on a simulated machine; the real one brings its own.
+const LATENCY_NS: u64 = 300_000;
+/// How long the document's run was: the fewest in which 72 CPUs can wait 872 times, if each does so once in each.
+const INTERVALS: u64 = 12;
+/// From one burst of a CPU to the next, in the mean, and from one hold of another user of the zone to the next.
+const GAP_US: u64 = 1_000_000;
+/// Another user of the zone holds its lock so long, in the mean, in both columns.
+///
+/// This and each column's time for a batch are fitted to what was before the patch, and to nothing else, by the command
+/// `commensal workload stagger fit 72 12 1000000 300000 872 199430 0 240 34010 1350`: CPUs, intervals, gap and latency, and the columns in microseconds. The longest
+/// wait of the first is left out: one event, a sixth of all waiting there, which no distribution of holds makes likely. Without a longest wait this time is not
+/// determined: from 0.35 to 1.8 ms the other figures can be had.
+const OTHERS_HOLD_NS: u64 = 1_400_000;
+
+/// A longest wait that is not fitted.
+const SINGLE_EVENT_MS: f64 = 35.76;
+
+/// The maxima of the posting were in each other's column; the author put them right.
+const COLUMNS: [Column; 2] = [
+    Column {
+        name: "kasan",
+        words: "with KASAN",
+        before: Waits { contended: 872.0, total_ms: 199.43, max_ms: SINGLE_EVENT_MS },
+        after: Waits { contended: 117.0, total_ms: 80.76, max_ms: 4.19 },
+        fewer: 7.5,
+        hold_ns: 12_338,
+    },
+    Column {
+        name: "without",
+        words: "without KASAN",
+        before: Waits { contended: 240.0, total_ms: 34.01, max_ms: 1.35 },
+        after: Waits { contended: 133.0, total_ms: 24.61, max_ms: 0.965 },
+        fewer: 1.8,
+        hold_ns: 1_834,
+    },
+];
+
+/// Of intervals, in hundredths, in which a CPU does nothing, where the shepherd has something to do.
+const PAUSED: u64 = 60;
+/// Other hold times, in parts of the fitted one.
+const SWEPT: [f64; 4] = [0.25, 0.5, 2.0, 4.0];
+/// Within such a factor, a figure is said to agree.
+const NEAR: f64 = 2.0;
+/// What is one is so to the last digit that is printed.
+const EXACT: f64 = 5e-4;
+/// Intervals in the picture.
+const SHOWN: f64 = 3.0;
+
+/// A block is a seed, the same for all arms.
+const SIMULATED_BLOCKS: Blocks = Blocks { quick: 10, usual: 30 };
+const SWEPT_BLOCKS: Blocks = Blocks { quick: 3, usual: 10 };
+const BLOCKS: Blocks = Blocks { quick: 3, usual: 15 };
+
+const CONTENDED: Metric =
+    Metric { name: "contended", unit: "1", title: "drains' holds that waited", words: LESS, resolution: 1.0 };
+const TOTAL: Metric =
+    Metric { name: "total_wait_ms", unit: "ms", title: "total wait, ms", words: LESS, resolution: 1e-5 };
+const MAX: Metric = Metric { name: "max_wait_ms", title: "longest wait, ms", ..TOTAL };
+const AVERAGE: Metric = Metric { name: "avg_wait_us", unit: "us", title: "average wait, µs", ..TOTAL };
+const DRAINS: Metric =
+    Metric { name: "drains_per_interval", title: "drains in an interval", resolution: 0.1, ..CONTENDED };
+const PAGES: Metric = Metric { name: "pages_per_interval", title: "pages that went back in an interval", ..DRAINS };
+const SHORTEST: Metric =
+    Metric { name: "period_min", title: "shortest period of a CPU, in intervals", resolution: 1e-5, ..CONTENDED };
+const LONGEST: Metric = Metric { name: "period_max", title: "longest period of a CPU, in intervals", ..SHORTEST };
+const STRANDED: Metric = Metric { name: "stranded_pages", title: "most pages stranded on a dormant CPU", ..CONTENDED };
+const AHEAD: Metric = Metric { name: "ahead_max", title: "most holds of upkeep that somebody had ahead", ..CONTENDED };
+const OF_LOAD: Metric = Metric { name: "load_contended", title: "the load's holds that waited", ..CONTENDED };
+const MISSED: Metric = Metric { name: "missed", title: "turns that were missed", ..CONTENDED };
+
+/// In the order in which the probe prints them.
+const METRICS: [Metric; 12] =
+    [CONTENDED, TOTAL, MAX, AVERAGE, DRAINS, PAGES, SHORTEST, LONGEST, STRANDED, AHEAD, OF_LOAD, MISSED];
+
+/// The experiment.
+pub struct Stagger;
+
+impl Experiment for Stagger {
+    fn name(&self) -> &'static str {
+        "stagger"
+    }
+
+    fn about(&self) -> &'static str {
+        "upkeep without a herd: when each CPU has its turn"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn simulates(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, setting: &Setting) -> Result<Outcome> {
+        let Measured { parts, missing } = of_parts(&[all_online, odd_off, dormant, swept], setting)?;
+        let machine = setting.machine.clone();
+        let claims = claims(&parts, &Size::of(&machine));
+        let about = EXPLANATION.lines().map(str::to_owned).collect();
+        let pictures = vec![picture(setting)?];
+        Ok(Outcome { claims, about, remarks: missing, pictures, machine, parts })
+    }
+}
+
+const EXPLANATION: &str = "\
+Each CPU has a page list, bursts of allocations that take from the zone what the list has not, and frees that leave it there. Once an interval what is \
+beyond the list's mark goes back, in batches of 63 pages, one hold of the zone's lock for each. Aligned: at the same boundary for all. Skew: three jiffies \
+apart, as the kernel's __round_jiffies_relative() has it. Posted: an interval, and as much more as the id is of all CPUs, after each run. Grid: as the \
+runtime does it, one interval after the last time, each CPU in a window of its own. Timers go off at jiffies, of which an interval has 250, and what they start \
+begins a little later, by chance. At equal run rate the posted delays are multiplied by their mean rate, so that all CPUs together run as often.
+Waits are those of drains; perf's figures (-S free_pcppages_bulk) have those of the load's own frees, too. Each block is a seed, from which load and chance are \
+drawn, the same for all arms.
+The time for a batch, in each column of the document's table, and that of the zone's other users, in both, were fitted to the figures before the patch (commensal \
+workload stagger fit does it again); those after it are predicted. On this machine two threads serve 72 CPUs in intervals of 20 ms: that shows that it works, and \
+says nothing of the contention of 72: whoever is taken off a core while it waits has all holds of the other thread ahead.
+The maxima of the posting stood in each other's column, and the author put them right: these are the right ones. KASAN's longest wait before the patch, 35.76 ms, is 18 % of all \
+waiting: a single event, which was left out of the fit.
+The kernel's round_jiffies_relative() skews by CPU itself, so what the document calls aligned was not exactly so.";
+
+/// What is served, and by how many.
+#[derive(Clone, Copy)]
+struct Size {
+    is_simulated: bool,
+    cpus: u64,
+    threads: u64,
+    interval_us: u64,
+}
+
+/// Threads that serve the CPUs of a real machine, their interval, and of those how many count.
+const HOST_THREADS: u64 = 2;
+const HOST_INTERVAL_US: u64 = 20_000;
+const HOST_INTERVALS: u64 = 8;
+const SECOND_US: u64 = 1_000_000;
+
+impl Size {
+    fn of(machine: &Machine) -> Self {
+        if machine.is_simulated() {
+            let cpus = machine.cpus as u64;
+            return Size { is_simulated: true, cpus, threads: cpus, interval_us: SECOND_US };
+        }
+        let threads = HOST_THREADS.min(machine.cpus as u64);
+        Size { is_simulated: false, cpus: CPUS, threads, interval_us: HOST_INTERVAL_US }
+    }
+
+    /// What the row with these words is.
+    fn words(self, what: &str, row: Row) -> Vec<String> {
+        let online = if row.online == ALL { self.cpus } else { self.cpus.div_ceil(2) };
+        let (intervals, latency) = if self.is_simulated { (INTERVALS, LATENCY_NS) } else { (HOST_INTERVALS, 0) };
+        // In shorter intervals as much as in long ones, but for the holds that are measured.
+        let [gap_us, others_hold_ns] = [GAP_US, OTHERS_HOLD_NS].map(|time| time * self.interval_us / SECOND_US);
+        let of_size = [self.cpus, self.threads.min(online), self.interval_us, intervals];
+        let of_load = [gap_us, row.hold_ns, others_hold_ns, latency, row.paused];
+        let numbers = of_size.into_iter().chain(of_load).chain([row.is_equal.into()]).map(|number| number.to_string());
+        let names = [row.shepherd, row.online].map(str::to_owned);
+        [what.to_owned()].into_iter().chain(numbers).chain(names).collect()
+    }
+}
+
+const ALL: &str = "all";
+const EVEN: &str = "even";
+const ZERO: &str = "zero";
+
+/// One row: under which load, and what else differs.
+#[derive(Clone, Copy)]
+struct Row {
+    column: usize,
+    is_equal: bool,
+    online: &'static str,
+    shepherd: &'static str,
+    paused: u64,
+    hold_ns: u64,
+}
+
+impl Row {
+    /// All CPUs are there, and nobody rests.
+    fn usual(column: usize, is_equal: bool) -> Self {
+        let hold_ns = COLUMNS[column].hold_ns;
+        Row { column, is_equal, online: ALL, shepherd: ZERO, paused: 0, hold_ns }
+    }
+
+    fn odd_off(column: usize) -> Self {
+        Row { online: EVEN, ..Self::usual(column, true) }
+    }
+
+    fn dormant(column: usize, shepherd: &'static str) -> Self {
+        Row { shepherd, paused: PAUSED, ..Self::usual(column, true) }
+    }
+
+    fn swept(column: usize, part: f64) -> Self {
+        let usual = Self::usual(column, true);
+        Row { hold_ns: (usual.hold_ns as f64 * part) as u64, ..usual }
+    }
+
+    fn column(self) -> &'static Column {
+        &COLUMNS[self.column]
+    }
+
+    fn parameters(self) -> Parameters {
+        let named = Parameters::default().with("load", self.column().name).with("equal_run_rate", self.is_equal);
+        let named = named.with("shepherd", self.shepherd).with("online", self.online).with("hold_ns", self.hold_ns);
+        if self.paused == 0 { named } else { named.with("paused_percent", self.paused) }
+    }
+}
+
+fn of_columns(row: impl Fn(usize) -> Vec<Row>) -> Vec<Row> {
+    (0..COLUMNS.len()).flat_map(row).collect()
+}
+
+/// Measures these rows, and shows these metrics.
+fn part(setting: &Setting, title: &str, rows: Vec<Row>, blocks: Blocks, shown: &[Metric]) -> Result<Measured> {
+    let size = Size::of(&setting.machine);
+    let subject = |row: Row| {
+        let subject = probe_named("stagger", setting, &size.words("run", row), row.parameters(), &METRICS);
+        crate::blocks::Subject { draws_lots: true, ..subject }
+    };
+    let subjects = rows.into_iter().map(subject).collect();
+    let analysis = measured(setting, subjects, &forms(ARMS), blocks, None)?;
+    let sheets = some_tables(&analysis, shown);
+    let part = Part { title: title.to_owned(), sheets, analysis, plots: |_| Ok(Vec::new()), document: UNDOCUMENTED };
+    Ok(Measured { parts: vec![part], missing: Vec::new() })
+}
+
+fn blocks(setting: &Setting) -> Blocks {
+    if setting.machine.is_simulated() { SIMULATED_BLOCKS } else { BLOCKS }
+}
+
+fn all_online(setting: &Setting) -> Result<Measured> {
+    // On a real machine a run takes as long as it does, and rates are known.
+    let rates: &[bool] = if setting.machine.is_simulated() { &[false, true] } else { &[true] };
+    let rows = of_columns(|column| rates.iter().map(|is_equal| Row::usual(column, *is_equal)).collect());
+    let shown = [CONTENDED, TOTAL, MAX, AVERAGE, DRAINS, PAGES, SHORTEST, LONGEST, AHEAD, OF_LOAD];
+    let mut measured = part(setting, "All CPUs, always busy", rows, blocks(setting), &shown)?;
+    measured.parts.iter_mut().for_each(|part| part.document = document as Document);
+    Ok(measured)
+}
+
+fn odd_off(setting: &Setting) -> Result<Measured> {
+    let rows = of_columns(|column| vec![Row::odd_off(column)]);
+    let rows = if setting.machine.is_simulated() { rows } else { rows[..1].to_vec() };
+    let shown = [CONTENDED, TOTAL, SHORTEST, LONGEST, AHEAD];
+    part(setting, "The odd ids off-line", rows, blocks(setting), &shown)
+}
+
+fn dormant(setting: &Setting) -> Result<Measured> {
+    let rows = of_columns(|column| [ZERO, GRID].map(|shepherd| Row::dormant(column, shepherd)).to_vec());
+    let rows = if setting.machine.is_simulated() { rows } else { rows[..2].to_vec() };
+    let shown = [CONTENDED, TOTAL, DRAINS, STRANDED, AHEAD];
+    part(setting, "CPUs that rest in most intervals, and are queued by a shepherd", rows, blocks(setting), &shown)
+}
+
+fn swept(setting: &Setting) -> Result<Measured> {
+    if !setting.machine.is_simulated() {
+        return Ok(Measured::default());
+    }
+    let rows = of_columns(|column| SWEPT.iter().map(|part| Row::swept(column, *part)).collect());
+    part(setting, "Other hold times", rows, SWEPT_BLOCKS, &[CONTENDED, TOTAL, AHEAD])
+}
+
+/// What perf said after the patch, over what it said before.
+fn document(compared: &Compared) -> Option<Documented> {
+    let row = (0..COLUMNS.len()).map(|column| Row::usual(column, false));
+    let Column { words, before, after, .. } =
+        row.into_iter().find(|row| row.parameters() == *compared.parameters)?.column();
+    let pairs = [
+        (CONTENDED, after.contended / before.contended),
+        (TOTAL, after.total_ms / before.total_ms),
+        (MAX, after.max_ms / before.max_ms),
+    ];
+    let (metric, value) = pairs.into_iter().find(|(metric, _)| metric == compared.metric)?;
+    let figure = format!("{} {words}, after over before", metric.title);
+    (compared.candidate.name == POSTED && compared.baseline.name == ALIGNED).then(|| Documented {
+        source: SOURCE.to_owned(),
+        figure,
+        value,
+    })
+}
+
+/// Each drain of three arms, in the first intervals that count.
+fn picture(setting: &Setting) -> Result<Figure> {
+    let size = Size::of(&setting.machine);
+    let words = size.words("drains", Row::usual(0, false));
+    let panel = |arm: &str| -> Result<(String, Vec<Turn>)> {
+        let words: Vec<String> = words.iter().cloned().chain([setting.seed.to_string(), arm.to_owned()]).collect();
+        let drains = asked("stagger", setting, &words)?;
+        let turn = |drain: &[f64]| Turn { row: drain[0] as u32, at: drain[1], is_marked: drain[2] > 0.0 };
+        let shown: Vec<Turn> = drains.chunks_exact(3).map(turn).filter(|turn| turn.at <= SHOWN).collect();
+        let waited = shown.iter().filter(|turn| turn.is_marked).count();
+        Ok((format!("{arm}: {waited} of {} waited", shown.len()), shown))
+    };
+    let panels = [panel(ALIGNED)?, panel(POSTED)?, panel(GRID)?];
+    let words = ["intervals", "a drain that had to wait for the zone's lock", "one that had not"];
+    let svg = plot::turns(&panels, (size.cpus as u32, SHOWN), words)?;
+    let caption = format!("Each drain of {} CPUs over {SHOWN} intervals, {}", size.cpus, COLUMNS[0].words);
+    Ok(Figure { caption, is_wide: true, ..Figure::bare(svg) })
+}
+
+/// Whether two figures agree within a factor.
+fn is_near(one: f64, other: f64) -> bool {
+    one > 0.0 && (1.0 / NEAR..=NEAR).contains(&(one / other))
+}
+
+/// Two figures, and by what factor they differ.
+fn against(found: f64, documented: f64) -> String {
+    format!("{} ({} ×)", three(found), factor(found / documented))
+}
+
+fn three(value: f64) -> String {
+    let places = if value >= 100.0 { 0 } else { 2 };
+    format!("{value:.places$}").trim_end_matches(".00").to_owned()
+}
+
+/// What is held against the document.
+struct Judge<'a> {
+    figures: Figures<'a>,
+    size: &'a Size,
+}
+
+impl Judge<'_> {
+    fn of(&self, metric: &Metric, row: Row, arm: &str) -> Option<f64> {
+        self.figures.median(metric.name, &row.parameters(), arm)
+    }
+
+    /// A claim with what was found; what two threads show says nothing of many CPUs.
+    fn claim(&self, claim: String, document: String, found: Option<(String, bool)>, is_of_many: bool) -> Claim {
+        let (text, holds) = found.unzip();
+        let (measured, simulated) = if self.size.is_simulated {
+            (None, text.map(|text| format!("{text}, of {}", self.size.cpus)))
+        } else {
+            (text, None)
+        };
+        Claim { claim, document, measured, simulated, holds: holds.filter(|_| self.size.is_simulated || !is_of_many) }
+    }
+
+    /// A column's figures, as fitted or as predicted.
+    fn waits(&self, column: usize, arm: &str, (what, waits): (&str, Waits)) -> Vec<Claim> {
+        let row = Row::usual(column, false);
+        let of = [(CONTENDED, waits.contended), (TOTAL, waits.total_ms), (MAX, waits.max_ms)];
+        let claim = |(metric, documented): (Metric, f64)| {
+            let found =
+                self.of(&metric, row, arm).map(|found| (against(found, documented), is_near(found, documented)));
+            let what = if metric == MAX && documented == SINGLE_EVENT_MS { "left out" } else { what };
+            let claim = format!("{}, {arm}, {what}: {}", row.column().words, metric.title);
+            self.claim(claim, three(documented), found, true)
+        };
+        of.map(claim).into()
+    }
+
+    fn fewer(&self, column: usize) -> Claim {
+        let (row, asked) = (Row::usual(column, true), COLUMNS[column].fewer);
+        let found = self.of(&CONTENDED, row, ALIGNED).zip(self.of(&CONTENDED, row, GRID));
+        let found = found.filter(|(aligned, grid)| *aligned > 0.0 || *grid > 0.0).map(|(aligned, grid)| {
+            (format!("{} × ({} → {})", three(aligned / grid), three(aligned), three(grid)), aligned >= asked * grid)
+        });
+        let claim = format!("{}, at equal run rate: times fewer contentions on the grid", COLUMNS[column].words);
+        self.claim(claim, format!("{asked} × as posted"), found, true)
+    }
+
+    fn period(&self, claim: &str, row: Row, arm: &str, [least, most]: [f64; 2]) -> Claim {
+        let found = self.of(&SHORTEST, row, arm).zip(self.of(&LONGEST, row, arm)).map(|(shortest, longest)| {
+            let is_it = (shortest - least).abs() < EXACT && (longest - most).abs() < EXACT;
+            (format!("{shortest:.3} to {longest:.3}"), is_it)
+        });
+        self.claim(claim.to_owned(), format!("{least:.3} to {most:.3}"), found, false)
+    }
+
+    fn rate(&self) -> Claim {
+        let row = Row::usual(0, false);
+        let found = self.of(&DRAINS, row, POSTED).zip(self.of(&DRAINS, row, ALIGNED));
+        let found = found.map(|(posted, aligned)| posted / aligned);
+        let found = found.map(|rate| (factor(rate), (rate / POSTED_RATE - 1.0).abs() < 0.02));
+        self.claim("posted: runs of all CPUs, over one an interval".to_owned(), factor(POSTED_RATE), found, false)
+    }
+
+    /// The most holds of upkeep that anybody ever had ahead under the grid, wherever everybody is on it.
+    fn ahead(&self) -> Claim {
+        let rows = of_columns(|column| {
+            let swept = SWEPT.map(|part| Row::swept(column, part));
+            [Row::usual(column, true), Row::odd_off(column), Row::dormant(column, GRID)]
+                .into_iter()
+                .chain(swept)
+                .collect()
+        });
+        let most = |row: Row| self.figures.most(AHEAD.name, &row.parameters(), GRID);
+        let found = rows.into_iter().filter_map(most).reduce(f64::max);
+        let found = found.map(|ahead| (three(ahead), ahead <= 1.0));
+        self.claim("grid: most holds of upkeep that anybody ever waited for".to_owned(), "–".to_owned(), found, true)
+    }
+
+    /// Contentions of one over those of another, of which there are to be more by so much.
+    fn more(&self, [claim, document]: [&str; 2], one: (Row, &str), other: (Row, &str), least: f64) -> Claim {
+        let found = self.of(&CONTENDED, one.0, one.1).zip(self.of(&CONTENDED, other.0, other.1));
+        let found = found.filter(|(one, other)| *one > 0.0 || *other > 0.0).map(|(one, other)| {
+            (format!("{} × ({} against {})", three(one / other), three(one), three(other)), one > least * other)
+        });
+        self.claim(claim.to_owned(), document.to_owned(), found, true)
+    }
+}
+
+/// So many times more is the herd again.
+const HERD: f64 = 2.0;
+
+fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
+    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
+    let judge = Judge { figures: Figures(&analyses), size };
+    let mut claims = Vec::new();
+    for (at, column) in COLUMNS.iter().enumerate() {
+        claims.extend(judge.waits(at, ALIGNED, ("fitted", column.before)));
+        claims.extend(judge.waits(at, POSTED, ("predicted", column.after)));
+        claims.push(judge.fewer(at));
+    }
+    let dormant = |shepherd| (Row::dormant(0, shepherd), GRID);
+    let odd_off = Row::odd_off(0);
+    claims.push(judge.period("posted: periods", Row::usual(0, false), POSTED, [1.0, POSTED_PERIOD]));
+    claims.push(judge.rate());
+    claims.push(judge.period("grid: periods", Row::usual(0, true), GRID, [1.0; 2]));
+    claims.push(judge.period("grid: periods, odd ids off-line", odd_off, GRID, [1.0; 2]));
+    claims.push(judge.ahead());
+    let shared = ["odd ids off-line: contentions as posted, over the grid's", "ids share slots"];
+    claims.push(judge.more(shared, (odd_off, POSTED), (odd_off, GRID), HERD));
+    let herd = ["grid, with a shepherd at delay 0, over one on the grid: contentions", "the same contention again"];
+    claims.push(judge.more(herd, dormant(ZERO), dormant(GRID), HERD));
+    claims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::example;
+    use super::*;
+
+    const SIZE: Size = Size { is_simulated: true, cpus: 72, threads: 72, interval_us: SECOND_US };
+
+    /// One part of which each arm has one value in all metrics of these rows: aligned, skew, posted, grid.
+    fn part(values: [f64; 4], rows: &[Row]) -> Part {
+        let arms: Vec<_> = forms(ARMS).into_iter().zip(values).collect();
+        example(&arms, &METRICS, rows.iter().map(|row| row.parameters()))
+    }
+
+    fn found(parts: &[Part], size: &Size, words: &str) -> Claim {
+        let is_it = |claim: &Claim| claim.claim.contains(words);
+        claims(parts, size).into_iter().find(is_it).unwrap_or_else(|| panic!("nothing is claimed of {words:?}"))
+    }
+
+    fn holds(parts: &[Part], words: &str) -> Option<bool> {
+        found(parts, &SIZE, words).holds
+    }
+
+    #[test]
+    fn what_is_fitted_and_what_is_predicted_is_near_within_a_factor() {
+        let parts = |aligned, posted| [part([aligned, 1.0, posted, 1.0], &[Row::usual(0, false)])];
+        for (aligned, is_near) in [(1700.0, true), (440.0, true), (1800.0, false), (430.0, false)] {
+            assert_eq!(holds(&parts(aligned, 1.0), "with KASAN, aligned, fitted: drains"), Some(is_near), "{aligned}");
+        }
+        for (posted, is_near) in [(200.0, true), (60.0, true), (240.0, false), (50.0, false), (0.0, false)] {
+            let words = "with KASAN, posted, predicted: drains";
+            assert_eq!(holds(&parts(900.0, posted), words), Some(is_near), "{posted}");
+        }
+        let told = found(&parts(436.0, 1.0), &SIZE, "aligned, fitted: drains");
+        assert_eq!((told.document.as_str(), told.simulated.as_deref()), ("872", Some("436 (0.500 ×), of 72")));
+        assert_eq!(holds(&parts(900.0, 1.0), "without KASAN, aligned, fitted: drains"), None, "it was not measured");
+    }
+
+    #[test]
+    fn the_grid_is_held_against_what_was_asked_for() {
+        for (column, least) in [(0, 7.5), (1, 1.8)] {
+            let words = format!("{}, at equal run rate: times fewer", COLUMNS[column].words);
+            let parts = |aligned: f64| [part([aligned, 9.0, 9.0, 10.0], &[Row::usual(column, true)])];
+            assert_eq!(holds(&parts(10.0 * least + 1.0), &words), Some(true));
+            assert_eq!(holds(&parts(10.0 * least - 1.0), &words), Some(false));
+            let nothing = [part([0.0; 4], &[Row::usual(column, true)])];
+            // The example's runs differ by a little, so that the medians of nothing are equal.
+            assert_eq!(holds(&nothing, &words), Some(false));
+        }
+    }
+
+    #[test]
+    fn periods_and_rates_are_exact() {
+        // All metrics of an arm have one value, and the periods are two.
+        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.9965], &[Row::usual(0, true)])], "grid: periods"), Some(true));
+        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 1.1], &[Row::usual(0, true)])], "grid: periods"), Some(false));
+        let even = "grid: periods, odd";
+        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.9965], &[Row::odd_off(0)])], even), Some(true));
+        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.99], &[Row::odd_off(0)])], even), Some(false));
+        let rate = |posted| holds(&[part([100.0, 9.0, posted, 9.0], &[Row::usual(0, false)])], "posted: runs");
+        assert_eq!([rate(69.7), rate(100.0), rate(66.0)], [Some(true), Some(false), Some(false)]);
+    }
+
+    #[test]
+    fn the_worst_run_says_who_was_ahead() {
+        let ahead = |grid| holds(&[part([9.0, 9.0, 9.0, grid], &[Row::swept(1, 4.0)])], "most holds");
+        assert_eq!([ahead(0.99), ahead(0.996), ahead(2.0)], [Some(true), Some(false), Some(false)]);
+        let shared = |posted| holds(&[part([9.0, 9.0, posted, 10.0], &[Row::odd_off(0)])], "contentions as posted");
+        assert_eq!([shared(30.0), shared(11.0)], [Some(true), Some(false)]);
+        let herd = |zero| {
+            let at = |shepherd, grid| part([9.0, 9.0, 9.0, grid], &[Row::dormant(0, shepherd)]);
+            holds(&[at(ZERO, zero), at(GRID, 10.0)], "shepherd at delay 0")
+        };
+        assert_eq!([herd(30.0), herd(15.0)], [Some(true), Some(false)]);
+    }
+
+    /// What two threads do in real time tells when turns come, and nothing of the contention of many.
+    #[test]
+    fn contention_of_many_is_never_claimed_of_two_threads() {
+        let host = Size { is_simulated: false, threads: 2, interval_us: HOST_INTERVAL_US, ..SIZE };
+        let parts = [part([900.0, 9.0, 9.0, 0.9965], &[Row::usual(0, true)])];
+        let fewer = found(&parts, &host, "at equal run rate: times fewer");
+        assert!(fewer.holds.is_none() && fewer.simulated.is_none() && fewer.measured.is_some());
+        assert_eq!(found(&parts, &host, "grid: periods").holds, Some(true));
+        assert!(claims(&[], &SIZE).iter().all(|claim| claim.holds.is_none() && claim.simulated.is_none()));
+    }
+
+    #[test]
+    fn the_document_compares_its_patch_with_what_was_before() {
+        let [aligned, _, posted, grid] = <[_; 4]>::try_from(forms(ARMS)).unwrap();
+        let said = |candidate, metric, row: Row| {
+            let parameters = &row.parameters();
+            document(&Compared { baseline: &aligned, candidate, metric, parameters }).map(|said| said.value)
+        };
+        let usual = Row::usual(0, false);
+        assert_eq!(said(&posted, &CONTENDED, usual), Some(117.0 / 872.0));
+        assert_eq!(said(&posted, &MAX, Row::usual(1, false)), Some(0.965 / 1.35), "not as it was posted first");
+        assert!(said(&grid, &CONTENDED, usual).is_none() && said(&posted, &DRAINS, usual).is_none());
+        assert!(said(&posted, &CONTENDED, Row::usual(0, true)).is_none());
+    }
+
+    #[test]
+    fn words_are_those_that_the_probe_expects() {
+        let words = SIZE.words("run", Row::odd_off(0)).join(" ");
+        assert_eq!(words, "run 72 36 1000000 12 1000000 12338 1400000 300000 0 1 zero even");
+        let host = Size { is_simulated: false, threads: 2, interval_us: HOST_INTERVAL_US, ..SIZE };
+        let words = host.words("drains", Row::dormant(0, GRID)).join(" ");
+        assert_eq!(words, "drains 72 2 20000 8 20000 12338 28000 0 60 1 grid all");
+    }
+
+    /// The names in the JSON are fixed.
+    #[test]
+    fn names_are_those_that_results_are_compared_by() {
+        let metrics = METRICS.map(|metric| metric.name);
+        let fixed = ["contended", "total_wait_ms", "max_wait_ms", "avg_wait_us", "drains_per_interval"];
+        let besides = ["pages_per_interval", "period_min", "period_max", "stranded_pages"];
+        assert!(fixed.iter().chain(&besides).all(|name| metrics.contains(name)), "{metrics:?}");
+        assert_eq!(ARMS, ["aligned", "skew", "posted", "grid"]);
+        let parameters = serde_json::to_value(Row::dormant(0, GRID).parameters()).unwrap();
+        for (name, value) in [("equal_run_rate", "true"), ("shepherd", "\"grid\""), ("online", "\"all\"")] {
+            assert_eq!(parameters[name].to_string(), value, "{name}");
+        }
+    }
+}
