@@ -25,7 +25,8 @@ pub type CacheHook = Option<unsafe extern "C" fn(object: *mut c_void, argument: 
 pub struct CacheOptions {
     /// Runs once for each object, when its memory is first cut; objects stay constructed between uses. NULL: none.
     pub constructor: CacheHook,
-    /// Runs once for each constructed object, before its memory goes back. NULL: none.
+    /// Runs once for each constructed object, before its memory goes back. NULL: none. In any thread: also in one of the library's own, which gives back what idle
+    /// CPUs keep, with all signals blocked; so it must not take a lock that a thread may hold while it shrinks, tunes, trims or destroys.
     pub destructor: CacheHook,
     /// What both are given.
     pub argument: *mut c_void,
