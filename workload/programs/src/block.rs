@@ -23,10 +23,23 @@ impl Block {
 
     /// Allocates `size` bytes, at least [`Block::MIN_SIZE`], and tags them.
     pub fn new(size: usize, tag: u64) -> Block {
+        let mut block = Block::untagged(size);
+        block.put_tag(tag);
+        block
+    }
+
+    /// Allocates as many, for those who time that by itself: the tag is up to them.
+    #[inline(always)]
+    pub fn untagged(size: usize) -> Block {
         // SAFETY: malloc may be called with any size.
         let start = unsafe { libc::malloc(size) }.cast();
         // SAFETY: malloc gave it, and nobody else has it.
-        unsafe { Block::tagged(start, size, tag) }
+        unsafe { Block::owning(start, size) }
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// Moves the block to `size` bytes with realloc, and tags it anew at its new end.
@@ -36,21 +49,26 @@ impl Block {
         // SAFETY: `old` owned the memory, and won't free it.
         let start = unsafe { libc::realloc(old.start.cast(), size) }.cast();
         // SAFETY: realloc gave it, and nobody else has it.
-        unsafe { Block::tagged(start, size, tag) }
+        let mut block = unsafe { Block::owning(start, size) };
+        block.put_tag(tag);
+        block
     }
 
     /// # Safety
     ///
     /// `start` is null or owns `size` bytes from malloc.
-    unsafe fn tagged(start: *mut u8, size: usize, tag: u64) -> Block {
+    unsafe fn owning(start: *mut u8, size: usize) -> Block {
         // The optimizer knows malloc, and would remove a block that nothing seems to use.
         let start = black_box(start);
         assert!(!start.is_null(), "out of memory for {size} bytes");
         assert!(size >= Block::MIN_SIZE, "{size} bytes have no room for two tags");
-        let mut block = Block { start, size };
-        block.write(0, tag);
-        block.write(size - size_of::<u64>(), tag);
-        block
+        Block { start, size }
+    }
+
+    /// Writes the tag at both ends.
+    pub fn put_tag(&mut self, tag: u64) {
+        self.write(0, tag);
+        self.write(self.size - size_of::<u64>(), tag);
     }
 
     /// Writes one word to every page of the block, as its user would.

@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn an_unknown_name_is_answered_with_all_that_are_known() {
         for line in [refused(&["larsson"]), refused(&[])] {
-            let known = ALL.iter().map(|workload| workload.name).chain(["pair", "threads-placed"]);
+            let known = ALL.iter().map(|workload| workload.name).chain(["pair", "threads-placed", "server"]);
             for name in known {
                 assert!(line.contains(name), "{name} is missing: {line}");
             }

@@ -15,7 +15,7 @@
 //! this crate must not depend on the runtime. At full scale each takes about half a second.
 //!
 //! Below the table (`suite`) and the command line (`command`), each program has a file or a folder; what they share is
-//! in `block`, `checksum`, `map` and `scale`.
+//! in `block`, `checksum`, `map`, `resident` and `scale`.
 
 mod block;
 mod checksum;
@@ -32,7 +32,9 @@ mod lifo;
 mod map;
 mod pair;
 mod random;
+mod resident;
 mod scale;
+mod server;
 mod short_lived;
 mod store;
 mod stress;

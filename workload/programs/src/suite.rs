@@ -2,8 +2,8 @@
 
 use crate::scale::Scale;
 use crate::{
-    compiler, cubes, database, handover, interpreter, large, larson, lifo, pair, random, short_lived, store, stress,
-    strings, threads,
+    compiler, cubes, database, handover, interpreter, large, larson, lifo, pair, random, server, short_lived, store,
+    stress, strings, threads,
 };
 
 /// One bundled program.
@@ -146,6 +146,11 @@ pub const PROBES: &[Probe] = &[
         name: "threads-placed",
         about: "memory left by 10,000 threads: [one|across|anywhere|std [NANOSECONDS]]",
         run: threads::run_placed,
+    },
+    Probe {
+        name: "server",
+        about: "slow mallocs of a load that swings, and memory after its peak: [INTERVAL_MS [INTERVALS]]",
+        run: server::run,
     },
 ];
 

@@ -15,11 +15,12 @@ use std::ffi::c_void;
 use std::hint::spin_loop;
 use std::mem::{self, MaybeUninit};
 use std::ptr::null_mut;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 use super::{inherit, live};
 use crate::block::Block;
+use crate::resident::resident_kb;
 
 const WARM_UP: u64 = 1000;
 const THREADS: u64 = 10_000;
@@ -183,13 +184,6 @@ fn only(cpu: usize) -> libc::cpu_set_t {
 fn cpu() -> i32 {
     // SAFETY: it only looks.
     unsafe { libc::sched_getcpu() }
-}
-
-/// The kernel's exact count, page by page; the one in /proc/self/status lags behind on some kernels.
-fn resident_kb() -> u64 {
-    let rollup = fs::read_to_string("/proc/self/smaps_rollup").expect("/proc is mounted");
-    let line = rollup.lines().find(|line| line.starts_with("Rss:")).expect("the kernel reports Rss");
-    line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("Rss is a number of kB")
 }
 
 #[cfg(test)]
