@@ -1,5 +1,5 @@
 //! Measures Commensal's malloc and caches side by side with the newest versions of its peers, its counters with plain and atomic words, and
-//! how groups make caches, and what accounting costs its locks, and judges the musts.
+//! how groups make caches, what accounting costs its locks, and what giving memory back costs a server, and judges the musts.
 //!
 //! How is the lab's matter: blocks of shuffled order, and what may be said of them. Here is what is run (parts.rs, and real
 //! programs in real.rs), under which arms, and which figures have to be reached (musts.rs).
@@ -10,6 +10,7 @@ mod locks;
 mod musts;
 mod parts;
 mod real;
+mod upkeep;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,7 @@ enum What {
     Groups,
     Rcu,
     Locks,
+    Upkeep,
     All,
 }
 
@@ -128,6 +130,7 @@ fn run(options: &Options) -> Result<bool> {
         What::Groups,
         What::Rcu,
         What::Locks,
+        What::Upkeep,
         What::Programs,
     ];
     for what in all.into_iter().filter(|what| options.what.includes(*what)) {
@@ -141,6 +144,7 @@ fn run(options: &Options) -> Result<bool> {
                 What::Groups => bench.groups()?,
                 What::Rcu => bench.rcu()?,
                 What::Locks => vec![bench.locks()?],
+                What::Upkeep => vec![bench.upkeep()?],
                 _ => vec![bench.programs(options.only.as_deref())?],
             };
             parts.iter().for_each(|part| print(part, options.what != What::Musts));

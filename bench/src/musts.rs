@@ -8,6 +8,7 @@ use commensal_lab::sheet::{Sheet, Side};
 
 use crate::locks::WITH;
 use crate::parts::{CACHES, COUNTERS, DEPTHS, FLOOR, GROUPS, LOCKS, Part, RCU};
+use crate::upkeep::{self, UPKEEP};
 
 /// The peer whose memory ours is held against.
 pub const SNMALLOC: &str = "snmalloc";
@@ -55,6 +56,7 @@ pub fn judge(parts: &[Part]) -> Vec<Must> {
         "micro" => micro(&part.analysis),
         "threads" => threads(&part.analysis),
         LOCKS => locks(&part.analysis),
+        UPKEEP => upkeep(&part.analysis),
         // A mean over a choice of rows says nothing about the mean over all.
         _ if part.analysis.rows.len() > 1 => programs(&part.analysis),
         _ => Vec::new(),
@@ -281,6 +283,29 @@ fn rcu(figures: Figures) -> Vec<Must> {
 fn locks(analysis: &Analysis) -> Vec<Must> {
     let over = ratio(analysis, &analysis.rows[0][0], WITH);
     vec![Must::ratio("an uncontended lock with accounting over the lock without", over, 1.05)]
+}
+
+/// Giving memory back in the background does not make mallocs slow, and gives it back.
+fn upkeep(analysis: &Analysis) -> Vec<Must> {
+    let of = |metric: usize| &analysis.rows[0][metric];
+    let over_best = |metric| place(analysis, COMMENSAL).and_then(|ours| analysis.over_best_peer(0, metric, ours));
+    vec![
+        Must::ratio(
+            "p99.9 of a server's mallocs with upkeep, over without",
+            ratio(analysis, of(upkeep::MALLOC), COMMENSAL),
+            1.2,
+        ),
+        Must::ratio(
+            "the same over the better of jemalloc and mimalloc, which purge, too",
+            over_best(upkeep::MALLOC),
+            1.0,
+        ),
+        Must::ratio(
+            "memory two intervals after its peak, over what is live",
+            median(analysis, of(upkeep::RESIDENT), COMMENSAL),
+            1.2,
+        ),
+    ]
 }
 
 fn startup(analysis: &Analysis) -> Vec<Must> {

@@ -235,12 +235,18 @@ impl Bench {
         self.measure("programs", "whole programs", subjects.collect(), &self.arms)
     }
 
-    fn bundled(&self, name: &str, words: &[&str]) -> Subject {
+    pub fn bundled(&self, name: &str, words: &[&str]) -> Subject {
         let words = ["commensal", "workload"].iter().chain(words);
         Subject::of_program(name, Program::new(&self.command, words))
     }
 
-    fn measure(&self, name: &'static str, title: &'static str, subjects: Vec<Subject>, arms: &[Arm]) -> Result<Part> {
+    pub fn measure(
+        &self,
+        name: &'static str,
+        title: &'static str,
+        subjects: Vec<Subject>,
+        arms: &[Arm],
+    ) -> Result<Part> {
         let plan = Plan::of(Length::Blocks(self.blocks), commensal_lab::any_seed());
         let analysis = Analysis::of(blocks::measure(subjects, arms, plan, &self.interrupt)?);
         Ok(Part { name, title: title.to_owned(), analysis, skipped: Vec::new() })
