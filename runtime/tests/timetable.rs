@@ -2,9 +2,9 @@
 //!
 //! What is checked, of slots that look whenever they are told to: at most one run in a round; from one run to the next at least half of the
 //! shortest interval in force meanwhile, and at most twice the longest; exactly an interval while nothing changes; and at no moment two slots
-//! whose turn it is. Of slots that sleep: none is served by others that did not miss a turn, and each is that did.
+//! whose turn it is. Of slots that sleep: none is served by others that neither missed a turn nor looks deserted, and each is that did.
 //!
-//! Planted bugs: runs that are forgotten, turns by the posted formula, and turns that end late.
+//! Planted bugs: runs that are forgotten, turns by the posted formula, turns that begin early, and slots that look deserted but have to miss a turn first.
 
 use commensal::upkeep::grid;
 use commensal::upkeep::timetable::{Errand, Timetable, Turn};
@@ -37,7 +37,7 @@ trait Subject {
     fn leave(&mut self, slot: u32);
     fn turn(&self, slot: u32) -> Turn;
     fn run(&mut self, slot: u32) -> u64;
-    fn errand(&self) -> Errand;
+    fn errand(&self, looks_deserted: &dyn Fn(u32) -> bool) -> Errand;
     fn round(&self) -> u64;
 }
 
@@ -58,8 +58,8 @@ impl Subject for Timetable {
     fn run(&mut self, slot: u32) -> u64 {
         Timetable::run(self, slot)
     }
-    fn errand(&self) -> Errand {
-        Timetable::errand(self)
+    fn errand(&self, looks_deserted: &dyn Fn(u32) -> bool) -> Errand {
+        Timetable::errand(self, looks_deserted)
     }
     fn round(&self) -> u64 {
         Timetable::round(self)
@@ -79,6 +79,13 @@ struct Slot {
     is_undisturbed: bool,
     /// Rounds that began since it last ran.
     rounds: u32,
+}
+
+impl Slot {
+    /// Of those that sleep, some are seen to.
+    fn looks_deserted(&self, slot: u32) -> bool {
+        self.sleeps && slot.is_multiple_of(2)
+    }
 }
 
 struct Model<S> {
@@ -174,7 +181,7 @@ impl<S: Subject> Model<S> {
     /// Goes to the next moment that anybody was told, and has all who come look.
     fn look(&mut self) -> Checked {
         let told = |turn: Turn| if let Turn::NotBeforeNs(ns) = turn { Some(ns) } else { None };
-        let errand = if let Errand::NotBeforeNs(ns) = self.table.errand() { Some(ns) } else { None };
+        let errand = if let Errand::NotBeforeNs(ns) = self.errand() { Some(ns) } else { None };
         let of_slots = self.slots.keys().filter_map(|&slot| told(self.table.turn(slot)));
         let next = of_slots.chain(errand).min().unwrap_or(self.now_ns + self.interval_ns);
         prop_assert!(next > self.now_ns, "at {} somebody was told to come at {next}", self.now_ns);
@@ -199,14 +206,25 @@ impl<S: Subject> Model<S> {
             self.ran(slot, due)?;
             prop_assert!(!matches!(self.table.turn(slot), Turn::UntilNs(_)), "slot {slot} may run again");
         }
-        if let Errand::Serve(slot, _) = self.table.errand() {
-            let missed = self.slots[&slot].rounds >= 2;
-            prop_assert!(missed && self.slots[&slot].sleeps, "slot {slot} is served that missed nothing");
+        if let Errand::Serve(slot, _) = self.errand() {
+            let known = &self.slots[&slot];
+            let is_seen = known.rounds >= 2 || known.looks_deserted(slot);
+            prop_assert!(is_seen && known.sleeps, "slot {slot} is served that missed nothing");
             prop_assert!(have_turns.contains(&slot), "slot {slot} is served out of its turn");
             let due = self.table.run(slot);
             self.ran(slot, due)?;
+        } else {
+            let left_out = have_turns.iter().find(|&slot| {
+                let known = &self.slots[slot];
+                known.looks_deserted(*slot) && matches!(self.table.turn(*slot), Turn::UntilNs(_))
+            });
+            prop_assert!(left_out.is_none(), "{left_out:?} looks deserted, has its turn, and is not served");
         }
         self.nobody_waits_too_long()
+    }
+
+    fn errand(&self) -> Errand {
+        self.table.errand(&|slot| self.slots[&slot].looks_deserted(slot))
     }
 
     /// A slot was due, and runs now.
@@ -293,8 +311,16 @@ enum Fault {
     Forgets,
     /// Turns by the number of a slot, modulo how many there are.
     ByNumber,
-    /// A turn begins half an interval early.
+    /// A turn begins half an interval early, while another one lasts.
     Hurries,
+    /// Whoever looks deserted is not served before it has missed a turn.
+    Waits,
+}
+
+impl Wrong {
+    fn is_any_in_turn(&self) -> bool {
+        self.members.iter().any(|&slot| matches!(self.right.turn(slot), Turn::UntilNs(_)))
+    }
 }
 
 impl Subject for Wrong {
@@ -319,7 +345,9 @@ impl Subject for Wrong {
                 if self.now_ns < end { Turn::UntilNs(end) } else { Turn::NotBeforeNs(due + self.interval_ns) }
             }
             Fault::Hurries => match self.right.turn(slot) {
-                Turn::NotBeforeNs(ns) if ns < self.now_ns + self.interval_ns / 2 => Turn::UntilNs(ns),
+                Turn::NotBeforeNs(ns) if ns < self.now_ns + self.interval_ns / 2 && self.is_any_in_turn() => {
+                    Turn::UntilNs(ns)
+                }
                 turn => turn,
             },
             _ => self.right.turn(slot),
@@ -329,8 +357,11 @@ impl Subject for Wrong {
         let has_turn = matches!(self.right.turn(slot), Turn::UntilNs(_));
         if self.how != Fault::Forgets && has_turn { self.right.run(slot) } else { self.now_ns }
     }
-    fn errand(&self) -> Errand {
-        self.right.errand()
+    fn errand(&self, looks_deserted: &dyn Fn(u32) -> bool) -> Errand {
+        match self.right.errand(looks_deserted) {
+            Errand::Serve(..) if self.how == Fault::Waits => self.right.errand(|_| false),
+            errand => errand,
+        }
     }
     fn round(&self) -> u64 {
         self.right.round()
@@ -339,9 +370,12 @@ impl Subject for Wrong {
 
 #[test]
 fn planted_faults_are_found() {
-    for (how, expected) in
-        [(Fault::Forgets, "may run again"), (Fault::ByNumber, "may run again"), (Fault::Hurries, "have turns at")]
-    {
+    for (how, expected) in [
+        (Fault::Forgets, "may run again"),
+        (Fault::ByNumber, "may run again"),
+        (Fault::Hurries, "have turns at"),
+        (Fault::Waits, "is not served"),
+    ] {
         let wrong = || Wrong { right: Timetable::new(), how, interval_ns: 1, now_ns: 0, members: Vec::new() };
         let Err(TestError::Fail(why, _)) = checked(300, wrong) else { panic!("{how:?} was not found") };
         assert!(why.message().contains(expected), "{how:?}: {why}");

@@ -28,6 +28,11 @@ impl Zone {
         self.least_dirty.swap(self.counts.free_dirty.get(), Ordering::Relaxed)
     }
 
+    /// So many dirty pages came that count as if they had been there all the time, since [`Self::take_least_dirty`].
+    pub fn raise_least_dirty(&self, came: u64) {
+        self.least_dirty.fetch_add(came, Ordering::Relaxed);
+    }
+
     /// Gives dirty pages of free runs back to the kernel until `keep` of them are left, all that can be; returns the number of pages given.
     pub fn purge(&self, locks: &LockReport, keep: u64) -> u64 {
         let mut given = 0;

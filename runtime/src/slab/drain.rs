@@ -44,6 +44,8 @@ pub(super) enum Which<'a> {
     Of(&'a Account),
     /// Those of caches that have risen in the slot; see `fit`.
     Risen,
+    /// Those of caches that nobody came along for in the slot, at a coarse time, since so many units.
+    Unvisited(u32, u32),
 }
 
 /// What came of taking arrays away.
@@ -241,19 +243,23 @@ impl<'a> General<'a> {
     fn chosen(self, which: Which<'a>) -> impl Iterator<Item = Handle<'a>> {
         let (all, one) = match which {
             Which::One(cache) => (None, Some(cache)),
-            Which::All | Which::Of(_) | Which::Risen => (Some(self.caches()), None),
+            Which::All | Which::Of(_) | Which::Risen | Which::Unvisited(..) => (Some(self.caches()), None),
         };
         let belongs = move |cache: &Handle<'_>| match which {
             // A cache that never gave an object may be one that somebody was making who vanished in a fork, and its group be no more.
             Which::Of(account) => cache.counted() > 0 && cache.account().is_some_and(|theirs| theirs.is_under(account)),
-            Which::All | Which::One(_) | Which::Risen => true,
+            Which::All | Which::One(_) | Which::Risen | Which::Unvisited(..) => true,
         };
         all.into_iter().flatten().chain(one).filter(belongs)
     }
 
     /// All words of a slot that may name arrays, as caches and whether the word is to take from.
     fn words(self, which: Which<'a>, slot: u32) -> impl Iterator<Item = (Handle<'a>, bool)> {
-        let is_asked = move |cache: &Handle<'_>| !matches!(which, Which::Risen) || shard::level(cache.shard(slot)) > 0;
+        let is_asked = move |cache: &Handle<'_>| match which {
+            Which::Risen => shard::level(cache.shard(slot)) > 0,
+            Which::Unvisited(now, units) => cache.is_unvisited(slot, now, units),
+            Which::All | Which::One(_) | Which::Of(_) => true,
+        };
         let used = self.chosen(which).filter(move |cache| cache.is_used_in(slot)).filter(is_asked);
         used.flat_map(|cache| [(cache, true), (cache, false)])
     }

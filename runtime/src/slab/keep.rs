@@ -1,7 +1,7 @@
 //! What upkeep does in a slot: empties what nobody uses there any more. When, `upkeep` says.
 //!
 //! ```text
-//!   slot's area   words │ page list │ uncut │ watch: when to look again, how far somebody got │ shards … │
+//!   slot's area   words │ page list │ uncut │ watch: when to look again, when somebody came │ shards … │
 //! ```
 //!
 //! Threads look whenever they come along a slow path that reads the clock anyway: one load more, and a comparison. What they find due they do for the slot that
@@ -23,8 +23,6 @@ pub use super::shard::{coarse_of, coarse_time};
 
 /// Granules of the heap that are looked at in one go: 16 MiB.
 const GRANULES_AT_ONCE: usize = 256;
-/// Pages in a row that are worth a call.
-const WORTH_A_CALL: usize = 4;
 
 /// What the slab asks of higher parts.
 #[derive(Debug)]
@@ -39,8 +37,8 @@ pub struct Services {
 pub struct Watch {
     /// The coarse time from which on somebody should look; 0: now.
     look_at: AtomicU32,
-    /// How many caches were looked over in this turn.
-    pub place: AtomicU32,
+    /// The coarse time at which somebody came along a slow path there.
+    visited: AtomicU32,
 }
 
 /// What was done.
@@ -83,6 +81,11 @@ impl Watch {
         }
     }
 
+    /// For how long nobody came along, at a coarse time.
+    pub fn since_last_visit(&self, time: u32) -> u32 {
+        time.wrapping_sub(self.visited.load(Ordering::Relaxed))
+    }
+
     #[inline]
     fn is_due(&self, time: u32) -> bool {
         let at = self.look_at.load(Ordering::Relaxed);
@@ -100,7 +103,9 @@ impl General<'_> {
     /// Looks whether something is due in a slot.
     #[inline]
     pub(super) fn look_after(self, slot: u32, time: u32, allocates: bool) {
-        if self.watch(slot).is_due(time) {
+        let watch = self.watch(slot);
+        watch.visited.store(time, Ordering::Relaxed);
+        if watch.is_due(time) {
             tend(slot, allocates);
         }
     }
@@ -139,22 +144,27 @@ impl General<'_> {
         })
     }
 
-    /// Empties a slot where nobody came along, but whose threads may be at work on fast paths: arrays, depots, spans without objects in use, and the page
-    /// list. None: not now.
-    pub fn keep_deserted(self, slot: u32) -> Option<Kept> {
+    /// Empties what a slot has of the caches that nobody came along for there, at a coarse time, since so many units, but that threads may be at work with on fast
+    /// paths: arrays, depots, spans without objects in use; and the page list. There is more to do where somebody came along. None: not now.
+    pub fn keep_deserted(self, slot: u32, now: u32, unvisited: u32) -> Option<Kept> {
         self.as_only_drainer(here!(), |general| {
             general.put_deferred_as_drainer();
+            let which = Which::Unvisited(now, unvisited);
             let drained = match slot::mode() {
-                slot::Mode::ConcurrencyId => general.drain_slot(Which::All, slot, Why::Upkeep),
-                slot::Mode::PerThread => general.drain_if_dead(Which::All, slot),
+                slot::Mode::ConcurrencyId => general.drain_slot(which, slot, Why::Upkeep),
+                slot::Mode::PerThread => general.drain_if_dead(which, slot),
             };
             let mut kept = Kept { arrays: drained.arrays, ..Kept::default() };
             for cache in general.caches().filter(|cache| cache.is_used_in(slot)) {
+                if !cache.is_unvisited(slot, now, unvisited) {
+                    kept.is_more = true;
+                    continue;
+                }
                 cache.fall(slot);
                 kept.arrays += cache.drain_shard(slot);
                 cache.free_unused_spans(slot);
             }
-            kept.spans = general.decay_page_list(slot, true);
+            kept.spans = general.decay_page_list(slot, !kept.is_more);
             kept
         })
     }
@@ -176,9 +186,7 @@ impl General<'_> {
     fn hollow_span(self, span: *mut Span, now: u32, unvisited: u32, kept: &mut Kept) {
         // SAFETY: descriptions are never freed. What is read without the lock is read again with it.
         let span = unsafe { &mut *span };
-        let is_worth_it = |span: &Span| {
-            !span.is_hollow && span.available().saturating_mul(span.object_bytes()) >= WORTH_A_CALL * PAGE
-        };
+        let is_worth_it = |span: &Span| !span.is_hollow && span.available().saturating_mul(span.object_bytes()) >= PAGE;
         let (owner, number) = (span.owner(), span.cache);
         if number == 0 || owner == NOBODY || !is_worth_it(span) {
             return;
@@ -190,7 +198,7 @@ impl General<'_> {
         if !is_possible {
             return;
         }
-        if shard::since_last_visit(cache.shard(owner), now) <= unvisited {
+        if !cache.is_unvisited(owner, now, unvisited) {
             kept.is_more = true;
             return;
         }
@@ -217,7 +225,12 @@ impl Handle<'_> {
     /// Whether a slot has something of the cache, and nobody came along for it there.
     fn is_left_alone(self, slot: u32, now: u32, unvisited: u32) -> bool {
         let has_destructor = self.object_cache().is_some_and(|cache| cache.destructor().is_some());
-        !has_destructor && self.is_used_in(slot) && shard::since_last_visit(self.shard(slot), now) > unvisited
+        !has_destructor && self.is_used_in(slot) && self.is_unvisited(slot, now, unvisited)
+    }
+
+    /// Whether nobody came along for the cache in a slot, at a coarse time, since so many units.
+    pub(super) fn is_unvisited(self, slot: u32, now: u32, units: u32) -> bool {
+        shard::since_last_visit(self.shard(slot), now) > units
     }
 
     /// Empties what a slot has of the cache, where the calling thread is.
@@ -232,12 +245,13 @@ impl Handle<'_> {
     }
 }
 
-/// Gives the whole pages in a range of free objects back, if they are worth a call; returns how many.
+/// Gives the whole pages in a range of free objects back, if there are any; returns how many. One is worth a call: where a peak has left holes, single pages are a
+/// fiftieth of what stays.
 fn decommit_inside(start: *mut u8, bytes: usize) -> Option<usize> {
     let first = (start as usize).next_multiple_of(PAGE);
     let pages = ((start as usize + bytes) / PAGE).saturating_sub(first / PAGE);
     // SAFETY: nobody owns the objects, and nobody needs what is in them.
-    (pages >= WORTH_A_CALL && unsafe { vm::decommit(first as *mut u8, pages * PAGE) }).then_some(pages)
+    (pages > 0 && unsafe { vm::decommit(first as *mut u8, pages * PAGE) }).then_some(pages)
 }
 
 /// Not inlined: every slow path comes along its call.

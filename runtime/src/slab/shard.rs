@@ -77,8 +77,9 @@ const APART: u32 = 4 * UNIT;
 /// And one later than this, some 200 µs, a whole step.
 const FAR: u32 = 16 * UNIT;
 
-/// The hottest caches look at the clock only so often: it costs as much as the rest of a visit. What they see then is the
-/// time of so many visits.
+/// The hottest caches look at the clock at one in so many refills only: it costs as much as the rest of a visit. What they see then is the
+/// time of so many visits. Where objects only come in, there are no refills to count: there it is one visit in [`PARTS`], counted in what parts
+/// there are beyond the hottest.
 const GLANCE_AT_CLOCK: u32 = 16;
 
 /// The time, in units of some half of a microsecond; it goes round within half an hour.
@@ -105,12 +106,18 @@ pub fn count_visit(shard: *mut Shard, is_refill: bool) -> (u32, Option<u32>) {
         (&raw mut (*shard).refills).write_volatile(refills);
         let word = (&raw const (*shard).heat).read_volatile();
         let (last, parts) = (word & !HEAT_BITS, word & HEAT_BITS);
-        if parts / PARTS == HOTTEST && !refills.is_multiple_of(GLANCE_AT_CLOCK) {
-            return (HOTTEST, None);
+        if parts / PARTS == HOTTEST {
+            if is_refill && !refills.is_multiple_of(GLANCE_AT_CLOCK) {
+                return (HOTTEST, None);
+            }
+            if !is_refill && parts < HEAT_BITS {
+                (&raw mut (*shard).heat).write_volatile(last | (parts + 1));
+                return (HOTTEST, None);
+            }
         }
         let time = coarse_time();
         let now = time & !HEAT_BITS;
-        let parts = heated(parts, now.wrapping_sub(last));
+        let parts = heated(parts.min(HOTTEST * PARTS), now.wrapping_sub(last));
         (&raw mut (*shard).heat).write_volatile(now | parts);
         (parts / PARTS, Some(time))
     }
@@ -352,6 +359,20 @@ mod tests {
     fn what_was_hot_cools_down() {
         let after_pauses = |pauses| (0..pauses).fold(HOTTEST * PARTS, |parts, _| heated(parts, FAR + UNIT));
         assert_eq!((after_pauses(1) / PARTS, after_pauses(HOTTEST)), (HOTTEST - 1, 0));
+    }
+
+    #[test]
+    fn a_hot_cache_that_only_takes_back_is_not_taken_for_deserted() {
+        // SAFETY: all-zero memory is a shard.
+        let mut shard: Shard = unsafe { core::mem::zeroed() };
+        let long_ago = coarse_time().wrapping_sub(1 << 20) & !HEAT_BITS;
+        // One refill: not one at which the clock is looked at.
+        (shard.heat, shard.refills) = (long_ago | (HOTTEST * PARTS), 1);
+        for visit in 1..=PARTS {
+            assert!(since_last_visit(&shard, coarse_time()) >= 1 << 20, "before visit {visit}");
+            count_visit(&mut shard, false);
+        }
+        assert!(since_last_visit(&shard, coarse_time()) < 1 << 20);
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub struct Decay {
     /// Of the pages given back, those whose return would be a pity still.
     at_stake: u64,
     refilled: u64,
+    /// Of those refilled since much was the last time, the recent ones: each quarter, a fourth is forgotten.
+    lately: u64,
     /// Runs handed out by the last look, and by the last of the quarters before.
     handed_out: u64,
     handed_out_before: u64,
@@ -97,6 +99,7 @@ impl Decay {
             resting: 0,
             at_stake: 0,
             refilled: 0,
+            lately: 0,
             handed_out: 0,
             handed_out_before: 0,
         }
@@ -146,9 +149,13 @@ impl Decay {
     }
 
     fn learn(&mut self, refilled: u64, in_use: u64, quarters: u64) {
-        let is_much = refilled >= (self.at_stake / MUCH).max(in_use / LITTLE).max(LITTLE_PAGES) && self.at_stake > 0;
-        if is_much {
-            (self.patience, self.calm, self.at_stake) = (((self.patience + 1) * 2).min(MOST_PATIENCE) - 1, 0, 0);
+        (0..quarters.min(FORGETS)).for_each(|_| self.lately -= self.lately.div_ceil(QUARTERS as u64));
+        // What came before anything went back teaches nothing.
+        self.lately = if self.at_stake > 0 { self.lately + refilled } else { 0 };
+        let much = (self.at_stake / MUCH).max(in_use / LITTLE).max(LITTLE_PAGES);
+        if self.lately >= much {
+            (self.patience, self.calm) = (((self.patience + 1) * 2).min(MOST_PATIENCE) - 1, 0);
+            (self.at_stake, self.lately) = (0, 0);
             return;
         }
         self.calm = self.calm.saturating_add(quarters as u32);
@@ -324,6 +331,18 @@ mod tests {
             assert!(first > 0 && first <= 6 * 9000, "{first} pages given back in 10 swings of {low} s");
             assert!(later <= 7 * 9000, "{later} pages given back in the next 20 swings of {low} s");
         }
+    }
+
+    #[test]
+    fn swings_are_learnt_from_peaks_that_are_slow_to_come() {
+        let mut load = Load::new();
+        let mut swing = || {
+            let rise: u64 = (1..=8).map(|part| load.use_for(1000 + 9000 * part / 8, 0.25)).sum();
+            rise + load.use_for(10_000, 1.0) + load.use_for(1000, 2.0)
+        };
+        let first: u64 = (0..10).map(|_| swing()).sum();
+        let later: u64 = (0..20).map(|_| swing()).sum();
+        assert!(first > 0 && first <= 6 * 9000 && later <= 7 * 9000, "{first} pages given back, and then {later}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!   changes and the clock jumps. So no two slots meet at the zone's lock because they tidy up.
 //! * `own`: whoever comes along a slow path in the window of his slot takes the turn, a part at a time: arrays and depots of caches that nobody came along
 //!   for, and the page list's surplus. Nobody is woken for it.
-//! * [`step`]: where nobody comes along for two turns, the slot is *deserted*: all that it keeps goes back, in its window. Who does that is apart
+//! * [`step`]: where nobody comes along, the slot is *deserted*: what idles there goes back, in its window. Who does that is apart
 //!   from what is done: the [`shepherd`], a thread of the runtime's own, or an embedder who calls [`tick()`].
 //! * [`decay`]: pages of free runs that were idle for an interval go back to the kernel, in bounded calls, so many in a second, and fewer
 //!   where the last ones were wanted again.

@@ -4,8 +4,8 @@ use super::state::State;
 use super::step::{Left, give_idle_pages_back};
 use super::timetable::{Timetable, Turn};
 use crate::percpu;
+use crate::slab::coarse_time;
 use crate::slab::region::general;
-use crate::slab::{Watch, coarse_time};
 use machine::sync::Ordering;
 use machine::{clock, thread};
 
@@ -44,7 +44,7 @@ pub(crate) fn tend(slot: u32, allocates: bool) {
         Some(state) => {
             percpu::enter();
             let late = watch.lateness(now) / SOON;
-            let units = state.take_turn(slot, watch, late);
+            let units = state.take_turn(slot, late);
             watch.look_at(coarse_time().wrapping_add(units));
             if allocates {
                 state.want_shepherd(clock::now_ns());
@@ -55,7 +55,7 @@ pub(crate) fn tend(slot: u32, allocates: bool) {
 
 impl State {
     /// Does a part of the slot's turn, if it has one; returns after how many units of coarse time somebody should look again.
-    fn take_turn(&self, slot: u32, watch: &Watch, late: u32) -> u32 {
+    fn take_turn(&self, slot: u32, late: u32) -> u32 {
         let now_ns = clock::now_ns();
         let until = &self.until_ns[slot as usize];
         if until.load(Ordering::Relaxed) <= now_ns {
@@ -66,7 +66,7 @@ impl State {
                     return self.coarse(at.saturating_sub(now_ns));
                 }
                 Some(Turn::UntilNs(end)) => {
-                    watch.place.store(0, Ordering::Relaxed);
+                    self.places[slot as usize].store(0, Ordering::Relaxed);
                     until.store(end, Ordering::Relaxed);
                     self.shepherd.rouse();
                 }
@@ -75,7 +75,7 @@ impl State {
             }
         }
         let most = (LEAST_AT_ONCE * (1 + late as usize)).min(MOST_AT_ONCE);
-        if self.keep_own(slot, watch, most) {
+        if self.keep_own(slot, most) {
             if late >= SELDOM && self.shepherd.is_there() {
                 self.with(now_ns, |inside| inside.table.hand_over(slot));
                 self.shepherd.ring();
@@ -100,13 +100,13 @@ impl State {
     }
 
     /// The next part; true: there is more.
-    fn keep_own(&self, slot: u32, watch: &Watch, most: usize) -> bool {
+    fn keep_own(&self, slot: u32, most: usize) -> bool {
         let began = clock::now_ns();
         let unvisited = self.coarse(self.interval_ns() / 2);
-        let from = watch.place.load(Ordering::Relaxed);
+        let from = self.places[slot as usize].load(Ordering::Relaxed);
         let kept = self.freeing_idle_pages(|| general().keep_own(slot, from, most, unvisited));
         let Some((kept, place)) = kept else { return true };
-        watch.place.store(place, Ordering::Relaxed);
+        self.places[slot as usize].store(place, Ordering::Relaxed);
         self.count_kept(kept);
         let is_more = kept.is_more || (!self.shepherd.is_there() && self.does_without_shepherd(began));
         self.counts.longest_ns.raise(clock::now_ns() - began);

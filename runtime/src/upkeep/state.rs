@@ -41,6 +41,8 @@ pub(super) struct State {
     inside: UnsafeCell<Inside>,
     /// By slot: when the turn ends that somebody is in the middle of, in nanoseconds; 0: nobody is.
     pub(super) until_ns: [AtomicU64; slot::MAX],
+    /// And how many caches were looked over in that turn.
+    pub(super) places: [AtomicU32; slot::MAX],
 }
 
 // SAFETY: what is inside is used under the lock; the rest is atomic, or constant.

@@ -2,12 +2,12 @@
 
 use super::decay::Seen;
 use super::state::{Inside, State};
-use super::timetable::Errand;
+use super::timetable::{Errand, Timetable};
 use crate::page::MOST_PURGED_AT_ONCE;
 use crate::percpu;
-use crate::slab::Kept;
 use crate::slab::region::general;
 use crate::slab::sharing;
+use crate::slab::{Kept, coarse_time};
 use machine::sync::Ordering;
 use machine::{clock, process};
 
@@ -21,6 +21,8 @@ const SECOND: u64 = 1_000_000_000;
 /// What is known of memory: that it is short; that it cannot be told whether it is.
 const SHORT: u32 = 1;
 const UNTOLD: u32 = 2;
+/// A slot looks deserted where nobody came along for one part in so many of an interval: then somebody goes and looks, in its turn, what idles there.
+const DESERTED_PART: u64 = 8;
 /// Memory is short when less than one part in so many of the limit is left.
 const SHORT_PART: u64 = 8;
 
@@ -31,9 +33,14 @@ const SHORT_PART: u64 = 8;
 pub fn step(now_ns: u64) -> Option<u64> {
     percpu::enter();
     let state = State::known().filter(|state| state.is_on())?;
-    let Some(errand) = state.with(now_ns, begin_errand) else { return Some(now_ns + SOON_NS) };
+    // Who says that it is later than it is finds everything as long unvisited.
+    let ahead = now_ns.checked_sub(clock::now_ns()).map_or(0, |ns| state.coarse(ns));
+    let (now, deserted) = (coarse_time().wrapping_add(ahead), state.coarse(state.interval_ns() / DESERTED_PART));
+    let looks_deserted = |slot| general().watch(slot).since_last_visit(now) > deserted;
+    let errand = state.with(now_ns, |inside| begin_errand(&mut inside.table, looks_deserted));
+    let Some(errand) = errand else { return Some(now_ns + SOON_NS) };
     if let Errand::Serve(slot, _) = errand {
-        state.serve(slot, now_ns);
+        state.serve(slot, now_ns, now);
         return Some(now_ns);
     }
     if let Some(later_ns) = state.hollow_out() {
@@ -68,23 +75,24 @@ pub fn tick() -> Option<u64> {
 }
 
 /// The next errand; a slot that is to be served has run.
-fn begin_errand(inside: &mut Inside) -> Errand {
-    let errand = inside.table.errand();
+fn begin_errand(table: &mut Timetable, looks_deserted: impl Fn(u32) -> bool) -> Errand {
+    let errand = table.errand(looks_deserted);
     if let Errand::Serve(slot, _) = errand {
-        inside.table.run(slot);
+        table.run(slot);
     }
     errand
 }
 
 impl State {
-    /// Empties a deserted slot. One that has nothing any more goes: whoever comes along there again joins.
-    fn serve(&self, slot: u32, now_ns: u64) {
+    /// Empties what idles in a slot. One that has nothing any more goes: whoever comes along there again joins.
+    fn serve(&self, slot: u32, now_ns: u64, now: u32) {
         let began = clock::now_ns();
-        let Some(kept) = self.freeing_idle_pages(|| general().keep_deserted(slot)) else { return };
+        let unvisited = self.coarse(self.interval_ns() / 2);
+        let Some(kept) = self.freeing_idle_pages(|| general().keep_deserted(slot, now, unvisited)) else { return };
         self.counts.longest_ns.raise(clock::now_ns() - began);
         self.counts.deserted.count();
         self.count_kept(kept);
-        let is_empty = kept.arrays + kept.spans == 0;
+        let is_empty = kept.arrays + kept.spans == 0 && !kept.is_more;
         if is_empty {
             self.note(now_ns, |inside| inside.table.leave(slot));
             general().watch(slot).look_now();
@@ -94,14 +102,18 @@ impl State {
     /// Does what makes pages free that nobody used for an interval already. What others free at the same time counts as that, too, which is a mistake of little
     /// harm.
     pub(super) fn freeing_idle_pages<R>(&self, work: impl FnOnce() -> R) -> R {
-        let counts = &general().state().zone.counts;
+        let zone = &general().state().zone;
+        let counts = &zone.counts;
         // What goes back meanwhile came before.
         let ever_free = || counts.free_dirty.get() + counts.purged.get();
         let before = ever_free();
         let result = work();
         let came = ever_free().saturating_sub(before);
         if came > 0 {
-            self.note(clock::now_ns(), |inside| inside.decay.came_idle(came));
+            self.note(clock::now_ns(), |inside| {
+                inside.decay.came_idle(came);
+                zone.raise_least_dirty(came);
+            });
             if came >= WORTH_A_CALL {
                 self.shepherd.ring();
             }

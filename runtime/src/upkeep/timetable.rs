@@ -91,7 +91,7 @@ pub enum Turn {
 /// What is to be done for slots that do not come by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errand {
-    /// This slot has its turn, until this time; it missed the one before.
+    /// This slot has its turn, until this time; it missed the one before, or looks deserted.
     Serve(u32, u64),
     /// Nothing before this time.
     NotBeforeNs(u64),
@@ -238,16 +238,24 @@ impl Timetable {
         self.last[slot as usize] = self.last[slot as usize].min(long_ago);
     }
 
-    /// What is to be done for slots that missed their turn in the last round.
-    pub fn errand(&self) -> Errand {
+    /// What is to be done for slots that missed their turn in the last round, or look deserted. As others may look like that later, it is to be asked in each
+    /// quarter of a round in which any has its turn still to come.
+    pub fn errand(&self, looks_deserted: impl Fn(u32) -> bool) -> Errand {
         if self.is_empty() {
             return Errand::None;
         }
-        let mut next = self.boundary();
-        for slot in self.members.iter().filter(|&slot| self.has_missed(slot)) {
-            match self.turn(slot) {
-                Turn::UntilNs(end) => return Errand::Serve(slot, end),
-                Turn::NotBeforeNs(due) => next = next.min(due),
+        let boundary = self.boundary();
+        let passed = (self.seen_ns as i64 - self.began_ns) as u64;
+        let quarter = (1..4).map(|quarter| self.interval_ns / 4 * quarter).find(|&quarter| quarter > passed);
+        let quarter = quarter.map_or(boundary, |quarter| self.at(quarter));
+        let mut next = boundary;
+        for slot in self.members.iter() {
+            let (turn, is_served) = (self.turn(slot), self.has_missed(slot) || looks_deserted(slot));
+            match turn {
+                Turn::UntilNs(end) if is_served => return Errand::Serve(slot, end),
+                Turn::NotBeforeNs(due) if is_served => next = next.min(due),
+                Turn::NotBeforeNs(due) if due >= boundary => {}
+                Turn::UntilNs(_) | Turn::NotBeforeNs(_) => next = next.min(quarter),
                 Turn::None => {}
             }
         }
@@ -348,8 +356,8 @@ mod tests {
         table.run(3);
         for (third, errand) in [
             // 70 comes, 3 and 1000 do not.
-            (0, Errand::NotBeforeNs(7 * SECOND)),
-            (1, Errand::NotBeforeNs(7 * SECOND)),
+            (0, Errand::NotBeforeNs(6 * SECOND + SECOND / 4)),
+            (1, Errand::NotBeforeNs(6 * SECOND + SECOND / 2)),
             (3, Errand::Serve(3, 7 * SECOND + SECOND / 3)),
             (4, Errand::NotBeforeNs(7 * SECOND + 2 * SECOND / 3)),
             (5, Errand::Serve(1000, 8 * SECOND)),
@@ -358,7 +366,30 @@ mod tests {
             if third % 3 == 1 {
                 table.run(70);
             }
-            assert_eq!(table.errand(), errand, "third {third}");
+            assert_eq!(table.errand(|_| false), errand, "third {third}");
+            if let Errand::Serve(slot, _) = errand {
+                table.run(slot);
+            }
+        }
+    }
+
+    #[test]
+    fn who_looks_deserted_is_served_in_its_turn_and_others_are_looked_at_again() {
+        let mut table = with([3, 70, 1000].into_iter());
+        table.run(3);
+        let third = |third: u64| 6 * SECOND + third * SECOND / 3;
+        let quarter = |quarter: u64| Errand::NotBeforeNs(6 * SECOND + quarter * SECOND / 4);
+        for (now, deserted, errand) in [
+            (third(0), u32::MAX, quarter(1)),
+            (third(0), 70, quarter(1)),
+            (third(0), 3, Errand::Serve(3, third(1))),
+            (6 * SECOND + SECOND / 4, 1000, quarter(2)),
+            (6 * SECOND + SECOND / 2, 1000, Errand::NotBeforeNs(third(2))),
+            (third(2), 1000, Errand::Serve(1000, third(3))),
+            (third(2) + 1, 70, Errand::NotBeforeNs(7 * SECOND)),
+        ] {
+            table.advance(now, SECOND);
+            assert_eq!(table.errand(|slot| slot == deserted), errand, "{deserted} at {now}");
             if let Errand::Serve(slot, _) = errand {
                 table.run(slot);
             }
@@ -370,11 +401,12 @@ mod tests {
         let mut table = with(0..2);
         table.run(0);
         table.advance(6 * SECOND, SECOND);
-        assert_eq!(table.errand(), Errand::NotBeforeNs(7 * SECOND));
+        let later = Errand::NotBeforeNs(6 * SECOND + SECOND / 4);
+        assert_eq!(table.errand(|_| false), later);
         table.hand_over(0);
-        assert_eq!(table.errand(), Errand::Serve(0, 6 * SECOND + SECOND / 2));
+        assert_eq!(table.errand(|_| false), Errand::Serve(0, 6 * SECOND + SECOND / 2));
         table.run(0);
-        assert_eq!(table.errand(), Errand::NotBeforeNs(7 * SECOND), "once");
+        assert_eq!(table.errand(|_| false), later, "once");
     }
 
     #[test]
