@@ -83,7 +83,7 @@ impl Watch {
 
     /// For how long nobody came along, at a coarse time.
     pub fn since_last_visit(&self, time: u32) -> u32 {
-        time.wrapping_sub(self.visited.load(Ordering::Relaxed))
+        shard::units_since(self.visited.load(Ordering::Relaxed), time)
     }
 
     #[inline]

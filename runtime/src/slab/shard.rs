@@ -88,6 +88,13 @@ pub fn coarse_time() -> u32 {
     coarse_of(clock::ticks()) as u32
 }
 
+/// Units from a time until another one, `now`; none, if whoever looked at the clock for that did so a moment before the first was noted: some 30 ms.
+pub fn units_since(time: u32, now: u32) -> u32 {
+    const MOMENT: u32 = 1 << 16;
+    let units = now.wrapping_sub(time);
+    if units > u32::MAX - MOMENT { 0 } else { units }
+}
+
 /// So many ticks in those units.
 #[inline]
 pub fn coarse_of(ticks: u64) -> u64 {
@@ -144,7 +151,7 @@ pub fn heat(shard: *const Shard) -> u32 {
 /// nobody uses.
 pub fn since_last_visit(shard: *const Shard, now: u32) -> u32 {
     // SAFETY: as above.
-    now.wrapping_sub(unsafe { (&raw const (*shard).heat).read_volatile() } & !HEAT_BITS)
+    units_since(unsafe { (&raw const (*shard).heat).read_volatile() } & !HEAT_BITS, now)
 }
 
 /// The level of its arrays, without the lock: a hint.
@@ -373,6 +380,19 @@ mod tests {
             count_visit(&mut shard, false);
         }
         assert!(since_last_visit(&shard, coarse_time()) < 1 << 20);
+    }
+
+    #[test]
+    fn a_visit_after_the_look_at_the_clock_is_no_old_one() {
+        // SAFETY: all-zero memory is a shard.
+        let mut shard: Shard = unsafe { core::mem::zeroed() };
+        for now in [0, UNIT, 1 << 20, u32::MAX - 1] {
+            for (later, since) in [(UNIT, 0), (20 * UNIT, 0), (0_u32.wrapping_sub(1 << 20), 1 << 20)] {
+                shard.heat = now.wrapping_add(later) & !HEAT_BITS | HOTTEST * PARTS;
+                let found = since_last_visit(&shard, now);
+                assert!((since..=since + UNIT).contains(&found), "{found} at {now}, visited {later} later");
+            }
+        }
     }
 
     #[test]
