@@ -10,14 +10,16 @@ mod common;
 
 use commensal::heap;
 use commensal::machine::fault::{self, Plan, Point};
-use commensal::machine::{process, slot};
+use commensal::machine::{clock, process, slot};
 use commensal::upkeep::{self, Knob, Report};
 use common::child;
 use common::forks::{FINE, Way, wait_for};
 use common::random::Random;
 use std::fs;
 use std::hint::black_box;
+use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -153,6 +155,30 @@ fn a_peak_is_back_after_two_intervals() {
     });
 }
 
+/// What nobody comes along for goes after one and a half intervals, wherever in a round that is. Time is what the embedder says it is.
+#[test]
+fn what_idles_in_a_slot_goes_in_time() {
+    const INTERVAL_NS: u64 = 100_000_000;
+    in_child("what_idles_in_a_slot_goes_in_time", "upkeep.interval_ms:100,shepherd:off", &[None], || {
+        let mut longest = 0;
+        for phase in 0..8 {
+            thread::spawn(|| Blocks::new(2 * MIB).free()).join().expect("no panic");
+            let (start, before) = (clock::now_ns(), Report::read().arrays);
+            let mut now = start;
+            while Report::read().arrays == before {
+                assert!(now < start + 4 * INTERVAL_NS, "it stays: {}", Report::read());
+                now = upkeep::step(now).expect("there is something");
+            }
+            longest = longest.max(now - start);
+            // The clock has to come as far, and a part of a round further than the last time.
+            let ahead = now.saturating_sub(clock::now_ns());
+            thread::sleep(Duration::from_nanos(ahead + phase * INTERVAL_NS / 8));
+        }
+        println!("after {longest} ns");
+        assert!(longest <= INTERVAL_NS * 13 / 8, "it took {longest} ns: {}", Report::read());
+    });
+}
+
 /// Whoever waits for the shepherd waits for nothing where all is empty: it sleeps until somebody comes.
 #[test]
 fn an_idle_process_is_not_woken() {
@@ -270,14 +296,57 @@ fn refused_pages_stay_as_they_are() {
         fault::arm(Point::Decommit, Plan::Always { skip: 0 });
         after_a_peak(4 * MIB, 40 * MIB, Duration::from_millis(100), || {
             thread::sleep(Duration::from_millis(600));
-            let (report, again) = (Report::read(), Blocks::new(60 * MIB));
+            let report = Report::read();
             assert!(report.bytes == 0 && (1..100).contains(&report.refused), "{report}");
+            // They are not taken for zeroes.
+            for _ in 0..100 {
+                const WORDS: usize = 40_000;
+                let block: *mut u64 = heap::allocate_zeroed(WORDS * 8).cast();
+                // SAFETY: the block is ours; it is never freed, so that each is another one.
+                let is_zero = (0..WORDS).all(|word| unsafe { block.add(word).read() } == 0);
+                assert!(is_zero, "a block that should be zero is not");
+            }
+            let again = Blocks::new(60 * MIB);
             heap::check::check_valid(|_| {});
             again.free();
             fault::arm(Point::Decommit, Plan::Never);
             assert!(comes_within(Duration::from_secs(3), || Report::read().bytes > 30 << 20), "{}", Report::read());
         });
     });
+}
+
+/// A group of its own, with a limit, where the kernel lets us make one.
+#[test]
+fn the_limit_of_a_control_group_is_obeyed_by_who_is_in_it() {
+    const TEST: &str = "the_limit_of_a_control_group_is_obeyed_by_who_is_in_it";
+    const LIMIT: u64 = 1 << 30;
+    if child::case().is_some() {
+        let found = process::memory_of_group();
+        println!("{found:?}");
+        let (used, limit) = found.expect("there is a limit");
+        assert!(limit == LIMIT && (1..LIMIT).contains(&used), "{used} of {limit}, and the limit is {LIMIT}");
+        return;
+    }
+    let name = format!("commensal-{}", std::process::id());
+    let made = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].into_iter().find_map(|root| {
+        let folder = PathBuf::from(root).join(&name);
+        fs::create_dir(&folder).ok()?;
+        let files = ["memory.limit_in_bytes", "memory.max"];
+        let is_limited = files
+            .iter()
+            .any(|file| folder.join(file).exists() && fs::write(folder.join(file), LIMIT.to_string()).is_ok());
+        is_limited.then_some(folder.clone()).or_else(|| fs::remove_dir(folder).ok().and(None))
+    });
+    let Some(folder) = made else { return println!("no group can be made here") };
+    let mut command = child::command(TEST, "act");
+    let members = folder.join("cgroup.procs");
+    // SAFETY: a child of a fork writes to a file; the path was made before.
+    unsafe { command.pre_exec(move || fs::write(&members, "0")) };
+    let outcome = child::run(&mut command, Duration::from_secs(60));
+    // The kernel may take a moment to see that nobody is in it any more.
+    let is_gone = comes_within(Duration::from_secs(5), || fs::remove_dir(&folder).is_ok());
+    outcome.expect_success(TEST);
+    assert!(is_gone, "{} stays", folder.display());
 }
 
 /// What the kernel says of the process's control group, read again by other means.
@@ -377,6 +446,33 @@ fn check(&(block, words, mark): &(*mut u64, usize, u64)) {
     // SAFETY: as above.
     let is_ours = (0..words).all(|word| unsafe { black_box(block).add(word).read() } == mark);
     assert!(is_ours, "somebody else has written to a block of {} bytes", words * 8);
+}
+
+/// A child does not take its parent's shepherd for its own.
+#[test]
+fn a_child_gets_a_shepherd_of_its_own() {
+    in_child("a_child_gets_a_shepherd_of_its_own", "upkeep.interval_ms:20", &[None, Some(child::FALLBACK)], || {
+        // From time to time somebody allocates; who comes first, and finds that there is much, makes it.
+        let comes = || {
+            comes_within(Duration::from_secs(10), || {
+                thread::spawn(|| Blocks::new(8 * MIB).free()).join().expect("no panic");
+                !shepherds().is_empty() && Report::read().has_shepherd
+            })
+        };
+        assert!(comes(), "{}", Report::read());
+        let child = Way::Fork.fork_and(|| {
+            let is_inherited = Report::read().has_shepherd;
+            let is_mine = comes();
+            if is_inherited {
+                Err(1)
+            } else if is_mine {
+                Ok(())
+            } else {
+                Err(2)
+            }
+        });
+        assert_eq!(wait_for(child, Duration::from_secs(30)), Some(FINE), "{}", Report::read());
+    });
 }
 
 /// Children that are forked while the shepherd is at it can go on, and get a shepherd of their own if they need one.

@@ -388,7 +388,7 @@ mod tests {
         let mut shard: Shard = unsafe { core::mem::zeroed() };
         for now in [0, UNIT, 1 << 20, u32::MAX - 1] {
             for (later, since) in [(UNIT, 0), (20 * UNIT, 0), (0_u32.wrapping_sub(1 << 20), 1 << 20)] {
-                shard.heat = now.wrapping_add(later) & !HEAT_BITS | HOTTEST * PARTS;
+                shard.heat = (now.wrapping_add(later) & !HEAT_BITS) | (HOTTEST * PARTS);
                 let found = since_last_visit(&shard, now);
                 assert!((since..=since + UNIT).contains(&found), "{found} at {now}, visited {later} later");
             }

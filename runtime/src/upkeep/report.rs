@@ -3,6 +3,7 @@
 use super::knobs::Knob;
 use super::state::State;
 use crate::page::PAGE;
+use crate::percpu;
 use core::fmt;
 
 /// What upkeep did so far. `Display` writes it as a line.
@@ -36,6 +37,8 @@ impl Report {
     /// Reads it; each figure is exact, together they are only at rest.
     pub fn read() -> Report {
         let Some(state) = State::known() else { return Report { is_on: true, patience: 1, ..Report::default() } };
+        // A new child has to see that it is one.
+        percpu::enter();
         let counts = &state.counts;
         Report {
             is_on: state.knobs.get(Knob::Upkeep) == 1,
