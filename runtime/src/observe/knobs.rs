@@ -57,6 +57,31 @@ impl<K: Knob, const N: usize> Knobs<K, N> {
     }
 }
 
+/// Makes the enumeration `Knob` and its table a part's knobs: the trait, the type of the values, and a test of both.
+macro_rules! make_knobs {
+    ($table:ident) => {
+        impl $crate::observe::knobs::Knob for Knob {
+            const ALL: &'static [Description<Knob>] = &$table;
+
+            fn place(self) -> usize {
+                self as usize
+            }
+        }
+
+        /// The values.
+        pub(super) type Knobs = $crate::observe::knobs::Knobs<Knob, { $table.len() }>;
+
+        #[cfg(test)]
+        mod tests {
+            #[test]
+            fn knobs_are_in_order_and_keep_their_ranges() {
+                $crate::observe::knobs::check::<super::Knob, { super::$table.len() }>();
+            }
+        }
+    };
+}
+pub(crate) use make_knobs;
+
 /// Holds a table against its enumeration, and sets each knob to the ends of its range and beyond.
 #[cfg(test)]
 pub(crate) fn check<K: Knob + core::fmt::Debug + PartialEq, const N: usize>() {

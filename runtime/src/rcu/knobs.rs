@@ -1,6 +1,6 @@
 //! What can be set about grace periods.
 
-use crate::observe::knobs;
+use crate::observe::knobs::make_knobs;
 pub use crate::observe::knobs::{Description, OutOfRange};
 
 /// Something that can be set.
@@ -64,21 +64,4 @@ pub const KNOBS: [Description<Knob>; 16] = [
     Description { knob: Knob::Stall, name: "stall_ms", usual: 10_000, least: 0, most: 1_000_000 },
 ];
 
-impl knobs::Knob for Knob {
-    const ALL: &'static [Description<Knob>] = &KNOBS;
-
-    fn place(self) -> usize {
-        self as usize
-    }
-}
-
-/// The values.
-pub(super) type Knobs = knobs::Knobs<Knob, { KNOBS.len() }>;
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn knobs_are_in_order_and_keep_their_ranges() {
-        crate::observe::knobs::check::<super::Knob, { super::KNOBS.len() }>();
-    }
-}
+make_knobs!(KNOBS);

@@ -1,6 +1,6 @@
 //! What can be set about upkeep, also while it runs.
 
-use crate::observe::knobs;
+use crate::observe::knobs::make_knobs;
 pub use crate::observe::knobs::{Description, OutOfRange};
 
 /// Something that can be set.
@@ -26,21 +26,4 @@ pub const KNOBS: [Description<Knob>; 4] = [
     Description { knob: Knob::Budget, name: "budget_mib", usual: 1024, least: 1, most: 1_000_000 },
 ];
 
-impl knobs::Knob for Knob {
-    const ALL: &'static [Description<Knob>] = &KNOBS;
-
-    fn place(self) -> usize {
-        self as usize
-    }
-}
-
-/// The values.
-pub(super) type Knobs = knobs::Knobs<Knob, { KNOBS.len() }>;
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn knobs_are_in_order_and_keep_their_ranges() {
-        crate::observe::knobs::check::<super::Knob, { super::KNOBS.len() }>();
-    }
-}
+make_knobs!(KNOBS);
