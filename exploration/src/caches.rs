@@ -149,7 +149,7 @@ fn sized(seed: u64) -> Outcome {
             if random.bool() {
                 // So long that the slot rests; and goes on resting while nothing goes along a slow path, so that arrays are taken away that are in use.
                 sleep(150_000_000);
-                (0..random.usize(..400)).filter_map(|_| Block::of(cache)).for_each(|block| block.free_to(cache));
+                (0..random.usize(..2000)).filter_map(|_| Block::of(cache)).for_each(|block| block.free_to(cache));
                 table.exchange(Block::of(cache), random).into_iter().for_each(Block::free);
             }
         }
