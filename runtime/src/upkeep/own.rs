@@ -1,6 +1,6 @@
 //! A thread's own turn: what is done for a slot by whoever comes along a slow path there.
 
-use super::state::State;
+use super::state::{OwnTurn, State};
 use super::step::{Left, give_idle_pages_back};
 use super::timetable::{Timetable, Turn};
 use crate::percpu;
@@ -57,7 +57,7 @@ impl State {
     /// Does a part of the slot's turn, if it has one; returns after how many units of coarse time somebody should look again.
     fn take_turn(&self, slot: u32, late: u32) -> u32 {
         let now_ns = clock::now_ns();
-        let until = &self.until_ns[slot as usize];
+        let OwnTurn { until_ns: until, place } = &self.turns[slot as usize];
         if until.load(Ordering::Relaxed) <= now_ns {
             match self.with(now_ns, |inside| begin_turn(&mut inside.table, slot)) {
                 None => return SOON,
@@ -66,7 +66,7 @@ impl State {
                     return self.coarse(at.saturating_sub(now_ns));
                 }
                 Some(Turn::UntilNs(end)) => {
-                    self.places[slot as usize].store(0, Ordering::Relaxed);
+                    place.store(0, Ordering::Relaxed);
                     until.store(end, Ordering::Relaxed);
                     self.shepherd.rouse();
                 }
@@ -103,10 +103,11 @@ impl State {
     fn keep_own(&self, slot: u32, most: usize) -> bool {
         let began = clock::now_ns();
         let unvisited = self.coarse(self.interval_ns() / 2);
-        let from = self.places[slot as usize].load(Ordering::Relaxed);
+        let place_of_turn = &self.turns[slot as usize].place;
+        let from = place_of_turn.load(Ordering::Relaxed);
         let kept = self.freeing_idle_pages(|| general().keep_own(slot, from, most, unvisited));
         let Some((kept, place)) = kept else { return true };
-        self.places[slot as usize].store(place, Ordering::Relaxed);
+        place_of_turn.store(place, Ordering::Relaxed);
         self.count_kept(kept);
         let is_more = kept.is_more || (!self.shepherd.is_there() && self.does_without_shepherd(began));
         self.counts.longest_ns.raise(clock::now_ns() - began);

@@ -39,10 +39,18 @@ pub(super) struct State {
     began_ticks: u64,
     lock: Lock<UPKEEP_RANK>,
     inside: UnsafeCell<Inside>,
-    /// By slot: when the turn ends that somebody is in the middle of, in nanoseconds; 0: nobody is.
-    pub(super) until_ns: [AtomicU64; slot::MAX],
-    /// And how many caches were looked over in that turn.
-    pub(super) places: [AtomicU32; slot::MAX],
+    /// By slot.
+    pub(super) turns: [OwnTurn; slot::MAX],
+}
+
+/// A turn that somebody may be in the middle of.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct OwnTurn {
+    /// When it ends, in nanoseconds; 0: nobody is.
+    pub(super) until_ns: AtomicU64,
+    /// How many caches were looked over in it.
+    pub(super) place: AtomicU32,
 }
 
 // SAFETY: what is inside is used under the lock; the rest is atomic, or constant.
