@@ -4,7 +4,9 @@
 //! second. Intervals that are measured have a margin for a busy machine, and a reading is repeated before it counts as a failure.
 //!
 //! Planted bugs that were seen here: turns that are never missed, a shepherd that is not woken, pages that are not idle until another
-//! interval has passed, and kicks that only order memory (the check of contents, beside the shepherd).
+//! interval has passed, kicks that only order memory (the check of contents, beside the shepherd), upkeep that is on where it was turned off, ticks that
+//! do nothing, slots that have to miss a turn first, pages that the kernel refused and that are taken for zeroes, or tried again and again, a group's use
+//! that is not told, a shepherd in small processes, and a child that takes its parent's for its own.
 
 mod common;
 
