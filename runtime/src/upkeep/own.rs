@@ -13,6 +13,8 @@ use machine::{clock, thread};
 const FIRST_LOOK: u32 = 1 << 17;
 /// To the next part of a turn, some 100 µs, and to the next try.
 const SOON: u32 = 1 << 8;
+/// To the next try to find somebody who can make a shepherd, some 1.5 ms.
+const NEXT_MAKER: u32 = 1 << 12;
 /// A look that is not needed, some minutes away.
 const FAR: u32 = 1 << 29;
 /// Arrays that are emptied, and calls that are made, at a stretch, or a few more: by who comes along all the time, and by who comes so seldom that nobody
@@ -45,10 +47,10 @@ pub(crate) fn tend(slot: u32, allocates: bool) {
             percpu::enter();
             let late = watch.lateness(now) / SOON;
             let units = state.take_turn(slot, late);
+            // Hot caches look at the clock more often where they take back, so most turns begin in a release, where no thread can be made.
+            let is_waited_for = !state.try_to_have_shepherd(clock::now_ns(), allocates);
+            let units = if is_waited_for { units.min(NEXT_MAKER) } else { units };
             watch.look_at(coarse_time().wrapping_add(units));
-            if allocates {
-                state.want_shepherd(clock::now_ns());
-            }
         }
     }
 }

@@ -128,8 +128,9 @@ impl Shepherd {
 }
 
 impl State {
-    /// Sees to it that there is a shepherd, if there should be and can. In an allocation, on its slow path.
-    pub(super) fn want_shepherd(&self, now_ns: u64) {
+    /// Sees to it that there is a shepherd, if there should be, and can: it is made in an allocation, on its slow path. False: somebody else should
+    /// come who allocates.
+    pub(super) fn try_to_have_shepherd(&self, now_ns: u64, allocates: bool) -> bool {
         let general = general().state();
         let is_wanted = self.knobs.get(Knob::Shepherd) == 1
             && !self.shepherd.is_there()
@@ -137,9 +138,10 @@ impl State {
             && general.zone.counts.in_use.get() + general.zone.counts.free_dirty.get() > LITTLE_PAGES
             && now_ns >= self.shepherd.not_before_ns.load(Ordering::Relaxed)
             && self.shepherd.is_possible_in_child();
-        if is_wanted && !self.make_shepherd() {
+        if is_wanted && allocates && !self.make_shepherd() {
             self.shepherd.not_before_ns.store(now_ns + AFTER_FAILURE_NS, Ordering::Relaxed);
         }
+        allocates || !is_wanted
     }
 
     #[cold]
