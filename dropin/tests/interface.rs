@@ -66,6 +66,25 @@ fn needs_libc_and_the_loader_only() {
     }
 }
 
+/// The loader writes addresses into what it protects afterwards: each page of it is one that every process pays for when it starts. (Tables of texts,
+/// which are addresses, had once made it two.)
+#[test]
+fn what_the_loader_relocates_and_protects_is_one_page() {
+    if !subject::is_commensal() || !skips::has_tools("readelf", &["readelf"]) {
+        return;
+    }
+    let path = subject::library().path().expect("Commensal is a file");
+    let arguments = ["--segments".as_ref(), "--wide".as_ref(), path.as_os_str()];
+    let outcome = Run::new("readelf").args(arguments).with(&Library::none(), Mode::Without);
+    // Type, offset, virtual and physical address, size in the file and in memory.
+    let fields = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let protected =
+        outcome.stdout.lines().map(fields).find(|fields| fields.first().is_some_and(|it| it == "GNU_RELRO"));
+    let in_file = protected.as_ref().and_then(|fields| fields.get(4)?.strip_prefix("0x"));
+    let bytes = in_file.and_then(|hex| u32::from_str_radix(hex, 16).ok());
+    assert!(bytes.is_some_and(|bytes| bytes <= 4096), "{}", outcome.report(&format!("it is {bytes:?} bytes")));
+}
+
 /// Whatever else had a name would take the place of the program's own thing of that name. (The function that unwinds Rust's stacks
 /// did once, and every compiler error ended in an abort.)
 #[test]

@@ -45,6 +45,18 @@ core::arch::global_asm!(
     ".popsection",
 );
 
+// All that the library needs of the compiler's start files, without which it is linked: an address by which the C library knows whose functions
+// it is to call at exit and in a fork. Weak: programs that it is linked into have one.
+core::arch::global_asm!(
+    ".pushsection .rodata.__dso_handle,\"a\",@progbits",
+    ".weak __dso_handle",
+    ".hidden __dso_handle",
+    ".type __dso_handle,@object",
+    "__dso_handle: .byte 0",
+    ".size __dso_handle, . - __dso_handle",
+    ".popsection",
+);
+
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {

@@ -40,7 +40,7 @@ const _: () = assert!(Name::MOST < 96);
 const _: () = {
     let mut at = 0;
     while at < locks::NAMES.len() {
-        assert!(locks::NAMES[at].len() < 16);
+        assert!(locks::NAMES[at].as_str().len() < 16);
         at += 1;
     }
 };

@@ -25,25 +25,25 @@ use crate::page::PAGE;
 use crate::rcu;
 use crate::slab::misuse::Line;
 use crate::slab::region::{general, lay_out};
-use crate::slab::rules::{self, NoRule};
+use crate::slab::rules::{self, Keys, NoRule};
 use crate::slab::sharing;
 use crate::upkeep;
 use core::fmt::Write;
 use machine::{process, slot};
 
-const KEYS: [(&str, &str); 11] = [
-    ("stats", "exit or off"),
-    ("slabinfo", "exit or off"),
-    ("locks", "exit, json or off"),
-    ("locks.filter", "a text of 1 to 64 bytes"),
-    ("control", "a descriptor that `commensal run` made"),
-    ("keep", "a number of MiB"),
-    ("huge", "system or avoid"),
-    ("upkeep", "on or off"),
-    ("shepherd", "on or off"),
-    ("lazy", "on or off"),
-    ("possible_cpus", "a number from 1 to 1024"),
-];
+const KEYS: Keys = Keys(
+    "stats: exit or off
+     slabinfo: exit or off
+     locks: exit, json or off
+     locks.filter: a text of 1 to 64 bytes
+     control: a descriptor that `commensal run` made
+     keep: a number of MiB
+     huge: system or avoid
+     upkeep: on or off
+     shepherd: on or off
+     lazy: on or off
+     possible_cpus: a number from 1 to 1024",
+);
 
 /// What has to be known as a whole before anything is done.
 struct Layout {
@@ -117,7 +117,7 @@ fn apply_knob(key: &str, value: &str) {
 
 /// Sets a number of a part.
 fn set_knob<K: knobs::Knob>((part, name): (&str, &str), value: &str, set: fn(K, u32) -> Result<(), OutOfRange>) {
-    let known = K::ALL.iter().find(|known| known.name == name);
+    let known = K::ALL.iter().find(|known| known.name.as_str() == name);
     if let Some(known) = known
         && value.parse().is_ok_and(|value| set(known.knob, value).is_ok())
     {
@@ -133,7 +133,7 @@ fn set_knob<K: knobs::Knob>((part, name): (&str, &str), value: &str, set: fn(K, 
         None => writeln!(
             line,
             "commensal: COMMENSAL_CONF: {part} has no knob '{name}': did you mean '{}'? ignored",
-            nearest(name, K::ALL.iter().map(|known| known.name))
+            nearest(name, K::ALL.iter().map(|known| known.name.as_str()))
         ),
     };
     process::complain(line.as_bytes());
@@ -144,11 +144,11 @@ fn complain_of_rule(key: &str, value: &str, why: NoRule<'_>) {
     let mut line = Line::new();
     let _ = match why {
         NoRule::Value(option) => {
-            let values = rules::OPTIONS.iter().find(|known| known.0 == option).map_or("", |known| known.1);
+            let values = rules::OPTIONS.values_of(option).unwrap_or("");
             writeln!(line, "commensal: COMMENSAL_CONF: {key} cannot be '{value}': expected {values}; ignored")
         }
         NoRule::Option(option) => {
-            let likely = nearest(option, rules::OPTIONS.iter().map(|known| known.0));
+            let likely = nearest(option, rules::OPTIONS.iter());
             writeln!(
                 line,
                 "commensal: COMMENSAL_CONF: caches have no option '{option}': did you mean '{likely}'? ignored"
@@ -161,14 +161,14 @@ fn complain_of_rule(key: &str, value: &str, why: NoRule<'_>) {
 #[cold]
 fn complain(key: &str, value: &str) {
     let mut line = Line::new();
-    let _ = match KEYS.iter().find(|known| known.0 == key) {
-        Some((_, values)) => {
+    let _ = match KEYS.values_of(key) {
+        Some(values) => {
             writeln!(line, "commensal: COMMENSAL_CONF: {key} cannot be '{value}': expected {values}; ignored")
         }
         None => writeln!(
             line,
             "commensal: COMMENSAL_CONF: unknown key '{key}': did you mean '{}'? ignored",
-            nearest(key, KEYS.iter().map(|known| known.0))
+            nearest(key, KEYS.iter())
         ),
     };
     process::complain(line.as_bytes());
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_found() {
-        let keys = || KEYS.iter().map(|known| known.0);
+        let keys = || KEYS.iter();
         assert_eq!(nearest("stat", keys()), "stats");
         assert_eq!(nearest("kep", keys()), "keep");
         assert_eq!(nearest("hugepages", keys()), "huge");

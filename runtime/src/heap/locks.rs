@@ -4,8 +4,8 @@
 //! child's begins with its parent's. It is exact at rest.
 
 use super::report::StandardError;
-use crate::observe::LockReport;
 use crate::observe::columns::{Row, Table, rows_of};
+use crate::observe::{LockReport, Word};
 use crate::percpu::Area;
 use crate::rcu;
 use crate::slab::region::general;
@@ -14,11 +14,11 @@ use machine::sync::{Contention, ContentionReport, Waited};
 use machine::{process, root};
 
 /// The names of locks that there may be without a heap.
-const OTHERS: [&str; 3] = ["rcu queue", "counter", "area"];
+const OTHERS: [Word; 3] = [Word::new("rcu queue"), Word::new("counter"), Word::new("area")];
 const HEAPS: usize = LockReport::NAMES.len();
 /// The names of all classes.
-pub const NAMES: [&str; HEAPS + OTHERS.len()] = {
-    let mut names = [""; HEAPS + OTHERS.len()];
+pub static NAMES: [Word; HEAPS + OTHERS.len()] = {
+    let mut names = [Word::new(""); HEAPS + OTHERS.len()];
     names.split_at_mut(HEAPS).0.copy_from_slice(&LockReport::NAMES);
     names.split_at_mut(HEAPS).1.copy_from_slice(&OTHERS);
     names
@@ -28,21 +28,16 @@ pub const NAMES: [&str; HEAPS + OTHERS.len()] = {
 pub fn classes() -> impl Iterator<Item = (&'static str, &'static Contention)> {
     let heap = root::is_installed().then(|| general().state().locks().classes());
     let area = Area::is_made().then(Area::of_process).flatten();
-    let [queues, blocks, of_area] = OTHERS;
-    let others = [
-        (queues, Some(rcu::contention())),
-        (blocks, area.map(Area::block_contention)),
-        (of_area, area.map(Area::contention)),
-    ];
-    let others = others.into_iter().filter_map(|(class, contention)| Some((class, contention?)));
-    heap.into_iter().flatten().chain(others)
+    let others = [Some(rcu::contention()), area.map(Area::block_contention), area.map(Area::contention)];
+    let all = heap.map_or([None; HEAPS], |heap| heap.map(Some)).into_iter().chain(others);
+    NAMES.iter().zip(all).filter_map(|(class, contention)| Some((class.as_str(), contention?)))
 }
 
 /// What waiting for each class of locks cost; for one that there is not yet, nothing.
 pub(super) fn reports() -> [(&'static str, ContentionReport); NAMES.len()] {
-    NAMES.map(|class| {
-        let found = classes().find(|&(name, _)| name == class);
-        (class, found.map_or_else(ContentionReport::default, |(_, contention)| contention.report()))
+    NAMES.each_ref().map(|class| {
+        let found = classes().find(|&(name, _)| name == class.as_str());
+        (class.as_str(), found.map_or_else(ContentionReport::default, |(_, contention)| contention.report()))
     })
 }
 

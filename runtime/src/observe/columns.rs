@@ -6,6 +6,7 @@
 //!
 //! Nothing is allocated: a [`Table`] has room for so many rows, keeps those with the most waiting, and says what it lost.
 
+use super::Word;
 use core::fmt::{self, Write};
 use machine::sync::{Contention, Site, Waited};
 
@@ -232,12 +233,17 @@ impl Cell {
 
 /// Writes a time in perf's units, the largest that it has one of: two decimals, but for nanoseconds.
 fn write_time(out: &mut impl Write, ns: u64) -> fmt::Result {
-    const UNITS: [(u64, &str); 5] =
-        [(3_600_000_000_000, "h "), (60_000_000_000, "m "), (1_000_000_000, "s "), (1_000_000, "ms"), (1_000, "us")];
-    match UNITS.into_iter().find(|&(unit, _)| ns >= unit) {
+    static UNITS: [(u64, Word); 5] = [
+        (3_600_000_000_000, Word::new("h ")),
+        (60_000_000_000, Word::new("m ")),
+        (1_000_000_000, Word::new("s ")),
+        (1_000_000, Word::new("ms")),
+        (1_000, Word::new("us")),
+    ];
+    match UNITS.iter().find(|&&(unit, _)| ns >= unit) {
         Some((unit, name)) => {
             let hundredths = ns / (unit / 100) + u64::from(ns % (unit / 100) >= unit / 200);
-            write!(out, "{}.{:02} {name}", hundredths / 100, hundredths % 100)
+            write!(out, "{}.{:02} {}", hundredths / 100, hundredths % 100, name.as_str())
         }
         None => write!(out, "{ns} ns"),
     }

@@ -1,5 +1,6 @@
 //! Numbers that can be set while the program runs, each with a name, a usual value and a range.
 
+use super::Word;
 use core::marker::PhantomData;
 use machine::sync::{AtomicU32, Ordering};
 
@@ -18,7 +19,7 @@ pub struct Description<K> {
     /// The knob.
     pub knob: K,
     /// Its name, with the unit.
-    pub name: &'static str,
+    pub name: Word,
     /// What it is set to if nobody sets it.
     pub usual: u32,
     /// From this.

@@ -5,6 +5,7 @@
 //!
 //! Readings take no lock and can be made in any state.
 
+use super::Word;
 use machine::sync::{AtomicU8, Contention, Ordering};
 
 /// Declares the classes, in the order in which they are reported.
@@ -24,11 +25,11 @@ macro_rules! classes {
             }
 
             /// The names of the classes.
-            pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
+            pub const NAMES: [Word; [$($name),*].len()] = [$(Word::new($name)),*];
 
-            /// The classes by their names.
-            pub fn classes(&self) -> [(&'static str, &Contention); Self::NAMES.len()] {
-                [$(($name, &self.$field)),*]
+            /// The classes, in the order of their names.
+            pub fn classes(&self) -> [&Contention; Self::NAMES.len()] {
+                [$(&self.$field),*]
             }
         }
     };

@@ -4,8 +4,10 @@ pub mod knobs;
 
 pub mod columns;
 pub mod locks;
+mod word;
 
 pub use locks::LockReport;
+pub use word::Word;
 
 use machine::sync::{AtomicU64, Ordering};
 

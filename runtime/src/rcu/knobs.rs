@@ -1,5 +1,6 @@
 //! What can be set about grace periods.
 
+use crate::observe::Word;
 use crate::observe::knobs::make_knobs;
 pub use crate::observe::knobs::{Description, OutOfRange};
 
@@ -46,22 +47,28 @@ pub enum Knob {
 
 /// All of them, in order.
 pub const KNOBS: [Description<Knob>; 16] = [
-    Description { knob: Knob::MinimumInterval, name: "minimum_interval_us", usual: 0, least: 0, most: 1_000_000 },
-    Description { knob: Knob::FirstScan, name: "first_scan_us", usual: 20, least: 1, most: 1_000_000 },
-    Description { knob: Knob::LongestScan, name: "longest_scan_us", usual: 1000, least: 1, most: 1_000_000 },
-    Description { knob: Knob::TillQs, name: "till_qs_ms", usual: 10, least: 0, most: 1_000_000 },
-    Description { knob: Knob::LazyLimit, name: "lazy_limit", usual: 4096, least: 1, most: 100_000_000 },
-    Description { knob: Knob::LazyKib, name: "lazy_kib", usual: 1024, least: 1, most: 100_000_000 },
-    Description { knob: Knob::LazyDelay, name: "lazy_delay_ms", usual: 20, least: 1, most: 1_000_000 },
-    Description { knob: Knob::Bulk, name: "bulk", usual: 125, least: 1, most: 125 },
-    Description { knob: Knob::BatchLimit, name: "batch_limit", usual: 250, least: 1, most: 100_000_000 },
-    Description { knob: Knob::BatchTime, name: "batch_time_us", usual: 100, least: 1, most: 1_000_000 },
-    Description { knob: Knob::HighMark, name: "high_mark", usual: 20_000, least: 1, most: 100_000_000 },
-    Description { knob: Knob::HighKib, name: "high_kib", usual: 4096, least: 1, most: 100_000_000 },
-    Description { knob: Knob::LowMark, name: "low_percent", usual: 50, least: 0, most: 100 },
-    Description { knob: Knob::HoldUp, name: "hold_up_ms", usual: 10, least: 0, most: 1_000_000 },
-    Description { knob: Knob::HandBack, name: "hand_back", usual: 1, least: 0, most: 1 },
-    Description { knob: Knob::Stall, name: "stall_ms", usual: 10_000, least: 0, most: 1_000_000 },
+    Description {
+        knob: Knob::MinimumInterval,
+        name: Word::new("minimum_interval_us"),
+        usual: 0,
+        least: 0,
+        most: 1_000_000,
+    },
+    Description { knob: Knob::FirstScan, name: Word::new("first_scan_us"), usual: 20, least: 1, most: 1_000_000 },
+    Description { knob: Knob::LongestScan, name: Word::new("longest_scan_us"), usual: 1000, least: 1, most: 1_000_000 },
+    Description { knob: Knob::TillQs, name: Word::new("till_qs_ms"), usual: 10, least: 0, most: 1_000_000 },
+    Description { knob: Knob::LazyLimit, name: Word::new("lazy_limit"), usual: 4096, least: 1, most: 100_000_000 },
+    Description { knob: Knob::LazyKib, name: Word::new("lazy_kib"), usual: 1024, least: 1, most: 100_000_000 },
+    Description { knob: Knob::LazyDelay, name: Word::new("lazy_delay_ms"), usual: 20, least: 1, most: 1_000_000 },
+    Description { knob: Knob::Bulk, name: Word::new("bulk"), usual: 125, least: 1, most: 125 },
+    Description { knob: Knob::BatchLimit, name: Word::new("batch_limit"), usual: 250, least: 1, most: 100_000_000 },
+    Description { knob: Knob::BatchTime, name: Word::new("batch_time_us"), usual: 100, least: 1, most: 1_000_000 },
+    Description { knob: Knob::HighMark, name: Word::new("high_mark"), usual: 20_000, least: 1, most: 100_000_000 },
+    Description { knob: Knob::HighKib, name: Word::new("high_kib"), usual: 4096, least: 1, most: 100_000_000 },
+    Description { knob: Knob::LowMark, name: Word::new("low_percent"), usual: 50, least: 0, most: 100 },
+    Description { knob: Knob::HoldUp, name: Word::new("hold_up_ms"), usual: 10, least: 0, most: 1_000_000 },
+    Description { knob: Knob::HandBack, name: Word::new("hand_back"), usual: 1, least: 0, most: 1 },
+    Description { knob: Knob::Stall, name: Word::new("stall_ms"), usual: 10_000, least: 0, most: 1_000_000 },
 ];
 
 make_knobs!(KNOBS);

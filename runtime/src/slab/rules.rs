@@ -7,8 +7,31 @@ use super::debug::Options;
 use machine::process;
 
 /// The options, with the values that they may have.
-pub const OPTIONS: [(&str, &str); 2] =
-    [("dedicated", "on or off"), ("debug", "off, all, or some of redzone, poison, track, quarantine, joined by '+'")];
+pub const OPTIONS: Keys = Keys(
+    "dedicated: on or off
+     debug: off, all, or some of redzone, poison, track, quarantine, joined by '+'",
+);
+
+/// What there is to say, and the values that it may have, as `key: values` in lines. In one text, as a table of texts is one of
+/// addresses; see [`Word`](crate::observe::Word).
+#[derive(Clone, Copy, Debug)]
+pub struct Keys(pub &'static str);
+
+impl Keys {
+    /// The keys.
+    pub fn iter(self) -> impl Iterator<Item = &'static str> {
+        self.pairs().map(|(key, _)| key)
+    }
+
+    /// The values that a key may have; none: there is no such key.
+    pub fn values_of(self, key: &str) -> Option<&'static str> {
+        self.pairs().find(|&(known, _)| known == key).map(|(_, values)| values)
+    }
+
+    fn pairs(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.0.lines().filter_map(|line| line.trim_start().split_once(": "))
+    }
+}
 
 /// What holds for a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +78,7 @@ impl Rules {
             ("dedicated", "on") => self.is_dedicated = true,
             ("dedicated", "off") => self.is_dedicated = false,
             ("debug", value) => self.debug = Options::parse(value).ok_or(NoRule::Value(option))?,
-            _ if OPTIONS.iter().any(|(known, _)| *known == option) => return Err(NoRule::Value(option)),
+            _ if OPTIONS.values_of(option).is_some() => return Err(NoRule::Value(option)),
             _ => return Err(NoRule::Option(option)),
         }
         Ok(())

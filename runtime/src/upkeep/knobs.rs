@@ -1,5 +1,6 @@
 //! What can be set about upkeep, also while it runs.
 
+use crate::observe::Word;
 use crate::observe::knobs::make_knobs;
 pub use crate::observe::knobs::{Description, OutOfRange};
 
@@ -20,10 +21,10 @@ pub enum Knob {
 
 /// All of them, in order.
 pub const KNOBS: [Description<Knob>; 4] = [
-    Description { knob: Knob::Upkeep, name: "on", usual: 1, least: 0, most: 1 },
-    Description { knob: Knob::Shepherd, name: "shepherd", usual: 1, least: 0, most: 1 },
-    Description { knob: Knob::Interval, name: "interval_ms", usual: 1000, least: 1, most: 86_400_000 },
-    Description { knob: Knob::Budget, name: "budget_mib", usual: 1024, least: 1, most: 1_000_000 },
+    Description { knob: Knob::Upkeep, name: Word::new("on"), usual: 1, least: 0, most: 1 },
+    Description { knob: Knob::Shepherd, name: Word::new("shepherd"), usual: 1, least: 0, most: 1 },
+    Description { knob: Knob::Interval, name: Word::new("interval_ms"), usual: 1000, least: 1, most: 86_400_000 },
+    Description { knob: Knob::Budget, name: Word::new("budget_mib"), usual: 1024, least: 1, most: 1_000_000 },
 ];
 
 make_knobs!(KNOBS);

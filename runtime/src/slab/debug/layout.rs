@@ -2,6 +2,7 @@
 
 use super::record::Record;
 use super::report::{Damage, Found};
+use crate::observe::Word;
 use core::slice;
 
 /// Around objects in use.
@@ -19,11 +20,11 @@ const ZONE_BYTES: usize = 16;
 pub struct Options(u8);
 
 /// As the configuration names them.
-const NAMES: [(&str, Options); 4] = [
-    ("redzone", Options::REDZONE),
-    ("poison", Options::POISON),
-    ("track", Options::TRACK),
-    ("quarantine", Options::QUARANTINE),
+static NAMES: [(Word, Options); 4] = [
+    (Word::new("redzone"), Options::REDZONE),
+    (Word::new("poison"), Options::POISON),
+    (Word::new("track"), Options::TRACK),
+    (Word::new("quarantine"), Options::QUARANTINE),
 ];
 
 impl Options {
@@ -40,7 +41,7 @@ impl Options {
 
     /// What the configuration means: names joined by `+`, or `all`, or `off`. None: that is nothing.
     pub fn parse(text: &str) -> Option<Self> {
-        let of = |name: &str| NAMES.iter().find(|known| known.0 == name).map(|known| known.1.0);
+        let of = |name: &str| NAMES.iter().find(|known| known.0.as_str() == name).map(|known| known.1.0);
         match text {
             "off" => Some(Options::NONE),
             "all" => Some(Options(NAMES.iter().map(|known| known.1.0).sum())),

@@ -1,0 +1,47 @@
+//! Short texts for tables.
+
+use core::fmt;
+use core::ops::Deref;
+
+/// A short text that lies in the table itself. A table of references is one of addresses, which the loader has to write in each process that has
+/// the library, whether the table is used or not; one of words is left on disk until somebody reads it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Word {
+    len: u8,
+    text: [u8; Word::MOST],
+}
+
+impl Word {
+    /// The longest, in bytes.
+    pub const MOST: usize = 23;
+
+    /// A word for a constant; one that is too long does not compile there.
+    pub const fn new(text: &str) -> Self {
+        assert!(text.len() <= Self::MOST, "the word is too long");
+        let mut word = Word { len: text.len() as u8, text: [0; Self::MOST] };
+        word.text.split_at_mut(text.len()).0.copy_from_slice(text.as_bytes());
+        word
+    }
+
+    /// The text.
+    pub const fn as_str(&self) -> &str {
+        match core::str::from_utf8(self.text.split_at(self.len as usize).0) {
+            Ok(text) => text,
+            Err(_) => "?",
+        }
+    }
+}
+
+impl Deref for Word {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(out)
+    }
+}
