@@ -6,7 +6,8 @@
 //! Planted bugs that were seen here: turns that are never missed, a shepherd that is not woken, pages that are not idle until another
 //! interval has passed, kicks that only order memory (the check of contents, beside the shepherd), upkeep that is on where it was turned off, ticks that
 //! do nothing, slots that have to miss a turn first, pages that the kernel refused and that are taken for zeroes, or tried again and again, a group's use
-//! that is not told, a shepherd in small processes, and a child that takes its parent's for its own.
+//! that is not told, a shepherd in small processes, a child that takes its parent's for its own, and pages that
+//! upkeep made free and that were not idle at once.
 
 mod common;
 
@@ -178,6 +179,28 @@ fn what_idles_in_a_slot_goes_in_time() {
         }
         println!("after {longest} ns");
         assert!(longest <= INTERVAL_NS * 13 / 8, "it took {longest} ns: {}", Report::read());
+    });
+}
+
+/// What upkeep itself makes free had idled for long enough: its pages go with those that were free before, and not an interval later.
+#[test]
+fn pages_of_what_idled_in_a_slot_go_with_it() {
+    const INTERVAL_NS: u64 = 100_000_000;
+    in_child("pages_of_what_idled_in_a_slot_go_with_it", "upkeep.interval_ms:100,shepherd:off,keep:0", &[None], || {
+        thread::spawn(|| Blocks::new(8 * MIB).free()).join().expect("no panic");
+        let start = clock::now_ns();
+        let (mut now, mut given, mut last) = (start, start, Report::read());
+        while let Some(next) = upkeep::step(now) {
+            let report = Report::read();
+            if report.bytes > last.bytes {
+                given = now;
+            }
+            (now, last) = (next, report);
+            assert!(now < start + 9 * INTERVAL_NS, "there is no end of it: {last}");
+        }
+        println!("after {} us; {last}", (given - start) / 1000);
+        assert!(last.arrays >= 10 && last.bytes >= 7 * MIB as u64, "{last}");
+        assert!(given - start <= INTERVAL_NS * 13 / 8, "the last went after {} ns: {last}", given - start);
     });
 }
 
