@@ -12,6 +12,7 @@ use machine::simulation::{Defect, Rates, fork, sleep};
 use machine::slot::Mode;
 use std::cell::RefCell;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
 /// Signal handlers use no slots in fallback mode.
@@ -132,26 +133,33 @@ fn change(cache: &ObjectCache, random: &mut Rng) {
 const SIZED_BYTES: usize = 30_000;
 /// So many objects of a cache are in use at a time: several arrays, until these have grown.
 const DEPTH: usize = 24;
+/// So long that a slot rests.
+const REST_NS: u64 = 150_000_000;
 
+/// Caches grow, until slots have used up their room for that. Then all rest, and a thread wants more, which it gets from slots where others go on, with
+/// arrays that have what they need: so these are taken away from who uses them.
 fn sized(seed: u64) -> Outcome {
     let caches: Vec<_> = (0..2).filter_map(|_| create(SIZED_BYTES)).collect();
     if caches.is_empty() {
         return Ok(String::new());
     }
-    let table = Table::new(2);
-    crowd(THREADS + 2, seed, None, &|_, random| {
-        for _ in 0..4 {
-            let cache = caches[random.usize(..caches.len())];
-            for _ in 0..random.usize(5..50) {
-                let own: Vec<_> = (0..random.usize(DEPTH / 2..DEPTH)).filter_map(|_| Block::of(cache)).collect();
-                own.into_iter().for_each(|block| block.free_to(cache));
+    let (table, wanting) = (Table::new(2), AtomicUsize::new(0));
+    crowd(THREADS, seed, None, &|thread, random| {
+        for round in 0..2 {
+            let (cache, other) = (caches[round % caches.len()], caches[(round + 1) % caches.len()]);
+            grow(cache, random.usize(10..16), random);
+            let wants = random.usize(..THREADS) == thread;
+            wanting.fetch_add(usize::from(wants), Ordering::Relaxed);
+            sleep(REST_NS);
+            if wants {
+                grow(cache, random.usize(10..16), random);
+                grow(other, random.usize(14..24), random);
+                wanting.fetch_sub(1, Ordering::Relaxed);
+            } else {
+                let goes_on = |number: &i32| *number < 40 || (*number < 3000 && wanting.load(Ordering::Relaxed) > 0);
+                (0..).take_while(goes_on).filter_map(|_| Block::of(cache)).for_each(|block| block.free_to(cache));
             }
-            if random.bool() {
-                // So long that the slot rests; and goes on resting while nothing goes along a slow path, so that arrays are taken away that are in use.
-                sleep(150_000_000);
-                (0..random.usize(..2000)).filter_map(|_| Block::of(cache)).for_each(|block| block.free_to(cache));
-                table.exchange(Block::of(cache), random).into_iter().for_each(Block::free);
-            }
+            table.exchange(Block::of(cache), random).into_iter().for_each(Block::free);
         }
     });
     heap::check::check_valid(|_| {});
@@ -159,6 +167,14 @@ fn sized(seed: u64) -> Outcome {
     caches.into_iter().for_each(destroy);
     check_empty_heap();
     Ok(String::new())
+}
+
+/// Uses so many objects at once that arrays run out, again and again.
+fn grow(cache: &'static ObjectCache, bursts: usize, random: &mut Rng) {
+    for _ in 0..bursts {
+        let own: Vec<_> = (0..random.usize(DEPTH / 2..DEPTH)).filter_map(|_| Block::of(cache)).collect();
+        own.into_iter().for_each(|block| block.free_to(cache));
+    }
 }
 
 /// Caches that come and go are called so, by the size of their objects.

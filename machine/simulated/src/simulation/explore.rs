@@ -110,6 +110,8 @@ pub struct Finding {
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The same where a failure is shortened: most of these runs take milliseconds, and one without an end is seldom the failure that is meant.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
+/// What shortening a failure may take in all.
+const SHORTENING: Duration = Duration::from_secs(20);
 
 /// What a run without a body's error came to.
 fn result(report: Report<Outcome>) -> Result<String, String> {
@@ -232,7 +234,7 @@ impl Subject<'_> {
     fn finding(&self, run: Run, runs: u64, what: String) -> Finding {
         let whole = self.replay(run, None);
         let kind = kind_of(&what);
-        let schedule = minimise(&whole.schedule, |schedule| {
+        let schedule = minimise(&whole.schedule, SHORTENING, |schedule| {
             self.failure(run, schedule).is_some_and(|failure| kind_of(&failure) == kind)
         });
         let (schedule, shown) = match schedule {

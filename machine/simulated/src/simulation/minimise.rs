@@ -2,19 +2,25 @@
 //! Input" (2002), with a prefix first.
 
 use super::Deviation;
+use std::time::{Duration, Instant};
 
 /// Runs that finding them may take.
 const MOST_RUNS: u32 = 400;
 
-/// A shorter schedule that fails, too; none if not even the whole one does.
-pub fn minimise(schedule: &[Deviation], mut fails: impl FnMut(&[Deviation]) -> bool) -> Option<Vec<Deviation>> {
+/// A shorter schedule that fails, too; none if not even the whole one does. No run is begun that late: then it is the shortest so far.
+pub fn minimise(
+    schedule: &[Deviation],
+    limit: Duration,
+    mut fails: impl FnMut(&[Deviation]) -> bool,
+) -> Option<Vec<Deviation>> {
+    let start = Instant::now();
     if !fails(schedule) {
         return None;
     }
     let mut runs = 0;
     let mut is_enough = |schedule: &[Deviation]| {
         runs += 1;
-        runs <= MOST_RUNS && fails(schedule)
+        runs <= MOST_RUNS && start.elapsed() < limit && fails(schedule)
     };
     // The shortest prefix, by halving: failing is not quite monotonous, but what is found does fail.
     let (mut good, mut bad) = (0, schedule.len());
@@ -51,6 +57,8 @@ mod tests {
     use super::*;
     use crate::simulation::Choice;
 
+    const LONG: Duration = Duration::from_secs(1000);
+
     fn schedule(steps: impl IntoIterator<Item = u64>) -> Vec<Deviation> {
         let deviation = |step| Deviation { process: 1, thread: 1, step, ask: 0, choice: Choice::Preempt };
         steps.into_iter().map(deviation).collect()
@@ -64,26 +72,38 @@ mod tests {
     fn what_is_not_needed_goes() {
         let needed = [17, 40, 41];
         let fails = |schedule: &[Deviation]| needed.iter().all(|step| steps(schedule).contains(step));
-        let found = minimise(&schedule(0..100), fails).expect("the whole one fails");
+        let found = minimise(&schedule(0..100), LONG, fails).expect("the whole one fails");
         assert_eq!(steps(&found), needed);
     }
 
     #[test]
     fn what_fails_by_itself_needs_nothing() {
-        assert_eq!(minimise(&schedule(0..10), |_| true), Some(Vec::new()));
-        assert_eq!(minimise(&[], |_| true), Some(Vec::new()));
+        assert_eq!(minimise(&schedule(0..10), LONG, |_| true), Some(Vec::new()));
+        assert_eq!(minimise(&[], LONG, |_| true), Some(Vec::new()));
     }
 
     #[test]
     fn what_does_not_fail_again_is_no_schedule() {
-        assert_eq!(minimise(&schedule(0..10), |_| false), None);
+        assert_eq!(minimise(&schedule(0..10), LONG, |_| false), None);
+    }
+
+    #[test]
+    fn the_time_is_bounded_and_what_is_left_fails() {
+        let fails = |schedule: &[Deviation]| {
+            std::thread::sleep(Duration::from_millis(2));
+            steps(schedule).contains(&300)
+        };
+        let start = Instant::now();
+        let found = minimise(&schedule(0..1000), Duration::from_millis(5), fails).expect("the whole one fails");
+        assert!(start.elapsed() < Duration::from_millis(400), "{:?}", start.elapsed());
+        assert!(found.len() > 1 && steps(&found).contains(&300), "{}", found.len());
     }
 
     #[test]
     fn the_runs_are_bounded() {
         let mut runs = 0;
         let all = schedule(0..1000);
-        let found = minimise(&all, |schedule| {
+        let found = minimise(&all, LONG, |schedule| {
             runs += 1;
             // Half of them are needed, so halving never helps.
             steps(schedule).iter().filter(|step| *step % 2 == 0).count() == 500
