@@ -2,11 +2,13 @@
  *
  * knobs      values in and out of range
  * ticks      a program that does the upkeep in a thread of its own: memory goes back after a peak
- * shepherd   the same by the library's thread, while the program sleeps */
+ * shepherd   the same by the library's thread, while the program sleeps
+ * user       the program sets its user and groups, which each thread has to do, beside that thread */
 #include "check.h"
 #include <commensal.h>
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { BLOCKS = 3000 };
 
@@ -85,7 +87,14 @@ static void check_shepherd(void) {
     CHECK(figures().has_shepherd && figures().longest_ns > 0, "no shepherd");
 }
 
-static const struct check checks[] = {{"knobs", check_knobs}, {"ticks", check_ticks}, {"shepherd", check_shepherd}, {NULL, NULL}};
+static void check_user(void) {
+    check_shepherd();
+    CHECK(setuid(getuid()) == 0 && setgid(getgid()) == 0, "not set");
+    CHECK(figures().has_shepherd, "it ended before");
+}
+
+static const struct check checks[] = {
+    {"knobs", check_knobs}, {"ticks", check_ticks}, {"shepherd", check_shepherd}, {"user", check_user}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -7,4 +7,5 @@ in_both_modes! {
     knobs: |mode| holds(mode, "upkeep knobs");
     ticks: |mode| holds(mode, "upkeep ticks");
     shepherd: |mode| holds(mode, "upkeep shepherd");
+    user: |mode| holds(mode, "upkeep user");
 }

@@ -257,7 +257,7 @@ typedef struct cm_cache_options {
     cm_cache_hook constructor;
     /**
      * Runs once for each constructed object, before its memory goes back. NULL: none. In any thread: also in one of the library's own, which gives back what idle
-     * CPUs keep, with all signals blocked; so it must not take a lock that a thread may hold while it shrinks, tunes, trims or destroys.
+     * CPUs keep, with all signals blocked; so it must not take a lock that a thread may hold while it allocates, shrinks, tunes, trims or destroys.
      */
     cm_cache_hook destructor;
     /**

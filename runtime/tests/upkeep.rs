@@ -5,51 +5,25 @@
 //!
 //! Planted bugs that were seen here: turns that are never missed, a shepherd that is not woken, pages that are not idle until another
 //! interval has passed, kicks that only order memory (the check of contents, beside the shepherd), upkeep that is on where it was turned off, ticks that
-//! do nothing, slots that have to miss a turn first, pages that the kernel refused and that are taken for zeroes, or tried again and again, a group's use
-//! that is not told, a shepherd in small processes, a child that takes its parent's for its own, and pages that
-//! upkeep made free and that were not idle at once.
+//! do nothing, slots that have to miss a turn first, a group's use that is not told, a shepherd in small processes, a child that takes its parent's for its
+//! own, and pages that upkeep made free and that were not idle at once.
 
 mod common;
 
 use commensal::heap;
-use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::{clock, process, slot};
 use commensal::upkeep::{self, Knob, Report};
 use common::child;
 use common::forks::{FINE, Way, wait_for};
+use common::peak::{Blocks, MIB, SIZES, after_a_peak, comes_within, in_child, resident};
 use common::random::Random;
 use std::fs;
 use std::hint::black_box;
 use std::os::unix::process::CommandExt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-
-const MIB: usize = 1 << 20;
-const SIZES: [usize; 8] = [24, 100, 400, 1500, 5000, 12_000, 28_000, 90_000];
-
-/// Acts out `body` in a process of its own.
-fn in_child(test: &str, conf: &str, modes: &[Option<(&str, &str)>], body: fn()) {
-    if child::case().is_some() {
-        heap::conf::apply_environment();
-        return body();
-    }
-    for &variable in modes {
-        let mut command = child::command(test, "act");
-        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable), Duration::from_secs(60));
-        outcome.expect_success(test);
-        println!("{}", outcome.stdout);
-    }
-}
-
-/// Bytes of this process in memory.
-fn resident() -> usize {
-    let text = fs::read_to_string("/proc/self/statm").expect("the kernel tells");
-    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("it is a number") * 4096
-}
 
 /// The kernel's numbers of threads with the shepherd's name.
 fn shepherds() -> Vec<String> {
@@ -64,78 +38,6 @@ fn sleeps_of(number: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/self/task/{number}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     Some(line.and_then(|number| number.trim().parse().ok()).expect("the kernel tells"))
-}
-
-struct Blocks(Vec<*mut u8>);
-
-impl Blocks {
-    /// Of about `total` bytes together, each of which is written.
-    fn new(total: usize) -> Self {
-        let one = |index: usize| {
-            let bytes = SIZES[index % SIZES.len()];
-            let block = heap::allocate(bytes);
-            assert!(!block.is_null(), "no memory for {bytes} bytes");
-            // SAFETY: the block is ours.
-            unsafe { block.write_bytes(1, bytes) };
-            block
-        };
-        Blocks((0..total * SIZES.len() / SIZES.iter().sum::<usize>()).map(one).collect())
-    }
-
-    /// One is freed, and another one of its size allocated, from place to place.
-    fn churn(&mut self, place: usize) {
-        let (place, bytes) = (place % self.0.len(), SIZES[place % self.0.len() % SIZES.len()]);
-        // SAFETY: the block is ours.
-        unsafe { heap::free(self.0[place]) };
-        self.0[place] = heap::allocate(bytes);
-        assert!(!self.0[place].is_null(), "no memory for {bytes} bytes");
-        // SAFETY: as above.
-        unsafe { self.0[place].write_bytes(1, bytes) };
-    }
-
-    fn free(self) {
-        // SAFETY: the blocks are ours.
-        self.0.into_iter().for_each(|block| unsafe { heap::free(block) });
-    }
-}
-
-/// Waits for something, so long at most; true if it came.
-fn comes_within(limit: Duration, mut it: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + limit;
-    while Instant::now() < end {
-        if it() {
-            return true;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    it()
-}
-
-/// Threads that have data which stays, and come to a peak together; afterwards they sleep, and `look` looks.
-fn after_a_peak(live: usize, peak: usize, peak_for: Duration, look: impl FnOnce()) {
-    const THREADS: usize = 4;
-    let (at_peak, over) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                let stays = Blocks::new(live / THREADS);
-                let end = Instant::now() + peak_for;
-                let mut most = Blocks::new(peak / THREADS);
-                (0..).take_while(|_| Instant::now() < end).for_each(|place| most.churn(place));
-                at_peak.wait();
-                most.free();
-                over.wait();
-                over.wait();
-                stays.free();
-            });
-        }
-        at_peak.wait();
-        over.wait();
-        // Whoever waits would wait for ever.
-        let looked = catch_unwind(AssertUnwindSafe(look));
-        over.wait();
-        looked.unwrap_or_else(|failure| resume_unwind(failure));
-    });
 }
 
 const INTERVAL: Duration = Duration::from_millis(400);
@@ -314,32 +216,6 @@ fn a_load_that_swings_keeps_its_pages() {
     });
 }
 
-/// The kernel refuses to take pages back: nothing is lost, and nobody tries again and again.
-#[test]
-fn refused_pages_stay_as_they_are() {
-    in_child("refused_pages_stay_as_they_are", "upkeep.interval_ms:20", &[None], || {
-        fault::arm(Point::Decommit, Plan::Always { skip: 0 });
-        after_a_peak(4 * MIB, 40 * MIB, Duration::from_millis(100), || {
-            thread::sleep(Duration::from_millis(600));
-            let report = Report::read();
-            assert!(report.bytes == 0 && (1..100).contains(&report.refused), "{report}");
-            // They are not taken for zeroes.
-            for _ in 0..100 {
-                const WORDS: usize = 40_000;
-                let block: *mut u64 = heap::allocate_zeroed(WORDS * 8).cast();
-                // SAFETY: the block is ours; it is never freed, so that each is another one.
-                let is_zero = (0..WORDS).all(|word| unsafe { block.add(word).read() } == 0);
-                assert!(is_zero, "a block that should be zero is not");
-            }
-            let again = Blocks::new(60 * MIB);
-            heap::check::check_valid(|_| {});
-            again.free();
-            fault::arm(Point::Decommit, Plan::Never);
-            assert!(comes_within(Duration::from_secs(3), || Report::read().bytes > 30 << 20), "{}", Report::read());
-        });
-    });
-}
-
 /// A group of its own, with a limit, where the kernel lets us make one.
 #[test]
 fn the_limit_of_a_control_group_is_obeyed_by_who_is_in_it() {
@@ -391,23 +267,6 @@ fn the_limit_of_a_control_group_is_found() {
         assert!(told == limit && (1..=limit).contains(&used), "{used} of {told}, and the limit is {limit}");
     }
     println!("{found:?} in {folder}");
-}
-
-/// With little address space, where each mapping counts.
-#[test]
-fn pages_go_back_under_a_limit_of_address_space() {
-    const TEST: &str = "pages_go_back_under_a_limit_of_address_space";
-    if child::case().is_none() {
-        let mut command = child::command(TEST, "act");
-        child::limit_address_space(&mut command).env("COMMENSAL_CONF", "upkeep.interval_ms:50");
-        return child::run(&mut command, Duration::from_secs(60)).expect_success(TEST);
-    }
-    heap::conf::apply_environment();
-    let before = resident();
-    after_a_peak(4 * MIB, 80 * MIB, Duration::from_millis(200), || {
-        let is_back = comes_within(Duration::from_secs(3), || resident() - before < 10 * MIB);
-        assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
-    });
 }
 
 /// Threads at work, whose slots are said to be deserted again and again; everything is checked.

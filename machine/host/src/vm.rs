@@ -21,6 +21,8 @@ const MADV_DONTNEED: usize = 4;
 const MADV_HUGEPAGE: usize = 14;
 const MADV_NOHUGEPAGE: usize = 15;
 const MADV_WIPEONFORK: usize = 18;
+/// Since Linux 5.18.
+const MADV_DONTNEED_LOCKED: usize = 24;
 const MREMAP_MAYMOVE: usize = 1;
 const MREMAP_FIXED: usize = 2;
 const MREMAP_DONTUNMAP: usize = 4;
@@ -104,13 +106,27 @@ pub unsafe fn commit(at: *mut u8, bytes: usize) -> bool {
     unsafe { syscall::call(syscall::MPROTECT, [at as usize, bytes, PROT_READ | PROT_WRITE, 0, 0, 0]) }.is_ok()
 }
 
-/// Gives the pages of a committed range back; it stays committed and reads as zero. False: contents are unchanged.
+/// Gives the pages of a committed range back; it stays committed and reads as zero. False: contents are unchanged. So they are where the process has locked all
+/// memory that it will have; a lock on single pages is one that somebody has forgotten, as nobody needs what is in them.
 ///
 /// # Safety
 /// The caller owns the range and needs its contents no more.
 pub unsafe fn decommit(at: *mut u8, bytes: usize) -> bool {
     // SAFETY: the caller gives the contents up.
-    !fault::fails(fault::Point::Decommit) && unsafe { advise(at, bytes, MADV_DONTNEED) }
+    let done = |advice| unsafe { advise(at, bytes, advice) };
+    !fault::fails(fault::Point::Decommit)
+        && (done(MADV_DONTNEED) || (!is_all_to_be_locked() && done(MADV_DONTNEED_LOCKED)))
+}
+
+/// Whether memory that is mapped from now on is locked (mlockall with MCL_FUTURE): then the kernel refuses to take back what was never touched.
+fn is_all_to_be_locked() -> bool {
+    reserve(core::ptr::null_mut(), PAGE, Access::None).is_none_or(|page| {
+        // SAFETY: the page is ours.
+        let is_locked = unsafe { !advise(page, PAGE, MADV_DONTNEED) };
+        // SAFETY: as above, and nobody knows it.
+        unsafe { release(page, PAGE) };
+        is_locked
+    })
 }
 
 /// Unmaps a range. False: it is still mapped (the kernel could not split a mapping), and the address must not be reused.

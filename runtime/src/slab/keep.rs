@@ -24,6 +24,9 @@ pub use super::shard::{coarse_of, coarse_time};
 /// Granules of the heap that are looked at in one go: 16 MiB.
 const GRANULES_AT_ONCE: usize = 256;
 
+/// The furthest ahead, in units of coarse time, that anybody says to look again: some minutes.
+pub const FURTHEST: u32 = 1 << 30;
+
 /// What the slab asks of higher parts.
 #[derive(Debug)]
 pub struct Services {
@@ -59,6 +62,7 @@ pub struct Kept {
 impl Watch {
     /// Nobody has to look before a coarse time.
     pub fn look_at(&self, time: u32) {
+        debug_assert!(time.wrapping_sub(coarse_time()) as i32 <= FURTHEST as i32, "nobody looks that far ahead");
         // Relaxed, as everywhere here: each is a number of its own, and whoever looks too early or too late does it again.
         self.look_at.store(time.max(1), Ordering::Relaxed);
     }
@@ -77,6 +81,7 @@ impl Watch {
     pub fn lateness(&self, time: u32) -> u32 {
         match self.look_at.load(Ordering::Relaxed) {
             0 => 0,
+            at if is_ahead(at, time) => 0,
             at => time.wrapping_sub(at),
         }
     }
@@ -89,8 +94,13 @@ impl Watch {
     #[inline]
     fn is_due(&self, time: u32) -> bool {
         let at = self.look_at.load(Ordering::Relaxed);
-        at == 0 || time.wrapping_sub(at) as i32 >= 0
+        at == 0 || !is_ahead(at, time)
     }
+}
+
+/// Whether a time to look at is still to come. None is set further ahead than this, so one that seems to be has passed: coarse time goes round.
+fn is_ahead(at: u32, time: u32) -> bool {
+    (1..=FURTHEST).contains(&at.wrapping_sub(time))
 }
 
 impl General<'_> {
@@ -259,4 +269,24 @@ fn decommit_inside(start: *mut u8, bytes: usize) -> Option<usize> {
 #[inline(never)]
 fn tend(slot: u32, allocates: bool) {
     (crate::SERVICES.tend)(slot, allocates);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_due_is_so_until_somebody_has_looked() {
+        const AT: u32 = u32::MAX - 1000;
+        let watch = Watch { look_at: AtomicU32::new(AT), visited: AtomicU32::new(0) };
+        let due = |after: u32| (watch.is_due(AT.wrapping_add(after)), watch.lateness(AT.wrapping_add(after)));
+        assert_eq!([due(0), due(5000), due(1 << 31), due((3 << 30) - 1)].map(|(is_due, _)| is_due), [true; 4]);
+        assert_eq!([due(0), due(5000)].map(|(_, late)| late), [0, 5000]);
+        // Before it, also if somebody else has just said so: nobody is late.
+        for before in [1, 5000, FURTHEST] {
+            assert_eq!(due(before.wrapping_neg()), (false, 0), "{before} before");
+        }
+        watch.look_now();
+        assert_eq!(due(7), (true, 0));
+    }
 }

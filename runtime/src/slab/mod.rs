@@ -53,7 +53,7 @@ pub use batch::{Batch, Batches};
 pub use cache::{Box, Cache, Constructed, Kind, OutOfMemory, Values};
 pub use debug::Options;
 pub use end::Alive;
-pub use keep::{Kept, Services, Watch, coarse_of, coarse_time};
+pub use keep::{FURTHEST, Kept, Services, Watch, coarse_of, coarse_time};
 pub use label::CacheName;
 pub use lingering::Readers;
 pub(crate) use object_cache::is_plain;

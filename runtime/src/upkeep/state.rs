@@ -7,9 +7,10 @@ use super::knobs::{Knob, Knobs};
 use super::shepherd::Shepherd;
 use super::timetable::Timetable;
 use crate::observe::Events;
-use crate::slab::coarse_of;
 use crate::slab::region::general;
+use crate::slab::{FURTHEST, coarse_of};
 use core::cell::UnsafeCell;
+use core::ops::RangeInclusive;
 use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, spin_loop};
 use machine::{clock, root, slot};
 
@@ -34,9 +35,10 @@ pub(super) struct State {
     /// The round in which it was last looked whether memory is short, and whether it was; or that it cannot be told.
     pub(super) looked_in: AtomicU64,
     pub(super) shortage: AtomicU32,
-    /// When it was made, by both clocks: so coarse time is translated.
+    /// When it was made, by both clocks: so coarse time is translated; and how fast it goes, if that is known.
     began_ns: u64,
     began_ticks: u64,
+    rate: AtomicU64,
     lock: Lock<UPKEEP_RANK>,
     inside: UnsafeCell<Inside>,
     /// By slot.
@@ -188,13 +190,28 @@ impl State {
 
     /// So many nanoseconds in coarse time, by how fast both clocks have been so far.
     pub(super) fn coarse(&self, ns: u64) -> u32 {
-        const MOST: u64 = 1 << 30;
+        let units = (u128::from(ns) * u128::from(self.rate())) >> 32;
+        units.clamp(1, u128::from(FURTHEST)) as u32
+    }
+
+    /// Units of coarse time in 2³² nanoseconds. Measured once: later a sleep of the machine, in which one of both clocks stood, might be between.
+    fn rate(&self) -> u64 {
+        // Two ticks in a nanosecond, and from one in fifty to ten: what is further off was such a sleep, or is too early to tell.
+        const USUAL: u64 = (1 << 32) / 512;
+        const PLAUSIBLE: RangeInclusive<u64> = USUAL / 100..=USUAL * 5;
+        // Relaxed: of two who measure at once, both are right.
+        let known = self.rate.load(Ordering::Relaxed);
+        if known != 0 {
+            return known;
+        }
         let passed_ns = clock::now_ns().saturating_sub(self.began_ns);
         let passed = coarse_of(clock::ticks().saturating_sub(self.began_ticks));
-        // Too early to tell, it is taken for two ticks in a nanosecond.
-        let (per, of) = if passed_ns > 10 * MILLISECOND { (passed, passed_ns) } else { (1, 512) };
-        let units = u128::from(ns) * u128::from(per) / u128::from(of);
-        units.clamp(1, u128::from(MOST)) as u32
+        let measured = ((u128::from(passed) << 32) / u128::from(passed_ns.max(1))) as u64;
+        if passed_ns > 10 * MILLISECOND && PLAUSIBLE.contains(&measured) {
+            self.rate.store(measured, Ordering::Relaxed);
+            return measured;
+        }
+        USUAL
     }
 }
 

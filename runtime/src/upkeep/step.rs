@@ -21,6 +21,8 @@ const SECOND: u64 = 1_000_000_000;
 /// What is known of memory: that it is short; that it cannot be told whether it is.
 const SHORT: u32 = 1;
 const UNTOLD: u32 = 2;
+/// Where it could not be told, it is asked again once in so many rounds: somebody may have set a limit meanwhile.
+const UNTOLD_FOR: u64 = 64;
 /// A slot looks deserted where nobody came along for one part in so many of an interval: then somebody goes and looks, in its turn, what idles there.
 const DESERTED_PART: u64 = 8;
 /// Memory is short when less than one part in so many of the limit is left.
@@ -43,16 +45,14 @@ pub fn step(now_ns: u64) -> Option<u64> {
         state.serve(slot, now_ns, now);
         return Some(now_ns);
     }
-    if let Some(later_ns) = state.hollow_out() {
-        return Some(now_ns + later_ns);
-    }
+    let hollow_at = state.hollow_out().map(|later_ns| now_ns + later_ns);
     state.look_at_memory(now_ns);
     let left = give_idle_pages_back(state, now_ns, PAGES_AT_ONCE);
     let now_ns = now_ns.max(clock::now_ns());
     let pages_at = state.with(now_ns, |inside| state.when_pages_go(inside, now_ns, left));
     let Some(pages_at) = pages_at else { return Some(now_ns + SOON_NS) };
     let again = Some(state.hollow_again_ns.load(Ordering::Relaxed)).filter(|&again| again != 0);
-    let pages_at = pages_at.into_iter().chain(again).min();
+    let pages_at = pages_at.into_iter().chain(again).chain(hollow_at).min();
     match errand {
         Errand::NotBeforeNs(at) => Some(pages_at.map_or(at, |pages| pages.min(at))),
         _ => pages_at,
@@ -124,20 +124,25 @@ impl State {
     /// Goes a part further over the heap, if arrays were emptied since the last time, or it is time to go over it again; if there is more, how long to wait before
     /// that.
     pub(super) fn hollow_out(&self) -> Option<u64> {
-        let again = self.hollow_again_ns.load(Ordering::Relaxed);
-        if again != 0 && again <= clock::now_ns() {
+        let (again, began) = (self.hollow_again_ns.load(Ordering::Relaxed), clock::now_ns());
+        if again != 0 && again <= began && self.hollowed.load(Ordering::Relaxed) == 0 {
             self.hollow_again_ns.store(0, Ordering::Relaxed);
             self.hollowed.store(1, Ordering::Relaxed);
         }
         // Relaxed: of two who are at it, one repeats what the other did.
         let from = self.hollowed.load(Ordering::Relaxed).checked_sub(1)?;
-        let (mut kept, began) = (Kept::default(), clock::now_ns());
+        let allowed = self.with(began, |inside| inside.allowance.refill(began, self.pages_per_second()));
+        if allowed.is_none_or(|pages| pages == 0) {
+            return Some(self.until_allowed_ns());
+        }
+        let mut kept = Kept::default();
         let pause_ns = self.interval_ns() / 2;
         let next = general().hollow_out(from, self.coarse(pause_ns), &mut kept);
         if kept.is_more {
             self.hollow_again_ns.store(began + pause_ns, Ordering::Relaxed);
         }
         self.counts.longest_ns.raise(clock::now_ns() - began);
+        self.note(began, |inside| inside.allowance.take(kept.pages as u64));
         self.count_kept(kept);
         let to = next.map_or(0, |next| next + 1);
         let _ = self.hollowed.compare_exchange(from + 1, to, Ordering::Relaxed, Ordering::Relaxed);
@@ -147,8 +152,11 @@ impl State {
 
     pub(super) fn count_kept(&self, kept: Kept) {
         if kept.arrays > 0 {
-            // What was in them made rows of free objects.
-            self.hollowed.store(1, Ordering::Relaxed);
+            // What was in them made rows of free objects. Who goes over the heap already comes to its end first: else he might never do.
+            let begins = self.hollowed.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+            if begins.is_err() {
+                self.hollow_again_ns.store(clock::now_ns(), Ordering::Relaxed);
+            }
         }
         self.counts.arrays.add(kept.arrays as u64);
         self.counts.spans.add(kept.spans as u64);
@@ -156,15 +164,17 @@ impl State {
         self.counts.pages.add(kept.pages as u64);
     }
 
+    /// How long it takes until a call's worth of pages may go back.
+    fn until_allowed_ns(&self) -> u64 {
+        (MOST_PURGED_AT_ONCE * SECOND / self.pages_per_second()).min(SECOND / 4)
+    }
+
     /// When pages will have to go back, if nothing else happens; none: none will.
     fn when_pages_go(&self, inside: &Inside, now_ns: u64, left: Left) -> Option<u64> {
         let zone = &general().state().zone;
         let is_quiet = inside.table.is_empty();
         match left {
-            Left::Some => {
-                let ns = MOST_PURGED_AT_ONCE * SECOND / self.pages_per_second();
-                return Some(now_ns + ns.min(SECOND / 4));
-            }
+            Left::Some => return Some(now_ns + self.until_allowed_ns()),
             // What cannot go, as it would break huge pages, or the kernel has its reasons, goes no better while nothing happens.
             Left::Refused => return (!is_quiet).then_some(now_ns + SECOND),
             Left::None => {}
@@ -183,7 +193,7 @@ impl State {
             return;
         }
         general().state().registry().tally.note_peaks();
-        if self.shortage.load(Ordering::Relaxed) != UNTOLD {
+        if self.shortage.load(Ordering::Relaxed) != UNTOLD || round.is_multiple_of(UNTOLD_FOR) {
             // What the kernel has read into memory of files counts as used: so this is a reason to give back what is idle, and none to give back what is not.
             let shortage = process::memory_of_group().map(|(used, limit)| u32::from(used > limit - limit / SHORT_PART));
             self.shortage.store(shortage.unwrap_or(UNTOLD), Ordering::Relaxed);

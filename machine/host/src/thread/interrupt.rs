@@ -11,6 +11,8 @@ const RESTART: c_int = 0x1000_0000;
 const ON_STACK: c_int = 0x0800_0000;
 /// The two actions that are nobody's handler: the default, and to ignore it.
 const NOBODYS: [usize; 2] = [0, 1];
+/// Signals by which the kernel tells a thread of its own mistake, and abort's: handlers of those do not come at just any moment.
+const OF_FAULTS: [usize; 5] = [4, 6, 7, 8, 11];
 
 /// The C library's `struct sigaction`.
 #[repr(C)]
@@ -59,14 +61,14 @@ pub fn interrupt(number: u32) {
 }
 
 /// Whether the calling thread may be in a signal handler: one that runs on a stack of its own, or whose signal is blocked, as it is while a handler
-/// runs that did not ask for the contrary. A thread that blocks a signal which has a handler looks as if it were in it. Not
+/// runs that did not ask for the contrary; if one did, there is no telling, and the answer is yes, but for handlers of faults. A thread that blocks a signal which has a handler looks as if it were in it. Not
 /// seen is a handler that has unblocked its own signal, or taken itself away. About 5 µs.
 pub fn may_be_in_handler() -> bool {
     is_on_signal_stack() || {
         let blocked = blocked_signals();
         (1..=64).any(|signal| {
             let (has_handler, may_nest) = kernel_action(signal);
-            has_handler && (may_nest || blocked >> (signal - 1) & 1 == 1)
+            has_handler && ((may_nest && !OF_FAULTS.contains(&signal)) || blocked >> (signal - 1) & 1 == 1)
         })
     }
 }

@@ -36,7 +36,7 @@ struct Attributes([u64; 7]);
 /// As much as functions may need that a program has called in a thread of ours.
 const STACK_BYTES: usize = 2 << 20;
 
-/// Starts a thread that no signal handler interrupts, and that nobody waits for. False: none could be made. The C library allocates for it, so
+/// Starts a thread that no signal handler of the program's interrupts, and that nobody waits for. False: none could be made. The C library allocates for it, so
 /// whoever calls holds no lock.
 pub fn spawn(work: &'static Work) -> bool {
     const DETACHED: c_int = 1;
@@ -65,6 +65,15 @@ pub fn spawn(work: &'static Work) -> bool {
 
 extern "C" fn begin(work: *mut c_void) -> *mut c_void {
     const SET_NAME: usize = 15;
+    const UNBLOCK: usize = 1;
+    const SET_BYTES: usize = 8;
+    /// Signals 32, to end a thread, and 33, to change users.
+    static OF_C_LIBRARY: u64 = 0b11 << 31;
+    // The C library's own signals come even so: when a program changes its user or group, each thread has to do so, and all wait for it.
+    // SAFETY: the kernel reads one set of signals.
+    let _ = unsafe {
+        syscall::call(syscall::RT_SIGPROCMASK, [UNBLOCK, (&raw const OF_C_LIBRARY) as usize, 0, SET_BYTES, 0, 0])
+    };
     // SAFETY: `spawn` was given a reference.
     let work: &'static Work = unsafe { &*work.cast() };
     // SAFETY: the name ends with a zero byte. If it cannot be set, the thread has its parent's.

@@ -1,0 +1,108 @@
+//! Loads that come to a peak, each in a process of its own, and what is in memory of it.
+
+use super::child;
+use commensal::heap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes.
+pub const MIB: usize = 1 << 20;
+/// Of blocks, in turn.
+pub const SIZES: [usize; 8] = [24, 100, 400, 1500, 5000, 12_000, 28_000, 90_000];
+
+/// Acts out `body` in a process of its own.
+pub fn in_child(test: &str, conf: &str, modes: &[Option<(&str, &str)>], body: fn()) {
+    if child::case().is_some() {
+        heap::conf::apply_environment();
+        return body();
+    }
+    for &variable in modes {
+        let mut command = child::command(test, "act");
+        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable), Duration::from_secs(60));
+        outcome.expect_success(test);
+        println!("{}", outcome.stdout);
+    }
+}
+
+/// Bytes of this process in memory.
+pub fn resident() -> usize {
+    let text = fs::read_to_string("/proc/self/statm").expect("the kernel tells");
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("it is a number") * 4096
+}
+
+/// Blocks of several sizes, and what they have in memory.
+pub struct Blocks(pub Vec<*mut u8>);
+
+impl Blocks {
+    /// Of about `total` bytes together, each of which is written.
+    pub fn new(total: usize) -> Self {
+        let one = |index: usize| {
+            let bytes = SIZES[index % SIZES.len()];
+            let block = heap::allocate(bytes);
+            assert!(!block.is_null(), "no memory for {bytes} bytes");
+            // SAFETY: the block is ours.
+            unsafe { block.write_bytes(1, bytes) };
+            block
+        };
+        Blocks((0..total * SIZES.len() / SIZES.iter().sum::<usize>()).map(one).collect())
+    }
+
+    /// One is freed, and another one of its size allocated, from place to place.
+    pub fn churn(&mut self, place: usize) {
+        let (place, bytes) = (place % self.0.len(), SIZES[place % self.0.len() % SIZES.len()]);
+        // SAFETY: the block is ours.
+        unsafe { heap::free(self.0[place]) };
+        self.0[place] = heap::allocate(bytes);
+        assert!(!self.0[place].is_null(), "no memory for {bytes} bytes");
+        // SAFETY: as above.
+        unsafe { self.0[place].write_bytes(1, bytes) };
+    }
+
+    /// All of them.
+    pub fn free(self) {
+        // SAFETY: the blocks are ours.
+        self.0.into_iter().for_each(|block| unsafe { heap::free(block) });
+    }
+}
+
+/// Waits for something, so long at most; true if it came.
+pub fn comes_within(limit: Duration, mut it: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    while Instant::now() < end {
+        if it() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    it()
+}
+
+/// Threads that have data which stays, and come to a peak together; afterwards they sleep, and `look` looks.
+pub fn after_a_peak(live: usize, peak: usize, peak_for: Duration, look: impl FnOnce()) {
+    const THREADS: usize = 4;
+    let (at_peak, over) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let stays = Blocks::new(live / THREADS);
+                let end = Instant::now() + peak_for;
+                let mut most = Blocks::new(peak / THREADS);
+                (0..).take_while(|_| Instant::now() < end).for_each(|place| most.churn(place));
+                at_peak.wait();
+                most.free();
+                over.wait();
+                over.wait();
+                stays.free();
+            });
+        }
+        at_peak.wait();
+        over.wait();
+        // Whoever waits would wait for ever.
+        let looked = catch_unwind(AssertUnwindSafe(look));
+        over.wait();
+        looked.unwrap_or_else(|failure| resume_unwind(failure));
+    });
+}

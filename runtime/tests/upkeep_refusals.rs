@@ -1,0 +1,100 @@
+//! Upkeep where the kernel does not take pages back, or not all: memory that is locked, calls that fail, and a limit of address space.
+//!
+//! Planted bugs that were seen here: pages that the kernel refused and that are taken for zeroes, or tried again and again; one locked page that keeps all others;
+//! pages that go back although all memory is to be locked.
+
+mod common;
+
+use commensal::heap;
+use commensal::machine::fault::{self, Plan, Point};
+use commensal::upkeep::Report;
+use common::child;
+use common::peak::{Blocks, MIB, after_a_peak, comes_within, in_child, resident};
+use std::thread;
+use std::time::Duration;
+
+/// Somebody has locked a page and freed it as it is: that is no reason to keep the rest, nor the page.
+#[test]
+fn a_lock_on_a_page_that_was_freed_keeps_nothing() {
+    in_child("a_lock_on_a_page_that_was_freed_keeps_nothing", "upkeep.interval_ms:20,keep:0", &[None], || {
+        let before = resident();
+        thread::spawn(|| {
+            let blocks = Blocks::new(60 * MIB);
+            let largest = blocks.0.iter().skip(7).step_by(8);
+            for &block in largest.step_by(20) {
+                // SAFETY: a page of a block of ours.
+                assert_eq!(unsafe { libc::mlock(block.add(40_000).cast(), 1) }, 0, "a few pages may be locked");
+            }
+            blocks.free();
+        })
+        .join()
+        .expect("no panic");
+        let work = || Blocks::new(MIB / 2).free();
+        let is_back = comes_within(Duration::from_secs(5), || {
+            work();
+            resident() < before + 4 * MIB
+        });
+        assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
+    });
+}
+
+/// Who locks all of its memory wants no page to come in late.
+#[test]
+fn a_process_that_locks_all_memory_keeps_it() {
+    in_child("a_process_that_locks_all_memory_keeps_it", "upkeep.interval_ms:20,keep:0", &[None], || {
+        // SAFETY: it changes no memory.
+        if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
+            return println!("skipped: this user may not lock as much");
+        }
+        thread::spawn(|| Blocks::new(20 * MIB).free()).join().expect("no panic");
+        let before = resident();
+        let is_refused = comes_within(Duration::from_secs(5), || {
+            Blocks::new(MIB / 2).free();
+            Report::read().refused > 0
+        });
+        assert!(is_refused && resident() + 2 * MIB > before, "{before}, then {}: {}", resident(), Report::read());
+    });
+}
+
+/// The kernel refuses to take pages back: nothing is lost, and nobody tries again and again.
+#[test]
+fn refused_pages_stay_as_they_are() {
+    in_child("refused_pages_stay_as_they_are", "upkeep.interval_ms:20", &[None], || {
+        fault::arm(Point::Decommit, Plan::Always { skip: 0 });
+        after_a_peak(4 * MIB, 40 * MIB, Duration::from_millis(100), || {
+            thread::sleep(Duration::from_millis(600));
+            let report = Report::read();
+            assert!(report.bytes == 0 && (1..100).contains(&report.refused), "{report}");
+            // They are not taken for zeroes.
+            for _ in 0..100 {
+                const WORDS: usize = 40_000;
+                let block: *mut u64 = heap::allocate_zeroed(WORDS * 8).cast();
+                // SAFETY: the block is ours; it is never freed, so that each is another one.
+                let is_zero = (0..WORDS).all(|word| unsafe { block.add(word).read() } == 0);
+                assert!(is_zero, "a block that should be zero is not");
+            }
+            let again = Blocks::new(60 * MIB);
+            heap::check::check_valid(|_| {});
+            again.free();
+            fault::arm(Point::Decommit, Plan::Never);
+            assert!(comes_within(Duration::from_secs(3), || Report::read().bytes > 30 << 20), "{}", Report::read());
+        });
+    });
+}
+
+/// With little address space, where each mapping counts.
+#[test]
+fn pages_go_back_under_a_limit_of_address_space() {
+    const TEST: &str = "pages_go_back_under_a_limit_of_address_space";
+    if child::case().is_none() {
+        let mut command = child::command(TEST, "act");
+        child::limit_address_space(&mut command).env("COMMENSAL_CONF", "upkeep.interval_ms:50");
+        return child::run(&mut command, Duration::from_secs(60)).expect_success(TEST);
+    }
+    heap::conf::apply_environment();
+    let before = resident();
+    after_a_peak(4 * MIB, 80 * MIB, Duration::from_millis(200), || {
+        let is_back = comes_within(Duration::from_secs(3), || resident() - before < 10 * MIB);
+        assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
+    });
+}
