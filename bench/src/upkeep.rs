@@ -36,7 +36,7 @@ const OF_LINE: usize = 3;
 const AFTER_PEAK: Metric = Metric {
     name: "resident_over_live",
     unit: "1",
-    title: "resident over live, two intervals after the peak",
+    title: "anonymous memory over live, two intervals after the peak",
     words: ["less", "more"],
     resolution: 1e-4,
 };

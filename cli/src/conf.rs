@@ -22,7 +22,7 @@ pub const LOCKS_JSON_AT_EXIT: &str = "locks:json";
 /// The longest filter that the library has room for.
 const LONGEST_FILTER: usize = 64;
 
-/// The setting behind the filter of `--locks`; an empty one lets all rows through, as none does.
+/// The setting behind the filter of `--locks`; none for an empty one: then what the environment has holds, or all rows are shown.
 pub fn lock_filter(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| format!("locks.filter:{text}"))
 }

@@ -231,12 +231,12 @@ fn stagger_shows_the_herd_and_its_absence() {
     }
     let result = valid(&done.stdout);
     let arms = result["arms"].as_array().unwrap();
-    let of = |name: &str, load: &str, metric: &str| {
+    let of = |name: &str, load: &str, is_equal: bool, metric: &str| {
         let is_it = |arm: &&Value| {
             let parameters = &arm["parameters"];
             arm["name"] == name
                 && parameters["load"] == load
-                && parameters["equal_run_rate"] == true
+                && parameters["equal_run_rate"] == is_equal
                 && parameters["online"] == "all"
                 && parameters["paused_percent"].is_null()
         };
@@ -244,14 +244,25 @@ fn stagger_shows_the_herd_and_its_absence() {
         arm["metrics"][metric]["median"].as_f64().unwrap()
     };
     for (load, least) in [("kasan", 7.5), ("without", 1.8)] {
-        let [aligned, grid] = ["aligned", "grid"].map(|arm| of(arm, load, "contended"));
+        let [aligned, grid] = ["aligned", "grid"].map(|arm| of(arm, load, true, "contended"));
         assert!(aligned >= least * grid, "{load}: {aligned} and {grid}");
-        assert_eq!([of("grid", load, "period_min"), of("grid", load, "period_max")], [1.0, 1.0]);
+        let on_grid =
+            ["period_min", "period_max", "drains_per_interval", "missed"].map(|metric| of("grid", load, true, metric));
+        assert_eq!(on_grid, [1.0, 1.0, 72.0, 0.0], "{load}");
+        assert!(of("grid", load, true, "ahead_max") <= 1.0, "{load}");
+        let posted = |metric| of("posted", load, false, metric);
+        assert!(posted("period_min") == 1.0 && (posted("period_max") - 1.986).abs() < 0.001, "{load}");
+        let rate = posted("drains_per_interval") / of("aligned", load, false, "drains_per_interval");
+        assert!((rate / 0.697 - 1.0).abs() < 0.02, "{load}: {rate}");
+    }
+    for (load, before) in [("kasan", 872.0), ("without", 240.0)] {
+        let near = of("aligned", load, false, "contended") / before;
+        assert!((0.5..2.0).contains(&near), "{load}: {near} of what the document has");
     }
     let documented = |one: &&Value| !one["document"].is_null() && one["candidate"] == "posted";
     assert_eq!(result["comparisons"].as_array().unwrap().iter().filter(documented).count(), 6);
     let page = fs::read_to_string(place.path().join("index.html")).unwrap();
-    assert!(page.contains("figure class=\"wide\"") && page.contains("Each drain of 72 CPUs"));
+    assert!(page.contains("figure class=\"wide\"") && page.contains("Each drain of 72 CPUs, simulated"));
 
     let done = commensal().args(["lab", "stagger", "--quick", "--blocks", "1"]).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));

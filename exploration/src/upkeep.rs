@@ -3,15 +3,16 @@
 //! Time does not pass by itself here: whoever takes a step says that it is some milliseconds later, and so many turns were missed. To the timetable that is a
 //! clock that jumps, ahead and back.
 
-use crate::blocks::Table;
+use crate::blocks::{Block, Table};
 use crate::forks::{live, with_children};
 use crate::heaps::{Owned, crowd, end};
 use crate::{Canary, Protocol};
+use commensal::heap;
 use commensal::upkeep::{self, Knob, Report};
 use fastrand::Rng;
 use machine::clock;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates, fork};
+use machine::simulation::{Defect, Rates, fork, sleep};
 use machine::slot::Mode;
 
 /// The protocols of this file.
@@ -52,6 +53,10 @@ const OPERATIONS: usize = 30;
 /// Sizes whose arrays hold few.
 const SIZES: [usize; 3] = [20_000, 32_768, 8192];
 
+/// Of a size whose spans come from page lists, sixteen to a span, and blocks of a burst.
+const PAGE_LISTS: usize = 4096;
+const MANY: usize = 100;
+
 /// As many steps as it takes until nothing is due, at a time some turns later.
 fn steps(random: &mut Rng) {
     let later = clock::now_ns() + random.u64(1..6) * 1_000_000 + random.u64(..1_000_000);
@@ -63,7 +68,9 @@ fn steps(random: &mut Rng) {
     }
 }
 
+/// All steps are ours: what a shepherd did at the end, nobody could look at in peace.
 fn keep_up() {
+    upkeep::set_knob(Knob::Shepherd, 0).expect("it is in range");
     upkeep::set_knob(Knob::Interval, 1).expect("it is in range");
 }
 
@@ -73,13 +80,24 @@ fn kept_up(seed: u64) -> Outcome {
     crowd(THREADS, seed, None, &|thread, random| {
         let mut owned = Owned::default();
         for _ in 0..OPERATIONS {
-            if thread == 0 && random.u8(..3) == 0 {
-                steps(random);
+            match (thread, random.u8(..30)) {
+                (0, ..10) => steps(random),
+                // Others who go over all caches.
+                (1.., ..3) => _ = heap::trim(0),
+                _ => {}
             }
             owned.step(&SIZES, &table, random);
-            if random.u8(..20) == 0 {
+            match random.u8(..20) {
                 // Whoever comes next looks, and joins.
-                keep_up();
+                0 => keep_up(),
+                // So long that nobody has come along for what he has.
+                1 => sleep(random.u64(..3_000_000)),
+                // So many spans that a page list has more than it keeps.
+                2 => {
+                    let many: Vec<_> = (0..random.usize(..MANY)).filter_map(|_| Block::new(PAGE_LISTS)).collect();
+                    many.into_iter().for_each(Block::free);
+                }
+                _ => {}
             }
         }
         owned.free_all();

@@ -29,7 +29,7 @@ pub fn fitted(words: &[&str]) -> Result<Vec<f64>, String> {
     let columns: Option<Vec<Waits>> = columns.chunks(3).map(column).collect();
     let columns = columns.filter(|columns| !columns.is_empty());
     let columns = columns.ok_or_else(|| format!("what is to be fitted is {:?}; expected {EXPECTED}", &words[4..]))?;
-    let machine = cpus.parse().map_err(|_| format!("the number of CPUs is `{cpus}`; expected {EXPECTED}"))?;
+    let machine = super::cpus_of(cpus)?;
     let found = |hold: f64, others: f64| -> Result<Waits, String> {
         let times = [hold, others].map(|time| time.to_string());
         let run = |seed: u64| {

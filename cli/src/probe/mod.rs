@@ -27,17 +27,18 @@ pub fn find(name: &str) -> Option<&'static str> {
     NAMES.into_iter().find(|probe| *probe == name)
 }
 
+/// How many CPUs a simulated machine is to have.
+fn cpus_of(word: &str) -> Result<usize, String> {
+    let cpus = word.parse().ok().filter(|cpus| (1..=MOST_CPUS).contains(cpus));
+    cpus.ok_or_else(|| format!("the simulated machine has `{word}` CPUs; expected 1 to {MOST_CPUS}"))
+}
+
 /// Measures what the words say for a probe and prints the figures; or says what is wrong with them, status 2.
 pub fn main(probe: &str, words: impl Iterator<Item = String>) -> ExitCode {
     let words: Vec<String> = words.collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let measured = match words[..] {
-        [SIMULATED, cpus, ref words @ ..] => cpus
-            .parse()
-            .ok()
-            .filter(|cpus| (1..=MOST_CPUS).contains(cpus))
-            .ok_or_else(|| format!("the simulated machine has `{cpus}` CPUs; expected 1 to {MOST_CPUS}"))
-            .and_then(|cpus| simulated::measured(cpus, probe, words)),
+        [SIMULATED, cpus, ref words @ ..] => cpus_of(cpus).and_then(|cpus| simulated::measured(cpus, probe, words)),
         ["fit", ref words @ ..] if probe == STAGGER => fit::fitted(words),
         _ => measure(probe, &words, &Host),
     };
@@ -130,7 +131,9 @@ mod tests {
             ("72 12 1000000 300000 872 199430", "for each column CONTENDED"),
             ("72 12 1000000 300000", "for each column CONTENDED"),
             ("72 12 1000000 300000 872 -1 35760", "for each column CONTENDED"),
-            ("many 12 1000000 300000 872 199430 35760", "`many`"),
+            ("many 12 1000000 300000 872 199430 35760", "`many` CPUs; expected 1 to 1024"),
+            ("0 12 1000000 300000 872 199430 35760", "`0` CPUs; expected 1 to 1024"),
+            ("2000 12 1000000 300000 872 199430 35760", "`2000` CPUs; expected 1 to 1024"),
             ("72 12 1000000 never 872 199430 35760", "`never`; expected 0 to"),
             ("72", "expected fit CPUS"),
         ] {
@@ -156,6 +159,8 @@ mod tests {
             assert!((0.5..2.0).contains(&(herd / before)), "{herd} against {before} before the patch");
             assert!(herd >= least * none, "{herd} aligned, and {none} on the grid");
             assert!(grid.iter().all(|run| run[6..8] == [1.0, 1.0] && run[9] <= 1.0), "{grid:?}");
+            // Nobody wins by leaving turns out.
+            assert!(grid.iter().chain(&aligned).all(|run| run[4] == 72.0 && run[11] == 0.0), "{grid:?} {aligned:?}");
             assert!(aligned.iter().all(|run| run[9] > 10.0), "{aligned:?}");
         }
     }

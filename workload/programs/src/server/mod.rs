@@ -7,7 +7,7 @@
 //!
 //! Prints the answer; then a line each for malloc, for the first write to each page of a block, which is where memory that was given back is missed, and
 //! for free: the nanoseconds that 50, 99, 99.9 and 99.99 % of the calls did not exceed, and the longest; then a line with the bytes that were
-//! held at the peak, those that stay, and those that are resident when two intervals have passed since the peak. Each call is timed by itself, so
+//! held at the peak, those that stay, and those of anonymous memory that are resident when two intervals have passed since the peak. Each call is timed by itself, so
 //! looking at the clock is part of all figures.
 
 mod histogram;
@@ -40,7 +40,10 @@ const IN_FLIGHT: usize = 64;
 const REPLACES: u64 = 256;
 
 /// What the arguments should have been.
-const EXPECTED: &str = "[INTERVAL_MS [INTERVALS]], each at least 1";
+const EXPECTED: &str = "[INTERVAL_MS [INTERVALS]], up to 86400000 and 10000, each at least 1";
+/// A day, and more than anybody waits for.
+const MOST_INTERVAL_MS: u64 = 86_400_000;
+const MOST_INTERVALS: u64 = 10_000;
 
 /// Measures what the arguments say, or says what is wrong with them.
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -52,7 +55,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         [interval, intervals] => (number(interval), number(intervals)),
         _ => (0, 0),
     };
-    if interval_ms == 0 || intervals == 0 {
+    if !(1..=MOST_INTERVAL_MS).contains(&interval_ms) || !(1..=MOST_INTERVALS).contains(&intervals) {
         return Err(format!("the arguments are {words:?}; expected {EXPECTED}"));
     }
     let load = Load::new(LIVE_BYTES, REQUESTS, interval_ms, intervals);
@@ -253,7 +256,9 @@ mod tests {
 
     #[test]
     fn bad_arguments_are_named() {
-        for (arguments, found) in [(&["soon"][..], "soon"), (&["1000", "0"], "0"), (&["1", "1", "x"], "x")] {
+        for (arguments, found) in
+            [(&["soon"][..], "soon"), (&["1000", "0"], "0"), (&["1", "1", "x"], "x"), (&["86400001"], "86400001")]
+        {
             let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
             let why = run(&arguments).expect_err("they are wrong");
             assert!(why.contains(found) && why.contains(EXPECTED), "{why}");

@@ -1,19 +1,18 @@
 //! Upkeep without a herd: what is beyond the page lists' marks goes back to the zone, whose one lock all CPUs then want, at once or one after the
 //! other; under a load that is fitted to what a kernel patch measured before, and not to what it measured after.
 
+mod claims;
+
 use anyhow::Result;
 
-use super::figures::Figures;
 use super::probing::{Blocks, LESS, Measured, asked, forms, measured, of_parts, probe_named, some_tables};
-use super::{Claim, Experiment, Outcome, Part, Setting};
-use crate::analysis::Analysis;
+use super::{Experiment, Outcome, Part, Setting};
 use crate::json::{Compared, Document, Documented, UNDOCUMENTED};
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 use crate::report::Figure;
 use crate::report::plot::{self, Turn};
-use crate::table::factor;
 
 const ALIGNED: &str = "aligned";
 const SKEW: &str = "skew";
@@ -50,7 +49,7 @@ struct Column {
 
 /// From a timer to what it starts, in the mean, on a simulated machine; the real one brings its own.
 const LATENCY_NS: u64 = 300_000;
-/// How long the document's run was: the fewest in which 72 CPUs can wait 872 times, if each does so once in each.
+/// How long the document's run was, which it does not say: 872 waits of 72 CPUs are as many intervals, if each waits once in each.
 const INTERVALS: u64 = 12;
 /// From one burst of a CPU to the next, in the mean, and from one hold of another user of the zone to the next.
 const GAP_US: u64 = 1_000_000;
@@ -58,7 +57,7 @@ const GAP_US: u64 = 1_000_000;
 ///
 /// This and each column's time for a batch are fitted to what was before the patch, and to nothing else, by the command
 /// `commensal workload stagger fit 72 12 1000000 300000 872 199430 0 240 34010 1350`: CPUs, intervals, gap and latency, and the columns in microseconds. The longest
-/// wait of the first is left out: one event, a sixth of all waiting there, which no distribution of holds makes likely. Without a longest wait this time is not
+/// wait of the first is left out: one event, 18 % of all waiting there, which no distribution of holds makes likely. Without a longest wait this time is not
 /// determined: from 0.35 to 1.8 ms the other figures can be had.
 const OTHERS_HOLD_NS: u64 = 1_400_000;
 
@@ -89,10 +88,6 @@ const COLUMNS: [Column; 2] = [
 const PAUSED: u64 = 60;
 /// Other hold times, in parts of the fitted one.
 const SWEPT: [f64; 4] = [0.25, 0.5, 2.0, 4.0];
-/// Within such a factor, a figure is said to agree.
-const NEAR: f64 = 2.0;
-/// What is one is so to the last digit that is printed.
-const EXACT: f64 = 5e-4;
 /// Intervals in the picture.
 const SHOWN: f64 = 3.0;
 
@@ -145,10 +140,15 @@ impl Experiment for Stagger {
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
         let Measured { parts, missing } = of_parts(&[all_online, odd_off, dormant, swept], setting)?;
         let machine = setting.machine.clone();
-        let claims = claims(&parts, &Size::of(&machine));
+        let claims = claims::of(&parts, &Size::of(&machine));
         let about = EXPLANATION.lines().map(str::to_owned).collect();
-        let pictures = vec![picture(setting)?];
-        Ok(Outcome { claims, about, remarks: missing, pictures, machine, parts })
+        let (mut remarks, mut pictures) = (missing, Vec::new());
+        // What was measured is shown also without.
+        match picture(setting) {
+            Ok(picture) => pictures.push(picture),
+            Err(why) => remarks.push(format!("there is no picture of the drains: {why}")),
+        }
+        Ok(Outcome { claims, about, remarks, pictures, machine, parts })
     }
 }
 
@@ -278,7 +278,7 @@ fn all_online(setting: &Setting) -> Result<Measured> {
     // On a real machine a run takes as long as it does, and rates are known.
     let rates: &[bool] = if setting.machine.is_simulated() { &[false, true] } else { &[true] };
     let rows = of_columns(|column| rates.iter().map(|is_equal| Row::usual(column, *is_equal)).collect());
-    let shown = [CONTENDED, TOTAL, MAX, AVERAGE, DRAINS, PAGES, SHORTEST, LONGEST, AHEAD, OF_LOAD];
+    let shown = [CONTENDED, TOTAL, MAX, AVERAGE, DRAINS, PAGES, SHORTEST, LONGEST, AHEAD, OF_LOAD, MISSED];
     let mut measured = part(setting, "All CPUs, always busy", rows, blocks(setting), &shown)?;
     measured.parts.iter_mut().for_each(|part| part.document = document as Document);
     Ok(measured)
@@ -287,7 +287,7 @@ fn all_online(setting: &Setting) -> Result<Measured> {
 fn odd_off(setting: &Setting) -> Result<Measured> {
     let rows = of_columns(|column| vec![Row::odd_off(column)]);
     let rows = if setting.machine.is_simulated() { rows } else { rows[..1].to_vec() };
-    let shown = [CONTENDED, TOTAL, SHORTEST, LONGEST, AHEAD];
+    let shown = [CONTENDED, TOTAL, SHORTEST, LONGEST, AHEAD, MISSED];
     part(setting, "The odd ids off-line", rows, blocks(setting), &shown)
 }
 
@@ -340,223 +340,17 @@ fn picture(setting: &Setting) -> Result<Figure> {
     let panels = [panel(ALIGNED)?, panel(POSTED)?, panel(GRID)?];
     let words = ["intervals", "a drain that had to wait for the zone's lock", "one that had not"];
     let svg = plot::turns(&panels, (size.cpus as u32, SHOWN), words)?;
-    let caption = format!("Each drain of {} CPUs over {SHOWN} intervals, {}", size.cpus, COLUMNS[0].words);
+    let machine =
+        if size.is_simulated { "simulated".to_owned() } else { format!("served by {} threads", size.threads) };
+    let caption = format!("Each drain of {} CPUs, {machine}, over {SHOWN} intervals, {}", size.cpus, COLUMNS[0].words);
     Ok(Figure { caption, is_wide: true, ..Figure::bare(svg) })
-}
-
-/// Whether two figures agree within a factor.
-fn is_near(one: f64, other: f64) -> bool {
-    one > 0.0 && (1.0 / NEAR..=NEAR).contains(&(one / other))
-}
-
-/// Two figures, and by what factor they differ.
-fn against(found: f64, documented: f64) -> String {
-    format!("{} ({} ×)", three(found), factor(found / documented))
-}
-
-fn three(value: f64) -> String {
-    let places = if value >= 100.0 { 0 } else { 2 };
-    format!("{value:.places$}").trim_end_matches(".00").to_owned()
-}
-
-/// What is held against the document.
-struct Judge<'a> {
-    figures: Figures<'a>,
-    size: &'a Size,
-}
-
-impl Judge<'_> {
-    fn of(&self, metric: &Metric, row: Row, arm: &str) -> Option<f64> {
-        self.figures.median(metric.name, &row.parameters(), arm)
-    }
-
-    /// A claim with what was found; what two threads show says nothing of many CPUs.
-    fn claim(&self, claim: String, document: String, found: Option<(String, bool)>, is_of_many: bool) -> Claim {
-        let (text, holds) = found.unzip();
-        let (measured, simulated) = if self.size.is_simulated {
-            (None, text.map(|text| format!("{text}, of {}", self.size.cpus)))
-        } else {
-            (text, None)
-        };
-        Claim { claim, document, measured, simulated, holds: holds.filter(|_| self.size.is_simulated || !is_of_many) }
-    }
-
-    /// A column's figures, as fitted or as predicted.
-    fn waits(&self, column: usize, arm: &str, (what, waits): (&str, Waits)) -> Vec<Claim> {
-        let row = Row::usual(column, false);
-        let of = [(CONTENDED, waits.contended), (TOTAL, waits.total_ms), (MAX, waits.max_ms)];
-        let claim = |(metric, documented): (Metric, f64)| {
-            let found =
-                self.of(&metric, row, arm).map(|found| (against(found, documented), is_near(found, documented)));
-            let what = if metric == MAX && documented == SINGLE_EVENT_MS { "left out" } else { what };
-            let claim = format!("{}, {arm}, {what}: {}", row.column().words, metric.title);
-            self.claim(claim, three(documented), found, true)
-        };
-        of.map(claim).into()
-    }
-
-    fn fewer(&self, column: usize) -> Claim {
-        let (row, asked) = (Row::usual(column, true), COLUMNS[column].fewer);
-        let found = self.of(&CONTENDED, row, ALIGNED).zip(self.of(&CONTENDED, row, GRID));
-        let found = found.filter(|(aligned, grid)| *aligned > 0.0 || *grid > 0.0).map(|(aligned, grid)| {
-            (format!("{} × ({} → {})", three(aligned / grid), three(aligned), three(grid)), aligned >= asked * grid)
-        });
-        let claim = format!("{}, at equal run rate: times fewer contentions on the grid", COLUMNS[column].words);
-        self.claim(claim, format!("{asked} × as posted"), found, true)
-    }
-
-    fn period(&self, claim: &str, row: Row, arm: &str, [least, most]: [f64; 2]) -> Claim {
-        let found = self.of(&SHORTEST, row, arm).zip(self.of(&LONGEST, row, arm)).map(|(shortest, longest)| {
-            let is_it = (shortest - least).abs() < EXACT && (longest - most).abs() < EXACT;
-            (format!("{shortest:.3} to {longest:.3}"), is_it)
-        });
-        self.claim(claim.to_owned(), format!("{least:.3} to {most:.3}"), found, false)
-    }
-
-    fn rate(&self) -> Claim {
-        let row = Row::usual(0, false);
-        let found = self.of(&DRAINS, row, POSTED).zip(self.of(&DRAINS, row, ALIGNED));
-        let found = found.map(|(posted, aligned)| posted / aligned);
-        let found = found.map(|rate| (factor(rate), (rate / POSTED_RATE - 1.0).abs() < 0.02));
-        self.claim("posted: runs of all CPUs, over one an interval".to_owned(), factor(POSTED_RATE), found, false)
-    }
-
-    /// The most holds of upkeep that anybody ever had ahead under the grid, wherever everybody is on it.
-    fn ahead(&self) -> Claim {
-        let rows = of_columns(|column| {
-            let swept = SWEPT.map(|part| Row::swept(column, part));
-            [Row::usual(column, true), Row::odd_off(column), Row::dormant(column, GRID)]
-                .into_iter()
-                .chain(swept)
-                .collect()
-        });
-        let most = |row: Row| self.figures.most(AHEAD.name, &row.parameters(), GRID);
-        let found = rows.into_iter().filter_map(most).reduce(f64::max);
-        let found = found.map(|ahead| (three(ahead), ahead <= 1.0));
-        self.claim("grid: most holds of upkeep that anybody ever waited for".to_owned(), "–".to_owned(), found, true)
-    }
-
-    /// Contentions of one over those of another, of which there are to be more by so much.
-    fn more(&self, [claim, document]: [&str; 2], one: (Row, &str), other: (Row, &str), least: f64) -> Claim {
-        let found = self.of(&CONTENDED, one.0, one.1).zip(self.of(&CONTENDED, other.0, other.1));
-        let found = found.filter(|(one, other)| *one > 0.0 || *other > 0.0).map(|(one, other)| {
-            (format!("{} × ({} against {})", three(one / other), three(one), three(other)), one > least * other)
-        });
-        self.claim(claim.to_owned(), document.to_owned(), found, true)
-    }
-}
-
-/// So many times more is the herd again.
-const HERD: f64 = 2.0;
-
-fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
-    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
-    let judge = Judge { figures: Figures(&analyses), size };
-    let mut claims = Vec::new();
-    for (at, column) in COLUMNS.iter().enumerate() {
-        claims.extend(judge.waits(at, ALIGNED, ("fitted", column.before)));
-        claims.extend(judge.waits(at, POSTED, ("predicted", column.after)));
-        claims.push(judge.fewer(at));
-    }
-    let dormant = |shepherd| (Row::dormant(0, shepherd), GRID);
-    let odd_off = Row::odd_off(0);
-    claims.push(judge.period("posted: periods", Row::usual(0, false), POSTED, [1.0, POSTED_PERIOD]));
-    claims.push(judge.rate());
-    claims.push(judge.period("grid: periods", Row::usual(0, true), GRID, [1.0; 2]));
-    claims.push(judge.period("grid: periods, odd ids off-line", odd_off, GRID, [1.0; 2]));
-    claims.push(judge.ahead());
-    let shared = ["odd ids off-line: contentions as posted, over the grid's", "ids share slots"];
-    claims.push(judge.more(shared, (odd_off, POSTED), (odd_off, GRID), HERD));
-    let herd = ["grid, with a shepherd at delay 0, over one on the grid: contentions", "the same contention again"];
-    claims.push(judge.more(herd, dormant(ZERO), dormant(GRID), HERD));
-    claims
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::example;
     use super::*;
 
     const SIZE: Size = Size { is_simulated: true, cpus: 72, threads: 72, interval_us: SECOND_US };
-
-    /// One part of which each arm has one value in all metrics of these rows: aligned, skew, posted, grid.
-    fn part(values: [f64; 4], rows: &[Row]) -> Part {
-        let arms: Vec<_> = forms(ARMS).into_iter().zip(values).collect();
-        example(&arms, &METRICS, rows.iter().map(|row| row.parameters()))
-    }
-
-    fn found(parts: &[Part], size: &Size, words: &str) -> Claim {
-        let is_it = |claim: &Claim| claim.claim.contains(words);
-        claims(parts, size).into_iter().find(is_it).unwrap_or_else(|| panic!("nothing is claimed of {words:?}"))
-    }
-
-    fn holds(parts: &[Part], words: &str) -> Option<bool> {
-        found(parts, &SIZE, words).holds
-    }
-
-    #[test]
-    fn what_is_fitted_and_what_is_predicted_is_near_within_a_factor() {
-        let parts = |aligned, posted| [part([aligned, 1.0, posted, 1.0], &[Row::usual(0, false)])];
-        for (aligned, is_near) in [(1700.0, true), (440.0, true), (1800.0, false), (430.0, false)] {
-            assert_eq!(holds(&parts(aligned, 1.0), "with KASAN, aligned, fitted: drains"), Some(is_near), "{aligned}");
-        }
-        for (posted, is_near) in [(200.0, true), (60.0, true), (240.0, false), (50.0, false), (0.0, false)] {
-            let words = "with KASAN, posted, predicted: drains";
-            assert_eq!(holds(&parts(900.0, posted), words), Some(is_near), "{posted}");
-        }
-        let told = found(&parts(436.0, 1.0), &SIZE, "aligned, fitted: drains");
-        assert_eq!((told.document.as_str(), told.simulated.as_deref()), ("872", Some("436 (0.500 ×), of 72")));
-        assert_eq!(holds(&parts(900.0, 1.0), "without KASAN, aligned, fitted: drains"), None, "it was not measured");
-    }
-
-    #[test]
-    fn the_grid_is_held_against_what_was_asked_for() {
-        for (column, least) in [(0, 7.5), (1, 1.8)] {
-            let words = format!("{}, at equal run rate: times fewer", COLUMNS[column].words);
-            let parts = |aligned: f64| [part([aligned, 9.0, 9.0, 10.0], &[Row::usual(column, true)])];
-            assert_eq!(holds(&parts(10.0 * least + 1.0), &words), Some(true));
-            assert_eq!(holds(&parts(10.0 * least - 1.0), &words), Some(false));
-            let nothing = [part([0.0; 4], &[Row::usual(column, true)])];
-            // The example's runs differ by a little, so that the medians of nothing are equal.
-            assert_eq!(holds(&nothing, &words), Some(false));
-        }
-    }
-
-    #[test]
-    fn periods_and_rates_are_exact() {
-        // All metrics of an arm have one value, and the periods are two.
-        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.9965], &[Row::usual(0, true)])], "grid: periods"), Some(true));
-        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 1.1], &[Row::usual(0, true)])], "grid: periods"), Some(false));
-        let even = "grid: periods, odd";
-        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.9965], &[Row::odd_off(0)])], even), Some(true));
-        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.99], &[Row::odd_off(0)])], even), Some(false));
-        let rate = |posted| holds(&[part([100.0, 9.0, posted, 9.0], &[Row::usual(0, false)])], "posted: runs");
-        assert_eq!([rate(69.7), rate(100.0), rate(66.0)], [Some(true), Some(false), Some(false)]);
-    }
-
-    #[test]
-    fn the_worst_run_says_who_was_ahead() {
-        let ahead = |grid| holds(&[part([9.0, 9.0, 9.0, grid], &[Row::swept(1, 4.0)])], "most holds");
-        assert_eq!([ahead(0.99), ahead(0.996), ahead(2.0)], [Some(true), Some(false), Some(false)]);
-        let shared = |posted| holds(&[part([9.0, 9.0, posted, 10.0], &[Row::odd_off(0)])], "contentions as posted");
-        assert_eq!([shared(30.0), shared(11.0)], [Some(true), Some(false)]);
-        let herd = |zero| {
-            let at = |shepherd, grid| part([9.0, 9.0, 9.0, grid], &[Row::dormant(0, shepherd)]);
-            holds(&[at(ZERO, zero), at(GRID, 10.0)], "shepherd at delay 0")
-        };
-        assert_eq!([herd(30.0), herd(15.0)], [Some(true), Some(false)]);
-    }
-
-    /// What two threads do in real time tells when turns come, and nothing of the contention of many.
-    #[test]
-    fn contention_of_many_is_never_claimed_of_two_threads() {
-        let host = Size { is_simulated: false, threads: 2, interval_us: HOST_INTERVAL_US, ..SIZE };
-        let parts = [part([900.0, 9.0, 9.0, 0.9965], &[Row::usual(0, true)])];
-        let fewer = found(&parts, &host, "at equal run rate: times fewer");
-        assert!(fewer.holds.is_none() && fewer.simulated.is_none() && fewer.measured.is_some());
-        assert_eq!(found(&parts, &host, "grid: periods").holds, Some(true));
-        assert!(claims(&[], &SIZE).iter().all(|claim| claim.holds.is_none() && claim.simulated.is_none()));
-    }
 
     #[test]
     fn the_document_compares_its_patch_with_what_was_before() {
