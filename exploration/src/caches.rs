@@ -62,7 +62,7 @@ pub const PROTOCOLS: &[Protocol] = &[
 const BYTES: usize = 5000;
 const THREADS: usize = 3;
 
-fn create(bytes: usize) -> Option<&'static ObjectCache> {
+pub(crate) fn create(bytes: usize) -> Option<&'static ObjectCache> {
     create_called(b"explored", bytes)
 }
 
@@ -81,7 +81,7 @@ fn create_called(name: &[u8], bytes: usize) -> Option<&'static ObjectCache> {
 }
 
 /// Nobody uses the cache, and all objects were given back.
-fn destroy(cache: &ObjectCache) {
+pub(crate) fn destroy(cache: &ObjectCache) {
     // SAFETY: as said.
     assert_eq!(unsafe { cache.destroy() }, Ok(()), "all objects were given back");
 }

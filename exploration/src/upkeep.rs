@@ -4,6 +4,7 @@
 //! clock that jumps, ahead and back.
 
 use crate::blocks::{Block, Table};
+use crate::caches::{create, destroy};
 use crate::forks::{live, with_children};
 use crate::heaps::{Owned, crowd, end};
 use crate::{Canary, Protocol};
@@ -92,6 +93,16 @@ fn kept_up(seed: u64) -> Outcome {
                 0 => keep_up(),
                 // So long that nobody has come along for what he has.
                 1 => sleep(random.u64(..3_000_000)),
+                // A cache that ends, perhaps while somebody has what it has in a slot.
+                3 => {
+                    let Some(cache) = create(SIZES[2]) else { continue };
+                    let some: Vec<_> = (0..random.usize(1..6)).filter_map(|_| Block::of(cache)).collect();
+                    some.into_iter().for_each(|block| block.free_to(cache));
+                    if random.bool() {
+                        sleep(random.u64(..2_000_000));
+                    }
+                    destroy(cache);
+                }
                 // So many spans that a page list has more than it keeps.
                 2 => {
                     let many: Vec<_> = (0..random.usize(..MANY)).filter_map(|_| Block::new(PAGE_LISTS)).collect();
