@@ -26,7 +26,7 @@ pub struct CacheOptions {
     /// Runs once for each object, when its memory is first cut; objects stay constructed between uses. NULL: none.
     pub constructor: CacheHook,
     /// Runs once for each constructed object, before its memory goes back. NULL: none. In any thread: also in one of the library's own, which gives back what idle
-    /// CPUs keep, with all signals blocked; so it must not take a lock that a thread may hold while it shrinks, tunes, trims or destroys.
+    /// CPUs keep, with all signals blocked; so it must not take a lock that a thread may hold while it allocates, shrinks, tunes, trims or destroys.
     pub destructor: CacheHook,
     /// What both are given.
     pub argument: *mut c_void,
