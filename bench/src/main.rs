@@ -1,5 +1,5 @@
-//! Measures Commensal's malloc and caches side by side with the newest versions of its peers, its counters with plain and atomic words, and
-//! how groups make caches, what accounting costs its locks, and what giving memory back costs a server, and judges the musts.
+//! Measures Commensal's malloc and caches side by side with the newest versions of its peers, its counters with plain and atomic words, its recorder with
+//! other recorders, and how groups make caches, what accounting costs its locks, and what giving memory back costs a server, and judges the musts.
 //!
 //! How is the lab's matter: blocks of shuffled order, and what may be said of them. Here is what is run (parts.rs, and real
 //! programs in real.rs), under which arms, and which figures have to be reached (musts.rs).
@@ -60,6 +60,7 @@ enum What {
     Caches,
     Groups,
     Rcu,
+    Recorder,
     Locks,
     Upkeep,
     All,
@@ -77,7 +78,9 @@ fn main() -> ExitCode {
     let outcome = if words.next().is_some_and(|word| word == real::redis::WORD) {
         words.next().context("a socket's path was expected").and_then(|socket| real::redis::drive(Path::new(&socket)))
     } else if env::args().nth(1).is_some_and(|word| word == parts::RCU_PROBE) {
-        parts::probe_rcu(env::args().skip(2))
+        parts::probe(rcu::measure, env::args().skip(2))
+    } else if env::args().nth(1).is_some_and(|word| word == parts::RECORDER_PROBE) {
+        parts::probe(recorder::measure, env::args().skip(2))
     } else if env::args().nth(1).is_some_and(|word| word == locks::WORD) {
         locks::probe(env::args().nth(2))
     } else {
@@ -129,6 +132,7 @@ fn run(options: &Options) -> Result<bool> {
         What::Caches,
         What::Groups,
         What::Rcu,
+        What::Recorder,
         What::Locks,
         What::Upkeep,
         What::Programs,
@@ -143,6 +147,7 @@ fn run(options: &Options) -> Result<bool> {
                 What::Caches => bench.caches()?,
                 What::Groups => bench.groups()?,
                 What::Rcu => bench.rcu()?,
+                What::Recorder => bench.recorder()?,
                 What::Locks => vec![bench.locks()?],
                 What::Upkeep => vec![bench.upkeep()?],
                 _ => vec![bench.programs(options.only.as_deref())?],

@@ -7,7 +7,7 @@ use commensal_lab::parameters::Parameters;
 use commensal_lab::sheet::{Sheet, Side};
 
 use crate::locks::WITH;
-use crate::parts::{CACHES, COUNTERS, DEPTHS, FLOOR, GROUPS, LOCKS, Part, RCU};
+use crate::parts::{CACHES, COUNTERS, DEPTHS, FLOOR, GROUPS, LOCKS, Part, RCU, RECORDER};
 use crate::upkeep::{self, UPKEEP};
 
 /// The peer whose memory ours is held against.
@@ -63,17 +63,18 @@ pub fn judge(parts: &[Part]) -> Vec<Must> {
     };
     let measured = || parts.iter().filter(|part| part.analysis.measured.blocks > 0);
     // Of the lab's experiments, all parts are judged together.
-    let of_lab: [(&str, Judge); 4] = [
+    let of_lab: [(&str, Judge); 5] = [
         (COUNTERS, |all| counters(Figures(all))),
         (CACHES, caches),
         (GROUPS, |all| groups(Figures(all))),
         (RCU, |all| rcu(Figures(all))),
+        (RECORDER, |all| recorder(Figures(all))),
     ];
     let of_lab = of_lab.into_iter().flat_map(|(name, judge)| {
         let all: Vec<&Analysis> = measured().filter(|part| part.name == name).map(|part| &part.analysis).collect();
         if all.is_empty() { Vec::new() } else { judge(&all) }
     });
-    let is_of_lab = |part: &&Part| [COUNTERS, CACHES, GROUPS, RCU].contains(&part.name);
+    let is_of_lab = |part: &&Part| [COUNTERS, CACHES, GROUPS, RCU, RECORDER].contains(&part.name);
     measured().filter(|part| !is_of_lab(part)).flat_map(of_part).chain(of_lab).collect()
 }
 
@@ -276,6 +277,24 @@ fn rcu(figures: Figures) -> Vec<Must> {
             retired("commensal").zip(best).map(|(ours, best)| ours / best),
             1.0 / 1.1,
         ),
+    ]
+}
+
+/// What a program gains that changes one line, what the few places gain that count by a handle of the recorder's own, and what the recorder adds
+/// to the facade, which is no less than its call.
+fn recorder(figures: Figures) -> Vec<Must> {
+    let median = |threads: u64, arm: &str| figures.median("handle_ns", &parameter("threads", threads), arm);
+    let must = |what: &str, threads, [ours, theirs]: [&str; 2], limit| {
+        let over = median(threads, ours).zip(median(threads, theirs)).map(|(ours, theirs)| ours / theirs);
+        let threads = if threads == 1 { "one thread" } else { "two threads" };
+        Must::ratio(format!("an increment {what}, {threads}, over {theirs}"), over, limit)
+    };
+    vec![
+        must("by a direct handle", 1, ["commensal direct", "prometheus"], 0.5),
+        must("by a direct handle", 2, ["commensal direct", "prometheus"], 0.1),
+        must("by the facade's handle", 1, [COMMENSAL, "prometheus"], 0.5),
+        must("by the facade's handle", 2, [COMMENSAL, "prometheus"], 0.1),
+        must("by the facade's handle", 1, [COMMENSAL, "nothing behind the facade"], 1.05),
     ]
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use commensal_lab::analysis::{Analysis, BASELINE};
+use commensal_lab::answers::Answers;
 use commensal_lab::arm::Arm;
 use commensal_lab::blocks::{self, Length, Plan, Subject};
 use commensal_lab::experiment::{self, Cache, Counters, EMPTY, Experiment, Kicks, Setting, Startup};
@@ -27,6 +28,9 @@ pub const GROUPS: &str = "groups";
 pub const RCU: &str = "rcu";
 /// This program's first word when it makes one measurement for that.
 pub const RCU_PROBE: &str = "measure-rcu";
+/// Recorders of the facade `metrics`, and what counts without it.
+pub const RECORDER: &str = "recorder";
+pub const RECORDER_PROBE: &str = "measure-recorder";
 /// The runtime's own locks.
 pub const LOCKS: &str = "locks";
 
@@ -86,7 +90,7 @@ impl Part {
         if self.analysis.measured.blocks == 0 {
             return Vec::new();
         }
-        if [COUNTERS, CACHES, GROUPS, RCU, LOCKS].contains(&self.name) {
+        if [COUNTERS, CACHES, GROUPS, RCU, RECORDER, LOCKS].contains(&self.name) {
             return (0..self.analysis.measured.rows[0].metrics.len())
                 .map(|metric| table::figures(&self.analysis, metric))
                 .collect();
@@ -167,6 +171,34 @@ impl Bench {
         Ok(vec![read, wait, check, retire])
     }
 
+    /// Increments of one counter by one thread and by two: by a handle, and by macros that look it up each time.
+    pub fn recorder(&self) -> Result<Vec<Part>> {
+        let subject = |way: &str, name, threads: u64| {
+            let metric = Metric { name, unit: "ns", title: "one increment", words: FASTER, resolution: 1e-5 };
+            let words = [way, ["1", "2"][threads as usize - 1]];
+            let program = Program::new(&std::env::current_exe()?, ["bench", RECORDER_PROBE].iter().chain(&words));
+            let (metrics, read) = (vec![metric], read_figure as fn(&Run, &str) -> Option<Vec<f64>>);
+            let parameters = Parameters::default().with("threads", threads);
+            anyhow::Ok(Subject {
+                parameters,
+                metrics,
+                read,
+                prints_the_same: false,
+                ..Subject::of_program("", program)
+            })
+        };
+        let part = |way, metric, title, names: Vec<&str>| {
+            let subjects =
+                [1, 2].map(|threads| subject(way, metric, threads)).into_iter().collect::<Result<Vec<_>>>()?;
+            let arms: Vec<Arm> = names.iter().map(|name| Arm::told(*name, *name)).collect();
+            self.measure(RECORDER, title, subjects, &arms)
+        };
+        Ok(vec![
+            part("handle", "handle_ns", "increments by a handle", recorder::by_handle())?,
+            part("macro", "macro_ns", "increments by a macro that looks the handle up", recorder::by_macro())?,
+        ])
+    }
+
     /// A lock that nobody else wants, with and without accounting.
     pub fn locks(&self) -> Result<Part> {
         let program = Program::new(&std::env::current_exe()?, ["bench", locks::WORD]);
@@ -187,8 +219,9 @@ impl Bench {
             machine: Machine::host(),
             arms: self.arms.clone(),
             command: self.command.clone(),
-            scratch: tempfile::tempdir()?,
+            scratch: tempfile::tempdir()?.into(),
             interrupt: self.interrupt.clone(),
+            answers: Answers::default(),
         })
     }
 
@@ -263,10 +296,10 @@ fn read_cost(run: &Run, _: &str) -> Option<Vec<f64>> {
 }
 
 /// Makes one measurement, and prints it.
-pub fn probe_rcu(words: impl Iterator<Item = String>) -> Result<bool> {
+pub fn probe(measure: fn(&[&str]) -> Result<f64, String>, words: impl Iterator<Item = String>) -> Result<bool> {
     let words: Vec<String> = words.collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    println!("{:.5}", rcu::measure(&words).map_err(anyhow::Error::msg)?);
+    println!("{:.5}", measure(&words).map_err(anyhow::Error::msg)?);
     Ok(true)
 }
 

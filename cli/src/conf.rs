@@ -38,6 +38,15 @@ pub fn parse_filter(text: &str) -> Result<String, String> {
     }
 }
 
+/// The setting by which the program that takes this process's place writes a statistics page at once, and what it starts later; none, if somebody has
+/// said whether there is to be one.
+pub fn observe_this_process(inherited: Option<&OsStr>, given: &[String]) -> Option<String> {
+    let inherited = inherited.map_or(&b""[..], OsStrExt::as_bytes);
+    let mut all = given.iter().map(|text| text.as_bytes()).chain([inherited]).flat_map(items);
+    let is_said = all.any(|item| matches!(item, b"observe:on" | b"observe:off"));
+    (!is_said).then(|| format!("observe:{}", std::process::id()))
+}
+
 /// Accepts `key:value,…`; for clap.
 pub fn parse(text: &str) -> Result<String, String> {
     for item in text.split(',') {
@@ -94,6 +103,25 @@ mod tests {
     #[test]
     fn nothing_stays_nothing() {
         assert_eq!(merge(None, &[]), None);
+    }
+
+    #[test]
+    fn a_program_is_observed_unless_somebody_says_otherwise() {
+        let own = format!("observe:{}", std::process::id());
+        let set = |inherited: &str, given: &[&str]| {
+            let given: Vec<String> = given.iter().map(|text| (*text).to_owned()).collect();
+            observe_this_process(Some(OsStr::new(inherited)), &given)
+        };
+        // A number is another run's, around this one.
+        for (inherited, given) in [("", &[][..]), ("observe:17,keep:1", &[]), ("", &["keep:1,observe.interval_ms:20"])]
+        {
+            assert_eq!(set(inherited, given).as_ref(), Some(&own), "{inherited} {given:?}");
+        }
+        for (inherited, given) in
+            [("observe:off", &[][..]), ("keep:1,observe:on", &[]), ("observe:17", &["keep:1,observe:off"])]
+        {
+            assert_eq!(set(inherited, given), None, "{inherited} {given:?}");
+        }
     }
 
     #[test]

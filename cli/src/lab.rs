@@ -1,62 +1,84 @@
-//! `commensal lab`: the experiments, by name.
+//! `commensal lab`: the experiments, by name; and what the simulated machine is worth.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use commensal_lab::experiment::{ALL, Experiment, Outcome, Part, Setting};
+use commensal_lab::answers::{Answers, Shard};
+use commensal_lab::experiment::{self, ALL, Experiment, Outcome, Part, Setting};
 use commensal_lab::machine::Machine;
 use commensal_lab::process::Interrupt;
+use commensal_lab::profile::Profile;
 use commensal_lab::sheet::{Sheet, Side};
 use commensal_lab::{report, table};
 
 use crate::failure::{Failure, Status};
-use crate::{arms, places};
+use crate::{arms, forecast, merge, places};
 
 /// Reproduce what documents report about the kernel, here
 ///
 /// Each experiment says what a document claims, what was measured here, and whether that holds.
 #[derive(Args)]
 pub struct Lab {
-    /// An experiment; "list" tells which there are, "all" runs them one after the other
+    /// An experiment; "list" tells which there are, "all" runs them one after the other. "calibrate" measures what this machine's operations cost,
+    /// "validate" how far the simulated machine is off, and "forecast" simulates machines that are not here. "merge" joins what --shard made
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
-    name: String,
+    pub name: String,
 
     /// Less than 45 seconds an experiment, with wider intervals
     #[arg(long)]
-    quick: bool,
+    pub quick: bool,
 
     /// How many blocks, each of which has one run of every arm
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: Option<u32>,
+    pub blocks: Option<u32>,
 
     /// Which order is drawn; the same number draws the same [default: by the clock]
     #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    pub seed: Option<u64>,
 
     /// On a simulated machine with so many CPUs, as far as an experiment can be: its times are those of a cost model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    cpus: Option<u32>,
+    pub cpus: Option<u32>,
 
-    /// The cost model of the simulated machine
-    #[arg(long, value_name = "NAME", requires = "cpus", default_value = "simple", value_parser = ["simple"])]
-    profile: String,
+    /// What the simulated machine's operations cost: a profile that comes with the command, or a file that "calibrate" wrote; behind a plus, "least" or "most" of all costs, or
+    /// COST*FACTOR [default: x86-N, if there is one for so many CPUs; else "simple", round figures]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub profile: Option<String>,
+
+    /// Where "calibrate" writes the profile
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 
     /// Write the result as JSON, with every run; "-" is standard output, and the tables go to standard error
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
 
     /// Write a page with plots into this directory
     #[arg(long, value_name = "DIR")]
-    report: Option<PathBuf>,
+    pub report: Option<PathBuf>,
+
+    /// Make only one of N parts of what is simulated, from 1/N to N/N, and write it where --json says; "merge" joins all of them
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+
+    /// The files that "merge" joins
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
 }
 
 const LIST: &str = "list";
 const EVERY: &str = "all";
+const CALIBRATE: &str = "calibrate";
+const VALIDATE: &str = "validate";
+pub const FORECAST: &str = "forecast";
+const MERGE: &str = "merge";
 
 fn names() -> impl Iterator<Item = &'static str> {
-    [LIST, EVERY].into_iter().chain(ALL.iter().map(|experiment| experiment.name()))
+    [LIST, EVERY, CALIBRATE, VALIDATE, FORECAST, MERGE]
+        .into_iter()
+        .chain(ALL.iter().map(|experiment| experiment.name()))
 }
 
 /// Runs experiments; status 1 if an arm fails or does something else than the baseline.
@@ -65,27 +87,55 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
         places::show(&list().to_string(), None)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if request.name == MERGE {
+        return merge::merged(request);
+    }
+    if let Some(file) = request.files.first() {
+        let line = format!("found '{}'; expected no more than one name: only `lab merge` takes files", file.display());
+        return Err(Failure::new(Status::Usage, line));
+    }
+    if [CALIBRATE, VALIDATE, FORECAST].contains(&request.name.as_str()) {
+        return of_model(request);
+    }
+    experiments(request, &Answers::default())
+}
+
+/// Those that are chosen, from these answers and what is missing.
+pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure> {
+    if request.out.is_some() {
+        return Err(Failure::new(Status::Usage, "--out is where `lab calibrate` writes a profile; leave it out"));
+    }
     let chosen = ALL.iter().filter(|experiment| request.name == EVERY || request.name == experiment.name());
-    let chosen: Vec<&dyn Experiment> = chosen.copied().collect();
+    let mut chosen: Vec<&dyn Experiment> = chosen.copied().collect();
     if request.json.is_some() && chosen.len() > 1 {
         let line = "--json holds one experiment; name one, or use --report, which has them all";
         return Err(Failure::new(Status::Usage, line));
     }
     if request.cpus.is_some() {
         let without: Vec<&str> = chosen.iter().filter(|it| !it.simulates()).map(|it| it.name()).collect();
-        if !without.is_empty() {
+        if without.len() == chosen.len() {
             let line = format!("--cpus: {} cannot be simulated; leave --cpus out", without.join(", "));
             return Err(Failure::new(Status::Usage, line));
         }
+        without.iter().for_each(|name| eprintln!("commensal: {name} cannot be simulated, and is left out"));
+        chosen.retain(|it| it.simulates());
     }
+    let machine = machine(request)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
-    let interrupt =
-        Interrupt::register().map_err(|error| Failure::ours(format!("cannot watch for Ctrl-C ({error})")))?;
+    let interrupt = interrupt()?;
+    if let Some(shard) = request.shard {
+        return merge::make(request, chosen[0], &setting(request, &machine, &interrupt, answers)?, shard);
+    }
     let seed = request.seed.unwrap_or_else(commensal_lab::any_seed);
     let mut outcomes = Vec::new();
     for experiment in chosen {
         if !interrupt.seen() {
-            let outcome = experiment.measure(&setting(request, seed, &interrupt)?).map_err(Failure::of)?;
+            let setting = Setting { seed, ..setting(request, &machine, &interrupt, answers)? };
+            let measured = experiment::measure(experiment, &setting).inspect_err(|_| interrupt.obey());
+            let mut outcome = measured.map_err(Failure::of)?;
+            if !request.quick && request.cpus.is_none() {
+                experiment::with_third_column(experiment, &setting, &mut outcome);
+            }
             show(request, experiment, &outcome)?;
             outcomes.push((experiment, outcome));
         }
@@ -100,18 +150,84 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
     Ok(if has_fault { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn setting(request: &Lab, seed: u64, interrupt: &Interrupt) -> Result<Setting, Failure> {
+pub fn interrupt() -> Result<Interrupt, Failure> {
+    Interrupt::register().map_err(|error| Failure::ours(format!("cannot watch for Ctrl-C ({error})")))
+}
+
+/// What the simulated machine's costs are, and how far it is off.
+fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
+    let without = [
+        ("--cpus", request.cpus.is_some()),
+        ("--blocks", request.blocks.is_some()),
+        ("--seed", request.seed.is_some()),
+        ("--report", request.report.is_some() && request.name != FORECAST),
+        ("--out", request.out.is_some() && request.name != CALIBRATE),
+        ("--json", request.json.is_some() && request.name == CALIBRATE),
+        ("--quick", request.quick && request.name == FORECAST),
+        ("--profile", request.profile.is_some() && request.name == CALIBRATE),
+        ("--shard", request.shard.is_some() && request.name != FORECAST),
+    ];
+    if let Some((option, _)) = without.into_iter().find(|(_, is_there)| *is_there) {
+        return Err(Failure::new(
+            Status::Usage,
+            format!("{option} means nothing to `lab {}`; leave it out", request.name),
+        ));
+    }
+    let asked = forecast::Request {
+        quick: request.quick,
+        profile: request.profile.as_deref(),
+        out: request.out.as_deref(),
+        json: request.json.as_deref(),
+        report: request.report.as_deref(),
+    };
+    let interrupt = interrupt()?;
+    let done = match (request.name.as_str(), request.shard) {
+        (CALIBRATE, _) => forecast::calibrated(&asked, &interrupt),
+        (VALIDATE, _) => forecast::validated(&asked, &interrupt),
+        (_, Some(shard)) => merge::forecast(request, &interrupt, shard),
+        _ => forecast::forecast(&asked, &Answers::default(), &interrupt),
+    };
+    interrupt.obey();
+    done
+}
+
+/// The simulated machine, if one is asked for, with a profile's costs, if one is named or there is one for so many CPUs.
+fn machine(request: &Lab) -> Result<Machine, Failure> {
+    let Some(cpus) = request.cpus else {
+        return match request.profile {
+            Some(_) => Err(Failure::new(Status::Usage, "--profile is of a simulated machine; say --cpus N, too")),
+            None => Ok(Machine::host()),
+        };
+    };
+    let usual = format!("x86-{cpus}");
+    let profile = match request.profile.as_deref() {
+        Some(SIMPLE) => None,
+        Some(name) => {
+            let wrong = |error| Failure::new(Status::Usage, format!("--profile: {error:#}"));
+            Profile::find(name).map_err(wrong)?;
+            Some(name)
+        }
+        None => Profile::names().find(|name| *name == usual),
+    };
+    Ok(Machine::simulated(cpus as usize, profile.map(str::to_owned)))
+}
+
+/// Round costs, by their name.
+pub const SIMPLE: &str = "simple";
+
+fn setting(request: &Lab, machine: &Machine, interrupt: &Interrupt, answers: &Answers) -> Result<Setting, Failure> {
     let (arms, told) = arms::installed()?;
     told.iter().for_each(|line| eprintln!("commensal: {line}"));
     Ok(Setting {
         quick: request.quick,
         blocks: request.blocks.map(|blocks| blocks as usize),
-        seed,
-        machine: request.cpus.map_or_else(Machine::host, |cpus| Machine::simulated(cpus as usize)),
+        seed: request.seed.unwrap_or(0),
+        machine: machine.clone(),
         arms,
         command: places::own()?,
-        scratch: places::scratch("commensal-lab-")?,
+        scratch: places::scratch("commensal-lab-")?.into(),
         interrupt: interrupt.clone(),
+        answers: answers.clone(),
     })
 }
 
@@ -130,7 +246,11 @@ fn text(experiment: &dyn Experiment, outcome: &Outcome) -> String {
         experiment.source(),
         lines(&outcome.about),
         table::place(&outcome.machine),
-        outcome.claims().map_or(String::new(), |claims| format!("\n{claims}\n")),
+        [outcome.claims(), outcome.predictions()]
+            .into_iter()
+            .flatten()
+            .map(|sheet| format!("\n{sheet}\n"))
+            .collect::<String>(),
         lines(&outcome.remarks),
     )
 }

@@ -3,23 +3,29 @@
 //! `commensal run -- CMD` starts a program under the library; `commensal` alone is a tour that shows what the library
 //! does on this machine. The files, in the order in which `run` needs them: `program` finds the program, `inspect` tells
 //! whether the library can reach it, `library` finds the library, `conf` merges settings, `preload` writes the
-//! environment, `sigpipe` undoes what Rust's start-up changed, and `run` executes. `failure` holds the exit statuses.
+//! environment, `sigpipe` undoes what Rust's start-up changed, and `run` executes. `failure` holds the exit statuses. `doctor`
+//! says what this machine offers.
 
 mod arms;
 mod compare;
 mod conf;
+mod doctor;
 mod elf;
 mod failure;
+mod forecast;
 mod hackbench;
 mod inspect;
 mod lab;
 mod library;
+mod merge;
 mod places;
 mod preload;
 mod probe;
 mod program;
 mod run;
 mod sigpipe;
+mod stat;
+mod top;
 mod tour;
 mod tune;
 
@@ -44,12 +50,17 @@ enum Action {
     Run(run::Run),
     Compare(compare::Compare),
     Lab(lab::Lab),
+    Doctor(doctor::Doctor),
     Tune(tune::Tune),
+    Top(top::Top),
+    Stat(stat::Stat),
+    Slabinfo(stat::Slabinfo),
 }
 
 const EXIT_STATUS: &str = "\
 Exit status: that of the program; 127 if it is missing, 126 if it cannot be executed, 125 if the library
-cannot be found, 2 for bad usage. The tour: 0, or 1 if a program behaves differently under the library.";
+cannot be found, 2 for bad usage. The tour: 0, or 1 if a program behaves differently under the library.
+The doctor: 0, or 1 if the library would not work here.";
 
 /// Runs a bundled program in this process; `compare` starts it so.
 const WORKLOAD: &str = "workload";
@@ -59,6 +70,9 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == WORKLOAD) {
         let mut words = words.map(|word| word.to_string_lossy().into_owned()).peekable();
+        if words.peek().is_some_and(|word| word == doctor::trial::NAME) {
+            return doctor::trial::main();
+        }
         if let Some(probe) = words.peek().and_then(|word| probe::find(word)) {
             return probe::main(probe, words.skip(1));
         }
@@ -89,7 +103,11 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Action::Run(request)) => Err(run::run(&request)),
         Some(Action::Compare(request)) => compare::compare(&request),
         Some(Action::Lab(request)) => lab::lab(&request),
+        Some(Action::Doctor(request)) => doctor::doctor(&request),
         Some(Action::Tune(request)) => tune::tune(&request),
+        Some(Action::Top(request)) => top::top(&request),
+        Some(Action::Stat(request)) => stat::stat(&request),
+        Some(Action::Slabinfo(request)) => stat::slabinfo(&request),
     }
 }
 

@@ -85,7 +85,9 @@ fn prepare(request: &Run) -> Result<Command, Failure> {
     command.arg0(name).args(&request.command[1..]);
     let page = tune::page_for_this_process();
     let control = page.as_ref().map(tune::setting);
-    let settings: Vec<String> = request.settings().into_iter().chain(control).collect();
+    let settings = request.settings();
+    let observe = conf::observe_this_process(std::env::var_os(conf::VARIABLE).as_deref(), &settings);
+    let settings: Vec<String> = settings.into_iter().chain(control).chain(observe).collect();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     preload::apply(&mut command, &library.path, &settings);
     // It stays open in the program.

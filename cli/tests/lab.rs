@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 
+use commensal_lab::profile::Profile;
 use common::{commensal, result, text, valid};
 use serde_json::{Value, json};
 
@@ -294,7 +295,20 @@ fn what_cannot_be_simulated_is_refused() {
     for (words, named) in [
         (&["lab", "startup", "--cpus", "8"][..], "startup cannot be simulated"),
         (&["lab", "counters", "--cpus", "0"], "0 is not in 1..=1024"),
-        (&["lab", "counters", "--cpus", "8", "--profile", "best"], "invalid value 'best'"),
+        (
+            &["lab", "counters", "--cpus", "8", "--profile", "best"],
+            "there is no profile `best`; expected one of here-2,",
+        ),
+        (&["lab", "counters", "--cpus", "8", "--profile", "none.toml"], "cannot read the profile none.toml"),
+        (&["lab", "counters", "--profile", "x86-256"], "say --cpus N, too"),
+        (&["lab", "counters", "--profile", "simple"], "say --cpus N, too"),
+        (&["lab", "forecast", "--quick"], "--quick means nothing to `lab forecast`"),
+        (&["lab", "calibrate", "--out", "/no/such/place/x.toml"], "cannot be written"),
+        (&["lab", "counters", "--out", "x.toml"], "leave it out"),
+        (&["lab", "calibrate"], "say where by --out FILE.toml"),
+        (&["lab", "calibrate", "--out", "here"], "ends with .toml"),
+        (&["lab", "calibrate", "--out", "x.toml", "--cpus", "8"], "--cpus means nothing to `lab calibrate`"),
+        (&["lab", "validate", "--profile", "best"], "there is no profile `best`"),
     ] {
         let done = commensal().args(words).output().unwrap();
         assert_eq!(done.status.code(), Some(2), "{words:?}");
@@ -321,4 +335,109 @@ fn a_lazy_object_is_far_cheaper(result: &Value) {
     for value in [0.94, 0.89, 0.97] {
         assert!(documented.contains(&value), "{value} is missing in {documented:?}");
     }
+}
+
+/// A profile of this machine is written, read again, and says what simulated times are.
+#[test]
+fn costs_that_were_measured_can_be_simulated_with() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("here.toml");
+    let done = commensal().args(["lab", "calibrate", "--quick", "--out"]).arg(&file).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains("measured here: counters upgraded 2 atomic"), "{}", text(&done.stdout));
+    let simulated = |machine: &str| {
+        let words = ["workload", "counters", "simulated", machine, "own", "one", "atomic"];
+        let done = commensal().args(words).output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        text(&done.stdout).trim().parse::<f64>().unwrap()
+    };
+    let here = commensal().args(["workload", "counters", "own", "one", "atomic"]).output().unwrap();
+    let here: f64 = text(&here.stdout).trim().parse().unwrap();
+    let of_profile = simulated(&format!("2@{}", file.display()));
+    // What was measured, and not a round figure.
+    assert!((0.4..2.5).contains(&(of_profile / here)), "{of_profile} ns simulated, and {here} here");
+    assert_ne!(of_profile, simulated("2"));
+    let done = commensal()
+        .args(["lab", "counters", "--quick", "--blocks", "1", "--cpus", "8", "--json", "-", "--profile"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert_eq!(valid(&done.stdout)["machine"]["model"], format!("cost model {}", file.display()));
+}
+
+/// Bands and the word stand beside every figure, and the same is said each time.
+#[test]
+fn what_is_forecast_is_said_to_be_simulated() {
+    let place = tempfile::tempdir().unwrap();
+    let forecast = || {
+        let words = ["lab", "forecast", "--profile", "here-2", "--json", "-", "--report"];
+        let done = commensal().args(words).arg(place.path()).output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        assert!(text(&done.stderr).contains("CPUs, simulated") && text(&done.stderr).contains("halved"));
+        valid(&done.stdout)
+    };
+    let found = forecast();
+    assert_eq!((&found["experiment"], &found["machine"]["kind"]), (&"forecast".into(), &"simulated".into()));
+    let arms = found["arms"].as_array().unwrap();
+    assert_eq!(arms.len(), 2 * 7, "with 1 and 2 CPUs");
+    for arm in arms {
+        let of = &arm["metrics"]["operation_ns"];
+        let [low, value, high] = [&of["ci95"][0], &of["median"], &of["ci95"][1]].map(|ns| ns.as_f64().unwrap());
+        assert!(0.0 < low && low <= value && value <= high, "{arm:#}");
+        // Its costs have bands.
+        assert!(low < high || arm["name"] == "striped", "{arm:#}");
+    }
+    // One word for two CPUs is what two of them wait for; words of their own are not.
+    let of = |name: &str, threads: u64| {
+        let is_it = |arm: &&Value| arm["name"] == name && arm["parameters"]["threads"] == threads;
+        arms.iter().find(is_it).unwrap()["metrics"]["operation_ns"]["median"].as_f64().unwrap()
+    };
+    assert!(of("atomic", 2) > 3.0 * of("atomic", 1) && of("malloc and free", 2) < 1.5 * of("malloc and free", 1));
+    assert_eq!(forecast()["arms"], found["arms"], "the same again");
+    let page = fs::read_to_string(place.path().join("index.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("Forecast: here-2, simulated"));
+}
+
+/// The figures of published curves follow from the sources, not from the machine: so they are the same each time. A machine of which all CPUs are told to be near
+/// each other cannot say what was published of one with eight sockets, whatever is fitted.
+#[test]
+fn the_model_is_held_against_points_that_no_fit_has_seen() {
+    let validate = |profile: &str, status: &[i32]| {
+        let words = ["lab", "validate", "--quick", "--profile", profile, "--json", "-"];
+        let done = commensal().args(words).output().unwrap();
+        // On another machine than that profile's it is off, and that is said.
+        assert!(status.contains(&done.status.code().unwrap()), "{}", text(&done.stderr));
+        (valid(&done.stdout), text(&done.stderr))
+    };
+    let (found, _) = validate("here-2", &[0, 1]);
+    let curves = found["curves"].as_array().unwrap();
+    let fitted: Vec<&Value> = curves.iter().filter(|curve| curve["operation"] == "atomic-increment").collect();
+    assert!(fitted.len() == 2 && curves.len() == 4);
+    for curve in fitted {
+        assert!(curve["median"].as_f64().unwrap() <= 0.2, "{curve:#}");
+        let seen: Vec<u64> = curve["fitted"].as_array().unwrap().iter().map(|one| one[1].as_u64().unwrap()).collect();
+        let points = curve["points"].as_array().unwrap();
+        assert!(seen.len() == 3 && points.len() > 25);
+        assert!(points.iter().all(|point| !seen.contains(&point["threads"].as_u64().unwrap())));
+    }
+    assert!(
+        curves
+            .iter()
+            .filter(|curve| curve["operation"] == "per-cpu-increment")
+            .all(|curve| curve["fitted"] == Value::Array(Vec::new()))
+    );
+    assert_eq!(found["here"].as_array().unwrap().len(), 16);
+    let flat = ["other", "far"].into_iter().fold(Profile::find("xeon-448").unwrap(), |profile, distance| {
+        let near = |what: &str| profile.cost(&format!("cluster.{what}")).value;
+        let [latency, service] = [near("latency"), near("service")];
+        profile.with(&format!("{distance}.latency"), latency).with(&format!("{distance}.service"), service)
+    });
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("flat.toml");
+    fs::write(&file, flat.text().unwrap()).unwrap();
+    let (with_flat, told) = validate(file.to_str().unwrap(), &[1]);
+    let with_flat = with_flat["curves"].as_array().unwrap();
+    assert_eq!(with_flat[..4], curves[..], "the same again");
+    assert!(with_flat[4]["unfit"].is_string() && told.contains("IMPOSSIBLE"), "{told}");
 }

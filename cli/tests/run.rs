@@ -128,9 +128,11 @@ fn settings_are_merged_and_the_command_line_wins() {
             .args(["--", "sh", "-c", "echo \"$COMMENSAL_CONF\""])
             .output()
             .unwrap();
-        // By which the program can be tuned.
+        // By which the program can be tuned, and by which it is observed.
         let settings = text(&done.stdout);
-        let (settings, descriptor) = settings.trim_end().rsplit_once("control:").expect("a page for `tune`");
+        let (settings, process) = settings.trim_end().rsplit_once(",observe:").expect("a statistics page");
+        assert!(process.parse::<u32>().is_ok(), "{process}");
+        let (settings, descriptor) = settings.rsplit_once("control:").expect("a page for `tune`");
         assert!(descriptor.parse::<u32>().is_ok_and(|descriptor| descriptor > 2), "{descriptor}");
         settings.to_owned()
     };

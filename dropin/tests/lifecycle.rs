@@ -8,7 +8,7 @@ in_both_modes! {
     threads_in_turn: "threads in_turn 10000";
     /// In fallback mode each of the 200 threads has a slot, and what rests there is much more.
     threads_together: |mode| check(&["threads together {seconds} ", by_mode(mode, "48", "160")].concat()).holds(mode);
-    footprint_of_threads: |mode| promised(&["threads footprint {seconds} ", by_mode(mode, "32", "64")].concat())(mode);
+    footprint_of_threads: |mode| promised(&["threads footprint {seconds} ", by_mode(mode, "32", "48")].concat())(mode);
     producers_and_consumers: "threads pipeline {seconds}";
     threads_that_migrate: "threads migrate {seconds}";
     threads_with_small_stacks: "threads small_stacks";

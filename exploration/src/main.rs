@@ -1,11 +1,14 @@
 //! `commensal-explore`: explores the protocols for as long as one likes, and replays what was found.
 
 use clap::{Parser, Subcommand};
-use commensal_exploration::{Canary, find, protocols, replay_command};
+use commensal_exploration::{Canary, Protocol, find, protocols, replay_command};
+use commensal_lab::answers::Shard;
+use commensal_lab::part::{self, Explored, Found, Part};
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::simulation::explore::{Until, Verdict};
 use machine::simulation::{Defect, Deviation};
 use machine::slot::Mode;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,11 +28,20 @@ enum Task {
         /// Which; all if none is named
         names: Vec<String>,
         /// For how long, all in all
-        #[arg(long, default_value_t = 60.0)]
+        #[arg(long, default_value_t = 60.0, conflicts_with = "runs")]
         seconds: f64,
         /// The first seed; otherwise the time tells
         #[arg(long)]
         seed: Option<u64>,
+        /// So many runs of each protocol, however long they take
+        #[arg(long, requires = "seed")]
+        runs: Option<u64>,
+        /// One of N parts of these runs, from 1/N to N/N, which `commensal lab merge` joins
+        #[arg(long, value_name = "I/N", requires_all = ["runs", "json"])]
+        shard: Option<Shard>,
+        /// Where it is written what came of these runs
+        #[arg(long, value_name = "FILE", requires = "runs")]
+        json: Option<PathBuf>,
     },
     /// Make one run again, and show its trace
     Replay {
@@ -63,16 +75,23 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<bool, String> {
     match task {
         Task::List => {
-            protocols().for_each(|protocol| println!("{:18} {}", protocol.name, protocol.about));
+            protocols().for_each(|protocol| println!("{:26} {}", protocol.name, protocol.about));
             Ok(true)
         }
-        Task::Run { names, seconds, seed } => {
+        Task::Run { names, seconds, seed, runs, shard, json } => {
             let chosen = if names.is_empty() {
                 protocols().collect()
             } else {
                 names.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?
             };
-            Ok(explore(&chosen, seconds, seed.unwrap_or_else(moment)))
+            let seed = seed.unwrap_or_else(moment);
+            let Some(runs) = runs else { return Ok(explore(&chosen, seconds, seed)) };
+            let explored = explore_runs(&chosen, runs, seed, shard.unwrap_or(Shard::WHOLE));
+            print!("{}", explored.text());
+            let is_clean = explored.is_clean();
+            let part = Part::Exploration(explored);
+            json.map_or(Ok(()), |path| part.write(&path)).map_err(|error| format!("{error:#}"))?;
+            Ok(is_clean)
         }
         Task::Replay { name, plan, seed, schedule, canary } => {
             let schedule = schedule.map(|text| text.split(',').map(str::parse).collect::<Result<Vec<Deviation>, _>>());
@@ -87,10 +106,41 @@ fn run(task: Task) -> Result<bool, String> {
     }
 }
 
+/// One run in so many is made twice, and must be the same twice.
+const TWICE_ONE_IN: u64 = 9;
+
+/// A shard of so many runs of each protocol; of one that fails, no more than that.
+fn explore_runs(chosen: &[&'static Protocol], runs: u64, seed: u64, shard: Shard) -> Explored {
+    let range = shard.range(runs);
+    let bar = ProgressBar::new(chosen.len() as u64 * (range.end - range.start));
+    bar.set_style(
+        ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}").expect("the template is right"),
+    );
+    let explored = |protocol: &&'static Protocol| {
+        bar.set_message(protocol.name);
+        let (until, before) = (Until::Runs { from: range.start, to: range.end }, bar.position());
+        let verdict = protocol.explore(None, TWICE_ONE_IN, seed, until, |progress| {
+            bar.set_position(before + progress.at.saturating_sub(range.start));
+        });
+        let (runs, steps, found) = match verdict {
+            Verdict::Nothing { runs, steps } => (runs, steps, None),
+            Verdict::Found(finding) => {
+                bar.suspend(|| eprintln!("{finding}"));
+                let text = format!("{}\nreplay: {}", finding.what, replay_command(&finding, None));
+                (finding.runs - range.start, finding.steps, Some(Found { at: finding.runs, text }))
+            }
+        };
+        part::Protocol { name: protocol.name.to_owned(), runs, steps, found }
+    };
+    let protocols = chosen.iter().map(explored).collect();
+    bar.finish_and_clear();
+    let (commit, command) = (commensal_lab::commit(), commensal_lab::json::command_line());
+    Explored { commit, command, shard, seed, runs, protocols }
+}
+
 /// Each protocol gets its turn again and again, a few seconds at a time.
-fn explore(chosen: &[&'static commensal_exploration::Protocol], seconds: f64, seed: u64) -> bool {
+fn explore(chosen: &[&'static Protocol], seconds: f64, seed: u64) -> bool {
     const TURN: f64 = 10.0;
-    const TWICE_ONE_IN: u64 = 9;
     let turn = TURN.min(seconds / chosen.len() as f64);
     let (start, bar) = (Instant::now(), ProgressBar::new((seconds * 1000.0) as u64));
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {msg}").expect("the template is right");
@@ -102,7 +152,7 @@ fn explore(chosen: &[&'static commensal_exploration::Protocol], seconds: f64, se
                 bar.finish_and_clear();
                 for (protocol, (runs, steps)) in chosen.iter().zip(&sums) {
                     println!(
-                        "{:18} {runs:>9} runs, {:>6} million steps, nothing found",
+                        "{:26} {runs:>9} runs, {:>6} million steps, nothing found",
                         protocol.name,
                         steps / 1_000_000
                     );

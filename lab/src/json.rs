@@ -1,8 +1,8 @@
 //! A result as one JSON object, in the form that all experiments share; lab/result.schema.json describes it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
+use std::fs;
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -59,6 +59,8 @@ pub struct Object {
     arms: Vec<ArmObject>,
     comparisons: Vec<ComparisonObject>,
     findings: Vec<Finding>,
+    #[serde(flatten)]
+    besides: serde_json::Map<String, serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -106,12 +108,67 @@ pub fn object(experiment: &str, machine: &Machine, parts: &[(&Analysis, Document
         arms: Vec::new(),
         comparisons: Vec::new(),
         findings: parts.iter().flat_map(|(analysis, _)| analysis.findings()).cloned().collect(),
+        besides: serde_json::Map::new(),
     };
     parts.iter().for_each(|(analysis, document)| this.add(analysis, *document));
     this
 }
 
+/// What one arm says of an operation, where there is nothing to compare: nanoseconds.
+pub struct Figure {
+    name: String,
+    origin: String,
+    parameters: Parameters,
+    median: f64,
+    band: [f64; 2],
+    runs: Vec<f64>,
+}
+
+impl Figure {
+    /// An arm's name, where its figures come from, which row it is; then the figure, a band where others have an interval, and all runs.
+    pub fn new(
+        name: &str,
+        origin: &str,
+        parameters: &Parameters,
+        (median, band, runs): (f64, [f64; 2], Vec<f64>),
+    ) -> Self {
+        Figure { name: name.to_owned(), origin: origin.to_owned(), parameters: parameters.clone(), median, band, runs }
+    }
+}
+
 impl Object {
+    /// What is told of the model, or by it.
+    pub fn of_figures(experiment: &str, machine: &Machine, all: Vec<Figure>) -> Self {
+        let arm = |of: Figure| {
+            let object = MetricObject { unit: "ns", median: of.median, ci95: of.band, runs: of.runs };
+            ArmObject {
+                name: of.name,
+                origin: of.origin,
+                parameters: of.parameters,
+                metrics: BTreeMap::from([("operation_ns", object)]),
+            }
+        };
+        Object {
+            experiment: experiment.to_owned(),
+            commit: crate::commit(),
+            command: command_line(),
+            seed: 0,
+            blocks: 0,
+            interrupted: false,
+            machine: machine.clone(),
+            arms: all.into_iter().map(arm).collect(),
+            comparisons: Vec::new(),
+            findings: Vec::new(),
+            besides: serde_json::Map::new(),
+        }
+    }
+
+    /// With something else, by a name of its own.
+    pub fn with(mut self, name: &str, what: &impl Serialize) -> Result<Self> {
+        self.besides.insert(name.to_owned(), serde_json::to_value(what)?);
+        Ok(self)
+    }
+
     /// On what it was measured.
     pub fn machine(&self) -> &Machine {
         &self.machine
@@ -185,17 +242,7 @@ impl Object {
 
     /// Writes it to a file, or to standard output if that is called `-`.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        if path.as_os_str() == "-" {
-            return match io::stdout().write_all(text.as_bytes()) {
-                // A reader who has seen enough is no error.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                written => written.context("cannot write to standard output"),
-            };
-        }
-        let written = File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-        written.with_context(|| format!("cannot write {}; expected a place for the result", path.display()))
+        write_json(path, self)
     }
 }
 
@@ -222,6 +269,21 @@ fn comparison(
         },
         drift: compared.drift.correlation,
         document,
+    }
+}
+
+/// Writes an object to a file, or to standard output if that is called `-`.
+pub fn write_json(path: &Path, object: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(object)?;
+    text.push('\n');
+    if path.as_os_str() != "-" {
+        return fs::write(path, text)
+            .with_context(|| format!("cannot write {}; expected a place for the result", path.display()));
+    }
+    match io::stdout().write_all(text.as_bytes()) {
+        // A reader who has seen enough is no error.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to standard output"),
     }
 }
 

@@ -2,20 +2,25 @@
 //!
 //! From below: `process` runs one program, `parameters` say which, `arm` says what differs, `blocks` orders the runs, `finding` watches what they do,
 //! `statistics` knows the rules, `analysis` applies them, and `table`, `report` and `json` show what came out. `experiment` is the
-//! frame of the lab's experiments.
+//! frame of the lab's experiments. `profile` says what takes how long on simulated machines,
+//! and `forecast` what follows from that. `answers` has simulated runs made, here or in parts elsewhere, and `part` joins those.
 
 pub mod analysis;
+pub mod answers;
 pub mod arm;
 pub mod blocks;
 #[cfg(test)]
 mod example;
 pub mod experiment;
 pub mod finding;
+pub mod forecast;
 pub mod json;
 pub mod machine;
 pub mod metric;
 pub mod parameters;
+pub mod part;
 pub mod process;
+pub mod profile;
 mod progress;
 pub mod report;
 pub mod sheet;

@@ -20,21 +20,39 @@ pub struct Machine {
     pub libc: String,
     /// Whether a hypervisor is below; times spread more then.
     pub is_virtual: bool,
+    /// Of a simulated one, where its costs come from.
+    #[serde(skip)]
+    pub profile: Option<String>,
 }
+
+/// As many threads as probes have at once: one CPU of the most that can be simulated is for whoever waits for them.
+pub const MOST_THREADS: u32 = 1023;
 
 const SIMULATED: &str = "simulated";
 
 impl Machine {
-    /// A simulated one with so many CPUs.
-    pub fn simulated(cpus: usize) -> Self {
+    /// A simulated one with so many CPUs, and a profile's costs; if there is none, with round ones.
+    pub fn simulated(cpus: usize, profile: Option<String>) -> Self {
         Self {
             kind: SIMULATED,
             cpus,
-            model: "simple cost model".to_owned(),
+            model: profile.as_ref().map_or("simple cost model".to_owned(), |name| format!("cost model {name}")),
             kernel: "none".to_owned(),
             libc: "none".to_owned(),
             is_virtual: false,
+            profile,
         }
+    }
+
+    /// A simulated one with a profile's CPUs and costs.
+    pub fn like(profile: &str) -> anyhow::Result<Self> {
+        Ok(Self::simulated(crate::profile::Profile::find(profile)?.cpus, Some(profile.to_owned())))
+    }
+
+    /// What a probe is told of a simulated one.
+    pub fn word(&self) -> String {
+        let profile = self.profile.as_ref().map_or(String::new(), |profile| format!("@{profile}"));
+        format!("{}{profile}", self.cpus)
     }
 
     /// Whether its times come from a cost model.
@@ -56,6 +74,7 @@ impl Machine {
             kernel: uname().release().to_string_lossy().into_owned(),
             libc: libc_version(),
             is_virtual: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            profile: None,
         }
     }
 }
@@ -77,8 +96,37 @@ fn libc_version() -> String {
     version.to_string_lossy().into_owned()
 }
 
+/// Whether the first two CPUs that we may use are threads of one core, as the kernel says; what it does not say is no.
+pub fn are_siblings() -> bool {
+    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return false };
+    let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    let (Some(first), Some(second)) = (cpus.next(), cpus.next()) else { return false };
+    let siblings = format!("/sys/devices/system/cpu/cpu{first}/topology/thread_siblings_list");
+    fs::read_to_string(siblings).is_ok_and(|list| names(list.trim(), second))
+}
+
+/// Whether a list as the kernel writes it, like "0-1,8", has a number.
+fn names(list: &str, number: usize) -> bool {
+    list.split(',').any(|part| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let ends = from.parse::<usize>().ok().zip(to.parse::<usize>().ok());
+        ends.is_some_and(|(from, to)| (from..=to).contains(&number))
+    })
+}
+
 /// The one CPU to keep programs on: the last that we may use, since the first serves more interrupts on most machines.
 pub fn quiet_cpu() -> Option<usize> {
     let allowed = rustix::thread::sched_getaffinity(None).ok()?;
     (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_lists_have_numbers_and_ranges() {
+        assert!(names("0-1,8", 1) && names("0-1,8", 8) && names("3", 3));
+        assert!(!names("0-1,8", 2) && !names("", 0) && !names("13", 3));
+    }
 }

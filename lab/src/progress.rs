@@ -61,6 +61,16 @@ impl Progress {
         }
     }
 
+    /// So much of the whole is done, of something that has no blocks; `since` it began.
+    pub fn part(&mut self, done: f64, what: &str, since: Instant) {
+        self.bar.set_length(PARTS);
+        self.bar.set_position((done * PARTS as f64) as u64);
+        self.bar.set_message(what.to_owned());
+        if done > 0.0 {
+            self.tell(since.elapsed().as_secs_f64() * (1.0 / done - 1.0));
+        }
+    }
+
     /// Takes the bar away.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

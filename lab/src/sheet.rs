@@ -1,6 +1,6 @@
 //! A table before it is decided whether it is shown on a terminal or on a page.
 
-use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 /// Lines around the headings only.
 const STYLE: TableStyle = TableStyle::new()
@@ -38,8 +38,15 @@ impl Sheet {
     }
 }
 
-impl std::fmt::Display for Sheet {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Sheet {
+    /// As text of at most so many columns: long cells are wrapped.
+    pub fn within(&self, columns: u16) -> String {
+        let mut table = self.table();
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+        lines(&table)
+    }
+
+    fn table(&self) -> Table {
         let cell = |text: &String, side: &Side| {
             let alignment = if *side == Side::Right { CellAlignment::Right } else { CellAlignment::Left };
             Cell::new(text).set_alignment(alignment)
@@ -50,9 +57,19 @@ impl std::fmt::Display for Sheet {
         for row in &self.rows {
             table.add_row(row.iter().zip(&self.headings).map(|(text, (_, side))| cell(text, side)));
         }
-        // The style pads the last column, too.
-        table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+        table
     }
+}
+
+impl std::fmt::Display for Sheet {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&lines(&self.table()))
+    }
+}
+
+/// The style pads the last column, too.
+fn lines(table: &Table) -> String {
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 #[cfg(test)]
@@ -66,5 +83,13 @@ mod tests {
         sheet.add(["long name", "100"]);
         let text = sheet.to_string();
         assert!(text.contains("\n a                1   faster\n long name      100\n"), "{text}");
+    }
+
+    #[test]
+    fn long_cells_are_wrapped() {
+        let mut sheet = Sheet::new([("arm", Side::Left), ("words", Side::Left)]);
+        sheet.add(["a", "one two three four five"]);
+        let text = sheet.within(20);
+        assert!(text.ends_with("\n a     one two\n       three four\n       five\n"), "{text}");
     }
 }

@@ -24,7 +24,7 @@ pub mod upkeep;
 mod global;
 
 /// What lower parts need of higher ones, put together where both are known.
-pub(crate) const SERVICES: slab::Services = slab::Services { tend: upkeep::tend };
+pub(crate) const SERVICES: slab::Services = slab::Services { tend: upkeep::tend, survey: heap::statistics::survey };
 
 pub use global::Commensal;
 #[doc(hidden)]

@@ -6,9 +6,13 @@
 
 mod common;
 
-use commensal::heap::{self, report::Report};
+use commensal::heap::{self, check, report::Report};
 use commensal::machine::slot;
+use commensal::machine::vm::PAGE;
+use commensal::slab::{ObjectCache, Wanted};
 use common::child;
+use std::collections::BTreeSet;
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -103,6 +107,45 @@ fn blocks_of_threads_that_ended() {
     });
 }
 
+/// Arrays that many threads leave go back, too, as far as they lie in pages that are theirs alone; and the next threads use the same again.
+#[test]
+fn arrays_of_many_threads() {
+    in_child("arrays_of_many_threads", "stats:off", || {
+        const THREADS: usize = 64;
+        let sizes: Vec<usize> = (1..=64).map(|step| step * 16).collect();
+        let crowd = || {
+            let together = Barrier::new(THREADS);
+            let work = || {
+                let blocks = allocate(MIB, &sizes);
+                together.wait();
+                free(blocks);
+                together.wait();
+            };
+            // Joined one by one: at the end of a scope some may still be about to end, and keep what is in their slots.
+            thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+                threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            });
+        };
+        let metadata = || Report::read().expect("the heap was used").metadata_bytes;
+        let (_, trimmed) = leftovers(crowd);
+        let needed = metadata();
+        let (_, again) = leftovers(crowd);
+        println!("metadata {} KiB, then {} KiB", needed >> 10, metadata() >> 10);
+        assert!(
+            trimmed.max(again) < 4 * MIB,
+            "{trimmed} and {again} bytes are left of 64 MiB, slots {:?}",
+            slot::mode()
+        );
+        assert!(
+            metadata() <= needed + 2 * MIB as u64,
+            "metadata of {needed} bytes is not used again: {} bytes",
+            metadata()
+        );
+        check::check_valid(|_| ());
+    });
+}
+
 /// Trimming keeps what it is told to keep, and no more.
 #[test]
 fn trim_keeps_some() {
@@ -137,4 +180,40 @@ fn must_decay_to(bound: usize) {
         }
     }
     panic!("{} bytes are left of {freed}", resident() - before);
+}
+
+/// Page faults of the calling thread that needed no disk.
+fn faults() -> i64 {
+    // SAFETY: zeroes are a valid answer, which the kernel replaces.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
+        usage.ru_minflt
+    }
+}
+
+/// A page that is read before it is written faults twice, and the second time interrupts all CPUs that the process runs on.
+#[test]
+fn the_places_of_caches_are_written_before_they_are_read() {
+    const CACHES: usize = 1000;
+    let create = || {
+        let (name, argument) = (b"places".as_slice(), std::ptr::null_mut());
+        let wanted =
+            Wanted { name, bytes: 64, alignment: 8, constructor: None, destructor: None, argument, readers: None };
+        std::ptr::from_ref(ObjectCache::create(&wanted).expect("there is memory")).addr()
+    };
+    let mut places = BTreeSet::new();
+    for _ in 0..8 {
+        // Its description moves theirs against the borders of pages.
+        assert!(!heap::allocate(100 * MIB).is_null());
+        places.insert(create() % size_of::<ObjectCache>());
+        let before = faults();
+        (0..CACHES).for_each(|_| {
+            create();
+        });
+        let (made, pages) = (faults() - before, (CACHES * size_of::<ObjectCache>() / PAGE) as i64);
+        // Panels have pages, too: half as many.
+        assert!(made < pages * 7 / 4, "{made} faults for {pages} pages of caches, {places:?} behind borders");
+    }
+    assert!(places.len() > 1, "all lie alike");
 }

@@ -12,7 +12,7 @@ use core::ptr::null_mut;
 /// As many objects are allocated, then freed in the same order.
 const DEPTH: usize = 64;
 /// As often, between two looks at the clock.
-const BATCH: usize = 16;
+const BATCH: u32 = 16;
 /// So many objects are alive when their memory is looked at.
 const HELD: usize = long_or_short(20_000, 2_000) as usize;
 /// Words that a constructor fills, one after the other, each from the one before: about a hundred nanoseconds.
@@ -156,9 +156,9 @@ pub fn solo_ns(source: &impl Source) -> Option<f64> {
 
 /// The same by each of so many threads at once.
 pub fn pair_ns(source: &impl Source, threads: (u32, &dyn Threads)) -> Option<f64> {
-    let done = |()| (BATCH * DEPTH) as u64;
-    let (rolled, _) = together_ns(threads, || (0..BATCH).try_for_each(|_| pairs::<false>(source)).map(done))?;
-    let (unrolled, _) = together_ns(threads, || (0..BATCH).try_for_each(|_| pairs::<true>(source)).map(done))?;
+    let done = |()| DEPTH as u64;
+    let (rolled, _) = together_ns(threads, BATCH, || pairs::<false>(source).map(done))?;
+    let (unrolled, _) = together_ns(threads, BATCH, || pairs::<true>(source).map(done))?;
     Some(rolled.min(unrolled))
 }
 

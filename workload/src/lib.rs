@@ -4,7 +4,7 @@
 //! the same source runs on Linux and on a simulated machine. Threads come from the caller ([`Threads`]), who has them. Nothing here
 //! allocates, prints or knows how it is compared: that is the lab's matter.
 //!
-//! [`counters`], [`caches`], [`kicks`], [`grace`] and [`stagger`] may use [`timing`] and [`Threads`], and not each other.
+//! [`counters`], [`caches`], [`kicks`], [`grace`], [`stagger`], [`primitives`] and [`sections`] may use [`timing`] and [`Threads`], and not each other.
 #![no_std]
 
 #[cfg(test)]
@@ -14,6 +14,8 @@ pub mod caches;
 pub mod counters;
 pub mod grace;
 pub mod kicks;
+pub mod primitives;
+pub mod sections;
 pub mod stagger;
 mod threads;
 pub mod timing;

@@ -13,8 +13,8 @@ use machine::sync::{AtomicBool, AtomicU64, Ordering};
 const ROUND_NS: u64 = 30_000;
 const BUDGET_NS: u64 = long_or_short(2_500_000, 200_000);
 /// A round of several threads at once.
-const TOGETHER_NS: u64 = long_or_short(1_000_000, 50_000);
-const ROUNDS_TOGETHER: usize = 8;
+const TOGETHER_NS: u64 = if IS_STEADY { 5_000 } else { long_or_short(1_000_000, 50_000) };
+const ROUNDS_TOGETHER: usize = long_or_short(8, 2) as usize;
 /// However long they take.
 const LEAST_ROUNDS: u32 = 3;
 
@@ -70,37 +70,50 @@ pub fn floor_ns(mut work: impl FnMut(u32) -> Option<()>) -> Option<f64> {
     Some(best as f64 / f64::from(tasks))
 }
 
-/// Nanoseconds of one of the tasks that `batch` does many of and says how many, by each of so many threads at once; and how many were done
-/// altogether. The best of some rounds, each the mean over the threads: a thread that was alone in a round has another that was disturbed. None:
-/// a batch could not be done.
+/// Nanoseconds of one of the tasks that `batch` does some of and says how many, by each of so many threads at once; and how many were done
+/// altogether. The clock is looked at after so many batches, and when the time of one thread is over, a round is over for all: where some get more of what they
+/// fight for than others, those that are done would leave it to the rest. The best of some rounds, each the mean over all tasks. None: a batch could
+/// not be done.
 pub(crate) fn together_ns(
     (count, threads): (u32, &dyn Threads),
+    batches: u32,
     batch: impl Fn() -> Option<u64> + Sync,
 ) -> Option<(f64, u64)> {
     let start = Meeting::of(count);
     let [times, done] = [const { [const { AtomicU64::new(0) }; ROUNDS_TOGETHER] }; 2];
-    let has_failed = AtomicBool::new(false);
+    let (are_over, has_failed) = ([const { AtomicBool::new(false) }; ROUNDS_TOGETHER], AtomicBool::new(false));
+    let batch = || {
+        batch().unwrap_or_else(|| {
+            has_failed.store(true, Ordering::Relaxed);
+            0
+        })
+    };
+    let before = AtomicU64::new(0);
     threads.run(count, &|_| {
-        for (time, done) in times.iter().zip(&done) {
+        // What is done once is done before.
+        before.fetch_add((0..batches.div_ceil(4)).map(|_| batch()).sum::<u64>(), Ordering::Relaxed);
+        for ((time, done), is_over) in times.iter().zip(&done).zip(&are_over) {
             start.wait();
             let (begin, mut tasks) = (now_ns(), 0);
-            let elapsed = loop {
-                match batch() {
-                    Some(more) => tasks += more,
-                    None => has_failed.store(true, Ordering::Relaxed),
-                }
-                let elapsed = now_ns() - begin;
-                if elapsed >= TOGETHER_NS {
-                    break elapsed;
-                }
+            let mut more = || {
+                tasks += batch();
+                !is_over.load(Ordering::Relaxed)
             };
-            time.fetch_add(elapsed * 1_000_000 / tasks.max(1), Ordering::Relaxed);
+            while (0..batches).all(|_| more()) {
+                if now_ns() - begin >= TOGETHER_NS {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+            }
+            time.fetch_add(now_ns() - begin, Ordering::Relaxed);
             done.fetch_add(tasks, Ordering::Relaxed);
         }
     });
-    let best = times.iter().map(|time| time.load(Ordering::Relaxed)).min()?;
-    let done = done.iter().map(|done| done.load(Ordering::Relaxed)).sum();
-    (!has_failed.into_inner()).then_some((best as f64 / 1e6 / f64::from(count), done))
+    let of_round = |(time, done): (&AtomicU64, &AtomicU64)| {
+        time.load(Ordering::Relaxed) as f64 / done.load(Ordering::Relaxed).max(1) as f64
+    };
+    let best = times.iter().zip(&done).map(of_round).reduce(f64::min)?;
+    let done = before.into_inner() + done.iter().map(|done| done.load(Ordering::Relaxed)).sum::<u64>();
+    (!has_failed.into_inner()).then_some((best, done))
 }
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ const FILE_NAME: &str = "libcommensal.so";
 const VARIABLE: &str = "COMMENSAL_LIBRARY";
 /// A C string that the library exports, so that its version can be read without loading it.
 const VERSION_SYMBOL: &str = "commensal_version";
-const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The command's version.
+pub const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The library that was built for a command that will have none beside it.
 const EMBEDDED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
@@ -42,9 +43,14 @@ impl Library {
         }
     }
 
+    /// The version that the library exports.
+    pub fn version(&self) -> Option<String> {
+        elf::exported_string(&self.path, VERSION_SYMBOL)
+    }
+
     /// One line if the library is not of the command's version: settings and statistics may then not fit.
     pub fn version_warning(&self) -> Option<String> {
-        let version = elf::exported_string(&self.path, VERSION_SYMBOL);
+        let version = self.version();
         if version.as_deref() == Some(OWN_VERSION) {
             return None;
         }

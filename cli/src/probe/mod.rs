@@ -1,9 +1,9 @@
-//! `commensal workload counters|cache|kicks|grace|stagger WHAT …`: one arm of one row of an experiment of the lab, in a process of its own.
+//! `commensal workload counters|cache|kicks|grace|primitives|sections|stagger|increments WHAT …`: one arm of one row of an experiment of the lab, in a process of its own.
 //!
 //! Here are the threads and the printing; what is done is in the package `workload`, which has neither. The probe is run before the command
 //! line is parsed, as the bundled programs are, which know nothing of the runtime and so cannot have it. A line on standard output
-//! has the figures. `simulated CPUS` before the words has them measured on a simulated machine with so many CPUs. `stagger fit` finds the load of
-//! one experiment again.
+//! has the figures. `simulated CPUS` before the words has them measured on a simulated machine with so many CPUs, whose costs `@PROFILE` behind their number
+//! names. `stagger fit` finds the load of one experiment again; `increments` are what published curves measured, simulated.
 
 mod fit;
 mod host;
@@ -11,13 +11,17 @@ mod simulated;
 
 use std::process::ExitCode;
 
+use commensal_lab::profile::{Operation, Profile};
 use host::Host;
 use host::figures::measure;
+pub use host::function;
 
 /// The probes by name.
-const NAMES: [&str; 5] = ["counters", "cache", "kicks", "grace", STAGGER];
+const NAMES: [&str; 8] = ["counters", "cache", "kicks", "grace", "primitives", "sections", STAGGER, INCREMENTS];
 /// The one whose load can be fitted.
 const STAGGER: &str = "stagger";
+/// The one that is always simulated.
+const INCREMENTS: &str = "increments";
 const SIMULATED: &str = "simulated";
 /// As many as a simulated machine can have.
 const MOST_CPUS: usize = 1024;
@@ -33,12 +37,45 @@ fn cpus_of(word: &str) -> Result<usize, String> {
     cpus.ok_or_else(|| format!("the simulated machine has `{word}` CPUs; expected 1 to {MOST_CPUS}"))
 }
 
+/// Measures what the words say on a simulated machine, `CPUS` or `CPUS@PROFILE`.
+fn on_simulated(machine: &str, probe: &str, words: &[&str]) -> Result<Vec<f64>, String> {
+    match machine.split_once('@') {
+        None => simulated::measured(cpus_of(machine)?, probe, words),
+        Some((cpus, name)) => simulated::measured_at(cpus_of(cpus)?, simulated::costs(&profile(name)?), probe, words),
+    }
+}
+
+fn profile(name: &str) -> Result<Profile, String> {
+    Profile::find(name).map_err(|error| format!("{error:#}"))
+}
+
+/// `PROFILE atomic|per-cpu THREADS…`: nanoseconds of an addition of each thread, for each number of threads.
+fn increments(words: &[&str]) -> Result<Vec<f64>, String> {
+    let [name, operation, ref threads @ ..] = *words else {
+        return Err(format!("the arguments are {words:?}; expected PROFILE atomic|per-cpu THREADS…"));
+    };
+    let profile = profile(name)?;
+    let operation = match operation {
+        "atomic" => Operation::AtomicIncrement,
+        "per-cpu" => Operation::PerCpuIncrement,
+        _ => return Err(format!("the operation is `{operation}`; expected atomic or per-cpu")),
+    };
+    let costs = simulated::costs(&profile);
+    let increment = |word: &&str| {
+        let threads = word.parse().ok().filter(|threads| (1..=profile.cpus).contains(threads));
+        let threads = threads.ok_or_else(|| format!("the threads are `{word}`; expected 1 to {}", profile.cpus))?;
+        simulated::increments::increment_ns(profile.cpus, costs, operation, threads as u32)
+    };
+    threads.iter().map(increment).collect()
+}
+
 /// Measures what the words say for a probe and prints the figures; or says what is wrong with them, status 2.
 pub fn main(probe: &str, words: impl Iterator<Item = String>) -> ExitCode {
     let words: Vec<String> = words.collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let measured = match words[..] {
-        [SIMULATED, cpus, ref words @ ..] => cpus_of(cpus).and_then(|cpus| simulated::measured(cpus, probe, words)),
+        [SIMULATED, machine, ref words @ ..] => on_simulated(machine, probe, words),
+        _ if probe == INCREMENTS => increments(&words),
         ["fit", ref words @ ..] if probe == STAGGER => fit::fitted(words),
         _ => measure(probe, &words, &Host),
     };
@@ -73,13 +110,18 @@ mod tests {
             ("counters life 8 9 lazy", "`9`; expected a multiple of 8"),
             ("counters upgrade 8 eager", "`eager`; expected one of lazy, lazy-and-cached"),
             ("counters own 2 lazy", "`2`; expected one of one, apart, in-set"),
-            ("counters upgraded 3 lazy", "expected life CPUS"),
-            ("counters called 3", "expected life CPUS"),
+            ("counters upgraded 0 lazy", "`0`; expected 1 to 1023"),
+            ("counters upgraded 1023 lazy", "1023 threads at once need as many CPUs"),
+            ("counters called many", "`many`; expected 1 to 1023"),
             ("counters called own", "has to be preloaded"),
             ("counters others plain", "a plain word was shared"),
             ("counters dinner", "dinner"),
             ("counters", "[]"),
-            ("cache pair 3 64 malloc", "expected pair solo|1|2"),
+            ("cache pair none 64 malloc", "`none`; expected 1 to 1023"),
+            ("primitives", "expected the name of a primitive"),
+            ("primitives lunch", "`lunch`; expected one of clock, pause"),
+            ("sections", "expected THREADS"),
+            ("sections 0", "`0`; expected 1 to 1023"),
             ("cache pair solo 0 malloc", "`0`; expected 1 to 32768"),
             ("cache bytes 4 general", "`4`; expected at least 8"),
             ("cache pair solo 64 cache", "has to be preloaded"),
@@ -181,6 +223,8 @@ mod tests {
             ("grace files 1 0 100 256 1 1 1 counted", 7),
             ("grace hold retires 5 256 1 flagged", 2),
             ("grace checkpoint 256 counted", 1),
+            ("primitives clock", 1),
+            ("sections 1", 2),
             ("stagger run 8 1 2000 4 2000 1000 1000 0 50 1 grid even 1 posted", 12),
         ] {
             let measured = said(line).unwrap_or_else(|why| panic!("{line}: {why}"));

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
+use commensal_lab::answers::Answers;
 use commensal_lab::arm::Arm;
 use commensal_lab::experiment::{Experiment, Setting, Startup};
 use commensal_lab::machine::Machine;
@@ -102,8 +103,9 @@ fn show_startup(tour: &Tour) -> Result<(), Failure> {
         machine: Machine::host(),
         arms: tour.arms.clone(),
         command: places::own()?,
-        scratch: places::scratch("commensal-tour-")?,
+        scratch: places::scratch("commensal-tour-")?.into(),
         interrupt: tour.interrupt.clone(),
+        answers: Answers::default(),
     };
     let outcome = Startup.measure(&setting).map_err(Failure::of)?;
     tour.check()?;

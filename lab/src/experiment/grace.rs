@@ -106,7 +106,15 @@ impl Experiment for Grace {
         let claims = claims(&parts, &Size::of(setting)).into_iter();
         let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
         let about = EXPLANATION.lines().map(str::to_owned).collect();
-        Ok(Outcome { claims: claims.collect(), about, remarks: missing, pictures: Vec::new(), machine, parts })
+        Ok(Outcome {
+            claims: claims.collect(),
+            about,
+            remarks: missing,
+            pictures: Vec::new(),
+            machine,
+            parts,
+            predicted: Vec::new(),
+        })
     }
 }
 
@@ -241,6 +249,7 @@ fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
         document: document.to_owned(),
         measured: ratio.map(|ratio| format!("{} ×", factor(ratio))),
         simulated: None,
+        figure: ratio,
         holds: ratio.map(holds),
     };
     let held = |arm: &str, looks: &str| {

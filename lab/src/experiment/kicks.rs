@@ -71,7 +71,15 @@ impl Experiment for Kicks {
         let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
         let remarks = remarks(&parts, &Size::of(setting)).into_iter().chain(missing).collect();
         let about = EXPLANATION.lines().map(str::to_owned).collect();
-        Ok(Outcome { claims: claims.collect(), about, remarks, pictures: Vec::new(), machine, parts })
+        Ok(Outcome {
+            claims: claims.collect(),
+            about,
+            remarks,
+            pictures: Vec::new(),
+            machine,
+            parts,
+            predicted: Vec::new(),
+        })
     }
 }
 
@@ -166,6 +174,7 @@ fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
         document,
         measured: figure.as_ref().map(|(figure, _)| figure.clone()),
         simulated: None,
+        figure: figure.as_ref().map(|(_, each)| *each),
         holds: figure.as_ref().map(|(_, each)| holds(*each)),
     };
     vec![

@@ -9,16 +9,19 @@ mod counters;
 mod figures;
 mod grace;
 mod kicks;
-mod probing;
+mod predicted;
+pub(crate) mod probing;
 mod stagger;
 mod startup;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use tempfile::TempDir;
 
 use crate::analysis::Analysis;
+use crate::answers::{Answers, Shard};
 use crate::arm::Arm;
 use crate::json::{self, Document, Object};
 use crate::machine::Machine;
@@ -32,6 +35,7 @@ pub use counters::Counters;
 pub use figures::Figures;
 pub use grace::Grace;
 pub use kicks::Kicks;
+pub use predicted::{Predicted, Prediction};
 pub use stagger::Stagger;
 pub use startup::{EMPTY, Startup};
 
@@ -62,6 +66,7 @@ pub trait Experiment {
 }
 
 /// What an experiment is given.
+#[derive(Clone)]
 pub struct Setting {
     /// Whether less than 45 seconds are wanted, at the price of wider intervals.
     pub quick: bool,
@@ -76,9 +81,11 @@ pub struct Setting {
     /// The command that runs bundled programs and probes.
     pub command: PathBuf,
     /// For files that go away.
-    pub scratch: TempDir,
+    pub scratch: Arc<TempDir>,
     /// Ctrl-C.
     pub interrupt: Interrupt,
+    /// What simulated runs said.
+    pub answers: Answers,
 }
 
 /// What came out.
@@ -95,6 +102,8 @@ pub struct Outcome {
     pub pictures: Vec<Figure>,
     /// What was measured, one part after the other.
     pub parts: Vec<Part>,
+    /// What had been predicted for the simulated machine.
+    pub predicted: Vec<Predicted>,
 }
 
 /// One measurement of an experiment, with arms of its own.
@@ -121,6 +130,8 @@ pub struct Claim {
     pub measured: Option<String>,
     /// What was simulated, and for how many CPUs.
     pub simulated: Option<String>,
+    /// What was found as a number, which predictions are about.
+    pub figure: Option<f64>,
     /// Whether it holds here; none if that cannot be told.
     pub holds: Option<bool>,
 }
@@ -133,6 +144,52 @@ impl Claim {
     }
 }
 
+/// Measures, on a simulated machine all runs first, several at a time; and says what had been predicted.
+pub fn measure(experiment: &dyn Experiment, setting: &Setting) -> Result<Outcome> {
+    if setting.machine.is_simulated() {
+        list(experiment, setting)?;
+        // What fails is run again where it is looked at, and told there.
+        if let Err(error) = setting.answers.make(Shard::WHOLE, &setting.command, &setting.interrupt) {
+            anyhow::ensure!(!setting.interrupt.seen(), error);
+        }
+    }
+    evaluate(experiment, setting)
+}
+
+/// Lists which simulated runs it needs.
+pub fn list(experiment: &dyn Experiment, setting: &Setting) -> Result<()> {
+    setting.answers.list(|| evaluate(experiment, setting))
+}
+
+/// The outcome of what was measured, or was simulated before.
+pub fn evaluate(experiment: &dyn Experiment, setting: &Setting) -> Result<Outcome> {
+    let mut outcome = experiment.measure(setting)?;
+    outcome.predicted = predicted::held(experiment, setting, &outcome.claims)?;
+    Ok(outcome)
+}
+
+/// Fills the third column of what was measured here: simulated on machines like those that the document had. If that cannot be, what was measured stays.
+pub fn with_third_column(experiment: &dyn Experiment, setting: &Setting, outcome: &mut Outcome) {
+    if let Err(error) = fill_third_column(experiment, setting, outcome) {
+        outcome.remarks.push(format!("Not all was simulated: {error:#}."));
+    }
+}
+
+fn fill_third_column(experiment: &dyn Experiment, setting: &Setting, outcome: &mut Outcome) -> Result<()> {
+    for profile in Prediction::profiles(experiment.name())? {
+        let machine = Machine::like(&profile)?;
+        let simulated = measure(experiment, &Setting { quick: true, machine, ..setting.clone() })?;
+        for claim in &mut outcome.claims {
+            let same = simulated.claims.iter().find(|other| other.claim == claim.claim);
+            let column = same.and_then(|same| same.simulated.clone()).map(|text| format!("{text} ({profile})"));
+            claim.simulated =
+                claim.simulated.take().into_iter().chain(column).reduce(|one, other| format!("{one}; {other}"));
+        }
+        outcome.predicted.extend(simulated.predicted);
+    }
+    Ok(())
+}
+
 impl Outcome {
     /// Whether an arm did something else than its baseline.
     pub fn has_fault(&self) -> bool {
@@ -142,6 +199,11 @@ impl Outcome {
     /// The table of claims, if there are any.
     pub fn claims(&self) -> Option<Sheet> {
         (!self.claims.is_empty()).then(|| claims(&self.claims))
+    }
+
+    /// The table of predictions, if there are any.
+    pub fn predictions(&self) -> Option<Sheet> {
+        (!self.predicted.is_empty()).then(|| predicted::sheet(&self.predicted))
     }
 
     /// The result in the common form.
@@ -156,7 +218,7 @@ impl Outcome {
         Chapter {
             title: format!("{}: {}", experiment.name(), experiment.about()),
             about: self.about.iter().cloned().chain(source).chain(self.remarks.iter().cloned()).collect(),
-            sheets: self.claims().into_iter().collect(),
+            sheets: self.claims().into_iter().chain(self.predictions()).collect(),
             pictures: &self.pictures,
             sections: self.parts.iter().map(Part::section).collect(),
             object: self.object(experiment),
@@ -223,6 +285,7 @@ mod tests {
             document: "0.9".to_owned(),
             measured: measured.map(str::to_owned),
             simulated: None,
+            figure: None,
             holds,
         };
         let text = claims(&[claim(Some("1.2"), Some(false)), claim(None, None)]).to_string();

@@ -1,6 +1,7 @@
 //! What experiments have in common whose parts run the command's own probe: one arm of one row in a process of its own, which prints figures. So
 //! the order of runs and the statistics are those of whole programs.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::{Part, Setting};
 use crate::analysis::{Analysis, CONTROL, Judged};
+use crate::answers::Answers;
 use crate::arm::{Arm, COMMENSAL};
 use crate::blocks::{self, Length, Plan, Subject};
 use crate::metric::Metric;
@@ -64,8 +66,8 @@ pub fn probe_named(
     parameters: Parameters,
     metrics: &[Metric],
 ) -> Subject {
-    let cpus = setting.machine.cpus.to_string();
-    let simulated: &[&str] = if setting.machine.is_simulated() { &["simulated", &cpus] } else { &[] };
+    let machine = setting.machine.word();
+    let simulated: &[&str] = if setting.machine.is_simulated() { &["simulated", &machine] } else { &[] };
     let first = ["commensal", "workload", name].into_iter().chain(simulated.iter().copied());
     let words = first.chain(words.iter().map(String::as_str));
     let mut program = Program::new(&setting.command, words);
@@ -76,10 +78,16 @@ pub fn probe_named(
 
 /// What the probe prints for once, outside of what is measured.
 pub fn asked(name: &str, setting: &Setting, words: &[String]) -> Result<Vec<f64>> {
+    anyhow::ensure!(!setting.answers.are_listed(), "nothing is measured yet");
     let program = probe_named(name, setting, words, Parameters::default(), &[]).program;
-    let mut command = Command::new(&program.path);
-    let output = command.args(&program.arguments[1..]).env_clear().output().context("cannot start the probe")?;
-    let said = || format!("the probe {name} {words:?} said {:?}", String::from_utf8_lossy(&output.stderr));
+    asked_of(&program.path, &program.arguments[1..])
+}
+
+/// What the command prints as a probe with these arguments.
+pub fn asked_of(command: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<f64>> {
+    let output = Command::new(command).args(arguments).env_clear().output().context("cannot start the probe")?;
+    let words: Vec<_> = arguments.iter().map(|argument| argument.as_ref().to_string_lossy()).collect();
+    let said = || format!("the probe {} said {:?}", words.join(" "), String::from_utf8_lossy(&output.stderr));
     figures(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success()).with_context(said)
 }
 
@@ -108,8 +116,9 @@ pub fn measured(
     let usual = if setting.quick { blocks.quick } else { blocks.usual };
     let length = Length::Blocks(setting.blocks.unwrap_or(usual));
     // A simulated run is the same from the first one on.
-    let warm_ups = usize::from(!setting.machine.is_simulated());
-    let plan = Plan { cpu, warm_ups, ..Plan::of(length, setting.seed) };
+    let (warm_ups, answers) =
+        if setting.machine.is_simulated() { (0, setting.answers.clone()) } else { (1, Answers::default()) };
+    let plan = Plan { cpu, warm_ups, answers, ..Plan::of(length, setting.seed) };
     Ok(Analysis::of(blocks::measure(subjects, arms, plan, &setting.interrupt)?))
 }
 

@@ -84,6 +84,7 @@ impl Experiment for Startup {
             remarks: Vec::new(),
             pictures: Vec::new(),
             parts: vec![part],
+            predicted: Vec::new(),
         })
     }
 }
@@ -146,6 +147,7 @@ fn claims(analysis: &Analysis) -> Vec<Claim> {
                 std::thread::available_parallelism().map_or(1, usize::from)
             )),
             simulated: None,
+            figure: Some(compared.ratio),
             holds: Some(compared.verdict == Verdict::Less),
         })
     };

@@ -44,6 +44,11 @@ impl Program {
             times: 1,
         }
     }
+
+    /// All arguments but its own name, as text.
+    pub fn words(&self) -> Vec<String> {
+        self.arguments.iter().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
+    }
 }
 
 /// What a run cost. Where a program ran several times, these are means, but for the peak.

@@ -107,7 +107,7 @@ fn chapter(chapter: &Chapter) -> Result<Markup> {
         @for sheet in &chapter.sheets { (table_of(sheet)) }
         @for picture in chapter.pictures { (figure(picture)) }
         @for section in sections { (section) }
-        h2 { "Where it was measured" }
+        h2 { @if chapter.object.machine().is_simulated() { "On what it was simulated" } @else { "Where it was measured" } }
         pre { (table::place(chapter.object.machine())) }
         p { a href=(chapter.object.file_name()) { "Every run, as JSON" } }
     })

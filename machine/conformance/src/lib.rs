@@ -11,6 +11,7 @@
 //! | [`spawn`] | threads of the runtime's own | what they must see |
 //! | [`thread`] | identities, ids, forks, being alone, levels | handlers in the middle of each change |
 //! | [`vm`] | address space | mappings that must not overlap |
+//! | [`publication`] | memory that others may look at | two at a time |
 //! | [`clock`], [`root`], [`fault`], [`code`] | time, the one region, area and domain, injected failures, who called | |
 //!
 //! Each of them has the same parts: `Operations`, a table with the specification of each operation, filled with the machine's own
@@ -30,6 +31,7 @@ pub mod contention;
 pub mod fault;
 pub mod interrupt;
 pub mod kick;
+pub mod publication;
 pub mod root;
 pub mod runner;
 pub mod slot;
@@ -54,6 +56,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         spawn::CASES,
         interrupt::CASES,
         vm::CASES,
+        publication::CASES,
         clock::CASES,
         root::CASES,
         fault::CASES,

@@ -13,6 +13,7 @@
 //! | [`vm`] | reserving, committing and giving back address space |
 //! | [`clock`] | monotonic time |
 //! | [`process`] | environment, limits, messages, orderly death |
+//! | [`publication`] | memory that other processes may look at |
 //! | [`code`] | who called, for reports of misuse |
 //! | [`fault`] | injected failures |
 //!
@@ -37,6 +38,7 @@ mod error;
 pub mod fault;
 pub mod kick;
 pub mod process;
+pub mod publication;
 pub mod root;
 pub mod slot;
 pub mod sync;

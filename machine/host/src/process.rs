@@ -123,28 +123,42 @@ pub fn prefers_huge_pages() -> bool {
     setting.is_some_and(|setting| setting.starts_with(b"[always]"))
 }
 
-/// Bytes that the process's control group uses, and may use; none: there is no limit, or it cannot be told. Some ten system calls.
-pub fn memory_of_group() -> Option<(u64, u64)> {
+/// Shows the bytes that are used, and may be used, in each control group with a limit that the process is in: its own first, then those around it. None are shown
+/// where there is no limit, or it cannot be told. Some ten system calls, and six for each group around.
+pub fn memory_of_groups(show: impl FnMut(u64, u64)) {
     let mut text = [0; 2048];
-    let groups = core::str::from_utf8(read_file(c"/proc/self/cgroup", &mut text)?).ok()?;
+    let Some(groups) = read_file(c"/proc/self/cgroup", &mut text).and_then(|text| core::str::from_utf8(text).ok())
+    else {
+        return;
+    };
     let fields = |line| {
         let mut fields = str::splitn(line, 3, ':');
         Some((fields.next()?, fields.next()?, fields.next()?))
     };
     // The first version has a hierarchy for memory, if it is used; the second one only one for all.
     let first = groups.lines().filter_map(fields).find(|(_, kinds, _)| kinds.split(',').any(|kind| kind == "memory"));
-    let (place, path, files) = match first {
-        Some((_, _, path)) => ("/sys/fs/cgroup/memory", path, ["/memory.usage_in_bytes", "/memory.limit_in_bytes"]),
-        None => {
-            let second = groups.lines().filter_map(fields).find(|(number, ..)| *number == "0")?;
-            ("/sys/fs/cgroup", second.2, ["/memory.current", "/memory.max"])
+    let second = || groups.lines().filter_map(fields).find(|(number, ..)| *number == "0");
+    match (first, second()) {
+        (Some((_, _, path)), _) => {
+            show_limits("/sys/fs/cgroup/memory", path, ["/memory.usage_in_bytes", "/memory.limit_in_bytes"], show);
         }
-    };
-    // In a container the group's own part of the tree may be all that is mounted.
-    [path, ""].into_iter().find_map(|path| {
-        let [used, limit] = files.map(|file| read_number(&[place, path.trim_end_matches('/'), file]));
-        Some((used?, limit.filter(|&limit| limit < 1 << 60)?))
-    })
+        (None, Some((_, _, path))) => show_limits("/sys/fs/cgroup", path, ["/memory.current", "/memory.max"], show),
+        (None, None) => {}
+    }
+}
+
+/// Shows what is used and what is the limit from a group of the tree at `place` on up. In a container the group's own part of the tree may be all that is mounted.
+fn show_limits(place: &str, path: &str, files: [&str; 2], mut show: impl FnMut(u64, u64)) {
+    let mut path = path.trim_end_matches('/');
+    loop {
+        let [used, limit] = files.map(|file| read_number(&[place, path, file]));
+        // The first version says that there is none by a large number, the second one by a word.
+        if let (Some(used), Some(limit)) = (used, limit.filter(|&limit| limit < 1 << 60)) {
+            show(used, limit);
+        }
+        let Some(parent) = path.rfind('/') else { return };
+        path = &path[..parent];
+    }
 }
 
 /// The number in the file whose path is made of these parts.
@@ -166,4 +180,39 @@ pub fn address_space_limit() -> u64 {
     // SAFETY: the kernel writes the two limits.
     let _ = unsafe { syscall::call(syscall::PRLIMIT, [0, ADDRESS_SPACE, 0, limit.as_mut_ptr() as usize, 0, 0]) };
     limit[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::show_limits;
+    use std::format;
+    use std::fs;
+    use std::vec::Vec;
+
+    #[test]
+    fn limits_of_groups_around_the_own_one_count() {
+        let root = std::env::temp_dir().join(format!("commensal-groups-{}", std::process::id()));
+        let write = |folder: &str, file: &str, text: &str| {
+            fs::create_dir_all(root.join(folder)).expect("a folder");
+            fs::write(root.join(folder).join(file), text).expect("a file");
+        };
+        for (folder, used, limit) in [("", "400\n", "500\n"), ("pod", "300\n", "max\n"), ("pod/own", "200\n", "1000\n")]
+        {
+            write(folder, "current", used);
+            write(folder, "max", limit);
+        }
+        let found = |path: &str| {
+            let mut found = Vec::new();
+            let place = root.to_str().expect("text");
+            show_limits(place, path, ["/current", "/max"], |used, limit| found.push((used, limit)));
+            found
+        };
+        let (own, outermost) = ((200, 1000), (400, 500));
+        assert_eq!(found("/pod/own"), [own, outermost], "where there is none in between");
+        assert_eq!(found("/pod/"), [outermost]);
+        assert_eq!(found("/"), [outermost]);
+        // As in a container, where only the group's own part of the tree is mounted.
+        assert_eq!(found("/elsewhere/pod"), [outermost]);
+        fs::remove_dir_all(&root).expect("the folder is ours");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 pub fn now_ns() -> u64 {
     let Some(here) = engine::here() else { return since_the_first_call() };
     here.step(Access::Clock);
-    here.with(|engine| engine.time())
+    here.with(|engine| engine.time_ns())
 }
 
 /// Whether the same work takes the same time each time, because nothing else happens on the machine.

@@ -124,6 +124,6 @@ fn traces_are_the_same_on_every_machine() {
 }
 
 const TRACES: [[u64; 3]; 2] = [
-    [0xb626_3c12_c644_9d02, 0x3550_e7c6_e0a9_81ea, 0xfa45_b68d_76b2_191c],
-    [0xb626_3c12_c644_9d02, 0x2c6c_30f2_be5e_b8b7, 0x7c99_c344_6abb_04cf],
+    [0xf94e_12fa_f117_7b5a, 0x3550_e7c6_e0a9_81ea, 0xfa45_b68d_76b2_191c],
+    [0xf94e_12fa_f117_7b5a, 0x2c6c_30f2_be5e_b8b7, 0x7c99_c344_6abb_04cf],
 ];

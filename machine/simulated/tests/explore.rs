@@ -11,7 +11,7 @@ const PLANS: [Plan; 2] = [Plan::Random(Rates::QUIET), Plan::Priorities(3, Rates:
 fn explore(body: fn(u64) -> Outcome, plans: &[Plan], runs: u64) -> Verdict {
     let settings = |seed| Settings { seed, most_steps: 100_000, ..Settings::default() };
     let subject = Subject { name: "body", settings: &settings, body: &body, plans, twice_one_in: 1 };
-    subject.explore(1, Until::Runs(runs), |_| {})
+    subject.explore(1, Until::Runs { from: 0, to: runs }, |_| {})
 }
 
 fn found(body: fn(u64) -> Outcome) -> Box<Finding> {

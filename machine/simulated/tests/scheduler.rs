@@ -1,8 +1,11 @@
 //! The simulated kernel's scheduler: threads that are sent elsewhere get there, and who watches sections.
 
 use commensal_machine_simulated::clock;
-use commensal_machine_simulated::simulation::{Job, Place, Random, Rates, Settings, run, simulate, sleep, work};
+use commensal_machine_simulated::simulation::{
+    Costs, Ended, Job, NS, Place, Random, Rates, Settings, fork, run, simulate, sleep, work,
+};
 use commensal_machine_simulated::slot::{self, Mode, restartably};
+use commensal_machine_simulated::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 
 const QUIET: Rates = Rates { switch: 0, drain: 0, ..Rates::QUIET };
@@ -71,4 +74,50 @@ fn sections_begun(mode: Mode) -> u32 {
 fn sections_begin_again_where_the_kernel_watches_them() {
     assert!(sections_begun(Mode::ConcurrencyId) > 120);
     assert_eq!(sections_begun(Mode::PerThread), 100);
+}
+
+/// Where time is what decides, threads wait for lines; in a child of another thread nobody does.
+#[test]
+fn nobody_waits_for_a_line_in_a_child_whose_parents_threads_did() {
+    let report = simulate(Settings { cpus: 3, ..Settings::default() }, None, || {
+        let word = AtomicU64::new(0);
+        let add = || {
+            word.fetch_add(1, Ordering::Relaxed);
+        };
+        let adds = || (0..3000).for_each(|_| add());
+        let forks = || {
+            for _ in 0..10 {
+                add();
+                let child = &mut || {
+                    add();
+                    // On a CPU whose thread waited, and is not there.
+                    run(vec![(Box::new(add) as Job<'_>, Place::On(1)), (Box::new(add), Place::On(2))], None);
+                    Ok(())
+                };
+                assert_eq!(fork(true, child), Ended::Well);
+            }
+        };
+        let jobs: Vec<(Job<'_>, Place)> =
+            vec![(Box::new(adds), Place::On(1)), (Box::new(adds), Place::On(2)), (Box::new(forks), Place::On(0))];
+        run(jobs, None);
+        word.into_inner()
+    });
+    assert_eq!(report.outcome, Ok(6010));
+}
+
+/// It was woken, and is not there yet; that its CPU is busy meanwhile makes it come no sooner.
+#[test]
+fn who_is_woken_comes_as_long_after_that_on_a_busy_cpu() {
+    let woke = Cell::new(0);
+    let costs = Costs { wake_up: 50_000 * NS, ..Costs::SIMPLE };
+    let report = simulate(Settings { cpus: 1, costs, ..Settings::default() }, None, || {
+        let sleeps = || {
+            sleep(10_000);
+            woke.set(clock::now_ns());
+        };
+        let computes = || (0..30).for_each(|_| work(1000));
+        run(vec![(Box::new(sleeps) as Job<'_>, Place::On(0)), (Box::new(computes), Place::On(0))], None);
+    });
+    assert_eq!(report.outcome, Ok(()));
+    assert!((60_000..70_000).contains(&woke.get()), "{} ns", woke.get());
 }

@@ -3,6 +3,7 @@
 use super::NAME_BYTES;
 use super::entry::Users;
 use super::large::{self, List};
+use super::register;
 use crate::page::PAGE;
 use crate::slab::class::{self, CLASSES};
 use crate::slab::misuse::Line;
@@ -174,6 +175,7 @@ impl Core {
         if let Some(parent) = parent {
             parent.children.fetch_add(1, Ordering::Relaxed);
         }
+        register::enter(place);
         Ok(place)
     }
 
@@ -190,8 +192,13 @@ impl Core {
             0 => core.users.close().map_err(Busy::Inside)?,
             many => return Err(Busy::Children(many)),
         }
+        if !register::leave(this) {
+            core.users.open();
+            return Err(Busy::Interrupting);
+        }
         // SAFETY: passed on: nobody uses the caches any more.
         if !unsafe { Handle::end_all(general(), core.caches()) } {
+            register::enter(this);
             core.users.open();
             return Err(Busy::Interrupting);
         }
@@ -221,6 +228,11 @@ impl Core {
     /// The group that a cache is of, if it is one's; for as long as an object of the cache is in use.
     pub(crate) fn of_cache(cache: Handle<'_>) -> Option<&'static Core> {
         Self::of_account(cache.account())
+    }
+
+    /// The group that it is in, if it is in one.
+    pub fn parent(&self) -> Option<&Core> {
+        Self::of_account(self.account.parent())
     }
 
     /// Its name.

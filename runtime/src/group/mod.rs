@@ -16,6 +16,7 @@
 //! | `inner` | a group as the runtime knows it: account, caches, large blocks; allocating and releasing |
 //! | `entry` | threads that are inside a group, so that `malloc` allocates there |
 //! | `large` | large blocks of a group |
+//! | `register` | the groups that there are |
 //!
 //! A group makes a cache for a size class at the first object of that; making it interrupts nobody. Allocations that name their group
 //! find the cache in a table. A thread that has *entered* a group allocates there by `malloc`, too: from the first entry in a process on, all
@@ -28,6 +29,7 @@ mod entry;
 mod inner;
 mod large;
 mod owned;
+pub(crate) mod register;
 
 pub(crate) use entry::current;
 pub use entry::{Entry, NotInside, innermost};

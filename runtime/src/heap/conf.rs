@@ -6,6 +6,8 @@
 //! | `locks` | `exit`, `json`, `off` | whether the lock report is printed on standard error at exit, as text or as JSON |
 //! | `locks.filter` | a text | what type or caller of a row of that report have to contain |
 //! | `slabinfo` | `exit`, `off` | whether the slab table is printed on standard error at exit |
+//! | `observe` | `on`, `off`, a process | who writes a statistics page: each process, nobody, or this one at once and others when they have lived for a second or two |
+//! | `observe.interval_ms` | 20 to 60000 | how often it is written |
 //! | `control` | a descriptor | the page by which `commensal tune` reaches the process; see `slab::control` |
 //! | `cache.NAME.OPTION` | see `slab::rules` | what holds for single caches |
 //! | `keep` | MiB | dirty memory that free runs may keep before it goes back to the kernel |
@@ -19,6 +21,7 @@
 //!
 //! What is not understood is named with the nearest thing that would be, and the program starts all the same.
 
+use super::statistics::{self, Who};
 use super::{locks, report};
 use crate::observe::knobs::{self, OutOfRange};
 use crate::page::PAGE;
@@ -36,6 +39,8 @@ const KEYS: Keys = Keys(
      slabinfo: exit or off
      locks: exit, json or off
      locks.filter: a text of 1 to 64 bytes
+     observe: on, off, or the number of a process
+     observe.interval_ms: a number from 20 to 60000
      control: a descriptor that `commensal run` made
      keep: a number of MiB
      huge: system or avoid
@@ -49,6 +54,7 @@ const KEYS: Keys = Keys(
 struct Layout {
     is_lazy: bool,
     cpus: usize,
+    observe: Who,
 }
 
 /// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
@@ -56,7 +62,8 @@ pub fn apply_environment() {
     if let Some(conf) = process::environment(c"COMMENSAL_CONF")
         && sharing::enter()
     {
-        let mut layout = Layout { is_lazy: true, cpus: slot::possible().min(slot::MAX) };
+        let cpus = slot::possible().min(slot::MAX);
+        let mut layout = Layout { is_lazy: true, cpus, observe: Who::Nobody };
         for pair in conf.to_bytes().split(|&byte| byte == b',').filter(|pair| !pair.is_empty()) {
             apply(core::str::from_utf8(pair).unwrap_or("?"), &mut layout);
         }
@@ -65,6 +72,9 @@ pub fn apply_environment() {
             process::complain(
                 b"commensal: COMMENSAL_CONF: no memory for lazy:off; what was not prepared is made when it is used\n",
             );
+        }
+        if let Err(why) = statistics::begin(layout.observe) {
+            statistics::complain(why);
         }
     }
 }
@@ -87,6 +97,14 @@ fn apply(pair: &str, layout: &mut Layout) {
         ("control", descriptor) if descriptor.parse::<u16>().is_ok() => {
             // Another process's: what it started inherits the setting.
             general().begin_control(descriptor.parse::<u16>().unwrap_or(0).into());
+        }
+        ("observe", "off") => layout.observe = Who::Nobody,
+        ("observe", "on") => layout.observe = Who::All,
+        ("observe", process) if process.parse::<u32>().is_ok_and(|process| (1..u32::MAX).contains(&process)) => {
+            layout.observe = Who::First(process.parse().unwrap_or(1));
+        }
+        ("observe.interval_ms", ms) if ms.parse::<u32>().is_ok_and(|ms| (20..=60_000).contains(&ms)) => {
+            statistics::set_interval_ms(ms.parse().unwrap_or(0));
         }
         ("huge", "avoid") => zone.set_avoid_huge(),
         ("keep", mib) if mib.parse::<u32>().is_ok() => {

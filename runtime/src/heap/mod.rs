@@ -13,6 +13,7 @@ pub mod check;
 pub mod conf;
 pub mod locks;
 pub mod report;
+pub mod statistics;
 
 use crate::group::{self, Core};
 use crate::observe::LockReport;

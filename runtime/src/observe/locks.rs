@@ -54,7 +54,7 @@ classes! {
     lingering: "lingering",
     /// Objects that watched caches keep from being used again.
     quarantines: "quarantine",
-    /// Large blocks of groups, one lock for each.
+    /// Large blocks of groups, one lock for each, and the list of groups.
     groups: "group",
 }
 

@@ -4,6 +4,7 @@ pub mod knobs;
 
 pub mod columns;
 pub mod locks;
+pub mod page;
 mod word;
 
 pub use locks::LockReport;

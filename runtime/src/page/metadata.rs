@@ -1,4 +1,4 @@
-//! Out-of-line metadata: memory that is handed out once and never taken back.
+//! Out-of-line metadata: memory that is handed out once and never taken back; whoever has a piece may give its pages back, and keeps the address.
 //!
 //! User memory holds no metadata, so nothing that a program writes beyond its objects can reach it. Pieces are cut from
 //! extents of address space with one atomic exchange; only a new extent is made by a system call. What is never taken back

@@ -98,6 +98,33 @@ pub struct Segment {
     pub tag: *mut u8,
 }
 
+/// The descriptions of a segment's granules.
+#[derive(Clone, Copy, Debug)]
+pub struct Granules {
+    first: *mut Span,
+    number: usize,
+}
+
+impl Granules {
+    /// How many there are.
+    pub fn len(self) -> usize {
+        self.number
+    }
+
+    /// Shows all spans that a slab has and that begin in a range of them.
+    pub fn show_spans(self, range: Range<usize>, show: &mut impl FnMut(*mut Span)) {
+        for granule in range.start..range.end.min(self.number) {
+            // SAFETY: there is a description for each granule.
+            unsafe {
+                let span = self.first.add(granule);
+                if (*span).granules > 0 && (*span).cache > 0 {
+                    show(span);
+                }
+            }
+        }
+    }
+}
+
 impl Segment {
     /// Bytes of descriptions for a segment of `bytes`.
     pub const fn description_bytes(bytes: usize) -> usize {
@@ -181,22 +208,10 @@ impl Segment {
         }
     }
 
-    /// Shows the descriptions of all spans that a slab has and that begin in a range of granules. Whether there are granules behind it.
-    pub fn for_each_span(&self, range: Range<usize>, show: &mut impl FnMut(*mut Span)) -> bool {
-        let granules = self.bytes / GRANULE;
-        if self.owner != Owner::Zone {
-            return false;
-        }
-        for granule in range.start..range.end.min(granules) {
-            // SAFETY: there is a description for each granule.
-            unsafe {
-                let span = self.spans.add(granule);
-                if (*span).granules > 0 && (*span).cache > 0 {
-                    show(span);
-                }
-            }
-        }
-        range.end < granules
+    /// The descriptions of spans, one for each granule; of a block, none.
+    pub fn granules(&self) -> Granules {
+        let number = if self.owner == Owner::Zone { self.bytes / GRANULE } else { 0 };
+        Granules { first: self.spans, number }
     }
 
     /// Describes the run that begins at `page` as a span.

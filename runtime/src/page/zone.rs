@@ -15,6 +15,7 @@
 //! Runs at the same time: any number of threads. A signal handler that interrupts the lock's holder gets pages of their own
 //! ([`Emergency`]), and what it frees is kept until the holder is through.
 
+use super::bins::LONGEST;
 use super::emergency::Emergency;
 use super::free_runs::FreeRuns;
 use super::list::MOST_AT_ONCE;
@@ -139,13 +140,10 @@ impl Zone {
             && self.growth_told_at.compare_exchange(told_at, runs, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// A run for a span of `granules`; without making the heap grow, if it must not.
-    pub fn allocate_span(&self, locks: &LockReport, granules: u8, may_grow: bool) -> Option<*mut Span> {
+    /// A run for a span of `granules`.
+    pub fn allocate_span(&self, locks: &LockReport, granules: u8) -> Option<*mut Span> {
         let pages = granules as u32 * GRANULE_PAGES;
-        let take = |state: &mut FreeRuns| {
-            let possible = may_grow || !state.must_grow(pages, GRANULE_PAGES);
-            possible.then(|| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab)).flatten()
-        };
+        let take = |state: &mut FreeRuns| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab);
         let run = self.locked(locks, here!(), take)??;
         Some(self.make_span(run.start, granules))
     }
@@ -304,21 +302,30 @@ impl Zone {
         self.avoid_huge.store(true, Ordering::Relaxed);
     }
 
-    /// Shows the spans that a slab has among so many granules, from a place on, which 0 begins and the last call told; none: there are no more. Each as it is at some moment.
-    pub fn walk_spans(&self, from: u64, granules: usize, mut show: impl FnMut(*mut Span)) -> Option<u64> {
-        let (number, granule) = ((from >> 32) as usize, from as u32 as usize);
-        // SAFETY: the table only grows, and descriptions are never freed.
-        let (table, count) = unsafe { ((*self.state.get()).segments, (*self.state.get()).segment_count as usize) };
+    /// Shows the spans that a slab has among so many granules, from a place on, which 0 begins and the last call told; none: there are no more. Each as it is at some
+    /// moment. The caller sees to it that no segment is released meanwhile: its descriptions may then become another one's, and lie elsewhere.
+    pub fn walk_spans(
+        &self,
+        locks: &LockReport,
+        from: u64,
+        granules: usize,
+        mut show: impl FnMut(*mut Span),
+    ) -> Option<u64> {
         // Segments are numbered from 1 on.
-        let number = number.max(1);
-        if number > count {
-            return None;
-        }
-        // SAFETY: as above.
-        let is_more = unsafe { (**table.add(number)).for_each_span(granule..granule + granules, &mut show) };
-        let next =
-            if is_more { (number as u64) << 32 | (granule + granules) as u64 } else { (number as u64 + 1) << 32 };
-        Some(next)
+        let (number, granule) = ((from >> 32).max(1), from as u32 as usize);
+        // Under the lock, as blocks become segments, and theirs change: what it describes as one stays so until it is released.
+        let granules_of = self.locked(locks, here!(), |state| {
+            let exists = number <= u64::from(state.segment_count);
+            exists.then(|| {
+                let (segment, _) = state.resolve((number as u32) << LONGEST.ilog2());
+                // SAFETY: the segment exists.
+                unsafe { (*segment).granules() }
+            })
+        });
+        let Some(all) = granules_of else { return Some(from) };
+        let (all, end) = (all?, granule + granules);
+        all.show_spans(granule..end, &mut show);
+        Some(if end < all.len() { number << 32 | end as u64 } else { (number + 1) << 32 })
     }
 
     /// Shows every span that a slab has; each as it is at some moment, which is exact only at rest.
@@ -327,7 +334,7 @@ impl Zone {
         let (table, count) = unsafe { ((*self.state.get()).segments, (*self.state.get()).segment_count as usize) };
         for number in 1..=count {
             // SAFETY: as above.
-            unsafe { (**table.add(number)).for_each_span(0..usize::MAX, &mut show) };
+            unsafe { (**table.add(number)).granules().show_spans(0..usize::MAX, &mut show) };
         }
     }
 

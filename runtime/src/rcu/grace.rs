@@ -351,6 +351,33 @@ pub fn grace_periods() -> u64 {
     Domain::of_process().grace.over.load(Ordering::Acquire)
 }
 
+/// How far grace periods have come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Those that are over.
+    pub over: u64,
+    /// For how long the one under way has been waiting for readers; 0: none is.
+    pub waiting_ns: u64,
+    /// Slots and lanes in which a section is open that it is held up by.
+    pub hold_outs: u32,
+}
+
+/// How far grace periods have come: a reading without a lock, each figure as it is at some moment.
+pub fn standing() -> Standing {
+    let domain = Domain::of_process();
+    let grace = &domain.grace;
+    let stage = grace.stage.load(Ordering::Relaxed);
+    let waits = matches!(stage, WAITING_FOR_REGISTERED | WAITING_FOR_OLD | WAITING_FOR_TURNED);
+    // Of registered readers nobody knows without asking them one by one.
+    let is_held_up = |&number: &usize| !domain.is_quiet(domain.place(number), 1 - domain.period());
+    let places = if waits { domain.places() } else { 0 };
+    Standing {
+        over: grace_periods(),
+        waiting_ns: if waits { grace.age() } else { 0 },
+        hold_outs: (0..places).filter(is_held_up).count() as u32,
+    }
+}
+
 /// Asks for a grace period: all sections that are open now will have ended when it [`is_over`]. Nobody has to wait for it, but somebody has to
 /// ask whether it is.
 pub fn start() -> Cookie {

@@ -43,7 +43,8 @@ mod worker;
 pub use cell::{Cell, Loaded, NotExchanged};
 pub use deferred::{Waiting, barrier, barrier_for, call, call_of, contention, defer_drop, defer_free, waiting};
 pub use grace::{
-    Caller, Cookie, Pace, grace_periods, is_over, knob, set_knob, start, synchronize, synchronize_expedited, wait_for,
+    Caller, Cookie, Pace, Standing, grace_periods, is_over, knob, set_knob, standing, start, synchronize,
+    synchronize_expedited, wait_for,
 };
 pub use knobs::{Description, KNOBS, Knob, OutOfRange};
 pub use queue::Head;

@@ -161,10 +161,16 @@ impl Array {
         unsafe { core::slice::from_raw_parts_mut(region.at_offset(first).cast::<usize>(), len) }.reverse();
     }
 
+    /// Where the array's memory begins.
+    #[inline]
+    pub fn memory(self, region: Region) -> *mut u8 {
+        region.at_offset(self.0 / ARRAY * ARRAY)
+    }
+
     /// The array's link.
     #[inline]
     pub fn link(self, region: Region) -> *mut usize {
-        region.at_offset(self.0 / ARRAY * ARRAY).cast()
+        self.memory(region).cast()
     }
 }
 
@@ -210,6 +216,14 @@ impl Stack {
         // SAFETY: a word of an array on the stack.
         self.0 = unsafe { top.link(region).read() };
         Some(top)
+    }
+
+    /// Takes the topmost pointer of the topmost array, which stays on the stack, by one store.
+    pub fn pop_pointer(&mut self, region: Region) -> Option<*mut u8> {
+        let mut top = Array::from_take_word(self.0)?;
+        let pointer = top.pop(region)?;
+        self.0 = top.0;
+        Some(pointer)
     }
 
     /// The arrays on the stack.

@@ -59,24 +59,25 @@ pub(super) struct Drained {
 
 impl<'a> General<'a> {
     /// Brings everything that is cached and free back to the zone: arrays, depots, page lists. Slots whose kick the machine
-    /// refuses keep their arrays. Returns the number of arrays that were emptied.
-    pub fn drain_all(self) -> usize {
+    /// refuses keep their arrays. Then, if told so, unmaps segments that are free as a whole: meanwhile nobody goes over the heap's spans. Returns the number of
+    /// arrays that were emptied, and of bytes that went back.
+    fn drain_all(self, releases: bool) -> (usize, usize) {
         self.as_only_drainer(here!(), |general| {
             let arrays = general.drain(Which::All, Why::Trim);
             general.page_lists().for_each(|slot| general.drain_page_list(slot));
-            arrays
+            let (zone, locks) = (&general.slab.zone, general.slab.locks());
+            let of_arrays = general.slab.registry().spare.0.release(general.region, locks);
+            (arrays, of_arrays + if releases { zone.release_segments(locks) } else { 0 })
         })
-        .unwrap_or(0)
+        .unwrap_or_default()
     }
 
     /// Gives memory that is free back to the kernel: arrays, depots, page lists, and all dirty pages of free runs beyond `keep`
     /// bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached became free.
     pub fn trim(self, keep: usize) -> usize {
-        let drained = self.drain_all();
-        let (zone, locks) = (&self.slab.zone, self.slab.locks());
-        let purged = zone.purge(locks, (keep / PAGE) as u64) as usize * PAGE;
-        let given = purged + if keep == 0 { zone.release_segments(locks) } else { 0 };
-        given.max(usize::from(drained > 0))
+        let (arrays, released) = self.drain_all(keep == 0);
+        let purged = self.slab.zone.purge(self.slab.locks(), (keep / PAGE) as u64) as usize * PAGE;
+        (released + purged).max(usize::from(arrays > 0))
     }
 
     /// If a run of `pages`, aligned to `alignment` pages, would make the heap grow: brings depots, page lists and this slot's own arrays back, without a kick.
@@ -86,8 +87,8 @@ impl<'a> General<'a> {
             return false;
         }
         let drain = |general: Self| {
-            general.drain_depots(Which::All);
             general.drain_own(Which::All);
+            general.drain_depots(Which::All);
             general.free_unused_spans(Which::All);
             general.page_lists().for_each(|slot| general.drain_page_list(slot));
         };
@@ -133,7 +134,9 @@ impl<'a> General<'a> {
     /// Empties depots and arrays of all slots, puts back what signal handlers could not, and gives back spans without objects in use. Returns the number of arrays.
     pub(super) fn drain(self, which: Which<'a>, why: Why) -> usize {
         self.put_deferred_as_drainer();
-        let arrays = self.drain_depots(which) + self.drain_arrays(which, why).arrays;
+        let arrays = self.drain_arrays(which, why).arrays;
+        // After them, as shards keep the emptied ones.
+        let arrays = arrays + self.drain_depots(which);
         self.free_unused_spans(which);
         arrays
     }

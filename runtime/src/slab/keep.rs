@@ -32,6 +32,8 @@ pub const FURTHEST: u32 = 1 << 30;
 pub struct Services {
     /// Something may be due in a slot, where the calling thread is, or was; and whether it is in an allocation. No lock is held.
     pub tend: fn(slot: u32, allocates: bool),
+    /// The statistics page may be due, or nobody will come along for a while. A lock may be held.
+    pub survey: fn(before_rest: bool),
 }
 
 /// What a slot knows of its turns. All-zero memory: nobody looked yet.
@@ -99,7 +101,7 @@ impl Watch {
 }
 
 /// Whether a time to look at is still to come. None is set further ahead than this, so one that seems to be has passed: coarse time goes round.
-fn is_ahead(at: u32, time: u32) -> bool {
+pub(super) fn is_ahead(at: u32, time: u32) -> bool {
     (1..=FURTHEST).contains(&at.wrapping_sub(time))
 }
 
@@ -117,6 +119,16 @@ impl General<'_> {
         watch.visited.store(time, Ordering::Relaxed);
         if watch.is_due(time) {
             tend(slot, allocates);
+        }
+        if self.slab.survey_at.is_due(time) {
+            survey(false);
+        }
+    }
+
+    /// Sees to the statistics page: for a thread that comes along no slow path, and is about to rest for a while or not.
+    pub fn look_after_page(self, before_rest: bool) {
+        if self.slab.survey_at.is_asked_for() && (before_rest || self.slab.survey_at.is_due(coarse_time())) {
+            survey(before_rest);
         }
     }
 
@@ -185,11 +197,11 @@ impl General<'_> {
     pub fn hollow_out(self, from: u64, unvisited: u32, kept: &mut Kept) -> Option<u64> {
         let now = coarse_time();
         let walk = |general: Self| {
-            general.slab.zone.walk_spans(from, GRANULES_AT_ONCE, |span| {
+            general.slab.zone.walk_spans(general.slab.locks(), from, GRANULES_AT_ONCE, |span| {
                 general.hollow_span(span, now, unvisited, kept);
             })
         };
-        // As the only drainer: so no cache ends meanwhile.
+        // As the only drainer: so no cache ends meanwhile, and no segment is released.
         self.try_as_only_drainer(walk).unwrap_or(Some(from))
     }
 
@@ -269,6 +281,13 @@ fn decommit_inside(start: *mut u8, bytes: usize) -> Option<usize> {
 #[inline(never)]
 fn tend(slot: u32, allocates: bool) {
     (crate::SERVICES.tend)(slot, allocates);
+}
+
+/// As [`tend`].
+#[cold]
+#[inline(never)]
+fn survey(before_rest: bool) {
+    (crate::SERVICES.survey)(before_rest);
 }
 
 #[cfg(test)]

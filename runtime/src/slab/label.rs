@@ -59,6 +59,12 @@ impl fmt::Debug for CacheName {
 }
 
 impl Label {
+    /// A fresh place, which is zero, becomes one. It is written before anybody reads it: a page that is read first is the kernel's page of zeroes, and
+    /// whoever writes it then interrupts all CPUs that the process runs on.
+    pub(super) fn begin(&self) {
+        self.turn.store(0, Ordering::Relaxed);
+    }
+
     /// The place becomes another cache's. By whoever has it to himself.
     pub(super) fn write(&self, name: &[u8]) {
         let turn = self.turn.load(Ordering::Relaxed);

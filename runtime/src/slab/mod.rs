@@ -40,6 +40,7 @@ mod shard;
 pub mod sharing;
 mod spans;
 mod spare;
+pub mod survey;
 mod table;
 mod take;
 mod tally;
@@ -95,6 +96,8 @@ pub struct Slab {
     deferred: AtomicUsize,
     /// Where an operator asks; null: nobody does.
     control: AtomicPtr<control::Page>,
+    /// The coarse time from which on somebody should see to the statistics page; 0: nobody has to.
+    pub survey_at: survey::At,
     /// Whether the shards of [`NO_SLOT`] were ever used.
     serves_slotless: AtomicBool,
     /// Twice the class for each step of sizes; zero, which is no class, until the slab has begun, and where a cache that watches takes the

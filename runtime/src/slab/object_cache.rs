@@ -298,6 +298,7 @@ impl ObjectCache {
     pub(super) fn begin_at(&self, panel: Region, place: usize) {
         self.panel.store(panel.base(), Ordering::Relaxed);
         self.place.store(place, Ordering::Relaxed);
+        self.label.begin();
     }
 
     fn begin(&self, shape: Shape, index: usize) {

@@ -58,6 +58,12 @@ pub struct Rare {
     forgets_large: AtomicPtr<()>,
     /// What upkeep knows; null: nothing yet.
     pub upkeep: AtomicPtr<u8>,
+    /// What is known of the statistics page, and who is to have one; see `heap::statistics`.
+    pub statistics: AtomicPtr<u8>,
+    pub statistics_for: AtomicU32,
+    pub statistics_interval_ms: AtomicU32,
+    /// The groups that there are; null: there was none yet.
+    pub groups: AtomicPtr<u8>,
     /// The first of the caches whose spans may linger.
     pub(super) lingering: AtomicPtr<ObjectCache>,
     /// Caches of the runtime's own, which higher parts ask for.
@@ -79,6 +85,10 @@ impl Rare {
             asked_in_vain: AtomicU32::new(0),
             forgets_large: AtomicPtr::new(null_mut()),
             upkeep: AtomicPtr::new(null_mut()),
+            statistics: AtomicPtr::new(null_mut()),
+            statistics_for: AtomicU32::new(0),
+            statistics_interval_ms: AtomicU32::new(0),
+            groups: AtomicPtr::new(null_mut()),
             lingering: AtomicPtr::new(null_mut()),
             own: [const { AtomicPtr::new(null_mut()) }; OWN],
             lock_filter: Filter::new(),

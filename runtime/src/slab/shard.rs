@@ -174,6 +174,12 @@ pub fn full_count(shard: *const Shard) -> u16 {
     unsafe { (&raw const (*shard).full_count).read_volatile() }
 }
 
+/// The topmost of the arrays with objects, without the lock: a hint, as it may be somebody else's by now.
+pub fn topmost_full(shard: *const Shard) -> Option<Array> {
+    // SAFETY: as above; a stack is one word.
+    Array::from_take_word(unsafe { (&raw const (*shard).full).cast::<usize>().read_volatile() })
+}
+
 /// Whether there seem to be arrays with objects, without the lock. By the word that makes an array part of the stack: the count may be behind.
 pub fn seems_to_hold(shard: *const Shard) -> bool {
     // SAFETY: as above; a stack is one word.

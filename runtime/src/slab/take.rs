@@ -290,7 +290,7 @@ impl Handle<'_> {
         let span = match shape.granules() {
             // SAFETY: the slot's page list.
             1 => unsafe { PageList::take(self.page_list(slot), zone, locks) },
-            granules => zone.allocate_span(locks, granules, true),
+            granules => zone.allocate_span(locks, granules),
         }?;
         // SAFETY: the span is ours; its map entry is set before any object of it is given away.
         unsafe {

@@ -34,7 +34,24 @@ pub use step::{step, tick};
 
 use crate::slab::region::general;
 use crate::slab::sharing;
+use machine::clock;
 use state::State;
+use timetable::Turn;
+
+/// Shows when the next turn of each slot begins, by the machine's clock; nothing for slots that have none, or while somebody else looks.
+pub(crate) fn next_turns(slots: u32, mut show: impl FnMut(u32, u64)) {
+    let now_ns = clock::now_ns();
+    let Some(state) = State::known() else { return };
+    state.with(now_ns, |inside| {
+        for slot in 0..slots {
+            match inside.table.turn(slot) {
+                Turn::NotBeforeNs(at) => show(slot, at),
+                Turn::UntilNs(_) => show(slot, now_ns),
+                Turn::None => {}
+            }
+        }
+    });
+}
 
 /// Sets a knob, also of a program that runs: it takes effect at once. Without memory for that, which is a few pages, there is no upkeep either.
 pub fn set_knob(knob: Knob, value: u32) -> Result<(), OutOfRange> {

@@ -111,6 +111,7 @@ impl Shepherd {
             if now >= until || self.bell.load(Ordering::Relaxed) != bell {
                 break;
             }
+            general().look_after_page(true);
             wait(&self.bell, bell, until - now);
         }
         let ends = clock::now_ns() >= until
@@ -175,6 +176,7 @@ fn work() {
         let bell = state.shepherd.bell.load(Ordering::SeqCst);
         match step(clock::now_ns()) {
             Some(at) => {
+                general().look_after_page(false);
                 let left = at.saturating_sub(clock::now_ns());
                 if left > 0 {
                     wait(&state.shepherd.bell, bell, left);

@@ -195,8 +195,12 @@ impl State {
         general().state().registry().tally.note_peaks();
         if self.shortage.load(Ordering::Relaxed) != UNTOLD || round.is_multiple_of(UNTOLD_FOR) {
             // What the kernel has read into memory of files counts as used: so this is a reason to give back what is idle, and none to give back what is not.
-            let shortage = process::memory_of_group().map(|(used, limit)| u32::from(used > limit - limit / SHORT_PART));
-            self.shortage.store(shortage.unwrap_or(UNTOLD), Ordering::Relaxed);
+            let mut shortage = UNTOLD;
+            process::memory_of_groups(|used, limit| {
+                let is_short = used > limit - limit / SHORT_PART;
+                shortage = shortage & SHORT | u32::from(is_short);
+            });
+            self.shortage.store(shortage, Ordering::Relaxed);
         }
     }
 }

@@ -5,7 +5,8 @@
 //! at a time, so that words that lie close together are not compared with counters that do not.
 
 use super::word::{
-    Atomic, Called, Calls, Checked, CheckedSet, Fresh, IN_TURN, Plain, Row, Spaced, ToldOthers, ToldOwn, ToldSet, Word,
+    Atomic, Called, Calls, Checked, CheckedSet, Fresh, IN_TURN, Plain, Row, Spaced, Striped, ToldOthers, ToldOwn,
+    ToldSet, Word,
 };
 use crate::Threads;
 use crate::threads::Meeting;
@@ -21,6 +22,7 @@ use machine::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 const OTHERS: usize = 64;
 const ADDITIONS_EACH: u32 = 32;
 const ROUNDS_OF_OTHERS: u64 = long_or_short(150, 5);
+/// Times sixteen additions, between two looks at the clock.
 const CHUNK: u32 = 64;
 
 /// What is updated, and how.
@@ -32,6 +34,8 @@ pub enum Updates {
     Checked,
     /// A word by an atomic addition.
     Atomic,
+    /// One of sixteen words, by whichever thread: each of these has one that it shares with others.
+    Striped,
     /// A counter that has its cells from the beginning.
     PerCpu,
     /// A lazy counter by `add`, which finds out whose it is.
@@ -42,8 +46,15 @@ pub enum Updates {
 
 impl Updates {
     /// All of them.
-    pub const ALL: [Updates; 6] =
-        [Updates::Plain, Updates::Checked, Updates::Atomic, Updates::PerCpu, Updates::Lazy, Updates::Told];
+    pub const ALL: [Updates; 7] = [
+        Updates::Plain,
+        Updates::Checked,
+        Updates::Atomic,
+        Updates::Striped,
+        Updates::PerCpu,
+        Updates::Lazy,
+        Updates::Told,
+    ];
 
     /// What a command line calls it.
     pub const fn word(self) -> &'static str {
@@ -51,6 +62,7 @@ impl Updates {
             Updates::Plain => "plain",
             Updates::Checked => "checked",
             Updates::Atomic => "atomic",
+            Updates::Striped => "striped",
             Updates::PerCpu => "per-cpu",
             Updates::Lazy => "lazy",
             Updates::Told => "told",
@@ -92,6 +104,8 @@ pub fn add_own_ns(updates: Updates, turns: Turns) -> Option<f64> {
         (Turns::One, Updates::Plain) => own_ns::<false>(&words::<Plain>()),
         (Turns::One, Updates::Checked) => own_ns::<false>(&words::<Checked>()),
         (Turns::One, Updates::Atomic) => own_ns::<false>(&words::<Atomic>()),
+        (Turns::One, Updates::Striped) => own_ns::<false>(&words::<Striped>()),
+        (Turns::Apart | Turns::InSet, Updates::Striped) => own_ns::<true>(&words::<Striped>()),
         (Turns::One, Updates::PerCpu) => own_ns::<false>(&words::<PerCpuCounter>()),
         (Turns::One, Updates::Lazy) => own_ns::<false>(&words::<LazyCounter>()),
         (Turns::One, Updates::Told) => own_ns::<false>(&words::<ToldOwn>()),
@@ -135,6 +149,7 @@ pub fn add_others_ns(updates: Updates, threads: &dyn Threads) -> Option<f64> {
     match updates {
         Updates::Plain | Updates::Checked => None,
         Updates::Atomic => others_ns::<Atomic>(threads),
+        Updates::Striped => others_ns::<Striped>(threads),
         Updates::PerCpu => others_ns::<PerCpuCounter>(threads),
         Updates::Lazy => others_ns::<LazyCounter>(threads),
         Updates::Told => others_ns::<ToldOthers>(threads),
@@ -178,6 +193,7 @@ pub fn add_upgraded_ns(updates: Updates, threads: (u32, &dyn Threads)) -> Option
     match updates {
         Updates::Plain | Updates::Checked => None,
         Updates::Atomic => together_ns(&Atomic::new(), threads),
+        Updates::Striped => together_ns(&Striped::new(), threads),
         Updates::PerCpu => together_ns(&PerCpuCounter::new().ok()?, threads),
         Updates::Lazy => together_ns(&LazyCounter::new(), threads),
         Updates::Told => together_ns(&ToldOwn::new(), threads),
@@ -192,10 +208,10 @@ pub fn add_called_upgraded_ns(calls: Calls, threads: (u32, &dyn Threads)) -> Opt
 fn together_ns(word: &impl Word, threads: (u32, &dyn Threads)) -> Option<f64> {
     word.share()?;
     let batch = || {
-        (0..CHUNK).for_each(|_| sixteen_times!(|at| black_box(word).add(1)));
-        Some(u64::from(CHUNK) * 16)
+        sixteen_times!(|at| black_box(word).add(1));
+        Some(16)
     };
-    let (time, added) = timing::together_ns(threads, batch)?;
+    let (time, added) = timing::together_ns(threads, CHUNK, batch)?;
     (word.sum() as u64 == added).then_some(time)
 }
 

@@ -4,9 +4,9 @@ use super::super::workload::Threads;
 use super::super::workload::caches::{
     CONSTRUCTED_BYTES, Dedicated, General, Source, bytes_per_object, constructed, pair_ns, solo_ns,
 };
-use super::{Machine, number};
+use super::{Machine, number, threads};
 
-const EXPECTED: &str = "pair solo|1|2 BYTES SOURCE, construct SOURCE or bytes BYTES SOURCE, where SOURCE is malloc, cache, general, dedicated or \
+const EXPECTED: &str = "pair solo|THREADS BYTES SOURCE, construct SOURCE or bytes BYTES SOURCE, where SOURCE is malloc, cache, general, dedicated or \
                         small-arrays, and for construct also constructed";
 /// The largest objects that are asked for.
 const MOST_BYTES: usize = 32 << 10;
@@ -14,8 +14,9 @@ const MOST_BYTES: usize = 32 << 10;
 /// Measures what the words say: the figures, or what is wrong with the words.
 pub fn measure(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, String> {
     let figures = match *words {
-        ["pair", threads @ ("solo" | "1" | "2"), bytes, source] => {
-            let pair = Pair { threads: threads.parse().ok(), machine };
+        ["pair", count, bytes, source] => {
+            let threads = if count == "solo" { None } else { Some(threads(count)?) };
+            let pair = Pair { threads, machine };
             of_source(source, bytes_of(bytes)?, machine, pair)?
         }
         ["construct", "constructed"] => {

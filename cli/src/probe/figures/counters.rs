@@ -4,7 +4,7 @@ use super::super::workload::counters::{
     self, Form, Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns,
     shared_ns, upgrade_ns,
 };
-use super::{Machine, named, number};
+use super::{Machine, named, number, threads};
 
 const EXPECTED: &str = "life CPUS UPDATES FORM, upgrade CPUS FORM, shared CPUS UPDATES FORM, own COUNTERS ARM, others ARM, \
                         upgraded THREADS ARM, called own, called THREADS or look CPUS SLOTS FORM";
@@ -26,13 +26,13 @@ pub fn measure(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, Strin
         }
         ["own", turns, arm] => one(add_own_ns(self::arm(arm)?, self::turns(turns)?)),
         ["others", arm] => one(add_others_ns(self::arm(arm)?, &machine.threads(2)?)),
-        ["upgraded", threads @ ("1" | "2"), arm] => {
-            let threads = if threads == "1" { 1 } else { 2 };
+        ["upgraded", count, arm] => {
+            let threads = threads(count)?;
             one(add_upgraded_ns(self::arm(arm)?, (threads, &machine.threads(threads)?)))
         }
         ["called", "own"] => one(add_called_ns(machine.calls()?)),
-        ["called", threads @ ("1" | "2")] => {
-            let threads = if threads == "1" { 1 } else { 2 };
+        ["called", count] => {
+            let threads = threads(count)?;
             one(add_called_upgraded_ns(machine.calls()?, (threads, &machine.threads(threads)?)))
         }
         ["look", cpus, slots, form] => {

@@ -4,6 +4,8 @@ mod cache;
 mod counters;
 mod grace;
 mod kicks;
+mod primitives;
+mod sections;
 mod stagger;
 
 use super::workload::Threads;
@@ -41,6 +43,8 @@ pub fn measure(probe: &str, words: &[&str], machine: &impl Machine) -> Result<Ve
         "counters" => counters::measure(words, machine),
         "cache" => cache::measure(words, machine),
         "grace" => grace::measure(words, machine),
+        "primitives" => primitives::measure(words, machine),
+        "sections" => sections::measure(words, machine),
         "stagger" => stagger::measure(words, machine),
         _ => kicks::measure(words, machine),
     }
@@ -50,6 +54,14 @@ fn named<T: Copy>(word: &str, all: &[T], name: fn(T) -> &'static str) -> Result<
     let found = all.iter().copied().find(|one| name(*one) == word);
     let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
     found.ok_or_else(|| format!("the arm is `{word}`; expected one of {}", names.join(", ")))
+}
+
+/// The most threads that work together, and still leave a slot to whoever waits for them.
+const MOST_THREADS: usize = 1023;
+
+/// How many threads are to be at work at once.
+fn threads(word: &str) -> Result<u32, String> {
+    number("number of threads", word, MOST_THREADS).map(|number| number as u32)
 }
 
 fn number(what: &str, word: &str, most: usize) -> Result<usize, String> {

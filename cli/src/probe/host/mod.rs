@@ -126,9 +126,11 @@ fn calls() -> Result<Calls, String> {
     }
 }
 
-type Function = *mut libc::c_void;
+/// The address of one, of whatever type.
+pub type Function = *mut libc::c_void;
 
-fn function(name: &CStr) -> Result<Function, String> {
+/// The function, or the variable, of this name that the loader finds first.
+pub fn function(name: &CStr) -> Result<Function, String> {
     // SAFETY: looks the name up.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if found.is_null() {

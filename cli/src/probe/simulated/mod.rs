@@ -3,19 +3,68 @@
 #[allow(clippy::duplicate_mod, reason = "one source for both machines")]
 #[path = "../figures/mod.rs"]
 mod figures;
+pub mod increments;
 
-use commensal_machine_simulated::simulation::{Costs, Job, Place, Settings, interrupts, run, simulate, work};
+use commensal_lab::profile::Profile;
+use commensal_machine_simulated::simulation::{
+    Costs, Job, NS, Place, Settings, Topology, Way, interrupts, run, simulate, work,
+};
 use commensal_workload_simulated as workload;
 use commensal_workload_simulated::Threads;
 use commensal_workload_simulated::caches::{Dedicated, General, Source};
 use commensal_workload_simulated::counters::Calls;
 use figures::{Machine, measure};
 
-/// Measures what the words say on a machine with so many CPUs.
+/// A simulation that takes an hour of its own time has no end.
+pub const MOST_NS: u64 = 3_600_000_000_000;
+
+/// Measures what the words say on a machine with so many CPUs, and round costs.
 pub fn measured(cpus: usize, probe: &str, words: &[&str]) -> Result<Vec<f64>, String> {
-    let settings = Settings { cpus, costs: Costs::SIMPLE, most_steps: u64::MAX, ..Settings::default() };
+    measured_at(cpus, Costs::SIMPLE, probe, words)
+}
+
+/// The same with other costs.
+pub fn measured_at(cpus: usize, costs: Costs, probe: &str, words: &[&str]) -> Result<Vec<f64>, String> {
+    let settings = Settings { cpus, costs, most_steps: u64::MAX, most_ns: MOST_NS, ..Settings::default() };
     let report = simulate(settings, None, || measure(probe, words, &Simulated { cpus }));
     report.outcome.unwrap_or_else(|failure| Err(format!("the simulation failed: {failure}")))
+}
+
+/// The costs that a profile says.
+pub fn costs(profile: &Profile) -> Costs {
+    let number = |name: &str| profile.cost(name).value;
+    let time = |name: &str| (number(name) * NS as f64).round() as u64;
+    let way = |of: &str| Way { latency: time(&format!("{of}.latency")), service: time(&format!("{of}.service")) };
+    let of = profile.topology;
+    Costs {
+        hit: time("hit"),
+        add: time("add"),
+        section: time("section"),
+        locked: time("locked"),
+        memory: time("memory"),
+        ways: ["core", "cluster", "socket", "other", "far"].map(way),
+        grip: time("grip"),
+        shared: time("shared"),
+        turn: number("turn").round() as u32,
+        sibling_percent: number("sibling_percent").round() as u64,
+        zero: time("zero"),
+        row: time("row"),
+        fault: time("fault"),
+        system_call: time("system_call"),
+        kick: time("kick"),
+        further_kick: time("further_kick"),
+        kicked: time("kicked"),
+        wake_up: time("wake_up"),
+        pause: time("pause"),
+        clock: time("clock"),
+        topology: Topology {
+            threads: of.threads,
+            has_siblings_last: of.siblings_last,
+            cores: of.cores_of_cluster,
+            clusters: of.clusters_of_socket,
+            near_sockets: of.near_sockets,
+        },
+    }
 }
 
 struct Simulated {

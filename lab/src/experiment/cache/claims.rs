@@ -1,7 +1,7 @@
 //! What the document says, held against what was measured; and what follows besides.
 
 use super::hackbench::{compared, documented};
-use super::pair::{BYTES, CONSTRUCTED, CONSTRUCTOR, POP_PUSH, with_threads};
+use super::pair::{BYTES, CONSTRUCTED, CONSTRUCTOR, POP_PUSH, of_all, rust, with_threads};
 use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR};
 use crate::analysis::Analysis;
 use crate::experiment::figures::Figures;
@@ -28,6 +28,7 @@ pub fn claims(parts: &[Part]) -> Vec<Claim> {
         document,
         measured: compared.as_ref().map(told),
         simulated: None,
+        figure: compared.as_ref().map(|compared| compared.ratio),
         holds: compared.as_ref().and_then(shows_none),
     };
     let document = format!("{} (0.973 to 1.067), no difference shown", factor(documented()));
@@ -35,6 +36,25 @@ pub fn claims(parts: &[Part]) -> Vec<Claim> {
         claim("hackbench, a context for each task, dedicated over general", document, find("task")),
         Claim { holds: None, ..claim("the same, a context for each message", "–".to_owned(), find("message")) },
     ]
+}
+
+/// The allocation alone: what can be simulated of it.
+pub fn pairs(parts: &[Part], machine: &Machine) -> Vec<Claim> {
+    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
+    let claim = |words: &str, threads: u64| {
+        let row = rust(with_threads(threads));
+        let ratio =
+            Figures(&analyses).compared(POP_PUSH.name, &row, [GENERAL, DEDICATED]).map(|compared| compared.ratio);
+        Claim {
+            claim: format!("an allocation and a release, {words}, dedicated over general"),
+            document: format!("{}, no difference shown, of hackbench", factor(documented())),
+            measured: ratio.map(factor),
+            simulated: None,
+            figure: ratio,
+            holds: None,
+        }
+    };
+    vec![claim("one thread", 1), claim("a thread on each CPU", of_all(machine))]
 }
 
 /// The document shows no difference of the size that it could have seen. That holds if this run shows none and could have seen as much.
@@ -53,10 +73,10 @@ pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
     let is_virtual = if machine.is_virtual { "a virtual one" } else { "no virtual one" };
     let real = (!machine.is_simulated())
         .then(|| format!("The document's author wanted to see it on real hardware: this machine is {is_virtual}."));
-    [real, pairs(figures), constructor(figures), bytes(figures)].into_iter().flatten().collect()
+    [real, of_one_thread(figures), constructor(figures), bytes(figures)].into_iter().flatten().collect()
 }
 
-fn pairs(figures: Figures) -> Option<String> {
+fn of_one_thread(figures: Figures) -> Option<String> {
     let of = |arm| Some(for_people(figures.median(POP_PUSH.name, &with_threads(1), arm)?, "ns"));
     Some(format!("An allocation and a release of 64 bytes: general {}, dedicated {}.", of(GENERAL)?, of(DEDICATED)?))
 }

@@ -62,10 +62,14 @@ impl Experiment for Cache {
         } else if library(setting).is_none() {
             missing.push("Not measured: a and b. There is no library to preload.".to_owned());
         }
-        let claims = if machine.is_simulated() { Vec::new() } else { claims::claims(&parts) };
+        let claims = if machine.is_simulated() {
+            claims::pairs(&parts, &machine).into_iter().map(|claim| claim.simulated_at(machine.cpus)).collect()
+        } else {
+            claims::claims(&parts).into_iter().chain(claims::pairs(&parts, &machine)).collect()
+        };
         let remarks = claims::remarks(&parts, &machine).into_iter().chain(missing).collect();
         let about = EXPLANATION.lines().map(str::to_owned).collect();
-        Ok(Outcome { machine, about, claims, remarks, pictures: Vec::new(), parts })
+        Ok(Outcome { machine, about, claims, remarks, pictures: Vec::new(), parts, predicted: Vec::new() })
     }
 }
 

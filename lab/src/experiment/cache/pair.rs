@@ -8,7 +8,7 @@ use crate::blocks::Subject;
 use crate::experiment::probing::{Blocks, LESS, Measured, dots, library, measured, nanoseconds, probe_named, tables};
 use crate::experiment::{Part, Setting};
 use crate::json::UNDOCUMENTED;
-use crate::machine;
+use crate::machine::{self, Machine};
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 
@@ -41,17 +41,31 @@ fn of_bytes(parameters: Parameters, bytes: u64) -> Parameters {
     if bytes == USUAL_BYTES { parameters } else { parameters.with("bytes", bytes) }
 }
 
+/// Of a Rust program.
+pub fn rust(parameters: Parameters) -> Parameters {
+    parameters.with("interface", "Rust")
+}
+
+/// A thread for each CPU of a simulated machine, as far as probes can have so many.
+pub fn of_all(machine: &Machine) -> u64 {
+    (machine.cpus as u64).min(machine::MOST_THREADS.into())
+}
+
 /// Parameters, and what the probe is told of threads and bytes.
-type Row = (Parameters, &'static str, u64);
+type Row = (Parameters, String, u64);
 
 fn of_one_thread() -> Vec<Row> {
-    let mut rows = vec![(in_process_of_one(), "solo", USUAL_BYTES)];
-    rows.extend([USUAL_BYTES, CONTEXT_BYTES].map(|bytes| (of_bytes(with_threads(1), bytes), "1", bytes)));
+    let mut rows = vec![(in_process_of_one(), "solo".to_owned(), USUAL_BYTES)];
+    rows.extend(of_threads(1));
     rows
 }
 
 fn of_two_threads() -> Vec<Row> {
-    [USUAL_BYTES, CONTEXT_BYTES].map(|bytes| (of_bytes(with_threads(2), bytes), "2", bytes)).into()
+    of_threads(2).into()
+}
+
+fn of_threads(threads: u64) -> [Row; 2] {
+    [USUAL_BYTES, CONTEXT_BYTES].map(|bytes| (of_bytes(with_threads(threads), bytes), threads.to_string(), bytes))
 }
 
 pub fn measure(setting: &Setting) -> Result<Measured> {
@@ -91,15 +105,18 @@ pub fn in_rust(setting: &Setting) -> Result<Measured> {
         rows.extend(of_two_threads());
     }
     rows.retain(|(_, _, bytes)| *bytes == USUAL_BYTES);
-    let rows =
-        rows.into_iter().map(|(parameters, threads, bytes)| (parameters.with("interface", "Rust"), threads, bytes));
+    let all = of_all(&setting.machine);
+    if setting.machine.is_simulated() && all > 2 {
+        rows.push((with_threads(all), all.to_string(), USUAL_BYTES));
+    }
+    let rows = rows.into_iter().map(|(parameters, threads, bytes)| (rust(parameters), threads, bytes));
     let title = "b. One allocation and one release, in a Rust program";
     Ok(Measured { parts: vec![pairs(setting, title, rows.collect(), &arms, None)?], missing: Vec::new() })
 }
 
 fn pairs(setting: &Setting, title: &str, rows: Vec<Row>, arms: &[Arm], cpu: Option<usize>) -> Result<Part> {
     let subject = |(parameters, threads, bytes): Row| -> Subject {
-        let words = ["pair".to_owned(), threads.to_owned(), bytes.to_string()];
+        let words = ["pair".to_owned(), threads, bytes.to_string()];
         probe_named("cache", setting, &words, parameters, &[POP_PUSH])
     };
     let analysis = measured(setting, rows.into_iter().map(subject).collect(), arms, BLOCKS, cpu)?;

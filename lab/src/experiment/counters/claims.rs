@@ -44,7 +44,14 @@ fn of_system_time(figures: Figures, names: [&str; 2], parameters: &Parameters, c
     let measured =
         system.zip(all).map(|(system, all)| format!("{} (with user time {})", factor(system.ratio), factor(all.ratio)));
     let holds = system.and_then(|system| holds(&system, value));
-    Claim { claim, document: factor(value), measured, simulated: None, holds }
+    Claim {
+        claim,
+        document: factor(value),
+        measured,
+        simulated: None,
+        figure: system.map(|system| system.ratio),
+        holds,
+    }
 }
 
 fn spawn(figures: Figures, cpus: u64, value: f64) -> Claim {
@@ -70,6 +77,7 @@ fn share(figures: Figures) -> Claim {
         document: format!("{} to < {}", percent(SHARE), percent(SHARE_AFTER)),
         measured: lazy.map(|share| format!("{} to {}", percent(SHARE), percent(share))),
         simulated: None,
+        figure: lazy,
         holds: lazy.map(|share| share < SHARE_AFTER),
     }
 }
@@ -81,6 +89,7 @@ fn two_threads(figures: Figures) -> Claim {
         document: "0.96 to 0.98".to_owned(),
         measured: compared.map(|compared| factor(compared.ratio)),
         simulated: None,
+        figure: compared.map(|compared| compared.ratio),
         holds: compared.and_then(|compared| holds(&compared, TWO_THREADS)),
     }
 }
@@ -95,6 +104,7 @@ fn objection(figures: Figures, metric: &str, how: &str, (arm, words): (&str, &st
         document: "may be".to_owned(),
         measured: part.map(|part| format!("{} of it", percent(part))),
         simulated: None,
+        figure: part,
         holds: part.map(|part| part > 0.5),
     }
 }
@@ -273,7 +283,7 @@ mod tests {
         assert!(remarks.iter().any(|line| line.contains("cannot be told")));
         assert!(remarks.iter().any(|line| line.contains("eager") && line.contains("updates")), "{remarks:?}");
         assert_eq!(super::remarks(&[], &Machine::host()).len(), 1);
-        assert!(super::remarks(&[], &Machine::simulated(256)).is_empty(), "there it can be told");
+        assert!(super::remarks(&[], &Machine::simulated(256, None)).is_empty(), "there it can be told");
     }
 
     #[test]

@@ -95,7 +95,15 @@ impl Experiment for Counters {
         let claims = claims::claims(&parts).into_iter();
         let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
         let remarks = claims::remarks(&parts, &machine).into_iter().chain(missing).collect();
-        Ok(Outcome { claims: claims.collect(), machine, about, remarks, pictures: Vec::new(), parts })
+        Ok(Outcome {
+            claims: claims.collect(),
+            machine,
+            about,
+            remarks,
+            pictures: Vec::new(),
+            parts,
+            predicted: Vec::new(),
+        })
     }
 }
 

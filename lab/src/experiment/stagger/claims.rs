@@ -32,6 +32,9 @@ fn three(value: f64) -> String {
     format!("{value:.places$}").trim_end_matches(".00").to_owned()
 }
 
+/// What was found: in words, as a number, and whether it is as claimed.
+struct Found(String, f64, bool);
+
 /// What is held against the document.
 struct Judge<'a> {
     figures: Figures<'a>,
@@ -44,14 +47,16 @@ impl Judge<'_> {
     }
 
     /// A claim with what was found; what two threads show says nothing of many CPUs.
-    fn claim(&self, claim: String, document: String, found: Option<(String, bool)>, is_of_many: bool) -> Claim {
-        let (text, holds) = found.unzip();
+    fn claim(&self, claim: String, document: String, found: Option<Found>, is_of_many: bool) -> Claim {
+        let figure = found.as_ref().map(|Found(_, figure, _)| *figure);
+        let (text, holds) = found.map(|Found(text, _, holds)| (text, holds)).unzip();
         let (measured, simulated) = if self.size.is_simulated {
             (None, text.map(|text| format!("{text}, of {}", self.size.cpus)))
         } else {
             (text, None)
         };
-        Claim { claim, document, measured, simulated, holds: holds.filter(|_| self.size.is_simulated || !is_of_many) }
+        let holds = holds.filter(|_| self.size.is_simulated || !is_of_many);
+        Claim { claim, document, measured, simulated, figure, holds }
     }
 
     /// The same, where the document's figure is one of as many CPUs as it had.
@@ -64,8 +69,8 @@ impl Judge<'_> {
         let row = Row::usual(column, false);
         let of = [(CONTENDED, waits.contended), (TOTAL, waits.total_ms), (MAX, waits.max_ms)];
         let claim = |(metric, documented): (Metric, f64)| {
-            let found =
-                self.of(&metric, row, arm).map(|found| (against(found, documented), is_near(found, documented)));
+            let found = self.of(&metric, row, arm);
+            let found = found.map(|found| Found(against(found, documented), found, is_near(found, documented)));
             let what = if metric == MAX && documented == SINGLE_EVENT_MS { "left out" } else { what };
             let claim = format!("{}, {arm}, {what}: {}", row.column().words, metric.title);
             self.of_document(self.claim(claim, three(documented), found, true))
@@ -77,7 +82,8 @@ impl Judge<'_> {
         let (row, asked) = (Row::usual(column, true), COLUMNS[column].fewer);
         let found = self.of(&CONTENDED, row, ALIGNED).zip(self.of(&CONTENDED, row, GRID));
         let found = found.filter(|(aligned, grid)| *aligned > 0.0 || *grid > 0.0).map(|(aligned, grid)| {
-            (format!("{} × ({} → {})", three(aligned / grid), three(aligned), three(grid)), aligned >= asked * grid)
+            let times = aligned / grid;
+            Found(format!("{} × ({} → {})", three(times), three(aligned), three(grid)), times, aligned >= asked * grid)
         });
         let claim = format!("{}, at equal run rate: times fewer contentions on the grid", COLUMNS[column].words);
         self.claim(claim, format!("{asked} × as posted"), found, true)
@@ -86,7 +92,7 @@ impl Judge<'_> {
     fn period(&self, claim: &str, row: Row, arm: &str, [least, most]: [f64; 2]) -> Claim {
         let found = self.of(&SHORTEST, row, arm).zip(self.of(&LONGEST, row, arm)).map(|(shortest, longest)| {
             let is_it = (shortest - least).abs() < EXACT && (longest - most).abs() < EXACT;
-            (format!("{shortest:.3} to {longest:.3}"), is_it)
+            Found(format!("{shortest:.3} to {longest:.3}"), longest, is_it)
         });
         self.claim(claim.to_owned(), format!("{least:.3} to {most:.3}"), found, false)
     }
@@ -95,7 +101,7 @@ impl Judge<'_> {
         let row = Row::usual(0, false);
         let found = self.of(&DRAINS, row, POSTED).zip(self.of(&DRAINS, row, ALIGNED));
         let found = found.map(|(posted, aligned)| posted / aligned);
-        let found = found.map(|rate| (factor(rate), (rate / POSTED_RATE - 1.0).abs() < 0.02));
+        let found = found.map(|rate| Found(factor(rate), rate, (rate / POSTED_RATE - 1.0).abs() < 0.02));
         let claim = "posted: runs of all CPUs, over one an interval".to_owned();
         self.of_document(self.claim(claim, factor(POSTED_RATE), found, false))
     }
@@ -105,7 +111,7 @@ impl Judge<'_> {
         let row = Row::usual(column, true);
         let found = self.of(&DRAINS, row, GRID).zip(self.of(&DRAINS, row, ALIGNED));
         let found = found.map(|(grid, aligned)| grid / aligned);
-        let found = found.map(|rate| (factor(rate), (rate - 1.0).abs() < SAME_RATE));
+        let found = found.map(|rate| Found(factor(rate), rate, (rate - 1.0).abs() < SAME_RATE));
         let claim = format!("{}, at equal run rate: runs on the grid, over aligned", COLUMNS[column].words);
         self.claim(claim, "1".to_owned(), found, false)
     }
@@ -121,7 +127,7 @@ impl Judge<'_> {
         });
         let most = |row: Row| self.figures.most(AHEAD.name, &row.parameters(), GRID);
         let found = rows.into_iter().filter_map(most).reduce(f64::max);
-        let found = found.map(|ahead| (three(ahead), ahead <= 1.0));
+        let found = found.map(|ahead| Found(three(ahead), ahead, ahead <= 1.0));
         self.claim("grid: most holds of upkeep that anybody ever waited for".to_owned(), "–".to_owned(), found, true)
     }
 
@@ -129,7 +135,8 @@ impl Judge<'_> {
     fn more(&self, [claim, document]: [&str; 2], one: (Row, &str), other: (Row, &str), least: f64) -> Claim {
         let found = self.of(&CONTENDED, one.0, one.1).zip(self.of(&CONTENDED, other.0, other.1));
         let found = found.filter(|(one, other)| *one > 0.0 || *other > 0.0).map(|(one, other)| {
-            (format!("{} × ({} against {})", three(one / other), three(one), three(other)), one > least * other)
+            let times = one / other;
+            Found(format!("{} × ({} against {})", three(times), three(one), three(other)), times, one > least * other)
         });
         self.claim(claim.to_owned(), document.to_owned(), found, true)
     }

@@ -148,7 +148,7 @@ impl Experiment for Stagger {
             Ok(picture) => pictures.push(picture),
             Err(why) => remarks.push(format!("there is no picture of the drains: {why}")),
         }
-        Ok(Outcome { claims, about, remarks, pictures, machine, parts })
+        Ok(Outcome { claims, about, remarks, pictures, machine, parts, predicted: Vec::new() })
     }
 }
 

@@ -3,6 +3,7 @@
 pub const READ: usize = 0;
 pub const WRITE: usize = 1;
 pub const CLOSE: usize = 3;
+pub const FSTAT: usize = 5;
 pub const MMAP: usize = 9;
 pub const MPROTECT: usize = 10;
 pub const MUNMAP: usize = 11;
@@ -12,6 +13,7 @@ pub const RT_SIGPROCMASK: usize = 14;
 pub const MADVISE: usize = 28;
 pub const GETPID: usize = 39;
 pub const FCNTL: usize = 72;
+pub const GETEUID: usize = 107;
 pub const SIGALTSTACK: usize = 131;
 pub const PRCTL: usize = 157;
 pub const GETTID: usize = 186;
@@ -19,6 +21,9 @@ pub const FUTEX: usize = 202;
 pub const SCHED_GETAFFINITY: usize = 204;
 pub const TGKILL: usize = 234;
 pub const OPENAT: usize = 257;
+pub const MKDIRAT: usize = 258;
+pub const UNLINKAT: usize = 263;
+pub const FALLOCATE: usize = 285;
 pub const PRLIMIT: usize = 302;
 pub const MEMBARRIER: usize = 324;
 

@@ -32,13 +32,16 @@ pub fn mask(size: u8) -> u128 {
 /// One CPU.
 #[derive(Debug)]
 pub struct Cpu {
+    /// In picoseconds.
     pub time: u64,
+    /// Whether its thread waits for a line, so that nobody knows when it goes on.
+    pub waits_for_line: bool,
     pub thread: Option<usize>,
     pub queue: VecDeque<usize>,
     pub is_online: bool,
     /// The slot of the thread that was here last.
     pub last_slot: Option<u32>,
-    /// When the thread may have to leave.
+    /// When the thread may have to leave, in picoseconds.
     pub slice_end: u64,
     /// Oldest first.
     pub stores: VecDeque<Waiting>,
@@ -48,6 +51,7 @@ impl Cpu {
     pub fn new() -> Self {
         Cpu {
             time: 0,
+            waits_for_line: false,
             thread: None,
             queue: VecDeque::new(),
             is_online: true,

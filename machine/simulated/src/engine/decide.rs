@@ -3,15 +3,17 @@
 //! A strategy is asked before every step of a thread, and whenever the current thread cannot go on. What it chooses is kept where it is not what would
 //! have happened anyway, so that a list of such choices repeats the whole.
 
+use super::costs::NS;
+use super::lines::{Actor, Asked, Grant};
 use super::thread::{Place, State, Wait};
-use super::{Access, Engine, Happening, Next};
+use super::{Access, Due, Engine, Happening, Next};
 use crate::simulation::{Choice, Deviation, Failure, Moment, Scene};
 use std::cmp::Reverse;
 
 /// Steps that a thread makes in a row while others could: who waits without saying so must not wait for ever.
 const PATIENCE: u32 = 2000;
 /// How far time moves on when a thread lets others go on and there is none: it waits for a moment, or for one that sleeps.
-const PAUSE_NS: u64 = 1000;
+const PAUSE: u64 = 1000 * NS;
 /// Choices between two steps that make no step.
 const MOST_CHOICES: u32 = 64;
 
@@ -20,9 +22,9 @@ impl Engine {
     #[inline]
     pub(super) fn decide(&mut self, access: Access) -> Next {
         self.steps += 1;
-        if self.steps > self.settings.most_steps || self.time() > self.settings.most_ns {
+        if self.steps > self.settings.most_steps || self.time_ns() > self.settings.most_ns {
             let state = self.describe();
-            self.fail(Failure::NoEnd { steps: self.steps, ns: self.time(), state });
+            self.fail(Failure::NoEnd { steps: self.steps, ns: self.time_ns(), state });
         }
         if self.failure.is_some() {
             return Next::Suspend;
@@ -36,29 +38,25 @@ impl Engine {
     /// The operation is about to take effect.
     #[inline]
     pub(super) fn perform(&mut self, access: Access) {
-        if self.strategy.is_none() {
-            let cpu = self.cpu();
-            let cost = self.lines.cost(access, cpu, self.cpus[cpu].time);
-            self.cpus[cpu].time += cost;
-        }
         match access {
-            Access::Nothing | Access::Work { .. } => {}
+            Access::Nothing | Access::Own | Access::Pause | Access::Work { .. } => {}
             Access::Fence { is_full } => self.happened(Happening::Fence { is_full }),
             Access::Zero { at, bytes } => self.happened(Happening::Zeroed { at, bytes }),
             Access::System { number } => self.happened(Happening::System(number)),
-            Access::Kick { cpu } => self.happened(Happening::Kicked(cpu as u32)),
+            Access::Kick { cpu, .. } => self.happened(Happening::Kicked(cpu as u32)),
             Access::Slot => {
                 let slot = self.threads[self.current].slot;
                 self.happened(Happening::Slot(slot));
             }
-            Access::Clock | Access::Load { .. } | Access::Store { .. } | Access::Change { .. } => {}
+            Access::Clock | Access::Load { .. } | Access::Store { .. } | Access::Add { .. } | Access::Change { .. } => {
+            }
         }
     }
 
     /// The step of the CPU that is furthest behind comes next.
     fn decide_by_time(&mut self) -> Next {
         let cpu = self.cpu();
-        let now = self.cpus[cpu].time;
+        let mut now = self.cpus[cpu].time;
         if self.timers.first().is_some_and(|&(until, _)| until <= now) {
             self.fire_timers(now);
         }
@@ -68,21 +66,70 @@ impl Engine {
             return Next::Suspend;
         }
         if std::mem::take(&mut self.gives_way) && self.is_only_one() {
-            self.cpus[cpu].time += PAUSE_NS;
+            now += PAUSE;
+            self.cpus[cpu].time = now;
         }
-        match self.times.peek() {
-            Some(&Reverse(next)) if next < (now, cpu) => {
-                self.times.push(Reverse((now, cpu)));
-                self.leave_to_others();
-                Next::Suspend
+        while let Some(&Reverse(next)) = self.agenda.peek()
+            && next < (now, Due::Cpu(cpu))
+        {
+            match next {
+                (_, Due::Line(grant)) => {
+                    self.agenda.pop();
+                    self.grant(grant);
+                }
+                (_, Due::Cpu(_)) => {
+                    self.agenda.push(Reverse((now, Due::Cpu(cpu))));
+                    self.leave_to_others();
+                    return Next::Suspend;
+                }
             }
-            _ => Next::Go,
         }
+        Next::Go
+    }
+
+    /// The step begins, where time is simulated. True: its CPU waits for a line, and it takes effect when that has come.
+    #[inline]
+    pub(super) fn begin(&mut self, access: Access) -> bool {
+        if self.strategy.is_some() {
+            return false;
+        }
+        let cpu = self.cpu();
+        let actor = Actor { cpu, now: self.cpus[cpu].time, percent: self.percent(cpu) };
+        match self.lines.ask(access, actor) {
+            Asked::Takes(time) => {
+                self.cpus[cpu].time += time;
+                false
+            }
+            Asked::Waits(grant) => {
+                self.cpus[cpu].waits_for_line = true;
+                self.agenda.extend(grant.map(|grant| Reverse((grant.at, Due::Line(grant)))));
+                self.leave_to_others();
+                true
+            }
+        }
+    }
+
+    /// How long what a CPU does by itself takes it.
+    #[inline]
+    pub(super) fn percent(&self, cpu: usize) -> u64 {
+        let is_shared = self.siblings.get(cpu).is_some_and(|siblings| {
+            siblings.iter().any(|&other| self.cpus[other].thread.is_some() && !self.cpus[other].waits_for_line)
+        });
+        if is_shared { self.settings.costs.sibling_percent } else { 100 }
+    }
+
+    /// Somebody gets a line.
+    fn grant(&mut self, grant: Grant) {
+        let granted = self.lines.grant(grant);
+        let cpu = &mut self.cpus[granted.cpu];
+        (cpu.time, cpu.waits_for_line) = (granted.done_at, false);
+        self.agenda.push(Reverse((granted.done_at, Due::Cpu(granted.cpu))));
+        self.agenda.extend(granted.next.map(|grant| Reverse((grant.at, Due::Line(grant)))));
     }
 
     fn decide_by_strategy(&mut self, access: Access) -> Next {
         let me = self.current;
-        self.now += self.settings.tick_ns;
+        self.now += self.settings.tick_ns * NS;
         let cpu = self.cpu();
         self.cpus[cpu].time = self.now;
         self.in_a_row += 1;
@@ -93,7 +140,7 @@ impl Engine {
             self.preempt(None);
         }
         if self.gives_way && self.is_only_one() {
-            self.now += PAUSE_NS;
+            self.now += PAUSE;
         }
         for _ in 0..MOST_CHOICES {
             if self.threads[me].state != State::Running {
@@ -159,15 +206,23 @@ impl Engine {
 
     fn leave_by_time(&mut self) {
         loop {
-            let next = self.times.peek().map(|&Reverse((time, _))| time);
+            let next = self.agenda.peek().map(|&Reverse((time, _))| time);
             match self.timers.first() {
                 Some(&(until, _)) if next.is_none_or(|time| until <= time) => self.fire_timers(until),
                 _ if next.is_none() => return self.fail_with_deadlock(),
                 _ => {}
             }
-            let Some(Reverse((time, cpu))) = self.times.pop() else { continue };
-            // A CPU whose thread has left it meanwhile, or whose time has moved on, has another entry.
+            let (time, cpu) = match self.agenda.pop() {
+                Some(Reverse((time, Due::Cpu(cpu)))) => (time, cpu),
+                Some(Reverse((_, Due::Line(grant)))) => {
+                    self.grant(grant);
+                    continue;
+                }
+                None => continue,
+            };
+            // A CPU whose thread has left it meanwhile, or whose time has moved on, has another entry, or will have one.
             if self.cpus[cpu].time == time
+                && !self.cpus[cpu].waits_for_line
                 && let Some(thread) = self.cpus[cpu].thread
             {
                 self.current = thread;

@@ -113,12 +113,14 @@ impl Engine {
         }
         for cpu in &mut self.cpus {
             cpu.queue.clear();
+            cpu.waits_for_line = false;
             if cpu.thread != Some(me) {
                 cpu.thread = None;
             }
         }
         self.timers.clear();
-        self.times.clear();
+        self.agenda.clear();
+        self.lines.forget_waiters();
         self.running = vec![me];
         self.slots.fill(false);
         if let Some(slot) = self.threads[me].slot {

@@ -1,5 +1,6 @@
 //! The simulated kernel: the system calls that the host's sources make.
 
+use super::costs::NS;
 use super::space::OUT_OF_MEMORY;
 use super::thread::{State, Wait, Woken};
 use super::{Access, Engine, Here};
@@ -71,7 +72,7 @@ impl Here {
             let until = (limit != 0).then(|| {
                 // SAFETY: a timespec, by the call's contract.
                 let [seconds, nanoseconds] = unsafe { *core::ptr::with_exposed_provenance::<[u64; 2]>(limit) };
-                engine.time() + seconds * 1_000_000_000 + nanoseconds
+                engine.time() + (seconds * 1_000_000_000 + nanoseconds) * NS
             });
             engine.block(Wait::Futex(at), until);
             true
@@ -101,11 +102,14 @@ impl Here {
         let is_lost = self.with(|engine| engine.settings.is_broken(Defect::KicksGetLost));
         let me = self.with(|engine| engine.current);
         self.with(|engine| engine.threads[me].in_kernel = true);
+        let mut is_further = false;
         for cpu in 0..self.with(|engine| engine.cpus.len()) {
             let Some(_) = self.with(|engine| engine.cpus[cpu].thread) else { continue };
-            self.step(Access::Kick { cpu });
+            self.step(Access::Kick { cpu, is_further });
+            is_further |= self.with(|engine| engine.threads[me].cpu != cpu);
             self.with(|engine| {
                 engine.interrupts += u64::from(engine.threads[me].cpu != cpu);
+                engine.delay(cpu);
                 if is_lost {
                     return;
                 }

@@ -1,9 +1,12 @@
-//! The directory of cache lines, and what an operation costs where time is simulated: a first, simple model.
+//! The directory of cache lines, and what an operation costs where time is simulated.
 //!
 //! A line is in the caches of some CPUs; one that writes it takes it away from all others. Whoever has it pays for a hit. Whoever
-//! has not pays for a transfer, and transfers of one line come one after the other. All CPUs are equally far from each other.
+//! has not asks for it: of whoever had it last, or memory. If nobody else wants it, it comes. Otherwise its CPU waits, and the line goes to one after the other, the
+//! nearest first; how long that takes, `costs` says. Who has it can use it until it goes.
 
 use super::Access;
+use super::arbiter::{Queue, Waiter};
+use super::costs::{Costs, Distance, Location, NS};
 use crate::simulation::Settings;
 use crate::syscall;
 use std::collections::HashMap;
@@ -14,39 +17,42 @@ const PAGE: usize = 4096;
 /// Words of a set of CPUs.
 const WORDS: usize = crate::slot::MAX / 64;
 
-/// Nanoseconds of what takes time.
+/// What an operation comes to that begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Costs {
-    /// An access to a line that the CPU has.
-    pub hit: u64,
-    /// What reads and writes as one, or a full fence, besides.
-    pub locked: u64,
-    /// A line's way from another CPU, or from memory.
-    pub transfer: u64,
-    /// A page's first touch: the fault and the zeroes.
-    pub fault: u64,
-    /// Into the kernel and back.
-    pub system_call: u64,
-    /// Interrupting one CPU.
-    pub kick: u64,
-    /// Reading the clock.
-    pub clock: u64,
+pub enum Asked {
+    /// It takes so long.
+    Takes(u64),
+    /// It waits for a line. When somebody should look who gets that, unless somebody is going to already.
+    Waits(Option<Grant>),
 }
 
-impl Costs {
-    /// Round figures of a processor of these years: an order of magnitude, no forecast.
-    pub const SIMPLE: Costs =
-        Costs { hit: 1, locked: 5, transfer: 60, fault: 500, system_call: 150, kick: 1500, clock: 25 };
+/// When somebody gets a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grant {
+    pub at: u64,
+    line: usize,
+}
+
+/// Who got a line, when its operation is over, and when the next one gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    pub cpu: usize,
+    pub done_at: u64,
+    pub next: Option<Grant>,
 }
 
 /// A line: who has it, and when it can travel again.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Line {
     free_at: u64,
     /// The only one that has it, and so may write it.
     only: Option<u32>,
     /// All that have it, if these are several.
     several: Option<Box<[u64; WORDS]>>,
+    /// Who got it last; none: it is in memory.
+    last: Option<u32>,
+    /// Those who wait for it. Kept for the next time.
+    queue: Option<Box<Queue>>,
 }
 
 impl Line {
@@ -55,8 +61,13 @@ impl Line {
         self.only == Some(cpu) || self.several.as_deref().is_some_and(is_among)
     }
 
+    fn serves(&self, cpu: u32, writes: bool) -> bool {
+        if writes { self.only == Some(cpu) } else { self.is_at(cpu) }
+    }
+
     /// It comes to a CPU, to be written or to be shared.
     fn come_to(&mut self, cpu: u32, writes: bool) {
+        self.last = Some(cpu);
         if writes || (self.only.is_none() && self.several.is_none()) {
             (self.only, self.several) = (Some(cpu), None);
             return;
@@ -67,6 +78,32 @@ impl Line {
             several[cpu as usize / 64] |= 1 << (cpu % 64);
         }
     }
+
+    /// Whether somebody who gets it has it besides others, so that it need not travel from one to the next.
+    fn is_copied(&self, writes: bool) -> bool {
+        !writes && self.several.is_some()
+    }
+
+    /// When the next one of those gets it who wait.
+    fn next(&self, number: usize) -> Option<Grant> {
+        self.is_waited_for().then_some(Grant { at: self.free_at, line: number })
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
+    }
+}
+
+/// The CPUs of a set.
+fn holders(set: &[u64; WORDS]) -> impl Iterator<Item = u32> {
+    set.iter().zip(0..).flat_map(|(&word, at)| {
+        let mut left = word;
+        core::iter::from_fn(move || {
+            let lowest = (left != 0).then(|| left.trailing_zeros())?;
+            left &= left - 1;
+            Some(64 * at + lowest)
+        })
+    })
 }
 
 /// Multiplies: addresses are no secret.
@@ -90,16 +127,60 @@ type Table<V> = HashMap<usize, V, BuildHasherDefault<Spread>>;
 /// All lines that anybody touched.
 #[derive(Debug)]
 pub struct Lines {
-    costs: Costs,
+    map: Map,
     lines: Table<Line>,
     pages: Table<()>,
     /// Addresses in here are in pages that fault.
     space: (usize, usize),
 }
 
+/// Where CPUs are, and what follows from that.
+#[derive(Debug)]
+struct Map {
+    costs: Costs,
+    locations: Vec<Location>,
+}
+
+impl Map {
+    fn location(&self, cpu: u32) -> Location {
+        self.locations[cpu as usize]
+    }
+
+    /// How long a line takes to come to a CPU when nobody else wants it, and how long it then keeps those waiting who do.
+    fn way(&self, line: &Line, cpu: u32, writes: bool) -> (u64, u64) {
+        let costs = &self.costs;
+        let Some(last) = line.last else { return (costs.memory, costs.memory) };
+        let here = self.location(cpu);
+        let distance = match line.several.as_deref().filter(|_| writes) {
+            // All copies are to go, and the farthest one is the last to say so.
+            Some(several) => {
+                holders(several).filter(|&other| other != cpu).map(|other| self.location(other).distance(here)).max()
+            }
+            None => Some(self.location(last).distance(here)),
+        };
+        let way = costs.way(distance.unwrap_or(Distance::Core));
+        (way.latency, if line.is_copied(writes) { costs.shared } else { way.service })
+    }
+
+    fn new_queue(&self) -> Box<Queue> {
+        Box::new(Queue::new(self.locations.iter().map(|location| location.cluster + 1).max().unwrap_or(1)))
+    }
+}
+
+/// A CPU that does something: which, when, and in percent how long what it does by itself takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor {
+    pub cpu: usize,
+    pub now: u64,
+    pub percent: u64,
+}
+
 impl Lines {
     pub fn new(settings: &Settings) -> Self {
-        Lines { costs: settings.costs, lines: Table::default(), pages: Table::default(), space: (0, 0) }
+        let (costs, topology) = (settings.costs, settings.costs.topology);
+        let locations = (0..settings.cpus).map(|cpu| topology.location(cpu, settings.cpus)).collect();
+        let map = Map { costs, locations };
+        Lines { map, lines: Table::default(), pages: Table::default(), space: (0, 0) }
     }
 
     /// Pages fault in this range of addresses.
@@ -107,49 +188,87 @@ impl Lines {
         self.space = (start, end);
     }
 
-    /// What an operation costs that begins now.
-    pub fn cost(&mut self, access: Access, cpu: usize, now: u64) -> u64 {
-        let costs = self.costs;
+    /// What an operation comes to that begins now.
+    #[inline]
+    pub fn ask(&mut self, access: Access, actor: Actor) -> Asked {
+        let takes = |time| Asked::Takes(time * actor.percent / 100);
         match access {
-            Access::Nothing | Access::Slot => costs.hit,
-            Access::Load { at, .. } => self.touch(at, cpu, now, false),
-            Access::Store { at, is_locked, .. } => {
-                self.touch(at, cpu, now, true) + if is_locked { costs.locked } else { 0 }
+            Access::Nothing => Asked::Takes(0),
+            Access::Own | Access::Slot => takes(self.map.costs.hit),
+            Access::Pause => takes(self.map.costs.pause),
+            Access::Load { at, .. } => self.touch(at, actor, false, 0),
+            Access::Store { at, is_locked: false, .. } => self.touch(at, actor, true, 0),
+            Access::Add { at, .. } => self.touch(at, actor, true, self.map.costs.add),
+            Access::Store { at, .. } | Access::Change { at, .. } => self.touch(at, actor, true, self.map.costs.locked),
+            Access::Zero { at, bytes } => Asked::Takes(self.zero(at, bytes, actor)),
+            Access::Fence { is_full } => takes(if is_full { self.map.costs.locked } else { 0 }),
+            Access::Clock => takes(self.map.costs.clock),
+            Access::Work { ns } => takes(ns * NS),
+            Access::System { number: syscall::GETTID | syscall::GETPID } => takes(self.map.costs.system_call / 2),
+            Access::System { .. } => takes(self.map.costs.system_call),
+            // Whoever interrupts itself does nothing.
+            Access::Kick { cpu, .. } if cpu == actor.cpu => Asked::Takes(0),
+            Access::Kick { is_further, .. } => {
+                takes(if is_further { self.map.costs.further_kick } else { self.map.costs.kick })
             }
-            Access::Change { at, .. } => self.touch(at, cpu, now, true) + costs.locked,
-            Access::Zero { at, bytes } => (at / LINE..(at + bytes).div_ceil(LINE))
-                .fold(0, |cost, line| cost + self.touch(line * LINE, cpu, now + cost, true)),
-            Access::Fence { is_full } => {
-                if is_full {
-                    costs.locked
-                } else {
-                    0
-                }
-            }
-            Access::Clock => costs.clock,
-            Access::Work { ns } => ns,
-            Access::System { number: syscall::GETTID | syscall::GETPID } => costs.system_call / 2,
-            Access::System { .. } => costs.system_call,
-            Access::Kick { .. } => costs.kick,
         }
     }
 
-    fn touch(&mut self, at: usize, cpu: usize, now: u64, writes: bool) -> u64 {
-        let costs = self.costs;
-        let mut cost = costs.hit;
-        if (self.space.0..self.space.1).contains(&at) && self.pages.insert(at / PAGE, ()).is_none() {
-            cost += costs.fault;
+    fn fault(&mut self, at: usize) -> u64 {
+        let is_first = (self.space.0..self.space.1).contains(&at) && self.pages.insert(at / PAGE, ()).is_none();
+        if is_first { self.map.costs.fault } else { 0 }
+    }
+
+    #[inline]
+    fn touch(&mut self, at: usize, actor: Actor, writes: bool, besides: u64) -> Asked {
+        let own = (self.map.costs.hit + besides) * actor.percent / 100;
+        let fault = self.fault(at);
+        let (number, cpu, now) = (self.line(at), actor.cpu as u32, actor.now + fault);
+        let line = self.lines.entry(number).or_default();
+        if line.serves(cpu, writes) {
+            return Asked::Takes(own + fault);
         }
-        let line = self.lines.entry(self.line(at)).or_default();
-        let cpu = cpu as u32;
-        if if writes { line.only == Some(cpu) } else { line.is_at(cpu) } {
-            return cost;
+        if line.free_at <= now && !line.is_waited_for() {
+            let (latency, service) = self.map.way(line, cpu, writes);
+            // Nobody else gets it before it has come; of what others have, too, copies are made one after the other.
+            line.free_at = now + if line.is_copied(writes) { service } else { latency + self.map.costs.grip };
+            line.come_to(cpu, writes);
+            return Asked::Takes(own + fault + latency);
         }
-        // A line that nobody has comes from memory, as long a way as from a neighbour.
-        let start = (now + cost).max(line.free_at);
-        line.free_at = start + costs.transfer;
-        line.come_to(cpu, writes);
-        line.free_at - now
+        let queue = line.queue.get_or_insert_with(|| self.map.new_queue());
+        let is_first = queue.is_empty();
+        queue.join(self.map.location(cpu).cluster, Waiter { cpu, asked_at: now, writes, own });
+        Asked::Waits(if is_first { line.next(number) } else { None })
+    }
+
+    /// Somebody gets a line.
+    pub fn grant(&mut self, grant: Grant) -> Granted {
+        let line = self.lines.get_mut(&grant.line).expect("lines that are waited for are not forgotten");
+        let holder = line.last.map(|cpu| self.map.location(cpu).cluster);
+        let waiter = line.queue.as_mut().and_then(|queue| queue.take(&self.map.costs, holder)).expect("somebody waits");
+        let (latency, service) = self.map.way(line, waiter.cpu, waiter.writes);
+        let from = grant.at.max(line.free_at);
+        let comes_at = (from + service).max(waiter.asked_at + latency);
+        line.free_at = if line.is_copied(waiter.writes) { from + service } else { comes_at + self.map.costs.grip };
+        line.come_to(waiter.cpu, waiter.writes);
+        let next = line.next(grant.line);
+        Granted { cpu: waiter.cpu as usize, done_at: comes_at + waiter.own, next }
+    }
+
+    /// Makes memory zero: a row of lines, which is fetched ahead, and does not wait in queues.
+    fn zero(&mut self, at: usize, bytes: usize, actor: Actor) -> u64 {
+        let mut time = actor.now;
+        for line in at / LINE..(at + bytes).div_ceil(LINE) {
+            time += self.fault(line * LINE) + self.map.costs.zero * actor.percent / 100;
+            let (cpu, number) = (actor.cpu as u32, self.line(line * LINE));
+            let line = self.lines.entry(number).or_default();
+            if !line.serves(cpu, true) {
+                time = time.max(line.free_at) + self.map.costs.row;
+                line.free_at = time;
+                line.come_to(cpu, true);
+            }
+        }
+        time - actor.now
     }
 
     /// Which line an address is in. Outside of the simulated process's space, as on stacks, addresses differ from run to run, and so each word has
@@ -159,17 +278,25 @@ impl Lines {
         if (self.space.0..self.space.1).contains(&at) { at / LINE } else { OUTSIDE | at }
     }
 
-    /// Nobody knows the lines and pages of a range any more.
+    /// In a fork child: those who waited are not there.
+    pub fn forget_waiters(&mut self) {
+        self.lines.values_mut().for_each(|line| line.queue = None);
+    }
+
+    /// Nobody knows the lines and pages of a range any more, but for those that somebody waits for.
     pub fn forget(&mut self, start: usize, end: usize) {
+        let lines = start / LINE..end.div_ceil(LINE);
         if end - start < PAGE * 64 {
-            for line in start / LINE..end.div_ceil(LINE) {
-                self.lines.remove(&line);
+            for line in lines {
+                if self.lines.get(&line).is_some_and(|line| !line.is_waited_for()) {
+                    self.lines.remove(&line);
+                }
             }
             for page in start / PAGE..end / PAGE {
                 self.pages.remove(&page);
             }
         } else {
-            self.lines.retain(|line, _| !(start / LINE..end.div_ceil(LINE)).contains(line));
+            self.lines.retain(|number, line| !lines.contains(number) || line.is_waited_for());
             self.pages.retain(|page, ()| !(start..end).contains(&(page * PAGE)));
         }
     }
@@ -177,15 +304,19 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use super::super::costs::{Topology, Way};
     use super::*;
 
     const SPACE: usize = 1 << 40;
 
-    fn lines() -> Lines {
-        let costs = Costs { hit: 1, locked: 5, transfer: 60, fault: 0, system_call: 0, kick: 0, clock: 0 };
-        let mut lines = Lines::new(&Settings { costs, ..Settings::default() });
+    fn lines_at(costs: Costs, cpus: usize) -> Lines {
+        let mut lines = Lines::new(&Settings { costs, cpus, ..Settings::default() });
         lines.set_space(SPACE, 2 * SPACE);
         lines
+    }
+
+    fn lines() -> Lines {
+        lines_at(Costs { fault: 0, ..Costs::SIMPLE }, 1000)
     }
 
     fn load(at: usize) -> Access {
@@ -196,48 +327,151 @@ mod tests {
         Access::Store { at: SPACE + at, size: 8, is_locked: false }
     }
 
+    /// In nanoseconds.
+    fn takes(lines: &mut Lines, access: Access, cpu: usize, now_ns: u64) -> u64 {
+        match lines.ask(access, Actor { cpu, now: now_ns * NS, percent: 100 }) {
+            Asked::Takes(time) => time / NS,
+            Asked::Waits(_) => panic!("CPU {cpu} waits at {now_ns} ns"),
+        }
+    }
+
     #[test]
     fn who_has_a_line_pays_for_a_hit() {
         let mut lines = lines();
-        assert_eq!(lines.cost(load(0), 0, 0), 61, "from memory");
-        assert_eq!(lines.cost(load(8), 0, 100), 1, "the same line");
-        assert_eq!(lines.cost(store(0), 0, 200), 1, "nobody else has it");
-        assert_eq!(lines.cost(load(64), 0, 300), 61, "another line");
-        assert_eq!(lines.cost(Access::Change { at: SPACE, size: 8 }, 0, 400), 6);
+        assert_eq!(takes(&mut lines, load(0), 0, 0), 61, "from memory");
+        assert_eq!(takes(&mut lines, load(8), 0, 100), 1, "the same line");
+        assert_eq!(takes(&mut lines, store(0), 0, 200), 1, "nobody else has it");
+        assert_eq!(takes(&mut lines, load(64), 0, 300), 61, "another line");
+        assert_eq!(takes(&mut lines, Access::Change { at: SPACE, size: 8 }, 0, 400), 6);
+        let slow = Actor { cpu: 0, now: 500 * NS, percent: 150 };
+        assert_eq!(lines.ask(Access::Change { at: SPACE, size: 8 }, slow), Asked::Takes(9 * NS));
     }
 
     #[test]
     fn writing_takes_a_line_away_and_reading_shares_it() {
         let mut lines = lines();
-        lines.cost(store(0), 0, 0);
-        assert_eq!(lines.cost(load(0), 900, 1000), 61);
-        assert_eq!([lines.cost(load(0), 0, 2000), lines.cost(load(0), 900, 2000)], [1, 1], "both have it");
-        assert_eq!(lines.cost(store(0), 0, 3000), 61, "the other one has it, too");
-        assert_eq!(lines.cost(load(0), 900, 4000), 61, "it was taken away");
+        takes(&mut lines, store(0), 0, 0);
+        assert_eq!(takes(&mut lines, load(0), 900, 1000), 61);
+        assert_eq!(
+            [takes(&mut lines, load(0), 0, 2000), takes(&mut lines, load(0), 900, 2000)],
+            [1, 1],
+            "both have it"
+        );
+        assert_eq!(takes(&mut lines, store(0), 0, 3000), 61, "the other one has it, too");
+        assert_eq!(takes(&mut lines, load(0), 900, 4000), 61, "it was taken away");
+    }
+
+    /// All CPUs but the first ask for a line that is on its way to that; when each has done what it wanted, in nanoseconds.
+    fn turns(lines: &mut Lines, cpus: usize, access: Access) -> Vec<(usize, u64)> {
+        takes(lines, access, 0, 0);
+        let mut next = None;
+        for cpu in 1..cpus {
+            match lines.ask(access, Actor { cpu, now: 0, percent: 100 }) {
+                Asked::Waits(grant) => next = next.or(grant),
+                Asked::Takes(_) => panic!("CPU {cpu} does not wait"),
+            }
+        }
+        let mut turn = |grant: &mut Option<Grant>| -> Option<(usize, u64)> {
+            let granted = lines.grant((*grant)?);
+            *grant = granted.next;
+            Some((granted.cpu, granted.done_at / NS))
+        };
+        std::iter::from_fn(move || turn(&mut next)).collect()
     }
 
     #[test]
     fn a_line_makes_one_way_after_the_other() {
-        let mut lines = lines();
-        let ways: Vec<u64> = (0..4).map(|cpu| lines.cost(store(0), cpu, 0)).collect();
-        assert_eq!(ways, [61, 121, 181, 241]);
+        assert_eq!(turns(&mut lines(), 4, store(0)), [(1, 121), (2, 181), (3, 241)]);
+    }
+
+    #[test]
+    fn those_who_wait_have_sent_their_requests_already() {
+        let ways = [Way { latency: 60 * NS, service: 20 * NS }; 5];
+        let costs = Costs { ways, ..Costs::SIMPLE };
+        assert_eq!(turns(&mut lines_at(Costs { fault: 0, ..costs }, 4), 4, store(0)), [(1, 81), (2, 101), (3, 121)]);
+        // Where the line is free by the time that the request comes, it is not before its latency.
+        let mut lines = lines_at(Costs { fault: 0, memory: 10 * NS, ..costs }, 2);
+        assert_eq!(turns(&mut lines, 2, store(0)), [(1, 61)]);
+    }
+
+    #[test]
+    fn whoever_has_a_line_keeps_it_for_as_long_as_its_grip_is() {
+        let ways = [Way { latency: 60 * NS, service: 20 * NS }; 5];
+        let costs = Costs { fault: 0, memory: 10 * NS, grip: 50 * NS, ways, ..Costs::SIMPLE };
+        let mut lines = lines_at(costs, 2);
+        takes(&mut lines, store(0), 0, 0);
+        let asked = lines.ask(store(0), Actor { cpu: 1, now: 5 * NS, percent: 100 });
+        let Asked::Waits(Some(grant)) = asked else { panic!("{asked:?}") };
+        assert_eq!(grant.at, 60 * NS, "50 after it came");
+        assert_eq!(takes(&mut lines, store(0), 0, 59), 1);
+        assert_eq!(lines.grant(grant), Granted { cpu: 1, done_at: 81 * NS, next: None });
+        // And not afterwards: the line is on its way.
+        assert!(matches!(lines.ask(store(0), Actor { cpu: 0, now: 61 * NS, percent: 100 }), Asked::Waits(Some(_))));
+    }
+
+    #[test]
+    fn the_way_is_as_long_as_cpus_are_far_from_each_other() {
+        let way = |ns| Way { latency: ns * NS, service: ns * NS };
+        let topology = Topology { threads: 2, has_siblings_last: false, cores: 2, clusters: 2, near_sockets: 2 };
+        let ways = [way(10), way(20), way(30), way(40), way(50)];
+        let mut lines = lines_at(Costs { fault: 0, ways, topology, ..Costs::SIMPLE }, 32);
+        takes(&mut lines, store(0), 0, 0);
+        for (at, (cpu, ns)) in
+            [(1, 11), (0, 11), (2, 21), (0, 21), (4, 31), (0, 31), (8, 41), (0, 41), (16, 51)].into_iter().enumerate()
+        {
+            assert_eq!(takes(&mut lines, store(0), cpu, 1000 * (1 + at as u64)), ns, "to CPU {cpu}");
+        }
+    }
+
+    #[test]
+    fn who_writes_what_others_have_waits_for_the_farthest() {
+        let way = |ns| Way { latency: ns * NS, service: ns * NS };
+        let topology = Topology { threads: 1, has_siblings_last: false, cores: 2, clusters: 1, near_sockets: 2 };
+        let ways = [way(10), way(20), way(30), way(40), way(50)];
+        let mut lines = lines_at(Costs { fault: 0, ways, topology, ..Costs::SIMPLE }, 8);
+        takes(&mut lines, store(0), 0, 0);
+        for (at, cpu) in [7, 2, 1].into_iter().enumerate() {
+            takes(&mut lines, load(0), cpu, 1000 * (1 + at as u64));
+        }
+        // It had the line last, and CPU 7 has it, too.
+        assert_eq!(takes(&mut lines, store(0), 1, 9000), 51);
+        assert_eq!(takes(&mut lines, store(0), 1, 10_000), 1);
+    }
+
+    #[test]
+    fn copies_are_made_while_others_are_on_their_way() {
+        let costs = Costs { fault: 0, shared: 5 * NS, ..Costs::SIMPLE };
+        // The first one after the writer takes the line from it.
+        let mut lines = lines_at(costs, 4);
+        takes(&mut lines, store(0), 3, 0);
+        takes(&mut lines, load(0), 0, 1000);
+        assert_eq!([1, 2].map(|cpu| takes(&mut lines, load(0), cpu, 1100 + 10 * cpu as u64)), [61, 61]);
+        assert_eq!(turns(&mut lines_at(costs, 4), 4, load(0)), [(1, 121), (2, 126), (3, 131)]);
     }
 
     #[test]
     fn zeroing_costs_its_lines_and_what_is_forgotten_comes_from_memory() {
-        let mut lines = lines();
+        let mut lines = lines_at(Costs { fault: 0, zero: 2 * NS, row: 30 * NS, ..Costs::SIMPLE }, 2);
         let zero = Access::Zero { at: SPACE, bytes: 256 };
-        assert_eq!(lines.cost(zero, 0, 0), 4 * 61);
-        assert_eq!(lines.cost(zero, 0, 1000), 4);
+        assert_eq!(takes(&mut lines, zero, 0, 0), 4 * 32);
+        assert_eq!(takes(&mut lines, zero, 0, 1000), 8);
         lines.forget(SPACE, SPACE + 128);
-        assert_eq!(lines.cost(zero, 0, 2000), 2 * 61 + 2);
+        assert_eq!(takes(&mut lines, zero, 0, 2000), 2 * 32 + 2 * 2);
     }
 
     #[test]
     fn words_outside_share_no_lines() {
         let mut lines = lines();
         let outside = |at| Access::Store { at, size: 4, is_locked: false };
-        assert_eq!([lines.cost(outside(64), 0, 0), lines.cost(outside(68), 1, 0)], [61, 61]);
-        assert_eq!(lines.cost(outside(64), 0, 1000), 1);
+        assert_eq!([takes(&mut lines, outside(64), 0, 0), takes(&mut lines, outside(68), 1, 0)], [61, 61]);
+        assert_eq!(takes(&mut lines, outside(64), 0, 1000), 1);
+    }
+
+    #[test]
+    fn kicks_cost_whoever_makes_them_less_when_there_are_many() {
+        let mut lines = lines_at(Costs { kick: 2300 * NS, further_kick: 1200 * NS, ..Costs::SIMPLE }, 3);
+        let kick = |cpu, is_further| Access::Kick { cpu, is_further };
+        let costs = [kick(0, false), kick(1, false), kick(2, true)].map(|kick| takes(&mut lines, kick, 0, 0));
+        assert_eq!(costs, [0, 2300, 1200]);
     }
 }

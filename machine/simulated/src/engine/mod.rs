@@ -22,10 +22,14 @@
 //! | `decide` | what happens before a step |
 //! | `kernel` | system calls |
 //! | `space` | address space |
+//! | `costs` | what takes how long, and how far CPUs are from each other |
 //! | `lines` | the directory of cache lines, and what an operation costs |
+//! | `arbiter` | who of those who wait for a line gets it |
 //! | `fork` | processes |
 //! | `trace` | what happened, for people and as a hash |
 
+mod arbiter;
+mod costs;
 mod cpu;
 mod decide;
 mod fork;
@@ -38,8 +42,8 @@ mod state;
 mod thread;
 mod trace;
 
+pub use costs::{Costs, NS, Topology, Way};
 pub use fork::Ended;
-pub use lines::Costs;
 pub use thread::{Job, Place};
 
 use crate::simulation::{Defect, Failure, Settings, Strategy};
@@ -48,7 +52,7 @@ use core::ffi::CStr;
 use core::ptr::NonNull;
 use corosensei::CoroutineResult;
 use cpu::Cpu;
-use lines::Lines;
+use lines::{Grant, Lines};
 use schedule::Timers;
 use space::Space;
 use std::cmp::Reverse;
@@ -82,12 +86,18 @@ pub fn settle((at, size): (usize, u8)) {
 /// What a thread is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing that others could see.
+    /// No instruction.
     Nothing,
+    /// An instruction that others cannot see.
+    Own,
+    /// Waits a moment, as whoever looks again and again should.
+    Pause,
     /// Reads memory.
     Load { at: usize, size: u8 },
     /// Writes memory, at once if it is locked.
     Store { at: usize, size: u8, is_locked: bool },
+    /// Adds to memory, or changes it otherwise, by one instruction that others may come in between of.
+    Add { at: usize, size: u8 },
     /// Reads and writes memory as one.
     Change { at: usize, size: u8 },
     /// Makes memory zero.
@@ -102,8 +112,17 @@ pub enum Access {
     Work { ns: u64 },
     /// Enters the kernel.
     System { number: usize },
-    /// Interrupts a CPU.
-    Kick { cpu: usize },
+    /// Interrupts a CPU; not as the first one in the same call.
+    Kick { cpu: usize, is_further: bool },
+}
+
+/// What is due at some time; a line first, so that nobody takes it for his own any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// Somebody gets a line.
+    Line(Grant),
+    /// A CPU's next step.
+    Cpu(usize),
 }
 
 /// What the thread that asked does next.
@@ -121,7 +140,7 @@ enum Next {
 pub struct Engine {
     settings: Settings,
     strategy: Option<Box<dyn Strategy>>,
-    /// Moved on by every step where there is a strategy.
+    /// Moved on by every step where there is a strategy. All times are in picoseconds but for those that others give or get.
     now: u64,
     steps: u64,
     threads: Vec<Thread>,
@@ -130,9 +149,11 @@ pub struct Engine {
     current: usize,
     /// The threads that are on CPUs, in the order of the CPUs.
     running: Vec<usize>,
-    /// Without a strategy: times of the CPUs that run a thread, but for the current one's.
-    times: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Without a strategy: when what comes next. The current thread's CPU is not among it.
+    agenda: BinaryHeap<Reverse<(u64, Due)>>,
     timers: Timers,
+    /// Of each CPU, the other threads of its core; none, where no core has several.
+    siblings: Vec<Vec<usize>>,
     /// Which slots are somebody's.
     slots: Vec<bool>,
     /// Stores that wait in buffers.
@@ -170,6 +191,10 @@ impl Engine {
         }
         let cpus = (0..settings.cpus).map(|_| Cpu::new()).collect();
         let environment = settings.environment.clone();
+        let topology = settings.costs.topology;
+        let has_siblings = topology.threads > 1;
+        let siblings_of = |cpu| topology.siblings(cpu, settings.cpus).collect();
+        let siblings = (0..settings.cpus).filter(|_| has_siblings).map(siblings_of).collect();
         let mut lines = Lines::new(&settings);
         let space = Space::new();
         lines.set_space(space.range().0, space.range().1);
@@ -180,8 +205,9 @@ impl Engine {
             cpus,
             current: 0,
             running: Vec::new(),
-            times: BinaryHeap::new(),
+            agenda: BinaryHeap::new(),
             timers: Timers::default(),
+            siblings,
             slots: vec![false; crate::slot::MAX],
             waiting_stores: 0,
             lines,
@@ -209,7 +235,7 @@ impl Engine {
         let first = self.add_thread(main, Place::Anywhere, None, "main".into(), None);
         self.make_ready(first, 0);
         self.current = first;
-        self.times.clear();
+        self.agenda.clear();
         CURRENT.set(Some(NonNull::from(&mut *self)));
         let ended = drive(Here(NonNull::from(&mut *self)), first);
         CURRENT.set(None);
@@ -218,7 +244,7 @@ impl Engine {
 
     /// What happened, how many steps it took, and how late it is.
     pub fn into_report(mut self) -> (Trace, u64, u64) {
-        let time = self.cpus.iter().map(|cpu| cpu.time).max().unwrap_or(0);
+        let time = self.cpus.iter().map(|cpu| cpu.time).max().unwrap_or(0) / NS;
         (std::mem::replace(&mut self.trace, Trace::new(false, None)), self.steps, time)
     }
 
@@ -241,8 +267,13 @@ impl Engine {
     }
 
     /// The time where the current thread is.
-    pub fn time(&self) -> u64 {
+    fn time(&self) -> u64 {
         self.cpus[self.cpu()].time
+    }
+
+    /// The same in nanoseconds.
+    pub fn time_ns(&self) -> u64 {
+        self.time() / NS
     }
 
     /// The value of a variable of the settings.
@@ -296,6 +327,10 @@ impl Engine {
 
     /// A restartable section begins or ends.
     pub fn set_section(&mut self, runs: bool) {
+        if runs && self.strategy.is_none() {
+            let cpu = self.cpu();
+            self.cpus[cpu].time += self.settings.costs.section * self.percent(cpu) / 100;
+        }
         let thread = &mut self.threads[self.current];
         thread.section = runs;
         thread.is_aborted = false;
@@ -317,7 +352,7 @@ impl Engine {
     }
 
     fn happened(&mut self, what: Happening) {
-        let event = Event { time: self.time(), cpu: self.cpu() as u32, thread: self.current as u32, what };
+        let event = Event { time: self.time_ns(), cpu: self.cpu() as u32, thread: self.current as u32, what };
         self.trace.add(event, &self.space);
     }
 
@@ -364,6 +399,9 @@ impl Here {
                 Next::Go
             };
         }
+        if self.with(|engine| engine.begin(access)) {
+            self.suspend(me);
+        }
         self.with(|engine| engine.perform(access));
     }
 
@@ -397,7 +435,7 @@ impl Here {
     /// The current thread waits for others, by looking again and again.
     pub fn give_way(self) {
         self.with(|engine| engine.gives_way = true);
-        self.step(Access::Nothing);
+        self.step(Access::Pause);
     }
 
     /// The current thread has been taken off its CPU and returns when it goes on.

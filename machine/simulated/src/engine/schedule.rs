@@ -3,8 +3,9 @@
 //! Slots are concurrency ids, as Linux gives them: of the threads that are on CPUs each has another one; a CPU tries to keep the one it
 //! had, as long as it is below the number of threads and of CPUs; otherwise mostly the lowest that is free is given, sometimes any.
 
+use super::costs::NS;
 use super::thread::{State, Wait, Woken};
-use super::{Access, Engine, Happening, Here};
+use super::{Access, Due, Engine, Happening, Here};
 use crate::simulation::Defect;
 use fastrand::Rng;
 use std::cmp::Reverse;
@@ -25,6 +26,7 @@ impl Engine {
     /// A thread that is nowhere goes to a CPU at that time, and waits there if another one is on it.
     pub(super) fn make_ready(&mut self, thread: usize, at: u64) {
         self.threads[thread].state = State::Ready;
+        self.threads[thread].ready_at = if self.strategy.is_none() { at } else { 0 };
         let cpu = self.place_for(thread);
         if self.cpus[cpu].thread.is_none() {
             // An idle CPU's time stood still.
@@ -62,11 +64,13 @@ impl Engine {
         let threads = &mut self.threads[thread];
         (threads.state, threads.cpu, threads.slot) = (State::Running, cpu, slot);
         self.cpus[cpu].thread = Some(thread);
-        self.cpus[cpu].slice_end = self.cpus[cpu].time + self.settings.slice_ns;
+        // It may have been woken, and not be there yet.
+        self.cpus[cpu].time = self.cpus[cpu].time.max(self.threads[thread].ready_at);
+        self.cpus[cpu].slice_end = self.cpus[cpu].time + self.settings.slice_ns * NS;
         let at = self.running.partition_point(|&other| self.threads[other].cpu < cpu);
         self.running.insert(at, thread);
         if self.strategy.is_none() {
-            self.times.push(Reverse((self.cpus[cpu].time, cpu)));
+            self.agenda.push(Reverse((self.cpus[cpu].time, Due::Cpu(cpu))));
         }
         self.happened(Happening::Placed { thread: thread as u32, cpu: cpu as u32, slot });
     }
@@ -185,7 +189,7 @@ impl Engine {
 
     /// A thread that waits goes on: the current one wakes it.
     pub(super) fn wake(&mut self, thread: usize, why: Woken) {
-        self.wake_at(thread, why, self.time());
+        self.wake_at(thread, why, self.time() + self.wake_up());
     }
 
     fn wake_at(&mut self, thread: usize, why: Woken, at: u64) {
@@ -199,11 +203,22 @@ impl Engine {
     pub(super) fn fire_timers(&mut self, now: u64) {
         while let Some(&(until, thread)) = self.timers.first().filter(|(until, _)| *until <= now) {
             self.timers.remove(&(until, thread));
-            let cpu = self.threads[thread].cpu;
-            if self.cpus[cpu].thread.is_none() {
-                self.cpus[cpu].time = self.cpus[cpu].time.max(until);
-            }
-            self.wake_at(thread, Woken::Late, until);
+            self.wake_at(thread, Woken::Late, until + self.wake_up());
+        }
+    }
+
+    /// From when a thread is woken to when it goes on, where time is simulated.
+    fn wake_up(&self) -> u64 {
+        if self.strategy.is_none() { self.settings.costs.wake_up } else { 0 }
+    }
+
+    /// A CPU loses some time to an interrupt, where time is simulated, unless it waits in any case.
+    pub(super) fn delay(&mut self, cpu: usize) {
+        let time = self.settings.costs.kicked;
+        let is_at_work = self.cpus[cpu].thread.is_some() && !self.cpus[cpu].waits_for_line;
+        if self.strategy.is_none() && time > 0 && cpu != self.cpu() && is_at_work {
+            self.cpus[cpu].time += time;
+            self.agenda.push(Reverse((self.cpus[cpu].time, Due::Cpu(cpu))));
         }
     }
 
@@ -291,7 +306,7 @@ impl Here {
     /// The current thread waits for some time.
     pub fn sleep(self, ns: u64) {
         self.step(Access::System { number: SLEEP });
-        self.with(|engine| engine.block(Wait::Time, Some(engine.time() + ns)));
+        self.with(|engine| engine.block(Wait::Time, Some(engine.time() + ns * NS)));
         self.wait();
     }
 

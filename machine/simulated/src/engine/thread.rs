@@ -105,6 +105,8 @@ pub struct Thread {
     pub block: Box<Zeroes>,
     pub errno: Box<i32>,
     pub steps: u64,
+    /// When it can go on at the earliest, where time is simulated.
+    pub ready_at: u64,
     /// Decisions since the last step.
     pub asks: u32,
 }
@@ -198,6 +200,7 @@ impl Engine {
             block: Box::default(),
             errno: Box::default(),
             steps: 0,
+            ready_at: 0,
             asks: 0,
         });
         number

@@ -65,8 +65,13 @@ pub struct Run {
 /// When exploring ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// After so many runs.
-    Runs(u64),
+    /// After these runs, by their numbers: for part of an exploration, those of the part.
+    Runs {
+        /// The first of them.
+        from: u64,
+        /// The one after the last.
+        to: u64,
+    },
     /// After so long.
     Time(Duration),
 }
@@ -94,8 +99,10 @@ pub struct Finding {
     pub run: Run,
     /// The plan's name.
     pub plan: &'static str,
-    /// Runs until then.
+    /// Which run it is, from 1 on.
     pub runs: u64,
+    /// Steps of all runs until then.
+    pub steps: u64,
     /// What was wrong.
     pub what: String,
     /// The fewest choices that were found to make it fail, of how many.
@@ -137,7 +144,8 @@ impl Subject<'_> {
     /// Makes runs until one fails or it is enough.
     pub fn explore(&self, first_seed: u64, until: Until, mut look: impl FnMut(&Progress)) -> Verdict {
         let start = Instant::now();
-        let mut last = (0, 0);
+        let first = if let Until::Runs { from, .. } = until { from } else { 0 };
+        let mut last = (first, 0);
         let exit = worker::work(
             PATIENCE,
             |progress| {
@@ -145,12 +153,12 @@ impl Subject<'_> {
                 look(progress);
             },
             |progress, output| {
-                for index in 0.. {
+                for index in first.. {
                     // SAFETY: the page is the worker's to write.
                     let show = |change: &dyn Fn(&mut Progress)| unsafe { change(&mut *progress) };
                     show(&|progress| (progress.at, progress.beats) = (index, progress.beats + 1));
                     let is_over = match until {
-                        Until::Runs(runs) => index >= runs,
+                        Until::Runs { to, .. } => index >= to,
                         Until::Time(time) => start.elapsed() >= time,
                     };
                     if is_over {
@@ -178,10 +186,13 @@ impl Subject<'_> {
             },
         );
         if exit == Exit::default() {
-            return Verdict::Nothing { runs: last.0, steps: last.1 };
+            return Verdict::Nothing { runs: last.0 - first, steps: last.1 };
         }
         let what = exit.what().unwrap_or_default();
-        Verdict::Found(Box::new(self.finding(self.run_at(first_seed, last.0), last.0 + 1, what)))
+        Verdict::Found(Box::new(Finding {
+            steps: last.1,
+            ..self.finding(self.run_at(first_seed, last.0), last.0 + 1, what)
+        }))
     }
 
     /// The same run again, in a process of its own: what was wrong, if anything was; its choices; its trace.
@@ -249,6 +260,7 @@ impl Subject<'_> {
             run,
             plan: self.plans[run.plan].name(),
             runs,
+            steps: 0,
             what: shown.what.unwrap_or(what),
             choices: whole.schedule.len(),
             schedule,

@@ -12,7 +12,7 @@ mod pct;
 mod strategy;
 pub mod worker;
 
-pub use crate::engine::{Costs, Ended, Job, Place};
+pub use crate::engine::{Costs, Ended, Job, NS, Place, Topology, Way};
 pub use exhaustive::{Exhausted, exhaust};
 pub use pct::Priorities;
 pub use strategy::{Choice, Deviation, Moment, Random, Rates, Replay, Scene, Strategy};
@@ -229,6 +229,11 @@ pub fn sleep(ns: u64) {
 /// The calling thread computes for so long, where time is what decides.
 pub fn work(ns: u64) {
     here().work(ns);
+}
+
+/// The time where the calling thread is, which does not ask for it: so it takes none.
+pub fn time_ns() -> u64 {
+    here().with(|engine| engine.time_ns())
 }
 
 /// CPUs that kicks have interrupted so far, those of the threads that kicked not among them.

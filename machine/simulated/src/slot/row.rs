@@ -16,7 +16,7 @@ pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     match engine::here() {
         Some(here) => {
             let (at, size) = (word.expose_provenance(), 8);
-            here.step(Access::Store { at, size, is_locked: false });
+            here.step(Access::Add { at, size });
             here.with(|engine| {
                 let sum = (engine.load(at, size) as i64).wrapping_add(amount);
                 engine.store(at, size, (sum as u64).into());

@@ -102,7 +102,7 @@ impl Section {
     /// It is writable.
     pub unsafe fn store_with(&self, word: *mut u64, value: impl Fn(u64) -> u64) -> Result<(), Aborted> {
         let at = word.expose_provenance();
-        self.step(Access::Store { at, size: 8, is_locked: false })?;
+        self.step(Access::Add { at, size: 8 })?;
         match self.0 {
             Some(here) => here.with(|engine| {
                 let value = value(engine.load(at, 8) as u64);

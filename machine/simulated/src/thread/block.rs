@@ -48,7 +48,7 @@ pub fn ascend() -> bool {
 /// Handlers come before the instruction.
 fn change(amount: i32) -> bool {
     if let Some(here) = engine::here() {
-        here.step(Access::Nothing);
+        here.step(Access::Own);
     }
     let level = identity::level() + amount;
     identity::set_level(level);

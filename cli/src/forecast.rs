@@ -1,0 +1,191 @@
+//! `commensal lab calibrate`, `lab validate` and `lab forecast`: what a simulated machine's costs are, how far it is off, and what it says of machines that are not here.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use commensal_lab::answers::{Answers, Shard};
+use commensal_lab::forecast::calibrate::calibrate;
+use commensal_lab::forecast::predict::predict;
+use commensal_lab::forecast::validate::{self, Held, Here};
+use commensal_lab::forecast::{Model, Probes};
+use commensal_lab::json::Object;
+use commensal_lab::machine::Machine;
+use commensal_lab::process::Interrupt;
+use commensal_lab::profile::Profile;
+use commensal_lab::report::{self, Chapter};
+use commensal_lab::table;
+
+use crate::failure::{Failure, Status};
+use crate::places;
+
+/// Runs of a probe here: when it is to be quick, and else.
+const RUNS: (usize, usize) = (5, 15);
+/// What is asked of the median error at points that were held out.
+const MEDIAN: f64 = 0.2;
+
+/// What a user asks for.
+pub struct Request<'a> {
+    /// Whether fewer runs are wanted.
+    pub quick: bool,
+    /// Whose costs; none: they are measured first.
+    pub profile: Option<&'a str>,
+    /// Where a profile goes.
+    pub out: Option<&'a Path>,
+    /// Where the result goes, as JSON.
+    pub json: Option<&'a Path>,
+    /// Where a page goes.
+    pub report: Option<&'a Path>,
+}
+
+/// Whose costs are forecast with, if nobody says.
+pub const USUAL: &str = "x86-256";
+
+/// Measures this machine's costs, and writes them.
+pub fn calibrated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
+    let Some(out) = request.out else {
+        let line = "calibrate writes a profile; say where by --out FILE.toml";
+        return Err(Failure::new(Status::Usage, line));
+    };
+    if out.extension().is_none_or(|extension| extension != "toml") {
+        let line = format!("--out {}: a profile's name ends with .toml, by which it is known", out.display());
+        return Err(Failure::new(Status::Usage, line));
+    }
+    let written = |error| Failure::new(Status::Usage, format!("--out {} cannot be written ({error})", out.display()));
+    // Before anything is measured that could be lost.
+    std::fs::OpenOptions::new().append(true).create(true).open(out).map_err(written)?;
+    let scratch = places::scratch("commensal-lab-")?;
+    let (command, machine) = (places::own()?, Machine::host());
+    if machine.cpus < 2 {
+        return Err(Failure::ours("costs of two CPUs cannot be measured with one"));
+    }
+    let probes = Probes::of(&command, scratch.path(), interrupt);
+    let profile = measured(request, &machine, &probes)?;
+    places::show(&format!("{}\n{}", table::place(&machine), profile.sheet()), None)?;
+    let text = format!(
+        "# Written by `{}` on {}.\n{}",
+        commensal_lab::json::command_line(),
+        machine,
+        profile.text().map_err(Failure::of)?
+    );
+    std::fs::write(out, text).map_err(written)?;
+    eprintln!("commensal: the profile is {}", out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measured(request: &Request, machine: &Machine, probes: &Probes) -> Result<Profile, Failure> {
+    let are_siblings = commensal_lab::machine::are_siblings();
+    if are_siblings {
+        eprintln!(
+            "commensal: the two CPUs are threads of one core: what is measured between them is near, and a core's other half is in all of it"
+        );
+    }
+    let which = if are_siblings { "two threads of one core" } else { "two of its CPUs" };
+    calibrate(&format!("{machine}, {which}"), runs(request), probes).map_err(Failure::of)
+}
+
+fn runs(request: &Request) -> usize {
+    if request.quick { RUNS.0 } else { RUNS.1 }
+}
+
+/// Holds the model against published curves, and against this machine; status 1 if a point is missed that must not be.
+pub fn validated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
+    let named = request.profile.map(|name| Profile::find(name).map_err(usage)).transpose()?;
+    places::check(request.json, None)?;
+    let scratch = places::scratch("commensal-lab-")?;
+    let (command, machine) = (places::own()?, Machine::host());
+    let probes = Probes::of(&command, scratch.path(), interrupt);
+    let is_alone = machine.cpus < 2;
+    if is_alone && named.is_none() {
+        let line = "costs of two CPUs cannot be measured with one; name a profile by --profile";
+        return Err(Failure::ours(line));
+    }
+    let name = request.profile.unwrap_or("measured just now");
+    let profile = match named {
+        Some(profile) => profile,
+        None => measured(request, &machine, &probes)?,
+    };
+    let here = if is_alone {
+        eprintln!("commensal: this machine has one CPU, so nothing is held against it");
+        Vec::new()
+    } else {
+        validate::here(&profile, runs(request), &probes).map_err(Failure::of)?
+    };
+    let mut curves = Vec::new();
+    let model = |profile: &Profile, operation, threads: &[u32]| probes.increments(profile, operation, threads);
+    // Those that are shipped, and another one that comes with curves of its own.
+    let own = request.profile.filter(|name| !Profile::names().any(|shipped| shipped == *name));
+    let mut names: Vec<&str> = Profile::names().collect();
+    names.extend(own);
+    for name in names {
+        let profile = Profile::find(name).map_err(usage)?;
+        curves.extend(validate::curves(name, &profile, &model as &Model).map_err(Failure::of)?);
+    }
+    let text = format!(
+        "{}Two CPUs here, and simulated; costs: {name}\n{}\nPublished curves, and the simulated machine at the points that no fit has seen\n{}\n{}",
+        table::place(&machine),
+        validate::of_here(&here),
+        validate::summary(&curves),
+        validate::misses(&curves),
+    );
+    places::show(&text, request.json)?;
+    if let Some(path) = request.json {
+        let object = Object::of_figures("validate", &machine, validate::told(&here, &curves));
+        let object = object.with("profile", &profile).and_then(|it| it.with("here", &here)?.with("curves", &curves));
+        object.and_then(|object| object.write(path)).map_err(Failure::of)?;
+    }
+    Ok(if is_good(&here, &curves) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+const ABOUT: &str = "What an operation would take each of so many CPUs that do the same at once, simulated: nobody measured it. The band is what comes out with the least, and with \
+the most, of all costs of the profile; how far the model is off where it can be told, `commensal lab validate` says.";
+
+/// Says what a machine would say that is not here, from these answers and those that are missing.
+pub fn forecast(request: &Request, answers: &Answers, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
+    let name = request.profile.unwrap_or(USUAL);
+    let profile = Profile::find(name).map_err(usage)?;
+    places::check(request.json, request.report)?;
+    let machine = Machine::simulated(profile.cpus, Some(name.to_owned()));
+    wanted(name, answers)?;
+    answers.make(Shard::WHOLE, &places::own()?, interrupt).map_err(Failure::of)?;
+    let prediction = predict(name, answers).map_err(Failure::of)?;
+    let text = format!(
+        "{}{}\n{ABOUT}\n\n{}\nBy which factor it changes if a cost is halved, or doubled\n{}",
+        table::place(&machine),
+        profile.about,
+        prediction.sheet(),
+        prediction.sensitivity(),
+    );
+    places::show(&text, request.json)?;
+    let object = prediction.object(&machine);
+    if let Some(path) = request.json {
+        object.write(path).map_err(Failure::of)?;
+    }
+    if let Some(directory) = request.report {
+        let pictures = prediction.pictures().map_err(Failure::of)?;
+        let chapter = Chapter {
+            title: format!("Forecast: {name}, simulated"),
+            about: vec![profile.about.clone(), ABOUT.to_owned()],
+            sheets: vec![prediction.sheet(), prediction.sensitivity(), profile.sheet()],
+            pictures: &pictures,
+            sections: Vec::new(),
+            object,
+        };
+        report::write(directory, &[chapter]).map_err(Failure::of)?;
+        eprintln!("commensal: the report is {}", directory.join("index.html").display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists what has to be simulated for a profile.
+pub fn wanted(name: &str, answers: &Answers) -> Result<(), Failure> {
+    answers.list(|| predict(name, answers)).map_err(Failure::of)
+}
+
+/// What was fitted nowhere is off by anything: that is printed, and no fault.
+fn is_good(here: &[Here], curves: &[Held]) -> bool {
+    here.iter().all(|here| !here.is_missed()) && curves.iter().all(|held| !held.is_missed(MEDIAN))
+}
+
+fn usage(error: anyhow::Error) -> Failure {
+    Failure::new(Status::Usage, format!("--profile: {error:#}"))
+}

@@ -1,0 +1,132 @@
+//! `--shard` and `commensal lab merge`: several machines each make a part of what is simulated or explored, and what they wrote becomes one result.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use commensal_lab::answers::{Answers, Shard};
+use commensal_lab::experiment::{self, Experiment, Setting};
+use commensal_lab::part::{Merged, Part, Request, Runs, merge};
+use commensal_lab::process::Interrupt;
+
+use crate::failure::{Failure, Status};
+use crate::lab::{self, FORECAST, Lab};
+use crate::{forecast, places};
+
+/// Makes the part of an experiment.
+pub fn make(request: &Lab, experiment: &dyn Experiment, setting: &Setting, shard: Shard) -> Result<ExitCode, Failure> {
+    let usage = |line: &str| Failure::new(Status::Usage, format!("--shard: {line}"));
+    if !setting.machine.is_simulated() {
+        return Err(usage("only what is simulated says the same everywhere; say --cpus N, too"));
+    }
+    if request.name != experiment.name() {
+        return Err(usage("a part is of one experiment; name it"));
+    }
+    let Some(seed) = request.seed else {
+        return Err(usage("all parts must draw the same; say --seed N, the same for all of them"));
+    };
+    let json = place(request)?;
+    experiment::list(experiment, setting).map_err(Failure::of)?;
+    let asked = Request {
+        name: request.name.clone(),
+        quick: request.quick,
+        blocks: request.blocks,
+        seed,
+        cpus: request.cpus,
+        profile: setting.machine.profile.clone(),
+        costs: None,
+    };
+    write(asked, &setting.answers, shard, &setting.interrupt, json)
+}
+
+/// Makes the part of a forecast.
+pub fn forecast(request: &Lab, interrupt: &Interrupt, shard: Shard) -> Result<ExitCode, Failure> {
+    let json = place(request)?;
+    places::check(Some(json), None)?;
+    let name = request.profile.clone().unwrap_or_else(|| forecast::USUAL.to_owned());
+    let answers = Answers::default();
+    forecast::wanted(&name, &answers)?;
+    let (profile, name) = (Some(name), FORECAST.to_owned());
+    let asked = Request { name, quick: false, blocks: None, seed: 0, cpus: None, profile, costs: None };
+    write(asked, &answers, shard, interrupt, json)
+}
+
+/// Where the part goes.
+fn place(request: &Lab) -> Result<&Path, Failure> {
+    let usage = |line: &str| Failure::new(Status::Usage, format!("--shard: {line}"));
+    if request.report.is_some() {
+        return Err(usage("a part has no page; leave --report to `lab merge`"));
+    }
+    request.json.as_deref().ok_or_else(|| usage("say by --json FILE where the part goes, for `lab merge`"))
+}
+
+fn write(
+    asked: Request,
+    answers: &Answers,
+    shard: Shard,
+    interrupt: &Interrupt,
+    json: &Path,
+) -> Result<ExitCode, Failure> {
+    let runs = answers.runs();
+    let request = asked.with_costs().map_err(Failure::of)?;
+    answers.make(shard, &places::own()?, interrupt).map_err(Failure::of)?;
+    let known = answers.known();
+    eprintln!("commensal: part {shard} of {}: {} of {runs} runs", request.name, known.len());
+    Part::Runs(Runs::of(shard, request, runs, known)).write(json).map_err(Failure::of)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Joins parts, and shows what they say together as one machine would have shown it.
+pub fn merged(request: &Lab) -> Result<ExitCode, Failure> {
+    let without = [
+        ("--cpus", request.cpus.is_some()),
+        ("--blocks", request.blocks.is_some()),
+        ("--seed", request.seed.is_some()),
+        ("--out", request.out.is_some()),
+        ("--quick", request.quick),
+        ("--profile", request.profile.is_some()),
+        ("--shard", request.shard.is_some()),
+    ];
+    if let Some((option, _)) = without.into_iter().find(|(_, is_there)| *is_there) {
+        let line = format!("{option} means nothing to `lab merge`: the parts say what was asked for; leave it out");
+        return Err(Failure::new(Status::Usage, line));
+    }
+    let usage = |error: anyhow::Error| Failure::new(Status::Usage, format!("{error:#}"));
+    let parts = request.files.iter().map(|path| Part::read(path)).collect::<Result<Vec<_>, _>>().map_err(usage)?;
+    match merge(parts).map_err(usage)? {
+        Merged::Runs(asked, figures) => evaluate(request, asked, &Answers::given(figures)),
+        Merged::Exploration(explored) => {
+            if request.report.is_some() {
+                return Err(Failure::new(Status::Usage, "an exploration has no page; leave --report out"));
+            }
+            places::check(request.json.as_deref(), None)?;
+            places::show(&explored.text(), request.json.as_deref())?;
+            let is_clean = explored.is_clean();
+            let part = Part::Exploration(explored);
+            request.json.as_deref().map_or(Ok(()), |path| part.write(path)).map_err(Failure::of)?;
+            Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+fn evaluate(request: &Lab, asked: Request, answers: &Answers) -> Result<ExitCode, Failure> {
+    let (json, report) = (request.json.clone(), request.report.clone());
+    if asked.name == FORECAST {
+        let (profile, json, report) = (asked.profile.as_deref(), json.as_deref(), report.as_deref());
+        let asked = forecast::Request { quick: false, profile, out: None, json, report };
+        return forecast::forecast(&asked, answers, &lab::interrupt()?);
+    }
+    let as_asked = Lab {
+        name: asked.name,
+        quick: asked.quick,
+        blocks: asked.blocks,
+        seed: Some(asked.seed),
+        cpus: asked.cpus,
+        profile: Some(asked.profile.unwrap_or_else(|| lab::SIMPLE.to_owned())),
+        out: None,
+        json,
+        report,
+        shard: None,
+        files: Vec::new(),
+    };
+    lab::experiments(&as_asked, answers)
+}

@@ -1,0 +1,89 @@
+//! `commensal stat` and `commensal slabinfo`: what processes say of themselves, once, or to whoever scrapes.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use commensal_watch::process::{self, Process};
+use commensal_watch::{json, server, text};
+
+use crate::failure::{Failure, Status};
+use crate::places;
+
+/// Show what a process under the library says of itself, or all of them in a list
+#[derive(Args)]
+pub struct Stat {
+    /// The process; all if none is given
+    pid: Option<u32>,
+
+    /// Everything as JSON
+    #[arg(long, conflicts_with = "prometheus")]
+    json: bool,
+
+    /// Serve it in the OpenMetrics format at this address, or port of this machine alone, under /metrics, until interrupted
+    #[arg(long, value_name = "ADDR")]
+    prometheus: Option<String>,
+}
+
+/// Show the slab table of a process under the library, in the columns of the kernel's /proc/slabinfo
+#[derive(Args)]
+pub struct Slabinfo {
+    /// The process
+    pid: u32,
+}
+
+/// Shows, or serves.
+pub fn stat(request: &Stat) -> Result<ExitCode, Failure> {
+    if let Some(address) = &request.prometheus {
+        return serve(request.pid, address);
+    }
+    show(request.pid, request.json)
+}
+
+/// Shows one process, or all, once.
+pub fn show(pid: Option<u32>, as_json: bool) -> Result<ExitCode, Failure> {
+    let shown = match pid {
+        Some(pid) => {
+            let process = process::find(pid).map_err(Failure::of)?;
+            if as_json { pretty(&json::of(&process)) } else { text::of(&process) }
+        }
+        None => {
+            let (processes, unreadable) = process::all();
+            if as_json {
+                pretty(&json::all(&processes, &unreadable))
+            } else {
+                unreadable.iter().for_each(|error| eprintln!("commensal: {error:#}"));
+                text::list(&processes)
+            }
+        }
+    };
+    places::show(&shown, None)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows a process's slab table.
+pub fn slabinfo(request: &Slabinfo) -> Result<ExitCode, Failure> {
+    let process = process::find(request.pid).map_err(Failure::of)?;
+    places::show(&text::slabinfo(&process), None)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
+    let at =
+        server::address(address).map_err(|error| Failure::new(Status::Usage, format!("--prometheus: {error:#}")))?;
+    // One that is named has to be there at first; later it may go, and then is shown no more.
+    pid.map(process::find).transpose().map_err(Failure::of)?;
+    let look = || -> Vec<Process> {
+        match pid {
+            Some(pid) => process::find(pid).into_iter().collect(),
+            None => process::all().0,
+        }
+    };
+    let ready = |at| eprintln!("commensal: serving http://{at}{} until interrupted", server::PATH);
+    server::serve(at, look, ready).map_err(Failure::of)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// JSON for people and programs.
+fn pretty(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}

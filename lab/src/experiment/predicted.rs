@@ -1,0 +1,213 @@
+//! What was predicted of simulated machines before anything was simulated there, in lab/predictions.toml: each with a band, a reason, and what the document says. What comes
+//! out is printed beside it, whether it agrees or not.
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::{Claim, Experiment, Setting};
+use crate::machine::Machine;
+use crate::profile::{LEAST, MOST};
+use crate::sheet::{Sheet, Side};
+use crate::table::factor;
+
+const FILE: &str = include_str!("../../predictions.toml");
+
+/// What one of an experiment's claims will come to.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Prediction {
+    /// The experiment.
+    pub experiment: String,
+    /// The simulated machine, by its profile's name.
+    pub profile: String,
+    /// The claim, as its table has it.
+    pub claim: String,
+    /// From, and to.
+    pub band: [f64; 2],
+    /// What it is more or less than: one, for ratios.
+    #[serde(default = "one")]
+    pub than: f64,
+    /// What the document says, as a band; none where it has no figure and no direction.
+    pub document: Option<[f64; 2]>,
+    /// Whether a run with fewer blocks had been seen when it was written: then it is no prediction, and is told as such.
+    #[serde(default)]
+    pub seen: bool,
+    /// Why.
+    pub because: String,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Predictions {
+    prediction: Vec<Prediction>,
+}
+
+/// A prediction, and what was simulated.
+pub struct Predicted {
+    prediction: Prediction,
+    /// The document's words.
+    document: String,
+    cpus: usize,
+    /// With the costs as they are thought to be; then from the least to the most of all that was found in the corners of their bands.
+    found: Option<(f64, [f64; 2])>,
+}
+
+impl Prediction {
+    /// All of them.
+    pub fn all() -> Result<Vec<Self>> {
+        let all: Predictions = toml::from_str(FILE).context("lab/predictions.toml")?;
+        for Prediction { claim, band, document, .. } in &all.prediction {
+            let is_band = |[low, high]: &[f64; 2]| low <= high;
+            ensure!(is_band(band) && document.as_ref().is_none_or(is_band), "a band of {claim:?} is turned round");
+        }
+        Ok(all.prediction)
+    }
+
+    fn of(experiment: &str) -> Result<impl Iterator<Item = Self>> {
+        let is_it = move |one: &Self| one.experiment == experiment;
+        Ok(Self::all()?.into_iter().filter(is_it))
+    }
+
+    /// For which machines there are some, in their order.
+    pub fn profiles(experiment: &str) -> Result<Vec<String>> {
+        let mut all: Vec<String> = Self::of(experiment)?.map(|one| one.profile).collect();
+        all.dedup();
+        Ok(all)
+    }
+
+    /// In which direction.
+    fn direction(&self) -> String {
+        let word = match self.band {
+            [_, high] if high < self.than => "less than",
+            [low, _] if low > self.than => "more than",
+            _ => "about",
+        };
+        format!("{word} {}", self.than)
+    }
+}
+
+/// Holds an experiment's claims against what was predicted for the machine, with costs in the corners of their bands, too. None on another machine.
+pub fn held(experiment: &dyn Experiment, setting: &Setting, claims: &[Claim]) -> Result<Vec<Predicted>> {
+    let Some(profile) = &setting.machine.profile else { return Ok(Vec::new()) };
+    let cpus = setting.machine.cpus;
+    let all: Vec<Prediction> = Prediction::of(experiment.name())?.filter(|one| one.profile == *profile).collect();
+    if all.is_empty() || Machine::like(profile)?.cpus != cpus {
+        return Ok(Vec::new());
+    }
+    let corner = |corner| {
+        let machine = Machine::simulated(cpus, Some(format!("{profile}+{corner}")));
+        Ok(experiment.measure(&Setting { machine, ..setting.clone() })?.claims)
+    };
+    let corners = [LEAST, MOST].map(corner).into_iter().collect::<Result<Vec<_>>>()?;
+    let one = |prediction: Prediction| {
+        let find =
+            |claims: &[Claim]| claims.iter().find(|claim| claim.claim == prediction.claim).map(|claim| claim.figure);
+        let claim = claims.iter().find(|claim| claim.claim == prediction.claim);
+        let document = claim.map(|claim| claim.document.clone());
+        let document = document.with_context(|| format!("predicted of no claim: {:?}", prediction.claim))?;
+        let all = [claims].into_iter().chain(corners.iter().map(Vec::as_slice)).filter_map(|claims| find(claims)?);
+        let band =
+            all.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], figure| [low.min(figure), high.max(figure)]);
+        let found = find(claims).flatten().map(|figure| (figure, band));
+        Ok(Predicted { prediction, document, cpus, found })
+    };
+    all.into_iter().map(one).collect()
+}
+
+/// A line for each.
+pub fn sheet(all: &[Predicted]) -> Sheet {
+    let headings = [
+        ("predicted", Side::Left),
+        ("document", Side::Right),
+        ("predicted, from", Side::Right),
+        ("to", Side::Right),
+        ("direction", Side::Left),
+        ("simulated at N", Side::Right),
+        ("least and most costs", Side::Right),
+        ("as predicted", Side::Left),
+        ("as the document", Side::Left),
+    ];
+    let mut sheet = Sheet::new(headings);
+    for Predicted { prediction, document, cpus, found } in all {
+        let within = |band: [f64; 2], (figure, [low, high]): (f64, [f64; 2])| match (
+            band[0] <= figure && figure <= band[1],
+            band[0] <= high && low <= band[1],
+        ) {
+            (true, _) => "yes",
+            (false, true) => "NO, but within its band",
+            (false, false) => "NO",
+        };
+        let seen = if prediction.seen { ", had been seen" } else { "" };
+        let [low, high] = prediction.band.map(short);
+        sheet.add([
+            prediction.claim.clone(),
+            document.clone(),
+            low,
+            high,
+            prediction.direction(),
+            found.map_or("–".to_owned(), |(figure, _)| {
+                format!("{}, simulated, of {cpus} ({})", short(figure), prediction.profile)
+            }),
+            found.map_or("–".to_owned(), |(_, band)| band.map(short).join(" to ")),
+            found.map_or("cannot be told".to_owned(), |found| format!("{}{seen}", within(prediction.band, found))),
+            found.zip(prediction.document).map_or("–", |(found, document)| within(document, found)).to_owned(),
+        ]);
+    }
+    sheet
+}
+
+fn short(value: f64) -> String {
+    if value.is_infinite() { "any".to_owned() } else { factor(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::ALL;
+    use crate::profile::Profile;
+
+    #[test]
+    fn predictions_are_of_experiments_and_machines_that_exist() {
+        let all = Prediction::all().unwrap();
+        for one in &all {
+            assert!(ALL.iter().any(|it| it.name() == one.experiment && it.simulates()), "{one:?}");
+            assert!(Profile::find(&one.profile).is_ok() && !one.because.is_empty(), "{one:?}");
+        }
+        for name in ["counters", "cache", "kicks", "grace", "stagger"] {
+            assert!(!Prediction::profiles(name).unwrap().is_empty(), "nothing is predicted of {name}");
+        }
+        let key = |one: &Prediction| (one.experiment.clone(), one.profile.clone(), one.claim.clone());
+        assert!(all.iter().enumerate().all(|(at, one)| all[..at].iter().all(|other| key(other) != key(one))));
+    }
+
+    #[test]
+    fn what_disagrees_is_printed_as_it_is() {
+        let prediction = Prediction {
+            experiment: "kicks".into(),
+            profile: "x86-80".into(),
+            claim: "kicks".into(),
+            band: [0.8, 0.95],
+            than: 1.0,
+            document: Some([1.1, f64::INFINITY]),
+            seen: true,
+            because: "so".into(),
+        };
+        let row = |found| {
+            let predicted = Predicted { prediction: prediction.clone(), document: "more".into(), cpus: 80, found };
+            sheet(&[predicted]).rows.remove(0)
+        };
+        let judged = |found| row(found)[7..].to_vec();
+        assert_eq!(judged(Some((0.9, [0.85, 0.9]))), ["yes, had been seen", "NO"]);
+        assert_eq!(judged(Some((1.0, [0.9, 1.05]))), ["NO, but within its band, had been seen", "NO"]);
+        assert_eq!(judged(Some((1.2, [1.2, 1.3]))), ["NO, had been seen", "yes"]);
+        assert_eq!(judged(None), ["cannot be told", "–"]);
+        assert_eq!(
+            (row(None)[4].as_str(), row(Some((0.9, [0.85, 0.9])))[5].contains("simulated, of 80")),
+            ("less than 1", true)
+        );
+    }
+}

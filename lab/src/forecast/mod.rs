@@ -1,0 +1,115 @@
+//! The simulated machine as a measuring instrument: what its costs are, how far it is off, and what it says of machines that are not here.
+//!
+//! `calibrate` measures what this machine can tell, `fit` finds costs that nobody published from three points of a curve, and `validate` holds the model against all
+//! other points, and against this machine. `predict` then says what others would say.
+
+pub mod calibrate;
+pub mod fit;
+pub mod predict;
+pub mod validate;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::experiment::probing::asked_of;
+use crate::process::Interrupt;
+use crate::profile::{Operation, Profile};
+use crate::progress::Progress;
+
+/// Nanoseconds of an operation of each of so many threads, on a machine with the profile's costs.
+pub type Model<'a> = dyn Fn(&Profile, Operation, &[u32]) -> Result<Vec<f64>> + 'a;
+
+/// Who measures: the command's own probes, in processes of their own.
+pub struct Probes<'a> {
+    command: &'a Path,
+    scratch: &'a Path,
+    interrupt: &'a Interrupt,
+    progress: RefCell<Progress>,
+    began: Instant,
+}
+
+impl<'a> Probes<'a> {
+    /// Those of a command; the directory is for profiles that are tried.
+    pub fn of(command: &'a Path, scratch: &'a Path, interrupt: &'a Interrupt) -> Self {
+        Probes { command, scratch, interrupt, progress: RefCell::new(Progress::new()), began: Instant::now() }
+    }
+
+    /// So much of the whole is done.
+    pub fn done(&self, part: f64, what: &str) {
+        let mut progress = self.progress.borrow_mut();
+        if part < 1.0 { progress.part(part, what, self.began) } else { progress.finish() }
+    }
+
+    fn figure(&self, words: &[String], place: usize) -> Result<f64> {
+        self.ask(words)?.get(place).copied().with_context(|| format!("{} printed too few figures", words.join(" ")))
+    }
+
+    /// The first figure that a probe prints here, in nanoseconds.
+    pub fn here(&self, line: &str) -> Result<f64> {
+        self.here_at(line, 0)
+    }
+
+    /// Likewise, another one.
+    pub fn here_at(&self, line: &str, place: usize) -> Result<f64> {
+        self.figure(&words(line, None), place)
+    }
+
+    /// The same on a simulated machine with these costs, by its first CPUs: where threads of a core are numbered last, these are cores.
+    pub fn simulated(&self, profile: &Profile, line: &str) -> Result<f64> {
+        self.simulated_at(profile, line, 0)
+    }
+
+    /// Likewise, another one.
+    pub fn simulated_at(&self, profile: &Profile, line: &str, place: usize) -> Result<f64> {
+        let machine = format!("{}@{}", profile.cpus, self.written(profile)?);
+        self.figure(&words(line, Some(machine)), place)
+    }
+
+    /// What published curves measured, simulated.
+    pub fn increments(&self, profile: &Profile, operation: Operation, threads: &[u32]) -> Result<Vec<f64>> {
+        let word = match operation {
+            Operation::AtomicIncrement => "atomic",
+            Operation::PerCpuIncrement => "per-cpu",
+        };
+        let of_all = ["workload", "increments", &self.written(profile)?, word].map(str::to_owned);
+        let threads = threads.iter().map(u32::to_string);
+        self.ask(&of_all.into_iter().chain(threads).collect::<Vec<_>>())
+    }
+
+    fn written(&self, profile: &Profile) -> Result<String> {
+        let file = self.scratch.join("tried.toml");
+        std::fs::write(&file, profile.text()?).context("cannot write a profile")?;
+        Ok(file.to_str().context("the scratch directory's name is no text")?.to_owned())
+    }
+
+    /// All that a probe prints with these words.
+    fn ask(&self, words: &[String]) -> Result<Vec<f64>> {
+        anyhow::ensure!(!self.interrupt.seen(), "interrupted");
+        asked_of(self.command, words)
+    }
+}
+
+/// A probe's words: its name, the simulated machine if there is one, and what it measures.
+fn words(line: &str, machine: Option<String>) -> Vec<String> {
+    let mut words = line.split(' ').map(str::to_owned);
+    let name = words.next();
+    let simulated = machine.into_iter().flat_map(|machine| ["simulated".to_owned(), machine]);
+    ["workload".to_owned()].into_iter().chain(name).chain(simulated).chain(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_stands_behind_the_probes_name() {
+        assert_eq!(words("cache pair 1", None).join(" "), "workload cache pair 1");
+        assert_eq!(
+            words("cache pair 1", Some("2@x.toml".into())).join(" "),
+            "workload cache simulated 2@x.toml pair 1"
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! `machine::publication`: memory of the process that others may look at.
+
+use crate::case::{Case, Outcome, ensure};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use machine::publication::{self, Place};
+use machine::vm::PAGE;
+
+/// The operations of this module.
+#[derive(Clone, Copy, Debug)]
+pub struct Operations {
+    /// Gives so many bytes of zeroes, which stay mapped. Where others find them is noted in the place. An error changes nothing, and says what there is not.
+    pub publish: fn(&mut Place, usize) -> Result<*mut u8, &'static str>,
+    /// Others find it no more. Contents stay. Of a place where nothing is: nothing.
+    pub withdraw: fn(&mut Place),
+}
+
+impl Operations {
+    /// The machine's own.
+    pub const MACHINE: Operations = Operations { publish: publication::publish, withdraw: publication::withdraw };
+}
+
+const MACHINE: Operations = Operations::MACHINE;
+
+/// The cases of this module.
+pub const CASES: &[Case] = &[
+    Case::machine("publication::publish", |_| published(&MACHINE)),
+    Case::planted("publication::publish", "what was there", |_| {
+        let full = |place: &mut Place, bytes| {
+            let memory = publication::publish(place, bytes)?;
+            // SAFETY: so many bytes were given.
+            unsafe { memory.write_bytes(7, bytes) };
+            Ok(memory)
+        };
+        published(&Operations { publish: full, ..MACHINE })
+    }),
+    Case::planted("publication::publish", "one for all", |_| {
+        let one = |place: &mut Place, bytes| {
+            static ONE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+            if ONE.load(Ordering::Relaxed).is_null() {
+                ONE.store(publication::publish(place, bytes)?, Ordering::Relaxed);
+            }
+            Ok(ONE.load(Ordering::Relaxed))
+        };
+        published(&Operations { publish: one, ..MACHINE })
+    }),
+];
+
+/// The body of both.
+fn published(operations: &Operations) -> Outcome {
+    let mut places = [Place::nowhere(), Place::nowhere()];
+    let outcome = published_at(operations, &mut places);
+    // Whatever was found, nothing stays.
+    places.iter_mut().for_each(publication::withdraw);
+    outcome
+}
+
+fn published_at(operations: &Operations, [place, other]: &mut [Place; 2]) -> Outcome {
+    const BYTES: usize = 3 * PAGE;
+    (operations.withdraw)(other);
+    let first = (operations.publish)(place, BYTES)?;
+    // SAFETY: so many bytes were given.
+    let bytes = |memory: *mut u8| unsafe { core::slice::from_raw_parts_mut(memory, BYTES) };
+    ensure!(bytes(first).iter().all(|&byte| byte == 0), "what is published is not zero");
+    bytes(first).fill(1);
+    let second = (operations.publish)(other, BYTES)?;
+    ensure!(bytes(second).iter().all(|&byte| byte == 0), "what is published next is not zero");
+    bytes(second).fill(2);
+    (operations.withdraw)(place);
+    (operations.withdraw)(other);
+    (operations.withdraw)(other);
+    ensure!(bytes(first).iter().all(|&byte| byte == 1), "contents of the first were lost");
+    ensure!(bytes(second).iter().all(|&byte| byte == 2), "contents of the second were lost");
+    Ok("two, and withdrawn".into())
+}

@@ -1,0 +1,244 @@
+//! Memory that others may look at: a file in the user's runtime directory, named by the process, which is mapped.
+//!
+//! The directory is `commensal` in `$XDG_RUNTIME_DIR`, or in `/run/user/UID`, or else `/tmp/commensal-UID`: the first one of these that is the user's own and
+//! nobody else's to enter. The file has the mode 0600, and all of its memory from the start, so that no write to it ever fails for lack of that. It
+//! goes when the process exits in an orderly way, and stays when it crashes.
+//!
+//! Allocates nothing. Some twenty system calls; not in signal handlers of programs that care which descriptors are free, as two are open for a moment.
+
+use crate::process::{environment, id};
+use crate::syscall::{self, Errno};
+use core::ffi::CStr;
+use core::fmt::{self, Write};
+
+/// The longest path of such a file, in bytes.
+const PATH: usize = 160;
+/// Longer values of `XDG_RUNTIME_DIR` are left alone.
+const RUNTIME_DIRECTORY: usize = 100;
+
+/// Where something was published. Zeroes are nowhere.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Place {
+    path: [u8; PATH],
+}
+
+const AT_FDCWD: usize = -100isize as usize;
+const OPEN_FOLDER: usize = DIRECTORY | NO_FOLLOW | CLOSE_ON_EXEC;
+const OPEN_NEW_FILE: usize = READ_WRITE | CREATE | EXCLUSIVE | NO_FOLLOW | CLOSE_ON_EXEC;
+const READ_WRITE: usize = 2;
+const CREATE: usize = 0o100;
+const EXCLUSIVE: usize = 0o200;
+const DIRECTORY: usize = 0o200_000;
+const NO_FOLLOW: usize = 0o400_000;
+const CLOSE_ON_EXEC: usize = 0o2_000_000;
+const ONLY_OURS: usize = 0o700;
+const ONLY_OURS_TO_READ: usize = 0o600;
+
+/// Makes a file of so many zeroes, and maps it. An error says what there is not.
+pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
+    let (folder, path) = folder().ok_or(
+        "no directory that is this user's alone: neither $XDG_RUNTIME_DIR/commensal nor /run/user/UID/commensal nor /tmp/commensal-UID",
+    )?;
+    let mut path = path;
+    let start = path.length;
+    let is_named = write!(path, "/{}\0", id()).is_ok();
+    let name = path.text.as_ptr().wrapping_add(start + 1);
+    let mapped = match is_named {
+        // SAFETY: the name ends with a zero.
+        true => unsafe { map_new_file(folder, name, bytes) },
+        false => Err("the directory's name is too long"),
+    };
+    close(folder);
+    let mapped = mapped?;
+    place.path = path.text;
+    Ok(mapped)
+}
+
+/// Removes the file. What is mapped stays so.
+pub fn withdraw(place: &mut Place) {
+    if place.path[0] != 0 {
+        // SAFETY: the path ends with a zero.
+        let _ = unsafe { syscall::call(syscall::UNLINKAT, [AT_FDCWD, place.path.as_ptr() as usize, 0, 0, 0, 0]) };
+        place.path[0] = 0;
+    }
+}
+
+/// The directory, open, and its path.
+fn folder() -> Option<(usize, Path)> {
+    // SAFETY: asks, changes nothing.
+    let user = unsafe { syscall::call(syscall::GETEUID, [0; 6]) }.ok()?;
+    let named = environment(c"XDG_RUNTIME_DIR").and_then(|folder| folder.to_str().ok());
+    let named = named.filter(|folder| folder.starts_with('/') && folder.len() <= RUNTIME_DIRECTORY);
+    let of_session = named.and_then(|folder| Path::of(format_args!("{folder}/commensal")));
+    let of_user = || Path::of(format_args!("/run/user/{user}/commensal"));
+    let of_nobody = || Path::of(format_args!("/tmp/commensal-{user}"));
+    let open = |path: Path| Some((open_folder(&path, user)?, path));
+    of_session.and_then(open).or_else(|| of_user().and_then(open)).or_else(|| of_nobody().and_then(open))
+}
+
+/// Makes a directory if there is none. None: it cannot be made, or is not the user's alone.
+fn open_folder(path: &Path, user: usize) -> Option<usize> {
+    let at = path.text.as_ptr() as usize;
+    // SAFETY: the path ends with a zero, as what follows it is; one that exists stays as it is.
+    let folder = unsafe {
+        let _ = syscall::call(syscall::MKDIRAT, [AT_FDCWD, at, ONLY_OURS, 0, 0, 0]);
+        syscall::call(syscall::OPENAT, [AT_FDCWD, at, OPEN_FOLDER, 0, 0, 0]).ok()?
+    };
+    // What the kernel calls `struct stat`: 144 bytes, among which are mode and owner.
+    let mut status = [0_u32; 36];
+    // SAFETY: the kernel writes so many bytes.
+    let is_known = unsafe { syscall::call(syscall::FSTAT, [folder, status.as_mut_ptr() as usize, 0, 0, 0, 0]) }.is_ok();
+    let [mode, owner] = [status[6], status[7]];
+    if is_known && owner as usize == user && mode & 0o077 == 0 {
+        return Some(folder);
+    }
+    close(folder);
+    None
+}
+
+/// # Safety
+/// The name ends with a zero.
+unsafe fn map_new_file(folder: usize, name: *const u8, bytes: usize) -> Result<*mut u8, &'static str> {
+    // Somebody who writes beyond this limit is killed.
+    if file_size_limit() < bytes as u64 {
+        return Err("files must not be so large (ulimit -f)");
+    }
+    let remove = || {
+        // SAFETY: passed on.
+        let _ = unsafe { syscall::call(syscall::UNLINKAT, [folder, name as usize, 0, 0, 0, 0]) };
+    };
+    // A process of the same number has left one.
+    remove();
+    // SAFETY: passed on.
+    let file =
+        unsafe { syscall::call(syscall::OPENAT, [folder, name as usize, OPEN_NEW_FILE, ONLY_OURS_TO_READ, 0, 0]) }
+            .map_err(|_| "the file cannot be made")?;
+    let mapped = if allocate(file, bytes) {
+        // SAFETY: the file is ours, and zeroes are what is promised.
+        unsafe { crate::vm::share(file as i32, bytes) }.ok_or("the file cannot be mapped")
+    } else {
+        Err("there is no memory for the file")
+    };
+    close(file);
+    if mapped.is_err() {
+        remove();
+    }
+    mapped
+}
+
+/// Has a file of so many bytes, all of which are there.
+fn allocate(file: usize, bytes: usize) -> bool {
+    const INTERRUPTED: Errno = Errno(4);
+    loop {
+        // SAFETY: changes a file that is ours.
+        match unsafe { syscall::call(syscall::FALLOCATE, [file, 0, 0, bytes, 0, 0]) } {
+            Err(INTERRUPTED) => {}
+            done => return done.is_ok(),
+        }
+    }
+}
+
+fn file_size_limit() -> u64 {
+    const FILE_SIZE: usize = 1;
+    let mut limit = [0_u64; 2];
+    // SAFETY: the kernel writes the two limits.
+    let _ = unsafe { syscall::call(syscall::PRLIMIT, [0, FILE_SIZE, 0, limit.as_mut_ptr() as usize, 0, 0]) };
+    limit[0]
+}
+
+fn close(descriptor: usize) {
+    // SAFETY: the descriptor is ours.
+    let _ = unsafe { syscall::call(syscall::CLOSE, [descriptor, 0, 0, 0, 0, 0]) };
+}
+
+/// A path, followed by zeroes.
+struct Path {
+    text: [u8; PATH],
+    length: usize,
+}
+
+impl Path {
+    /// None: it is too long.
+    fn of(path: fmt::Arguments<'_>) -> Option<Self> {
+        let mut own = Path { text: [0; PATH], length: 0 };
+        own.write_fmt(path).ok()?;
+        Some(own)
+    }
+}
+
+impl Write for Path {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.length + text.len();
+        // One zero stays at the end.
+        self.text[..PATH - 1].get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+impl Place {
+    /// Nowhere.
+    pub const fn nowhere() -> Self {
+        Place { path: [0; PATH] }
+    }
+
+    /// The path of the file; empty: there is none.
+    pub fn path(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.path).unwrap_or(c"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::path::PathBuf;
+
+    #[test]
+    fn what_is_written_is_in_the_file_until_it_is_withdrawn() {
+        let mut place = Place::nowhere();
+        let memory = publish(&mut place, 8192).expect("there is a directory");
+        let path = PathBuf::from(OsStr::from_bytes(place.path().to_bytes()));
+        assert_eq!(path.file_name().and_then(OsStr::to_str), Some(&*std::format!("{}", std::process::id())));
+        let status = fs::metadata(&path).expect("it is there");
+        assert_eq!((status.len(), status.mode() & 0o777, status.blocks()), (8192, 0o600, 16));
+        // SAFETY: mapped above.
+        unsafe { memory.add(8191).write(7) };
+        let read = fs::read(&path).expect("it is ours");
+        assert_eq!((read[0], read[8191]), (0, 7));
+        let mut again = Place::nowhere();
+        publish(&mut again, 4096).expect("it takes the place of the one before");
+        assert_eq!(fs::metadata(&path).expect("it is there").len(), 4096);
+        // SAFETY: mapped still.
+        assert_eq!(unsafe { memory.add(8191).read() }, 7);
+        withdraw(&mut again);
+        assert!(!path.exists());
+        withdraw(&mut again);
+    }
+
+    #[test]
+    fn folders_that_others_may_enter_are_not_used() {
+        let root = std::env::temp_dir().join(std::format!("commensal-folders-{}", std::process::id()));
+        fs::create_dir_all(&root).expect("a folder");
+        // SAFETY: asks.
+        let user = unsafe { syscall::call(syscall::GETEUID, [0; 6]) }.expect("never fails");
+        let opens = |name: &str, user| {
+            let path = Path::of(format_args!("{}/{name}", root.display())).expect("short enough");
+            open_folder(&path, user).map(close).is_some()
+        };
+        assert!(opens("made", user) && opens("made", user));
+        assert!(!opens("made", user + 1), "it is somebody else's");
+        fs::set_permissions(root.join("made"), fs::Permissions::from_mode(0o750)).expect("it is ours");
+        assert!(!opens("made", user), "a group may enter");
+        fs::create_dir(root.join("own")).expect("a folder");
+        fs::set_permissions(root.join("own"), fs::Permissions::from_mode(0o700)).expect("it is ours");
+        symlink(root.join("own"), root.join("link")).expect("a link");
+        assert!(opens("own", user) && !opens("link", user) && !opens("no/such", user));
+        assert!(Path::of(format_args!("{}", "x".repeat(PATH))).is_none());
+        fs::remove_dir_all(&root).expect("the folder is ours");
+    }
+}

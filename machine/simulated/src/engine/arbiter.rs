@@ -1,0 +1,124 @@
+//! Who of those who wait for a line gets it: the nearest, as long as others have not waited for their turn; then whoever waits longest of these.
+//!
+//! Of so many that get a line, each cluster where somebody waits has as large a part: so the more clusters wait, the more often it travels far. The published
+//! curves are like that: on a machine of eight sockets an addition takes hardly longer when the second one begins to wait, and a half longer when all do.
+
+use super::costs::Costs;
+use std::collections::VecDeque;
+
+/// A CPU that waits for a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub cpu: u32,
+    /// When it asked.
+    pub asked_at: u64,
+    pub writes: bool,
+    /// What its operation takes by itself when the line has come.
+    pub own: u64,
+}
+
+/// Those who wait for a line, by their clusters, in the order in which they came.
+#[derive(Debug)]
+pub struct Queue {
+    of_clusters: Vec<VecDeque<Waiter>>,
+    waiting: usize,
+    /// How often in a row somebody of the same cluster got the line, and which cluster that was.
+    in_a_row: u32,
+    last: Option<usize>,
+}
+
+impl Queue {
+    pub fn new(clusters: usize) -> Self {
+        Queue { of_clusters: vec![VecDeque::new(); clusters], waiting: 0, in_a_row: 0, last: None }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    pub fn join(&mut self, cluster: usize, waiter: Waiter) {
+        self.of_clusters[cluster].push_back(waiter);
+        self.waiting += 1;
+    }
+
+    /// The next one gets the line, which is at that cluster; none: in memory. Takes no more steps than there are clusters.
+    pub fn take(&mut self, costs: &Costs, holder: Option<usize>) -> Option<Waiter> {
+        let near = holder.filter(|&cluster| !self.of_clusters[cluster].is_empty());
+        let stays = near.filter(|&cluster| self.may_stay(costs, cluster));
+        let cluster = stays.or_else(|| self.longest_waiting(holder)).or(near)?;
+        let waiter = self.of_clusters[cluster].pop_front()?;
+        self.waiting -= 1;
+        let is_same = self.last.replace(cluster) == Some(cluster);
+        self.in_a_row = if is_same { self.in_a_row.saturating_add(1) } else { 1 };
+        Some(waiter)
+    }
+
+    /// Whether those of a cluster have not had their part of a turn yet.
+    fn may_stay(&self, costs: &Costs, cluster: usize) -> bool {
+        if self.last != Some(cluster) || self.of_clusters[cluster].len() == self.waiting {
+            return true;
+        }
+        let clusters = self.of_clusters.iter().filter(|waiters| !waiters.is_empty()).count() as u32;
+        self.in_a_row < (costs.turn / clusters).max(1)
+    }
+
+    /// The cluster of whoever waits longest, but for those of one.
+    fn longest_waiting(&self, but_for: Option<usize>) -> Option<usize> {
+        let fronts = self.of_clusters.iter().enumerate().filter(|(cluster, _)| Some(*cluster) != but_for);
+        let fronts = fronts.filter_map(|(cluster, waiters)| waiters.front().map(|waiter| (cluster, waiter)));
+        fronts.min_by_key(|(_, waiter)| (waiter.asked_at, waiter.cpu)).map(|(cluster, _)| cluster)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clusters of two CPUs.
+    fn cluster(cpu: u32) -> usize {
+        cpu as usize / 2
+    }
+
+    fn waiter(cpu: u32, asked_at: u64) -> Waiter {
+        Waiter { cpu, asked_at, writes: true, own: 0 }
+    }
+
+    /// In which order CPUs get a line that is at CPU 0, if they ask again as soon as they have had it.
+    fn order(turn: u32, cpus: &[u32], count: usize) -> Vec<u32> {
+        let costs = Costs { turn, ..Costs::SIMPLE };
+        let mut queue = Queue::new(4);
+        cpus.iter().zip(0..).for_each(|(&cpu, at)| queue.join(cluster(cpu), waiter(cpu, at)));
+        let mut holder = 0;
+        let next = |at: usize| {
+            let next = queue.take(&costs, Some(cluster(holder))).expect("somebody waits");
+            holder = next.cpu;
+            queue.join(cluster(holder), waiter(holder, (100 + at) as u64));
+            holder
+        };
+        (0..count).map(next).collect()
+    }
+
+    #[test]
+    fn the_nearest_gets_it_until_others_have_their_turn() {
+        assert_eq!(order(6, &[6, 4, 2, 0, 1], 8), [0, 6, 4, 2, 1, 6, 0, 4], "four clusters have one each");
+        assert_eq!(order(6, &[6, 0, 1], 9), [0, 1, 0, 6, 6, 6, 1, 0, 1], "two have three");
+        assert_eq!(order(u32::MAX, &[6, 2, 0, 1], 5), [0, 1, 0, 1, 0], "for ever");
+        assert_eq!(order(1, &[6, 2, 0, 1], 5), [0, 6, 2, 1, 6], "never twice");
+    }
+
+    #[test]
+    fn who_is_alone_stays() {
+        assert_eq!(order(2, &[0, 1], 6), [0, 1, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn whoever_came_first_gets_it_from_memory() {
+        let mut queue = Queue::new(4);
+        assert!(queue.is_empty() && queue.take(&Costs::SIMPLE, None).is_none());
+        [(7, 3), (1, 2), (5, 9)]
+            .into_iter()
+            .for_each(|(cpu, asked_at)| queue.join(cluster(cpu), waiter(cpu, asked_at)));
+        assert_eq!(queue.take(&Costs::SIMPLE, None).map(|waiter| waiter.cpu), Some(1));
+        assert!(!queue.is_empty());
+    }
+}

@@ -1,0 +1,204 @@
+//! What takes how long, and how far CPUs are from each other: numbers in, numbers out. All times are in picoseconds.
+//!
+//! ```text
+//!   core ▒▒   cluster ▒▒ ▒▒ ▒▒ ▒▒   socket [▒▒ ▒▒ ▒▒ ▒▒][▒▒ ▒▒ ▒▒ ▒▒]   other, far ══╪══
+//!   threads   cores with a cache    clusters                           sockets
+//! ```
+//!
+//! A line that nobody else wants comes after its *latency*: the request's way, the line's, and what lies between. Where many want it, requests wait at its holder
+//! already, and it goes from one to the next after its *service time*, which may be shorter: of two CPUs in turn each waits for a latency, of fifty in turn nobody
+//! does. Whoever got it may keep it for a moment: that is its *grip*, in which it does more than what it asked for.
+
+use std::ops::Range;
+
+/// Picoseconds in a nanosecond.
+pub const NS: u64 = 1000;
+
+/// How far two CPUs are from each other, the nearest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    /// Threads of one core.
+    Core,
+    /// Cores that share a cache.
+    Cluster,
+    /// Clusters of one socket.
+    Socket,
+    /// Sockets that are one step from each other.
+    Other,
+    /// Sockets that are more.
+    Far,
+}
+
+/// How many there are.
+const DISTANCES: usize = 5;
+
+/// How long a line takes over some distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// To whoever asks for it while nobody else does.
+    pub latency: u64,
+    /// To the next of those who wait for it.
+    pub service: u64,
+}
+
+/// In what CPUs are grouped. All of them are numbered from 0 on, in groups that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// Threads of a core.
+    pub threads: usize,
+    /// Whether the second threads of all cores come after the first ones, as on most machines, and not each after the first one of its core, as in most guests.
+    pub has_siblings_last: bool,
+    /// Cores of a cluster.
+    pub cores: usize,
+    /// Clusters of a socket.
+    pub clusters: usize,
+    /// Sockets that are one step from each other.
+    pub near_sockets: usize,
+}
+
+/// Where a CPU is: of each level, in which group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    core: usize,
+    pub cluster: usize,
+    socket: usize,
+    group: usize,
+}
+
+impl Topology {
+    /// All CPUs are equally far from each other.
+    pub const FLAT: Topology =
+        Topology { threads: 1, has_siblings_last: false, cores: usize::MAX, clusters: 1, near_sockets: 1 };
+
+    /// Where a CPU of so many is.
+    pub(super) fn location(&self, cpu: usize, cpus: usize) -> Location {
+        let cores = cpus.div_ceil(self.threads);
+        let core = if self.has_siblings_last { cpu % cores } else { cpu / self.threads };
+        let cluster = core / self.cores;
+        let socket = cluster / self.clusters;
+        Location { core, cluster, socket, group: socket / self.near_sockets }
+    }
+
+    /// The other threads of a CPU's core.
+    pub(super) fn siblings(&self, cpu: usize, cpus: usize) -> impl Iterator<Item = usize> {
+        let mine = self.location(cpu, cpus).core;
+        let all: Range<usize> = if self.threads == 1 { 0..0 } else { 0..cpus };
+        let topology = *self;
+        all.filter(move |&other| other != cpu && topology.location(other, cpus).core == mine)
+    }
+}
+
+impl Location {
+    pub(super) fn distance(self, other: Location) -> Distance {
+        match () {
+            () if self.core == other.core => Distance::Core,
+            () if self.cluster == other.cluster => Distance::Cluster,
+            () if self.socket == other.socket => Distance::Socket,
+            () if self.group == other.group => Distance::Other,
+            () => Distance::Far,
+        }
+    }
+}
+
+/// What takes how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// An access to a line that the CPU has, with the instructions around it, where many follow each other.
+    pub hit: u64,
+    /// What adds to memory by one instruction, besides: the next addition waits for it.
+    pub add: u64,
+    /// What a restartable section takes besides its steps.
+    pub section: u64,
+    /// What reads and writes as one, or a full fence, besides.
+    pub locked: u64,
+    /// A line's way from memory.
+    pub memory: u64,
+    /// A line's way from another CPU, by how far that is.
+    pub ways: [Way; DISTANCES],
+    /// How long a CPU keeps a line that others want, from when it came.
+    pub grip: u64,
+    /// How long a line that several CPUs have keeps the next one waiting who wants to read it.
+    pub shared: u64,
+    /// A line goes to the nearest first, but not for ever: of so many that get it, each cluster where somebody waits has as large a part.
+    pub turn: u32,
+    /// In percent, how long what a CPU does by itself takes while another thread of its core does something.
+    pub sibling_percent: u64,
+    /// A line that is made zero, by a CPU that has it.
+    pub zero: u64,
+    /// The way of one that it has not, as part of a row that is fetched ahead.
+    pub row: u64,
+    /// A page's first touch: the fault and the zeroes.
+    pub fault: u64,
+    /// Into the kernel and back.
+    pub system_call: u64,
+    /// Interrupting a CPU.
+    pub kick: u64,
+    /// Each further one in the same call.
+    pub further_kick: u64,
+    /// What the interrupt takes from whoever it reaches.
+    pub kicked: u64,
+    /// From when a thread is woken to when it goes on.
+    pub wake_up: u64,
+    /// What whoever looks again and again waits between two looks.
+    pub pause: u64,
+    /// Reading the clock.
+    pub clock: u64,
+    /// How CPUs lie.
+    pub topology: Topology,
+}
+
+impl Costs {
+    /// Round figures of a processor of these years, on which all CPUs are equally far from each other: an order of magnitude, no forecast.
+    pub const SIMPLE: Costs = Costs {
+        hit: NS,
+        add: 0,
+        section: 0,
+        locked: 5 * NS,
+        memory: 60 * NS,
+        ways: [Way { latency: 60 * NS, service: 60 * NS }; DISTANCES],
+        grip: 0,
+        shared: 60 * NS,
+        turn: u32::MAX,
+        sibling_percent: 100,
+        zero: NS,
+        row: 60 * NS,
+        fault: 500 * NS,
+        system_call: 150 * NS,
+        kick: 1500 * NS,
+        further_kick: 1500 * NS,
+        kicked: 0,
+        wake_up: 0,
+        pause: NS,
+        clock: 25 * NS,
+        topology: Topology::FLAT,
+    };
+
+    pub(super) fn way(&self, distance: Distance) -> Way {
+        self.ways[distance as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_grow_with_what_lies_between() {
+        // Two threads of 4 cores in each of 2 clusters of 4 sockets, two of which are near each other.
+        let topology = Topology { threads: 2, has_siblings_last: true, cores: 4, clusters: 2, near_sockets: 2 };
+        let cpus = 64;
+        let from_first = |cpu| topology.location(0, cpus).distance(topology.location(cpu, cpus));
+        let (core, cluster, socket) = (Distance::Core, Distance::Cluster, Distance::Socket);
+        for (cpu, distance) in
+            [(32, core), (1, cluster), (35, cluster), (4, socket), (8, Distance::Other), (16, Distance::Far)]
+        {
+            assert_eq!(from_first(cpu), distance, "CPU {cpu}");
+        }
+        assert_eq!(topology.siblings(3, cpus).collect::<Vec<_>>(), [35]);
+        let beside = Topology { has_siblings_last: false, ..topology };
+        assert_eq!(beside.siblings(3, cpus).collect::<Vec<_>>(), [2]);
+        assert_eq!(beside.location(0, cpus).distance(beside.location(1, cpus)), core);
+        assert_eq!(Topology::FLAT.siblings(3, cpus).count(), 0);
+        assert_eq!(Topology::FLAT.location(0, 2).distance(Topology::FLAT.location(1, 2)), cluster);
+    }
+}

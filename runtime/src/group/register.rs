@@ -1,0 +1,106 @@
+//! The groups that there are, for whoever looks at them all: the statistics page.
+//!
+//! Creating a group claims an entry by one exchange, and waits for nobody. Destroying one waits for whoever looks, for some microseconds: so a group
+//! that is shown is there. Groups beyond the number of entries are not shown, and otherwise as good as any.
+//!
+//! Runs at the same time: any threads. A fork child has its parent's list; who looked at it there is forgotten with the lock.
+
+use super::inner::Core;
+use crate::slab::region::general;
+use core::ptr::null_mut;
+use machine::here;
+use machine::sync::{Acquired, AtomicPtr, AtomicU32, Lock, Ordering};
+
+/// Groups that are shown at most.
+pub const MOST: usize = 64;
+/// Above all others, as nothing is taken while it is held.
+const RANK: u8 = 7;
+
+/// All-zero memory is an empty one.
+#[derive(Debug)]
+#[repr(C)]
+struct Register {
+    /// Held by whoever shows groups, and by whoever takes one out.
+    lock: Lock<RANK>,
+    /// Groups that found no entry.
+    unlisted: AtomicU32,
+    entries: [AtomicPtr<Core>; MOST],
+}
+
+/// The register; none: nobody needed it yet.
+fn known() -> Option<&'static Register> {
+    // Acquire pairs with the release in `made`.
+    // SAFETY: null, or stored there, and never unmapped.
+    unsafe { general().state().registry().rare.0.groups.load(Ordering::Acquire).cast::<Register>().as_ref() }
+}
+
+fn made() -> Option<&'static Register> {
+    known().or_else(|| {
+        let state = general().state();
+        let made = state.zone.metadata.cut(size_of::<Register>(), align_of::<Register>())?;
+        // Whoever is second has cut some address space in vain.
+        let _ = state.registry().rare.0.groups.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Relaxed);
+        known()
+    })
+}
+
+/// The entries, from the one on where a group is looked for first.
+fn entries(register: &Register, group: *mut Core) -> impl Iterator<Item = &AtomicPtr<Core>> {
+    let first = group.addr() / size_of::<Core>() % MOST;
+    register.entries[first..].iter().chain(&register.entries[..first])
+}
+
+/// Enters a group that was just made.
+pub(super) fn enter(group: *mut Core) {
+    let Some(register) = made() else { return };
+    // Release pairs with the acquire in `show`: who finds the group finds it as it was made.
+    let is_claimed = |entry: &AtomicPtr<Core>| {
+        entry.load(Ordering::Relaxed).is_null()
+            && entry.compare_exchange(null_mut(), group, Ordering::Release, Ordering::Relaxed).is_ok()
+    };
+    if !entries(register, group).any(is_claimed) {
+        register.unlisted.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes a group out that is about to go. False: not in a signal handler on top of whoever shows it.
+pub(super) fn leave(group: *mut Core) -> bool {
+    let Some(register) = known() else { return true };
+    let Some(()) = register.locked(|| {
+        // Relaxed: the lock orders it before the next reading.
+        let entry = entries(register, group).find(|entry| entry.load(Ordering::Relaxed) == group);
+        match entry {
+            Some(entry) => entry.store(null_mut(), Ordering::Relaxed),
+            None => drop(register.unlisted.fetch_sub(1, Ordering::Relaxed)),
+        }
+    }) else {
+        return false;
+    };
+    true
+}
+
+/// Shows the groups that there are; returns how many are not shown. None: not now.
+pub fn show(mut show: impl FnMut(&Core)) -> Option<u32> {
+    let Some(register) = known() else { return Some(0) };
+    register.locked(|| {
+        for entry in &register.entries {
+            // SAFETY: groups go only after they were taken out, under the lock, which is ours.
+            if let Some(group) = unsafe { entry.load(Ordering::Acquire).as_ref() } {
+                show(group);
+            }
+        }
+        register.unlisted.load(Ordering::Relaxed)
+    })
+}
+
+impl Register {
+    fn locked<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        if self.lock.acquire(&general().state().locks().groups, here!()) == Acquired::WouldDeadlock {
+            return None;
+        }
+        let result = work();
+        // SAFETY: acquired above.
+        unsafe { self.lock.release() };
+        Some(result)
+    }
+}

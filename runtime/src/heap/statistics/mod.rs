@@ -1,0 +1,397 @@
+//! The statistics page, written: what a process says of itself to whoever looks.
+//!
+//! It is written by whoever comes along a slow path of the slab when it is due, twice a second: a part at a time, some twenty microseconds each, as everything
+//! in the process that there may be thousands of is looked over. Nobody is woken for it, and no thread is made. It takes less than one part in [`SHARE`] of the
+//! time of one thread, and a fifth of a millisecond that was saved up. A process that idles says nothing new; its page tells how old it is. So that it does
+//! not miss much then, the next one comes sooner where memory in use has changed by much, and at first, when it comes whenever the process has become twice
+//! as old.
+//!
+//! **Who has one.** With `observe:on` each process, at its start. With `observe:PID`, as `commensal run` sets it, that process at its start, and others that inherit
+//! the setting when they have lived for a second or two: so nobody makes files for the short-lived ones that a build starts.
+//!
+//! **Forks.** What is known of the page lies in memory that the kernel wipes in children: a child has none, and makes its own. **Signal handlers** come here as any
+//! allocation does, and go on if they interrupted whoever is at it.
+//!
+//! Runs at the same time: any threads, of which one works; the others do not wait.
+
+mod rows;
+
+use super::report::StandardError;
+use crate::group::register;
+use crate::observe::page::{Room, Text, Writer};
+use crate::page::PAGE;
+use crate::percpu;
+use crate::slab::region::general;
+use crate::slab::sharing;
+use crate::slab::survey::PANEL;
+use core::cell::UnsafeCell;
+use core::fmt::Write;
+use core::ptr::null_mut;
+use machine::publication::{self, Place};
+use machine::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
+use machine::{clock, process, slot, thread, vm};
+use rows::Stage;
+
+/// Who is to have a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Nobody.
+    Nobody,
+    /// Each process, at its start.
+    All,
+    /// This process at its start, and others when they have lived for a second or two.
+    First(u32),
+}
+
+/// One part in so many of a thread's time, at most.
+const SHARE: u64 = 400;
+const MILLISECOND: u64 = 1_000_000;
+/// What others than the first process live for before they have a page.
+const LIFE_NS: u64 = 1000 * MILLISECOND;
+/// What is saved up for when there is much to say.
+const SAVED_NS: i64 = 200_000;
+/// How often it is written, if nobody says otherwise.
+const USUAL_INTERVAL_MS: u32 = 500;
+/// Memory in use has changed by much if it is by an eighth and so many pages.
+const MUCH: u64 = (1 << 18) / PAGE as u64;
+/// What is done at a stretch.
+const STRETCH_NS: u64 = 20_000;
+/// Units of coarse time to the next part, some 100 µs; to the next try to look at what somebody else holds, and to the next look whether it is due,
+/// some 2 ms; and to the end of a first second.
+const SOON: u32 = 1 << 8;
+const NOT_NOW: u32 = 1 << 12;
+const LOOK: u32 = 1 << 12;
+const SECOND: u32 = 3 << 20;
+
+/// What is known of the page, in memory of its own. Zeroes: nothing.
+#[repr(C)]
+struct State {
+    /// 1: somebody is at it.
+    busy: AtomicU32,
+    inside: UnsafeCell<Inside>,
+}
+
+// SAFETY: what is inside is used by whoever made `busy` 1.
+unsafe impl Sync for State {}
+
+#[repr(C)]
+struct Inside {
+    writer: Writer,
+    place: Place,
+    /// Whether a page could not be made: it is not tried again.
+    is_refused: bool,
+    /// When somebody first came along, by both clocks.
+    first_ns: u64,
+    first_ticks: u64,
+    /// When the next one is due.
+    due_ns: u64,
+    allowance: Allowance,
+    /// What there was when it was last written.
+    seen: Seen,
+    stage: Stage,
+}
+
+/// By what is seen whether anything has changed that others should know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+struct Seen {
+    pages: u64,
+    dirty: u64,
+    purged: u64,
+}
+
+impl Seen {
+    fn now() -> Self {
+        let counts = &general().state().zone.counts;
+        Seen { pages: counts.in_use.get(), dirty: counts.free_dirty.get(), purged: counts.purged.get() }
+    }
+
+    /// Whether memory in use has changed by much since.
+    fn is_far_from(self, other: Seen) -> bool {
+        self.pages.abs_diff(other.pages) > other.pages / 8 + MUCH
+    }
+}
+
+/// What may be spent on writing.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Allowance {
+    since_ns: u64,
+    /// Below zero after one that took longer.
+    ns: i64,
+}
+
+impl Allowance {
+    /// Whether there is any.
+    fn is_left(&mut self, now_ns: u64) -> bool {
+        let more = now_ns.saturating_sub(self.since_ns) / SHARE;
+        if more > 0 {
+            self.since_ns = now_ns;
+            self.ns = self.ns.saturating_add(i64::try_from(more).unwrap_or(SAVED_NS)).min(SAVED_NS);
+        }
+        self.ns > 0
+    }
+
+    fn spend(&mut self, ns: u64) {
+        self.ns = self.ns.saturating_sub(i64::try_from(ns).unwrap_or(i64::MAX));
+    }
+}
+
+/// What came of doing a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All is written.
+    Last,
+    /// There is more.
+    More,
+    /// Somebody else holds what has to be looked at.
+    NotNow,
+}
+
+/// Sets who is to have a page, and makes it for this process if it is to have one at its start. An error says why it has none.
+pub fn begin(who: Who) -> Result<(), &'static str> {
+    if !sharing::enter() {
+        return Ok(());
+    }
+    let slab = general().state();
+    let (word, is_first) = match who {
+        Who::Nobody => (0, false),
+        Who::All => (u32::MAX, true),
+        Who::First(process) => (process, process == process::id()),
+    };
+    slab.registry().rare.0.statistics_for.store(word, Ordering::Relaxed);
+    match who {
+        Who::Nobody => slab.survey_at.never(),
+        _ if is_first => {
+            slab.survey_at.in_units(LOOK);
+            let state = State::known_or_made().ok_or("there is no memory for it, or the kernel does not tell forks")?;
+            return state.with(Inside::begin).unwrap_or(Ok(()));
+        }
+        _ => slab.survey_at.in_units(SECOND),
+    }
+    Ok(())
+}
+
+/// Sets how often it is written.
+pub fn set_interval_ms(ms: u32) {
+    general().state().registry().rare.0.statistics_interval_ms.store(ms, Ordering::Relaxed);
+}
+
+fn interval_ns() -> u64 {
+    let ms = match general().state().registry().rare.0.statistics_interval_ms.load(Ordering::Relaxed) {
+        0 => USUAL_INTERVAL_MS,
+        ms => ms,
+    };
+    u64::from(ms) * MILLISECOND
+}
+
+/// Does a part of what is due; or, before whoever sees to the process rests, all of it if anything has changed.
+pub(crate) fn survey(before_rest: bool) {
+    let at = &general().state().survey_at;
+    // Before anything else: so whoever comes along meanwhile does not.
+    at.in_units(SOON);
+    // On top of a lock: what is looked over takes others.
+    if thread::holds_locks() {
+        return;
+    }
+    percpu::enter();
+    let Some(state) = State::known_or_made() else { return at.in_units(SECOND) };
+    if let Some(units) = state.with(|inside| if before_rest { inside.catch_up() } else { inside.go_on() }) {
+        at.in_units(units);
+    }
+}
+
+/// Writes the page at once, if there is one, but for what somebody else holds just now.
+pub fn write_now() {
+    percpu::enter();
+    if let Some(state) = State::known() {
+        state.with(|inside| {
+            inside.seen = Seen::default();
+            inside.catch_up();
+        });
+    }
+}
+
+impl State {
+    fn place() -> &'static AtomicPtr<u8> {
+        &general().state().registry().rare.0.statistics
+    }
+
+    fn known() -> Option<&'static State> {
+        // Acquire pairs with the release in `known_or_made`.
+        // SAFETY: null, or stored there, and never unmapped.
+        unsafe { Self::place().load(Ordering::Acquire).cast::<State>().as_ref() }
+    }
+
+    /// None: there is no memory for it, or the kernel wipes nothing in children (before 4.14).
+    fn known_or_made() -> Option<&'static State> {
+        const BYTES: usize = size_of::<State>().next_multiple_of(vm::PAGE);
+        Self::known().or_else(|| {
+            let made = vm::reserve(null_mut(), BYTES, vm::Access::ReadWrite)?;
+            // SAFETY: the mapping is ours.
+            let is_wiped = unsafe { vm::wipe_on_fork(made, BYTES) };
+            if !is_wiped
+                || Self::place().compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Relaxed).is_err()
+            {
+                // SAFETY: nobody knows it.
+                unsafe { vm::release(made, BYTES) };
+            }
+            Self::known()
+        })
+    }
+
+    /// None: somebody else is at it.
+    fn with<R>(&self, work: impl FnOnce(&mut Inside) -> R) -> Option<R> {
+        // Acquire and release: one after the other.
+        self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        // SAFETY: nobody else is.
+        let result = work(unsafe { &mut *self.inside.get() });
+        self.busy.store(0, Ordering::Release);
+        Some(result)
+    }
+}
+
+impl Inside {
+    /// Makes the page, and writes it for the first time.
+    fn begin(&mut self) -> Result<(), &'static str> {
+        self.note_first();
+        self.make(self.first_ns)?;
+        self.catch_up();
+        Ok(())
+    }
+
+    fn note_first(&mut self) {
+        if self.first_ns == 0 {
+            (self.first_ns, self.first_ticks) = (clock::now_ns(), clock::ticks());
+        }
+    }
+
+    /// Does a part of what is due; returns after how many units of coarse time somebody should come along again.
+    fn go_on(&mut self) -> u32 {
+        self.note_first();
+        let began = clock::now_ns();
+        if !self.writer.has_begun() {
+            let is_first = match general().state().registry().rare.0.statistics_for.load(Ordering::Relaxed) {
+                u32::MAX => true,
+                process => process == process::id(),
+            };
+            if self.is_refused || !is_first && began - self.first_ns < LIFE_NS {
+                return SECOND;
+            }
+            // Whoever set it was told; a child goes without.
+            if self.make(began).is_err() {
+                return SECOND;
+            }
+        }
+        if !self.writer.is_writing() {
+            let is_due = began >= self.due_ns || Seen::now().is_far_from(self.seen);
+            if !is_due || !self.allowance.is_left(began) {
+                return self.next_look(began);
+            }
+            self.start(began);
+        }
+        loop {
+            let part = self.do_part();
+            let passed = clock::now_ns() - began;
+            if part == Part::Last {
+                break;
+            }
+            if part == Part::NotNow || passed > STRETCH_NS {
+                self.spend(passed);
+                return if part == Part::NotNow { NOT_NOW } else { SOON };
+            }
+        }
+        let now = clock::now_ns();
+        self.spend(now - began);
+        self.writer.finish(now);
+        self.due_ns = now + interval_ns().min(now - self.first_ns);
+        self.next_look(now)
+    }
+
+    fn spend(&mut self, ns: u64) {
+        self.writer.spend(ns);
+        self.allowance.spend(ns);
+    }
+
+    /// When somebody should look again whether it is due: sooner in a young process.
+    fn next_look(&self, now: u64) -> u32 {
+        const UNIT_NS: u64 = 512;
+        let quarter = (now - self.first_ns) / 4 / UNIT_NS;
+        (quarter as u32).clamp(SOON, LOOK)
+    }
+
+    fn start(&mut self, now: u64) {
+        self.seen = Seen::now();
+        self.writer.start(now);
+        self.stage = Stage::Slots(0);
+    }
+
+    /// Says all that is not said already.
+    fn catch_up(&mut self) -> u32 {
+        // At most two: one that was half written, and one of what there is now.
+        for _ in 0..2 {
+            if !self.writer.is_writing() {
+                if !self.writer.has_begun() || Seen::now() == self.seen {
+                    break;
+                }
+                self.start(clock::now_ns());
+            }
+            while self.writer.is_writing() {
+                if self.go_on() == NOT_NOW {
+                    return NOT_NOW;
+                }
+            }
+        }
+        LOOK
+    }
+
+    fn make(&mut self, now: u64) -> Result<(), &'static str> {
+        if self.writer.has_begun() {
+            return Ok(());
+        }
+        const MOST_SLOTS: usize = 256;
+        const PANELS: usize = 4;
+        const LOCKS: usize = 80;
+        let room = Room {
+            caches: PANELS * PANEL,
+            slots: slot::possible().min(MOST_SLOTS),
+            groups: register::MOST,
+            locks: LOCKS,
+        };
+        match publication::publish(&mut self.place, room.bytes()) {
+            Ok(memory) => {
+                let mut text = [0; 16];
+                let program = process::read_file(c"/proc/self/comm", &mut text).unwrap_or(b"?");
+                let program = core::str::from_utf8(program).unwrap_or("?").trim_end();
+                // SAFETY: the memory is ours, zero, and of so many bytes.
+                unsafe { self.writer.begin(memory, room, process::id(), Text::of(program), now) };
+                // Whatever there is, it has not been said.
+                self.seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
+                process::at_exit(withdraw);
+                Ok(())
+            }
+            Err(why) => {
+                self.is_refused = true;
+                Err(why)
+            }
+        }
+    }
+}
+
+/// At an orderly exit the file goes. A fork child that exits knows of no file but its own.
+extern "C" fn withdraw() {
+    const TRIES: u32 = 10_000;
+    let Some(state) = State::known() else { return };
+    // Who is at it is so for some microseconds.
+    for _ in 0..TRIES {
+        if state.with(|inside| publication::withdraw(&mut inside.place)).is_some() {
+            return;
+        }
+        spin_loop();
+    }
+}
+
+/// Says on standard error why there is no page.
+pub(super) fn complain(why: &str) {
+    let _ = writeln!(StandardError::default(), "commensal: COMMENSAL_CONF: observe: no statistics page: {why}");
+}

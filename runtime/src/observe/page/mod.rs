@@ -1,0 +1,571 @@
+//! The statistics page: what a process says of itself, in memory that others read while it runs and after it crashed.
+//!
+//! ```text
+//!   header     mark │ version │ current │ process │ bytes │ … │ where the tables lie in a copy
+//!   copy 0     turn, when, how many rows │ process │ caches … │ slots … │ groups … │ locks …
+//!   copy 1     the same
+//! ```
+//!
+//! The process fills the copy that is not current, a part at a time, and then says that it is: so whoever crashes in the middle leaves the one
+//! before. Readers copy the whole page, without a lock or a mark, and look whether the copy's turn is the same afterwards, and even.
+//! Numbers are 64 bits wide and in the machine's order. A page of another version may be laid out otherwise behind `version`; nothing before it changes.
+//!
+//! Runs at the same time: one writer; any readers, in other processes.
+
+mod tables;
+mod text;
+
+pub use tables::{Cache, Field, Figures, Group, Kind, Lock, Row, Slot, Unit};
+pub use text::Text;
+
+use core::mem::{offset_of, size_of};
+use core::ptr::NonNull;
+use machine::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// What a page begins with that is one.
+pub const MARK: [u8; 8] = *b"cmstats\0";
+/// The layout that is described here, and by the tables.
+pub const VERSION: u32 = 1;
+/// No copy is current yet; else the number of the one that is, plus one.
+const NONE: u32 = 0;
+
+const TABLES: usize = 5;
+
+macro_rules! tables {
+    ($($row:ident),*) => {
+        /// Bytes of the rows of each table.
+        const ROW_BYTES: [usize; TABLES] = [$(size_of::<$row>()),*];
+        const _: () = {
+            let numbers = [$($row::NUMBER),*];
+            let mut number = 0;
+            while number < TABLES {
+                assert!(numbers[number] == number);
+                number += 1;
+            }
+        };
+
+        /// Shows each table: what it is called, its texts, and its values.
+        pub fn for_each_table(mut show: impl FnMut(&'static str, &'static [&'static str], &'static [Field])) {
+            $(show($row::TABLE, $row::TEXTS, $row::FIELDS);)*
+        }
+    };
+}
+
+tables! { Figures, Cache, Slot, Group, Lock }
+
+/// Rows that there is room for: of caches, slots, groups and locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Rows of caches.
+    pub caches: usize,
+    /// Rows of slots.
+    pub slots: usize,
+    /// Rows of groups.
+    pub groups: usize,
+    /// Rows of locks.
+    pub locks: usize,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Header {
+    mark: [u8; 8],
+    version: u32,
+    current: AtomicU32,
+    process: u32,
+    unused: u32,
+    /// Of the whole page.
+    bytes: u64,
+    made_at_ns: u64,
+    program: Text<16>,
+    library: Text<16>,
+    copies: [u64; 2],
+    tables: [Place; TABLES],
+}
+
+/// Where a table lies in a copy.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Place {
+    offset: u32,
+    row_bytes: u32,
+    rows: u32,
+    unused: u32,
+}
+
+/// What a copy begins with.
+#[derive(Debug)]
+#[repr(C)]
+struct Copy {
+    /// Odd while it is written.
+    turn: AtomicU64,
+    began_ns: u64,
+    ended_ns: u64,
+    /// What it took: less than it lasted, as it is written in parts.
+    cost_ns: u64,
+    /// Rows that are there, by table.
+    rows: [u32; TABLES],
+    /// Rows that there was no room for.
+    lost: [u32; TABLES],
+}
+
+/// Copies begin at multiples of this.
+const ALIGNMENT: usize = 64;
+
+impl Room {
+    fn rows(self) -> [usize; TABLES] {
+        [1, self.caches, self.slots, self.groups, self.locks]
+    }
+
+    fn tables(self) -> ([Place; TABLES], usize) {
+        let mut end = size_of::<Copy>().next_multiple_of(ALIGNMENT);
+        let mut tables = [Place { offset: 0, row_bytes: 0, rows: 0, unused: 0 }; TABLES];
+        for ((table, rows), row_bytes) in tables.iter_mut().zip(self.rows()).zip(ROW_BYTES) {
+            *table = Place { offset: end as u32, row_bytes: row_bytes as u32, rows: rows as u32, unused: 0 };
+            end += rows * row_bytes;
+        }
+        (tables, end.next_multiple_of(ALIGNMENT))
+    }
+
+    /// Bytes of a page with so much room.
+    pub fn bytes(self) -> usize {
+        size_of::<Header>().next_multiple_of(ALIGNMENT) + 2 * self.tables().1
+    }
+}
+
+/// Who writes the page of a process. Zeroes are one who has none.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Writer {
+    header: Option<NonNull<Header>>,
+    /// The copy that is being written; none: neither.
+    copy: Option<NonNull<Copy>>,
+}
+
+impl Writer {
+    /// Makes a page out of zeroes, which others may look at already.
+    ///
+    /// # Safety
+    /// The memory is the caller's, for ever, aligned as a page and of as many bytes as the room takes; only this writer writes there.
+    pub unsafe fn begin(&mut self, memory: *mut u8, room: Room, process: u32, program: Text<16>, now_ns: u64) {
+        let (tables, copy_bytes) = room.tables();
+        let first = size_of::<Header>().next_multiple_of(ALIGNMENT);
+        let Some(header) = NonNull::new(memory.cast::<Header>()) else { return };
+        let whole = Header {
+            mark: [0; 8],
+            version: VERSION,
+            current: AtomicU32::new(NONE),
+            process,
+            unused: 0,
+            bytes: room.bytes() as u64,
+            made_at_ns: now_ns,
+            program,
+            library: Text::of(env!("CARGO_PKG_VERSION")),
+            copies: [first as u64, (first + copy_bytes) as u64],
+            tables,
+        };
+        // SAFETY: passed on.
+        unsafe {
+            header.write(whole);
+            // Last, so that nobody takes what is half written for a page.
+            fence(Ordering::Release);
+            (&raw mut (*header.as_ptr()).mark).write_volatile(MARK);
+        }
+        *self = Writer { header: Some(header), copy: None };
+    }
+
+    /// Whether there is a page.
+    pub fn has_begun(&self) -> bool {
+        self.header.is_some()
+    }
+
+    fn header(&self) -> Option<&Header> {
+        // SAFETY: the page lives as long as the process.
+        self.header.map(|header| unsafe { header.as_ref() })
+    }
+
+    /// The copy that is being written.
+    fn copy(&mut self) -> Option<&mut Copy> {
+        // SAFETY: in the page, and only this writer writes there.
+        self.copy.as_mut().map(|copy| unsafe { copy.as_mut() })
+    }
+
+    /// Begins to write the copy that is not current: without rows, but for one of figures.
+    pub fn start(&mut self, now_ns: u64) {
+        let Some((place, header)) = self.header.zip(self.header()) else { return };
+        let other = header.copies[usize::from(header.current.load(Ordering::Relaxed) == 1)];
+        // SAFETY: in the page.
+        self.copy = Some(unsafe { place.cast::<u8>().add(other as usize) }.cast());
+        let Some(copy) = self.copy() else { return };
+        copy.turn.store(copy.turn.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+        // Whoever read any of what is written below finds the turn odd, or another one, afterwards: readers copy what is here by the kernel, and read the
+        // turn again by a second call.
+        fence(Ordering::Release);
+        (copy.began_ns, copy.cost_ns, copy.rows, copy.lost) = (now_ns, 0, [0; TABLES], [0; TABLES]);
+        self.row::<Figures>(0);
+    }
+
+    /// Whether a copy is being written.
+    pub fn is_writing(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// So much more was spent on the copy that is being written.
+    pub fn spend(&mut self, ns: u64) {
+        if let Some(copy) = self.copy() {
+            copy.cost_ns += ns;
+        }
+    }
+
+    /// Makes the copy current that was being written.
+    pub fn finish(&mut self, now_ns: u64) {
+        let Some(copy) = self.copy() else { return };
+        copy.ended_ns = now_ns;
+        // Release pairs with the kernel's copying for a reader: with the turn he has what was written before it, and with `current` the turn.
+        copy.turn.store(copy.turn.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.copy = None;
+        if let Some(header) = self.header() {
+            let next = if header.current.load(Ordering::Relaxed) == 1 { 2 } else { 1 };
+            header.current.store(next, Ordering::Release);
+        }
+    }
+
+    /// A row of the copy that is being written, which is there, or is now, with all before it, as zeroes; none: there is no room for it.
+    pub fn row<R: Row>(&mut self, number: usize) -> Option<&mut R> {
+        let place = self.header()?.tables[R::NUMBER];
+        let first = self.copy?.cast::<u8>();
+        let rows = &mut self.copy()?.rows[R::NUMBER];
+        if number >= place.rows as usize {
+            return None;
+        }
+        // SAFETY: within the table; any bytes are a row.
+        unsafe {
+            let first = first.add(place.offset as usize).cast::<R>();
+            for fresh in *rows as usize..=number {
+                first.add(fresh).as_ptr().write_bytes(0, 1);
+            }
+            *rows = (*rows).max(number as u32 + 1);
+            Some(first.add(number).as_mut())
+        }
+    }
+
+    /// A further row.
+    pub fn push<R: Row>(&mut self) -> Option<&mut R> {
+        let rows = self.copy()?.rows[R::NUMBER];
+        self.row(rows as usize)
+    }
+
+    /// So many rows found no room.
+    pub fn lose<R: Row>(&mut self, many: u32) {
+        if let Some(copy) = self.copy() {
+            copy.lost[R::NUMBER] += many;
+        }
+    }
+}
+
+/// Why a page cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It is none.
+    Foreign,
+    /// It is one of another version.
+    Version(u32),
+    /// It has fewer bytes than it says.
+    Truncated {
+        /// So many are there.
+        bytes: usize,
+        /// So many should be.
+        expected: u64,
+    },
+    /// What it says of itself cannot be.
+    Damaged(&'static str),
+    /// Nothing was written there yet.
+    Empty,
+    /// It was written while it was copied: whoever copies it again has another one.
+    Changing,
+}
+
+/// A page that was copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a>(&'a [u8]);
+
+/// What the process said of itself at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot<'a> {
+    page: Page<'a>,
+    at: usize,
+}
+
+impl<'a> Page<'a> {
+    /// The page in these bytes.
+    pub fn of(bytes: &'a [u8]) -> Result<Self, Unreadable> {
+        if !bytes.starts_with(&MARK) {
+            return Err(Unreadable::Foreign);
+        }
+        let page = Page(bytes);
+        if bytes.len() < offset_of!(Header, current) {
+            return Err(Unreadable::Truncated { bytes: bytes.len(), expected: size_of::<Header>() as u64 });
+        }
+        match page.u32_at(offset_of!(Header, version)) {
+            VERSION => {}
+            other => return Err(Unreadable::Version(other)),
+        }
+        if bytes.len() < size_of::<Header>() {
+            return Err(Unreadable::Truncated { bytes: bytes.len(), expected: size_of::<Header>() as u64 });
+        }
+        let expected = page.u64_at(offset_of!(Header, bytes));
+        if (bytes.len() as u64) < expected {
+            return Err(Unreadable::Truncated { bytes: bytes.len(), expected });
+        }
+        let ends = (0..2).map(|copy| page.copy_at(copy).checked_add(size_of::<Copy>()));
+        if ends.into_iter().any(|end| end.is_none_or(|end| end > bytes.len())) {
+            return Err(Unreadable::Damaged("a copy lies outside of the page"));
+        }
+        Ok(page)
+    }
+
+    /// The process whose page it is.
+    pub fn process(self) -> u32 {
+        self.u32_at(offset_of!(Header, process))
+    }
+
+    /// When it was made, on the machine's monotonic clock.
+    pub fn made_at_ns(self) -> u64 {
+        self.u64_at(offset_of!(Header, made_at_ns))
+    }
+
+    /// What the kernel called the program then.
+    pub fn program(self) -> Text<16> {
+        self.read(offset_of!(Header, program))
+    }
+
+    /// The version of the library.
+    pub fn library(self) -> Text<16> {
+        self.read(offset_of!(Header, library))
+    }
+
+    /// What the process said last.
+    pub fn snapshot(self) -> Result<Snapshot<'a>, Unreadable> {
+        let copy = match self.u32_at(offset_of!(Header, current)) {
+            NONE => return Err(Unreadable::Empty),
+            current @ 1..=2 => current as usize - 1,
+            _ => return Err(Unreadable::Damaged("there is no such copy")),
+        };
+        let snapshot = Snapshot { page: self, at: self.copy_at(copy) };
+        if !snapshot.turn().is_multiple_of(2) {
+            return Err(Unreadable::Changing);
+        }
+        for (number, row_bytes) in ROW_BYTES.into_iter().enumerate() {
+            let place = self.place(number);
+            let rows = snapshot.rows_of(number);
+            let end = snapshot.at as u64 + u64::from(place.offset) + u64::from(rows) * u64::from(place.row_bytes);
+            if place.row_bytes as usize != row_bytes || rows > place.rows || end > self.0.len() as u64 {
+                return Err(Unreadable::Damaged("a table lies outside of the page, or has other rows"));
+            }
+        }
+        Ok(snapshot)
+    }
+
+    fn copy_at(self, copy: usize) -> usize {
+        let at = self.u64_at(offset_of!(Header, copies) + 8 * copy);
+        usize::try_from(at).unwrap_or(usize::MAX)
+    }
+
+    fn place(self, table: usize) -> Place {
+        self.read(offset_of!(Header, tables) + table * size_of::<Place>())
+    }
+
+    fn u32_at(self, at: usize) -> u32 {
+        self.read(at)
+    }
+
+    fn u64_at(self, at: usize) -> u64 {
+        self.read(at)
+    }
+
+    /// What lies at a place within the page, of a type of which any bytes are a value.
+    fn read<T: core::marker::Copy>(self, at: usize) -> T {
+        let bytes = &self.0[at..at + size_of::<T>()];
+        // SAFETY: so many bytes are there; the types that are read here are numbers, and arrays and structures of numbers.
+        unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
+    }
+}
+
+impl<'a> Snapshot<'a> {
+    /// Changes when the copy is written again. Whoever copied the page while that happened finds another one, where it is, afterwards.
+    pub fn turn(self) -> u64 {
+        self.page.u64_at(self.at + offset_of!(Copy, turn))
+    }
+
+    /// Where in the page the turn is.
+    pub fn turn_at(self) -> usize {
+        self.at + offset_of!(Copy, turn)
+    }
+
+    /// When it was begun, on the machine's monotonic clock.
+    pub fn began_ns(self) -> u64 {
+        self.page.u64_at(self.at + offset_of!(Copy, began_ns))
+    }
+
+    /// When it was finished.
+    pub fn ended_ns(self) -> u64 {
+        self.page.u64_at(self.at + offset_of!(Copy, ended_ns))
+    }
+
+    /// What it took to write it.
+    pub fn cost_ns(self) -> u64 {
+        self.page.u64_at(self.at + offset_of!(Copy, cost_ns))
+    }
+
+    /// The figures of the process.
+    pub fn figures(self) -> Figures {
+        self.rows().next().unwrap_or(Figures::NONE)
+    }
+
+    /// The rows of a table.
+    pub fn rows<R: Row>(self) -> impl Iterator<Item = R> + use<'a, R> {
+        let first = self.at + self.page.place(R::NUMBER).offset as usize;
+        (0..self.rows_of(R::NUMBER) as usize).map(move |row| self.page.read(first + row * size_of::<R>()))
+    }
+
+    /// How many rows of a table there was no room for.
+    pub fn lost<R: Row>(self) -> u32 {
+        self.page.u32_at(self.at + offset_of!(Copy, lost) + 4 * R::NUMBER)
+    }
+
+    fn rows_of(self, table: usize) -> u32 {
+        self.page.u32_at(self.at + offset_of!(Copy, rows) + 4 * table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const ROOM: Room = Room { caches: 3, slots: 2, groups: 1, locks: 1 };
+
+    /// Memory of a page, aligned.
+    fn page() -> (Vec<u64>, Writer) {
+        let mut memory = std::vec![0_u64; ROOM.bytes().div_ceil(8)];
+        let mut writer = Writer::default();
+        // SAFETY: it is long enough, and lives as long as the test.
+        unsafe { writer.begin(memory.as_mut_ptr().cast(), ROOM, 7, Text::of("prog"), 1) };
+        (memory, writer)
+    }
+
+    fn bytes(memory: &[u64]) -> &[u8] {
+        // SAFETY: numbers are bytes.
+        unsafe { core::slice::from_raw_parts(memory.as_ptr().cast(), memory.len() * 8) }
+    }
+
+    fn write(writer: &mut Writer, at: u64) {
+        writer.start(at);
+        writer.row::<Figures>(0).unwrap().runs = at;
+        for number in [1, 0, 3] {
+            match writer.row::<Cache>(number) {
+                Some(cache) => (cache.name, cache.in_use) = (Text::of(number), at),
+                None => writer.lose::<Cache>(1),
+            }
+        }
+        writer.finish(at + 1);
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let (memory, mut writer) = page();
+        let read = || Page::of(bytes(&memory)).unwrap();
+        assert_eq!((read().process(), read().program().as_str(), read().made_at_ns()), (7, "prog", 1));
+        assert_eq!(read().snapshot().err(), Some(Unreadable::Empty));
+        for at in [10, 20, 30] {
+            write(&mut writer, at);
+            let snapshot = read().snapshot().unwrap();
+            assert_eq!((snapshot.began_ns(), snapshot.ended_ns(), snapshot.figures().runs), (at, at + 1, at));
+            let caches: Vec<_> = snapshot.rows::<Cache>().map(|cache| (cache.name, cache.in_use)).collect();
+            assert_eq!(caches, [(Text::of(0), at), (Text::of(1), at)]);
+            assert_eq!((snapshot.lost::<Cache>(), snapshot.lost::<Slot>()), (1, 0));
+        }
+    }
+
+    #[test]
+    fn who_crashes_while_he_writes_leaves_the_copy_before() {
+        let (memory, mut writer) = page();
+        write(&mut writer, 10);
+        for at in [20, 30] {
+            let before = Page::of(bytes(&memory)).unwrap().snapshot().unwrap();
+            let turn = before.turn();
+            writer.start(at);
+            writer.row::<Figures>(0).unwrap().runs = at;
+            let now = Page::of(bytes(&memory)).unwrap().snapshot().unwrap();
+            assert_eq!((now.figures().runs, now.turn()), (10, turn), "begun at {at} and not finished");
+        }
+        // Who read the copy that is written now finds that out.
+        writer.finish(31);
+        let read = Page::of(bytes(&memory)).unwrap().snapshot().unwrap();
+        writer.start(40);
+        writer.finish(41);
+        writer.start(50);
+        assert_ne!(Page::of(bytes(&memory)).unwrap().u64_at(read.turn_at()) % 2, 0);
+    }
+
+    #[test]
+    fn other_pages_are_told_apart() {
+        let (memory, mut writer) = page();
+        write(&mut writer, 10);
+        let whole = bytes(&memory).to_vec();
+        let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = whole.clone();
+            change(&mut bytes);
+            Page::of(&bytes).and_then(|page| page.snapshot().map(|_| ())).unwrap_err()
+        };
+        let put =
+            |at: usize, value: u32| move |bytes: &mut Vec<u8>| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        assert_eq!(refused(&|bytes| bytes[0] = 0), Unreadable::Foreign);
+        assert_eq!(refused(&|bytes| bytes.clear()), Unreadable::Foreign);
+        assert_eq!(refused(&put(offset_of!(Header, version), 2)), Unreadable::Version(2));
+        let expected = whole.len() as u64;
+        for bytes in [whole.len() - 1, size_of::<Header>()] {
+            assert_eq!(
+                refused(&|page| page.truncate(bytes)),
+                Unreadable::Truncated { bytes, expected: ROOM.bytes() as u64 }
+            );
+        }
+        assert!(expected >= ROOM.bytes() as u64);
+        for bytes in [8, 13, size_of::<Header>() - 1] {
+            assert!(matches!(refused(&|page| page.truncate(bytes)), Unreadable::Truncated { .. }), "{bytes} bytes");
+        }
+        let copies = offset_of!(Header, copies);
+        let rows_of_caches = offset_of!(Header, tables) + size_of::<Place>() + offset_of!(Place, rows);
+        let row_bytes_of_caches = offset_of!(Header, tables) + size_of::<Place>() + offset_of!(Place, row_bytes);
+        for (at, value) in [
+            (copies + 4, 1),
+            (copies, u32::MAX),
+            (offset_of!(Header, current), 3),
+            (rows_of_caches, 1),
+            (row_bytes_of_caches, 8),
+        ] {
+            assert!(matches!(refused(&put(at, value)), Unreadable::Damaged(_)), "{value} at {at}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_any_bytes_is_read_or_refused() {
+        let (memory, mut writer) = page();
+        write(&mut writer, 10);
+        let whole = bytes(&memory).to_vec();
+        for at in (0..size_of::<Header>() + size_of::<Copy>()).chain([whole.len() - 1]) {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                if let Ok(snapshot) = Page::of(&bytes).and_then(Page::snapshot) {
+                    let _ = snapshot.figures();
+                    let _ = (
+                        snapshot.rows::<Cache>().count(),
+                        snapshot.rows::<Lock>().count(),
+                        snapshot.rows::<Slot>().count(),
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Texts of a fixed length, filled up with zeroes.
+
+use core::fmt;
+
+/// A text of up to `N` bytes. Any bytes are a valid one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Text<const N: usize>([u8; N]);
+
+impl<const N: usize> Text<N> {
+    /// An empty one.
+    pub const NONE: Self = Text([0; N]);
+
+    /// What somebody writes, as far as it fits.
+    pub fn of(what: impl fmt::Display) -> Self {
+        let mut text = [0; N];
+        // What does not fit is cut off.
+        let _ = fmt::Write::write_fmt(&mut Writer { text: &mut text, len: 0 }, format_args!("{what}"));
+        Text(text)
+    }
+
+    /// What was written: up to the first zero or the first byte that is no text.
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|&byte| byte == 0).unwrap_or(N);
+        match core::str::from_utf8(&self.0[..len]) {
+            Ok(text) => text,
+            Err(error) => core::str::from_utf8(&self.0[..error.valid_up_to()]).unwrap_or(""),
+        }
+    }
+}
+
+impl<const N: usize> fmt::Debug for Text<N> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(out)
+    }
+}
+
+/// One for texts of all lengths: each type that writes has a table of addresses, which the loader has to write.
+struct Writer<'a> {
+    text: &'a mut [u8],
+    len: usize,
+}
+
+impl fmt::Write for Writer<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.text.len() - self.len;
+        let mut fitting = text.len().min(room);
+        while !text.is_char_boundary(fitting) {
+            fitting -= 1;
+        }
+        self.text[self.len..self.len + fitting].copy_from_slice(&text.as_bytes()[..fitting]);
+        self.len += fitting;
+        // Nothing more after what was cut off.
+        if fitting < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_letters() {
+        assert_eq!(Text::<8>::of("abc").as_str(), "abc");
+        assert_eq!(Text::<8>::of("abcdefghij").as_str(), "abcdefgh");
+        assert_eq!(Text::<4>::of("abcäö").as_str(), "abc");
+        assert_eq!(Text([b'a', 0xff, b'b']).as_str(), "a");
+    }
+}

@@ -1,0 +1,444 @@
+//! The statistics page on this computer: what is there, when it is written, and what forks, crashes and exits leave of it.
+//!
+//! Each case plays in a process of its own, with a runtime directory of its own, in both modes of the machine.
+//!
+//! Planted bugs that were seen here: memory that is not wiped in children, no removal at exit, objects in arrays that count as in use, no pause after one
+//! that took long, a change of much memory that is not told, children that have one at once, groups that stay listed, and writing into the current copy.
+
+mod common;
+
+use commensal::group::Group as MemoryGroup;
+use commensal::heap::{self, report::Report, statistics};
+use commensal::machine::{clock, process, slot};
+use commensal::observe::page::{Cache, Group, Page, Slot, Snapshot};
+use commensal::slab::class::{self, CLASSES};
+use common::child;
+use common::forks::{FINE, Way, wait_for};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where this process's pages are.
+fn folder() -> PathBuf {
+    PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").expect("it is set")).join("commensal")
+}
+
+/// The processes that have a page.
+fn owners() -> Vec<u32> {
+    let files = fs::read_dir(folder()).into_iter().flatten();
+    let mut owners: Vec<u32> = files
+        .map(|file| file.expect("a file").file_name().into_string().expect("text").parse().expect("a number"))
+        .collect();
+    owners.sort_unstable();
+    owners
+}
+
+/// Shows what a process said.
+fn with_page<R>(process: u32, show: impl FnOnce(Snapshot<'_>) -> R) -> R {
+    let path = folder().join(process.to_string());
+    loop {
+        let bytes = fs::read(&path).expect("there is a page");
+        let page = Page::of(&bytes).expect("it is one");
+        assert_eq!((page.process(), page.library().as_str()), (process, env!("CARGO_PKG_VERSION")));
+        let Ok(snapshot) = page.snapshot() else { continue };
+        let again = fs::read(&path).expect("it is there still");
+        if again[snapshot.turn_at()..][..8] == snapshot.turn().to_ne_bytes() {
+            return show(snapshot);
+        }
+    }
+}
+
+/// Acts `body` out in a process of its own, with such settings, which exits in an orderly way and leaves no page.
+fn in_child(test: &str, conf: &str, body: fn()) {
+    if child::case().is_some() {
+        heap::conf::apply_environment();
+        return body();
+    }
+    for variable in [None, Some(child::FALLBACK)] {
+        let folder = std::env::temp_dir().join(format!("commensal-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut command = child::command(test, "act");
+        command.env("COMMENSAL_CONF", conf).env("XDG_RUNTIME_DIR", &folder).envs(variable);
+        let outcome = child::run(&mut command, Duration::from_secs(60));
+        outcome.expect_success(test);
+        let left = fs::read_dir(folder.join("commensal")).into_iter().flatten().count();
+        assert_eq!(left, 0, "an orderly exit left a page");
+        fs::remove_dir_all(&folder).expect("the folder is ours");
+    }
+}
+
+fn blocks(many: usize, bytes: impl Fn(usize) -> usize) -> Vec<usize> {
+    let block = |number| {
+        let block = heap::allocate(bytes(number));
+        assert!(!block.is_null(), "no memory");
+        block.addr()
+    };
+    (0..many).map(block).collect()
+}
+
+fn free(blocks: Vec<usize>) {
+    // SAFETY: the blocks are ours.
+    blocks.into_iter().for_each(|block| unsafe { heap::free(block as *mut u8) });
+}
+
+/// At rest the page says what a report says.
+#[test]
+fn it_says_what_a_report_says() {
+    in_child("it_says_what_a_report_says", "observe:on", || {
+        let kept = blocks(20_000, |number| number * 37 % 9000 + 1);
+        free(blocks(20_000, |number| number * 91 % 33_000 + 1));
+        let large = blocks(3, |_| 1 << 20);
+        statistics::write_now();
+        let report = Report::read().expect("the heap was used");
+        with_page(process::id(), |page| {
+            let figures = page.figures();
+            let of_page = [
+                figures.in_use_bytes,
+                figures.peak_bytes,
+                figures.run_bytes,
+                figures.peak_run_bytes,
+                figures.large_bytes,
+                figures.dirty_bytes,
+                figures.released_bytes,
+                figures.segment_bytes,
+                figures.metadata_bytes,
+                figures.runs,
+                figures.slots_used,
+                figures.large_blocks,
+            ];
+            let of_report = [
+                report.in_use_bytes(),
+                report.peak_bytes,
+                report.run_bytes,
+                report.peak_run_bytes,
+                report.large_bytes,
+                report.dirty_bytes,
+                report.purged_bytes,
+                report.segment_bytes,
+                report.metadata_bytes,
+                report.runs,
+                report.slots.into(),
+                3,
+            ];
+            assert_eq!(of_page, of_report);
+            let caches: Vec<Cache> = page.rows().collect();
+            assert!(report.classes.iter().filter(|class| class.cached > 0).count() > 10, "nothing was cached");
+            let mut of_all = (0, 0);
+            for class in 1..CLASSES {
+                let (of_page, of_report) = (caches[class - 1], report.classes[class]);
+                assert_eq!(
+                    (of_page.name.as_str(), of_page.object_bytes),
+                    (&*format!("malloc-{}", class::size(class)), class::size(class) as u64)
+                );
+                let Cache { in_use, peak, spans, span_bytes, refills, cached, .. } = of_page;
+                let of_page = (in_use, peak, spans, span_bytes, refills);
+                assert_eq!(
+                    of_page,
+                    (of_report.in_use, of_report.peak, of_report.spans, of_report.span_bytes, of_report.refills),
+                    "class {class}"
+                );
+                // Of the depot only the topmost array is counted.
+                of_all.0 += cached;
+                of_all.1 += of_report.cached;
+            }
+            assert!(of_all.0.abs_diff(of_all.1) < of_all.1 / 10, "{of_all:?} objects are cached");
+            let slots: Vec<Slot> = page.rows().collect();
+            assert_eq!(slots.len(), slot::in_use() as usize);
+            let sums = slots.iter().fold((0, 0, 0), |sums, slot| {
+                (sums.0 + slot.cached_objects, sums.1 + slot.refills, sums.2 + slot.arrays)
+            });
+            assert_eq!(sums.0, caches.iter().map(|cache| cache.cached).sum::<u64>());
+            assert_eq!(sums.1, caches.iter().map(|cache| cache.refills).sum::<u64>());
+            assert!(sums.2 > 10 && slots[slot::current().expect("one") as usize].unvisited_ns < 1_000_000_000);
+        });
+        free(kept);
+        free(large);
+    });
+}
+
+/// Nobody who does not ask for it has one, and so nobody has a file.
+#[test]
+fn without_being_asked_for_there_is_none() {
+    in_child("without_being_asked_for_there_is_none", "stats:off", || {
+        free(blocks(100_000, |number| number % 1000 + 1));
+        statistics::write_now();
+        assert_eq!(owners(), []);
+    });
+}
+
+/// Whoever comes along slow paths writes it, often enough and not too often.
+#[test]
+fn it_is_written_again_and_again() {
+    in_child("it_is_written_again_and_again", "observe:on,observe.interval_ms:20", || {
+        let (mut seen, mut costs) = (Vec::new(), Vec::new());
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(600) {
+            free(blocks(2000, |number| number % 1000 + 1));
+            if owners().is_empty() {
+                continue;
+            }
+            let path = folder().join(process::id().to_string());
+            if Page::of(&fs::read(path).expect("a page")).is_ok_and(|page| page.snapshot().is_ok()) {
+                let (at, cost) = with_page(process::id(), |page| (page.ended_ns(), page.cost_ns()));
+                if seen.last() != Some(&at) {
+                    seen.push(at);
+                    costs.push(cost);
+                }
+            }
+        }
+        println!("written {} times, {} us at most", seen.len(), costs.iter().max().unwrap() / 1000);
+        // In a young process more often, and on a busy machine, where one may cost much, less.
+        assert!((3..=40).contains(&seen.len()), "{seen:?} {costs:?}");
+        let (passed, spent) = (seen[seen.len() - 1] - seen[0], costs[1..costs.len() - 1].iter().sum::<u64>());
+        assert!(spent < passed / 400 + 200_000, "{spent} ns were spent in {passed}: {seen:?} {costs:?}");
+    });
+}
+
+/// If memory in use changes by much, it is said soon, however long the interval is.
+#[test]
+fn much_more_memory_is_told_soon() {
+    in_child("much_more_memory_is_told_soon", "observe:on,observe.interval_ms:60000", || {
+        let in_use = || with_page(process::id(), |page| page.figures().in_use_bytes);
+        free(blocks(2000, |_| 100));
+        statistics::write_now();
+        assert!(in_use() < 1 << 20);
+        thread::sleep(Duration::from_millis(50));
+        let kept = blocks(1000, |_| 30_000);
+        let until = Instant::now() + PATIENCE;
+        let mut some = Vec::new();
+        while in_use() < 20 << 20 {
+            assert!(Instant::now() < until, "{} bytes are told", in_use());
+            some.extend(blocks(1, |_| 40_000));
+            free(core::mem::take(&mut some));
+        }
+        free(kept);
+    });
+}
+
+/// A child has its own, and its parent keeps his.
+#[test]
+fn children_have_their_own() {
+    in_child("children_have_their_own", "observe:on", || {
+        let kept = blocks(10_000, |_| 1000);
+        statistics::write_now();
+        let parent = process::id();
+        let of_parent = || with_page(parent, |page| (page.turn(), page.figures().in_use_bytes));
+        let before = of_parent();
+        // Threads are made by the C library, which has to know of the fork.
+        for (with_threads, way) in [(true, Way::Fork)].into_iter().chain(Way::ALL.map(|way| (false, way))) {
+            let child = way.fork_and(|| {
+                if with_threads {
+                    thread::spawn(|| free(blocks(1000, |_| 50))).join().map_err(|_| 3)?;
+                }
+                let until = Instant::now() + PATIENCE;
+                let mut more = blocks(1000, |_| 1000);
+                while !owners().contains(&process::id()) {
+                    more.extend(blocks(100, |_| 1000));
+                    if Instant::now() > until {
+                        return Err(4);
+                    }
+                }
+                statistics::write_now();
+                let in_use = with_page(process::id(), |page| page.figures().in_use_bytes);
+                if in_use < 11_000_000 { Err(5) } else { Ok(()) }
+            });
+            assert_eq!(wait_for(child, PATIENCE), Some(FINE), "{way:?}, threads {with_threads}");
+            // It left by `_exit`, so what it said is there still.
+            assert_eq!(owners(), {
+                let mut both = vec![parent, child as u32];
+                both.sort_unstable();
+                both
+            });
+            assert!(with_page(child as u32, |page| page.figures().in_use_bytes) > 11_000_000);
+            fs::remove_file(folder().join(child.to_string())).expect("it is ours");
+            assert_eq!(of_parent(), before, "{way:?} changed the parent's page");
+        }
+        free(kept);
+    });
+}
+
+/// A child that exits in an orderly way takes its own with it, and not its parent's.
+#[test]
+fn an_orderly_exit_removes_it() {
+    in_child("an_orderly_exit_removes_it", "observe:on", || {
+        free(blocks(10_000, |_| 1000));
+        statistics::write_now();
+        let parent = process::id();
+        // SAFETY: the child allocates, and exits.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let until = Instant::now() + PATIENCE;
+            while !owners().contains(&process::id()) && Instant::now() < until {
+                free(blocks(1000, |_| 1000));
+            }
+            let has_one = owners().contains(&process::id());
+            // SAFETY: as any program does.
+            unsafe { libc::exit(if has_one { FINE } else { 3 }) };
+        }
+        assert_eq!(wait_for(child, PATIENCE), Some(FINE));
+        assert_eq!(owners(), [parent]);
+    });
+}
+
+/// Who is killed leaves what he said last.
+#[test]
+fn a_crash_leaves_it() {
+    let body = || {
+        let kept = blocks(10_000, |_| 1000);
+        statistics::write_now();
+        assert_eq!(kept.len(), 10_000);
+        std::process::abort();
+    };
+    if child::case().is_some() {
+        return in_child("a_crash_leaves_it", "observe:on", body);
+    }
+    let folder = std::env::temp_dir().join(format!("commensal-crash-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let mut command = child::command("a_crash_leaves_it", "act");
+    command.env("COMMENSAL_CONF", "observe:on").env("XDG_RUNTIME_DIR", &folder);
+    let outcome = child::run(&mut command, PATIENCE);
+    assert!(!outcome.status.is_some_and(|status| status.success()), "{}", outcome.report());
+    let files: Vec<_> = fs::read_dir(folder.join("commensal")).expect("it is there").collect();
+    assert_eq!(files.len(), 1, "{}", outcome.report());
+    let bytes = fs::read(files[0].as_ref().expect("a file").path()).expect("it is ours");
+    let in_use = Page::of(&bytes).and_then(Page::snapshot).expect("it was whole").figures().in_use_bytes;
+    assert!((10_000_000..11_000_000).contains(&in_use), "{in_use}");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// Others than the process that is named have one when they have lived for a second.
+#[test]
+fn the_short_lived_have_none() {
+    in_child("the_short_lived_have_none", "observe:1", || {
+        // After how long this process has one, which allocates meanwhile.
+        let after = || {
+            let began = Instant::now();
+            while !owners().contains(&process::id()) && began.elapsed() < PATIENCE {
+                free(blocks(1000, |_| 1000));
+            }
+            began.elapsed()
+        };
+        let (soon, late) = (Duration::from_millis(700), PATIENCE);
+        let passed = after();
+        assert!(passed > soon && passed < late, "after {passed:?}");
+        // A child begins anew, although its parent has one.
+        let child = Way::Fork.fork_and(|| if after() > soon { Ok(()) } else { Err(3) });
+        assert_eq!(wait_for(child, 2 * PATIENCE), Some(FINE));
+        fs::remove_file(folder().join(child.to_string())).expect("it left one");
+    });
+}
+
+/// What cannot be made is said, and the program goes on.
+#[test]
+fn without_room_the_program_goes_on() {
+    if child::case().is_some() {
+        heap::conf::apply_environment();
+        free(blocks(1000, |_| 1000));
+        statistics::write_now();
+        return assert_eq!(owners(), []);
+    }
+    let folder = std::env::temp_dir().join(format!("commensal-room-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let mut command = child::command("without_room_the_program_goes_on", "act");
+    command.env("COMMENSAL_CONF", "observe:on").env("XDG_RUNTIME_DIR", &folder);
+    let limit = || {
+        let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
+        // SAFETY: the limit is a local.
+        if unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) } == 0 {
+            Ok(())
+        } else {
+            Err(std::io::Error::last_os_error())
+        }
+    };
+    // SAFETY: the closure makes one system call.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, limit) };
+    let outcome = child::run(&mut command, PATIENCE);
+    outcome.expect_success("a process that may write no such file");
+    assert!(outcome.stderr.contains("no statistics page: files must not be so large"), "{}", outcome.stderr);
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// Threads allocate, groups come and go, and whatever is read meanwhile is whole.
+#[test]
+fn it_can_be_read_at_any_time() {
+    in_child("it_can_be_read_at_any_time", "observe:on,observe.interval_ms:20", || {
+        const THREADS: usize = 4;
+        let (stop, together) = (AtomicBool::new(false), Barrier::new(THREADS + 1));
+        let work = |thread: usize| {
+            together.wait();
+            let mut round = 0;
+            while !stop.load(Ordering::Relaxed) {
+                round += 1;
+                let kept = blocks(500, |number| (number * 7 + thread * 31 + round) % 2000 + 1);
+                let group = MemoryGroup::new(&format!("g{thread}-{}", round % 40)).expect("there is memory");
+                assert!(group.alloc([0_u8; 100]).is_ok(), "there is no room");
+                free(kept);
+            }
+        };
+        thread::scope(|scope| {
+            (0..THREADS).for_each(|thread| {
+                drop(scope.spawn({
+                    let work = &work;
+                    move || work(thread)
+                }))
+            });
+            together.wait();
+            let (until, mut last, mut written) = (Instant::now() + Duration::from_millis(800), 0, 0);
+            while Instant::now() < until {
+                let bytes = fs::read(folder().join(process::id().to_string())).expect("there is a page");
+                if Page::of(&bytes).and_then(|page| page.snapshot().map(|_| ())).is_err() {
+                    continue;
+                }
+                with_page(process::id(), |page| {
+                    assert!(page.began_ns() <= page.ended_ns() && page.ended_ns() <= clock::now_ns());
+                    assert!(page.ended_ns() >= last, "it went back");
+                    written += u32::from(page.ended_ns() > last);
+                    last = page.ended_ns();
+                    for group in page.rows::<Group>() {
+                        assert!(group.name.as_str().starts_with('g') && group.charged_bytes < 1 << 20, "{group:?}");
+                    }
+                    assert!(page.figures().in_use_bytes < 64 << 20, "{:?}", page.figures());
+                });
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(written > 2, "written {written} times");
+        });
+    });
+}
+
+/// Groups are shown as long as they are there, with their parents, and as many as there is room for.
+#[test]
+fn groups_are_shown() {
+    in_child("groups_are_shown", "observe:on", || {
+        let shown = || {
+            statistics::write_now();
+            with_page(process::id(), |page| (page.rows::<Group>().collect::<Vec<_>>(), page.lost::<Group>()))
+        };
+        let tenants = MemoryGroup::new("tenants").expect("there is memory");
+        let one = tenants.child("one").expect("there is memory");
+        one.set_limit(Some(1 << 20));
+        let Ok(value) = one.alloc([0_u8; 5000]) else { panic!("there is no room") };
+        let (groups, lost) = shown();
+        let find = |name: &str| *groups.iter().find(|group| group.name.as_str() == name).expect("it is there");
+        assert_eq!((groups.len(), lost), (2, 0));
+        assert_eq!((find("tenants").parent.as_str(), find("one").parent.as_str()), ("", "tenants"));
+        assert_eq!((find("tenants").limit_bytes, find("one").limit_bytes), (u64::MAX, 1 << 20));
+        assert!(find("one").charged_bytes >= 5000 && find("tenants").charged_bytes == find("one").charged_bytes);
+        assert_eq!((find("tenants").children, find("one").caches), (1, 1));
+        drop(value);
+        assert!(one.destroy().is_ok(), "somebody is inside");
+        assert_eq!(shown().0.len(), 1);
+        let many: Vec<MemoryGroup<'_>> =
+            (0..70).map(|number| MemoryGroup::new(&format!("m{number}")).expect("there is memory")).collect();
+        let (groups, lost) = shown();
+        assert_eq!((groups.len(), lost), (64, 7));
+        drop(many);
+        let (groups, lost) = shown();
+        assert_eq!((groups.len(), lost), (1, 0));
+    });
+}

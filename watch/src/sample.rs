@@ -1,0 +1,71 @@
+//! Processes for tests, with pages that are written as programs write them.
+
+use runtime::observe::page::{Cache, Figures, Group, Lock, Room, Slot, Text, Writer};
+
+use crate::page::Copied;
+use crate::process::{Kernel, Process, State, now_ns};
+
+/// So old that a test takes no time beside it.
+pub const AGE_NS: u64 = 3_600_000_000_000;
+
+const ROOM: Room = Room { caches: 4, slots: 2, groups: 2, locks: 2 };
+
+/// Bytes of a page that was finished at a time; `round` makes later figures larger.
+pub fn page(pid: u32, at_ns: u64, round: u64) -> Vec<u8> {
+    let mut memory = vec![0_u64; ROOM.bytes().div_ceil(8)];
+    let mut writer = Writer::default();
+    // SAFETY: it is long enough, and outlives the writer.
+    unsafe { writer.begin(memory.as_mut_ptr().cast(), ROOM, pid, Text::of("sample"), 7) };
+    writer.start(at_ns - 1000);
+    let figures = Figures {
+        in_use_bytes: (round + 1) * 10_000_000,
+        peak_bytes: 50_000_000,
+        run_bytes: 60_000_000,
+        released_bytes: round * 1_000_000,
+        kicks: 5 + round,
+        kicks_upkeep: 5 + round,
+        upkeep_on: 1,
+        ..Figures::NONE
+    };
+    *writer.row(0).expect("there is room") = figures;
+    for (number, (name, object_bytes, spans)) in
+        [("malloc-64", 64, 3), ("empty", 32, 0), ("requests", 200, 9)].into_iter().enumerate()
+    {
+        let (in_use, objects, refills) = (spans * 100, spans * 300, round * 40);
+        let row = Cache {
+            name: Text::of(name),
+            object_bytes,
+            in_use,
+            objects,
+            spans,
+            span_bytes: spans << 16,
+            refills,
+            ..Cache::NONE
+        };
+        *writer.row(number).expect("there is room") = row;
+    }
+    for number in 0..2 {
+        let row = Slot { arrays: 4, cached_objects: 100 * number, refills: 7, ..Slot::NONE };
+        *writer.push().expect("there is room") = row;
+    }
+    let group = Group { name: Text::of("tenant \"one\"\\"), limit_bytes: u64::MAX, charged_bytes: 4096, ..Group::NONE };
+    *writer.push().expect("there is room") = group;
+    writer.lose::<Group>(3);
+    let lock = Lock {
+        class: Text::of("zone"),
+        caller: Text::of("page::zone::Zone::allocate"),
+        contended: 17 + round,
+        total_wait_ns: 1_500_000,
+        max_wait_ns: 900,
+    };
+    *writer.push().expect("there is room") = lock;
+    writer.finish(at_ns);
+    memory.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// A process that has said something an hour ago, and seconds after that in later rounds.
+pub fn process(pid: u32, round: u64) -> Process {
+    let at_ns = now_ns() - AGE_NS + round * 2_000_000_000;
+    let kernel = Kernel { resident_bytes: 80_000_000, threads: 3, command: "sample --of=a program".to_owned() };
+    Process { pid, state: State::Running, said: Copied::from_bytes(page(pid, at_ns, round)), kernel: Some(kernel) }
+}

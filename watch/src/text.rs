@@ -1,0 +1,128 @@
+//! Tables for a terminal or a file: what there is, as text that can be read, kept and compared.
+
+use std::fmt::Write;
+
+use commensal_lab::sheet::{Sheet, Side};
+use runtime::observe::page::{Cache, Figures, Group, Lock, Row, Slot, Snapshot};
+
+use crate::process::{Process, State, now_ns};
+use crate::units;
+
+/// A column of the list of all processes: its heading, and what is there.
+type Column = (&'static str, fn(&Process) -> String);
+
+const COLUMNS: [Column; 9] = [
+    ("PID", |process| process.pid.to_string()),
+    ("PROGRAM", Process::name),
+    ("STATE", |process| process.state.word().to_owned()),
+    ("IN USE", |process| units::bytes(process.figures().in_use_bytes)),
+    ("PEAK", |process| units::bytes(process.figures().peak_bytes)),
+    ("CACHED", |process| units::bytes(process.figures().cached_bytes)),
+    ("RSS", |process| process.kernel.as_ref().map_or("-".to_owned(), |kernel| units::bytes(kernel.resident_bytes))),
+    ("KICKS", |process| units::count(process.figures().kicks)),
+    ("AS OF", |process| format!("{} ago", units::duration(process.age_ns()))),
+];
+
+/// Columns from this one on are numbers.
+const FIRST_NUMBER: usize = 3;
+
+/// All processes.
+pub fn list(processes: &[Process]) -> String {
+    if processes.is_empty() {
+        return "no process under Commensal has a statistics page; start one by `commensal run -- PROGRAM`, or with COMMENSAL_CONF=observe:on\n".to_owned();
+    }
+    let mut sheet = sheet(COLUMNS.iter().map(|(heading, _)| (*heading).to_owned()), FIRST_NUMBER);
+    for process in processes {
+        sheet.add(COLUMNS.iter().map(|(_, show)| show(process)));
+    }
+    sheet.to_string()
+}
+
+/// A process, whole.
+pub fn of(process: &Process) -> String {
+    let snapshot = process.said.snapshot();
+    let mut text = heading(process);
+    text += "\n";
+    text += &figures(snapshot);
+    let caches = snapshot.rows::<Cache>().filter(|cache| cache.spans > 0 || cache.peak > 0);
+    section(&mut text, caches, snapshot.lost::<Cache>());
+    section(&mut text, snapshot.rows::<Slot>(), snapshot.lost::<Slot>());
+    section(&mut text, snapshot.rows::<Group>(), snapshot.lost::<Group>());
+    section(&mut text, snapshot.rows::<Lock>(), snapshot.lost::<Lock>());
+    text
+}
+
+/// Who it is, and as of when.
+pub fn heading(process: &Process) -> String {
+    let mut text = format!("{} ({}), {}", process.name(), process.pid, process.state.word());
+    if let Some(kernel) = &process.kernel {
+        let _ = write!(text, ", {} threads, {} resident", kernel.threads, units::bytes(kernel.resident_bytes));
+    }
+    let _ = write!(text, "; as of {} ago", units::duration(process.age_ns()));
+    if process.state != State::Running {
+        text += ", when it wrote this last";
+    }
+    text + "\n"
+}
+
+/// The figures of the process, with what they mean.
+fn figures(snapshot: Snapshot<'_>) -> String {
+    let (figures, now) = (snapshot.figures(), now_ns());
+    let mut sheet = Sheet::new([("figure", Side::Left), ("value", Side::Right), ("meaning", Side::Left)]);
+    for (field, value) in Figures::FIELDS.iter().zip(figures.values()) {
+        sheet.add([field.name.to_owned(), units::value(field, value, now), field.says.trim().to_owned()]);
+    }
+    sheet.to_string()
+}
+
+/// A table with its name, if it has rows.
+fn section<R: Row>(text: &mut String, rows: impl Iterator<Item = R>, lost: u32) {
+    let now = now_ns();
+    let mut sheet = sheet(std::iter::once("#".to_owned()).chain(headings::<R>()), 1 + R::TEXTS.len());
+    for (number, row) in rows.enumerate() {
+        let values = R::FIELDS.iter().zip(row.values()).map(|(field, value)| units::value(field, value, now));
+        sheet.add(std::iter::once(number.to_string()).chain(row.texts().map(str::to_owned)).chain(values));
+    }
+    if sheet.rows.is_empty() && lost == 0 {
+        return;
+    }
+    let _ = write!(text, "\n{}\n{sheet}", R::TABLE);
+    if lost > 0 {
+        let _ = writeln!(text, "  and {lost} more, for which there was no room");
+    }
+}
+
+/// What columns of a table are called.
+pub fn headings<R: Row>() -> impl Iterator<Item = String> {
+    let values = R::FIELDS.iter().map(|field| field.name.trim_end_matches("_bytes").trim_end_matches("_ns"));
+    R::TEXTS.iter().copied().chain(values).map(|name| name.replace('_', " "))
+}
+
+/// The slab table in the columns of the kernel's /proc/slabinfo.
+pub fn slabinfo(process: &Process) -> String {
+    const PAGE: u64 = 4096;
+    let mut text = "slabinfo - version: 2.1\n# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables <limit> \
+                    <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>\n"
+        .to_owned();
+    for cache in process.said.snapshot().rows::<Cache>().filter(|cache| cache.spans > 0) {
+        let Cache { name, object_bytes, in_use, objects, spans, span_bytes, .. } = cache;
+        let (per_span, pages) = (objects / spans, span_bytes / spans / PAGE);
+        // What was tuned is not on the page: zeroes, as the kernel has them where nothing can be.
+        let _ = writeln!(
+            text,
+            "{:<17} {in_use:>6} {objects:>6} {object_bytes:>6} {per_span:>4} {pages:>4} : tunables {:>4} {:>4} {:>4} : slabdata {spans:>6} {spans:>6} {:>6}",
+            name.as_str(),
+            0,
+            0,
+            0,
+            0
+        );
+    }
+    text
+}
+
+/// A table without rows; columns from one on have numbers.
+fn sheet(headings: impl Iterator<Item = String>, first_number: usize) -> Sheet {
+    let side = |column| if column < first_number { Side::Left } else { Side::Right };
+    Sheet::new(headings.enumerate().map(|(column, heading)| (heading, side(column))))
+}

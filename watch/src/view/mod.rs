@@ -1,0 +1,89 @@
+//! The live view: a loop that looks at pages, draws, and waits for a key or the time to look again.
+//!
+//! `model` is the state and knows no terminal, `grid` a table, `draw` makes pictures of the state. Only cells that changed are sent, so it works over a slow line; what is
+//! not asked for is not read.
+
+mod draw;
+mod grid;
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::env;
+use std::io::{IsTerminal, stdout};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use crate::process;
+use draw::Means;
+use model::{Model, Screen, Wish};
+
+/// Shows all processes, or one, until the user leaves. An error: standard output is no terminal.
+pub fn show(pid: Option<u32>, pause: Duration, colours: bool) -> Result<()> {
+    if !stdout().is_terminal() {
+        bail!("standard output is no terminal; use --once, with --json for programs");
+    }
+    let means = Means { colours: colours && is_unset("NO_COLOR"), unicode: speaks_unicode() };
+    let mut model = Model::new(pid, pause.as_millis() as u64);
+    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let ended = run(&mut terminal, &mut model, means);
+    ratatui::restore();
+    ended
+}
+
+fn run(terminal: &mut DefaultTerminal, model: &mut Model, means: Means) -> Result<()> {
+    let mut looked: Option<Instant> = None;
+    loop {
+        let pause = Duration::from_millis(model.pause_ms);
+        if looked.is_none_or(|looked| looked.elapsed() >= pause) {
+            look(model);
+            looked = Some(Instant::now());
+        }
+        terminal.draw(|frame| draw::draw(frame, model, means))?;
+        let left = looked.map_or(pause, |looked| pause.saturating_sub(looked.elapsed()));
+        if !event::poll(left)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read()?
+            && key.kind != KeyEventKind::Release
+        {
+            match model.press(key) {
+                Wish::Stay => {}
+                Wish::Look => looked = None,
+                Wish::Quit => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Reads what the screen shows.
+fn look(model: &mut Model) {
+    if model.is_paused {
+        return;
+    }
+    match model.screen {
+        Screen::List => {
+            let (processes, errors) = process::all();
+            model.take(processes, errors.iter().map(|error| format!("{error:#}")).collect());
+        }
+        Screen::One(pid, _) => match process::find(pid) {
+            Ok(process) => model.take(vec![process], Vec::new()),
+            Err(error) => model.take(Vec::new(), vec![format!("{error:#}")]),
+        },
+    }
+}
+
+fn is_unset(variable: &str) -> bool {
+    env::var_os(variable).is_none_or(|value| value.is_empty())
+}
+
+/// By the first of the variables that decide.
+fn speaks_unicode() -> bool {
+    let said = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|variable| env::var(variable).ok().filter(|value| !value.is_empty()));
+    said.is_some_and(|value| value.to_lowercase().replace('-', "").contains("utf8"))
+}

@@ -1,0 +1,181 @@
+//! Screens, drawn into a buffer, and what keys do.
+
+use insta::assert_snapshot;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Color;
+
+use super::draw::{Means, draw};
+use super::model::{Model, Screen, Tab, Wish};
+use crate::process::{Process, State};
+use crate::sample;
+
+const PLAIN: Means = Means { colours: false, unicode: true };
+
+fn drawn(model: &Model, means: Means, width: u16, height: u16) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, model, means)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+/// What is read on a screen, without blanks at the ends of lines.
+fn text(model: &Model, means: Means, width: u16, height: u16) -> String {
+    let buffer = drawn(model, means, width, height);
+    let rows = buffer.content().chunks(usize::from(width));
+    let line = |cells: &[ratatui::buffer::Cell]| {
+        cells.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned()
+    };
+    rows.map(|row| line(row) + "\n").collect()
+}
+
+fn press(model: &mut Model, keys: &[KeyCode]) -> Wish {
+    keys.iter().fold(Wish::Stay, |_, &key| model.press(KeyEvent::from(key)))
+}
+
+fn letters(model: &mut Model, keys: &str) -> Wish {
+    press(model, &keys.chars().map(KeyCode::Char).collect::<Vec<_>>())
+}
+
+fn gone(pid: u32) -> Process {
+    Process { state: State::Gone, kernel: None, ..sample::process(pid, 0) }
+}
+
+/// Two processes, of which one is read twice.
+fn model() -> Model {
+    let mut model = Model::new(None, 1000);
+    model.take(vec![sample::process(101, 0), gone(7)], Vec::new());
+    model.take(vec![gone(7), sample::process(101, 1)], vec!["/run/x/3: cut off".to_owned()]);
+    model
+}
+
+#[test]
+fn all_processes() {
+    assert_snapshot!(text(&model(), PLAIN, 80, 24));
+}
+
+#[test]
+fn each_page_of_a_process() {
+    let mut model = model();
+    letters(&mut model, "s");
+    press(&mut model, &[KeyCode::End, KeyCode::Enter]);
+    let pid = match model.screen {
+        Screen::One(pid, Tab::Memory) => pid,
+        other => panic!("{other:?}"),
+    };
+    if pid != 101 {
+        press(&mut model, &[KeyCode::Esc, KeyCode::Home, KeyCode::Enter]);
+    }
+    for (number, (_, name)) in Tab::ALL.into_iter().enumerate() {
+        letters(&mut model, &(number + 1).to_string());
+        assert_snapshot!(name, text(&model, PLAIN, 80, 24));
+    }
+}
+
+#[test]
+fn help_and_filter() {
+    let mut model = model();
+    letters(&mut model, "?");
+    assert_snapshot!("help", text(&model, PLAIN, 80, 24));
+    letters(&mut model, "x");
+    letters(&mut model, "/gone");
+    assert_snapshot!("filter", text(&model, PLAIN, 80, 24));
+    // Letters belong to the filter, also those that mean something else.
+    assert_eq!(letters(&mut model, "q"), Wish::Stay);
+    assert_eq!(model.filter, "goneq");
+    press(&mut model, &[KeyCode::Backspace, KeyCode::Enter]);
+    assert_eq!((model.filter.as_str(), model.grid().rows.len()), ("gone", 1));
+    // It goes with Esc, before anything else does.
+    assert_eq!(press(&mut model, &[KeyCode::Esc]), Wish::Look);
+    assert_eq!(model.grid().rows.len(), 2);
+    assert_eq!(press(&mut model, &[KeyCode::Esc]), Wish::Quit);
+}
+
+#[test]
+fn no_screen_is_too_small() {
+    let mut model = model();
+    for (width, height) in [(1, 1), (3, 2), (10, 4), (40, 10), (79, 23), (300, 100)] {
+        for keys in ["", "?", " ", "1", "2", "3", "4", "5", "6"] {
+            letters(&mut model, keys);
+            drawn(&model, PLAIN, width, height);
+        }
+        press(&mut model, &[KeyCode::Enter]);
+    }
+    assert_snapshot!("narrow", {
+        press(&mut model, &[KeyCode::Char('2')]);
+        text(&model, PLAIN, 40, 10)
+    });
+}
+
+#[test]
+fn colours_and_letters_beyond_ascii_are_where_they_are_wanted_only() {
+    let mut model = Model::new(Some(101), 1000);
+    model.take(vec![sample::process(101, 0)], Vec::new());
+    model.take(vec![sample::process(101, 1)], Vec::new());
+    let colours = |means| {
+        drawn(&model, means, 100, 30)
+            .content()
+            .iter()
+            .filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
+            .count()
+    };
+    assert!(colours(Means { colours: true, unicode: true }) > 0);
+    assert_eq!(colours(PLAIN), 0);
+    assert!(!text(&model, PLAIN, 100, 30).is_ascii());
+    let ascii = text(&model, Means { colours: false, unicode: false }, 100, 30);
+    assert!(ascii.is_ascii(), "{ascii}");
+}
+
+#[test]
+fn keys_change_what_is_shown() {
+    let mut model = model();
+    let first = |model: &Model| model.grid().rows[0].0.clone();
+    // By bytes in use, the most first.
+    assert_eq!(first(&model), "101");
+    letters(&mut model, "r");
+    assert_eq!(first(&model), "7");
+    letters(&mut model, "rS");
+    assert_eq!(model.order().map(|order| order.column), Some(2));
+    press(&mut model, &[KeyCode::Down, KeyCode::Down, KeyCode::Down]);
+    assert_eq!(model.chosen, 1);
+    press(&mut model, &[KeyCode::PageUp]);
+    assert_eq!(model.chosen, 0);
+    letters(&mut model, "p");
+    assert!(model.is_paused);
+    letters(&mut model, "++");
+    assert_eq!(model.pause_ms, 4000);
+    letters(&mut model, "----------");
+    assert_eq!(model.pause_ms, 100);
+    assert_eq!(letters(&mut model, " "), Wish::Look);
+    assert_eq!(model.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Wish::Quit);
+    assert_eq!(letters(&mut model, "q"), Wish::Quit);
+    // Pages of a process go round.
+    press(&mut model, &[KeyCode::Enter, KeyCode::BackTab]);
+    assert!(matches!(model.screen, Screen::One(_, Tab::Activity)), "{:?}", model.screen);
+    press(&mut model, &[KeyCode::Tab]);
+    assert!(matches!(model.screen, Screen::One(_, Tab::Memory)), "{:?}", model.screen);
+    assert_eq!(press(&mut model, &[KeyCode::Esc]), Wish::Look);
+    assert_eq!(model.screen, Screen::List);
+}
+
+/// A process that is looked at stays on the screen when it has gone; others do not, and a number that is given again is another process.
+#[test]
+fn processes_come_and_go() {
+    let mut model = Model::new(Some(101), 1000);
+    model.take(vec![sample::process(101, 0)], Vec::new());
+    model.take(Vec::new(), vec!["gone".to_owned()]);
+    assert_eq!(model.known.len(), 1);
+    model.take(vec![sample::process(101, 1)], Vec::new());
+    assert_eq!(model.known[0].history.len(), 2);
+    assert!(model.known[0].before.is_some());
+    let mut list = Model::new(None, 1000);
+    list.take(vec![sample::process(101, 0), gone(7)], Vec::new());
+    list.take(vec![gone(7)], Vec::new());
+    assert_eq!(list.known.len(), 1);
+    for _ in 0..700 {
+        list.take(vec![sample::process(101, 0)], Vec::new());
+    }
+    assert_eq!(list.known[0].history.len(), 600);
+    assert_eq!(press(&mut model, &[KeyCode::Esc]), Wish::Quit);
+}
