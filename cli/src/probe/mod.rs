@@ -163,7 +163,8 @@ mod tests {
             simulated::measured(24, "grace", &words).unwrap()[5]
         };
         let (then, now) = (contended("0"), contended("1"));
-        assert!(then > 1e-3, "{then} of an operation: the load shows nothing");
+        // By number of threads, and by where objects come to lie, it was between 7e-4 and 16e-4.
+        assert!(then > 3e-4, "{then} of an operation: the load shows nothing");
         assert!(now < then / 20.0, "{now} against {then} of an operation");
     }
 
