@@ -120,6 +120,12 @@ fn the_example_of_a_typesafe_cache_is_built_by_pkg_config() {
 }
 
 #[test]
+fn the_example_of_a_tenant_is_built_by_pkg_config() {
+    // The book shows the same file.
+    example_says("tenant", include_str!("../../examples/tenant.txt"));
+}
+
+#[test]
 fn a_static_program_is_built_by_pkg_config() {
     const SCRIPT: &str =
         "cc -static $ROOT/examples/counter.c $(pkg-config --static --cflags --libs commensal) -o counter

@@ -1,0 +1,96 @@
+//! A small service on Commensal: four threads answer requests with a greeting that somebody replaces meanwhile, and a tenant has a limit.
+//!
+//! ```text
+//! cargo run --release --manifest-path examples/rust/Cargo.toml
+//! ```
+
+// ANCHOR: allocator
+use commensal::Commensal;
+
+#[global_allocator]
+static GLOBAL: Commensal = Commensal;
+// ANCHOR_END: allocator
+
+use std::io::Write;
+use std::thread;
+
+use commensal::counter::LazyCounter;
+use commensal::group::Group;
+use commensal::rcu;
+use commensal::slab::{Cache, Constructed};
+
+const WORKERS: usize = 4;
+const REQUESTS: usize = 25_000;
+const GREETINGS: u32 = 100;
+
+// ANCHOR: counter
+/// Costs the thread that owns it a plain addition, until others come.
+static ANSWERED: LazyCounter = LazyCounter::new();
+// ANCHOR_END: counter
+
+// ANCHOR: cache
+/// Lines keep their memory between uses: no request but the first few allocates any.
+static LINES: Cache<Vec<u8>, Constructed> = Cache::constructed("line", || Vec::with_capacity(256));
+// ANCHOR_END: cache
+
+// ANCHOR: cell
+/// What many threads read and one replaces as a whole.
+struct Greeting {
+    number: u32,
+    text: String,
+}
+
+impl Greeting {
+    fn new(number: u32) -> Self {
+        Greeting { number, text: format!("welcome for the {number}. time") }
+    }
+}
+
+/// Answers one request; true: with a greeting that is whole.
+fn answer(guest: usize, greeting: &rcu::Cell<Greeting>) -> bool {
+    // A section and a load: this greeting stays as long as we have it, whoever replaces it.
+    let now = greeting.load();
+    let mut line = LINES.get().expect("there is memory for a line");
+    line.clear();
+    write!(line, "guest {guest}, {}", now.text).expect("a line grows as it must");
+    ANSWERED.add(1);
+    line.ends_with(format!("for the {}. time", now.number).as_bytes())
+}
+// ANCHOR_END: cell
+
+// ANCHOR: group
+/// Keeps pages for a tenant until it is refused one; returns how many it has then.
+fn fill(tenant: &Group<'_>) -> usize {
+    let mut pages = Vec::new();
+    while let Ok(page) = tenant.alloc([0_u8; 4096]) {
+        pages.push(page);
+    }
+    pages.len()
+}
+// ANCHOR_END: group
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let greeting = rcu::Cell::new(Greeting::new(0)).map_err(|_| "no memory for a greeting")?;
+
+    let whole: usize = thread::scope(|scope| {
+        let work = || (0..REQUESTS).filter(|&guest| answer(guest, &greeting)).count();
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
+        for number in 1..=GREETINGS {
+            // The old one is dropped when no worker can have it any more.
+            greeting.store(Greeting::new(number)).map_err(|_| "no memory for a greeting")?;
+        }
+        Ok::<_, &str>(workers.into_iter().map(|worker| worker.join().expect("no worker panics")).sum())
+    })?;
+    println!(
+        "{} answers, {whole} of them whole; the last greeting was number {}",
+        ANSWERED.sum(),
+        greeting.load().number
+    );
+
+    let tenant = Group::new("tenant")?;
+    tenant.set_limit(Some(1 << 20));
+    println!("a tenant with a limit of 1024 KiB got {} pages of 4 KiB", fill(&tenant));
+    // The pages were dropped, and there is room again.
+    println!("and {} the next time", fill(&tenant));
+    Ok(())
+}

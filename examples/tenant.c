@@ -1,0 +1,114 @@
+/* A memory group for each tenant: what it has is charged, limited, and released at once.
+ *
+ * Two tenants of a service keep notes. One of them is greedy. At its limit it gets no more memory, and that is all that happens: what it has stays, the
+ * other tenant notices nothing, and a higher limit lets it go on. When it leaves, its notes go with it, without a free for each of them.
+ *
+ * Told a number of seconds, greedy asks for more for so long before it leaves, so that one can look at it by `commensal top`.
+ *
+ *     cargo xtask install --prefix ~/.local
+ *     export PKG_CONFIG_PATH=~/.local/lib/pkgconfig LD_LIBRARY_PATH=~/.local/lib
+ *     cc -Wall -Wextra -Werror examples/tenant.c $(pkg-config --cflags --libs commensal) -o tenant &&
+ * ./tenant */
+#include <commensal.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MEGABYTE = 1 << 20 };
+
+/* ANCHOR: note */
+/* It knows nothing of groups; neither would a library that the service calls. */
+struct note {
+    struct note *before;
+    char text[1016];
+};
+
+static struct note *write_note(struct note *before, const char *text) {
+    struct note *note = malloc(sizeof *note);
+    if (note == NULL)
+        return NULL;
+    note->before = before;
+    strncpy(note->text, text, sizeof note->text - 1);
+    note->text[sizeof note->text - 1] = '\0';
+    return note;
+}
+/* ANCHOR_END: note */
+
+struct tenant {
+    cm_group *group;
+    struct note *last;
+    int notes;
+};
+
+/* ANCHOR: enter */
+/* Writes notes for a tenant until there are as many, or it has no room for another one; returns why it ended, 0: there are as many. */
+static int write_notes(struct tenant *tenant, int notes) {
+    cm_group_entry entry;
+    if (cm_group_enter(tenant->group, &entry) != 0)
+        return errno;
+    int why = 0;
+    while (why == 0 && tenant->notes < notes) {
+        struct note *note = write_note(tenant->last, "buy bread");
+        if (note == NULL) {
+            why = errno;
+        } else {
+            tenant->last = note;
+            tenant->notes++;
+        }
+    }
+    /* What the thread allocates from here on is nobody's in particular, as before. */
+    cm_group_leave(&entry);
+    return why;
+}
+/* ANCHOR_END: enter */
+
+static void tell(const struct tenant *tenant, const char *name, int why) {
+    cm_group_stats stats;
+    cm_group_stats_read(tenant->group, &stats);
+    printf("%s: %d notes (%s), %" PRIu64 " refused, limit %" PRIu64 " KiB\n", name, tenant->notes,
+           why == 0 ? "all that it wanted" : strerror(why), stats.refused, stats.limit >> 10);
+}
+
+static void ask_for_more(struct tenant *tenant, int seconds) {
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int i = 0; i < 100 * seconds; i++) {
+        write_notes(tenant, 1000000);
+        nanosleep(&pause, NULL);
+    }
+}
+
+int main(int arguments, char *argument[]) {
+    int seconds = arguments > 1 ? atoi(argument[1]) : 0;
+    /* What tenants have is charged to the service, too; it has no limit of its own. */
+    cm_group *service = cm_group_create("service", NULL, 0);
+    struct tenant greedy = {cm_group_create("greedy", service, MEGABYTE), NULL, 0};
+    struct tenant modest = {cm_group_create("modest", service, MEGABYTE), NULL, 0};
+    if (service == NULL || greedy.group == NULL || modest.group == NULL) {
+        perror("no groups");
+        return EXIT_FAILURE;
+    }
+
+    tell(&greedy, "greedy", write_notes(&greedy, 1000000));
+    tell(&modest, "modest", write_notes(&modest, 10));
+
+    cm_group_set_limit(greedy.group, 2 * MEGABYTE);
+    tell(&greedy, "greedy", write_notes(&greedy, 2000));
+
+    ask_for_more(&greedy, seconds);
+    /* No note of it is looked at. */
+    if (cm_group_destroy(greedy.group) != 0) {
+        perror("somebody is in there");
+        return EXIT_FAILURE;
+    }
+    cm_group_stats stats;
+    cm_group_stats_read(service, &stats);
+    printf("after greedy left, the service is charged %s\n", stats.charged < MEGABYTE / 8 ? "for modest alone" : "too much");
+    printf("modest's last note: %s\n", modest.last->text);
+
+    cm_group_destroy(modest.group);
+    cm_group_destroy(service);
+    return EXIT_SUCCESS;
+}
