@@ -241,6 +241,7 @@ mod tests {
                 && !text.contains("yesterday"),
             "{text}"
         );
+        assert!(!text.contains("| kick on create again |") && text.contains("differs from itself by 0.9 ×"), "{text}");
         assert!(text.contains("![first object; measured here](kicks-host-first-object.svg)"), "{text}");
         let svg = fs::read_to_string(root.join(FOLDER).join("kicks-host-first-object.svg")).unwrap();
         assert!(svg.contains("fill=\"#ffffff\"") && !svg.contains("var("), "{svg}");
@@ -267,6 +268,14 @@ mod tests {
         let why =
             told(CHAPTER, &|results| fs::write(results.join("host/kicks.json"), "{\"experiment\":\"grace\"}").unwrap());
         assert!(why.contains("grace"), "{why}");
+        let place = format!("/{}/report", PLACES[0]);
+        for (from, to) in
+            [("47741 of", format!("{place} of")), ("\nfirst object\n", format!("\nfirst object\n</text><text>{place}"))]
+        {
+            let page = page::example().replace(from, &to);
+            let why = told(CHAPTER, &|results| fs::write(results.join("host/report-kicks/index.html"), &page).unwrap());
+            assert!(why.contains(&place), "{why}");
+        }
         let why = told("<!-- measured kicks; kiks -->\n<!-- end of measured -->\n", &nothing);
         assert!(why.contains("kiks") && why.contains("interrupts"), "{why}");
         let why = told("<!-- measured kicks; interrupts; groups=7 -->\n<!-- end of measured -->\n", &nothing);
