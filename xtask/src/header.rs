@@ -3,8 +3,9 @@
 //! Whoever builds a C program has the header without this tool or a Rust compiler, so it is committed; and a change of a function or its
 //! comment that forgets the header is found here. `malloc/cbindgen.toml` says what the header has besides the functions.
 
-use std::fs;
 use std::path::Path;
+
+use crate::committed;
 
 /// The header's place, from the root.
 pub const FILE: &str = "malloc/include/commensal.h";
@@ -23,14 +24,7 @@ const SOURCES: [&str; 8] = [
 
 /// Generates the header, and compares it with the committed one or writes it.
 pub fn run(root: &Path, bless: bool) -> Result<(), String> {
-    let generated = generate(root)?;
-    let file = root.join(FILE);
-    if bless {
-        fs::create_dir_all(file.parent().expect("the header is in a folder")).map_err(|error| error.to_string())?;
-        fs::write(&file, &generated).map_err(|error| format!("{FILE} cannot be written: {error}"))?;
-    }
-    let committed = fs::read_to_string(&file).map_err(|error| format!("{FILE} cannot be read: {error}"))?;
-    compare(&committed, &generated)?;
+    committed::settle(root, FILE, &generate(root)?, bless, "header")?;
     println!("header: {FILE} is what {} say", SOURCES.join(" and "));
     Ok(())
 }
@@ -44,30 +38,11 @@ fn generate(root: &Path) -> Result<String, String> {
     String::from_utf8(text).map_err(|error| error.to_string())
 }
 
-fn compare(committed: &str, generated: &str) -> Result<(), String> {
-    if committed == generated {
-        return Ok(());
-    }
-    let same =
-        committed.lines().zip(generated.lines()).take_while(|(committed, generated)| committed == generated).count();
-    let [found, expected] = [committed, generated].map(|text| text.lines().nth(same).unwrap_or("the end of the file"));
-    let line = same + 1;
-    Err(format!("{FILE}:{line}: found {found:?}, expected {expected:?}; to accept that: cargo xtask header --bless"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tokens;
-
-    #[test]
-    fn a_header_that_differs_is_found_with_the_line() {
-        let header = "int a(void);\nint b(void);\n";
-        assert!(compare(header, header).is_ok());
-        let said = compare("int a(void);\nint c(void);\n", header).unwrap_err();
-        assert!(said.contains("commensal.h:2: found \"int c(void);\", expected \"int b(void);\""), "{said}");
-        assert!(compare("int a(void);\n", header).unwrap_err().contains("found \"the end of the file\""));
-    }
+    use std::fs;
 
     /// The generator leaves out what it does not understand.
     #[test]

@@ -1,4 +1,4 @@
-//! The release library, as users have it.
+//! The release library and the command, as users have them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,10 +13,23 @@ pub struct Library {
 
 /// Builds it in the target directory that this program lies in.
 pub fn build(root: &Path) -> Result<Library, String> {
+    let made = release(root, &["--package", "commensal-malloc"])?;
+    Ok(Library { shared: made.join("libcommensal.so"), archive: made.join("libcommensal.a") })
+}
+
+/// Builds the command, as the README's first line does, and says where it is.
+pub fn command(root: &Path) -> Result<PathBuf, String> {
+    Ok(release(root, &[])?.join("commensal"))
+}
+
+/// Builds some packages, or the usual ones, and says where they are.
+fn release(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = own.ancestors().nth(2).ok_or("xtask does not lie in a target directory")?;
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--package", "commensal-malloc", "--target-dir"])
+        .args(["build", "--release"])
+        .args(packages)
+        .arg("--target-dir")
         .arg(target)
         .current_dir(root)
         .status()
@@ -24,6 +37,5 @@ pub fn build(root: &Path) -> Result<Library, String> {
     if !status.success() {
         return Err(format!("cargo build ended with {status}"));
     }
-    let made = target.join("release");
-    Ok(Library { shared: made.join("libcommensal.so"), archive: made.join("libcommensal.a") })
+    Ok(target.join("release"))
 }

@@ -1,19 +1,24 @@
 //! The project's own checks, as `cargo xtask NAME`.
 //!
-//! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, and `ci` runs these and
-//! Cargo's own checks in the order in which CI does; `equal-arms`, `explore`,
+//! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, `reference` makes pages of the book of what the
+//! code says, `book` builds the book, and `ci` runs these and Cargo's own checks in the order in which CI does; `equal-arms`, `explore`,
 //! `mutants`, `torture` and `valgrind` take longer than CI may. Every check has a test in which it finds a
 //! planted violation. `install` puts the library where C and C++ programs find it.
 
 mod alone;
+mod book;
 mod ci;
+mod committed;
 mod copy;
 mod equal_arms;
 mod golden;
 mod header;
 mod install;
 mod library;
+mod markdown;
+mod measured;
 mod mutants;
+mod reference;
 mod tidy;
 mod tokens;
 mod torture;
@@ -48,6 +53,14 @@ enum Task {
         #[arg(long)]
         bless: bool,
     },
+    /// Generate the book's reference and compare it with docs/reference/
+    Reference {
+        /// Write it
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Build the book into target/book and test its examples; installs mdBook below target/tools if it is missing
+    Book,
     /// Compare programs with themselves, many times: one comparison in twenty may show a difference
     EqualArms {
         /// How often each program; 100 take about a minute
@@ -87,6 +100,11 @@ enum Task {
     },
     /// Build the library with and without everything else in the tree: both must be the same
     Alone,
+    /// Fill the book's tables and plots from results of the lab; xtask/src/measured/mod.rs says how the directory is laid out
+    Measured {
+        /// Where the results are
+        results: PathBuf,
+    },
     /// Run all steps of CI, with the time that each takes
     Ci,
 }
@@ -96,6 +114,8 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root()),
         Task::Golden { bless } => golden::run(&root(), bless),
         Task::Header { bless } => header::run(&root(), bless),
+        Task::Reference { bless } => reference::run(&root(), bless),
+        Task::Book => book::run(&root()),
         Task::EqualArms { times } => equal_arms::run(&root(), times),
         Task::Explore { minutes, seed } => mutants::explore(&root(), minutes, seed),
         Task::Mutants { only } => mutants::run(&root(), only.as_deref()),
@@ -103,6 +123,7 @@ fn main() -> ExitCode {
         Task::Torture { minutes } => torture::run(&root(), minutes),
         Task::Valgrind => valgrind::run(&root()),
         Task::Alone => alone::run(&root()),
+        Task::Measured { results } => measured::run(&root(), &results),
         Task::Ci => ci::run(&root()),
     };
     match outcome {

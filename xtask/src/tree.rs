@@ -37,6 +37,8 @@ impl File {
 /// All texts of the project, in the order of their paths.
 pub struct Tree {
     pub files: Vec<File>,
+    /// The paths of what is no text.
+    others: Vec<String>,
 }
 
 impl Tree {
@@ -48,12 +50,15 @@ impl Tree {
             .filter_entry(|entry| entry.file_name() != ".git")
             .sort_by_file_path(Path::cmp)
             .build();
-        let files = walk.filter_map(Result::ok).filter_map(|entry| {
-            let text = fs::read_to_string(entry.path()).ok()?;
-            let path = entry.path().strip_prefix(root).ok()?.to_str()?.to_owned();
-            Some(File { path, text })
-        });
-        Self { files: files.collect() }
+        let mut tree = Self { files: Vec::new(), others: Vec::new() };
+        for entry in walk.filter_map(Result::ok).filter(|entry| entry.path().is_file()) {
+            let Some(path) = entry.path().strip_prefix(root).ok().and_then(Path::to_str) else { continue };
+            match fs::read_to_string(entry.path()) {
+                Ok(text) => tree.files.push(File { path: path.to_owned(), text }),
+                Err(_) => tree.others.push(path.to_owned()),
+            }
+        }
+        tree
     }
 
     /// The file at `path`.
@@ -64,9 +69,8 @@ impl Tree {
     /// Whether there is such a file or folder.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
-        self.files
-            .iter()
-            .any(|file| file.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        let mut paths = self.files.iter().map(|file| &file.path).chain(&self.others);
+        paths.any(|other| other.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
     /// The Rust files.
@@ -78,7 +82,7 @@ impl Tree {
     #[cfg(test)]
     pub fn of<const N: usize>(files: [(&str, &str); N]) -> Self {
         let file = |(path, text): (&str, &str)| File { path: path.to_owned(), text: text.to_owned() };
-        Self { files: files.map(file).into() }
+        Self { files: files.map(file).into(), others: Vec::new() }
     }
 }
 

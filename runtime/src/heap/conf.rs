@@ -1,23 +1,7 @@
 //! `COMMENSAL_CONF`: `key:value` pairs, separated by commas.
 //!
-//! | key | values | effect |
-//! |---|---|---|
-//! | `stats` | `exit`, `off` | whether statistics are printed on standard error at exit |
-//! | `locks` | `exit`, `json`, `off` | whether the lock report is printed on standard error at exit, as text or as JSON |
-//! | `locks.filter` | a text | what type or caller of a row of that report have to contain |
-//! | `slabinfo` | `exit`, `off` | whether the slab table is printed on standard error at exit |
-//! | `observe` | `on`, `off`, a process | who writes a statistics page: each process, nobody, or this one at once and others when they have lived for a second or two |
-//! | `observe.interval_ms` | 20 to 60000 | how often it is written |
-//! | `control` | a descriptor | the page by which `commensal tune` reaches the process; see `slab::control` |
-//! | `cache.NAME.OPTION` | see `slab::rules` | what holds for single caches |
-//! | `keep` | MiB | dirty memory that free runs may keep before it goes back to the kernel |
-//! | `huge` | `system`, `avoid` | whether later segments follow the system's huge-page setting or never use them |
-//! | `rcu.KNOB` | a number | what is set about grace periods; see `rcu::KNOBS` |
-//! | `upkeep` | `on`, `off` | whether memory that nobody uses goes back to the system in the background |
-//! | `shepherd` | `on`, `off` | whether a thread of the runtime's own sees to slots where nobody comes along; `off`: an embedder does |
-//! | `upkeep.KNOB` | a number | what is set about upkeep; see `upkeep::KNOBS` |
-//! | `lazy` | `on`, `off` | whether per-CPU memory waits for its first use; `off`: all of it is prepared at the start, for comparison |
-//! | `possible_cpus` | 1 to 1024 | the CPUs that `lazy:off` prepares it for, in place of the machine's |
+//! Each key is declared once, in [`KEYS`], in `slab::rules::OPTIONS` for single caches, or as a knob of grace periods (`rcu::KNOBS`) or of upkeep
+//! (`upkeep::KNOBS`), with its values, the one that it has if nobody says, and what it does. `cargo xtask reference` makes docs/reference/conf.md of that.
 //!
 //! What is not understood is named with the nearest thing that would be, and the program starts all the same.
 
@@ -28,27 +12,42 @@ use crate::page::PAGE;
 use crate::rcu;
 use crate::slab::misuse::Line;
 use crate::slab::region::{general, lay_out};
-use crate::slab::rules::{self, Keys, NoRule};
+use crate::slab::rules::{self, Keys, NoRule, keys};
 use crate::slab::sharing;
 use crate::upkeep;
 use core::fmt::Write;
 use machine::{process, slot};
 
-const KEYS: Keys = Keys(
-    "stats: exit or off
-     slabinfo: exit or off
-     locks: exit, json or off
-     locks.filter: a text of 1 to 64 bytes
-     observe: on, off, or the number of a process
-     observe.interval_ms: a number from 20 to 60000
-     control: a descriptor that `commensal run` made
-     keep: a number of MiB
-     huge: system or avoid
-     upkeep: on or off
-     shepherd: on or off
-     lazy: on or off
-     possible_cpus: a number from 1 to 1024",
-);
+const KEYS: Keys = keys! {
+    /// Whether statistics are printed on standard error when the program exits.
+    "stats": "exit or off" = "off",
+    /// Whether the slab table is printed on standard error when the program exits, in the columns of the kernel's `/proc/slabinfo`.
+    "slabinfo": "exit or off" = "off",
+    /// Whether the lock report is printed on standard error when the program exits, in the columns of `perf lock contention` or as JSON.
+    "locks": "exit, json or off" = "off",
+    /// Only rows of the lock report whose type or caller contains the text.
+    "locks.filter": "a text of 1 to 64 bytes" = "all rows",
+    /// Who writes a statistics page, which `commensal top` and `commensal stat` read: `on`: each process that has the setting, when it has lived for a twentieth of a
+    /// second or holds some MiB; a number: that process at once, and the others as with `on`; `off`: nobody. `commensal run` says the number of the process that it becomes, unless this is said.
+    "observe": "on, off, or the number of a process" = "off",
+    /// Milliseconds after which the statistics page is written again.
+    "observe.interval_ms": "a number from 20 to 60000" = USUAL_INTERVAL_MS,
+    /// The page by which `commensal tune` reaches the process. `commensal run` makes it, and says so by this key; it is not for people.
+    "control": "a descriptor that `commensal run` made" = "none",
+    /// Dirty memory that free runs may keep before it goes back to the system, whether it is idle or not.
+    "keep": "a number of MiB" = USUAL_KEPT_MIB,
+    /// Whether the heap beyond its first 32 MiB follows the system's huge-page setting, or never has huge pages.
+    "huge": "system or avoid" = "system",
+    /// Whether memory that nobody uses goes back to the system in the background. `off`: when somebody trims.
+    "upkeep": "on or off" = "on",
+    /// Whether a thread of the library's own sees to slots where nobody comes along, in processes with threads. `off`: the program does, by `upkeep::tick` in Rust or
+    /// `cm_upkeep_tick` in C.
+    "shepherd": "on or off" = "on",
+    /// Whether per-CPU memory waits for its first use. `off`: all of it is prepared at the start, as others do; for comparison.
+    "lazy": "on or off" = "on",
+    /// For how many CPUs `lazy:off` prepares it.
+    "possible_cpus": "a number from 1 to 1024" = "the machine's",
+};
 
 /// What has to be known as a whole before anything is done.
 struct Layout {

@@ -16,8 +16,8 @@ use crate::observe::LockReport;
 use machine::sync::{Ordering, compiler_fence};
 use machine::{here, vm};
 
-/// Dirty pages that free runs may keep in any case: 1 MiB.
-const KEPT_DIRTY: u64 = 256;
+/// MiB of dirty pages that free runs may keep in any case, if nobody says otherwise.
+const USUAL_KEPT_MIB: u64 = 1;
 /// Dirty pages that go back in one call at most: 4 MiB, which bounds the time under the lock as well as that in the kernel.
 pub const MOST_PURGED_AT_ONCE: u64 = 1024;
 
@@ -79,7 +79,7 @@ impl Zone {
     /// How many that are.
     pub fn kept_dirty(&self) -> u64 {
         match self.kept_dirty.load(Ordering::Relaxed) {
-            0 => KEPT_DIRTY,
+            0 => USUAL_KEPT_MIB * ((1 << 20) / PAGE as u64),
             set => set - 1,
         }
     }

@@ -6,11 +6,23 @@
 use super::debug::Options;
 use machine::process;
 
+/// Declares keys: what each does, the values that it may have, and the one that it has if nobody says. The library keeps keys and values, in one text; all of it is
+/// in docs/reference/conf.md, which `cargo xtask reference` makes.
+macro_rules! keys {
+    ($($(#[doc = $says:literal])+ $key:literal: $values:literal = $usual:expr,)*) => {
+        $crate::slab::rules::Keys(concat!($($key, ": ", $values, "\n"),*))
+    };
+}
+pub(crate) use keys;
+
 /// The options, with the values that they may have.
-pub const OPTIONS: Keys = Keys(
-    "dedicated: on or off
-     debug: off, all, or some of redzone, poison, track, quarantine, joined by '+'",
-);
+pub const OPTIONS: Keys = keys! {
+    /// `off` serves an object cache from the general size classes: so `commensal compare --arm` tells whether one of its own pays.
+    "dedicated": "on or off" = "on",
+    /// How the cache watches its users: objects lie between red zones, are poisoned while nobody should use them, remember who allocated and who freed them, and
+    /// wait before they are used again. Misuse ends the program. `malloc-64` and its like are the names of the general classes.
+    "debug": "off, all, or some of redzone, poison, track, quarantine, joined by '+'" = "off",
+};
 
 /// What there is to say, and the values that it may have, as `key: values` in lines. In one text, as a table of texts is one of
 /// addresses; see [`Word`](crate::observe::Word).
@@ -29,7 +41,7 @@ impl Keys {
     }
 
     fn pairs(self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        self.0.lines().filter_map(|line| line.trim_start().split_once(": "))
+        self.0.lines().filter_map(|line| line.split_once(": "))
     }
 }
 

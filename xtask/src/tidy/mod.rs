@@ -2,7 +2,9 @@
 //!
 //! A check is a function from the tree to violations. Each has its own file, with a test that plants a violation.
 
+mod book;
 mod citations;
+mod command_lines;
 mod finished;
 mod machine_paths;
 mod manifests;
@@ -17,7 +19,7 @@ use crate::tree::{Tree, Violation};
 
 type Check = fn(&Tree) -> Vec<Violation>;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 11] = [
     ("module order", module_order::check),
     ("no Linux in the runtime", portable::check),
     ("files open with their purpose", size::check_opening),
@@ -25,6 +27,8 @@ const CHECKS: [(&str, Check); 9] = [
     ("nothing unfinished", finished::check),
     ("dependencies are explained", manifests::check),
     ("cited names exist", citations::check),
+    ("the book holds together", book::check),
+    ("command lines that there are", command_lines::check),
     ("no paths of one machine", machine_paths::check),
     ("the simulated machine runs what is shipped", twins::check),
 ];

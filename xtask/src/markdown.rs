@@ -1,0 +1,144 @@
+//! Markdown, as far as checks read it and generated pages are written in it: blocks of code, prose, links, and the names that headings get.
+//!
+//! It is not a parser: a text that is odd enough fools it, and `mdbook build` shows what became of that.
+
+use std::collections::HashMap;
+
+/// A block of code between fences.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// What stands behind the opening fence.
+    pub info: &'a str,
+    /// The line of that fence; lines count from 1.
+    pub line: usize,
+    /// The lines of code.
+    pub lines: Vec<&'a str>,
+}
+
+/// Blocks of code, and the lines that are in none, with their numbers.
+pub fn take_apart(text: &str) -> (Vec<Block<'_>>, Vec<(usize, &str)>) {
+    let (mut blocks, mut prose) = (Vec::new(), Vec::new());
+    let mut open: Option<Block<'_>> = None;
+    for (index, line) in text.lines().enumerate() {
+        let fence = line.trim_start().strip_prefix("```");
+        match (open.as_mut(), fence) {
+            (Some(block), None) => block.lines.push(line),
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(info)) => open = Some(Block { info: info.trim(), line: index + 1, lines: Vec::new() }),
+            (None, None) => prose.push((index + 1, line)),
+        }
+    }
+    blocks.extend(open);
+    (blocks, prose)
+}
+
+/// What stands in backticks in a line of prose.
+pub fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// Where a line of prose links to, or shows a picture from.
+pub fn targets(line: &str) -> Vec<String> {
+    // What is in backticks is no link; but the text of one may be.
+    let bare: String = line.split('`').step_by(2).collect::<Vec<_>>().join("");
+    let of_markdown = bare.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    let of_html = ["src=\"", "href=\""].into_iter().flat_map(|attribute| bare.split(attribute).skip(1));
+    of_markdown.chain(of_html.filter_map(|rest| rest.split('"').next())).map(str::to_owned).collect()
+}
+
+/// The names by which links find headings, as mdBook and the forges make them; and those that HTML in the text has.
+pub fn anchors(text: &str) -> Vec<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let (_, prose) = take_apart(text);
+    let headings = prose.iter().filter_map(|(_, line)| {
+        let title = line.trim_start_matches('#');
+        (title.len() < line.len()).then(|| title.strip_prefix(' ')).flatten()
+    });
+    let of_headings = headings.map(|title| {
+        let name = anchor(title);
+        let again = seen.entry(name.clone()).or_insert(0);
+        *again += 1;
+        if *again == 1 { name } else { format!("{name}-{}", *again - 1) }
+    });
+    let mut names: Vec<String> = of_headings.collect();
+    for attribute in [" id=\"", " name=\""] {
+        let of_html = prose.iter().flat_map(|(_, line)| line.split(attribute).skip(1));
+        names.extend(of_html.filter_map(|rest| rest.split('"').next()).map(str::to_owned));
+    }
+    names
+}
+
+/// The name of a heading: its letters and digits, small; dashes for blanks.
+fn anchor(title: &str) -> String {
+    let kept = title.trim().chars().filter_map(|character| match character {
+        _ if character.is_alphanumeric() || "_-".contains(character) => Some(character.to_lowercase().to_string()),
+        _ if character.is_whitespace() => Some("-".to_owned()),
+        _ => None,
+    });
+    kept.collect()
+}
+
+/// Plain text with what Markdown would take for markup made harmless; what is in backticks stays code.
+pub fn plain(text: &str) -> String {
+    let parts = text.split('`').enumerate().map(|(number, part)| {
+        if number % 2 == 1 {
+            return format!("`{part}`");
+        }
+        let letters: Vec<char> = part.chars().collect();
+        let is_letter = |at: Option<usize>| at.and_then(|at| letters.get(at)).is_some_and(|c| c.is_alphanumeric());
+        let escaped = letters.iter().enumerate().flat_map(|(at, &character)| {
+            let inside = character == '_' && is_letter(at.checked_sub(1)) && is_letter(Some(at + 1));
+            let escape = ("*_<>".contains(character) && !inside).then_some('\\');
+            escape.into_iter().chain([character])
+        });
+        escaped.collect()
+    });
+    parts.collect()
+}
+
+/// A table; what the cells say is Markdown already, but for the strokes between them.
+pub fn table(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let head = line(heads.iter().map(|head| (*head).to_owned()).collect());
+    let rule = format!("|{}\n", "---|".repeat(heads.len()));
+    let rows = rows.into_iter().map(|row| line(row.iter().map(|cell| cell.replace('|', "\\|")).collect()));
+    head + &rule + &rows.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_and_prose_are_told_apart() {
+        let (blocks, prose) = take_apart("a\n```console\n$ b\n```\nc\n```\nd");
+        assert_eq!(prose, [(1, "a"), (5, "c")]);
+        let of = |info, line, code| Block { info, line, lines: vec![code] };
+        assert_eq!(blocks, [of("console", 2, "$ b"), of("", 6, "d")]);
+    }
+
+    #[test]
+    fn links_and_pictures_are_found() {
+        let line = "[a](b.md#c), [`f`](d.md) and ![e](f.svg \"g\") but not `[h](i.md)`; <img src=\"j.svg\">";
+        assert_eq!(targets(line), ["b.md#c", "d.md", "f.svg", "j.svg"]);
+    }
+
+    #[test]
+    fn headings_have_the_names_that_mdbook_gives_them() {
+        let text = "# Lazy counters: why so\n## `cm_counter_add`\n## Twice\n## Twice\n```sh\n# no heading\n```\n#none\n<a id=\"x\"></a>\n";
+        assert_eq!(anchors(text), ["lazy-counters-why-so", "cm_counter_add", "twice", "twice-1", "x"]);
+    }
+
+    #[test]
+    fn plain_text_stays_what_it_is() {
+        assert_eq!(plain("a <B> of `c <D>`, *e_f _g"), "a \\<B\\> of `c <D>`, \\*e_f \\_g");
+    }
+
+    #[test]
+    fn strokes_do_not_end_a_cell() {
+        assert_eq!(
+            table(&["a", "b"], [vec!["`x|y`".to_owned(), "z".to_owned()]]),
+            "| a | b |\n|---|---|\n| `x\\|y` | z |\n"
+        );
+    }
+}

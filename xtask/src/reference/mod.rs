@@ -1,0 +1,46 @@
+//! The book's reference: settings, statistics, commands and C functions, made of the code, so that it cannot say anything else than the code does.
+//!
+//! Each page is a function that reads sources or asks the release command. What a page says of a thing stands beside that thing in the source, as its
+//! documentation; one without is an error. The pages are committed, and held against what would be made now.
+
+mod c;
+mod commands;
+mod conf;
+mod keys;
+mod knobs;
+mod lines;
+mod metrics;
+mod source;
+mod statistics;
+
+use std::path::Path;
+
+use crate::tree::Tree;
+use crate::{committed, library};
+
+/// The page of the commands, which the check of command lines reads.
+pub const COMMANDS: &str = "docs/reference/commands.md";
+/// The page of the settings, which the same check reads.
+pub const CONF: &str = "docs/reference/conf.md";
+
+/// Makes the pages, and compares them with the committed ones or writes them.
+pub fn run(root: &Path, bless: bool) -> Result<(), String> {
+    let tree = Tree::read(root);
+    let command = library::command(root)?;
+    let pages = [
+        (CONF, conf::page(&tree)?),
+        ("docs/reference/statistics.md", statistics::page(&tree, &metrics::served(&command)?)?),
+        (COMMANDS, commands::page(&command)?),
+        ("docs/reference/c.md", c::page(&tree)?),
+    ];
+    for (file, text) in &pages {
+        committed::settle(root, file, text, bless, "reference")?;
+    }
+    println!("reference: {} pages are what the code says", pages.len());
+    Ok(())
+}
+
+/// What a page begins with.
+fn opening(title: &str, sources: &str) -> String {
+    format!("# {title}\n\n<!-- Made of {sources} by `cargo xtask reference --bless`, which overwrites changes. -->\n\n")
+}
