@@ -70,6 +70,11 @@ fn fill(tenant: &Group<'_>) -> usize {
 // ANCHOR_END: group
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // ANCHOR: settings
+    // What COMMENSAL_CONF says holds from here on. A preloaded library does the same before `main`.
+    commensal::heap::conf::apply_environment();
+    // ANCHOR_END: settings
+
     let greeting = rcu::Cell::new(Greeting::new(0)).map_err(|_| "no memory for a greeting")?;
 
     let whole: usize = thread::scope(|scope| {
