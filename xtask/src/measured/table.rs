@@ -6,6 +6,8 @@ use super::page::{Page, Table};
 use super::result::{Arm, Comparison, Figure, Outcome, Wanted};
 
 const NONE: &str = "–";
+/// Between a figure and its unit, so that no line ends there.
+const GLUE: char = '\u{a0}';
 
 /// Where both were measured, and what the document claims beside what was found.
 pub fn summary(outcomes: &[Outcome; 2], pages: &[Page; 2]) -> Result<String, String> {
@@ -80,25 +82,26 @@ pub fn of_metric(outcomes: &[Outcome; 2], metric: &str, parameters: &[&str]) -> 
             format!("{} has no metric `{metric}`; there are: {}", here.file(), known.join(", "))
         });
     }
-    let mut lines: Vec<Line> = Vec::new();
+    let (mut lines, mut documents): (Vec<Line>, Vec<String>) = (Vec::new(), Vec::new());
     for (side, arms) in found.iter().enumerate() {
         for (arm, figure) in arms.iter().filter(|(arm, _)| !arm.is_control()) {
             let row = row_name(&arm.parameters, &wanted);
             let at = lines.iter().position(|line| line.arm == arm.name && line.row == row).unwrap_or_else(|| {
-                lines.push(Line { row, arm: arm.name.clone(), cells: [const { None }; 2], document: None });
+                lines.push(Line { row, arm: arm.name.clone(), cells: [const { None }; 2] });
                 lines.len() - 1
             });
             let compared = outcomes[side].comparison(metric, arm);
             lines[at].cells[side] = Some(cell(figure, compared));
-            let document = compared.and_then(|compared| compared.document.as_ref());
-            lines[at].document =
-                lines[at].document.take().or(document.map(|(figure, value)| format!("{} ({figure})", short(*value))));
+            if let Some((figure, value)) = compared.and_then(|compared| compared.document.as_ref()) {
+                let told = format!("\nThe document has {} × for {}: {figure}.\n", short(*value), arm.name);
+                documents.extend((!documents.contains(&told)).then_some(told));
+            }
         }
     }
     // What is of one row stands together, also where a part of the experiment had other arms.
     let order: Vec<String> = lines.iter().map(|line| line.row.clone()).collect();
     lines.sort_by_key(|line| order.iter().position(|row| *row == line.row));
-    Ok(format!("{}{}", of_lines(&lines), unfit(outcomes, metric, &found)))
+    Ok(format!("{}{}{}", of_lines(&lines), documents.concat(), unfit(outcomes, metric, &found)))
 }
 
 /// What the table says of an arm in a row.
@@ -106,23 +109,25 @@ struct Line {
     row: String,
     arm: String,
     cells: [Option<String>; 2],
-    document: Option<String>,
 }
 
 fn of_lines(lines: &[Line]) -> String {
     let has_rows = lines.iter().any(|line| !line.row.is_empty());
     let has = |of: fn(&Line) -> bool| lines.iter().any(of);
     let (is_here, is_there) = (has(|line| line.cells[0].is_some()), has(|line| line.cells[1].is_some()));
-    let is_documented = has(|line| line.document.is_some());
-    let columns = |row: &str, arm: &str, document: &str, [here, there]: [&str; 2]| -> Vec<String> {
-        let all = [(has_rows, row), (true, arm), (is_documented, document), (is_here, here), (is_there, there)];
+    let columns = |row: &str, arm: &str, [here, there]: [&str; 2]| -> Vec<String> {
+        let all = [(has_rows, row), (true, arm), (is_here, here), (is_there, there)];
         all.into_iter().filter(|(shown, _)| *shown).map(|(_, text)| text.to_owned()).collect()
     };
-    let mut table = vec![columns("row", "arm", "document", ["measured here", "simulated"])];
+    let mut table = vec![columns("row", "arm", ["measured here", "simulated"])];
     let or_none = |cell: &Option<String>| cell.clone().unwrap_or_else(|| NONE.to_owned());
+    let mut last = "";
     for line in lines {
         let [here, there] = line.cells.each_ref().map(or_none);
-        table.push(columns(&line.row, &line.arm, &or_none(&line.document), [&here, &there]));
+        // A row is named where it begins.
+        let row = if line.row == last { "" } else { line.row.as_str() };
+        table.push(columns(row, &line.arm, [&here, &there]));
+        last = &line.row;
     }
     markdown(&table)
 }
@@ -247,11 +252,11 @@ pub fn for_people(value: f64, unit: &str) -> String {
     if let Some(ns) = in_ns.map(|scale| value * scale) {
         let scales = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
         let (scale, unit) = scales.into_iter().find(|(scale, _)| ns >= *scale).unwrap_or((1.0, "ns"));
-        return format!("{} {unit}", short(ns / scale));
+        return format!("{}{GLUE}{unit}", short(ns / scale));
     }
-    let unit = if ["1", ""].contains(&unit) { String::new() } else { format!(" {unit}") };
+    let unit = if ["1", ""].contains(&unit) { String::new() } else { format!("{GLUE}{unit}") };
     match value {
-        1e6.. => format!("{} million{unit}", short(value / 1e6)),
+        1e6.. => format!("{}{GLUE}million{unit}", short(value / 1e6)),
         1e3.. => format!("{}{unit}", with_commas(&format!("{value:.0}"))),
         _ => format!("{}{unit}", short(value)),
     }
@@ -263,7 +268,7 @@ mod tests {
 
     #[test]
     fn figures_are_short() {
-        let read = |value, unit, expected: &str| assert_eq!(for_people(value, unit), expected);
+        let read = |value, unit, expected: &str| assert_eq!(for_people(value, unit).replace(GLUE, " "), expected);
         read(2180.0, "ns", "2.18 µs");
         read(0.965, "ms", "965 µs");
         read(1.0, "s", "1 s");
