@@ -194,7 +194,9 @@ fn row_name(parameters: &Map<String, Value>, wanted: &[Wanted]) -> String {
             Value::String(text) => format!("{name} {text}"),
             Value::Bool(true) => name.to_owned(),
             Value::Bool(false) => format!("not {name}"),
-            value if *value == 1 && !name.contains(' ') => format!("1 {}", name.strip_suffix('s').unwrap_or(name)),
+            value if *value == 1 && (name.ends_with("CPUs") || !name.contains(' ')) => {
+                format!("1 {}", name.strip_suffix('s').unwrap_or(name))
+            }
             value => format!("{value} {name}"),
         }
     });
@@ -296,6 +298,7 @@ mod tests {
         };
         let row = serde_json::json!({ "threads": 1, "till_qs_ms": 1, "freed": "as now", "equal_run_rate": false });
         assert_eq!(of(row.clone(), &["freed=as now"]), "not at equal run rate, 1 thread, 1 ms till told");
+        assert_eq!(of(serde_json::json!({ "busy_cpus": 1 }), &[]), "1 busy CPU");
         assert_eq!(of(row, &["no shepherd", "threads=1", "equal_run_rate=false"]), "freed as now, 1 ms till told");
     }
 
