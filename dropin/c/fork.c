@@ -9,6 +9,8 @@
  * solo                         forks of a process with one thread: nested, and followed by threads
  * vfork_allocates              a child of vfork in a process with one thread allocates before it execs, as
  *                              shells do
+ * vfork_pages                  the same for a fifth of a second, in a process that is to have a statistics page:
+ *                              there is none but its own, although its children were it for most of the time
  *
  * A child that hangs is killed by its own alarm, after PATIENCE seconds, so that the report names the way it
  * was forked.
@@ -17,6 +19,8 @@
  * fork(); they do create threads, since no thread of the parent creates or ends any while the storm runs. */
 #include "churn.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -318,10 +322,43 @@ static void check_vfork_allocates(void) {
     churn_end(&churn);
 }
 
+/* The numbers of processes that have a statistics page, as text; an empty one: nobody has. */
+static void page_owners(char *owners, size_t bytes) {
+    const char *runtime_folder = getenv("XDG_RUNTIME_DIR");
+    CHECK(runtime_folder != NULL, "XDG_RUNTIME_DIR is not set");
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/commensal", runtime_folder);
+    owners[0] = 0;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] != '.')
+            snprintf(owners + strlen(owners), bytes - strlen(owners), " %s", entry->d_name);
+    if (folder != NULL)
+        closedir(folder);
+}
+
+static void check_vfork_pages(void) {
+    static struct churn churn;
+    char owners[200], own[20];
+    churn_begin(&churn, 1, 64 * KIB);
+    for (double end = seconds_now() + 0.2; seconds_now() < end;)
+        vfork_and_allocate(&churn);
+    snprintf(own, sizeof own, " %d", getpid());
+    page_owners(owners, sizeof owners);
+    CHECK(owners[0] == 0 || strcmp(owners, own) == 0, "pages of%s, this is%s", owners, own);
+    for (double end = seconds_now() + 20; strcmp(owners, own) != 0 && seconds_now() < end;) {
+        churn_steps(&churn, 1000);
+        page_owners(owners, sizeof owners);
+    }
+    CHECK(strcmp(owners, own) == 0, "pages of%s, this is%s", owners, own);
+    churn_end(&churn);
+}
+
 static const struct check checks[] = {{"storm", check_storm},
                                       {"handlers", check_handlers},
                                       {"solo", check_solo},
                                       {"vfork_allocates", check_vfork_allocates},
+                                      {"vfork_pages", check_vfork_pages},
                                       {NULL, NULL}};
 
 int main(int count, char **arguments) {

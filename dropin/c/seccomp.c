@@ -4,7 +4,7 @@
  * solo CALL=ERRNO,…             installs it in a process with one thread, then starts threads
  * late CALL=ERRNO,…             installs it for all threads of a process that is at work
  *
- * CALL is one of membarrier, rseq, mremap, madvise, sched_getaffinity. */
+ * CALL is one of those in `calls`. */
 #include "churn.h"
 
 #include <linux/filter.h>
@@ -25,7 +25,12 @@ static const struct call calls[] = {{"membarrier", SYS_membarrier},
                                     {"rseq", SYS_rseq},
                                     {"mremap", SYS_mremap},
                                     {"madvise", SYS_madvise},
-                                    {"sched_getaffinity", SYS_sched_getaffinity}};
+                                    {"sched_getaffinity", SYS_sched_getaffinity},
+                                    {"openat", SYS_openat},
+                                    {"mkdirat", SYS_mkdirat},
+                                    {"unlinkat", SYS_unlinkat},
+                                    {"fallocate", SYS_fallocate},
+                                    {"getpid", SYS_getpid}};
 
 enum { CALLS = sizeof calls / sizeof *calls };
 

@@ -8,6 +8,7 @@
 use crate::run::{End, Outcome, Run};
 use crate::subject::{self, Library, Mode};
 use crate::{compile, skips};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Time for a check that is not a stress check; far more than it needs, as machines are slow at times.
@@ -18,19 +19,26 @@ const LIMIT: Duration = Duration::from_secs(240);
 pub struct Check {
     line: String,
     limit: Duration,
+    variables: Vec<(&'static str, String)>,
 }
 
 /// The check of this line.
 pub fn check(line: &str) -> Check {
     let stress =
         if line.contains("{seconds}") { Duration::from_secs(10 * subject::stress_seconds()) } else { Duration::ZERO };
-    Check { line: line.to_owned(), limit: LIMIT + stress }
+    Check { line: line.to_owned(), limit: LIMIT + stress, variables: Vec::new() }
 }
 
 impl Check {
     /// Sets the time after which the program counts as hanging.
     pub fn limit(mut self, limit: Duration) -> Check {
         self.limit = limit;
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn env(mut self, name: &'static str, value: impl Into<String>) -> Check {
+        self.variables.push((name, value.into()));
         self
     }
 
@@ -70,14 +78,17 @@ impl Check {
     /// The report of a check that failed, crashed or hung.
     pub fn without_preload(&self, mode: Mode) -> Result<Outcome, String> {
         let words = self.words(subject::library());
-        let run = Run::new(&words[0]).args(&words[1..]).limit(self.limit);
-        run.with(&Library::none(), mode).ending(End::Exited(0))
+        self.run(&words).with(&Library::none(), mode).ending(End::Exited(0))
     }
 
     /// Runs it.
     pub fn outcome(&self, library: &Library, mode: Mode) -> Outcome {
-        let words = self.words(library);
-        Run::new(&words[0]).args(&words[1..]).limit(self.limit).with(library, mode)
+        self.run(&self.words(library)).with(library, mode)
+    }
+
+    fn run(&self, words: &[String]) -> Run {
+        let run = Run::new(&words[0]).args(&words[1..]).limit(self.limit);
+        self.variables.iter().fold(run, |run, (name, value)| run.env(name, value))
     }
 
     /// Programs in C++ are skipped where there is no compiler for them.
@@ -115,6 +126,29 @@ pub fn promised(line: &str) -> impl Fn(Mode) {
             check(line).holds(mode);
         }
     }
+}
+
+/// A check of what Commensal promises while it writes its statistics page as often as it can, and has made one.
+pub fn watched(line: &str) -> impl Fn(Mode) {
+    move |mode| assert!(!subject::is_commensal() || holds_watched(line, mode), "`{line}` made no page")
+}
+
+/// The same where there can be none, or for a part of the time.
+pub fn hardly_watched(line: &str) -> impl Fn(Mode) {
+    move |mode| drop(subject::is_commensal() && holds_watched(line, mode))
+}
+
+/// Whether there was a page.
+fn holds_watched(line: &str, mode: Mode) -> bool {
+    // Longer paths are left alone, so its name is short.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = crate::scratch(&format!("watched-{}-{number}", std::process::id()));
+    let check = check(line).env("COMMENSAL_CONF", "observe:on,observe.interval_ms:20");
+    check.env("XDG_RUNTIME_DIR", folder.display().to_string()).holds(mode);
+    let had_one = folder.join("commensal").exists();
+    std::fs::remove_dir_all(&folder).unwrap_or_else(|error| panic!("{} stays: {error}", folder.display()));
+    had_one
 }
 
 /// Makes each `name: body;` a test in module `normal` and another in module `fallback`; the body is called with

@@ -1,6 +1,6 @@
 //! Threads, forks, signals, libraries that come and go, and what happens before main and after it.
 
-use commensal_dropin::check::{check, promised};
+use commensal_dropin::check::{check, promised, watched};
 use commensal_dropin::in_both_modes;
 use commensal_dropin::subject::{self, Mode};
 
@@ -21,6 +21,8 @@ in_both_modes! {
     fork_handlers_that_allocate: "fork handlers 500";
     forks_of_one_thread: "fork solo";
     vfork_children_that_allocate: "fork vfork_allocates";
+    vfork_children_have_no_page: watched("fork vfork_pages");
+    watched_forks: watched("fork storm 1000 {seconds} fork,_Fork,syscall,clone,vfork,spawn");
 
     before_main: "exits before_main";
     key_destructors: "exits keys";

@@ -311,19 +311,21 @@ fn a_crash_leaves_it() {
     fs::remove_dir_all(&folder).expect("it is ours");
 }
 
-/// Others than the process that is named have one when they have lived for a second.
+/// After how long this process has one, which comes along slow paths meanwhile.
+fn has_one_after(churn: impl Fn()) -> Duration {
+    let began = Instant::now();
+    while !owners().contains(&process::id()) && began.elapsed() < PATIENCE {
+        churn();
+    }
+    began.elapsed()
+}
+
+/// Others than the process that is named have one when they have lived for a while.
 #[test]
 fn the_short_lived_have_none() {
     in_child("the_short_lived_have_none", "observe:1", || {
-        // After how long this process has one, which allocates meanwhile.
-        let after = || {
-            let began = Instant::now();
-            while !owners().contains(&process::id()) && began.elapsed() < PATIENCE {
-                free(blocks(1000, |_| 1000));
-            }
-            began.elapsed()
-        };
-        let (soon, late) = (Duration::from_millis(700), PATIENCE);
+        let after = || has_one_after(|| free(blocks(1000, |_| 1000)));
+        let (soon, late) = (Duration::from_millis(40), PATIENCE);
         let passed = after();
         assert!(passed > soon && passed < late, "after {passed:?}");
         // A child begins anew, although its parent has one.
@@ -333,10 +335,30 @@ fn the_short_lived_have_none() {
     });
 }
 
+/// Nor has a process whose page nobody asked for by its number.
+#[test]
+fn at_the_start_there_is_none() {
+    in_child("at_the_start_there_is_none", "observe:on", || {
+        let passed = has_one_after(|| free(blocks(1000, |_| 1000)));
+        assert!(passed > Duration::from_millis(40) && passed < PATIENCE, "after {passed:?}");
+    });
+}
+
+/// Who holds much has one before.
+#[test]
+fn who_holds_much_has_one_soon() {
+    in_child("who_holds_much_has_one_soon", "observe:on", || {
+        let passed = has_one_after(|| drop(blocks(100, |_| 8000)));
+        assert!(passed < Duration::from_millis(40), "after {passed:?}");
+    });
+}
+
 /// What cannot be made is said, and the program goes on.
 #[test]
 fn without_room_the_program_goes_on() {
     if child::case().is_some() {
+        // SAFETY: no other thread of this process looks at its environment.
+        unsafe { std::env::set_var("COMMENSAL_CONF", format!("observe:{}", process::id())) };
         heap::conf::apply_environment();
         free(blocks(1000, |_| 1000));
         statistics::write_now();
@@ -345,7 +367,7 @@ fn without_room_the_program_goes_on() {
     let folder = std::env::temp_dir().join(format!("commensal-room-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let mut command = child::command("without_room_the_program_goes_on", "act");
-    command.env("COMMENSAL_CONF", "observe:on").env("XDG_RUNTIME_DIR", &folder);
+    command.env("XDG_RUNTIME_DIR", &folder);
     let limit = || {
         let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
         // SAFETY: the limit is a local.
@@ -388,6 +410,7 @@ fn it_can_be_read_at_any_time() {
                 }))
             });
             together.wait();
+            statistics::write_now();
             let (until, mut last, mut written) = (Instant::now() + Duration::from_millis(800), 0, 0);
             while Instant::now() < until {
                 let bytes = fs::read(folder().join(process::id().to_string())).expect("there is a page");

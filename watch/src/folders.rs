@@ -5,25 +5,24 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use commensal_machine_host::publication;
 use rustix::process::geteuid;
 
-/// Where users' runtime directories are, and where those who have none put theirs.
+/// Where users have their runtime directories, and those who have none what they need.
 const SESSIONS: &str = "/run/user";
 const OTHERS: &str = "/tmp";
 
 /// The directories in which processes of this user leave their pages, those that there are; of all users, if this one may look at all.
 ///
-/// A service has seldom the `XDG_RUNTIME_DIR` of whoever looks for it: so all three places are looked at.
+/// A service has seldom the `XDG_RUNTIME_DIR` of whoever looks for it: so all places are looked at that it may have chosen.
 pub fn all() -> Vec<PathBuf> {
     let user = geteuid();
-    let of_session = env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("commensal"));
-    let mut folders: Vec<PathBuf> = of_session.into_iter().collect();
+    let named = env::var(publication::VARIABLE.to_str().unwrap_or_default()).ok();
+    let of = |user, named| publication::candidates(user, named).map(|path| PathBuf::from(path.as_str()));
+    let mut folders: Vec<PathBuf> = of(user.as_raw(), named.as_deref()).collect();
     if user.is_root() {
-        folders.extend(inside(Path::new(SESSIONS), "").map(|session| session.join("commensal")));
-        folders.extend(inside(Path::new(OTHERS), "commensal-"));
-    } else {
-        folders.push(Path::new(SESSIONS).join(user.as_raw().to_string()).join("commensal"));
-        folders.push(Path::new(OTHERS).join(format!("commensal-{}", user.as_raw())));
+        let users = users_in(Path::new(SESSIONS), "").chain(users_in(Path::new(OTHERS), "commensal-"));
+        folders.extend(users.flat_map(|user| of(user, None)));
     }
     folders.retain(|folder| is_trusted(folder));
     folders.sort();
@@ -38,14 +37,10 @@ pub fn pages(folder: &Path) -> Vec<(u32, PathBuf)> {
     entries.filter_map(|entry| of_process(entry.path())).collect()
 }
 
-/// What a directory has whose name begins so and ends with a number.
-fn inside<'a>(folder: &Path, prefix: &'a str) -> impl Iterator<Item = PathBuf> + use<'a> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_users = move |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        name.strip_prefix(prefix).is_some_and(|user| user.parse::<u32>().is_ok())
-    };
-    entries.filter(is_users)
+/// The users whose numbers end names in a directory that begin so.
+fn users_in<'a>(folder: &Path, prefix: &'a str) -> impl Iterator<Item = u32> + use<'a> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(move |entry| entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok())
 }
 
 /// Whether nobody but its owner, this user or for root anybody, can have put anything there.
@@ -84,7 +79,7 @@ mod tests {
         }
         assert_eq!(pages(folder.path()), [(17, folder.path().join("17"))]);
         assert_eq!(pages(&folder.path().join("none")), []);
-        let users: Vec<_> = inside(folder.path(), "").collect();
-        assert_eq!(users, [folder.path().join("17")]);
+        assert_eq!(users_in(folder.path(), "").collect::<Vec<_>>(), [17]);
+        assert_eq!(users_in(folder.path(), "x").collect::<Vec<_>>(), [17]);
     }
 }

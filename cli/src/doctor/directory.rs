@@ -1,35 +1,33 @@
 //! The runtime directory: where a user's processes leave pages for his other ones, that nobody else may read.
 //!
-//! `commensal` in `$XDG_RUNTIME_DIR`, or in `/run/user/UID`, or else `/tmp/commensal-UID`: the first one of these that is there, or can be made, and is the user's own and
-//! nobody else's to enter. Nothing is made here.
+//! The first one of the places where the library tries to leave a page that is there, or can be made, and is the user's own and nobody else's to enter. Nothing is made here.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use commensal_machine_host::publication::{self, LONGEST_NAMED};
 use serde_json::json;
 
 use super::finding::{Finding, Verdict};
 use super::process::Process;
 use super::tree::{Tree, Unread};
 
-const VARIABLE: &str = "XDG_RUNTIME_DIR";
-/// Longer values of it are left alone.
-const LONGEST: usize = 100;
 const FOR_OTHERS: u32 = 0o077;
 
 /// Which of the places is usable, and why those before it are not.
 pub fn directory(tree: &Tree, process: &Process) -> Finding {
     const ITEM: &str = "runtime-directory";
     let user = process.user;
-    let (mut places, mut refused) = (Vec::new(), Vec::new());
-    match process.variable(VARIABLE) {
-        Some(path) if path.starts_with('/') && path.len() <= LONGEST => places.push(Path::new(&path).join("commensal")),
-        Some(path) => refused.push(format!("{VARIABLE} is {path:?}, not an absolute path of up to {LONGEST} bytes")),
-        None => refused.push(format!("{VARIABLE} is not set")),
-    }
-    places.push(PathBuf::from(format!("/run/user/{user}/commensal")));
-    places.push(PathBuf::from(format!("/tmp/commensal-{user}")));
-    for path in places {
+    let variable = publication::VARIABLE.to_string_lossy();
+    let named = process.variable(&variable);
+    let places = |named| publication::candidates(user, named).map(|path| PathBuf::from(path.as_str()));
+    let is_taken = places(named.as_deref()).count() > places(None).count();
+    let mut refused = match &named {
+        Some(_) if is_taken => Vec::new(),
+        Some(path) => vec![format!("{variable} is {path:?}, not an absolute path of up to {LONGEST_NAMED} bytes")],
+        None => vec![format!("{variable} is not set")],
+    };
+    for path in places(named.as_deref()) {
         match check(tree, &path, user) {
             Ok(mode) => {
                 let state =
@@ -52,7 +50,7 @@ pub fn directory(tree: &Tree, process: &Process) -> Finding {
     let meaning = "a process can show no page to your other ones; malloc needs none";
     Finding::fine(ITEM, format!("none: {}", refused.join("; ")), meaning)
         .but(Verdict::Less)
-        .advising(format!("set {VARIABLE} to a directory of yours with mode 0700"))
+        .advising(format!("set {variable} to a directory of yours with mode 0700"))
         .with(facts)
 }
 
@@ -91,7 +89,7 @@ mod tests {
     fn found(mode: u32, place: &str) -> Finding {
         let (folder, tree) = of(&[("/run/mine/commensal/file", ""), ("/run/other/commensal", "")]);
         fs::set_permissions(folder.path().join("run/mine/commensal"), Permissions::from_mode(mode)).unwrap();
-        directory(&tree, &with(VARIABLE, place))
+        directory(&tree, &with("XDG_RUNTIME_DIR", place))
     }
 
     #[test]
@@ -103,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_others_may_enter_or_is_none_is_refused() {
-        let long = format!("/{}", "x".repeat(LONGEST));
+        let long = format!("/{}", "x".repeat(LONGEST_NAMED));
         for (mode, place, why) in [
             (0o750, "/run/mine", "has mode 0750, expected 0700"),
             (0o700, "run/mine", "not an absolute path"),
@@ -119,7 +117,7 @@ mod tests {
     #[test]
     fn somebody_elses_is_refused() {
         let (_folder, tree) = of(&[("/run/mine/commensal/file", "")]);
-        let stranger = Process { user: 12_345, ..with(VARIABLE, "/run/mine") };
+        let stranger = Process { user: 12_345, ..with("XDG_RUNTIME_DIR", "/run/mine") };
         assert!(directory(&tree, &stranger).found.contains("not to you, 12345"));
     }
 
@@ -136,7 +134,7 @@ mod tests {
             found.facts["path"].as_str().unwrap().to_owned()
         };
         let all = [("/mine/x", ""), (login.as_str(), ""), ("/tmp/x", "")];
-        assert_eq!(place(&all, &with(VARIABLE, "/mine")), "/mine/commensal");
+        assert_eq!(place(&all, &with("XDG_RUNTIME_DIR", "/mine")), "/mine/commensal");
         assert_eq!(place(&all, &process), of_user);
         assert_eq!(place(&all[2..], &process), of_nobody);
         assert_eq!(directory(&of(&[]).1, &process).verdict, Verdict::Less);

@@ -13,8 +13,10 @@ use core::fmt::{self, Write};
 
 /// The longest path of such a file, in bytes.
 const PATH: usize = 160;
-/// Longer values of `XDG_RUNTIME_DIR` are left alone.
-const RUNTIME_DIRECTORY: usize = 100;
+/// Longer values of [`VARIABLE`] are left alone.
+pub const LONGEST_NAMED: usize = 100;
+/// What names a user's runtime directory, where there is one.
+pub const VARIABLE: &CStr = c"XDG_RUNTIME_DIR";
 
 /// Where something was published. Zeroes are nowhere.
 #[derive(Debug)]
@@ -64,21 +66,25 @@ pub fn withdraw(place: &mut Place) {
     }
 }
 
+/// The directories that are tried for a user's pages, in this order; `named` is what [`VARIABLE`] says. Whoever looks for pages looks there.
+pub fn candidates(user: u32, named: Option<&str>) -> impl Iterator<Item = Path> {
+    let named = named.filter(|folder| folder.starts_with('/') && folder.len() <= LONGEST_NAMED);
+    let of_session = named.and_then(|folder| Path::of(format_args!("{folder}/commensal")));
+    let of_user = Path::of(format_args!("/run/user/{user}/commensal"));
+    let of_nobody = Path::of(format_args!("/tmp/commensal-{user}"));
+    [of_session, of_user, of_nobody].into_iter().flatten()
+}
+
 /// The directory, open, and its path.
 fn folder() -> Option<(usize, Path)> {
     // SAFETY: asks, changes nothing.
-    let user = unsafe { syscall::call(syscall::GETEUID, [0; 6]) }.ok()?;
-    let named = environment(c"XDG_RUNTIME_DIR").and_then(|folder| folder.to_str().ok());
-    let named = named.filter(|folder| folder.starts_with('/') && folder.len() <= RUNTIME_DIRECTORY);
-    let of_session = named.and_then(|folder| Path::of(format_args!("{folder}/commensal")));
-    let of_user = || Path::of(format_args!("/run/user/{user}/commensal"));
-    let of_nobody = || Path::of(format_args!("/tmp/commensal-{user}"));
-    let open = |path: Path| Some((open_folder(&path, user)?, path));
-    of_session.and_then(open).or_else(|| of_user().and_then(open)).or_else(|| of_nobody().and_then(open))
+    let user = unsafe { syscall::call(syscall::GETEUID, [0; 6]) }.ok()? as u32;
+    let named = environment(VARIABLE).and_then(|folder| folder.to_str().ok());
+    candidates(user, named).find_map(|path| Some((open_folder(&path, user)?, path)))
 }
 
 /// Makes a directory if there is none. None: it cannot be made, or is not the user's alone.
-fn open_folder(path: &Path, user: usize) -> Option<usize> {
+fn open_folder(path: &Path, user: u32) -> Option<usize> {
     let at = path.text.as_ptr() as usize;
     // SAFETY: the path ends with a zero, as what follows it is; one that exists stays as it is.
     let folder = unsafe {
@@ -90,7 +96,7 @@ fn open_folder(path: &Path, user: usize) -> Option<usize> {
     // SAFETY: the kernel writes so many bytes.
     let is_known = unsafe { syscall::call(syscall::FSTAT, [folder, status.as_mut_ptr() as usize, 0, 0, 0, 0]) }.is_ok();
     let [mode, owner] = [status[6], status[7]];
-    if is_known && owner as usize == user && mode & 0o077 == 0 {
+    if is_known && owner == user && mode & 0o077 == 0 {
         return Some(folder);
     }
     close(folder);
@@ -153,7 +159,8 @@ fn close(descriptor: usize) {
 }
 
 /// A path, followed by zeroes.
-struct Path {
+#[derive(Debug)]
+pub struct Path {
     text: [u8; PATH],
     length: usize,
 }
@@ -164,6 +171,11 @@ impl Path {
         let mut own = Path { text: [0; PATH], length: 0 };
         own.write_fmt(path).ok()?;
         Some(own)
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.text[..self.length]).unwrap_or("")
     }
 }
 
@@ -221,11 +233,23 @@ mod tests {
     }
 
     #[test]
+    fn what_the_variable_names_comes_first_if_it_can_be_one() {
+        let long = std::format!("/{}", "x".repeat(LONGEST_NAMED));
+        let found = |named| candidates(7, named).map(|path| path.as_str().to_owned()).collect::<std::vec::Vec<_>>();
+        let others = ["/run/user/7/commensal", "/tmp/commensal-7"];
+        assert_eq!(found(Some("/mine")), ["/mine/commensal", others[0], others[1]]);
+        for left_alone in [None, Some("mine"), Some(""), Some(&*long)] {
+            assert_eq!(found(left_alone), others, "{left_alone:?}");
+        }
+        assert_eq!(found(Some(&long[..LONGEST_NAMED])).len(), 3);
+    }
+
+    #[test]
     fn folders_that_others_may_enter_are_not_used() {
         let root = std::env::temp_dir().join(std::format!("commensal-folders-{}", std::process::id()));
         fs::create_dir_all(&root).expect("a folder");
         // SAFETY: asks.
-        let user = unsafe { syscall::call(syscall::GETEUID, [0; 6]) }.expect("never fails");
+        let user = unsafe { syscall::call(syscall::GETEUID, [0; 6]) }.expect("never fails") as u32;
         let opens = |name: &str, user| {
             let path = Path::of(format_args!("{}/{name}", root.display())).expect("short enough");
             open_folder(&path, user).map(close).is_some()

@@ -60,7 +60,7 @@ pub struct Rare {
     pub upkeep: AtomicPtr<u8>,
     /// What is known of the statistics page, and who is to have one; see `heap::statistics`.
     pub statistics: AtomicPtr<u8>,
-    pub statistics_for: AtomicU32,
+    pub statistics_wanted: AtomicU32,
     pub statistics_interval_ms: AtomicU32,
     /// The groups that there are; null: there was none yet.
     pub groups: AtomicPtr<u8>,
@@ -86,7 +86,7 @@ impl Rare {
             forgets_large: AtomicPtr::new(null_mut()),
             upkeep: AtomicPtr::new(null_mut()),
             statistics: AtomicPtr::new(null_mut()),
-            statistics_for: AtomicU32::new(0),
+            statistics_wanted: AtomicU32::new(0),
             statistics_interval_ms: AtomicU32::new(0),
             groups: AtomicPtr::new(null_mut()),
             lingering: AtomicPtr::new(null_mut()),

@@ -6,8 +6,9 @@
 //! not miss much then, the next one comes sooner where memory in use has changed by much, and at first, when it comes whenever the process has become twice
 //! as old.
 //!
-//! **Who has one.** With `observe:on` each process, at its start. With `observe:PID`, as `commensal run` sets it, that process at its start, and others that inherit
-//! the setting when they have lived for a second or two: so nobody makes files for the short-lived ones that a build starts.
+//! **Who has one.** With `observe:PID`, as `commensal run` sets it, that process at its start. Others that inherit the setting, and with `observe:on` all, when they
+//! have lived for a twentieth of a second or hold some MiB more: making a page takes some 0.2 ms, and so takes less than one part in 200 of any process, however many
+//! short-lived ones a build starts. Who did little before he came to rest has none; whoever asks for it by [`write_now`] has one at once.
 //!
 //! **Forks.** What is known of the page lies in memory that the kernel wipes in children: a child has none, and makes its own. **Signal handlers** come here as any
 //! allocation does, and go on if they interrupted whoever is at it.
@@ -37,17 +38,18 @@ use rows::Stage;
 pub enum Who {
     /// Nobody.
     Nobody,
-    /// Each process, at its start.
+    /// Each process that lives for a while.
     All,
-    /// This process at its start, and others when they have lived for a second or two.
+    /// This process at its start, and others that live for a while.
     First(u32),
 }
 
 /// One part in so many of a thread's time, at most.
 const SHARE: u64 = 400;
 const MILLISECOND: u64 = 1_000_000;
-/// What others than the first process live for before they have a page.
-const LIFE_NS: u64 = 1000 * MILLISECOND;
+/// What others than the first process live for before they have a page, or how many pages more they use.
+const LIFE_NS: u64 = 50 * MILLISECOND;
+const GROWTH: u64 = (4 << 20) / PAGE as u64;
 /// What is saved up for when there is much to say.
 const SAVED_NS: i64 = 200_000;
 /// How often it is written, if nobody says otherwise.
@@ -80,9 +82,10 @@ struct Inside {
     place: Place,
     /// Whether a page could not be made: it is not tried again.
     is_refused: bool,
-    /// When somebody first came along, by both clocks.
+    /// When somebody first came along, by both clocks, and in which process: a child of `vfork` shares its parent's memory.
     first_ns: u64,
     first_ticks: u64,
+    process: u32,
     /// When the next one is due.
     due_ns: u64,
     allowance: Allowance,
@@ -154,20 +157,15 @@ pub fn begin(who: Who) -> Result<(), &'static str> {
         return Ok(());
     }
     let slab = general().state();
-    let (word, is_first) = match who {
-        Who::Nobody => (0, false),
-        Who::All => (u32::MAX, true),
-        Who::First(process) => (process, process == process::id()),
-    };
-    slab.registry().rare.0.statistics_for.store(word, Ordering::Relaxed);
+    slab.registry().rare.0.statistics_wanted.store(u32::from(who != Who::Nobody), Ordering::Relaxed);
     match who {
         Who::Nobody => slab.survey_at.never(),
-        _ if is_first => {
+        Who::First(process) if process == process::id() => {
             slab.survey_at.in_units(LOOK);
             let state = State::known_or_made().ok_or("there is no memory for it, or the kernel does not tell forks")?;
             return state.with(Inside::begin).unwrap_or(Ok(()));
         }
-        _ => slab.survey_at.in_units(SECOND),
+        Who::All | Who::First(_) => slab.survey_at.in_units(LOOK),
     }
     Ok(())
 }
@@ -201,13 +199,19 @@ pub(crate) fn survey(before_rest: bool) {
     }
 }
 
-/// Writes the page at once, if there is one, but for what somebody else holds just now.
+/// Writes the page at once, but for what somebody else holds just now; makes it if this process is to have one when it has lived for a while.
 pub fn write_now() {
-    percpu::enter();
-    if let Some(state) = State::known() {
+    let is_wanted = general().state().registry().rare.0.statistics_wanted.load(Ordering::Relaxed) != 0;
+    if !is_wanted || !sharing::enter() {
+        return;
+    }
+    if let Some(state) = State::known_or_made() {
         state.with(|inside| {
-            inside.seen = Seen::default();
-            inside.catch_up();
+            inside.note_first();
+            if inside.make(clock::now_ns()).is_ok() {
+                inside.seen = Seen::default();
+                inside.catch_up();
+            }
         });
     }
 }
@@ -260,28 +264,26 @@ impl Inside {
         Ok(())
     }
 
+    /// As long as there is no page, whoever comes along after a process that shares its memory begins anew.
     fn note_first(&mut self) {
-        if self.first_ns == 0 {
+        if !self.writer.has_begun() && self.process != process::id() {
             (self.first_ns, self.first_ticks) = (clock::now_ns(), clock::ticks());
+            (self.process, self.seen) = (process::id(), Seen::now());
         }
+    }
+
+    /// Whether there is a page; it is made if it is time for it. Nobody is told why it cannot be: standard error may be anything by now.
+    fn has_page(&mut self, now: u64) -> bool {
+        let is_time = || now - self.first_ns >= LIFE_NS || Seen::now().pages.saturating_sub(self.seen.pages) >= GROWTH;
+        self.writer.has_begun() || !self.is_refused && is_time() && self.make(now).is_ok()
     }
 
     /// Does a part of what is due; returns after how many units of coarse time somebody should come along again.
     fn go_on(&mut self) -> u32 {
         self.note_first();
         let began = clock::now_ns();
-        if !self.writer.has_begun() {
-            let is_first = match general().state().registry().rare.0.statistics_for.load(Ordering::Relaxed) {
-                u32::MAX => true,
-                process => process == process::id(),
-            };
-            if self.is_refused || !is_first && began - self.first_ns < LIFE_NS {
-                return SECOND;
-            }
-            // Whoever set it was told; a child goes without.
-            if self.make(began).is_err() {
-                return SECOND;
-            }
+        if !self.has_page(began) {
+            return if self.is_refused { SECOND } else { self.next_look(began) };
         }
         if !self.writer.is_writing() {
             let is_due = began >= self.due_ns || Seen::now().is_far_from(self.seen);
@@ -328,10 +330,14 @@ impl Inside {
 
     /// Says all that is not said already.
     fn catch_up(&mut self) -> u32 {
+        self.note_first();
+        if !self.has_page(clock::now_ns()) {
+            return LOOK;
+        }
         // At most two: one that was half written, and one of what there is now.
         for _ in 0..2 {
             if !self.writer.is_writing() {
-                if !self.writer.has_begun() || Seen::now() == self.seen {
+                if Seen::now() == self.seen {
                     break;
                 }
                 self.start(clock::now_ns());
@@ -364,7 +370,7 @@ impl Inside {
                 let program = process::read_file(c"/proc/self/comm", &mut text).unwrap_or(b"?");
                 let program = core::str::from_utf8(program).unwrap_or("?").trim_end();
                 // SAFETY: the memory is ours, zero, and of so many bytes.
-                unsafe { self.writer.begin(memory, room, process::id(), Text::of(program), now) };
+                unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
                 // Whatever there is, it has not been said.
                 self.seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
                 process::at_exit(withdraw);
