@@ -1,9 +1,14 @@
-//! What `commensal stat --prometheus` serves: asked from the command itself, as no other place has the metrics' whole names.
+//! What `commensal stat --prometheus` serves while a program runs under the library, by asking it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a program may take to write its statistics page.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A metric that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,19 +19,41 @@ pub struct Metric {
     pub help: String,
 }
 
-/// Starts the command, and asks it; which processes there are makes no difference to which metrics there are.
+/// Starts a program that waits, and the server, and asks it. Metrics of which there are no samples are not served: those of groups, for instance.
 pub fn served(command: &Path) -> Result<Vec<Metric>, String> {
-    let mut server = Command::new(command);
-    server.args(["stat", "--prometheus", "0"]).stderr(Stdio::piped()).stdin(Stdio::null());
-    let server = server.spawn().map_err(|error| format!("{} cannot be started: {error}", command.display()))?;
-    let mut server = Ended(server);
+    let start = |words: &[&str], errors: Stdio| {
+        let mut started = Command::new(command);
+        started.args(words).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors);
+        started.spawn().map(Ended).map_err(|error| format!("{} cannot be started: {error}", command.display()))
+    };
+    let program = start(&["run", "--", "cat"], Stdio::inherit())?;
+    let mut server = start(&["stat", "--prometheus", "0"], Stdio::piped())?;
+    let served = ask(&mut server, program.0.id());
+    drop(program);
+    served
+}
+
+/// The metrics, as soon as the program has written what it knows of itself.
+fn ask(server: &mut Ended, program: u32) -> Result<Vec<Metric>, String> {
     let mut said = String::new();
     let errors = server.0.stderr.take().ok_or("the server has no standard error")?;
     BufReader::new(errors).read_line(&mut said).map_err(|error| format!("stat --prometheus: {error}"))?;
     let address = said.split_once("http://").and_then(|(_, rest)| rest.split('/').next());
     let address = address.ok_or_else(|| format!("stat --prometheus said {said:?}; expected where it serves"))?;
-    let metrics = described(&get(address).map_err(|error| format!("stat --prometheus at {address}: {error}"))?);
-    if metrics.is_empty() { Err("stat --prometheus describes no metric".to_owned()) } else { Ok(metrics) }
+    let by = Instant::now() + PATIENCE;
+    let is_there = format!("{{pid=\"{program}\"");
+    loop {
+        let text = get(address).map_err(|error| format!("stat --prometheus at {address}: {error}"))?;
+        if text.contains(&is_there) {
+            return Ok(described(&text));
+        }
+        if Instant::now() > by {
+            return Err(format!(
+                "stat --prometheus says nothing of process {program}, which runs under the library; it said {text:?}"
+            ));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn get(address: &str) -> std::io::Result<String> {

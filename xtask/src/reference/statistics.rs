@@ -5,12 +5,14 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Ident, Item, LitInt, LitStr, Token, braced};
 
 use super::metrics::Metric;
-use super::source::{Source, documentation};
+use super::source::{Source, documentation, without_links};
 use super::{lines, opening};
 use crate::markdown::table;
+use crate::tokens;
 use crate::tree::Tree;
 
 const TABLES: &str = "runtime/src/observe/page/tables.rs";
+const EXPORTER: &str = "watch/src/openmetrics.rs";
 const REPORT: &str = "runtime/src/heap/report.rs";
 const UPKEEP: &str = "runtime/src/upkeep/report.rs";
 const SLAB_ROW: &str = "runtime/src/slab/table.rs";
@@ -45,8 +47,7 @@ those of `perf lock contention`; times have the largest unit that suits them as 
 
 /// Makes the page.
 pub fn page(tree: &Tree, metrics: &[Metric]) -> Result<String, String> {
-    let sources =
-        format!("{TABLES}, {REPORT}, {UPKEEP}, {SLAB_ROW}, {LOCK_COLUMNS} and the metrics that the command serves");
+    let sources = format!("{TABLES}, {EXPORTER}, {REPORT}, {UPKEEP}, {SLAB_ROW} and {LOCK_COLUMNS}");
     let mut text = opening("Statistics", &sources) + "## The statistics page\n\n" + ABOUT;
     text += &kinds_and_units(tree)?;
     text += &page_tables(tree, metrics)?;
@@ -125,62 +126,108 @@ impl Parse for Row {
     }
 }
 
-/// All tables, each field with the metric that is next and says the same.
-fn page_tables(tree: &Tree, metrics: &[Metric]) -> Result<String, String> {
+/// All tables, each field with its metric. What the command served when it was asked, which are the metrics that had samples, must be among these.
+fn page_tables(tree: &Tree, served: &[Metric]) -> Result<String, String> {
+    let rows = rows(tree)?;
+    let prefixes = rows.iter().map(|row| prefix(tree, row)).collect::<Result<Vec<_>, _>>()?;
+    let names = |row: usize| {
+        rows[row].fields.iter().map({
+            let prefix = &prefixes[row];
+            move |field| (metric_name(prefix, field), field)
+        })
+    };
+    let all: Vec<(Option<String>, &Field)> = (0..rows.len()).flat_map(names).collect();
+    let besides = hold_against_served(&all, rows[0].fields.len(), served)?;
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        text += &format!("\n### {}\n\n{}", row.table.value(), row.about);
+        text += if row.texts.is_empty() { "\n" } else { " Its metrics have these labels besides:\n\n" };
+        text += &row.texts.iter().map(|(name, says)| format!("* `{name}`: {says}\n")).collect::<String>();
+        text += "\n";
+        let described = names(number).map(|(metric, field)| {
+            let metric = metric.map_or_else(|| "–".to_owned(), |name| format!("`{name}`"));
+            let [kind, unit] = [&field.kind, &field.unit].map(|ident| word(&ident.to_string()));
+            vec![format!("`{}`", field.name), kind, unit, metric, field.says.clone()]
+        });
+        text += &table(&["field", "kind", "unit", "metric", "meaning"], described);
+    }
+    let besides = besides.iter().map(|metric| vec![format!("`{}`", metric.name), metric.help.clone()]);
+    Ok(text + "\n### Metrics\n\n" + ABOUT_METRICS + &table(&["metric", "meaning"], besides))
+}
+
+/// The rows that the page of a process has.
+fn rows(tree: &Tree) -> Result<Vec<Row>, String> {
     let source = Source::read(tree, TABLES)?;
     let calls = source.all(|item| match item {
         Item::Macro(call) if call.mac.path.is_ident("row") => Some(&call.mac),
         _ => None,
     });
-    let rows = calls
-        .into_iter()
-        .map(|call| call.parse_body::<Row>().map_err(|error| format!("{TABLES}: a row! cannot be read: {error}")));
-    let rows: Vec<Row> = rows.collect::<Result<_, _>>()?;
+    let rows = calls.into_iter().map(|call| call.parse_body::<Row>());
+    let rows: Vec<Row> =
+        rows.collect::<Result<_, _>>().map_err(|error| format!("{TABLES}: a row! cannot be read: {error}"))?;
     for row in &rows {
         let texts = row.texts.iter().map(|(name, says)| (name, says));
         for (name, says) in texts.chain(row.fields.iter().map(|field| (&field.name, &field.says))) {
             if says.is_empty() || row.about.is_empty() {
-                return Err(source.error(
-                    name,
-                    format!(
-                        "`{name}` of {} has no description; write what it means as a comment `///` above it",
-                        row.name
-                    ),
-                ));
+                let what = format!(
+                    "`{name}` of {} has no description; write what it means as a comment `///` above it",
+                    row.name
+                );
+                return Err(source.error(name, what));
             }
         }
     }
-    let first =
-        rows.iter().find_map(|row| row.fields.first()).ok_or_else(|| format!("{TABLES} has no row! with fields"))?;
-    let besides = metrics.iter().take_while(|metric| metric.help != first.says).count();
-    let mut left = metrics[besides..].iter().peekable();
-    let mut text = String::new();
-    for row in &rows {
-        text += &format!("\n### {}\n\n{}", row.table.value(), row.about);
-        text += if row.texts.is_empty() { "\n" } else { " Its metrics have these labels besides:\n\n" };
-        text += &row.texts.iter().map(|(name, says)| format!("* `{name}`: {says}\n")).collect::<String>();
-        text += "\n";
-        let described = row.fields.iter().map(|field| {
-            let metric = left.next_if(|metric| metric.help == field.says);
-            let metric = metric.map_or_else(|| "–".to_owned(), |metric| format!("`{}`", metric.name));
-            vec![
-                format!("`{}`", field.name),
-                word(&field.kind.to_string()),
-                word(&field.unit.to_string()),
-                metric,
-                field.says.clone(),
-            ]
-        });
-        text += &table(&["field", "kind", "unit", "metric", "meaning"], described);
-    }
-    if let Some(metric) = left.next() {
+    if rows.is_empty() { Err(format!("{TABLES} has no row! {{ … }}")) } else { Ok(rows) }
+}
+
+/// What the metrics of a table begin with, as their exporter has it.
+fn prefix(tree: &Tree, row: &Row) -> Result<String, String> {
+    let name = row.name.to_string();
+    let tokens = tree.file(EXPORTER).map(|file| file.tokens()).unwrap_or_default();
+    let call = tokens::find(&tokens, &["table", "::", "<", &name, ">", "("]).next();
+    let prefix = call.and_then(|at| tokens[at..].iter().find(|token| token.literal));
+    let prefix = prefix.ok_or_else(|| format!("{EXPORTER} exports no `table::<{name}>(…)`"))?;
+    Ok(prefix.text.trim_matches('"').to_owned())
+}
+
+/// What a field's samples are called, by the rules of the format: the base unit at the end, and "total" for what only grows.
+fn metric_name(prefix: &str, field: &Field) -> Option<String> {
+    let unit = match field.unit.to_string().as_str() {
+        "Moment" => return None,
+        "Bytes" => "_bytes",
+        "Nanoseconds" => "_seconds",
+        _ => "",
+    };
+    let name = field.name.to_string();
+    let name = name.trim_end_matches("_bytes").trim_end_matches("_ns");
+    let total = if field.kind == "Counter" { "_total" } else { "" };
+    Some(format!("commensal_{prefix}{name}{unit}{total}"))
+}
+
+/// Returns those that are served before the first of ours. Of the first `figures` fields, which every process has, all are served.
+fn hold_against_served<'a>(
+    all: &[(Option<String>, &Field)],
+    figures: usize,
+    served: &'a [Metric],
+) -> Result<&'a [Metric], String> {
+    let is = |metric: &Metric, (name, field): &(Option<String>, &Field)| {
+        name.as_ref() == Some(&metric.name) && field.says == metric.help
+    };
+    let first = served.iter().position(|metric| all.iter().any(|named| is(metric, named))).unwrap_or(served.len());
+    let (besides, ours) = served.split_at(first);
+    if let Some(metric) = ours.iter().find(|metric| !all.iter().any(|named| is(metric, named))) {
+        let Metric { name, help } = metric;
         return Err(format!(
-            "the command serves {} ({:?}), which {TABLES} does not have at this place; is the command older?",
-            metric.name, metric.help
+            "the command serves {name} ({help:?}), which no field of {TABLES} is called; do names follow another rule now?"
         ));
     }
-    let besides = metrics[..besides].iter().map(|metric| vec![format!("`{}`", metric.name), metric.help.clone()]);
-    Ok(text + "\n### Metrics\n\n" + ABOUT_METRICS + &table(&["metric", "meaning"], besides))
+    let missing = all[..figures].iter().find(|named| named.0.is_some() && !ours.iter().any(|metric| is(metric, named)));
+    match missing {
+        Some((Some(name), field)) => {
+            Err(format!("the command does not serve {name} ({:?}); do names follow another rule now?", field.says))
+        }
+        _ => Ok(besides),
+    }
 }
 
 /// The lines of the report, and what the names in them mean.
@@ -193,14 +240,18 @@ fn exit_lines(tree: &Tree) -> Result<String, String> {
     }
     text += "```\n\n";
     let (heap, of_upkeep) = (Source::read(tree, REPORT)?, Source::read(tree, UPKEEP)?);
-    let fields = [heap.fields("Report")?, heap.fields("ClassReport")?, of_upkeep.fields("Report")?].concat();
+    let fields = [
+        ("the heap", heap.fields("Report")?),
+        ("a size class", heap.fields("ClassReport")?),
+        ("upkeep", of_upkeep.fields("Report")?),
+    ];
     let unitless = |name: &str| name.trim_end_matches("_bytes").trim_end_matches("_ns").to_owned();
     let is_printed = |name: &str| text.contains(&format!("{{{}}}", unitless(name)));
-    let rows = fields
-        .iter()
-        .filter(|(name, _)| is_printed(name))
-        .map(|(name, says)| vec![format!("`{}`", unitless(name)), super::source::without_links(says, |_| None)]);
-    let legend = table(&["name", "meaning"], rows);
+    let all = fields.iter().flat_map(|(of, fields)| fields.iter().map(move |(name, says)| (*of, name, says)));
+    let rows = all.filter(|(_, name, _)| is_printed(name));
+    let rows = rows
+        .map(|(of, name, says)| vec![format!("`{}`", unitless(name)), of.to_owned(), without_links(says, |_| None)]);
+    let legend = table(&["name", "of", "meaning"], rows);
     Ok(text + &legend)
 }
 
@@ -304,35 +355,48 @@ mod tests {
         Metric { name: name.to_owned(), help: help.to_owned() }
     }
 
+    const CALLS: &str = "fn encode() { table::<Figures>(e, \"\", None); table::<Cache>(e, \"cache_\", None) }";
+
     fn said(source: &str, metrics: &[Metric]) -> Result<String, String> {
-        page_tables(&Tree::of([(TABLES, source)]), metrics)
+        page_tables(&Tree::of([(TABLES, source), (EXPORTER, CALLS)]), metrics)
+    }
+
+    fn served() -> [Metric; 3] {
+        [
+            metric("commensal_processes", "All."),
+            metric("commensal_in_use_bytes", "Bytes in use."),
+            metric("commensal_cache_refills_total", "Refills."),
+        ]
     }
 
     #[test]
-    fn fields_have_the_metrics_that_say_the_same() {
-        let served = [
-            metric("c_processes", "All."),
-            metric("c_in_use_bytes", "Bytes in use."),
-            metric("c_cache_refills_total", "Refills."),
-        ];
-        let page = said(SOURCE, &served).unwrap();
+    fn fields_have_metrics_as_they_are_served() {
+        let page = said(SOURCE, &served()).unwrap();
         for line in [
-            "| `in_use_bytes` | gauge | bytes | `c_in_use_bytes` | Bytes in use. |",
+            "| `in_use_bytes` | gauge | bytes | `commensal_in_use_bytes` | Bytes in use. |",
             "| `since_ns` | gauge | moment | – | When. |",
-            "| `refills` | counter | count | `c_cache_refills_total` | Refills. |",
+            "| `refills` | counter | count | `commensal_cache_refills_total` | Refills. |",
             "* `name`: Its name.",
-            "| `c_processes` | All. |",
+            "| `commensal_processes` | All. |",
         ] {
             assert!(page.lines().any(|other| other == line), "{line} in\n{page}");
         }
+        // Nobody has a cache now.
+        assert_eq!(said(SOURCE, &served()[..2]).unwrap(), page);
     }
 
     #[test]
-    fn what_is_missing_or_served_by_an_older_command_is_found() {
-        let error = said(&SOURCE.replace("/// Refills.", ""), &[]).unwrap_err();
+    fn what_is_missing_or_served_by_another_name_is_found() {
+        let error = said(&SOURCE.replace("/// Refills.", ""), &served()).unwrap_err();
         assert!(error.contains("tables.rs:20: `refills` of Cache has no description"), "{error}");
-        let served = [metric("c_in_use_bytes", "Bytes in use."), metric("c_gone", "Gone.")];
-        assert!(said(SOURCE, &served).unwrap_err().contains("serves c_gone"));
+        let mut renamed = served();
+        renamed[2].name = "commensal_cache_refilled_total".to_owned();
+        assert!(said(SOURCE, &renamed).unwrap_err().contains("serves commensal_cache_refilled_total"));
+        let mut renamed = served();
+        renamed[1].name = "commensal_in_use".to_owned();
+        assert!(said(SOURCE, &renamed).unwrap_err().contains("does not serve commensal_in_use_bytes"));
+        let tree = Tree::of([(TABLES, SOURCE), (EXPORTER, "")]);
+        assert!(page_tables(&tree, &served()).unwrap_err().contains("exports no `table::<Figures>"));
     }
 
     #[test]
@@ -343,7 +407,7 @@ mod tests {
             text.contains("in use {in_use} (peak {peak})") && text.contains("upkeep: {bytes} bytes given back"),
             "{text}"
         );
-        assert!(text.contains("| `peak_run` | The most that `run_bytes` has been. |"), "{text}");
+        assert!(text.contains("| `peak_run` | the heap | The most that `run_bytes` has been. |"), "{text}");
         let text = slab_table(&tree).unwrap();
         assert!(
             text.contains("| `objperslab` | Objects of a span. |") && text.contains("| `sharedavail` | Nothing"),

@@ -15,10 +15,10 @@ const ANYTHING: [&str; 1] = ["commensal workload"];
 
 /// Finds what the command would not understand.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    let known = Known::read(tree);
     let is_read = |file: &&File| file.path == README || (file.path.starts_with("docs/") && file.has_extension(&["md"]));
     let mut violations = Vec::new();
     for file in tree.files.iter().filter(is_read) {
+        let known = Known::read(tree, &file.text);
         for block in take_apart(&file.text).0 {
             for (line, text) in commands(&block, file.path == README) {
                 let wrong =
@@ -110,7 +110,8 @@ struct Described {
 }
 
 impl Known {
-    fn read(tree: &Tree) -> Self {
+    /// For a page that shows how a setting is refused, that setting, too.
+    fn read(tree: &Tree, page: &str) -> Self {
         let mut known = Known::default();
         let mut name = String::new();
         for line in tree.file(COMMANDS).map_or("", |file| &file.text).lines() {
@@ -129,6 +130,8 @@ impl Known {
         let rows = tree.file(CONF).map_or("", |file| &file.text).lines();
         known.settings =
             rows.filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect();
+        let refused = page.split("COMMENSAL_CONF: unknown key '").skip(1).filter_map(|rest| rest.split('\'').next());
+        known.settings.extend(refused.map(str::to_owned));
         known
     }
 
@@ -314,6 +317,8 @@ mod tests {
             assert_eq!(found(README, &format!("```\n{line}\n```\n")).len(), 1, "{line}");
             assert_eq!(found("docs/a.md", &format!("```text\n{line}\n```\n")).len(), 0, "{line}");
         }
+        let refused = "```text\ncommensal: COMMENSAL_CONF: unknown key 'gone': did you mean 'keep'? ignored\n```\n";
+        assert_eq!(found("docs/a.md", &format!("```sh\ncommensal run --conf gone:1 -- true\n```\n{refused}")).len(), 0);
         assert!(found("docs/a.md", "```sh\ncommensal top \\\n  --gone\n```\n")[0].contains("a.md:2: gives --gone"));
     }
 }
