@@ -105,7 +105,8 @@ int main(int arguments, char *argument[]) {
     }
     cm_group_stats stats;
     cm_group_stats_read(service, &stats);
-    printf("after greedy left, the service is charged %s\n", stats.charged < MEGABYTE / 8 ? "for modest alone" : "too much");
+    int is_of_modest = stats.charged >= modest.notes * sizeof(struct note) && stats.charged < MEGABYTE / 8;
+    printf("after greedy left, the service is charged for %s\n", is_of_modest ? "modest alone" : "something else");
     printf("modest's last note: %s\n", modest.last->text);
 
     cm_group_destroy(modest.group);
