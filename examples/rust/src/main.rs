@@ -29,7 +29,7 @@ static ANSWERED: LazyCounter = LazyCounter::new();
 // ANCHOR_END: counter
 
 // ANCHOR: cache
-/// Lines keep their memory between uses: no request but the first few allocates any.
+/// Lines keep their memory between uses: only the first few requests allocate one.
 static LINES: Cache<Vec<u8>, Constructed> = Cache::constructed("line", || Vec::with_capacity(256));
 // ANCHOR_END: cache
 
