@@ -16,7 +16,7 @@ pub fn page(tree: &Tree) -> Result<String, String> {
     let declared = declared(header)?;
     let parts = parts(&introduction, &declared)?;
     let mut text = opening("The C interface", FILE) + &introduction.opening;
-    text += &format!("\n\n## What the comments end with\n\n```text\n{}\n```\n", introduction.conventions);
+    text += &format!("\n\n## What the comments end with\n\n{}\n", introduction.conventions);
     for part in parts {
         text += &format!("\n## {}\n\n{}\n", part.title, part.about);
         for item in part.items {
@@ -56,7 +56,7 @@ fn introduction(header: &str) -> Introduction {
         }
     }
     let parts = parts.into_iter().map(|(title, lines)| (title, with_code(&lines))).collect();
-    let conventions = lines.get(end + 1..).unwrap_or(&[]).join("\n").trim().to_owned();
+    let conventions = as_list(lines.get(end + 1..).unwrap_or(&[]));
     Introduction { opening: with_code(&opening), parts, conventions }
 }
 
@@ -76,6 +76,19 @@ fn with_code(lines: &[&str]) -> String {
         text += "\n";
     }
     text += if in_code { "```\n" } else { "" };
+    text.trim().to_owned()
+}
+
+/// Lines of words, each with what it means behind two blanks or more and in the indented lines below, as a list; and what follows it.
+fn as_list(lines: &[&str]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        text += &match line.split_once("  ") {
+            Some((word, says)) if !word.is_empty() => format!("* **{}**: {}\n", plain(word), plain(says.trim())),
+            Some((_, says)) => format!("  {}\n", plain(says.trim())),
+            None => format!("{}\n", plain(line)),
+        };
+    }
     text.trim().to_owned()
 }
 
@@ -294,7 +307,7 @@ void cm_cache_due(void);
         assert!(at("```c\nstatic inline void cm_cache_check(void);\n```\n\nInlined.") < at("### cm_cache_due"));
         assert!(page.contains("Reads \\*it\\*.\n\nerrno: kept."), "{page}");
         assert_eq!(page.matches("### cm_cache_due").count(), 1);
-        assert!(page.contains("errno   what it is set to."));
+        assert!(page.contains("* **errno**: what it is set to.\n"));
     }
 
     #[test]

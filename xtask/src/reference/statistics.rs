@@ -129,10 +129,10 @@ impl Parse for Row {
 /// All tables, each field with its metric. What the command served when it was asked, which are the metrics that had samples, must be among these.
 fn page_tables(tree: &Tree, served: &[Metric]) -> Result<String, String> {
     let rows = rows(tree)?;
-    let prefixes = rows.iter().map(|row| prefix(tree, row)).collect::<Result<Vec<_>, _>>()?;
+    let exported = rows.iter().map(|row| Exported::of(tree, row)).collect::<Result<Vec<_>, _>>()?;
     let names = |row: usize| {
         rows[row].fields.iter().map({
-            let prefix = &prefixes[row];
+            let prefix = &exported[row].prefix;
             move |field| (metric_name(prefix, field), field)
         })
     };
@@ -141,8 +141,11 @@ fn page_tables(tree: &Tree, served: &[Metric]) -> Result<String, String> {
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate() {
         text += &format!("\n### {}\n\n{}", row.table.value(), row.about);
-        text += if row.texts.is_empty() { "\n" } else { " Its metrics have these labels besides:\n\n" };
-        text += &row.texts.iter().map(|(name, says)| format!("* `{name}`: {says}\n")).collect::<String>();
+        let labels = exported[number].number.iter().map(|label| format!("* `{label}`: the row's number.\n"));
+        let labels =
+            labels.chain(row.texts.iter().map(|(name, says)| format!("* `{name}`: {says}\n"))).collect::<String>();
+        text += if labels.is_empty() { "\n" } else { " Its metrics have these labels besides:\n\n" };
+        text += &labels;
         text += "\n";
         let described = names(number).map(|(metric, field)| {
             let metric = metric.map_or_else(|| "–".to_owned(), |name| format!("`{name}`"));
@@ -180,14 +183,25 @@ fn rows(tree: &Tree) -> Result<Vec<Row>, String> {
     if rows.is_empty() { Err(format!("{TABLES} has no row! {{ … }}")) } else { Ok(rows) }
 }
 
-/// What the metrics of a table begin with, as their exporter has it.
-fn prefix(tree: &Tree, row: &Row) -> Result<String, String> {
-    let name = row.name.to_string();
-    let tokens = tree.file(EXPORTER).map(|file| file.tokens()).unwrap_or_default();
-    let call = tokens::find(&tokens, &["table", "::", "<", &name, ">", "("]).next();
-    let prefix = call.and_then(|at| tokens[at..].iter().find(|token| token.literal));
-    let prefix = prefix.ok_or_else(|| format!("{EXPORTER} exports no `table::<{name}>(…)`"))?;
-    Ok(prefix.text.trim_matches('"').to_owned())
+/// How a table is exported.
+struct Exported {
+    /// What its metrics begin with.
+    prefix: String,
+    /// The label that has the row's number.
+    number: Option<String>,
+}
+
+impl Exported {
+    fn of(tree: &Tree, row: &Row) -> Result<Self, String> {
+        let name = row.name.to_string();
+        let tokens = tree.file(EXPORTER).map(|file| file.tokens()).unwrap_or_default();
+        let call = tokens::find(&tokens, &["table", "::", "<", &name, ">", "("]).next();
+        let prefix = call.and_then(|at| (at..tokens.len()).find(|&at| tokens[at].literal));
+        let prefix = prefix.ok_or_else(|| format!("{EXPORTER} exports no `table::<{name}>(…)`"))?;
+        let text = |at: usize| tokens[at].text.trim_matches('"').to_owned();
+        let number = tokens::is(&tokens[prefix + 1..], &[",", "Some", "("]).then(|| text(prefix + 4));
+        Ok(Exported { prefix: text(prefix), number })
+    }
 }
 
 /// What a field's samples are called, by the rules of the format: the base unit at the end, and "total" for what only grows.
@@ -355,7 +369,8 @@ mod tests {
         Metric { name: name.to_owned(), help: help.to_owned() }
     }
 
-    const CALLS: &str = "fn encode() { table::<Figures>(e, \"\", None); table::<Cache>(e, \"cache_\", None) }";
+    const CALLS: &str =
+        "fn encode() { table::<Figures>(e, \"\", None); table::<Cache>(e, \"cache_\", Some(\"place\")) }";
 
     fn said(source: &str, metrics: &[Metric]) -> Result<String, String> {
         page_tables(&Tree::of([(TABLES, source), (EXPORTER, CALLS)]), metrics)
@@ -376,6 +391,7 @@ mod tests {
             "| `in_use_bytes` | gauge | bytes | `commensal_in_use_bytes` | Bytes in use. |",
             "| `since_ns` | gauge | moment | – | When. |",
             "| `refills` | counter | count | `commensal_cache_refills_total` | Refills. |",
+            "* `place`: the row's number.",
             "* `name`: Its name.",
             "| `commensal_processes` | All. |",
         ] {
