@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the programs that the drop-in tests run, as far as they are missing. For Debian and its like; needs root.
+# Installs the programs that the drop-in tests run, and those of the command, as far as they are missing. For Debian and its like; needs root.
 set -eu
 
 missing=
@@ -25,6 +25,7 @@ need redis-server redis-server
 need setpriv util-linux
 need sqlite3 sqlite3
 need tar tar
+need tmux tmux
 need xz xz-utils
 
 install() { # PACKAGE...

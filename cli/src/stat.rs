@@ -72,7 +72,7 @@ fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
         server::address(address).map_err(|error| Failure::new(Status::Usage, format!("--prometheus: {error:#}")))?;
     // One that is named has to be there at first; later it may go, and then is shown no more.
     pid.map(process::find).transpose().map_err(Failure::of)?;
-    let look = || -> Vec<Process> {
+    let look = move || -> Vec<Process> {
         match pid {
             Some(pid) => process::find(pid).into_iter().collect(),
             None => process::all().0,

@@ -2,7 +2,10 @@
 //!
 //! A metric is named `commensal_` and by its table and field, and has the labels `pid` and `program`, and those of its row. Nanoseconds become seconds, the
 //! format's base unit, and moments are left out, as no two machines have the same clock for them. Processes that are no more are counted, and not shown.
+//! Rows of a process that have the same labels, as groups of one name have, are one sample, their sum: the format has each only once.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -89,15 +92,39 @@ fn table<R: Row>(
         });
         labels_and_values.collect::<Vec<_>>()
     };
-    let rows: Vec<(Labels, Vec<u64>)> = running.iter().flat_map(|process| of_process(process)).collect();
+    let rows = joined(running.iter().flat_map(|process| of_process(process)));
     for (column, field) in R::FIELDS.iter().enumerate() {
         metric(encoder, name, field, rows.iter().map(|(labels, values)| (labels.clone(), values[column])))?;
     }
     Ok(())
 }
 
+/// Rows that have the same labels become one; what is the most, the number for no limit, stays so.
+fn joined(rows: impl Iterator<Item = (Labels, Vec<u64>)>) -> Vec<(Labels, Vec<u64>)> {
+    let mut places = HashMap::<Labels, usize>::new();
+    let mut joined: Vec<(Labels, Vec<u64>)> = Vec::new();
+    for (labels, values) in rows {
+        match places.entry(labels.clone()) {
+            Entry::Occupied(place) => {
+                let (_, sums) = &mut joined[*place.get()];
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(value));
+            }
+            Entry::Vacant(place) => {
+                place.insert(joined.len());
+                joined.push((labels, values));
+            }
+        }
+    }
+    joined
+}
+
 fn labels(process: &Process) -> Labels {
     vec![("pid", process.pid.to_string()), ("program", process.name())]
+}
+
+/// Whether a value is the number that stands for none.
+fn is_no_limit(field: &Field, value: u64) -> bool {
+    field.unit == Unit::Bytes && value == u64::MAX
 }
 
 fn metric(
@@ -113,13 +140,14 @@ fn metric(
         Unit::Count | Unit::YesOrNo => None,
     };
     let kind = if field.kind == Kind::Counter { MetricType::Counter } else { MetricType::Gauge };
+    let mut samples = samples.filter(|&(_, value)| !is_no_limit(field, value)).peekable();
+    // A family without samples is allowed, and says nothing; not everybody can read one.
+    if samples.peek().is_none() {
+        return Ok(());
+    }
     let name = name_of(table, field);
     let mut metric = encoder.encode_descriptor(&name, field.says.trim(), unit.as_ref(), kind)?;
     for (labels, value) in samples {
-        // No limit.
-        if field.unit == Unit::Bytes && value == u64::MAX {
-            continue;
-        }
         let mut sample = metric.encode_family(&labels)?;
         let seconds = value as f64 / 1e9;
         match (field.kind, field.unit) {
@@ -130,4 +158,140 @@ fn metric(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Copied;
+    use crate::sample;
+    use openmetrics_parser::openmetrics::parse_openmetrics;
+    use openmetrics_parser::{MetricNumber, OpenMetricsType, OpenMetricsValue};
+    use std::collections::HashSet;
+
+    type Family = openmetrics_parser::MetricFamily<OpenMetricsType, OpenMetricsValue>;
+    type Exposition = openmetrics_parser::MetricsExposition<OpenMetricsType, OpenMetricsValue>;
+
+    /// Two processes that run, and one that does not.
+    fn processes() -> Vec<Process> {
+        vec![sample::process(7, 0), Process { state: State::Gone, ..sample::process(8, 0) }, sample::process(9, 1)]
+    }
+
+    fn read(text: &str) -> Exposition {
+        parse_openmetrics(text).unwrap_or_else(|why| panic!("{why}:\n{text}"))
+    }
+
+    /// The value of the sample that has these labels.
+    fn value(family: &Family, labels: &[(&str, &str)]) -> Option<f64> {
+        let sample = family.iter_samples().find(|sample| {
+            let own = sample.get_labelset().expect("it has labels");
+            labels.iter().all(|(name, value)| own.get_label_value(name) == Some(value))
+        })?;
+        let number = match &sample.value {
+            OpenMetricsValue::Counter(counter) => &counter.value,
+            OpenMetricsValue::Gauge(number) => number,
+            other => panic!("{other:?} is no number"),
+        };
+        Some(match number {
+            MetricNumber::Int(number) => *number as f64,
+            MetricNumber::Float(number) => *number,
+        })
+    }
+
+    #[test]
+    fn another_parser_reads_what_was_said() {
+        let read = read(&text(processes()).unwrap());
+        let found = |family: &str, labels: &[(&str, &str)]| {
+            value(read.families.get(family).unwrap_or_else(|| panic!("no {family}")), labels)
+        };
+        assert_eq!((found("commensal_processes", &[]), found("commensal_gone_processes", &[])), (Some(2.0), Some(1.0)));
+        assert_eq!(found("commensal_in_use_bytes", &[("pid", "7"), ("program", "sample")]), Some(1e7));
+        assert_eq!(found("commensal_in_use_bytes", &[("pid", "9")]), Some(2e7));
+        assert_eq!(found("commensal_in_use_bytes", &[("pid", "8")]), None, "it is no more");
+        assert_eq!(found("commensal_resident_bytes", &[("pid", "7")]), Some(8e7));
+        assert_eq!(found("commensal_threads", &[("pid", "7")]), Some(3.0));
+        assert_eq!(found("commensal_kicks", &[("pid", "9")]), Some(6.0));
+        assert_eq!(found("commensal_cache_refills", &[("pid", "9"), ("name", "requests")]), Some(40.0));
+        assert_eq!(found("commensal_cache_in_use", &[("pid", "7"), ("name", "empty")]), None, "it has no spans");
+        assert_eq!(found("commensal_slot_cached_objects", &[("pid", "7"), ("slot", "1")]), Some(100.0));
+        assert_eq!(found("commensal_group_charged_bytes", &[("pid", "7"), ("name", "tenant \"one\"\\")]), Some(4096.0));
+        assert!(!read.families.contains_key("commensal_group_limit_bytes"), "there is no limit");
+        let age = found("commensal_page_age_seconds", &[("pid", "7")]).unwrap();
+        assert!((3600.0..3700.0).contains(&age), "{age}");
+        let caller = ("caller", "page::zone::Zone::allocate");
+        assert_eq!(
+            found("commensal_lock_total_wait_seconds", &[caller, ("class", "zone"), ("pid", "9")]),
+            Some(0.0015)
+        );
+        assert_eq!(found("commensal_lock_max_wait_seconds", &[caller]), Some(9e-7));
+    }
+
+    /// All that is declared is there, as what it is declared as: a counter's samples end in `_total`, and the unit stands at the end of the name.
+    #[test]
+    fn each_field_is_a_metric_of_its_kind_and_unit() {
+        let text = text(processes()).unwrap();
+        let read = read(&text);
+        let mut expected = 5;
+        let mut tables = vec![("", Figures::FIELDS), ("cache_", Cache::FIELDS), ("slot_", Slot::FIELDS)];
+        tables.extend([("group_", Group::FIELDS), ("lock_", Lock::FIELDS)]);
+        for (table, field) in
+            tables.into_iter().flat_map(|(table, fields)| fields.iter().map(move |field| (table, field)))
+        {
+            let unit = match field.unit {
+                Unit::Moment => continue,
+                Unit::Bytes => "bytes",
+                Unit::Nanoseconds => "seconds",
+                Unit::Count | Unit::YesOrNo => "",
+            };
+            let name = format!("commensal_{}", [&name_of(table, field), unit].join("_").trim_end_matches('_'));
+            assert!(!name.contains("_ns"), "{name}");
+            // The only group has no limit, and what has no sample is not there.
+            if name == "commensal_group_limit_bytes" {
+                assert!(!text.contains(&name), "{text}");
+                continue;
+            }
+            expected += 1;
+            let head = |what: &str| text.contains(&format!("# {what}\n"));
+            let kind = if field.kind == Kind::Counter { "counter" } else { "gauge" };
+            assert!(head(&format!("TYPE {name} {kind}")), "{name}, a {kind}:\n{text}");
+            assert_eq!(head(&format!("UNIT {name} {unit}")), !unit.is_empty(), "{name}: {unit}");
+            let family = &read.families[&name];
+            assert_eq!((&*family.unit, family.family_type == OpenMetricsType::Counter), (unit, kind == "counter"));
+            assert!(family.help.starts_with(field.says.trim().trim_end_matches('.')), "{}", family.help);
+            let samples = text.lines().filter(|line| line.starts_with(&format!("{name}_total{{"))).count();
+            assert_eq!(samples > 0, kind == "counter", "{name}_total");
+        }
+        assert_eq!(text.lines().filter(|line| line.starts_with("# TYPE ")).count(), expected);
+    }
+
+    #[test]
+    fn groups_of_one_name_are_one_sample() {
+        let mut process = sample::process(7, 0);
+        process.said = Copied::from_bytes(sample::page_of_groups(&[
+            ("a", 1, u64::MAX),
+            ("b", 10, 50),
+            ("a", 2, 7),
+            ("b", 20, 60),
+        ]));
+        let text = text(vec![process]).unwrap();
+        let mut samples = HashSet::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            assert!(samples.insert(line.rsplit_once(' ').unwrap().0.to_owned()), "{line} is there twice");
+        }
+        let read = read(&text);
+        let found = |family: &str, name: &str| value(&read.families[family], &[("name", name)]);
+        assert_eq!(found("commensal_group_charged_bytes", "a"), Some(3.0));
+        assert_eq!(found("commensal_group_charged_bytes", "b"), Some(30.0));
+        assert_eq!(
+            (found("commensal_group_limit_bytes", "a"), found("commensal_group_limit_bytes", "b")),
+            (None, Some(110.0))
+        );
+    }
+
+    #[test]
+    fn nobody_is_an_exposition_too() {
+        let text = text(Vec::new()).unwrap();
+        assert!(text.contains("\ncommensal_processes 0\n") && text.ends_with("\n# EOF\n"), "{text}");
+        read(&text);
+    }
 }

@@ -1,13 +1,16 @@
 //! One page, copied: nothing that the process does afterwards changes what was read.
 
-use std::fs::File;
+use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use runtime::observe::page::{Page, Snapshot, Unreadable, VERSION};
+use anyhow::{Context, Result, bail};
+use runtime::observe::page::{MARK, Page, Snapshot, Unreadable, VERSION};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// What lies in one file is no longer than this.
 const MOST_BYTES: u64 = 16 << 20;
@@ -21,26 +24,50 @@ pub struct Copied {
     bytes: Vec<u8>,
 }
 
+/// There is a page, or the beginning of one, and nothing in it.
+#[derive(Debug)]
+pub struct NothingYet {
+    path: String,
+}
+
+impl std::error::Error for NothingYet {}
+
+impl fmt::Display for NothingYet {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{}: nothing was written there yet; expected a statistics page: look again in a moment, or remove the file if its process has ended",
+            self.path
+        )
+    }
+}
+
 impl Copied {
-    /// Copies the page in a file; an error says what is there instead.
-    pub fn of(path: &Path) -> Result<Self> {
+    /// Copies the page in a file; an error says what is there instead. Whether the process is there that could go on to write is asked before a page is looked at
+    /// again.
+    pub fn of(path: &Path, has_writer: bool) -> Result<Self> {
         let name = || format!("{}", path.display());
-        let mut file = File::open(path).with_context(name)?;
-        for _ in 0..TRIES {
+        let mut file = open(path).with_context(name)?;
+        for _ in 0..if has_writer { TRIES } else { 1 } {
             match Self::try_once(&mut file) {
                 Ok(Ok(copied)) => return Ok(copied),
-                Ok(Err(Unreadable::Empty | Unreadable::Changing)) => std::thread::sleep(PAUSE),
+                Ok(Err(Unreadable::Empty | Unreadable::Changing)) if has_writer => std::thread::sleep(PAUSE),
+                Ok(Err(Unreadable::Empty | Unreadable::Changing)) => {}
                 Ok(Err(why)) => bail!("{}: {}", name(), explained(why)),
                 Err(error) => return Err(error).with_context(name),
             }
         }
-        Err(anyhow!("{}: nothing was written there yet; look again in a moment", name()))
+        Err(NothingYet { path: name() }.into())
     }
 
     fn try_once(file: &mut File) -> io::Result<Result<Self, Unreadable>> {
         let mut bytes = Vec::new();
         io::Seek::rewind(file)?;
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+        // Its mark comes last: zeroes, or a file without any, are a page that is being made.
+        if bytes.iter().take(MARK.len()).all(|&byte| byte == 0) {
+            return Ok(Err(Unreadable::Empty));
+        }
         let (at, turn) = match Page::of(&bytes).and_then(Page::snapshot) {
             Ok(snapshot) => (snapshot.turn_at(), snapshot.turn()),
             Err(why) => return Ok(Err(why)),
@@ -67,20 +94,32 @@ impl Copied {
     }
 }
 
+/// Opens a file, if it is one: whoever may write in the directory could have put a pipe there, which is waited for, or a link.
+fn open(path: &Path) -> Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+    let is_link = matches!(&opened, Err(error) if Errno::from_io_error(error) == Some(Errno::LOOP));
+    if is_link || opened.as_ref().is_ok_and(|file| file.metadata().is_ok_and(|there| !there.is_file())) {
+        bail!("this is no file; expected a statistics page: whatever it is, remove it");
+    }
+    Ok(opened?)
+}
+
 fn explained(why: Unreadable) -> String {
     match why {
         Unreadable::Foreign => {
-            "this is no statistics page; expected one that a process under Commensal has written".to_owned()
+            "this is no statistics page; expected one that a process under Commensal has written: remove the file"
+                .to_owned()
         }
         Unreadable::Version(other) => format!(
             "a statistics page of version {other}, and this command reads version {VERSION}; use the command that came with the program's library"
         ),
         Unreadable::Truncated { bytes, expected } => {
             format!(
-                "a statistics page of {bytes} bytes that should have {expected}: something has cut it off, and it cannot be read"
+                "a statistics page of {bytes} bytes that should have {expected}: something has cut it off, and it cannot be read; remove the file"
             )
         }
-        Unreadable::Damaged(what) => format!("a damaged statistics page: {what}"),
+        Unreadable::Damaged(what) => format!("a damaged statistics page: {what}; remove the file"),
         Unreadable::Empty | Unreadable::Changing => "a statistics page that is being written".to_owned(),
     }
 }
@@ -88,6 +127,7 @@ fn explained(why: Unreadable) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
     use std::fs;
 
     #[test]
@@ -96,15 +136,82 @@ mod tests {
         let path = folder.path().join("17");
         let said = |contents: &[u8]| {
             fs::write(&path, contents).unwrap();
-            format!("{:#}", Copied::of(&path).unwrap_err())
+            format!("{:#}", Copied::of(&path, true).unwrap_err())
         };
-        assert!(said(b"").contains("is no statistics page"), "{}", said(b""));
+        for empty in [&b""[..], &[0; 4096]] {
+            assert!(said(empty).contains("nothing was written there yet"), "{}", said(empty));
+        }
         assert!(said(b"hello, world").contains("is no statistics page"));
         let mark = |version: u32| [&b"cmstats\0"[..], &version.to_ne_bytes(), &[0; 500]].concat();
         assert!(said(&mark(9)).contains("version 9, and this command reads version 1"), "{}", said(&mark(9)));
         let cut = &mark(VERSION)[..100];
         assert!(said(cut).contains("100 bytes that should have"), "{}", said(cut));
         fs::remove_file(&path).unwrap();
-        assert!(format!("{:#}", Copied::of(&path).unwrap_err()).contains("No such file"));
+        assert!(format!("{:#}", Copied::of(&path, true).unwrap_err()).contains("No such file"));
+    }
+
+    /// Nor is anybody waited for: a pipe has no writer.
+    #[test]
+    fn what_is_no_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("1")).unwrap();
+        let page = at("page");
+        fs::write(&page, sample::page(2, 1000, 0)).unwrap();
+        std::os::unix::fs::symlink(&page, at("2")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("3"), rustix::fs::Mode::RUSR).unwrap();
+        for name in ["1", "2", "3"] {
+            let said = format!("{:#}", Copied::of(&at(name), true).unwrap_err());
+            assert!(said.contains(&format!("/{name}: this is no file; expected a statistics page")), "{said}");
+        }
+        assert!(Copied::of(&page, true).is_ok());
+    }
+
+    #[test]
+    fn a_page_is_of_the_version_that_its_reader_knows_and_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("17");
+        let whole = sample::page(17, 1000, 0);
+        let said = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = whole.clone();
+            change(&mut bytes);
+            fs::write(&path, bytes).unwrap();
+            Copied::of(&path, true).map(|copied| copied.page().process()).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(said(&|_| {}), Ok(17));
+        let next = VERSION + 1;
+        for (change, expected) in [
+            (
+                &(|page: &mut Vec<u8>| page[8..12].copy_from_slice(&next.to_ne_bytes())) as &dyn Fn(&mut Vec<u8>),
+                format!("of version {next}, and this command reads version {VERSION}; use the command"),
+            ),
+            (&|page| page.truncate(page.len() - 1), "something has cut it off".to_owned()),
+            (&|page| page[12] = 3, "damaged statistics page: there is no such copy".to_owned()),
+            (&|page| page[0] = b'C', "is no statistics page".to_owned()),
+        ] {
+            let said = said(change).unwrap_err();
+            assert!(said.contains(&expected), "{expected}: {said}");
+        }
+    }
+
+    /// A copy that is written while it is read is none.
+    #[test]
+    fn a_page_that_changes_is_copied_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("17");
+        let mut bytes = sample::page(17, 1000, 0);
+        let turn_at = Page::of(&bytes).unwrap().snapshot().unwrap().turn_at();
+        let even = bytes[turn_at];
+        bytes[turn_at] += 1;
+        fs::write(&path, &bytes).unwrap();
+        assert!(format!("{:#}", Copied::of(&path, true).unwrap_err()).contains("look again in a moment"));
+        let again = path.clone();
+        let writer = std::thread::spawn(move || {
+            std::thread::sleep(3 * PAUSE);
+            File::options().write(true).open(again).unwrap().write_all_at(&[even], turn_at as u64).unwrap();
+        });
+        let copied = Copied::of(&path, true);
+        writer.join().unwrap();
+        assert!(copied.is_ok(), "{copied:?}");
     }
 }

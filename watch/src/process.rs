@@ -1,15 +1,18 @@
 //! A process under Commensal: its page, and what the kernel knows of it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use procfs::process::{MMapPath, Process as OfKernel};
 use runtime::observe::page::Figures;
+use rustix::process::geteuid;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::folders;
-use crate::page::Copied;
+use crate::page::{Copied, NothingYet};
 
 /// Pages of processes that are no more, beyond which the oldest ones go.
 const KEPT: usize = 32;
@@ -60,17 +63,23 @@ pub struct Kernel {
     pub command: String,
 }
 
+/// In tests the machine has run for longer than any page is old, and need not have.
+const BEFORE_BOOT_NS: u64 = if cfg!(test) { 1_000_000_000_000_000 } else { 0 };
+
 /// Nanoseconds on the machine's monotonic clock.
 pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    BEFORE_BOOT_NS + clock_ns(ClockId::Monotonic)
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Process {
     fn of(pid: u32, path: &Path) -> Result<Self> {
-        let said = Copied::of(path)?;
-        let age_ns = now_ns().saturating_sub(said.snapshot().ended_ns());
-        let (state, kernel) = asked(pid, path, age_ns);
+        let said = Copied::of(path, exists(pid))?;
+        let (state, kernel) = asked(pid, path, &said);
         Ok(Process { pid, state, said, kernel })
     }
 
@@ -90,22 +99,34 @@ impl Process {
     }
 }
 
-/// How a process is whose page this is, of such an age, and what the kernel knows of it.
-fn asked(pid: u32, path: &Path, age_ns: u64) -> (State, Option<Kernel>) {
+/// How a process is whose page this is, and what the kernel knows of it.
+fn asked(pid: u32, path: &Path, said: &Copied) -> (State, Option<Kernel>) {
     /// Whoever wrote his page so short a time ago is there: long lists of mappings need not be looked through each time.
     const FRESH_NS: u64 = 2_000_000_000;
-    let Ok(process) = OfKernel::new(pid as i32) else { return (State::Gone, None) };
+    let known = OfKernel::new(pid as i32).and_then(|process| Ok((process.stat()?, process)));
+    let Ok((status, process)) = known else { return (State::Gone, None) };
+    // One that nobody has waited for is no more; and who began after the page was made has been given the number again.
+    if matches!(status.state, 'Z' | 'X') || start_ns(status.starttime) > said.page().made_at_ns() {
+        return (State::Gone, None);
+    }
     // Who may not look at mappings believes the file's name.
-    let maps = (age_ns > FRESH_NS).then(|| process.maps().ok()).flatten();
+    let is_fresh = now_ns().saturating_sub(said.snapshot().ended_ns()) <= FRESH_NS;
+    let maps = if is_fresh { None } else { process.maps().ok() };
     if maps.is_some_and(|maps| !maps.into_iter().any(|map| names(&map.pathname, path))) {
         return (State::Replaced, None);
     }
     let kernel = Kernel {
         resident_bytes: process.statm().map(|memory| memory.resident * procfs::page_size()).unwrap_or(0),
-        threads: process.stat().map_or(0, |stat| stat.num_threads as u64),
+        threads: status.num_threads as u64,
         command: process.cmdline().map(|words| words.join(" ")).unwrap_or_default(),
     };
     (State::Running, Some(kernel))
+}
+
+/// When a process began, or a little earlier, on the machine's monotonic clock; the kernel tells it on one that also counts while the machine sleeps.
+fn start_ns(ticks: u64) -> u64 {
+    let age_ns = clock_ns(ClockId::Boottime).saturating_sub(ticks * 1_000_000_000 / procfs::ticks_per_second());
+    now_ns().saturating_sub(age_ns)
 }
 
 fn names(mapped: &MMapPath, path: &Path) -> bool {
@@ -124,7 +145,8 @@ fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) {
         match Process::of(pid, &path) {
             Ok(process) => found.push((process, path)),
             // It may have ended in between.
-            Err(_) if !path.exists() => {}
+            Err(_) if fs::symlink_metadata(&path).is_err() => {}
+            Err(error) if error.is::<NothingYet>() && has_nobody_left(pid, &path) => {}
             Err(error) => errors.push(error),
         }
     }
@@ -134,19 +156,37 @@ fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) {
     (found, errors)
 }
 
-/// Removes pages of processes that are no more, but for the last ones: somebody may want to know how they ended.
+/// Whether a page in which nothing was written will stay so, as its process is no more: such a page says nothing, and goes.
+fn has_nobody_left(pid: u32, path: &Path) -> bool {
+    /// Who shares the directory and not the processes' numbers may be making one.
+    const LONG: Duration = Duration::from_secs(10);
+    let is_old = fs::symlink_metadata(path)
+        .and_then(|page| page.modified())
+        .is_ok_and(|written| written.elapsed().is_ok_and(|age| age > LONG));
+    let is_left = is_old && !exists(pid);
+    if is_left && is_ours(path) {
+        // What cannot be removed stays.
+        let _ = fs::remove_file(path);
+    }
+    is_left
+}
+
+/// Whether a page is this user's, to remove.
+fn is_ours(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|page| page.uid() == geteuid().as_raw())
+}
+
+/// Removes pages of processes that are no more, but for the last ones: somebody may want to know how they ended. Those of other users are theirs to
+/// remove: their directories may be something else a moment later.
 fn forget_old(found: &mut Vec<(Process, PathBuf)>) {
-    let mut gone: Vec<u64> = found
-        .iter()
-        .filter(|(process, _)| process.state != State::Running)
-        .map(|(process, _)| made_at(process))
-        .collect();
+    let may_go = |(process, path): &(Process, PathBuf)| process.state != State::Running && is_ours(path);
+    let mut gone: Vec<u64> = found.iter().filter(|found| may_go(found)).map(|(process, _)| made_at(process)).collect();
     gone.sort_unstable_by(|a, b| b.cmp(a));
     let Some(&oldest) = gone.get(KEPT - 1) else { return };
-    found.retain(|(process, path)| {
-        let is_kept = process.state == State::Running || made_at(process) >= oldest;
+    found.retain(|found| {
+        let is_kept = made_at(&found.0) >= oldest || !may_go(found);
         // What cannot be removed stays.
-        is_kept || fs::remove_file(path).is_err()
+        is_kept || fs::remove_file(&found.1).is_err()
     });
 }
 
@@ -154,17 +194,35 @@ fn made_at(process: &Process) -> u64 {
     process.said.page().made_at_ns()
 }
 
+/// Whether there is a process of this number.
+pub fn exists(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
 /// The process of a number; an error says why it says nothing of itself.
 pub fn find(pid: u32) -> Result<Process> {
-    let of_folders =
-        || folders::all().into_iter().map(|folder| folder.join(pid.to_string())).find(|path| path.exists());
-    match of_folders().or_else(|| mapped_by(pid)) {
-        Some(path) => Process::of(pid, &path),
-        None if !Path::new(&format!("/proc/{pid}")).exists() => {
-            bail!("there is no process {pid}, and none that left a statistics page")
-        }
+    find_in(&folders::all(), pid)
+}
+
+fn find_in(folders: &[PathBuf], pid: u32) -> Result<Process> {
+    let paths = folders.iter().map(|folder| folder.join(pid.to_string()));
+    let mut found: Vec<PathBuf> = paths.filter(|path| fs::symlink_metadata(path).is_ok()).collect();
+    if found.is_empty() {
+        found.extend(mapped_by(pid));
+    }
+    // Of several users there may be one each, of which one process runs at most.
+    let read = found.iter().map(|path| Process::of(pid, path));
+    let best = read.max_by_key(|read| match read {
+        Ok(process) => (process.state == State::Running, made_at(process)),
+        Err(_) => (false, 0),
+    });
+    match best {
+        Some(read) => read,
+        None if !exists(pid) => bail!(
+            "there is no process {pid}, and none that left a statistics page; `commensal stat` lists those that have one"
+        ),
         None => bail!(
-            "process {pid} has no statistics page: it does not run under `commensal run`, or its COMMENSAL_CONF does not say observe:on, or it is another user's"
+            "process {pid} has no statistics page: it does not run under `commensal run`, or its COMMENSAL_CONF does not say observe:on, or it is another user's; `commensal stat` lists those that have one"
         ),
     }
 }
@@ -185,4 +243,116 @@ fn mapped_by(pid: u32) -> Option<PathBuf> {
         .filter(is_page)
         .map(|path| PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path)))
         .next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use std::process::Command;
+
+    /// A number that no process has: the kernel gives none beyond 4194304.
+    const NOBODY: u32 = 5_000_000;
+
+    fn write(folder: &Path, pid: u32, made_at_ns: u64, at_ns: u64) -> PathBuf {
+        let path = folder.join(pid.to_string());
+        fs::write(&path, sample::page_made_at(made_at_ns, pid, at_ns, 0)).unwrap();
+        path
+    }
+
+    #[test]
+    fn pages_of_the_last_ones_that_went_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        // The oldest have the highest numbers, and one is no page.
+        for number in 0..40 {
+            write(folder.path(), NOBODY + number, 1000 - u64::from(number), 2000);
+        }
+        fs::write(folder.path().join("7000000"), "text").unwrap();
+        let own = std::process::id();
+        write(folder.path(), own, now_ns(), now_ns());
+        let (found, errors) = all_in(&[folder.path().to_owned()]);
+        let gone: Vec<u32> =
+            found.iter().filter(|process| process.state == State::Gone).map(|process| process.pid).collect();
+        assert_eq!(gone, (NOBODY..NOBODY + 32).collect::<Vec<_>>());
+        assert!(found.iter().any(|process| process.pid == own && process.state == State::Running));
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        // Nothing else went.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 34);
+    }
+
+    /// Children that were killed before they said anything leave such pages, by the hundred.
+    #[test]
+    fn pages_in_which_nobody_wrote_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(60);
+        for (pid, written) in [(NOBODY, long_ago), (NOBODY + 1, std::time::SystemTime::now()), (own, long_ago)] {
+            let path = folder.path().join(pid.to_string());
+            let mut page = sample::page(pid, 1000, 0);
+            // There is no current copy.
+            page[12] = 0;
+            fs::write(&path, page).unwrap();
+            fs::File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
+        }
+        let (found, errors) = all_in(&[folder.path().to_owned()]);
+        assert!(found.is_empty(), "{found:?}");
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        let mut left: Vec<u32> = folders::pages(folder.path()).into_iter().map(|(pid, _)| pid).collect();
+        left.sort();
+        assert_eq!(left, [own.min(NOBODY), NOBODY + 1]);
+    }
+
+    #[test]
+    fn a_process_is_told_from_others_of_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id();
+        let state = |made_at_ns, at_ns| {
+            let path = write(folder.path(), pid, made_at_ns, at_ns);
+            Process::of(pid, &path).unwrap().state
+        };
+        // Whatever was made before it began is another one's, also if that was a moment ago.
+        assert_eq!(state(1, now_ns()), State::Gone);
+        assert_eq!(state(now_ns(), now_ns()), State::Running);
+        // It has not mapped what it is said to have written long ago: it executes something else by now.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(state(now_ns(), now_ns().saturating_sub(3_000_000_000)), State::Replaced);
+        let running = write(folder.path(), pid, now_ns(), now_ns());
+        let kernel = Process::of(pid, &running).unwrap().kernel.unwrap();
+        assert_eq!((kernel.threads, kernel.command.as_str()), (1, "sleep 1000"));
+        assert!(kernel.resident_bytes > 0);
+        // Killed, and not waited for; then waited for.
+        child.kill().unwrap();
+        while !fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z ") {
+            std::thread::yield_now();
+        }
+        assert_eq!(state(now_ns(), now_ns()), State::Gone);
+        child.wait().unwrap();
+        assert_eq!(state(now_ns(), now_ns()), State::Gone);
+    }
+
+    #[test]
+    fn of_two_users_pages_of_one_number_the_one_that_runs_is_meant() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let own = std::process::id();
+        let mut folders = [one.path().to_owned(), other.path().to_owned()];
+        for _ in 0..2 {
+            folders.reverse();
+            write(&folders[0], own, 1000, 2000);
+            fs::write(folders[1].join(own.to_string()), "text").unwrap();
+            assert_eq!(find_in(&folders, own).unwrap().state, State::Gone);
+            write(&folders[1], own, now_ns(), now_ns());
+            assert_eq!(find_in(&folders, own).unwrap().state, State::Running);
+        }
+        fs::remove_file(folders[0].join(own.to_string())).unwrap();
+        fs::write(folders[1].join(own.to_string()), "text").unwrap();
+        assert!(format!("{:#}", find_in(&folders, own).unwrap_err()).contains("is no statistics page"));
+    }
+
+    #[test]
+    fn who_says_nothing_is_told_from_who_is_not_there() {
+        let said = |pid| format!("{:#}", find_in(&[], pid).unwrap_err());
+        assert!(said(NOBODY).starts_with("there is no process 5000000"), "{}", said(NOBODY));
+        assert!(said(std::process::id()).contains("has no statistics page"), "{}", said(std::process::id()));
+    }
 }

@@ -1,6 +1,6 @@
 //! Processes for tests, with pages that are written as programs write them.
 
-use runtime::observe::page::{Cache, Figures, Group, Lock, Room, Slot, Text, Writer};
+use runtime::observe::page::{Cache, Figures, Group, Lock, Room, Row, Slot, Text, Writer};
 
 use crate::page::Copied;
 use crate::process::{Kernel, Process, State, now_ns};
@@ -12,10 +12,15 @@ const ROOM: Room = Room { caches: 4, slots: 2, groups: 2, locks: 2 };
 
 /// Bytes of a page that was finished at a time; `round` makes later figures larger.
 pub fn page(pid: u32, at_ns: u64, round: u64) -> Vec<u8> {
+    page_made_at(7, pid, at_ns, round)
+}
+
+/// Likewise, of one that was made at a time.
+pub fn page_made_at(made_at_ns: u64, pid: u32, at_ns: u64, round: u64) -> Vec<u8> {
     let mut memory = vec![0_u64; ROOM.bytes().div_ceil(8)];
     let mut writer = Writer::default();
     // SAFETY: it is long enough, and outlives the writer.
-    unsafe { writer.begin(memory.as_mut_ptr().cast(), ROOM, pid, Text::of("sample"), 7) };
+    unsafe { writer.begin(memory.as_mut_ptr().cast(), ROOM, pid, Text::of("sample"), made_at_ns) };
     writer.start(at_ns - 1000);
     let figures = Figures {
         in_use_bytes: (round + 1) * 10_000_000,
@@ -59,6 +64,41 @@ pub fn page(pid: u32, at_ns: u64, round: u64) -> Vec<u8> {
         max_wait_ns: 900,
     };
     *writer.push().expect("there is room") = lock;
+    writer.finish(at_ns);
+    memory.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Bytes of a page of a process that has nothing but groups: names, what is charged, and limits.
+pub fn page_of_groups(groups: &[(&str, u64, u64)]) -> Vec<u8> {
+    let row = |&(name, charged_bytes, limit_bytes): &(&str, u64, u64)| {
+        let name = Text::of(name);
+        Group { name, charged_bytes, limit_bytes, ..Group::NONE }
+    };
+    page_of("sample", now_ns(), groups.iter().map(row))
+}
+
+/// Bytes of a page that was finished at a time, of a process that has nothing but groups: names, and what limits refused.
+pub fn page_of_refused(at_ns: u64, groups: &[(&str, u64)]) -> Vec<u8> {
+    let row = |&(name, refused): &(&str, u64)| Group { name: Text::of(name), refused, ..Group::NONE };
+    page_of("sample", at_ns, groups.iter().map(row))
+}
+
+/// Bytes of a page of a process, of such a name, that has nothing but caches.
+pub fn page_of_caches(program: &str, names: &[&str]) -> Vec<u8> {
+    let row = |name: &&str| Cache { name: Text::of(name), spans: 1, ..Cache::NONE };
+    page_of(program, now_ns(), names.iter().map(row))
+}
+
+fn page_of<R: Row>(program: &str, at_ns: u64, rows: impl ExactSizeIterator<Item = R>) -> Vec<u8> {
+    let room = Room { caches: rows.len(), groups: rows.len(), ..ROOM };
+    let mut memory = vec![0_u64; room.bytes().div_ceil(8)];
+    let mut writer = Writer::default();
+    // SAFETY: it is long enough, and outlives the writer.
+    unsafe { writer.begin(memory.as_mut_ptr().cast(), room, 1, Text::of(program), 7) };
+    writer.start(at_ns);
+    for row in rows {
+        *writer.push().expect("there is room") = row;
+    }
     writer.finish(at_ns);
     memory.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

@@ -13,7 +13,7 @@ type Column = (&'static str, fn(&Process) -> String);
 
 const COLUMNS: [Column; 9] = [
     ("PID", |process| process.pid.to_string()),
-    ("PROGRAM", Process::name),
+    ("PROGRAM", |process| units::word(&process.name())),
     ("STATE", |process| process.state.word().to_owned()),
     ("IN USE", |process| units::bytes(process.figures().in_use_bytes)),
     ("PEAK", |process| units::bytes(process.figures().peak_bytes)),
@@ -54,7 +54,7 @@ pub fn of(process: &Process) -> String {
 
 /// Who it is, and as of when.
 pub fn heading(process: &Process) -> String {
-    let mut text = format!("{} ({}), {}", process.name(), process.pid, process.state.word());
+    let mut text = format!("{} ({}), {}", units::word(&process.name()), process.pid, process.state.word());
     if let Some(kernel) = &process.kernel {
         let _ = write!(text, ", {} threads, {} resident", kernel.threads, units::bytes(kernel.resident_bytes));
     }
@@ -81,7 +81,7 @@ fn section<R: Row>(text: &mut String, rows: impl Iterator<Item = R>, lost: u32) 
     let mut sheet = sheet(std::iter::once("#".to_owned()).chain(headings::<R>()), 1 + R::TEXTS.len());
     for (number, row) in rows.enumerate() {
         let values = R::FIELDS.iter().zip(row.values()).map(|(field, value)| units::value(field, value, now));
-        sheet.add(std::iter::once(number.to_string()).chain(row.texts().map(str::to_owned)).chain(values));
+        sheet.add(std::iter::once(number.to_string()).chain(row.texts().map(units::word)).chain(values));
     }
     if sheet.rows.is_empty() && lost == 0 {
         return;
@@ -111,7 +111,8 @@ pub fn slabinfo(process: &Process) -> String {
         let _ = writeln!(
             text,
             "{:<17} {in_use:>6} {objects:>6} {object_bytes:>6} {per_span:>4} {pages:>4} : tunables {:>4} {:>4} {:>4} : slabdata {spans:>6} {spans:>6} {:>6}",
-            name.as_str(),
+            // Blanks are between columns.
+            units::word(name.as_str()).replace(char::is_whitespace, "_"),
             0,
             0,
             0,
@@ -125,4 +126,61 @@ pub fn slabinfo(process: &Process) -> String {
 fn sheet(headings: impl Iterator<Item = String>, first_number: usize) -> Sheet {
     let side = |column| if column < first_number { Side::Left } else { Side::Right };
     Sheet::new(headings.enumerate().map(|(column, heading)| (heading, side(column))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    /// Texts as a file has them, with what the time says left out.
+    fn timeless(text: &str) -> String {
+        text.replace("60.0 min ago", "AGE").replace("1.00 h ago", "AGE")
+    }
+
+    fn gone() -> Process {
+        Process { state: State::Gone, kernel: None, ..sample::process(8, 0) }
+    }
+
+    #[test]
+    fn all_processes_in_a_list() {
+        insta::assert_snapshot!(timeless(&list(&[sample::process(101, 0), gone()])));
+        assert!(list(&[]).contains("start one by `commensal run -- PROGRAM`"));
+    }
+
+    #[test]
+    fn a_process_whole() {
+        insta::assert_snapshot!(timeless(&of(&sample::process(101, 1))));
+        let gone = timeless(&of(&gone()));
+        assert!(gone.starts_with("sample (8), gone; as of AGE, when it wrote this last\n"), "{gone}");
+    }
+
+    /// In the kernel's table a row has sixteen words, whatever caches are called.
+    #[test]
+    fn the_slab_table_has_the_kernels_columns() {
+        let text = slabinfo(&sample::process(101, 0));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "slabinfo - version: 2.1");
+        assert!(lines[1].starts_with(
+            "# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables"
+        ));
+        assert_eq!(lines.len(), 4, "one that has no spans is not there: {text}");
+        let words: Vec<&str> = lines[2].split_whitespace().collect();
+        assert_eq!(
+            words,
+            "malloc-64 300 900 64 300 16 : tunables 0 0 0 : slabdata 3 3 0".split(' ').collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn names_do_nothing_to_a_terminal_and_have_no_columns() {
+        let mut process = sample::process(7, 0);
+        process.said = crate::page::Copied::from_bytes(sample::page_of_caches("\u{1b}[2J", &["a cache\n"]));
+        for text in [list(std::slice::from_ref(&process)), of(&process), slabinfo(&process)] {
+            assert!(!text.replace('\n', "").contains(char::is_control), "{text:?}");
+        }
+        let text = slabinfo(&process);
+        let row = text.lines().last().unwrap();
+        assert_eq!((row.split_whitespace().next(), row.split_whitespace().count()), (Some("a_cache?"), 16));
+    }
 }

@@ -11,6 +11,11 @@ const COUNT_UNITS: &[(u64, &str)] = &[(1_000_000_000, "G"), (1_000_000, "M"), (1
 /// Numbers from here on are told in a larger unit: exact ones are of more use as long as they are short.
 const LONG: u64 = 100_000;
 
+/// What a program calls something: a terminal must not do what is in it.
+pub fn word(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
 /// A number of bytes.
 pub fn bytes(value: u64) -> String {
     scaled(value, BYTE_UNITS, " ")
@@ -57,6 +62,7 @@ fn scaled(value: u64, units: &[(u64, &str)], gap: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use runtime::observe::page::Kind;
 
     #[test]
     fn numbers_have_three_figures() {
@@ -70,5 +76,24 @@ mod tests {
             [0, 999, 1500, 2_000_000, 90 * S, 7200 * S].map(duration),
             ["0", "999 ns", "1.50 us", "2.00 ms", "1.50 min", "2.00 h"]
         );
+    }
+
+    #[test]
+    fn a_value_is_told_in_its_unit() {
+        let told = |unit, value_of: u64| {
+            let field = Field { name: "x", kind: Kind::Gauge, unit, says: "" };
+            value(&field, value_of, 10 * S)
+        };
+        assert_eq!([0, 2048, u64::MAX].map(|bytes| told(Unit::Bytes, bytes)), ["0 B", "2.00 KiB", "none"]);
+        assert_eq!(told(Unit::Nanoseconds, u64::MAX), "5124096 h");
+        assert_eq!([1, u64::MAX].map(|count| told(Unit::Count, count)), ["1", "18446744074 G"]);
+        assert_eq!([0, 1, 2].map(|said| told(Unit::YesOrNo, said)), ["no", "yes", "yes"]);
+        let moments = [0, 10 * S, 9 * S, 12 * S].map(|moment| told(Unit::Moment, moment));
+        assert_eq!(moments, ["never", "0 ago", "1.00 s ago", "in 2.00 s"]);
+    }
+
+    #[test]
+    fn a_terminal_does_nothing_that_is_in_a_name() {
+        assert_eq!(word("größe \u{1b}[2Jx\n"), "größe ?[2Jx?");
     }
 }

@@ -2,6 +2,9 @@
 
 #![allow(dead_code)] // Each test binary uses its part.
 
+pub mod terminal;
+pub mod watched;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

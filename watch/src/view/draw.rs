@@ -45,8 +45,11 @@ const HELP: &str = "
 
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, model: &Model, means: Means) {
-    let [title, body, keys] =
-        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
+    let errors = model.errors.len().min(3) as u16;
+    let rows = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(errors), Constraint::Length(1)];
+    let [title, body, below, keys] = Layout::vertical(rows).areas(frame.area());
+    let lines: Vec<Line<'_>> = model.errors.iter().map(|error| Line::raw(format!("! {error}"))).collect();
+    frame.render_widget(Text::from(lines), below);
     frame.render_widget(title_of(model), title);
     match model.screen {
         Screen::List => draw_list(frame, body, model),
@@ -93,25 +96,18 @@ fn keys_of(model: &Model, means: Means) -> Line<'_> {
     };
     let always = [("s", "sort"), ("r", "reverse"), ("/", "filter"), ("p", "pause"), ("?", "help")];
     let keys = [("q", "quit")].into_iter().chain(of_screen).chain(always);
-    let mut spans: Vec<Span<'_>> =
-        keys.flat_map(|(key, what)| [Span::styled(format!(" {key}"), BOLD), Span::raw(format!(" {what} "))]).collect();
-    if !model.filter.is_empty() {
-        spans.push(Span::styled(format!(" only {:?} ", model.filter), REVERSED));
-    }
-    Line::from(spans)
+    let keys = keys.flat_map(|(key, what)| [Span::styled(format!(" {key}"), BOLD), Span::raw(format!(" {what} "))]);
+    // First: what is left out has to be seen on a narrow screen, too.
+    let filter = (!model.filter.is_empty()).then(|| Span::styled(format!(" only {:?} ", model.filter), REVERSED));
+    Line::from(filter.into_iter().chain(keys).collect::<Vec<_>>())
 }
 
 fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
-    let [body, below] =
-        Layout::vertical([Constraint::Min(1), Constraint::Length(model.errors.len().min(3) as u16)]).areas(area);
     if model.known.is_empty() {
         let said = "\nNo process under Commensal has a statistics page.\n\nStart one by  commensal run -- PROGRAM\nor with       COMMENSAL_CONF=observe:on";
-        frame.render_widget(Paragraph::new(said), body);
-    } else {
-        draw_grid(frame, body, model, &model.grid());
+        return frame.render_widget(Paragraph::new(said), area);
     }
-    let lines: Vec<Line<'_>> = model.errors.iter().map(|error| Line::raw(format!("! {error}"))).collect();
-    frame.render_widget(Text::from(lines), below);
+    draw_grid(frame, area, model, &model.grid());
 }
 
 fn draw_one(frame: &mut Frame<'_>, area: Rect, model: &Model, tab: Tab, means: Means) {

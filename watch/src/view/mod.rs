@@ -1,9 +1,10 @@
 //! The live view: a loop that looks at pages, draws, and waits for a key or the time to look again.
 //!
 //! `model` is the state and knows no terminal, `grid` a table, `draw` makes pictures of the state. Only cells that changed are sent, so it works over a slow line; what is
-//! not asked for is not read.
+//! not asked for is not read. However it ends, `ending` gives the terminal back as it was.
 
 mod draw;
+mod ending;
 mod grid;
 mod model;
 #[cfg(test)]
@@ -21,17 +22,29 @@ use crate::process;
 use draw::Means;
 use model::{Model, Screen, Wish};
 
-/// Shows all processes, or one, until the user leaves. An error: standard output is no terminal.
+/// Terminals that show no colours, as the variable TERM names them; and how names of such ones end.
+const COLOURLESS: [&str; 6] = ["linux-m", "vt100", "vt102", "vt220", "vt320", "vt420"];
+const COLOURLESS_ENDS: [&str; 2] = ["-m", "-mono"];
+
+/// Shows all processes, or one, until the user leaves. An error: standard output is no terminal, or none on which anything can be drawn.
 pub fn show(pid: Option<u32>, pause: Duration, colours: bool) -> Result<()> {
     if !stdout().is_terminal() {
         bail!("standard output is no terminal; use --once, with --json for programs");
     }
-    let means = Means { colours: colours && is_unset("NO_COLOR"), unicode: speaks_unicode() };
+    let term = env::var("TERM").unwrap_or_default();
+    if term == "dumb" {
+        bail!("nothing can be drawn on this terminal (TERM is dumb); use --once, or tell by TERM what it is");
+    }
+    let means = Means { colours: colours && is_unset("NO_COLOR") && has_colours(&term), unicode: speaks_unicode() };
     let mut model = Model::new(pid, pause.as_millis() as u64);
+    ending::restore_on_signals().context("signals cannot be waited for")?;
     let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
     let ended = run(&mut terminal, &mut model, means);
-    ratatui::restore();
-    ended
+    ended.and(ending::restore().context("the terminal cannot be given back"))
+}
+
+fn has_colours(term: &str) -> bool {
+    !COLOURLESS.contains(&term) && !COLOURLESS_ENDS.iter().any(|end| term.ends_with(end))
 }
 
 fn run(terminal: &mut DefaultTerminal, model: &mut Model, means: Means) -> Result<()> {
@@ -42,7 +55,7 @@ fn run(terminal: &mut DefaultTerminal, model: &mut Model, means: Means) -> Resul
             look(model);
             looked = Some(Instant::now());
         }
-        terminal.draw(|frame| draw::draw(frame, model, means))?;
+        ending::unless_ended(|| terminal.draw(|frame| draw::draw(frame, model, means)).map(drop))?;
         let left = looked.map_or(pause, |looked| pause.saturating_sub(looked.elapsed()));
         if !event::poll(left)? {
             continue;
@@ -71,7 +84,12 @@ fn look(model: &mut Model) {
         }
         Screen::One(pid, _) => match process::find(pid) {
             Ok(process) => model.take(vec![process], Vec::new()),
-            Err(error) => model.take(Vec::new(), vec![format!("{error:#}")]),
+            Err(error) => {
+                model.take(Vec::new(), vec![format!("{error:#}")]);
+                if !process::exists(pid) {
+                    model.end(pid);
+                }
+            }
         },
     }
 }

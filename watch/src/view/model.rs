@@ -6,7 +6,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use runtime::observe::page::{Cache, Figures, Group, Lock, Row, Slot, Snapshot};
 
 use super::grid::{Cell, Grid, Order};
-use crate::process::{Process, now_ns};
+use crate::process::{Process, State, now_ns};
 use crate::units;
 
 /// Points of a process's history: ten minutes, once in a second.
@@ -137,19 +137,27 @@ impl Model {
     pub fn take(&mut self, processes: Vec<Process>, errors: Vec<String>) {
         let mut old = std::mem::take(&mut self.known);
         for process in processes {
-            let place = old.iter().position(|known| known.process.pid == process.pid);
+            let place = old.iter().position(|known| is_same(&known.process, &process));
             let known = match place.map(|place| old.swap_remove(place)) {
-                Some(known) if is_same(&known.process, &process) => known.followed_by(process),
-                _ => Known { before: None, history: VecDeque::new(), process }.noted(),
+                Some(known) => known.followed_by(process),
+                None => Known { before: None, history: VecDeque::new(), process }.noted(),
             };
             self.known.push(known);
         }
         if let Screen::One(pid, _) = self.screen {
-            self.known.extend(old.into_iter().filter(|known| known.process.pid == pid));
+            let is_read = self.known.iter().any(|known| known.process.pid == pid);
+            self.known.extend(old.into_iter().filter(|known| !is_read && known.process.pid == pid));
         }
         self.known.sort_by_key(|known| known.process.pid);
         self.errors = errors;
         self.stay_inside();
+    }
+
+    /// A process has ended without leaving a page: what it said last stays.
+    pub fn end(&mut self, pid: u32) {
+        for known in self.known.iter_mut().filter(|known| known.process.pid == pid) {
+            (known.process.state, known.process.kernel) = (State::Gone, None);
+        }
     }
 
     /// Does what a key says.
@@ -289,6 +297,8 @@ impl Model {
     fn go_to(&mut self, screen: Screen) {
         (self.screen, self.chosen) = (screen, 0);
         self.filter.clear();
+        // They were another screen's.
+        self.errors.clear();
     }
 
     fn turn_page(&mut self, by: usize) {
@@ -307,7 +317,7 @@ impl Model {
 
 /// Whether two readings are of one process: a number may be given again.
 fn is_same(one: &Process, other: &Process) -> bool {
-    one.said.page().made_at_ns() == other.said.page().made_at_ns()
+    one.pid == other.pid && one.said.page().made_at_ns() == other.said.page().made_at_ns()
 }
 
 impl Known {
@@ -377,7 +387,8 @@ impl Known {
     }
 
     fn table<R: Row>(&self, rows: impl Fn(Snapshot<'_>) -> Vec<(String, R)>) -> Grid {
-        let before = self.before().map(&rows).unwrap_or_default();
+        let rows = |snapshot| told_apart(rows(snapshot));
+        let before = self.before().map(rows).unwrap_or_default();
         Grid::of(&rows(self.snapshot()), &before, self.passed_s(), now_ns())
     }
 
@@ -403,6 +414,19 @@ impl Known {
 
 fn is_activity(name: &str) -> bool {
     ["kicks", "upkeep", "rcu", "shared", "slots", "has_"].iter().any(|part| name.starts_with(part))
+}
+
+/// Rows of different keys: there may be several groups and caches of one name.
+fn told_apart<R>(mut rows: Vec<(String, R)>) -> Vec<(String, R)> {
+    let mut seen = HashMap::new();
+    for (key, _) in &mut rows {
+        let times: &mut u32 = seen.entry(key.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            *key = format!("{key} {times}");
+        }
+    }
+    rows
 }
 
 fn numbered<R>(rows: impl Iterator<Item = R>) -> Vec<(String, R)> {

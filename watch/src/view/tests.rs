@@ -8,7 +8,9 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
 
 use super::draw::{Means, draw};
+use super::grid::Cell;
 use super::model::{Model, Screen, Tab, Wish};
+use crate::page::Copied;
 use crate::process::{Process, State};
 use crate::sample;
 
@@ -86,6 +88,7 @@ fn help_and_filter() {
     assert_eq!(model.filter, "goneq");
     press(&mut model, &[KeyCode::Backspace, KeyCode::Enter]);
     assert_eq!((model.filter.as_str(), model.grid().rows.len()), ("gone", 1));
+    assert!(text(&model, PLAIN, 40, 10).ends_with("\n only \"gone\"  q quit  ↑↓ choose  Enter o\n"));
     // It goes with Esc, before anything else does.
     assert_eq!(press(&mut model, &[KeyCode::Esc]), Wish::Look);
     assert_eq!(model.grid().rows.len(), 2);
@@ -178,4 +181,89 @@ fn processes_come_and_go() {
     }
     assert_eq!(list.known[0].history.len(), 600);
     assert_eq!(press(&mut model, &[KeyCode::Esc]), Wish::Quit);
+}
+
+#[test]
+fn one_that_has_ended_is_said_to_be_gone_with_what_it_said_last() {
+    let mut model = Model::new(Some(101), 1000);
+    model.take(vec![sample::process(101, 0)], Vec::new());
+    // A page that cannot be read just now says nothing of its process.
+    model.take(Vec::new(), vec!["/run/x/101: cut off".to_owned()]);
+    let screen = text(&model, PLAIN, 80, 24);
+    assert!(screen.starts_with("sample (101), running, 3 threads"), "{screen}");
+    assert!(screen.contains("\n! /run/x/101: cut off\n q quit"), "{screen}");
+    model.end(101);
+    let screen = text(&model, PLAIN, 80, 24);
+    assert!(screen.starts_with("sample (101), gone; as of 1.00 h ago, when it wrote this last\n"), "{screen}");
+    assert!(screen.contains("\nin use        9.54 MiB"), "{screen}");
+    // The number was given to another one.
+    let mut other = sample::process(101, 0);
+    other.said = Copied::from_bytes(sample::page_made_at(8, 101, 1000, 0));
+    model.take(vec![other], Vec::new());
+    assert_eq!((model.known.len(), model.known[0].history.len()), (1, 1));
+    assert!(text(&model, PLAIN, 80, 24).starts_with("sample (101), running"));
+}
+
+/// Groups may have the same name: how fast one is refused is not told of another.
+#[test]
+fn groups_of_one_name_have_rates_of_their_own() {
+    let of_groups = |round: u64| {
+        let refused = [(10, "a"), (500, "a"), (7, "b")].map(|(refused, name)| (name, refused * round));
+        Process {
+            said: Copied::from_bytes(sample::page_of_refused(round * 1_000_000_000, &refused)),
+            ..sample::process(101, 0)
+        }
+    };
+    let mut model = Model::new(Some(101), 1000);
+    letters(&mut model, "4");
+    model.take(vec![of_groups(1)], Vec::new());
+    model.take(vec![of_groups(2)], Vec::new());
+    let grid = model.grid();
+    let column = grid.headings.iter().position(|heading| heading == "refused/s").unwrap();
+    let mut rates: Vec<&str> = grid.rows.iter().map(|(_, cells)| cells[column].text()).collect();
+    rates.sort();
+    assert_eq!(rates, ["10", "500", "7"]);
+}
+
+#[test]
+fn of_two_processes_of_one_number_each_has_its_own_history() {
+    let mut model = Model::new(None, 1000);
+    let other =
+        || Process { said: Copied::from_bytes(sample::page_made_at(8, 101, 1000, 0)), ..sample::process(101, 0) };
+    for _ in 0..3 {
+        model.take(vec![sample::process(101, 0), other()], Vec::new());
+        model.take(vec![other(), sample::process(101, 0)], Vec::new());
+    }
+    assert_eq!(model.known.iter().map(|known| known.history.len()).collect::<Vec<_>>(), [6, 6]);
+}
+
+/// Each column sorts, both ways round, by what its cells are.
+#[test]
+fn all_columns_of_all_tables_sort() {
+    let mut model = model();
+    letters(&mut model, "r");
+    press(&mut model, &[KeyCode::End, KeyCode::Enter]);
+    assert!(matches!(model.screen, Screen::One(101, _)), "{:?}", model.screen);
+    for tab in 1..=6 {
+        letters(&mut model, &tab.to_string());
+        let columns = model.grid().headings.len();
+        for _ in 0..columns {
+            letters(&mut model, "s");
+            for _ in 0..2 {
+                letters(&mut model, "r");
+                let order = model.order().unwrap();
+                let grid = model.grid();
+                for pair in grid.rows.windows(2) {
+                    let (one, other) = (&pair[0].1[order.column], &pair[1].1[order.column]);
+                    let is_fine = match (one, other) {
+                        (Cell::Number(_, one), Cell::Number(_, other)) if order.rises => one <= other,
+                        (Cell::Number(_, one), Cell::Number(_, other)) => one >= other,
+                        _ if order.rises => one.text() <= other.text(),
+                        _ => one.text() >= other.text(),
+                    };
+                    assert!(is_fine, "{tab}: {} by {order:?}: {pair:?}", grid.headings[order.column]);
+                }
+            }
+        }
+    }
 }

@@ -1,0 +1,462 @@
+//! What is said of processes once: in lists, whole, as JSON, as a slab table, and to whoever scrapes; and of what is no page, what it is instead.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use common::watched::{NAME, NOBODYS, Place, eventually};
+use common::{install_program, library, skip, text};
+use runtime::observe::page::for_each_table;
+use serde_json::Value;
+
+/// A user without rights, there on every Linux.
+const NOBODY: u32 = 65534;
+
+fn does(place: &Place, args: &[&str]) -> Output {
+    place.command(args).output().unwrap()
+}
+
+/// What is printed by a command that succeeds and has nothing else to say, but for what lies in directories that are not the test's.
+#[track_caller]
+fn said(place: &Place, args: &[&str]) -> String {
+    let done = does(place, args);
+    let elsewhere = |line: &str| ["/tmp/commensal-", "/run/user/"].iter().any(|folder| line.contains(folder));
+    let own: Vec<String> = text(&done.stderr).lines().filter(|line| !elsewhere(line)).map(str::to_owned).collect();
+    assert_eq!((done.status.code(), own), (Some(0), Vec::new()), "{args:?}");
+    text(&done.stdout)
+}
+
+/// One line, and the status of a command that could not do its part.
+#[track_caller]
+fn refused(done: &Output) -> String {
+    let line = text(&done.stderr);
+    assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(125), ""), "{line}");
+    assert!(line.starts_with("commensal: ") && line.matches('\n').count() == 1, "{line:?}");
+    line
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn row<'a>(rows: &'a Value, name: &str) -> &'a Value {
+    let named = rows.as_array().unwrap().iter().find(|row| row["name"] == name);
+    named.unwrap_or_else(|| panic!("no {name} in {rows}"))
+}
+
+#[test]
+fn a_process_is_told_as_it_is() {
+    let place = Place::new();
+    let watched = place.start(16, 50_000, 20);
+    let pid = watched.pid().to_string();
+    let value = json(&said(&place, &["stat", "--json", &pid]));
+    assert_eq!(
+        (&value["pid"], &value["program"], &value["state"]),
+        (&watched.pid().into(), &NAME.into(), &"running".into())
+    );
+    assert_eq!(value["command"], format!("./{NAME} 16 50000 20"));
+    assert_eq!(value["threads"], 1);
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} is no number"));
+    let figure = |name: &str| number(&value["process"][name]);
+    let held = (16 << 20) + 50_000 * 64 + 100_000;
+    assert!((held..held + (2 << 20)).contains(&figure("in_use_bytes")), "{value}");
+    assert!(number(&value["resident_bytes"]) >= held && figure("peak_bytes") >= figure("in_use_bytes"), "{value}");
+    assert!(figure("large_bytes") >= 16 << 20, "{value}");
+    let small = row(&value["caches"], "malloc-64");
+    assert!((50_000..51_000).contains(&number(&small["in_use"])), "{small}");
+    assert!(number(&small["objects"]) >= number(&small["in_use"]), "{small}");
+    assert_eq!(
+        (&small["object_bytes"], &row(&value["caches"], "orders")["in_use"]),
+        (&64.into(), &1.into()),
+        "{value}"
+    );
+    let tenant = row(&value["groups"], "tenant");
+    assert_eq!((&tenant["limit_bytes"], &tenant["parent"]), (&(1 << 20).into(), &"".into()));
+    assert!((100_000..200_000).contains(&number(&tenant["charged_bytes"])), "{tenant}");
+    assert!(number(&value["age_ns"]) < 10_000_000_000 && number(&value["ended_ns"]) >= number(&value["began_ns"]));
+    // All that is declared is there, in tables that have rows.
+    for_each_table(|table, texts, fields| {
+        let row = if table == "process" { &value[table] } else { &value[table][0] };
+        let is_there = |name: &str, is_so: fn(&Value) -> bool| row.is_null() || row.get(name).is_some_and(is_so);
+        assert!(value[table].is_object() || value[table].is_array(), "{table}: {value}");
+        assert!(texts.iter().all(|name| is_there(name, Value::is_string)), "{table}: {row}");
+        assert!(fields.iter().all(|field| is_there(field.name, Value::is_u64)), "{table}: {row}");
+        assert!(number(value["lost"].get(table).unwrap_or(&0.into())) == 0, "{value}");
+    });
+    // The same for people, and by another command.
+    let whole = said(&place, &["stat", &pid]);
+    assert!(whole.starts_with(&format!("{NAME} ({pid}), running, 1 threads, ")), "{whole}");
+    for part in ["\ncaches\n", "\nslots\n", "\ngroups\n", " tenant ", " orders ", "in_use_bytes", "1.00 MiB"] {
+        assert!(whole.contains(part), "{part:?}: {whole}");
+    }
+    assert!(said(&place, &["top", "--once", &pid]).starts_with(&format!("{NAME} ({pid}), running")));
+    assert_eq!(json(&said(&place, &["top", "--once", "--json", &pid]))["command"], value["command"]);
+}
+
+#[test]
+fn all_processes_are_in_the_list() {
+    let place = Place::new();
+    let (one, other) = (place.start(8, 0, 20), place.start(2, 0, 20));
+    for args in [["stat", "--json", ""], ["top", "--once", "--json"]] {
+        let args: Vec<&str> = args.into_iter().filter(|arg| !arg.is_empty()).collect();
+        let all = json(&said(&place, &args));
+        for (watched, mib) in [(&one, 8), (&other, 2)] {
+            let found =
+                all["processes"].as_array().unwrap().iter().find(|found| found["pid"] == watched.pid()).unwrap();
+            let mib = mib << 20..(mib + 2) << 20;
+            assert!(mib.contains(&found["process"]["in_use_bytes"].as_u64().unwrap()), "{found}");
+        }
+        assert!(all["unreadable"].is_array());
+    }
+    for args in [&["stat"][..], &["top", "--once"]] {
+        let list = said(&place, args);
+        let words: Vec<&str> =
+            list.lines().nth(1).unwrap().split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
+        assert_eq!(words, ["PID", "PROGRAM", "STATE", "IN USE", "PEAK", "CACHED", "RSS", "KICKS", "AS OF"], "{list}");
+        for (watched, in_use) in [(&one, " 8."), (&other, " 2.")] {
+            let line = list.lines().find(|line| line.split_whitespace().next() == Some(&watched.pid().to_string()));
+            let line = line.unwrap_or_else(|| panic!("{list}"));
+            assert!(line.contains(NAME) && line.contains("running") && line.contains(in_use), "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_slab_table_is_read_as_the_kernels_is() {
+    let place = Place::new();
+    let watched = place.start(1, 50_000, 20);
+    let table = said(&place, &["slabinfo", &watched.pid().to_string()]);
+    // Where the kernel shows its own, which only root may read, ours has the same head.
+    let kernels = fs::read_to_string("/proc/slabinfo").unwrap_or_else(|_| table.clone());
+    let heads = |table: &str| table.lines().take(2).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(heads(&table), heads(&kernels));
+    let rows: Vec<Vec<&str>> = table.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+    let small = rows.iter().find(|row| row[0] == "malloc-64").expect("it is used");
+    for row in &rows {
+        assert_eq!((row.len(), row[6], row[7], row[11], row[12]), (16, ":", "tunables", ":", "slabdata"), "{row:?}");
+        let number = |column: usize| row[column].parse::<u64>().unwrap();
+        let [active, objects, bytes, per_slab, pages, slabs] = [1, 2, 3, 4, 5, 14].map(number);
+        assert!(active <= objects && slabs > 0 && per_slab == objects / slabs, "{row:?}");
+        assert!(per_slab * bytes <= pages * 4096, "{row:?}");
+    }
+    assert!((50_000..51_000).contains(&small[1].parse::<u64>().unwrap()), "{small:?}");
+    assert!(rows.iter().any(|row| row[0] == "orders"), "{table}");
+}
+
+#[test]
+fn a_process_that_crashed_has_left_its_page() {
+    let place = Place::new();
+    let mut watched = place.start(4, 1000, 20);
+    let pid = watched.pid();
+    let number = pid.to_string();
+    watched.kill();
+    let value = place.json(pid);
+    assert_eq!(
+        (&value["state"], &value["command"], &value["resident_bytes"]),
+        (&"gone".into(), &Value::Null, &Value::Null)
+    );
+    assert!(value["process"]["in_use_bytes"].as_u64().unwrap() >= 4 << 20, "{value}");
+    let whole = said(&place, &["stat", &number]);
+    assert!(whole.starts_with(&format!("{NAME} ({pid}), gone; as of ")), "{whole}");
+    assert!(whole.lines().next().unwrap().ends_with(" ago, when it wrote this last"), "{whole}");
+    assert!(said(&place, &["slabinfo", &number]).contains("\nmalloc-"));
+    let list = said(&place, &["stat"]);
+    assert!(list.lines().any(|line| line.contains(&number) && line.contains(" gone ")), "{list}");
+    assert!(place.page(pid).exists(), "looking loses nothing");
+    // Its number is given to another one, which has nothing to do with it.
+    let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
+    fs::rename(place.page(pid), place.page(other.id())).unwrap();
+    let value = place.json(other.id());
+    assert_eq!((&value["state"], &value["program"], &value["command"]), (&"gone".into(), &NAME.into(), &Value::Null));
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn a_process_that_ends_in_an_orderly_way_leaves_nothing() {
+    let place = Place::new();
+    let mut watched = place.start(1, 0, 20);
+    let pid = watched.pid();
+    assert!(place.page(pid).exists());
+    let modes = [place.page(pid), place.path().join("commensal")]
+        .map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
+    assert_eq!(modes, [0o600, 0o700]);
+    watched.finish();
+    assert!(!place.page(pid).exists());
+    let line = refused(&does(&place, &["stat", &pid.to_string()]));
+    assert!(line.contains(&format!("there is no process {pid}, and none that left a statistics page")), "{line}");
+}
+
+#[test]
+fn a_process_that_executes_something_else_is_replaced() {
+    let place = Place::new();
+    let mut child = place.command(&["run", "--", "env", "-i", "sleep", "1000"]).spawn().unwrap();
+    let state = || place.page(child.id()).exists().then(|| place.json(child.id())["state"].clone());
+    let replaced = eventually("it is replaced", || state().filter(|state| state != "running"));
+    assert_eq!(replaced, "replaced");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(place.json(child.id())["state"], "gone");
+}
+
+#[test]
+fn a_process_that_says_nothing_is_named() {
+    let place = Place::new();
+    let nobodys = NOBODYS.to_string();
+    let own = std::process::id().to_string();
+    for args in [
+        &["stat"][..],
+        &["stat", "--json"],
+        &["slabinfo"],
+        &["top", "--once"],
+        &["top"],
+        &["stat", "--prometheus", "0"],
+    ] {
+        let line = |pid: &str| refused(&place.command(args).arg(pid).output().unwrap());
+        assert!(
+            line(&nobodys).contains("there is no process 5000000, and none that left a statistics page"),
+            "{}",
+            line(&nobodys)
+        );
+        let silent = line(&own);
+        assert!(
+            silent.contains("has no statistics page: it does not run under `commensal run`, or its COMMENSAL_CONF"),
+            "{silent}"
+        );
+    }
+    let empty = said(&place, &["stat"]);
+    assert!(empty.contains("start one by `commensal run -- PROGRAM`") || empty.contains("PID"), "{empty}");
+}
+
+/// What lies in the directory, and is no page: each is named with what it is, and the one that is whole is shown.
+#[test]
+fn what_is_no_page_is_named_and_nothing_is_lost() {
+    let place = Place::new();
+    let mut watched = place.start(1, 0, 20);
+    let good = watched.pid();
+    watched.kill();
+    let whole = fs::read(place.page(good)).unwrap();
+    let version = runtime::observe::page::VERSION + 1;
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = whole.clone();
+        change(&mut bytes);
+        bytes
+    };
+    let files = [
+        (
+            changed(&|page| page.truncate(page.len() / 2)),
+            format!("a statistics page of {} bytes that should have", whole.len() / 2),
+        ),
+        (changed(&|page| page.truncate(100)), "a statistics page of 100 bytes that should have".to_owned()),
+        (
+            changed(&|page| page[..8].copy_from_slice(b"kmstats\0")),
+            "this is no statistics page; expected one that a process under Commensal".to_owned(),
+        ),
+        (
+            changed(&|page| page[8..12].copy_from_slice(&version.to_ne_bytes())),
+            format!(
+                "a statistics page of version {version}, and this command reads version {}; use the command that came",
+                version - 1
+            ),
+        ),
+        (changed(&|page| page[12] = 7), "a damaged statistics page: there is no such copy; remove the file".to_owned()),
+        (Vec::new(), "nothing was written there yet; expected a statistics page".to_owned()),
+        (b"hello, world\n".to_vec(), "this is no statistics page".to_owned()),
+    ];
+    let mut expected = Vec::new();
+    for ((bytes, says), pid) in files.into_iter().zip(NOBODYS..) {
+        fs::write(place.page(pid), bytes).unwrap();
+        expected.push((pid, says));
+    }
+    let next = NOBODYS + expected.len() as u32;
+    fs::create_dir(place.page(next)).unwrap();
+    std::os::unix::fs::symlink(place.page(good), place.page(next + 1)).unwrap();
+    assert!(Command::new("mkfifo").arg(place.page(next + 2)).status().unwrap().success());
+    expected.extend((next..next + 3).map(|pid| (pid, "this is no file; expected a statistics page".to_owned())));
+    let listing = || {
+        let mut names: Vec<_> =
+            fs::read_dir(place.path().join("commensal")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = listing();
+    for (pid, says) in &expected {
+        for args in [&["stat"][..], &["slabinfo"], &["top", "--once", "--json"]] {
+            let line = refused(&place.command(args).arg(pid.to_string()).output().unwrap());
+            let path = place.page(*pid).display().to_string();
+            assert!(line.contains(&format!("{path}: {says}")), "{args:?}: expected {says:?}: {line}");
+        }
+    }
+    // In the list they are beside what can be shown.
+    let done = does(&place, &["stat"]);
+    assert_eq!(done.status.code(), Some(0));
+    assert!(text(&done.stdout).contains(&good.to_string()), "{}", text(&done.stdout));
+    let all = json(&said(&place, &["stat", "--json"]));
+    assert!(all["processes"].as_array().unwrap().iter().any(|process| process["pid"] == good));
+    let unreadable: Vec<&str> =
+        all["unreadable"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    for (pid, says) in &expected {
+        let line = format!("{}: {says}", place.page(*pid).display());
+        assert!(text(&done.stderr).contains(&line), "{line}: {}", text(&done.stderr));
+        assert!(unreadable.iter().any(|said| said.starts_with(&line)), "{line}: {unreadable:?}");
+    }
+    assert_eq!(listing(), before);
+}
+
+#[test]
+fn a_page_is_for_its_user_and_root() {
+    if !rustix::process::getuid().is_root() {
+        return skip("a_page_is_for_its_user_and_root", "only root can be somebody else");
+    }
+    // The least that an unprivileged user needs: the command and the library where all may read.
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let put = |from: &Path, name: &str| {
+        let to = folder.path().join(name);
+        install_program(fs::File::open(from).unwrap(), &to);
+        to
+    };
+    let command = put(Path::new(env!("CARGO_BIN_EXE_commensal")), "commensal");
+    put(library(), "libcommensal.so");
+    let as_nobody = |args: &[&str]| {
+        let mut run = Command::new(&command);
+        run.args(args).env_remove("XDG_RUNTIME_DIR").env_remove("COMMENSAL_CONF").env_remove("COMMENSAL_LIBRARY");
+        run.current_dir("/").uid(NOBODY).gid(NOBODY);
+        run
+    };
+    let place = Place::new();
+    let roots = place.start(1, 0, 20);
+    let line = refused(&as_nobody(&["stat", &roots.pid().to_string()]).output().unwrap());
+    assert!(line.contains("has no statistics page") && line.contains("it is another user's"), "{line}");
+    // Also where it knows the place.
+    let mut told = as_nobody(&["stat", &roots.pid().to_string()]);
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(refused(&told.env("XDG_RUNTIME_DIR", place.path()).output().unwrap()).contains("it is another user's"));
+    // Root may look at everybody's.
+    let mut theirs = as_nobody(&["run", "--", "sleep", "1000"]).spawn().unwrap();
+    let found = eventually("root sees it", || {
+        let done = does(&place, &["stat", "--json", &theirs.id().to_string()]);
+        done.status.success().then(|| json(&text(&done.stdout)))
+    });
+    assert_eq!((&found["program"], &found["state"]), (&"sleep".into(), &"running".into()));
+    theirs.kill().unwrap();
+    theirs.wait().unwrap();
+    assert_eq!(place.json(theirs.id())["state"], "gone");
+    // Nobody else wants to know how it ended.
+    fs::remove_file(format!("/tmp/commensal-{NOBODY}/{}", theirs.id())).unwrap();
+}
+
+#[test]
+fn bad_usage_is_2_and_one_line() {
+    let place = Place::new();
+    let wrong: [(&[&str], &str); 9] = [
+        (&["stat", "sleep"], "invalid value 'sleep' for '[PID]'"),
+        (&["stat", "-1"], "unexpected argument '-1'"),
+        (&["stat", "--json", "--prometheus", "9464"], "cannot be used with"),
+        (
+            &["stat", "--prometheus", "here"],
+            "--prometheus: \"here\" is no address; expected one such as 127.0.0.1:9464",
+        ),
+        (&["slabinfo"], "not provided: <PID>"),
+        (&["top", "--delay", "0"], "expected a number of seconds from 0.1 to 60"),
+        (&["top", "--delay", "soon"], "expected a number of seconds from 0.1 to 60"),
+        (&["top", "--once", "--delay", "2"], "cannot be used with"),
+        (&["top"], "standard output is no terminal; use --once, with --json for programs"),
+    ];
+    for (args, expected) in wrong {
+        let done = does(&place, args);
+        let line = text(&done.stderr);
+        assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(2), ""), "{args:?}: {line}");
+        assert!(
+            line.starts_with("commensal: ") && line.contains(expected) && line.matches('\n').count() == 1,
+            "{line}"
+        );
+    }
+}
+
+/// A server, until it is dropped; and where it is.
+struct Server(Child, String);
+
+impl Server {
+    fn start(place: &Place, args: &[&str]) -> Self {
+        let mut command = place.command(&["stat", "--prometheus"]);
+        let mut child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let at = line
+            .strip_prefix("commensal: serving http://")
+            .and_then(|line| line.strip_suffix("/metrics until interrupted\n"));
+        let at = at.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        Server(child, at)
+    }
+
+    fn port(&self) -> &str {
+        self.1.rsplit_once(':').unwrap().1
+    }
+
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{}", self.port())).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        body.to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn has(metrics: &str, sample: &str) -> bool {
+    metrics.lines().any(|line| line.starts_with(sample))
+}
+
+#[test]
+fn who_scrapes_is_served_until_the_command_is_interrupted() {
+    let place = Place::new();
+    let mut one = place.start(4, 0, 20);
+    let other = place.start(1, 0, 20);
+    let in_use = |pid: u32| format!("commensal_in_use_bytes{{pid=\"{pid}\",program=\"{NAME}\"}} ");
+    let mut all = Server::start(&place, &["0"]);
+    assert!(all.1.starts_with("127.0.0.1:"), "a port is one of this machine alone: {}", all.1);
+    let metrics = all.metrics();
+    assert!(has(&metrics, &in_use(one.pid())) && has(&metrics, &in_use(other.pid())), "{metrics}");
+    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    // One alone; and from everywhere, as it was told.
+    let single = Server::start(&place, &["0.0.0.0:0", &one.pid().to_string()]);
+    assert!(single.1.starts_with("0.0.0.0:"), "{}", single.1);
+    let metrics = single.metrics();
+    assert!(has(&metrics, "commensal_processes 1") && has(&metrics, &in_use(one.pid())), "{metrics}");
+    assert!(!has(&metrics, &in_use(other.pid())), "{metrics}");
+    // It may go, and then is shown no more.
+    one.kill();
+    let metrics = single.metrics();
+    assert!(has(&metrics, "commensal_processes 0") && has(&metrics, "commensal_gone_processes 1"), "{metrics}");
+    assert!(!has(&metrics, &in_use(one.pid())) && has(&all.metrics(), &in_use(other.pid())), "{metrics}");
+    let pid = rustix::process::Pid::from_child(&all.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(all.0.wait().unwrap().signal(), Some(2));
+}
+
+#[test]
+fn a_port_that_somebody_has_is_named() {
+    let place = Place::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = other.local_addr().unwrap();
+    let line = refused(&does(&place, &["stat", "--prometheus", &at.to_string()]));
+    assert!(
+        line.contains(&format!("cannot serve at {at}; another program may have the port, so take another one")),
+        "{line}"
+    );
+}
