@@ -15,6 +15,9 @@ use core::alloc::{GlobalAlloc, Layout};
 /// assert_eq!(numbers.iter().sum::<u32>(), 499_500);
 /// ```
 ///
+/// What COMMENSAL_CONF says holds from [`heap::conf::apply_environment`] on, which a program calls at the beginning of its `main`: unlike in the
+/// preloaded library nobody does so before.
+///
 /// In programs that also load `libcommensal.so`, both serve: the library what C asks for, this one what Rust asks for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Commensal;

@@ -11,6 +11,7 @@ use commensal::group::Group as MemoryGroup;
 use commensal::heap::{self, report::Report, statistics};
 use commensal::machine::{clock, process, slot};
 use commensal::observe::page::{Cache, Group, Page, Slot, Snapshot};
+use commensal::slab::Cache as SlabCache;
 use commensal::slab::class::{self, CLASSES};
 use common::child;
 use common::forks::{FINE, Way, wait_for};
@@ -158,6 +159,26 @@ fn it_says_what_a_report_says() {
         });
         free(kept);
         free(large);
+    });
+}
+
+/// What a cache was tuned to is told.
+#[test]
+fn tuned_caches_are_told() {
+    in_child("tuned_caches_are_told", "observe:on", || {
+        let cache: SlabCache<[u64; 9]> = SlabCache::new("tuned");
+        drop(cache.alloc([1; 9]));
+        let told = || {
+            statistics::write_now();
+            with_page(process::id(), |page| {
+                let row = page.rows::<Cache>().find(|row| row.name.as_str() == "tuned").expect("it is there");
+                (row.limit, row.batch)
+            })
+        };
+        let before = told();
+        assert!(before.0 >= before.1 && before.1 > 0 && before != (60, 20), "{before:?}");
+        cache.tune(60, 20).expect("it can be tuned");
+        assert_eq!(told(), (60, 20));
     });
 }
 

@@ -82,6 +82,9 @@ pub struct Known {
     pub counted: u64,
     /// The most of these, if that is known.
     pub peak: u64,
+    /// Objects that a slot keeps at most, and objects that move at once.
+    pub limit: usize,
+    pub batch: usize,
 }
 
 impl General<'_> {
@@ -153,6 +156,8 @@ impl Handle<'_> {
     }
 
     fn known_as(self, name: Name, peak: u64) -> Known {
-        Known { name, object_bytes: self.object_bytes(), counted: self.counted(), peak }
+        let shape = self.shape();
+        let (limit, batch) = (shape.limit(), shape.most());
+        Known { name, object_bytes: self.object_bytes(), counted: self.counted(), peak, limit, batch }
     }
 }

@@ -105,9 +105,10 @@ impl Inside {
 
     fn write_caches(&mut self, from: usize) -> Option<usize> {
         general().survey_caches(from, CACHES_AT_ONCE, |cache, known| {
-            let Known { name, object_bytes, counted, peak } = known;
+            let Known { name, object_bytes, counted, peak, limit, batch } = known;
             let Some(row) = self.writer.row::<Cache>(cache) else { return self.writer.lose::<Cache>(1) };
             (row.name, row.object_bytes, row.peak) = (Text::of(name), object_bytes as u64, peak);
+            (row.limit, row.batch) = (limit as u64, batch as u64);
             row.in_use = counted.saturating_sub(row.in_use);
             let bytes = row.in_use * row.object_bytes;
             if let Some(all) = self.writer.row::<Figures>(0) {

@@ -224,6 +224,10 @@ row! {
         spans: Gauge Count,
         /// Bytes of the cache's spans.
         span_bytes: Gauge Bytes,
+        /// Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.
+        limit: Gauge Count,
+        /// Objects that move at once.
+        batch: Gauge Count,
         /// Times that an array to take from ran out.
         refills: Counter Count,
     }
