@@ -91,7 +91,7 @@ fn one_process_is_shown_and_keys_change_what_is_shown() {
     terminal.key("2");
     terminal.letters("/orders");
     let typed =
-        terminal.wait_for("the filter", |screen| screen.contains(" filter:  orders_") && screen.contains("refills"));
+        terminal.wait_for("the filter", |screen| screen.contains(" filter:  orders_") && screen.contains("cached"));
     assert!(!typed.contains("malloc-64"), "{typed}");
     terminal.key("Enter");
     let filtered = terminal.wait_for("the keys", |screen| screen.contains("only \"orders\""));

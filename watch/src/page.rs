@@ -61,7 +61,8 @@ impl Copied {
     }
 
     fn try_once(file: &mut File) -> io::Result<Result<Self, Unreadable>> {
-        let mut bytes = Vec::new();
+        // At once: it would grow, and be copied, again and again.
+        let mut bytes = Vec::with_capacity(file.metadata()?.len().min(MOST_BYTES) as usize + 1);
         io::Seek::rewind(file)?;
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
         // Its mark comes last: zeroes, or a file without any, are a page that is being made.

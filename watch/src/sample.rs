@@ -44,6 +44,8 @@ pub fn page_made_at(made_at_ns: u64, pid: u32, at_ns: u64, round: u64) -> Vec<u8
             objects,
             spans,
             span_bytes: spans << 16,
+            limit: 120,
+            batch: 60,
             refills,
             ..Cache::NONE
         };

@@ -105,16 +105,14 @@ pub fn slabinfo(process: &Process) -> String {
                     <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>\n"
         .to_owned();
     for cache in process.said.snapshot().rows::<Cache>().filter(|cache| cache.spans > 0) {
-        let Cache { name, object_bytes, in_use, objects, spans, span_bytes, .. } = cache;
+        let Cache { name, object_bytes, in_use, objects, spans, span_bytes, limit, batch, .. } = cache;
         let (per_span, pages) = (objects / spans, span_bytes / spans / PAGE);
-        // What was tuned is not on the page: zeroes, as the kernel has them where nothing can be.
+        // Nothing is shared by slots beyond the depot, nor kept for others: zeroes.
         let _ = writeln!(
             text,
-            "{:<17} {in_use:>6} {objects:>6} {object_bytes:>6} {per_span:>4} {pages:>4} : tunables {:>4} {:>4} {:>4} : slabdata {spans:>6} {spans:>6} {:>6}",
+            "{:<17} {in_use:>6} {objects:>6} {object_bytes:>6} {per_span:>4} {pages:>4} : tunables {limit:>4} {batch:>4} {:>4} : slabdata {spans:>6} {spans:>6} {:>6}",
             // Blanks are between columns.
             units::word(name.as_str()).replace(char::is_whitespace, "_"),
-            0,
-            0,
             0,
             0
         );
@@ -168,7 +166,7 @@ mod tests {
         let words: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(
             words,
-            "malloc-64 300 900 64 300 16 : tunables 0 0 0 : slabdata 3 3 0".split(' ').collect::<Vec<_>>()
+            "malloc-64 300 900 64 300 16 : tunables 120 60 0 : slabdata 3 3 0".split(' ').collect::<Vec<_>>()
         );
     }
 

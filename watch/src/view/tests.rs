@@ -229,12 +229,16 @@ fn groups_of_one_name_have_rates_of_their_own() {
 fn of_two_processes_of_one_number_each_has_its_own_history() {
     let mut model = Model::new(None, 1000);
     let other =
-        || Process { said: Copied::from_bytes(sample::page_made_at(8, 101, 1000, 0)), ..sample::process(101, 0) };
+        || Process { said: Copied::from_bytes(sample::page_made_at(8, 101, 1000, 1)), ..sample::process(101, 0) };
     for _ in 0..3 {
         model.take(vec![sample::process(101, 0), other()], Vec::new());
         model.take(vec![other(), sample::process(101, 0)], Vec::new());
     }
     assert_eq!(model.known.iter().map(|known| known.history.len()).collect::<Vec<_>>(), [6, 6]);
+    for known in &model.known {
+        let own = known.process.figures().in_use_bytes as f64;
+        assert!(known.history.iter().all(|point| point.in_use == own), "{own}: {:?}", known.history);
+    }
 }
 
 /// Each column sorts, both ways round, by what its cells are.
