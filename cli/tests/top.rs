@@ -56,10 +56,10 @@ fn redacted(screen: &str, pid: u32) -> String {
 
 /// Likewise, of a table whose columns are as wide as what is in them.
 fn squeezed(screen: &str, pid: u32) -> String {
-    Regex::new(r"(?m)^ +#| {2,}")
-        .unwrap()
-        .replace_all(&redacted(screen, pid), |found: &Captures<'_>| if found[0].ends_with('#') { "#" } else { "  " })
-        .into_owned()
+    let redacted = redacted(screen, pid);
+    // The first column has numbers, and ends where they do.
+    let first = Regex::new(r"(?m)^ +(#|pid)").unwrap().replace_all(&redacted, "$1");
+    Regex::new(r" {2,}").unwrap().replace_all(&first, "  ").into_owned()
 }
 
 /// A view of one process that comes along often.
