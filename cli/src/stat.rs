@@ -79,8 +79,8 @@ fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
         }
     };
     let ready = |at| eprintln!("commensal: serving http://{at}{} until interrupted", server::PATH);
-    server::serve(at, look, ready).map_err(Failure::of)?;
-    Ok(ExitCode::SUCCESS)
+    let Err(why) = server::serve(at, look, ready);
+    Err(Failure::of(why))
 }
 
 /// JSON for people and programs.

@@ -115,7 +115,7 @@ fn one_process_is_shown_and_keys_change_what_is_shown() {
     terminal.key("x");
     terminal.wait_for("what was there before", |screen| screen.contains("peak run"));
     terminal.key("q");
-    terminal.wait_for("the shell", |screen| screen.lines().filter(|line| !line.is_empty()).last() == Some("$"));
+    terminal.wait_for("the shell", |screen| screen.lines().rfind(|line| !line.is_empty()) == Some("$"));
 }
 
 /// Rows by a column, as they are on the screen.

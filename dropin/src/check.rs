@@ -135,7 +135,11 @@ pub fn watched(line: &str) -> impl Fn(Mode) {
 
 /// The same where there can be none, or for a part of the time.
 pub fn hardly_watched(line: &str) -> impl Fn(Mode) {
-    move |mode| drop(subject::is_commensal() && holds_watched(line, mode))
+    move |mode| {
+        if subject::is_commensal() {
+            holds_watched(line, mode);
+        }
+    }
 }
 
 /// Whether there was a page.

@@ -19,9 +19,6 @@ use crate::process::{Process, State};
 
 type Labels = Vec<(&'static str, String)>;
 
-/// The media type of the text.
-pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// What some processes say.
 pub fn text(processes: Vec<Process>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("commensal");

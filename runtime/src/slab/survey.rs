@@ -82,8 +82,9 @@ pub struct Known {
     pub counted: u64,
     /// The most of these, if that is known.
     pub peak: u64,
-    /// Objects that a slot keeps at most, and objects that move at once.
+    /// Objects that a slot keeps at most.
     pub limit: usize,
+    /// Objects that move at once.
     pub batch: usize,
 }
 
