@@ -235,7 +235,9 @@ mod tests {
     #[test]
     fn what_the_variable_names_comes_first_if_it_can_be_one() {
         let long = std::format!("/{}", "x".repeat(LONGEST_NAMED));
-        let found = |named| candidates(7, named).map(|path| path.as_str().to_owned()).collect::<std::vec::Vec<_>>();
+        let found = |named| {
+            candidates(7, named).map(|path| std::string::String::from(path.as_str())).collect::<std::vec::Vec<_>>()
+        };
         let others = ["/run/user/7/commensal", "/tmp/commensal-7"];
         assert_eq!(found(Some("/mine")), ["/mine/commensal", others[0], others[1]]);
         for left_alone in [None, Some("mine"), Some(""), Some(&*long)] {
