@@ -136,17 +136,7 @@ impl Bench {
 
     /// Readers of all kinds, alone and beside another one, and who waits for one that runs.
     pub fn rcu(&self) -> Result<Vec<Part>> {
-        let subject = |parameters: Parameters, words: &[&str], metric| {
-            let program = Program::new(&std::env::current_exe()?, ["bench", RCU_PROBE].iter().chain(words));
-            let (metrics, read) = (vec![metric], read_figure as fn(&Run, &str) -> Option<Vec<f64>>);
-            anyhow::Ok(Subject {
-                parameters,
-                metrics,
-                read,
-                prints_the_same: false,
-                ..Subject::of_program("", program)
-            })
-        };
+        let subject = |parameters, words: &[&str], metric| probed(RCU_PROBE, parameters, words, metric);
         let beside = |others: u64| Parameters::default().with("readers_besides", others);
         let nanoseconds = |name, title| Metric { name, unit: "ns", title, words: FASTER, resolution: 1e-5 };
         let reads = [0, 1].map(|others| {
@@ -176,16 +166,7 @@ impl Bench {
         let subject = |way: &str, name, threads: u64| {
             let metric = Metric { name, unit: "ns", title: "one increment", words: FASTER, resolution: 1e-5 };
             let words = [way, ["1", "2"][threads as usize - 1]];
-            let program = Program::new(&std::env::current_exe()?, ["bench", RECORDER_PROBE].iter().chain(&words));
-            let (metrics, read) = (vec![metric], read_figure as fn(&Run, &str) -> Option<Vec<f64>>);
-            let parameters = Parameters::default().with("threads", threads);
-            anyhow::Ok(Subject {
-                parameters,
-                metrics,
-                read,
-                prints_the_same: false,
-                ..Subject::of_program("", program)
-            })
+            probed(RECORDER_PROBE, Parameters::default().with("threads", threads), &words, metric)
         };
         let part = |way, metric, title, names: Vec<&str>| {
             let subjects =
@@ -305,6 +286,13 @@ pub fn probe(measure: fn(&[&str]) -> Result<f64, String>, words: impl Iterator<I
 
 fn read_figure(_: &Run, printed: &str) -> Option<Vec<f64>> {
     Some(vec![printed.trim().parse().ok()?])
+}
+
+/// A figure that one of the probes here measures in a process of its own.
+fn probed(probe: &str, parameters: Parameters, words: &[&str], metric: Metric) -> Result<Subject> {
+    let program = Program::new(&std::env::current_exe()?, ["bench", probe].iter().chain(words));
+    let (metrics, read) = (vec![metric], read_figure as fn(&Run, &str) -> Option<Vec<f64>>);
+    Ok(Subject { parameters, metrics, read, prints_the_same: false, ..Subject::of_program("", program) })
 }
 
 /// Lines of a depth, the best round and the median one; the best tells what the allocator takes when nothing disturbs.

@@ -17,6 +17,7 @@ pub mod forecast;
 pub mod json;
 pub mod machine;
 pub mod metric;
+mod parameter_names;
 pub mod parameters;
 pub mod part;
 pub mod process;

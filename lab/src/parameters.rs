@@ -1,28 +1,18 @@
 //! What tells one row of a measurement from another: a bundled program's name, numbers of CPUs, threads or updates. The JSON has them by
 //! name, and tables as a few words.
 
+use crate::parameter_names::WORDS;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The parameter that names a program.
 const WORKLOAD: &str = "workload";
-/// How people read a parameter; what is not here is read as it is written.
-const WORDS: [(&str, &str); 9] = [
-    ("possible_cpus", "possible CPUs"),
-    ("touched_slots", "slots touched"),
-    ("threshold", "checkpoints"),
-    ("till_qs_ms", "ms till told"),
-    ("hold_ms", "ms"),
-    ("work_ns", "ns of work"),
-    ("hold_ns", "ns of hold"),
-    ("paused_percent", "% paused"),
-    ("equal_run_rate", "at equal run rate"),
-];
 
 /// Names and values, in the order of the names. None for a measurement of one row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Parameters(Map<String, Value>);
+pub struct Parameters(BTreeMap<String, Value>);
 
 impl Parameters {
     /// A program's name; no parameters if it is empty.
@@ -79,6 +69,9 @@ mod tests {
         assert_eq!(Parameters::default().with("path", "owner").with("threads", 1).to_string(), "path owner, 1 thread");
         let told = Parameters::default().with("freed", "as now").with("threshold", 256).with("till_qs_ms", 1);
         assert_eq!(told.to_string(), "freed as now, 256 checkpoints, 1 ms till told");
+        // In the order of the names, whatever came first: rows are told apart by that.
+        let turned = Parameters::default().with("till_qs_ms", 1).with("threshold", 256).with("freed", "as now");
+        assert_eq!((turned.to_string(), &turned), (told.to_string(), &told));
         let rate = |is_equal: bool| Parameters::default().with("equal_run_rate", is_equal).to_string();
         assert_eq!([rate(true), rate(false)], ["at equal run rate", "not at equal run rate"]);
     }

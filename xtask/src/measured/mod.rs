@@ -18,6 +18,9 @@
 
 mod blocks;
 mod page;
+// Of the lab, of which this needs no more.
+#[path = "../../../lab/src/parameter_names.rs"]
+mod parameter_names;
 mod plot;
 mod result;
 mod table;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::page::{Page, Table};
+use super::parameter_names::WORDS;
 use super::result::{Arm, Comparison, Figure, Outcome, Wanted};
 
 const NONE: &str = "–";
@@ -170,20 +171,6 @@ fn unfit(outcomes: &[Outcome; 2], metric: &str, found: &[Vec<(&Arm, Figure)>; 2]
     });
     lines.collect()
 }
-
-/// How people read a parameter, as the lab's own tables have it; what is not here is read as it is written.
-const WORDS: [(&str, &str); 10] = [
-    ("busy_cpus", "busy CPUs"),
-    ("possible_cpus", "possible CPUs"),
-    ("touched_slots", "slots touched"),
-    ("threshold", "checkpoints"),
-    ("till_qs_ms", "ms till told"),
-    ("hold_ms", "ms"),
-    ("work_ns", "ns of work"),
-    ("hold_ns", "ns of hold"),
-    ("paused_percent", "% paused"),
-    ("equal_run_rate", "at equal run rate"),
-];
 
 /// A row's parameters, but for those that were asked for.
 fn row_name(parameters: &Map<String, Value>, wanted: &[Wanted]) -> String {

@@ -25,7 +25,7 @@ use machine::sync::{AtomicU32, AtomicU64, Ordering, fence};
 /// What a page begins with that is one.
 pub const MARK: [u8; 8] = *b"cmstats\0";
 /// The layout that is described here, and by the tables.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// No copy is current yet; else the number of the one that is, plus one.
 const NONE: u32 = 0;
 
@@ -471,6 +471,26 @@ mod tests {
         writer.finish(at + 1);
     }
 
+    /// Whoever changes the layout, or what a value means, gives it the next version: readers of another one say so instead of showing nonsense.
+    #[test]
+    fn a_layout_has_a_version_of_its_own() {
+        let mut text = std::string::String::new();
+        for_each_table(|table, texts, fields| {
+            let fields: Vec<_> = fields.iter().map(|field| (field.name, field.kind, field.unit)).collect();
+            text += &std::format!("{table} {texts:?} {fields:?}\n");
+        });
+        let sizes = (size_of::<Header>(), size_of::<Copy>(), ROW_BYTES);
+        let hash = std::format!("{text}{sizes:?}")
+            .bytes()
+            // FNV-1a.
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        assert_eq!(
+            (VERSION, hash),
+            (2, 0),
+            "raise VERSION, and write down here what it is the version of:\n{text}{sizes:?}"
+        );
+    }
+
     #[test]
     fn what_was_written_is_read() {
         let (memory, mut writer) = page();
@@ -522,7 +542,7 @@ mod tests {
             |at: usize, value: u32| move |bytes: &mut Vec<u8>| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         assert_eq!(refused(&|bytes| bytes[0] = 0), Unreadable::Foreign);
         assert_eq!(refused(&|bytes| bytes.clear()), Unreadable::Foreign);
-        assert_eq!(refused(&put(offset_of!(Header, version), 2)), Unreadable::Version(2));
+        assert_eq!(refused(&put(offset_of!(Header, version), VERSION + 1)), Unreadable::Version(VERSION + 1));
         let expected = whole.len() as u64;
         for bytes in [whole.len() - 1, size_of::<Header>()] {
             assert_eq!(
