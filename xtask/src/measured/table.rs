@@ -1,5 +1,7 @@
 //! Tables of the book: a document's claims, the arms of a metric, and a table as a page has it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::page::{Page, Table};
@@ -175,7 +177,8 @@ fn unfit(outcomes: &[Outcome; 2], metric: &str, found: &[Vec<(&Arm, Figure)>; 2]
 /// A row's parameters, but for those that were asked for.
 fn row_name(parameters: &Map<String, Value>, wanted: &[Wanted]) -> String {
     let others = parameters.iter().filter(|(name, _)| wanted.iter().all(|wanted| wanted.name != name.as_str()));
-    let words = others.map(|(name, value)| {
+    // In the order of the names, whatever order a map keeps.
+    let words = others.collect::<BTreeMap<_, _>>().into_iter().map(|(name, value)| {
         let name = WORDS.iter().find(|(known, _)| known == name).map_or(name.as_str(), |(_, words)| words);
         match value {
             Value::String(text) => format!("{name} {text}"),
