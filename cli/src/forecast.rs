@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use commensal_lab::answers::{Answers, Shard};
-use commensal_lab::forecast::calibrate::calibrate;
+use commensal_lab::forecast::calibrate::{self, calibrate};
 use commensal_lab::forecast::predict::predict;
+use commensal_lab::forecast::rounds::Rounds;
 use commensal_lab::forecast::validate::{self, Held, Here};
 use commensal_lab::forecast::{Model, Probes};
 use commensal_lab::json::Object;
@@ -19,7 +20,7 @@ use crate::failure::{Failure, Status};
 use crate::places;
 
 /// Runs of a probe here: when it is to be quick, and else.
-const RUNS: (usize, usize) = (5, 15);
+const RUNS: (usize, usize) = (5, 20);
 /// What is asked of the median error at points that were held out.
 const MEDIAN: f64 = 0.2;
 
@@ -59,7 +60,8 @@ pub fn calibrated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, 
         return Err(Failure::ours("costs of two CPUs cannot be measured with one"));
     }
     let probes = Probes::of(&command, scratch.path(), interrupt);
-    let profile = measured(request, &machine, &probes)?;
+    let rounds = Rounds::of(calibrate::asked(), runs(request), &probes).map_err(Failure::of)?;
+    let profile = measured(&rounds, &machine, &probes)?;
     places::show(&format!("{}\n{}", table::place(&machine), profile.sheet()), None)?;
     let text = format!(
         "# Written by `{}` on {}.\n{}",
@@ -72,15 +74,21 @@ pub fn calibrated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-fn measured(request: &Request, machine: &Machine, probes: &Probes) -> Result<Profile, Failure> {
+fn measured(rounds: &Rounds, machine: &Machine, probes: &Probes) -> Result<Profile, Failure> {
     let are_siblings = commensal_lab::machine::are_siblings();
     if are_siblings {
         eprintln!(
             "commensal: the two CPUs are threads of one core: what is measured between them is near, and a core's other half is in all of it"
         );
     }
+    if calibrate::never_met(rounds).map_err(Failure::of)? {
+        eprintln!(
+            "commensal: two threads that add to one word take hardly longer than one: they seldom ran at once, as where others keep the CPUs busy; so what a line takes from \
+             one CPU to the other is not known, and `cluster.latency` and what is alike are too small: measure again when the machine is idle"
+        );
+    }
     let which = if are_siblings { "two threads of one core" } else { "two of its CPUs" };
-    calibrate(&format!("{machine}, {which}"), runs(request), probes).map_err(Failure::of)
+    calibrate(&format!("{machine}, {which}"), rounds, probes).map_err(Failure::of)
 }
 
 fn runs(request: &Request) -> usize {
@@ -100,16 +108,28 @@ pub fn validated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, F
         return Err(Failure::ours(line));
     }
     let name = request.profile.unwrap_or("measured just now");
+    // What costs are fitted to and what is held against them are asked in the same rounds, so that the machine is as fast in the one as in the other.
+    let asked = match &named {
+        Some(_) if is_alone => Vec::new(),
+        Some(_) => validate::asked().collect(),
+        None => calibrate::asked().chain(validate::asked()).collect(),
+    };
+    let rounds = Rounds::of(asked, runs(request), &probes).map_err(Failure::of)?;
     let profile = match named {
         Some(profile) => profile,
-        None => measured(request, &machine, &probes)?,
+        None => measured(&rounds, &machine, &probes)?,
     };
     let here = if is_alone {
         eprintln!("commensal: this machine has one CPU, so nothing is held against it");
         Vec::new()
     } else {
-        validate::here(&profile, runs(request), &probes).map_err(Failure::of)?
+        validate::here(&profile, &rounds, &probes).map_err(Failure::of)?
     };
+    if let Some(factor) = validate::changed(&here) {
+        eprintln!(
+            "commensal: what the costs of {name} were fitted to takes {factor:.2} times as long here and now; so errors tell of this machine, and not of the model"
+        );
+    }
     let mut curves = Vec::new();
     let model = |profile: &Profile, operation, threads: &[u32]| probes.increments(profile, operation, threads);
     // Those that are shipped, and another one that comes with curves of its own.

@@ -6,6 +6,7 @@
 pub mod calibrate;
 pub mod fit;
 pub mod predict;
+pub mod rounds;
 pub mod validate;
 
 use std::cell::RefCell;
@@ -18,6 +19,7 @@ use crate::experiment::probing::asked_of;
 use crate::process::Interrupt;
 use crate::profile::{Operation, Profile};
 use crate::progress::Progress;
+use rounds::Probed;
 
 /// Nanoseconds of an operation of each of so many threads, on a machine with the profile's costs.
 pub type Model<'a> = dyn Fn(&Profile, Operation, &[u32]) -> Result<Vec<f64>> + 'a;
@@ -35,37 +37,6 @@ impl<'a> Probes<'a> {
     /// Those of a command; the directory is for profiles that are tried.
     pub fn of(command: &'a Path, scratch: &'a Path, interrupt: &'a Interrupt) -> Self {
         Probes { command, scratch, interrupt, progress: RefCell::new(Progress::new()), began: Instant::now() }
-    }
-
-    /// So much of the whole is done.
-    pub fn done(&self, part: f64, what: &str) {
-        let mut progress = self.progress.borrow_mut();
-        if part < 1.0 { progress.part(part, what, self.began) } else { progress.finish() }
-    }
-
-    fn figure(&self, words: &[String], place: usize) -> Result<f64> {
-        self.ask(words)?.get(place).copied().with_context(|| format!("{} printed too few figures", words.join(" ")))
-    }
-
-    /// The first figure that a probe prints here, in nanoseconds.
-    pub fn here(&self, line: &str) -> Result<f64> {
-        self.here_at(line, 0)
-    }
-
-    /// Likewise, another one.
-    pub fn here_at(&self, line: &str, place: usize) -> Result<f64> {
-        self.figure(&words(line, None), place)
-    }
-
-    /// The same on a simulated machine with these costs, by its first CPUs: where threads of a core are numbered last, these are cores.
-    pub fn simulated(&self, profile: &Profile, line: &str) -> Result<f64> {
-        self.simulated_at(profile, line, 0)
-    }
-
-    /// Likewise, another one.
-    pub fn simulated_at(&self, profile: &Profile, line: &str, place: usize) -> Result<f64> {
-        let machine = format!("{}@{}", profile.cpus, self.written(profile)?);
-        self.figure(&words(line, Some(machine)), place)
     }
 
     /// What published curves measured, simulated.
@@ -89,6 +60,24 @@ impl<'a> Probes<'a> {
     fn ask(&self, words: &[String]) -> Result<Vec<f64>> {
         anyhow::ensure!(!self.interrupt.seen(), "interrupted");
         asked_of(self.command, words)
+    }
+}
+
+impl Probed for Probes<'_> {
+    fn here(&self, line: &str) -> Result<Vec<f64>> {
+        self.ask(&words(line, None))
+    }
+
+    /// By its first CPUs: where threads of a core are numbered last, these are cores.
+    fn simulated(&self, profile: &Profile, line: &str, place: usize) -> Result<f64> {
+        let machine = format!("{}@{}", profile.cpus, self.written(profile)?);
+        let words = words(line, Some(machine));
+        self.ask(&words)?.get(place).copied().with_context(|| format!("{} printed too few figures", words.join(" ")))
+    }
+
+    fn done(&self, part: f64, what: &str) {
+        let mut progress = self.progress.borrow_mut();
+        if part < 1.0 { progress.part(part, what, self.began) } else { progress.finish() }
     }
 }
 

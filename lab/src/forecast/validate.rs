@@ -3,7 +3,8 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::{Model, Probes, fit};
+use super::rounds::{Probed, Rounds};
+use super::{Model, fit};
 use crate::json::Figure;
 use crate::parameters::Parameters;
 use crate::profile::{Corner, Curve, Operation, Profile};
@@ -31,10 +32,10 @@ use Role::{Fitted, Held as Tested, Told};
 
 /// What is held against this machine: words, a probe, and which of its figures it is; and the probe to which a cost was fitted, if this one does the same again.
 const HERE: [(&str, &str, usize, Role, Option<&str>); 16] = [
-    ("atomic addition, one thread", "counters upgraded 1 atomic", 0, Fitted, Some("counters own one atomic")),
+    ("atomic addition, one thread", "counters upgraded 1 atomic", 0, Fitted, Some("counters upgraded 1 atomic")),
     ("atomic addition, two threads", "counters upgraded 2 atomic", 0, Fitted, Some("counters upgraded 2 atomic")),
-    ("per-CPU addition, one thread", "counters upgraded 1 per-cpu", 0, Fitted, Some("counters own one per-cpu")),
-    ("per-CPU addition, two threads", "counters upgraded 2 per-cpu", 0, Fitted, Some("counters own one per-cpu")),
+    ("per-CPU addition, one thread", "counters upgraded 1 per-cpu", 0, Fitted, Some("counters upgraded 1 per-cpu")),
+    ("per-CPU addition, two threads", "counters upgraded 2 per-cpu", 0, Fitted, Some("counters upgraded 1 per-cpu")),
     ("lazy counter's addition, one thread", "counters upgraded 1 lazy", 0, Tested, None),
     ("lazy counter's addition, two threads", "counters upgraded 2 lazy", 0, Tested, None),
     ("malloc and free, alone", "cache pair solo 64 general", 0, Tested, None),
@@ -62,6 +63,8 @@ pub struct Here {
     pub role: Role,
     /// What it took in each run, in nanoseconds, the shortest first.
     pub runs: Vec<f64>,
+    /// What it takes: see [`super::rounds::Said::usual`].
+    pub usual: f64,
     /// What the simulated machine says.
     pub simulated: f64,
     /// With the least and the most of all costs, as far as the profile knows them.
@@ -69,7 +72,6 @@ pub struct Here {
 }
 
 impl Here {
-    /// The shortest run: what else a machine does only adds to what a probe says.
     fn least(&self) -> f64 {
         self.runs.first().copied().unwrap_or(0.0)
     }
@@ -80,7 +82,7 @@ impl Here {
 
     /// By what part the model is off.
     pub fn error(&self) -> f64 {
-        self.simulated / self.least() - 1.0
+        self.simulated / self.usual - 1.0
     }
 
     /// Whether it is off by too much, and must not be.
@@ -94,36 +96,42 @@ impl Here {
     }
 }
 
-/// Holds a profile of this machine against it: each probe in so many runs, all of them in turn.
-pub fn here(profile: &Profile, runs: usize, probes: &Probes) -> Result<Vec<Here>> {
-    let mut all = Vec::new();
+/// What has to be asked before.
+pub fn asked() -> impl Iterator<Item = &'static str> {
+    HERE.into_iter().map(|(_, probe, ..)| probe)
+}
+
+/// Holds a profile of this machine against what all that is to be [`asked`] said here.
+pub fn here(profile: &Profile, rounds: &Rounds, probed: &impl Probed) -> Result<Vec<Here>> {
     let corners = [profile.clone(), profile.at(Corner::Least), profile.at(Corner::Most)];
-    for (what, probe, place, role, _) in HERE {
-        let [mut least, mut most, mut thought] = [f64::INFINITY, 0.0, 0.0];
-        for (number, corner) in corners.iter().enumerate() {
-            let ns = probes.simulated_at(corner, probe, place)?;
-            (least, most) = (ns.min(least), ns.max(most));
-            if number == 0 {
-                thought = ns;
-            }
-        }
-        all.push(Here { what, probe, place, role, runs: Vec::new(), simulated: thought, band: [least, most] });
-    }
-    for run in 0..runs {
-        for here in &mut all {
-            here.runs.push(probes.here_at(here.probe, here.place)?);
-        }
-        probes.done((run + 1) as f64 / runs as f64, "this machine");
-    }
-    all.iter_mut().for_each(|here| here.runs.sort_by(f64::total_cmp));
-    Ok(all)
+    HERE.into_iter()
+        .enumerate()
+        .map(|(number, (what, probe, place, role, _))| {
+            let simulated = corners.iter().map(|corner| probed.simulated(corner, probe, place));
+            let simulated = simulated.collect::<Result<Vec<f64>>>()?;
+            let band = simulated.iter().fold([f64::INFINITY, 0.0], |[low, high], ns| [ns.min(low), ns.max(high)]);
+            let told = rounds.told(probe, place)?;
+            probed.done((number + 1) as f64 / HERE.len() as f64, "a simulated machine");
+            let (runs, usual) = (told.runs().to_vec(), told.usual());
+            Ok(Here { what, probe, place, role, runs, usual, simulated: simulated[0], band })
+        })
+        .collect()
+}
+
+/// How much longer what costs were fitted to takes now than the simulated machine says, in the middle of all of these: another time of this machine, or another machine. None if
+/// that is not more than what is allowed.
+pub fn changed(all: &[Here]) -> Option<f64> {
+    let fitted = all.iter().filter(|here| here.role == Fitted);
+    let middle = median(fitted.map(|here| here.usual / here.simulated).collect());
+    ((1.0 / middle - 1.0).abs() > LIMIT).then_some(middle)
 }
 
 /// A line for each.
 pub fn of_here(all: &[Here]) -> Sheet {
     let headings = [
         ("two CPUs", Side::Left),
-        ("here, the least", Side::Right),
+        ("here", Side::Right),
+        ("the least", Side::Right),
         ("median", Side::Right),
         ("most", Side::Right),
         ("simulated", Side::Right),
@@ -143,6 +151,7 @@ pub fn of_here(all: &[Here]) -> Sheet {
         };
         sheet.add([
             here.what.to_owned(),
+            ns(here.usual),
             ns(here.least()),
             ns(median(here.runs.clone())),
             ns(here.most()),
@@ -285,7 +294,7 @@ pub fn told(here: &[Here], curves: &[Held]) -> Vec<Figure> {
     let simulated = "simulated; the interval is the band of its costs";
     for one in here {
         let parameters = Parameters::default().with("operation", one.what);
-        let runs = (median(one.runs.clone()), [one.least(), one.most()], one.runs.clone());
+        let runs = (one.usual, [one.least(), one.most()], one.runs.clone());
         all.push(Figure::new("here", "measured; the interval is from the least run to the most", &parameters, runs));
         all.push(Figure::new("simulated", simulated, &parameters, (one.simulated, one.band, vec![one.simulated])));
     }
@@ -375,16 +384,30 @@ mod tests {
         assert_eq!(HERE.iter().filter(|(.., role, _)| *role == Tested).count(), 5);
         let here = |simulated, role| {
             let (runs, band) = (vec![2.0, 3.0, 9.0], [simulated, simulated + 1.0]);
-            Here { what: "x", probe: "x", place: 0, role, runs, simulated, band }
+            Here { what: "x", probe: "x", place: 0, role, runs, usual: 2.0, simulated, band }
         };
         let missed = |simulated, role| here(simulated, role).is_missed();
         assert!(missed(2.8, Tested) && missed(1.2, Tested) && !missed(2.6, Tested));
         assert!(!missed(9.0, Fitted) && !missed(9.0, Told));
-        let words = |simulated, role| of_here(&[here(simulated, role)]).rows.remove(0)[7..].to_vec();
+        let words = |simulated, role| of_here(&[here(simulated, role)]).rows.remove(0)[8..].to_vec();
         assert_eq!(words(2.8, Tested), ["overlap", "MISSED"]);
         assert_eq!(words(0.5, Tested), ["apart", "MISSED"]);
         assert_eq!(words(9.5, Told), ["apart", "off by more than 35 %, and not asked for"]);
         assert_eq!(words(2.2, Told), ["overlap", "within 35 %"]);
+        // What is not fitted does not tell that the machine is another one, nor does one probe of three.
+        let changed = |fitted: [f64; 3]| {
+            changed(
+                &fitted
+                    .map(|simulated| here(simulated, Fitted))
+                    .into_iter()
+                    .chain([here(9.0, Tested)])
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(
+            [changed([2.0, 2.1, 9.0]), changed([1.0, 1.0, 2.0]), changed([4.0, 4.0, 2.0])],
+            [None, Some(2.0), Some(0.5)]
+        );
     }
 
     /// Ten for each thread, and nothing depends on costs but those that are fitted.
