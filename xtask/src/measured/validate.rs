@@ -113,7 +113,10 @@ mod tests {
     fn errors_stand_beside_what_was_measured() {
         let here = of(&example(), "here").unwrap();
         let here = here.replace('\u{a0}', " ");
-        assert!(here.contains("| malloc and free | 2 ns | 2 ns to 4 ns | 1.5 ns | 1 ns to 3 ns | −25 % | kept |"), "{here}");
+        assert!(
+            here.contains("| malloc and free | 2 ns | 2 ns to 4 ns | 1.5 ns | 1 ns to 3 ns | −25 % | kept |"),
+            "{here}"
+        );
         let mut missed = example();
         missed["here"][0]["simulated"] = 1.2.into();
         assert!(of(&missed, "here").unwrap().replace('\u{a0}', " ").contains("| −40 % | **missed**"));
