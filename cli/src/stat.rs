@@ -1,5 +1,6 @@
 //! `commensal stat` and `commensal slabinfo`: what processes say of themselves, once, or to whoever scrapes.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -78,7 +79,14 @@ fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
             None => process::all().0,
         }
     };
-    let ready = |at| eprintln!("commensal: serving http://{at}{} until interrupted", server::PATH);
+    let ready = |at: SocketAddr| {
+        if !at.ip().is_loopback() {
+            eprintln!(
+                "commensal: whoever reaches {at} can read what programs run here and what they do; nobody is asked for a password"
+            );
+        }
+        eprintln!("commensal: serving http://{at}{} until interrupted", server::PATH);
+    };
     let Err(why) = server::serve(at, look, ready);
     Err(Failure::of(why))
 }

@@ -380,20 +380,27 @@ fn bad_usage_is_2_and_one_line() {
     }
 }
 
-/// A server, until it is dropped; and where it is.
-struct Server(Child, String);
+/// A server, until it is dropped; where it is, and what it said before.
+struct Server(Child, String, String);
 
 impl Server {
     fn start(place: &Place, args: &[&str]) -> Self {
         let mut command = place.command(&["stat", "--prometheus"]);
         let mut child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let at = line
-            .strip_prefix("commensal: serving http://")
-            .and_then(|line| line.strip_suffix("/metrics until interrupted\n"));
-        let at = at.unwrap_or_else(|| panic!("{line:?}")).to_owned();
-        Server(child, at)
+        let mut said = BufReader::new(child.stderr.as_mut().unwrap());
+        let (mut before, mut line) = (String::new(), String::new());
+        loop {
+            assert!(said.read_line(&mut line).unwrap() > 0, "it ended: {before}");
+            let at = line
+                .strip_prefix("commensal: serving http://")
+                .and_then(|line| line.strip_suffix("/metrics until interrupted\n"));
+            if let Some(at) = at {
+                let at = at.to_owned();
+                return Server(child, at, before);
+            }
+            before.push_str(&line);
+            line.clear();
+        }
     }
 
     fn port(&self) -> &str {
@@ -436,13 +443,15 @@ fn who_scrapes_is_served_until_the_command_is_interrupted() {
     // One alone; and from everywhere, as it was told.
     let single = Server::start(&place, &["0.0.0.0:0", &one.pid().to_string()]);
     assert!(single.1.starts_with("0.0.0.0:"), "{}", single.1);
+    let warned = format!("commensal: whoever reaches {} can read", single.1);
+    assert!(single.2.starts_with(&warned) && all.2.is_empty(), "{:?} and {:?}", single.2, all.2);
     let metrics = single.metrics();
     assert!(has(&metrics, "commensal_processes 1") && has(&metrics, &in_use(one.pid())), "{metrics}");
     assert!(!has(&metrics, &in_use(other.pid())), "{metrics}");
     // It may go, and then is shown no more.
     one.kill();
     let metrics = single.metrics();
-    assert!(has(&metrics, "commensal_processes 0") && has(&metrics, "commensal_gone_processes 1"), "{metrics}");
+    assert!(has(&metrics, "commensal_processes 0") && has(&metrics, "commensal_gone_processes_total 1"), "{metrics}");
     assert!(!has(&metrics, &in_use(one.pid())) && has(&all.metrics(), &in_use(other.pid())), "{metrics}");
     let pid = rustix::process::Pid::from_child(&all.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

@@ -19,10 +19,10 @@ use crate::process::{Process, State};
 
 type Labels = Vec<(&'static str, String)>;
 
-/// What some processes say.
-pub fn text(processes: Vec<Process>) -> Result<String, fmt::Error> {
+/// What some processes say, and how many were seen to be no more up to now.
+pub fn text(processes: Vec<Process>, gone: u64) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("commensal");
-    registry.register_collector(Box::new(Scrape(processes)));
+    registry.register_collector(Box::new(Scrape { processes, gone }));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -35,7 +35,10 @@ fn name_of(table: &str, field: &Field) -> String {
 }
 
 #[derive(Debug)]
-struct Scrape(Vec<Process>);
+struct Scrape {
+    processes: Vec<Process>,
+    gone: u64,
+}
 
 const AGE: Field = of_process("page_age_ns", Unit::Nanoseconds, "How old the process's statistics page is.");
 const RESIDENT: Field = of_process("resident_bytes", Unit::Bytes, "Bytes of memory, as the kernel counts them.");
@@ -47,15 +50,17 @@ const fn of_process(name: &'static str, unit: Unit, says: &'static str) -> Field
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let running: Vec<&Process> = self.0.iter().filter(|process| process.state == State::Running).collect();
-        let gone = self.0.len() - running.len();
-        let counts = [
-            ("processes", "Processes that have a statistics page.", running.len()),
-            ("gone_processes", "Pages of processes that were killed, crashed or execute another program.", gone),
-        ];
-        for (name, help, many) in counts {
-            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&(many as u64))?;
-        }
+        let running: Vec<&Process> = self.processes.iter().filter(|process| process.state == State::Running).collect();
+        let (running_help, gone_help) = (
+            "Processes that have a statistics page.",
+            "Processes that were killed, crashed or execute another program, of those that had a statistics page.",
+        );
+        encoder
+            .encode_descriptor("processes", running_help, None, MetricType::Gauge)?
+            .encode_gauge(&(running.len() as u64))?;
+        encoder
+            .encode_descriptor("gone_processes", gone_help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, u64>(&self.gone, None)?;
         let kernel = |process: &Process| process.kernel.clone().unwrap_or_default();
         let mut told = |field: Field, value: &dyn Fn(&Process) -> u64| {
             metric(&mut encoder, "", &field, running.iter().map(|process| (labels(process), value(process))))
@@ -197,11 +202,11 @@ mod tests {
 
     #[test]
     fn another_parser_reads_what_was_said() {
-        let read = read(&text(processes()).unwrap());
+        let read = read(&text(processes(), 3).unwrap());
         let found = |family: &str, labels: &[(&str, &str)]| {
             value(read.families.get(family).unwrap_or_else(|| panic!("no {family}")), labels)
         };
-        assert_eq!((found("commensal_processes", &[]), found("commensal_gone_processes", &[])), (Some(2.0), Some(1.0)));
+        assert_eq!((found("commensal_processes", &[]), found("commensal_gone_processes", &[])), (Some(2.0), Some(3.0)));
         assert_eq!(found("commensal_in_use_bytes", &[("pid", "7"), ("program", "sample")]), Some(1e7));
         assert_eq!(found("commensal_in_use_bytes", &[("pid", "9")]), Some(2e7));
         assert_eq!(found("commensal_in_use_bytes", &[("pid", "8")]), None, "it is no more");
@@ -226,7 +231,7 @@ mod tests {
     /// All that is declared is there, as what it is declared as: a counter's samples end in `_total`, and the unit stands at the end of the name.
     #[test]
     fn each_field_is_a_metric_of_its_kind_and_unit() {
-        let text = text(processes()).unwrap();
+        let text = text(processes(), 3).unwrap();
         let read = read(&text);
         let mut expected = 5;
         let mut tables = vec![("", Figures::FIELDS), ("cache_", Cache::FIELDS), ("slot_", Slot::FIELDS)];
@@ -270,7 +275,7 @@ mod tests {
             ("a", 2, 7),
             ("b", 20, 60),
         ]));
-        let text = text(vec![process]).unwrap();
+        let text = text(vec![process], 0).unwrap();
         let mut samples = HashSet::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             assert!(samples.insert(line.rsplit_once(' ').unwrap().0.to_owned()), "{line} is there twice");
@@ -287,7 +292,7 @@ mod tests {
 
     #[test]
     fn nobody_is_an_exposition_too() {
-        let text = text(Vec::new()).unwrap();
+        let text = text(Vec::new(), 0).unwrap();
         assert!(text.contains("\ncommensal_processes 0\n") && text.ends_with("\n# EOF\n"), "{text}");
         read(&text);
     }

@@ -129,7 +129,12 @@ fn explained(why: Unreadable) -> String {
 mod tests {
     use super::*;
     use crate::sample;
+    use runtime::observe::page::{Figures, Room, Slot, Text, Writer};
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    use std::collections::HashSet;
     use std::fs;
+    use std::ptr::null_mut;
+    use std::time::Instant;
 
     #[test]
     fn what_is_no_page_is_named() {
@@ -215,5 +220,56 @@ mod tests {
         let copied = Copied::of(&path, true);
         writer.join().unwrap();
         assert!(copied.is_ok(), "{copied:?}");
+    }
+
+    /// A process writes as it does, in bursts: both copies change while they are read. What was read is of one moment all the same.
+    #[test]
+    fn what_was_read_is_of_one_moment() {
+        const ROOM: Room = Room { caches: 64, slots: 64, groups: 2, locks: 2 };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("17");
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        file.set_len(ROOM.bytes() as u64).unwrap();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: nothing else lies there, and it is unmapped when nobody uses it.
+        let memory = unsafe { mmap(null_mut(), ROOM.bytes(), protection, MapFlags::SHARED, &file, 0) }.unwrap();
+        let mut writer = Writer::default();
+        // SAFETY: as long as that, until the writer has ended.
+        unsafe { writer.begin(memory.cast(), ROOM, 17, Text::of("sample"), 7) };
+        let mut rounds = 1..;
+        let mut write = || {
+            let round = rounds.next().expect("there are enough");
+            writer.start(round);
+            *writer.row(0).expect("there is room") = Figures { in_use_bytes: round, ..Figures::NONE };
+            for number in 0..64 {
+                *writer.row(number).expect("there is room") = Slot { refills: round, ..Slot::NONE };
+            }
+            writer.finish(round);
+        };
+        write();
+        let read = || {
+            let (mut read, mut moments, start) = (0, HashSet::new(), Instant::now());
+            while start.elapsed() < Duration::from_millis(500) || read < 20 && start.elapsed() < Duration::from_secs(20)
+            {
+                let Ok(copied) = Copied::of(&path, true) else { continue };
+                let round = copied.snapshot().ended_ns();
+                let slots: Vec<u64> = copied.snapshot().rows::<Slot>().map(|slot| slot.refills).collect();
+                assert_eq!((copied.snapshot().figures().in_use_bytes, slots), (round, vec![round; 64]));
+                read += 1;
+                moments.insert(round);
+            }
+            (read, moments.len())
+        };
+        let (read, moments) = std::thread::scope(|scope| {
+            let reader = scope.spawn(read);
+            while !reader.is_finished() {
+                (0..3).for_each(|_| write());
+                std::thread::sleep(Duration::from_micros(5));
+            }
+            reader.join().unwrap()
+        });
+        // SAFETY: mapped above, and the writer is used no more.
+        unsafe { munmap(memory, ROOM.bytes()) }.unwrap();
+        assert!(read >= 20 && moments > 5, "{read} readings of {moments} moments");
     }
 }

@@ -1,5 +1,7 @@
 //! A process under Commensal: its page, and what the kernel knows of it.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -150,7 +152,7 @@ fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) {
             Err(error) => errors.push(error),
         }
     }
-    forget_old(&mut found);
+    forget_old(&found);
     let mut found: Vec<Process> = found.into_iter().map(|(process, _)| process).collect();
     found.sort_by_key(|process| process.pid);
     (found, errors)
@@ -176,18 +178,35 @@ fn is_ours(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|page| page.uid() == geteuid().as_raw())
 }
 
-/// Removes pages of processes that are no more, but for the last ones: somebody may want to know how they ended. Those of other users are theirs to
-/// remove: their directories may be something else a moment later.
-fn forget_old(found: &mut Vec<(Process, PathBuf)>) {
-    let may_go = |(process, path): &(Process, PathBuf)| process.state != State::Running && is_ours(path);
-    let mut gone: Vec<u64> = found.iter().filter(|found| may_go(found)).map(|(process, _)| made_at(process)).collect();
-    gone.sort_unstable_by(|a, b| b.cmp(a));
-    let Some(&oldest) = gone.get(KEPT - 1) else { return };
-    found.retain(|found| {
-        let is_kept = made_at(&found.0) >= oldest || !may_go(found);
+/// Removes pages of processes that are no more, but for the last ones: somebody may want to know how they ended. Who found them is still told of all. Those of other users are
+/// theirs to remove: their directories may be something else a moment later.
+fn forget_old(found: &[(Process, PathBuf)]) {
+    let mut gone: Vec<&(Process, PathBuf)> =
+        found.iter().filter(|(process, path)| process.state != State::Running && is_ours(path)).collect();
+    gone.sort_by_key(|(process, _)| Reverse(made_at(process)));
+    for (_, path) in gone.into_iter().skip(KEPT) {
         // What cannot be removed stays.
-        is_kept || fs::remove_file(&found.1).is_err()
-    });
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Processes that were seen to be no more, each counted once.
+#[derive(Debug, Default)]
+pub struct Gone {
+    /// Those whose pages were there when somebody looked last.
+    known: HashSet<(u32, u64)>,
+    many: u64,
+}
+
+impl Gone {
+    /// How many there were up to now, with these.
+    pub fn with(&mut self, found: &[Process]) -> u64 {
+        let gone = found.iter().filter(|process| process.state != State::Running);
+        let seen: HashSet<(u32, u64)> = gone.map(|process| (process.pid, made_at(process))).collect();
+        self.many += seen.difference(&self.known).count() as u64;
+        self.known = seen;
+        self.many
+    }
 }
 
 fn made_at(process: &Process) -> u64 {
@@ -270,14 +289,27 @@ mod tests {
         fs::write(folder.path().join("7000000"), "text").unwrap();
         let own = std::process::id();
         write(folder.path(), own, now_ns(), now_ns());
-        let (found, errors) = all_in(&[folder.path().to_owned()]);
-        let gone: Vec<u32> =
-            found.iter().filter(|process| process.state == State::Gone).map(|process| process.pid).collect();
-        assert_eq!(gone, (NOBODY..NOBODY + 32).collect::<Vec<_>>());
+        let look = || {
+            let (found, errors) = all_in(&[folder.path().to_owned()]);
+            let gone = found.iter().filter(|process| process.state == State::Gone).map(|process| process.pid);
+            (gone.collect::<Vec<u32>>(), found, errors)
+        };
+        let mut counted = Gone::default();
+        // All are told of once.
+        let (gone, found, _) = look();
+        assert_eq!((gone, counted.with(&found)), ((NOBODY..NOBODY + 40).collect(), 40));
+        let (gone, found, errors) = look();
+        assert_eq!((gone, counted.with(&found)), ((NOBODY..NOBODY + 32).collect(), 40));
         assert!(found.iter().any(|process| process.pid == own && process.state == State::Running));
         assert_eq!(errors.len(), 1, "{errors:?}");
         // Nothing else went.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 34);
+        // A newer one takes the place of one of them, and one may have the number of another; a page that somebody removed was of one all the same.
+        write(folder.path(), NOBODY + 39, 3000, 3000);
+        write(folder.path(), NOBODY, 4000, 4000);
+        fs::remove_file(folder.path().join((NOBODY + 1).to_string())).unwrap();
+        assert_eq!(counted.with(&look().1), 42);
+        assert_eq!(counted.with(&look().1), 42);
     }
 
     /// Children that were killed before they said anything leave such pages, by the hundred.

@@ -2,13 +2,14 @@
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 pub use commensal_scrape::PATH;
 use commensal_scrape::serve_at_once;
 
 use crate::openmetrics;
-use crate::process::Process;
+use crate::process::{Gone, Process};
 
 /// Several servers may scrape, and people look.
 const MOST_CONNECTIONS: usize = 100;
@@ -34,7 +35,16 @@ pub fn serve(
     let listener = TcpListener::bind(at)
         .with_context(|| format!("cannot serve at {at}; another program may have the port, so take another one"))?;
     ready(listener.local_addr().unwrap_or(at));
-    serve_at_once(&listener, MOST_CONNECTIONS, move || openmetrics::text(look()).ok())
+    let gone = Mutex::new(Gone::default());
+    let text = move || {
+        // Who looked first counts first: else one that is forgotten meanwhile would count twice.
+        let mut gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = look();
+        let many = gone.with(&found);
+        drop(gone);
+        openmetrics::text(found, many).ok()
+    };
+    serve_at_once(&listener, MOST_CONNECTIONS, text)
 }
 
 #[cfg(test)]

@@ -4,13 +4,16 @@
 use anyhow::Result;
 
 use super::figures::Figures;
-use super::probing::{Blocks, FASTER, LESS, Measured, forms, measured, nanoseconds, of_parts, probe_named, tables};
+use super::probing::{
+    Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named, tables,
+};
 use super::{Claim, Experiment, Outcome, Part, Setting};
 use crate::analysis::Analysis;
 use crate::json::UNDOCUMENTED;
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
+use crate::report::{Figure, Plots};
 use crate::table::factor;
 
 const COUNTED: &str = "counted";
@@ -186,9 +189,9 @@ fn words(words: &[&dyn ToString]) -> Vec<String> {
     words.iter().map(|word| word.to_string()).collect()
 }
 
-fn part(title: &str, analysis: Analysis) -> Measured {
+fn part(title: &str, analysis: Analysis, plots: Plots) -> Measured {
     let title = title.to_owned();
-    let part = Part { title, sheets: tables(&analysis), analysis, plots: |_| Ok(Vec::new()), document: UNDOCUMENTED };
+    let part = Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED };
     Measured { parts: vec![part], missing: Vec::new() }
 }
 
@@ -208,7 +211,15 @@ fn working(setting: &Setting) -> Result<Measured> {
     };
     let (subjects, blocks) = (rows.into_iter().map(subject).collect(), blocks(&setting.machine, BLOCKS));
     let analysis = measured(setting, subjects, &forms(ARMS), blocks, None)?;
-    Ok(part("Threads that open and close files", analysis))
+    Ok(part("Threads that open and close files", analysis, plots_of_files))
+}
+
+fn plots_of_files(analysis: &Analysis) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for at in (0..OF_FILES.len()).filter(|at| [OPERATIONS, PERIODS, PEAK].contains(&OF_FILES[*at])) {
+        figures.extend(dots(analysis, at)?);
+    }
+    Ok(figures)
 }
 
 fn holding(setting: &Setting) -> Result<Measured> {
@@ -221,14 +232,14 @@ fn holding(setting: &Setting) -> Result<Measured> {
     };
     let blocks = blocks(&setting.machine, HELD_BLOCKS);
     let analysis = measured(setting, rows.map(subject).into(), &forms(ARMS), blocks, None)?;
-    Ok(part("A thread that loops for long, and one that waits for it", analysis))
+    Ok(part("A thread that loops for long, and one that waits for it", analysis, |analysis| dots(analysis, 0)))
 }
 
 fn checking(setting: &Setting) -> Result<Measured> {
     let words = words(&[&"checkpoint", &OFTEN]);
     let subject = probe_named("grace", setting, &words, Parameters::default().with("threshold", OFTEN), &[CHECKPOINT]);
     let analysis = measured(setting, vec![subject], &forms(ARMS), blocks(&setting.machine, BLOCKS), None)?;
-    Ok(part("A checkpoint of a thread that nobody waits for", analysis))
+    Ok(part("A checkpoint of a thread that nobody waits for", analysis, |analysis| dots(analysis, 0)))
 }
 
 /// Nothing over nothing says nothing.
@@ -359,6 +370,24 @@ mod tests {
         assert_eq!([claims[3].holds, claims[4].holds], [Some(true), Some(true)]);
         assert_eq!(claims[3].measured.as_deref(), Some("0.500 ×"));
         assert!(claims[5].holds.is_none(), "nothing was measured as the runtime does it");
+    }
+
+    #[test]
+    fn what_policies_differ_in_is_drawn() {
+        let [working, holding] = &parts([1.0; 4], [50.0; 4])[..] else { panic!("two parts") };
+        let drawn = plots_of_files(&working.analysis).unwrap();
+        let titles = ["operations per second", "grace periods per second", "most bytes that waited"];
+        assert_eq!(drawn.len(), titles.len());
+        for (figure, title) in drawn.iter().zip(titles) {
+            assert!(figure.svg.contains(title), "{title}");
+            assert_eq!(
+                figure.svg.matches("<circle").count(),
+                3 * ARMS.len() + ARMS.len(),
+                "in three rows, and in the key"
+            );
+        }
+        let held = &dots(&holding.analysis, 0).unwrap()[0].svg;
+        assert!(held.contains(LONGEST.title) && held.contains("100 ms") && !held.contains("100 ns"), "{held}");
     }
 
     #[test]

@@ -150,8 +150,8 @@ pub fn dots(analysis: &Analysis, metric: usize) -> Result<Vec<Figure>> {
     };
     let rows: Vec<(String, Vec<(usize, f64)>)> = analysis.measured.rows.iter().zip(&analysis.rows).map(row).collect();
     let names: Vec<(usize, &str)> = arms().map(|(arm, described)| (arm, described.name.as_str())).collect();
-    let title = analysis.measured.rows[0].metrics[metric].title;
-    Ok(plot::dots(title, &rows, &names, Scale::Powers("ns"))?.into_iter().map(Figure::bare).collect())
+    let Metric { title, unit, .. } = analysis.measured.rows[0].metrics[metric];
+    Ok(plot::dots(title, &rows, &names, Scale::Powers(unit))?.into_iter().map(Figure::bare).collect())
 }
 
 #[cfg(test)]
