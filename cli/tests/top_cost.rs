@@ -25,12 +25,12 @@ fn used_s(pid: u32) -> f64 {
     (ticks(11) + ticks(12)) as f64 / TICKS_A_SECOND
 }
 
-/// The part of a CPU that the view takes, in twenty seconds, as it is if nobody says otherwise.
+/// The part of a CPU that the view takes, in ten seconds, as it is if nobody says otherwise.
 fn part(terminal: &Terminal, args: &str) -> f64 {
     let view = terminal.start("", &format!("top {args}"));
     terminal.wait_for("the view", |screen| screen.contains(" q quit"));
     let (start, before) = (Instant::now(), used_s(view));
-    sleep(Duration::from_secs(20));
+    sleep(Duration::from_secs(10));
     let part = (used_s(view) - before) / start.elapsed().as_secs_f64();
     eprintln!("top {args}: {:.2} % of a CPU", part * 100.0);
     terminal.key("q");
