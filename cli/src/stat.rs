@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal_watch::process::{self, Process};
-use commensal_watch::{json, server, text};
+use commensal_watch::{json, process, server, text};
 
 use crate::failure::{Failure, Status};
 use crate::places;
@@ -73,12 +72,6 @@ fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
         server::address(address).map_err(|error| Failure::new(Status::Usage, format!("--prometheus: {error:#}")))?;
     // One that is named has to be there at first; later it may go, and then is shown no more.
     pid.map(process::find).transpose().map_err(Failure::of)?;
-    let look = move || -> Vec<Process> {
-        match pid {
-            Some(pid) => process::find(pid).into_iter().collect(),
-            None => process::all().0,
-        }
-    };
     let ready = |at: SocketAddr| {
         if !at.ip().is_loopback() {
             eprintln!(
@@ -87,7 +80,7 @@ fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
         }
         eprintln!("commensal: serving http://{at}{} until interrupted", server::PATH);
     };
-    let Err(why) = server::serve(at, look, ready);
+    let Err(why) = server::serve(at, move || process::look(pid), ready);
     Err(Failure::of(why))
 }
 

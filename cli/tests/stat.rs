@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use common::watched::{NAME, NOBODYS, Place, eventually};
-use common::{install_program, library, skip, text};
+use common::{compile, install_program, library, skip, text};
 use runtime::observe::page::for_each_table;
 use serde_json::Value;
 
@@ -26,7 +26,9 @@ fn does(place: &Place, args: &[&str]) -> Output {
 #[track_caller]
 fn said(place: &Place, args: &[&str]) -> String {
     let done = does(place, args);
-    let elsewhere = |line: &str| ["/tmp/commensal-", "/run/user/"].iter().any(|folder| line.contains(folder));
+    let elsewhere = |line: &str| {
+        ["/dev/shm/commensal-", "/tmp/commensal-", "/run/user/"].iter().any(|folder| line.contains(folder))
+    };
     let own: Vec<String> = text(&done.stderr).lines().filter(|line| !elsewhere(line)).map(str::to_owned).collect();
     assert_eq!((done.status.code(), own), (Some(0), Vec::new()), "{args:?}");
     text(&done.stdout)
@@ -200,9 +202,99 @@ fn a_process_that_executes_something_else_is_replaced() {
     let state = || place.page(child.id()).exists().then(|| place.json(child.id())["state"].clone());
     let replaced = eventually("it is replaced", || state().filter(|state| state != "running"));
     assert_eq!(replaced, "replaced");
+    let server = Server::start(&place, &["0", &child.id().to_string()]);
+    let none_is_gone = || has(&server.metrics(), "commensal_gone_processes_total 0");
+    assert!(none_is_gone());
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(place.json(child.id())["state"], "gone");
+    assert!(none_is_gone(), "it has ended in an orderly way before");
+}
+
+/// Its page grows old, and it has no mappings that anybody can look at: it is there all the same.
+#[test]
+fn a_process_whose_main_thread_has_ended_runs_on() {
+    const SOURCE: &str = r#"
+        #include <poll.h>
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static void *go_on(void *none) {
+            for (int times = 0; times < 100; times++) {
+                void *volatile blocks[1000];
+                for (int number = 0; number < 1000; number++)
+                    blocks[number] = malloc(200);
+                for (int number = 0; number < 1000; number++)
+                    free(blocks[number]);
+                poll(NULL, 0, 10);
+            }
+            sleep(1000);
+        }
+        int main(void) {
+            pthread_t thread;
+            if (pthread_create(&thread, NULL, go_on, NULL) == 0)
+                pthread_exit(NULL);
+            return 1;
+        }
+    "#;
+    let place = Place::new();
+    let program = place.path().join("headless");
+    compile(SOURCE, &program, &["-O1", "-pthread"]);
+    // Without upkeep nobody writes the page when the program rests.
+    let mut command = place.command(&["run", "--", program.to_str().unwrap()]);
+    let mut child = command.env("COMMENSAL_CONF", "upkeep:off").spawn().unwrap();
+    let state = || place.page(child.id()).exists().then(|| place.json(child.id()));
+    let old = eventually("its page is old", || state().filter(|said| said["age_ns"].as_u64().unwrap() > 2_500_000_000));
+    let status = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(status.contains(") Z "), "{status}");
+    assert_eq!((&old["state"], &old["threads"]), (&"running".into(), &2.into()));
+    assert_eq!(place.json(child.id())["state"], "gone");
+}
+
+/// It has its parent's page mapped, which says nothing of it.
+#[test]
+fn a_fork_child_without_a_page_has_none() {
+    const SOURCE: &str = r#"
+        #include <poll.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        int main(void) {
+            for (int times = 0; times < 50; times++) {
+                void *volatile blocks[1000];
+                for (int number = 0; number < 1000; number++)
+                    blocks[number] = malloc(200);
+                for (int number = 0; number < 1000; number++)
+                    free(blocks[number]);
+                poll(NULL, 0, 10);
+            }
+            int child = fork();
+            if (child == 0)
+                sleep(1000);
+            printf("%d\n", child);
+            fflush(stdout);
+            getchar();
+            return 0;
+        }
+    "#;
+    let place = Place::new();
+    let program = place.path().join("forks");
+    compile(SOURCE, &program, &["-O1"]);
+    let mut command = place.command(&["run", "--", program.to_str().unwrap()]);
+    let mut parent = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let child: i32 = line.trim().parse().unwrap();
+    let mapped = fs::read_to_string(format!("/proc/{child}/maps")).unwrap();
+    let said = does(&place, &["stat", &child.to_string()]);
+    rustix::process::kill_process(rustix::process::Pid::from_raw(child).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+    drop(parent.stdin.take());
+    parent.wait().unwrap();
+    assert!(mapped.contains(&format!("/commensal/{}", parent.id())), "{mapped}");
+    assert!(refused(&said).contains("has no statistics page"));
 }
 
 #[test]
@@ -349,7 +441,7 @@ fn a_page_is_for_its_user_and_root() {
     theirs.wait().unwrap();
     assert_eq!(place.json(theirs.id())["state"], "gone");
     // Nobody else wants to know how it ended.
-    fs::remove_file(format!("/tmp/commensal-{NOBODY}/{}", theirs.id())).unwrap();
+    fs::remove_file(format!("/dev/shm/commensal-{NOBODY}/{}", theirs.id())).unwrap();
 }
 
 #[test]
@@ -386,19 +478,21 @@ struct Server(Child, String, String);
 impl Server {
     fn start(place: &Place, args: &[&str]) -> Self {
         let mut command = place.command(&["stat", "--prometheus"]);
-        let mut child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.as_mut().unwrap());
-        let (mut before, mut line) = (String::new(), String::new());
+        let child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
+        // First, so that it is waited for also if it says something else.
+        let mut server = Server(child, String::new(), String::new());
+        let mut said = BufReader::new(server.0.stderr.as_mut().unwrap());
+        let mut line = String::new();
         loop {
-            assert!(said.read_line(&mut line).unwrap() > 0, "it ended: {before}");
+            assert!(said.read_line(&mut line).unwrap() > 0, "it ended: {}", server.2);
             let at = line
                 .strip_prefix("commensal: serving http://")
                 .and_then(|line| line.strip_suffix("/metrics until interrupted\n"));
             if let Some(at) = at {
-                let at = at.to_owned();
-                return Server(child, at, before);
+                at.clone_into(&mut server.1);
+                return server;
             }
-            before.push_str(&line);
+            server.2.push_str(&line);
             line.clear();
         }
     }
@@ -453,6 +547,15 @@ fn who_scrapes_is_served_until_the_command_is_interrupted() {
     let metrics = single.metrics();
     assert!(has(&metrics, "commensal_processes 0") && has(&metrics, "commensal_gone_processes_total 1"), "{metrics}");
     assert!(!has(&metrics, &in_use(one.pid())) && has(&all.metrics(), &in_use(other.pid())), "{metrics}");
+    // What cannot be read is counted as well.
+    let unreadable = |server: &Server| {
+        let metrics = server.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("commensal_unreadable_pages ")).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{metrics}")).parse::<u64>().unwrap()
+    };
+    let before = unreadable(&all);
+    fs::write(place.page(NOBODYS), "text").unwrap();
+    assert_eq!((unreadable(&all), unreadable(&single)), (before + 1, 0));
     let pid = rustix::process::Pid::from_child(&all.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(all.0.wait().unwrap().signal(), Some(2));

@@ -4,8 +4,9 @@
  *                           SIZE bytes to the end, which is at least PERCENT of the limit; twice
  * exhaust_threads SIZE      the same from four threads at once
  * lowered                   the limit falls to what is in use, later it is lifted
- * staircase as|data         processes that may grow by 0, 1, 2, … steps, with their first thread among what
- *                           may fail; afterwards the limit is lifted and everything works */
+ * staircase as|data [MS]    processes that may grow by 0, 1, 2, … steps, with their first thread among what
+ *                           may fail; afterwards the limit is lifted and everything works. With MS they
+ *                           have lived for so long before, and the steps are the small ones */
 #include "churn.h"
 
 #include <malloc.h>
@@ -220,6 +221,12 @@ static void one_step(int resource, size_t growth) {
     static struct churn churn;
     pthread_t thread;
     alarm(20);
+    if (number_argument(1, 0)) {
+        churn_begin(&churn, 1, 64);
+        churn_steps(&churn, 1000);
+        churn_end(&churn);
+        sleep_us((long)number_argument(1, 0) * 1000);
+    }
     set_limit(resource, (resource == RLIMIT_AS ? address_space_bytes() : data_bytes()) + growth);
     ask_politely(NULL);
     int started = start_thread(&thread);
@@ -238,7 +245,8 @@ static void one_step(int resource, size_t growth) {
 
 static void check_staircase(void) {
     int resource = argument(0) && strcmp(argument(0), "data") == 0 ? RLIMIT_DATA : RLIMIT_AS;
-    for (size_t step = 0; step < SMALL_STEPS + LARGE_STEPS; step++) {
+    size_t steps = number_argument(1, 0) ? SMALL_STEPS : SMALL_STEPS + LARGE_STEPS;
+    for (size_t step = 0; step < steps; step++) {
         size_t growth = step < SMALL_STEPS ? step * 8 * KIB : (step - SMALL_STEPS) * 320 * KIB;
         int status = 0;
         pid_t child = fork();

@@ -133,6 +133,11 @@ pub fn watched(line: &str) -> impl Fn(Mode) {
     move |mode| assert!(!subject::is_commensal() || holds_watched(line, mode), "`{line}` made no page")
 }
 
+/// The same where there can be none, and nobody may have tried to make one.
+pub fn unwatched(line: &str) -> impl Fn(Mode) {
+    move |mode| assert!(!subject::is_commensal() || !holds_watched(line, mode), "`{line}` tried to make a page")
+}
+
 /// The same where there can be none, or for a part of the time.
 pub fn hardly_watched(line: &str) -> impl Fn(Mode) {
     move |mode| {
@@ -142,7 +147,7 @@ pub fn hardly_watched(line: &str) -> impl Fn(Mode) {
     }
 }
 
-/// Whether there was a page.
+/// Whether there was a page, or somebody came as far as its folder. What is left of pages is whole.
 fn holds_watched(line: &str, mode: Mode) -> bool {
     // Longer paths are left alone, so its name is short.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -151,6 +156,10 @@ fn holds_watched(line: &str, mode: Mode) -> bool {
     let check = check(line).env("COMMENSAL_CONF", "observe:on,observe.interval_ms:20");
     check.env("XDG_RUNTIME_DIR", folder.display().to_string()).holds(mode);
     let had_one = folder.join("commensal").exists();
+    for left in std::fs::read_dir(folder.join("commensal")).into_iter().flatten() {
+        let bytes = std::fs::read(left.expect("a file").path()).expect("a page can be read");
+        assert!(bytes.starts_with(b"cmstats"), "`{line}` left {} bytes that are no page", bytes.len());
+    }
     std::fs::remove_dir_all(&folder).unwrap_or_else(|error| panic!("{} stays: {error}", folder.display()));
     had_one
 }

@@ -1,7 +1,7 @@
 //! What surrounds a process: limits on its memory, sandboxes, privileges, configuration; and programs that
 //! misuse the heap.
 
-use commensal_dropin::check::{check, hardly_watched, promised};
+use commensal_dropin::check::{check, hardly_watched, promised, unwatched, watched};
 use commensal_dropin::run::{End, Outcome, Run};
 use commensal_dropin::subject::{self, Mode};
 use commensal_dropin::{compile, in_both_modes, skips};
@@ -31,10 +31,12 @@ in_both_modes! {
     membarrier_refused_before_the_first_thread: "seccomp solo membarrier=1";
     membarrier_refused_at_work: "seccomp late membarrier=1";
     everything_refused_at_work: "seccomp late membarrier=1,rseq=1,madvise=1,mremap=1";
-    watched_where_forks_are_not_told: hardly_watched("seccomp run madvise=1 {THREADS} together {seconds} 160");
+    watched_where_forks_are_not_told: unwatched("seccomp run madvise=1 {THREADS} together {seconds} 160");
     watched_where_no_file_is_made: hardly_watched("seccomp solo openat=1,fallocate=38,mkdirat=1");
-    watched_in_a_sandbox: hardly_watched("seccomp late openat=1,unlinkat=1,membarrier=1,madvise=1,getpid=1");
-    watched_under_limits: hardly_watched("limits staircase as");
+    watched_where_files_have_no_memory: hardly_watched("seccomp run fallocate=38 {THREADS} together {seconds} 160");
+    watched_in_a_sandbox: watched("seccomp late openat=1,unlinkat=1,membarrier=1,madvise=1,getpid=1");
+    watched_under_limits: watched("limits staircase as");
+    watched_under_limits_when_a_page_is_due: watched("limits staircase as 60");
 
     double_free: |mode| misused(mode, "double_free", &[16, 100, 2000, 30_000, 300_000, 5_000_000]);
     double_free_with_others_between: |mode| misused(mode, "double_free_apart", &[16, 1000, 30_000]);

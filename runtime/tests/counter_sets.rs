@@ -125,13 +125,9 @@ fn use_several_slots() {
 /// A block that was just taken is zero in all rows, but for what its head says of it.
 fn assert_zero(block: Block, counters: usize) {
     for index in 0..counters {
-        let (shared, mode) = (block.shared(index), block.mode(index));
-        assert_eq!([&shared.direct, &shared.edges].map(|word| word.load(Relaxed)), [0; 2], "counter {index}: shared");
-        assert_eq!(
-            [&mode.flags, &mode.opened, &mode.sequence].map(|word| word.load(Relaxed)),
-            [0; 3],
-            "counter {index}"
-        );
+        let cells = block.cells(index);
+        assert_eq!([block.direct(index), &cells.edges].map(|word| word.load(Relaxed)), [0; 2], "counter {index}");
+        assert_eq!([&cells.state, &cells.sequence].map(|word| word.load(Relaxed)), [0; 2], "counter {index}");
         for slot in 0..block.area().rows() as u32 {
             // SAFETY: the block is ours, and has a row for every slot.
             let pair = unsafe { slot::load_pair(block.cell(index), slot) };

@@ -1,11 +1,11 @@
 //! Answers whoever scrapes: one text, made when it is asked for and at no other time, at `/metrics` over HTTP/1.1.
 //!
-//! Not a web server: it reads a request's head, answers, and closes. Each request has some seconds at most, and 8 KiB. Where several are answered at once,
+//! Not a web server: it reads a request's head, answers, and closes. Each request has some seconds at most, its answer as many, and a head 8 KiB. Where several are answered at once,
 //! each has a thread of its own meanwhile: somebody who says nothing, or asks and does not listen, holds up nobody else, and then goes. Where one is
 //! answered after the other, such a one holds others up by these seconds, and nobody can have the process use memory.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -19,10 +19,13 @@ pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; char
 const PLAIN: &str = "text/plain; charset=utf-8";
 /// What may be done there.
 const ALLOWED: &str = "GET, HEAD";
-/// For the whole of a request, and again for each piece of an answer.
+/// For the whole of a request, and again for the whole of an answer.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 /// After a connection could not be taken, as a rule because there are too many files.
 const PAUSE: Duration = Duration::from_millis(100);
+/// What comes after a request's head is read for so long, and so many bytes of it, and thrown away: who is still sending would lose the answer.
+const DRAINED: Duration = Duration::from_secs(1);
+const MOST_DRAINED: usize = 1 << 20;
 const MOST_BYTES: usize = 8 << 10;
 const MOST_HEADERS: usize = 64;
 
@@ -42,19 +45,36 @@ pub fn serve_at_once(
 ) -> ! {
     let (text, open) = (Arc::new(text), Arc::new(AtomicUsize::new(0)));
     loop {
-        let stream = next(listener);
-        // Relaxed: only the number counts.
-        if open.fetch_add(1, Ordering::Relaxed) < most {
-            let (text, open) = (Arc::clone(&text), Arc::clone(&open));
+        let (stream, place) = (next(listener), Place::take(&open));
+        if place.number < most {
+            let text = Arc::clone(&text);
             let serve_one = move || {
+                let _place = place;
                 let _ = answer(stream, &*text);
-                open.fetch_sub(1, Ordering::Relaxed);
             };
-            if thread::Builder::new().spawn(serve_one).is_ok() {
-                continue;
-            }
+            // Where there can be no more threads it is closed as well.
+            let _ = thread::Builder::new().spawn(serve_one);
         }
-        open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One of the places of those who are answered at once, which is free again when this is dropped, whatever happened.
+struct Place {
+    open: Arc<AtomicUsize>,
+    /// So many had one before.
+    number: usize,
+}
+
+impl Place {
+    fn take(open: &Arc<AtomicUsize>) -> Self {
+        // Relaxed: only the number counts.
+        Place { open: Arc::clone(open), number: open.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -68,8 +88,8 @@ fn next(listener: &TcpListener) -> TcpStream {
 }
 
 fn answer(mut stream: TcpStream, text: &impl Fn() -> Option<String>) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let (status, media_type, text, has_body) = match read_head(&mut stream)? {
+    let (asked, has_more) = read_head(&mut stream)?;
+    let (status, media_type, text, has_body) = match asked {
         Asked::For { path, has_body } => match (path.as_str(), (path == PATH).then(text)) {
             (_, Some(Some(text))) => ("200 OK", OPENMETRICS, text, has_body),
             (_, Some(None)) => {
@@ -85,11 +105,53 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> Option<String>) -> io::Resu
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nAllow: {ALLOWED}\r\nConnection: close\r\n\r\n"
     );
-    stream.write_all(head.as_bytes())?;
+    let end = Instant::now() + PATIENCE;
+    write_until(end, &mut stream, head.as_bytes())?;
     if has_body {
-        stream.write_all(text.as_bytes())?;
+        write_until(end, &mut stream, text.as_bytes())?;
     }
-    stream.flush()
+    if has_more {
+        // Whoever is closed on while he sends is told that the connection is broken, and may not have read the answer by then.
+        stream.shutdown(Shutdown::Write)?;
+        drain(&mut stream)?;
+    }
+    Ok(())
+}
+
+/// Writes all of it by a time, however little of it is taken at once.
+fn write_until(end: Instant, stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    let mut left = bytes;
+    while !left.is_empty() {
+        stream.set_write_timeout(Some(time_until(end)?))?;
+        match stream.write(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => left = &left[count..],
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(())
+}
+
+/// Reads what else there is, until there is no more, or enough was read.
+fn drain(stream: &mut TcpStream) -> io::Result<()> {
+    let (end, mut bytes, mut drained) = (Instant::now() + DRAINED, [0; MOST_BYTES], 0);
+    while drained < MOST_DRAINED {
+        stream.set_read_timeout(Some(time_until(end)?))?;
+        match stream.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(count) => drained += count,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(())
+}
+
+/// How long it is until then; an error: it is over.
+fn time_until(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// What a request's head asks for.
@@ -103,47 +165,50 @@ enum Asked {
     Refused(&'static str),
 }
 
-fn read_head(stream: &mut TcpStream) -> io::Result<Asked> {
+/// What is asked, and whether more may come than its head.
+fn read_head(stream: &mut TcpStream) -> io::Result<(Asked, bool)> {
     const TIMEOUT: Asked = Asked::Refused("408 Request Timeout");
     let end = Instant::now() + PATIENCE;
     let (mut bytes, mut filled) = ([0; MOST_BYTES], 0);
     loop {
-        if let Some(asked) = understand(&bytes[..filled]) {
-            return Ok(asked);
+        if let Some(understood) = understand(&bytes[..filled]) {
+            return Ok(understood);
         }
         if filled == MOST_BYTES {
-            return Ok(Asked::Refused("431 Request Header Fields Too Large"));
+            return Ok((Asked::Refused("431 Request Header Fields Too Large"), true));
         }
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(TIMEOUT);
-        }
+        let Ok(left) = time_until(end) else { return Ok((TIMEOUT, false)) };
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut bytes[filled..]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => filled += count,
             Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-            Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(TIMEOUT),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok((TIMEOUT, false)),
             Err(why) => return Err(why),
         }
     }
 }
 
-/// None: there is more to come.
-fn understand(head: &[u8]) -> Option<Asked> {
+/// None: there is more to come of the head.
+fn understand(bytes: &[u8]) -> Option<(Asked, bool)> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    match request.parse(head) {
+    let length = match request.parse(bytes) {
         Ok(httparse::Status::Partial) => return None,
-        Ok(httparse::Status::Complete(_)) => {}
-        Err(_) => return Some(Asked::Refused("400 Bad Request")),
-    }
+        Ok(httparse::Status::Complete(length)) => length,
+        Err(_) => return Some((Asked::Refused("400 Bad Request"), true)),
+    };
     let path = request.path.unwrap_or("").split('?').next().unwrap_or("").to_owned();
-    Some(match request.method {
+    let asked = match request.method {
         Some("GET") => Asked::For { path, has_body: true },
         Some("HEAD") => Asked::For { path, has_body: false },
         _ => Asked::Refused("405 Method Not Allowed"),
-    })
+    };
+    let announces_more = |header: &httparse::Header<'_>| {
+        header.name.eq_ignore_ascii_case("Transfer-Encoding")
+            || header.name.eq_ignore_ascii_case("Content-Length") && header.value != b"0"
+    };
+    Some((asked, bytes.len() > length || request.headers.iter().any(announces_more)))
 }
 
 #[cfg(test)]
@@ -283,5 +348,89 @@ mod tests {
             thread::sleep(PATIENCE / 10);
         }
         drop(deaf);
+    }
+
+    /// Who takes a little of the answer now and then goes as well.
+    #[test]
+    fn an_answer_has_so_much_time_and_no_more() {
+        let at = server(|listener| serve_at_once(listener, 1, || Some("x".repeat(LONG))));
+        let mut slow = start(at, "GET /metrics HTTP/1.1\r\n\r\n");
+        let begun = Instant::now();
+        let mut heard = vec![0; 128 << 10];
+        let mut total = 0;
+        loop {
+            match slow.read(&mut heard) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => total += count,
+            }
+            assert!(begun.elapsed() < 4 * PATIENCE, "after {total} bytes it is still told more");
+            thread::sleep(PATIENCE / 20);
+        }
+        assert!(total < LONG, "{total}");
+    }
+
+    #[test]
+    fn who_sends_more_than_a_head_reads_the_answer() {
+        for at in [
+            server(|listener| serve_in_turn(listener, || Some(TEXT.to_owned()))),
+            server(|listener| serve_at_once(listener, 10, || Some(TEXT.to_owned()))),
+        ] {
+            let body = "x".repeat(100_000);
+            let ask = |head: &str, body: &str| said(at, &format!("{head}\r\n\r\n{body}"));
+            for (head, status) in [
+                ("POST /metrics HTTP/1.1\r\nContent-Length: 100000", "405"),
+                ("GET /metrics HTTP/1.1\r\ncontent-length: 100000", "200"),
+                ("GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked", "200"),
+                ("GET /metrics HTTP/1.1", "200"),
+                ("nonsense", "400"),
+            ] {
+                let answer = ask(head, &body);
+                assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head}: {answer}");
+            }
+            assert!(ask(&format!("GET /{body}"), "").starts_with("HTTP/1.1 431 "));
+            // What was announced may come when the answer is written.
+            let mut late = start(at, "GET /metrics HTTP/1.1\r\nContent-Length: 200\r\n\r\n");
+            for piece in [&body[..100]; 2] {
+                thread::sleep(DRAINED / 10);
+                late.write_all(piece.as_bytes()).unwrap();
+            }
+            let mut answer = String::new();
+            late.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+    }
+
+    /// Who goes on to send is not listened to for ever.
+    #[test]
+    fn who_sends_without_an_end_is_closed_on() {
+        let at = server(|listener| serve_in_turn(listener, || Some(TEXT.to_owned())));
+        let mut endless = start(at, "POST / HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n");
+        let begun = Instant::now();
+        while endless.write_all(&[0; 100]).is_ok() {
+            assert!(begun.elapsed() < 20 * DRAINED, "it is read for ever");
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(ask(at, "GET /").0.starts_with("HTTP/1.1 200 "));
+    }
+
+    #[test]
+    fn a_text_that_panics_has_its_place_no_longer() {
+        let times = AtomicUsize::new(0);
+        let text = move || match times.fetch_add(1, Ordering::SeqCst) {
+            0 => panic!("a test's"),
+            _ => Some(TEXT.to_owned()),
+        };
+        let at = server(|listener| serve_at_once(listener, 1, text));
+        assert_eq!(said(at, "GET /metrics HTTP/1.1\r\n\r\n"), "");
+        let begun = Instant::now();
+        loop {
+            let mut answer = String::new();
+            let _ = start(at, "GET /metrics HTTP/1.1\r\n\r\n").read_to_string(&mut answer);
+            if answer.starts_with("HTTP/1.1 200 ") {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "nobody is answered any more");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }

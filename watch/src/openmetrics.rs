@@ -2,7 +2,7 @@
 //!
 //! A metric is named `commensal_` and by its table and field, and has the labels `pid` and `program`, and those of its row. Nanoseconds become seconds, the
 //! format's base unit, and moments are left out, as no two machines have the same clock for them. Processes that are no more are counted, and not shown.
-//! Rows of a process that have the same labels, as groups of one name have, are one sample, their sum: the format has each only once.
+//! Rows that have the same labels, as groups of one name have, are one sample, their sum or the largest of them: the format has each only once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,10 +19,21 @@ use crate::process::{Process, State};
 
 type Labels = Vec<(&'static str, String)>;
 
-/// What some processes say, and how many were seen to be no more up to now.
-pub fn text(processes: Vec<Process>, gone: u64) -> Result<String, fmt::Error> {
+/// What somebody who scrapes is told.
+#[derive(Debug, Default)]
+pub struct Scrape {
+    /// Processes that have a page; those that are no more are not shown.
+    pub processes: Vec<Process>,
+    /// How many were seen to be gone up to now.
+    pub gone: u64,
+    /// How many pages could not be read.
+    pub unreadable: u64,
+}
+
+/// What is told, as text.
+pub fn text(scrape: Scrape) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("commensal");
-    registry.register_collector(Box::new(Scrape { processes, gone }));
+    registry.register_collector(Box::new(scrape));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -34,10 +45,28 @@ fn name_of(table: &str, field: &Field) -> String {
     format!("{table}{name}")
 }
 
-#[derive(Debug)]
-struct Scrape {
-    processes: Vec<Process>,
-    gone: u64,
+/// Of rows that have the same labels these have the largest value, as a sum would say nothing:
+const LARGEST: [&str; 12] = [
+    // what holds for each object or array of a cache by itself,
+    "object_bytes",
+    "limit",
+    "batch",
+    // how long each takes, or has been waiting, or how old it is,
+    "max_wait_ns",
+    "rcu_waiting_ns",
+    "unvisited_ns",
+    "page_age_ns",
+    "upkeep_longest_ns",
+    // how each process is set,
+    "upkeep_interval_ns",
+    "upkeep_patience",
+    // and what the kernel says of one process, whatever pages there are with its number. So is what is yes or no.
+    "resident_bytes",
+    "threads",
+];
+
+fn is_largest(field: &Field) -> bool {
+    field.unit == Unit::YesOrNo || LARGEST.contains(&field.name)
 }
 
 const AGE: Field = of_process("page_age_ns", Unit::Nanoseconds, "How old the process's statistics page is.");
@@ -51,9 +80,10 @@ const fn of_process(name: &'static str, unit: Unit, says: &'static str) -> Field
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let running: Vec<&Process> = self.processes.iter().filter(|process| process.state == State::Running).collect();
-        let (running_help, gone_help) = (
+        let (running_help, gone_help, unreadable_help) = (
             "Processes that have a statistics page.",
-            "Processes that were killed, crashed or execute another program, of those that had a statistics page.",
+            "Processes that were killed, crashed, or left by _exit or exec, of those that had a statistics page.",
+            "Statistics pages that cannot be read, as they are damaged or of another version, or that are too many.",
         );
         encoder
             .encode_descriptor("processes", running_help, None, MetricType::Gauge)?
@@ -61,13 +91,14 @@ impl Collector for Scrape {
         encoder
             .encode_descriptor("gone_processes", gone_help, None, MetricType::Counter)?
             .encode_counter::<NoLabelSet, _, u64>(&self.gone, None)?;
-        let kernel = |process: &Process| process.kernel.clone().unwrap_or_default();
-        let mut told = |field: Field, value: &dyn Fn(&Process) -> u64| {
-            metric(&mut encoder, "", &field, running.iter().map(|process| (labels(process), value(process))))
+        encoder
+            .encode_descriptor("unreadable_pages", unreadable_help, None, MetricType::Gauge)?
+            .encode_gauge(&self.unreadable)?;
+        let told = |process: &&Process| {
+            let kernel = process.kernel.clone().unwrap_or_default();
+            (labels(process), vec![process.age_ns(), kernel.resident_bytes, kernel.threads])
         };
-        told(AGE, &Process::age_ns)?;
-        told(RESIDENT, &|process| kernel(process).resident_bytes)?;
-        told(THREADS, &|process| kernel(process).threads)?;
+        metrics(&mut encoder, "", &[AGE, RESIDENT, THREADS], running.iter().map(told))?;
         table::<Figures>(&mut encoder, &running, "", None, |_| true)?;
         table::<Cache>(&mut encoder, &running, "cache_", None, |cache| cache.spans > 0)?;
         table::<Slot>(&mut encoder, &running, "slot_", Some("slot"), |_| true)?;
@@ -94,22 +125,34 @@ fn table<R: Row>(
         });
         labels_and_values.collect::<Vec<_>>()
     };
-    let rows = joined(running.iter().flat_map(|process| of_process(process)));
-    for (column, field) in R::FIELDS.iter().enumerate() {
-        metric(encoder, name, field, rows.iter().map(|(labels, values)| (labels.clone(), values[column])))?;
+    metrics(encoder, name, R::FIELDS, running.iter().flat_map(|process| of_process(process)))
+}
+
+/// A metric for each field, of the rows that have the fields' values.
+fn metrics(
+    encoder: &mut DescriptorEncoder<'_>,
+    table: &str,
+    fields: &[Field],
+    rows: impl Iterator<Item = (Labels, Vec<u64>)>,
+) -> fmt::Result {
+    let rows = joined(fields, rows);
+    for (column, field) in fields.iter().enumerate() {
+        metric(encoder, table, field, rows.iter().map(|(labels, values)| (labels.clone(), values[column])))?;
     }
     Ok(())
 }
 
 /// Rows that have the same labels become one; what is the most, the number for no limit, stays so.
-fn joined(rows: impl Iterator<Item = (Labels, Vec<u64>)>) -> Vec<(Labels, Vec<u64>)> {
+fn joined(fields: &[Field], rows: impl Iterator<Item = (Labels, Vec<u64>)>) -> Vec<(Labels, Vec<u64>)> {
     let mut places = HashMap::<Labels, usize>::new();
     let mut joined: Vec<(Labels, Vec<u64>)> = Vec::new();
     for (labels, values) in rows {
         match places.entry(labels.clone()) {
             Entry::Occupied(place) => {
-                let (_, sums) = &mut joined[*place.get()];
-                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(value));
+                let (_, known) = &mut joined[*place.get()];
+                for ((known, value), field) in known.iter_mut().zip(values).zip(fields) {
+                    *known = if is_largest(field) { value.max(*known) } else { known.saturating_add(value) };
+                }
             }
             Entry::Vacant(place) => {
                 place.insert(joined.len());
@@ -202,11 +245,12 @@ mod tests {
 
     #[test]
     fn another_parser_reads_what_was_said() {
-        let read = read(&text(processes(), 3).unwrap());
+        let read = read(&text(Scrape { processes: processes(), gone: 3, unreadable: 4 }).unwrap());
         let found = |family: &str, labels: &[(&str, &str)]| {
             value(read.families.get(family).unwrap_or_else(|| panic!("no {family}")), labels)
         };
         assert_eq!((found("commensal_processes", &[]), found("commensal_gone_processes", &[])), (Some(2.0), Some(3.0)));
+        assert_eq!(found("commensal_unreadable_pages", &[]), Some(4.0));
         assert_eq!(found("commensal_in_use_bytes", &[("pid", "7"), ("program", "sample")]), Some(1e7));
         assert_eq!(found("commensal_in_use_bytes", &[("pid", "9")]), Some(2e7));
         assert_eq!(found("commensal_in_use_bytes", &[("pid", "8")]), None, "it is no more");
@@ -231,9 +275,9 @@ mod tests {
     /// All that is declared is there, as what it is declared as: a counter's samples end in `_total`, and the unit stands at the end of the name.
     #[test]
     fn each_field_is_a_metric_of_its_kind_and_unit() {
-        let text = text(processes(), 3).unwrap();
+        let text = text(Scrape { processes: processes(), ..Scrape::default() }).unwrap();
         let read = read(&text);
-        let mut expected = 5;
+        let mut expected = 6;
         let mut tables = vec![("", Figures::FIELDS), ("cache_", Cache::FIELDS), ("slot_", Slot::FIELDS)];
         tables.extend([("group_", Group::FIELDS), ("lock_", Lock::FIELDS)]);
         for (table, field) in
@@ -266,6 +310,49 @@ mod tests {
         assert_eq!(text.lines().filter(|line| line.starts_with("# TYPE ")).count(), expected);
     }
 
+    fn assert_each_is_there_once(text: &str) {
+        let mut samples = HashSet::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            assert!(samples.insert(line.rsplit_once(' ').unwrap().0.to_owned()), "{line} is there twice");
+        }
+    }
+
+    /// Users whose processes have numbers of their own, or who make their pages themselves, may have one of the same number and name each.
+    #[test]
+    fn processes_of_one_number_and_name_are_one_sample() {
+        let processes = vec![sample::process(7, 0), sample::process(7, 1)];
+        let text = text(Scrape { processes, ..Scrape::default() }).unwrap();
+        assert_each_is_there_once(&text);
+        let read = read(&text);
+        let found = |family: &str, labels: &[(&str, &str)]| value(&read.families[family], labels);
+        let in_all = ["resident_bytes", "threads", "in_use_bytes", "kicks", "upkeep_on"]
+            .map(|name| found(&format!("commensal_{name}"), &[]).unwrap());
+        assert_eq!(in_all, [8e7, 3.0, 3e7, 11.0, 1.0]);
+        let age = found("commensal_page_age_seconds", &[]).unwrap();
+        assert!((3600.0..3700.0).contains(&age), "the older one's: {age}");
+        let of_cache = ["object_bytes", "limit", "batch", "in_use", "refills"]
+            .map(|name| found(&format!("commensal_cache_{name}"), &[("name", "malloc-64")]).unwrap());
+        assert_eq!(of_cache, [64.0, 120.0, 60.0, 600.0, 40.0]);
+        let of_lock = ["contended", "max_wait_seconds", "total_wait_seconds"]
+            .map(|name| found(&format!("commensal_lock_{name}"), &[]).unwrap());
+        assert_eq!(of_lock, [35.0, 9e-7, 0.003]);
+    }
+
+    /// A gauge of a new field is added up unless it is named, and who renames one does so there as well.
+    #[test]
+    fn what_is_not_added_up_is_there() {
+        let tables = [Figures::FIELDS, Cache::FIELDS, Slot::FIELDS, Group::FIELDS, Lock::FIELDS];
+        let fields: Vec<Field> = tables.concat().into_iter().chain([AGE, RESIDENT, THREADS]).collect();
+        for name in LARGEST {
+            let named: Vec<&Field> = fields.iter().filter(|field| field.name == name).collect();
+            assert!(!named.is_empty() && named.iter().all(|field| field.kind == Kind::Gauge), "{name}: {named:?}");
+        }
+        let of_time = fields.iter().filter(|field| field.kind == Kind::Gauge && field.unit == Unit::Nanoseconds);
+        for field in of_time {
+            assert!(is_largest(field), "{}: times of several are not one after the other", field.name);
+        }
+    }
+
     #[test]
     fn groups_of_one_name_are_one_sample() {
         let mut process = sample::process(7, 0);
@@ -275,11 +362,8 @@ mod tests {
             ("a", 2, 7),
             ("b", 20, 60),
         ]));
-        let text = text(vec![process], 0).unwrap();
-        let mut samples = HashSet::new();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            assert!(samples.insert(line.rsplit_once(' ').unwrap().0.to_owned()), "{line} is there twice");
-        }
+        let text = text(Scrape { processes: vec![process], ..Scrape::default() }).unwrap();
+        assert_each_is_there_once(&text);
         let read = read(&text);
         let found = |family: &str, name: &str| value(&read.families[family], &[("name", name)]);
         assert_eq!(found("commensal_group_charged_bytes", "a"), Some(3.0));
@@ -292,7 +376,7 @@ mod tests {
 
     #[test]
     fn nobody_is_an_exposition_too() {
-        let text = text(Vec::new(), 0).unwrap();
+        let text = text(Scrape::default()).unwrap();
         assert!(text.contains("\ncommensal_processes 0\n") && text.ends_with("\n# EOF\n"), "{text}");
         read(&text);
     }

@@ -12,8 +12,12 @@ use runtime::observe::page::{MARK, Page, Snapshot, Unreadable, VERSION};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// What lies in one file is no longer than this.
-const MOST_BYTES: u64 = 16 << 20;
+use crate::folders;
+
+/// What lies in one file is no longer than this. The longest page that a library of today makes has some 145 KiB: two copies of 288 caches, 256 slots, 64 groups and 80 locks.
+const MOST_BYTES: u64 = 512 << 10;
+/// Where in a page its length is.
+const LENGTH_AT: usize = 24;
 /// How often it is copied again, as it was written meanwhile, and after what time.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -46,7 +50,7 @@ impl Copied {
     /// Copies the page in a file; an error says what is there instead. Whether the process is there that could go on to write is asked before a page is looked at
     /// again.
     pub fn of(path: &Path, has_writer: bool) -> Result<Self> {
-        let name = || format!("{}", path.display());
+        let name = || folders::shown(path);
         let mut file = open(path).with_context(name)?;
         for _ in 0..if has_writer { TRIES } else { 1 } {
             match Self::try_once(&mut file) {
@@ -62,13 +66,20 @@ impl Copied {
 
     fn try_once(file: &mut File) -> io::Result<Result<Self, Unreadable>> {
         // At once: it would grow, and be copied, again and again.
-        let mut bytes = Vec::with_capacity(file.metadata()?.len().min(MOST_BYTES) as usize + 1);
+        let mut bytes = vec![0; file.metadata()?.len().min(MOST_BYTES) as usize];
         io::Seek::rewind(file)?;
-        file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+        let there = fill(file, &mut bytes)?;
+        bytes.truncate(there);
         // Its mark comes last: zeroes, or a file without any, are a page that is being made.
         if bytes.iter().take(MARK.len()).all(|&byte| byte == 0) {
             return Ok(Err(Unreadable::Empty));
         }
+        // What comes after the page is nothing that anybody wants to keep.
+        if let Err(why) = Page::of(&bytes) {
+            return Ok(Err(why));
+        }
+        bytes.truncate(length_of(&bytes));
+        bytes.shrink_to_fit();
         let (at, turn) = match Page::of(&bytes).and_then(Page::snapshot) {
             Ok(snapshot) => (snapshot.turn_at(), snapshot.turn()),
             Err(why) => return Ok(Err(why)),
@@ -95,6 +106,26 @@ impl Copied {
     }
 }
 
+/// Reads what there is, at most as much as there is room for; how much it was.
+fn fill(file: &mut File, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(filled)
+}
+
+/// How long a page says that it is.
+fn length_of(page: &[u8]) -> usize {
+    let length = page.get(LENGTH_AT..).and_then(<[u8]>::first_chunk).map_or(0, |&length| u64::from_ne_bytes(length));
+    usize::try_from(length).unwrap_or(usize::MAX)
+}
+
 /// Opens a file, if it is one: whoever may write in the directory could have put a pipe there, which is waited for, or a link.
 fn open(path: &Path) -> Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
@@ -115,6 +146,11 @@ fn explained(why: Unreadable) -> String {
         Unreadable::Version(other) => format!(
             "a statistics page of version {other}, and this command reads version {VERSION}; use the command that came with the program's library"
         ),
+        Unreadable::Truncated { expected, .. } if expected > MOST_BYTES => {
+            format!(
+                "a damaged statistics page: it should have {expected} bytes, and none has more than {MOST_BYTES}; remove the file"
+            )
+        }
         Unreadable::Truncated { bytes, expected } => {
             format!(
                 "a statistics page of {bytes} bytes that should have {expected}: something has cut it off, and it cannot be read; remove the file"
@@ -155,6 +191,44 @@ mod tests {
         assert!(said(cut).contains("100 bytes that should have"), "{}", said(cut));
         fs::remove_file(&path).unwrap();
         assert!(format!("{:#}", Copied::of(&path, true).unwrap_err()).contains("No such file"));
+    }
+
+    /// Its owner may append whatever he likes, or have it be said to be as long.
+    #[test]
+    fn of_what_is_no_part_of_a_page_nothing_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("17");
+        let whole = sample::page(17, 1000, 0);
+        assert_eq!(length_of(&whole), whole.len());
+        fs::write(&path, &whole).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        let copied = Copied::of(&path, true).unwrap();
+        assert_eq!((copied.bytes.len(), copied.bytes.capacity()), (whole.len(), whole.len()));
+        assert_eq!(copied.page().process(), 17);
+        let mut boasting = whole;
+        boasting[LENGTH_AT..LENGTH_AT + 8].copy_from_slice(&(MOST_BYTES + 1).to_ne_bytes());
+        fs::write(&path, boasting).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        let said = format!("{:#}", Copied::of(&path, true).unwrap_err());
+        assert!(said.contains("damaged statistics page: it should have 524289 bytes, and none has more"), "{said}");
+    }
+
+    /// With twice as many caches and slots as a process makes room for: that there are more of them must not be overlooked here.
+    #[test]
+    fn the_longest_page_is_no_longer_than_that() {
+        let room = Room { caches: 2 * 288, slots: 2 * 256, groups: 64, locks: 80 };
+        assert!((room.bytes() as u64) < MOST_BYTES, "{}", room.bytes());
+    }
+
+    #[test]
+    fn a_terminal_does_nothing_that_is_in_a_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("\u{1b}[2J\n17");
+        for contents in [&b"hello"[..], &[0; 64]] {
+            fs::write(&path, contents).unwrap();
+            let said = format!("{:#}", Copied::of(&path, false).unwrap_err());
+            assert!(said.contains("/?[2J?17: ") && !said.contains(char::is_control), "{said:?}");
+        }
     }
 
     /// Nor is anybody waited for: a pipe has no writer.

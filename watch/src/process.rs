@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::fmt;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use procfs::process::{MMapPath, Process as OfKernel};
 use runtime::observe::page::Figures;
 use rustix::process::geteuid;
@@ -38,6 +38,18 @@ impl State {
             State::Gone => "gone",
             State::Replaced => "replaced",
         }
+    }
+}
+
+/// There is no page of a process: why not, as far as anybody can know.
+#[derive(Debug)]
+struct NoPage(String);
+
+impl std::error::Error for NoPage {}
+
+impl fmt::Display for NoPage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
     }
 }
 
@@ -105,15 +117,25 @@ impl Process {
 fn asked(pid: u32, path: &Path, said: &Copied) -> (State, Option<Kernel>) {
     /// Whoever wrote his page so short a time ago is there: long lists of mappings need not be looked through each time.
     const FRESH_NS: u64 = 2_000_000_000;
+    // Read after the page: what is later than this was written before the machine started.
+    let (now, ended) = (now_ns(), said.snapshot().ended_ns());
     let known = OfKernel::new(pid as i32).and_then(|process| Ok((process.stat()?, process)));
     let Ok((status, process)) = known else { return (State::Gone, None) };
-    // One that nobody has waited for is no more; and who began after the page was made has been given the number again.
-    if matches!(status.state, 'Z' | 'X') || start_ns(status.starttime) > said.page().made_at_ns() {
+    // Who began after the page was made has been given the number again.
+    let is_another = BEFORE_BOOT_NS + start_ns(status.starttime, clock_ns) > said.page().made_at_ns();
+    if ended > now || is_another || is_over(status.state, status.num_threads) {
         return (State::Gone, None);
     }
-    // Who may not look at mappings believes the file's name.
-    let is_fresh = now_ns().saturating_sub(said.snapshot().ended_ns()) <= FRESH_NS;
-    let maps = if is_fresh { None } else { process.maps().ok() };
+    // In a directory of another user may lie whatever he likes, of any number.
+    let owner = folders::owner(path);
+    let is_own = owner == Some(geteuid().as_raw());
+    if !is_own && process.status().map(|status| status.euid).ok() != owner {
+        return (State::Gone, None);
+    }
+    // Who may not look at mappings believes the file's name. There are none where the main thread has ended before others.
+    let is_fresh = now.saturating_sub(ended) <= FRESH_NS;
+    let has_maps = status.state != 'Z' && !(is_own && is_fresh);
+    let maps = if has_maps { process.maps().ok() } else { None };
     if maps.is_some_and(|maps| !maps.into_iter().any(|map| names(&map.pathname, path))) {
         return (State::Replaced, None);
     }
@@ -125,10 +147,17 @@ fn asked(pid: u32, path: &Path, said: &Copied) -> (State, Option<Kernel>) {
     (State::Running, Some(kernel))
 }
 
+/// Whether a process in this state is no more, and nobody has waited for it. One whose main thread has ended before others is in the state `Z` as well.
+fn is_over(state: char, threads: i64) -> bool {
+    state == 'X' || state == 'Z' && threads <= 1
+}
+
 /// When a process began, or a little earlier, on the machine's monotonic clock; the kernel tells it on one that also counts while the machine sleeps.
-fn start_ns(ticks: u64) -> u64 {
-    let age_ns = clock_ns(ClockId::Boottime).saturating_sub(ticks * 1_000_000_000 / procfs::ticks_per_second());
-    now_ns().saturating_sub(age_ns)
+fn start_ns(ticks: u64, clock_ns: impl Fn(ClockId) -> u64) -> u64 {
+    // In this order: what passes in between makes the process older, and no page that it made another one's.
+    let now = clock_ns(ClockId::Monotonic);
+    let age = clock_ns(ClockId::Boottime).saturating_sub(ticks * (1_000_000_000 / procfs::ticks_per_second()));
+    now.saturating_sub(age)
 }
 
 fn names(mapped: &MMapPath, path: &Path) -> bool {
@@ -143,7 +172,14 @@ pub fn all() -> (Vec<Process>, Vec<anyhow::Error>) {
 
 fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) {
     let (mut found, mut errors) = (Vec::new(), Vec::new());
-    for (pid, path) in folders.iter().flat_map(|folder| folders::pages(folder)) {
+    for page in folders.iter().flat_map(|folder| folders::pages(folder)) {
+        let (pid, path) = match page {
+            Ok(page) => page,
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
         match Process::of(pid, &path) {
             Ok(process) => found.push((process, path)),
             // It may have ended in between.
@@ -166,45 +202,45 @@ fn has_nobody_left(pid: u32, path: &Path) -> bool {
         .and_then(|page| page.modified())
         .is_ok_and(|written| written.elapsed().is_ok_and(|age| age > LONG));
     let is_left = is_old && !exists(pid);
-    if is_left && is_ours(path) {
-        // What cannot be removed stays.
-        let _ = fs::remove_file(path);
+    if is_left {
+        folders::remove_own(path);
     }
     is_left
 }
 
-/// Whether a page is this user's, to remove.
-fn is_ours(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|page| page.uid() == geteuid().as_raw())
-}
-
 /// Removes pages of processes that are no more, but for the last ones: somebody may want to know how they ended. Who found them is still told of all. Those of other users are
-/// theirs to remove: their directories may be something else a moment later.
+/// theirs to remove.
 fn forget_old(found: &[(Process, PathBuf)]) {
     let mut gone: Vec<&(Process, PathBuf)> =
-        found.iter().filter(|(process, path)| process.state != State::Running && is_ours(path)).collect();
+        found.iter().filter(|(process, path)| process.state != State::Running && folders::is_own(path)).collect();
     gone.sort_by_key(|(process, _)| Reverse(made_at(process)));
-    for (_, path) in gone.into_iter().skip(KEPT) {
-        // What cannot be removed stays.
-        let _ = fs::remove_file(path);
-    }
+    gone.into_iter().skip(KEPT).for_each(|(_, path)| folders::remove_own(path));
 }
 
 /// Processes that were seen to be no more, each counted once.
 #[derive(Debug, Default)]
 pub struct Gone {
-    /// Those whose pages were there when somebody looked last.
+    /// Those that were seen to run no more. A page that cannot be read for once is not forgotten.
     known: HashSet<(u32, u64)>,
     many: u64,
 }
 
 impl Gone {
-    /// How many there were up to now, with these.
+    /// When so many are known, those are forgotten whose pages are not there.
+    const MOST_KNOWN: usize = 10_000;
+
+    /// How many there were up to now, with these. One that was seen to execute another program ended in an orderly way, and what becomes of that program nobody knows.
     pub fn with(&mut self, found: &[Process]) -> u64 {
-        let gone = found.iter().filter(|process| process.state != State::Running);
-        let seen: HashSet<(u32, u64)> = gone.map(|process| (process.pid, made_at(process))).collect();
-        self.many += seen.difference(&self.known).count() as u64;
-        self.known = seen;
+        let of = |process: &Process| (process.pid, made_at(process));
+        let ended = || found.iter().filter(|process| process.state != State::Running);
+        for process in ended() {
+            if self.known.insert(of(process)) && process.state == State::Gone {
+                self.many += 1;
+            }
+        }
+        if self.known.len() > Self::MOST_KNOWN {
+            self.known = ended().map(of).collect();
+        }
         self.many
     }
 }
@@ -223,55 +259,82 @@ pub fn find(pid: u32) -> Result<Process> {
     find_in(&folders::all(), pid)
 }
 
-fn find_in(folders: &[PathBuf], pid: u32) -> Result<Process> {
-    let paths = folders.iter().map(|folder| folder.join(pid.to_string()));
-    let mut found: Vec<PathBuf> = paths.filter(|path| fs::symlink_metadata(path).is_ok()).collect();
-    if found.is_empty() {
-        found.extend(mapped_by(pid));
-    }
-    // Of several users there may be one each, of which one process runs at most.
-    let read = found.iter().map(|path| Process::of(pid, path));
-    let best = read.max_by_key(|read| match read {
-        Ok(process) => (process.state == State::Running, made_at(process)),
-        Err(_) => (false, 0),
-    });
-    match best {
-        Some(read) => read,
-        None if !exists(pid) => bail!(
-            "there is no process {pid}, and none that left a statistics page; `commensal stat` lists those that have one"
-        ),
-        None => bail!(
-            "process {pid} has no statistics page: it does not run under `commensal run`, or its COMMENSAL_CONF does not say observe:on, or it has not lived and done enough yet, or it is another user's; `commensal stat` lists those that have one"
-        ),
+/// For programs that look again and again: the process of a number, or all of them, and why pages could not be read. One that has no page any more is just not there.
+pub fn look(pid: Option<u32>) -> (Vec<Process>, Vec<anyhow::Error>) {
+    look_in(&folders::all(), pid)
+}
+
+fn look_in(folders: &[PathBuf], pid: Option<u32>) -> (Vec<Process>, Vec<anyhow::Error>) {
+    let Some(pid) = pid else { return all_in(folders) };
+    match find_in(folders, pid) {
+        Ok(process) => (vec![process], Vec::new()),
+        Err(error) if error.is::<NoPage>() => (Vec::new(), Vec::new()),
+        Err(error) => (Vec::new(), vec![error]),
     }
 }
 
-/// The page that a process has mapped, in whatever directory it found: one of its own root, which another one has elsewhere.
-fn mapped_by(pid: u32) -> Option<PathBuf> {
-    let maps = OfKernel::new(pid as i32).ok()?.maps().ok()?;
+fn find_in(folders: &[PathBuf], pid: u32) -> Result<Process> {
+    let paths = folders.iter().map(|folder| folder.join(pid.to_string()));
+    let found: Vec<PathBuf> = paths.filter(|path| fs::symlink_metadata(path).is_ok()).collect();
+    let mut read: Vec<Result<Process>> = found.iter().map(|path| Process::of(pid, path)).collect();
+    if read.is_empty() {
+        read.extend(by_mapping(pid));
+    }
+    // Of several users there may be one each, of which one process runs at most.
+    let best = read.into_iter().max_by_key(|read| match read {
+        Ok(process) => (process.state == State::Running, made_at(process)),
+        Err(_) => (false, 0),
+    });
+    best.unwrap_or_else(|| Err(no_page(pid).into()))
+}
+
+fn no_page(pid: u32) -> NoPage {
+    NoPage(if exists(pid) {
+        format!(
+            "process {pid} has no statistics page: it does not run under `commensal run`, or its COMMENSAL_CONF does not say observe:on, or it has not lived and done enough yet, or it is another user's; `commensal stat` lists those that have one"
+        )
+    } else {
+        format!(
+            "there is no process {pid}, and none that left a statistics page; `commensal stat` lists those that have one"
+        )
+    })
+}
+
+/// What the page says that a process has mapped, in whatever directory it found: one of its own root, which another one has elsewhere.
+fn by_mapping(pid: u32) -> Option<Result<Process>> {
+    let process = OfKernel::new(pid as i32).ok()?;
+    // It names its page by the number that it knows itself by. A fork child has its parent's mapped until it makes one of its own.
+    let own = process.status().ok()?.nspid.and_then(|numbers| numbers.last().copied()).unwrap_or(pid as i32);
     let is_page = |path: &PathBuf| {
         let folder = path.parent().and_then(|folder| folder.file_name()).and_then(|name| name.to_str()).unwrap_or("");
-        folder.starts_with("commensal")
-            && path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()).is_some()
+        folder.starts_with("commensal") && path.file_name().is_some_and(|name| name == own.to_string().as_str())
     };
-    let paths = maps.into_iter().filter_map(|map| match map.pathname {
+    let paths = process.maps().ok()?.into_iter().filter_map(|map| match map.pathname {
         MMapPath::Path(path) => Some(path),
         _ => None,
     });
-    paths
-        .filter(is_page)
-        .map(|path| PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path)))
-        .next()
+    let path = paths.into_iter().find(is_page)?;
+    let path = PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path));
+    let read = Process::of(pid, &path);
+    let is_anothers = read.as_ref().is_ok_and(|process| process.said.page().process() != own as u32);
+    (!is_anothers).then_some(read)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample;
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    use std::cell::Cell;
+    use std::os::unix::fs::chown;
+    use std::os::unix::process::CommandExt;
     use std::process::Command;
+    use std::ptr::null_mut;
 
     /// A number that no process has: the kernel gives none beyond 4194304.
     const NOBODY: u32 = 5_000_000;
+    /// A user without rights, there on every Linux.
+    const OTHER_USER: u32 = 65534;
 
     fn write(folder: &Path, pid: u32, made_at_ns: u64, at_ns: u64) -> PathBuf {
         let path = folder.join(pid.to_string());
@@ -329,7 +392,7 @@ mod tests {
         let (found, errors) = all_in(&[folder.path().to_owned()]);
         assert!(found.is_empty(), "{found:?}");
         assert_eq!(errors.len(), 2, "{errors:?}");
-        let mut left: Vec<u32> = folders::pages(folder.path()).into_iter().map(|(pid, _)| pid).collect();
+        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0).collect();
         left.sort();
         assert_eq!(left, [own.min(NOBODY), NOBODY + 1]);
     }
@@ -346,6 +409,8 @@ mod tests {
         // Whatever was made before it began is another one's, also if that was a moment ago.
         assert_eq!(state(1, now_ns()), State::Gone);
         assert_eq!(state(now_ns(), now_ns()), State::Running);
+        // Or before the machine started, when the clock was further on.
+        assert_eq!(state(now_ns(), now_ns() + 3_600_000_000_000), State::Gone);
         // It has not mapped what it is said to have written long ago: it executes something else by now.
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert_eq!(state(now_ns(), now_ns().saturating_sub(3_000_000_000)), State::Replaced);
@@ -361,6 +426,134 @@ mod tests {
         assert_eq!(state(now_ns(), now_ns()), State::Gone);
         child.wait().unwrap();
         assert_eq!(state(now_ns(), now_ns()), State::Gone);
+    }
+
+    /// A process that is said to have begun too late would be another one than the one that made its page.
+    #[test]
+    fn a_process_began_no_later_than_it_is_said_to_have() {
+        const S: u64 = 1_000_000_000;
+        // Between two looks at clocks a second passes.
+        let now = Cell::new(10 * S);
+        let clock = |_| now.replace(now.get() + S);
+        assert!(start_ns(5 * procfs::ticks_per_second(), clock) <= 5 * S);
+        // The machine has run for ten years, of which it slept for one.
+        const YEAR: u64 = 365 * 24 * 3600;
+        let clock = |clock| if clock == ClockId::Monotonic { 9 * YEAR * S } else { 10 * YEAR * S };
+        assert_eq!(start_ns(8 * YEAR * procfs::ticks_per_second(), clock), 7 * YEAR * S);
+    }
+
+    #[test]
+    fn a_process_whose_main_thread_has_ended_is_there_as_long_as_others() {
+        let ended = [('Z', 1), ('Z', 0), ('X', 1), ('X', 2)];
+        assert!(ended.into_iter().all(|(state, threads)| is_over(state, threads)));
+        assert!([('Z', 2), ('R', 1), ('S', 7)].into_iter().all(|(state, threads)| !is_over(state, threads)));
+    }
+
+    /// A user may put into his directory what he likes: pages of processes of others, and of his own that have none.
+    #[test]
+    fn in_directories_of_others_a_page_is_of_who_has_it_mapped() {
+        if !geteuid().is_root() {
+            return eprintln!("left out: only root looks at directories of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (mut roots, mut theirs) = (Command::new("sleep"), Command::new("sleep"));
+        let mut children = [roots.arg("1000"), theirs.arg("1000").uid(OTHER_USER).gid(OTHER_USER)]
+            .map(|command| command.current_dir("/").spawn().unwrap());
+        let states = |owner| {
+            chown(folder.path(), Some(owner), None).unwrap();
+            let state = |pid| {
+                let path = write(folder.path(), pid, now_ns(), now_ns());
+                Process::of(pid, &path).unwrap().state
+            };
+            [state(children[0].id()), state(children[1].id())]
+        };
+        let (own, others) = (states(0), states(OTHER_USER));
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(own, [State::Running; 2]);
+        assert_eq!(others, [State::Gone, State::Replaced]);
+    }
+
+    #[test]
+    fn in_directories_of_others_nothing_is_removed() {
+        if !geteuid().is_root() {
+            return eprintln!("left out: only root looks at directories of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        chown(folder.path(), Some(OTHER_USER), None).unwrap();
+        for number in 0..40 {
+            write(folder.path(), NOBODY + number, 1000, 2000);
+        }
+        let empty = write(folder.path(), NOBODY + 40, 1000, 2000);
+        fs::write(&empty, "").unwrap();
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(60);
+        fs::File::options().write(true).open(&empty).unwrap().set_modified(long_ago).unwrap();
+        let (found, errors) = all_in(&[folder.path().to_owned()]);
+        assert_eq!((found.len(), errors.len(), fs::read_dir(folder.path()).unwrap().count()), (40, 0, 41));
+    }
+
+    /// A fork child has its parent's page mapped, under the parent's name.
+    #[test]
+    fn a_page_that_is_found_by_its_mapping_has_the_name_of_its_process() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("commensal");
+        fs::create_dir(&folder).unwrap();
+        let own = std::process::id();
+        let found = |name: u32, process: u32| {
+            let path = folder.join(name.to_string());
+            let page = sample::page_made_at(now_ns(), process, now_ns(), 0);
+            fs::write(&path, &page).unwrap();
+            let file = fs::File::open(&path).unwrap();
+            // SAFETY: nobody else has this memory, and nobody writes to the file.
+            let memory = unsafe { mmap(null_mut(), page.len(), ProtFlags::READ, MapFlags::SHARED, &file, 0) }.unwrap();
+            let found = look_in(&[], Some(own));
+            // SAFETY: mapped above.
+            unsafe { munmap(memory, page.len()) }.unwrap();
+            fs::remove_file(&path).unwrap();
+            assert!(found.1.is_empty(), "{:?}", found.1);
+            found.0.into_iter().map(|process| (process.pid, process.state)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(own, own), [(own, State::Running)]);
+        assert_eq!(found(own + 1, own + 1), []);
+        assert_eq!(found(own + 1, own), []);
+        assert_eq!(found(own, own + 1), []);
+    }
+
+    #[test]
+    fn who_is_gone_is_counted_once() {
+        let process = |pid, state| Process { state, ..sample::process(pid, 0) };
+        let mut counted = Gone::default();
+        assert_eq!(counted.with(&[process(1, State::Gone), process(2, State::Running)]), 1);
+        // A page cannot be read for once.
+        assert_eq!(counted.with(&[]), 1);
+        assert_eq!(counted.with(&[process(1, State::Gone)]), 1);
+        // Who executes something else has ended in an orderly way, whatever becomes of that.
+        assert_eq!(counted.with(&[process(2, State::Replaced)]), 1);
+        assert_eq!(counted.with(&[process(2, State::Gone)]), 1);
+        // There may be ever so many.
+        for number in 3..3 + 2 * Gone::MOST_KNOWN as u64 {
+            counted.known.insert((number as u32, number));
+        }
+        assert_eq!(counted.with(&[process(1, State::Gone), process(3, State::Gone)]), 2);
+        assert_eq!((counted.known.len(), counted.with(&[process(1, State::Gone), process(3, State::Gone)])), (2, 2));
+    }
+
+    #[test]
+    fn who_looks_again_is_told_why_pages_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = [folder.path().to_owned()];
+        let many = |pid| {
+            let (found, errors) = look_in(&folders, pid);
+            (found.len(), errors.len())
+        };
+        write(folder.path(), NOBODY, 1000, 2000);
+        fs::write(folder.path().join((NOBODY + 1).to_string()), "text").unwrap();
+        assert_eq!(
+            [None, Some(NOBODY), Some(NOBODY + 1), Some(NOBODY + 2)].map(many),
+            [(1, 1), (1, 0), (0, 1), (0, 0)]
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 pub use commensal_scrape::PATH;
 use commensal_scrape::serve_at_once;
 
-use crate::openmetrics;
+use crate::openmetrics::{self, Scrape};
 use crate::process::{Gone, Process};
 
 /// Several servers may scrape, and people look.
@@ -26,10 +26,10 @@ pub fn address(text: &str) -> Result<SocketAddr> {
     })
 }
 
-/// Serves what `look` finds, until the process ends. `ready` is told where.
+/// Serves what `look` finds, with why other pages could not be read, until the process ends. `ready` is told where.
 pub fn serve(
     at: SocketAddr,
-    look: impl Fn() -> Vec<Process> + Send + Sync + 'static,
+    look: impl Fn() -> (Vec<Process>, Vec<anyhow::Error>) + Send + Sync + 'static,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<Infallible> {
     let listener = TcpListener::bind(at)
@@ -38,11 +38,11 @@ pub fn serve(
     let gone = Mutex::new(Gone::default());
     let text = move || {
         // Who looked first counts first: else one that is forgotten meanwhile would count twice.
-        let mut gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = look();
-        let many = gone.with(&found);
-        drop(gone);
-        openmetrics::text(found, many).ok()
+        let mut known = gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let (processes, unreadable) = look();
+        let gone = known.with(&processes);
+        drop(known);
+        openmetrics::text(Scrape { processes, gone, unreadable: unreadable.len() as u64 }).ok()
     };
     serve_at_once(&listener, MOST_CONNECTIONS, text)
 }
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn processes_are_served() {
         let (send, receive) = std::sync::mpsc::channel();
-        let look = || vec![sample::process(7, 0)];
+        let look = || (vec![sample::process(7, 0)], vec![anyhow!("cut off"), anyhow!("damaged")]);
         thread::spawn(move || serve(address("0").unwrap(), look, move |at| send.send(at).unwrap()));
         let at = receive.recv().unwrap();
         assert!(at.ip().is_loopback() && at.port() != 0, "{at}");
@@ -84,13 +84,14 @@ mod tests {
         stream.read_to_string(&mut said).unwrap();
         assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("# EOF\n"), "{said}");
         assert!(said.contains("\ncommensal_in_use_bytes{pid=\"7\",program=\"sample\"} "), "{said}");
+        assert!(said.contains("\ncommensal_unreadable_pages 2\n"), "{said}");
     }
 
     #[test]
     fn a_port_that_somebody_has_is_named() {
         let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = other.local_addr().unwrap();
-        let said = format!("{:#}", serve(at, Vec::new, |_| panic!("it is taken")).unwrap_err());
+        let said = format!("{:#}", serve(at, Default::default, |_| panic!("it is taken")).unwrap_err());
         assert!(said.starts_with(&format!("cannot serve at {at}; another program may have the port")), "{said}");
         assert!(said.contains("in use"), "{said}");
     }

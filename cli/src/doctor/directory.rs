@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn where_there_is_none_it_can_be_made_and_tmp_comes_last() {
         let process = on("6.8.0");
-        let (of_user, of_nobody) =
-            (format!("/run/user/{}/commensal", process.user), format!("/tmp/commensal-{}", process.user));
+        let of_user = format!("/run/user/{}/commensal", process.user);
+        let of_nobody = ["/dev/shm", "/tmp"].map(|folder| format!("{folder}/commensal-{}", process.user));
         let login = format!("/run/user/{}/bus", process.user);
         let place = |files: &[(&str, &str)], process: &Process| {
             let (_folder, tree) = of(files);
@@ -133,10 +133,11 @@ mod tests {
             assert_eq!((found.verdict, &found.facts["exists"]), (Verdict::Fine, &json!(false)), "{found:?}");
             found.facts["path"].as_str().unwrap().to_owned()
         };
-        let all = [("/mine/x", ""), (login.as_str(), ""), ("/tmp/x", "")];
+        let all = [("/mine/x", ""), (login.as_str(), ""), ("/dev/shm/x", ""), ("/tmp/x", "")];
         assert_eq!(place(&all, &with("XDG_RUNTIME_DIR", "/mine")), "/mine/commensal");
         assert_eq!(place(&all, &process), of_user);
-        assert_eq!(place(&all[2..], &process), of_nobody);
+        assert_eq!(place(&all[2..], &process), of_nobody[0]);
+        assert_eq!(place(&all[3..], &process), of_nobody[1]);
         assert_eq!(directory(&of(&[]).1, &process).verdict, Verdict::Less);
     }
 }

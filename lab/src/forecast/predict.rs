@@ -45,6 +45,15 @@ pub struct Band {
     pub high: f64,
 }
 
+impl Band {
+    /// From what is simulated with the costs as they are thought to be, which comes first, and with others. Waits may meet otherwise, and more cost less: so all of these
+    /// lie in the band, whichever is the least.
+    fn of(all: &[f64]) -> Self {
+        let [low, high] = all.iter().fold([f64::INFINITY, 0.0], |[low, high], ns| [ns.min(low), ns.max(high)]);
+        Band { value: all[0], low, high }
+    }
+}
+
 /// A cost, and by which factor something changes if it is halved, and if it is doubled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sensitive {
@@ -80,10 +89,8 @@ pub fn predict(name: &str, answers: &Answers) -> Result<Prediction> {
     let (mut bands, mut sensitive) = (Vec::new(), Vec::new());
     for row in 0..ROWS.len() {
         let band = |&count: &u32| -> Result<Band> {
-            let [value, low, high] = corners.each_ref().map(|corner| figure(corner, row, count));
-            let (value, low, high) = (value?, low?, high?);
-            // Waits may meet otherwise, and more cost less.
-            Ok(Band { value, low: low.min(value), high: high.max(value) })
+            let all = corners.iter().map(|corner| figure(corner, row, count)).collect::<Result<Vec<f64>>>()?;
+            Ok(Band::of(&all))
         };
         bands.push(cpus.iter().map(band).collect::<Result<Vec<Band>>>()?);
         let usual = figure("", row, of)?;
@@ -154,7 +161,7 @@ impl Prediction {
         let all: Vec<Curve> =
             ROWS.iter().enumerate().map(|(row, (name, ..))| curve(row, name, points(row, |band| band.value))).collect();
         let mut pictures: Vec<Figure> = Vec::new();
-        let title = format!("an operation of each CPU, simulated ({})", self.name);
+        let title = format!("an operation of each CPU, simulated ({}), without bands", self.name);
         pictures.extend(plot::curves(&title, &all, axes())?.map(Figure::bare));
         for (row, (name, ..)) in ROWS.iter().enumerate() {
             let band = [
@@ -205,6 +212,12 @@ mod tests {
         ];
         let told = counting(all);
         assert_eq!(told.iter().map(|one| one.cost).collect::<Vec<_>>(), ["kick", "turn"]);
+    }
+
+    #[test]
+    fn whatever_was_simulated_lies_in_the_band() {
+        assert_eq!(Band::of(&[72.0, 100.0, 90.0]), Band { value: 72.0, low: 72.0, high: 100.0 });
+        assert_eq!(Band::of(&[72.0, 190.0, 50.0]), Band { value: 72.0, low: 50.0, high: 190.0 });
     }
 
     #[test]

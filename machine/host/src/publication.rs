@@ -1,7 +1,7 @@
 //! Memory that others may look at: a file in the user's runtime directory, named by the process, which is mapped.
 //!
-//! The directory is `commensal` in `$XDG_RUNTIME_DIR`, or in `/run/user/UID`, or else `/tmp/commensal-UID`: the first one of these that is the user's own and
-//! nobody else's to enter. The file has the mode 0600, and all of its memory from the start, so that no write to it ever fails for lack of that. It
+//! The directory is `commensal` in `$XDG_RUNTIME_DIR`, or in `/run/user/UID`, or else `/dev/shm/commensal-UID` or `/tmp/commensal-UID`: the first one of these that is the
+//! user's own and nobody else's to enter. `/tmp` comes last, as it lies on a disk on many machines: then whoever writes may wait for that now and then. The file has the mode 0600, and all of its memory from the start, so that no write to it ever fails for lack of that. It
 //! goes when the process exits in an orderly way, and stays when it crashes.
 //!
 //! Allocates nothing. Some twenty system calls; not in signal handlers of programs that care which descriptors are free, as two are open for a moment.
@@ -25,6 +25,9 @@ pub struct Place {
     path: [u8; PATH],
 }
 
+/// Where users without a runtime directory have a directory of their own.
+pub const OTHERS: [&str; 2] = ["/dev/shm", "/tmp"];
+
 const AT_FDCWD: usize = -100isize as usize;
 const OPEN_FOLDER: usize = DIRECTORY | NO_FOLLOW | CLOSE_ON_EXEC;
 const OPEN_NEW_FILE: usize = READ_WRITE | CREATE | EXCLUSIVE | NO_FOLLOW | CLOSE_ON_EXEC;
@@ -40,7 +43,7 @@ const ONLY_OURS_TO_READ: usize = 0o600;
 /// Makes a file of so many zeroes, and maps it. An error says what there is not.
 pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
     let (folder, path) = folder().ok_or(
-        "no directory that is this user's alone: neither $XDG_RUNTIME_DIR/commensal nor /run/user/UID/commensal nor /tmp/commensal-UID",
+        "no directory that is this user's alone: neither $XDG_RUNTIME_DIR/commensal nor /run/user/UID/commensal nor commensal-UID in /dev/shm or /tmp",
     )?;
     let mut path = path;
     let start = path.length;
@@ -71,8 +74,8 @@ pub fn candidates(user: u32, named: Option<&str>) -> impl Iterator<Item = Path> 
     let named = named.filter(|folder| folder.starts_with('/') && folder.len() <= LONGEST_NAMED);
     let of_session = named.and_then(|folder| Path::of(format_args!("{folder}/commensal")));
     let of_user = Path::of(format_args!("/run/user/{user}/commensal"));
-    let of_nobody = Path::of(format_args!("/tmp/commensal-{user}"));
-    [of_session, of_user, of_nobody].into_iter().flatten()
+    let of_nobody = OTHERS.map(|folder| Path::of(format_args!("{folder}/commensal-{user}")));
+    [of_session, of_user].into_iter().chain(of_nobody).flatten()
 }
 
 /// The directory, open, and its path.
@@ -238,12 +241,12 @@ mod tests {
         let found = |named| {
             candidates(7, named).map(|path| std::string::String::from(path.as_str())).collect::<std::vec::Vec<_>>()
         };
-        let others = ["/run/user/7/commensal", "/tmp/commensal-7"];
-        assert_eq!(found(Some("/mine")), ["/mine/commensal", others[0], others[1]]);
+        let others = ["/run/user/7/commensal", "/dev/shm/commensal-7", "/tmp/commensal-7"];
+        assert_eq!(found(Some("/mine")), [&["/mine/commensal"][..], &others].concat());
         for left_alone in [None, Some("mine"), Some(""), Some(&*long)] {
             assert_eq!(found(left_alone), others, "{left_alone:?}");
         }
-        assert_eq!(found(Some(&long[..LONGEST_NAMED])).len(), 3);
+        assert_eq!(found(Some(&long[..LONGEST_NAMED])).len(), 4);
     }
 
     #[test]

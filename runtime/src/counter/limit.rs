@@ -46,7 +46,7 @@ impl Limit<'_> {
     /// be wrong while there is stock.
     fn has_room(&self, block: Block, index: usize, direct: i64, more: i64) -> bool {
         let bound = self.bound(block, index, direct);
-        if may_have_wrapped(bound) && block.mode(index).opened.load(Ordering::Relaxed) > 0 {
+        if may_have_wrapped(bound) && block.cells(index).opened() > 0 {
             return false;
         }
         i128::from(bound) + i128::from(more) <= i128::from(self.most)
@@ -54,12 +54,12 @@ impl Limit<'_> {
 
     fn has_room_now(&self, block: Block, index: usize, more: i64) -> bool {
         // Acquire: what is looked at next is looked at later.
-        self.has_room(block, index, block.shared(index).direct.load(Ordering::Acquire), more)
+        self.has_room(block, index, block.direct(index).load(Ordering::Acquire), more)
     }
 
     /// Whether stock may stay that the bound has already, though no cell counts as open yet.
     fn has_room_for_stock(&self, block: Block, index: usize) -> bool {
-        let bound = self.bound(block, index, block.shared(index).direct.load(Ordering::Acquire));
+        let bound = self.bound(block, index, block.direct(index).load(Ordering::Acquire));
         !may_have_wrapped(bound) && bound <= self.most
     }
 
@@ -72,7 +72,7 @@ impl Limit<'_> {
 #[inline]
 pub(super) fn add_within<const RANGE: i32>(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
     // Acquire pairs with the release in `set_limit`: from then on no stock is raised unjudged.
-    let limited = block.mode(index).flags.load(Ordering::Acquire) & LIMITED != 0;
+    let limited = block.cells(index).state.load(Ordering::Acquire) & LIMITED != 0;
     if limited && limit.has_room_now(block, index, 0) && draw::<RANGE>(block, index, amount) {
         return true;
     }
@@ -88,7 +88,7 @@ fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
         edges.set_limit(index);
         added = add_direct(block, index, amount, limit);
         if !added && edges.close_all(index) {
-            edges.mode(index).flags.fetch_or(TIGHT, Ordering::Relaxed);
+            edges.cells(index).state.fetch_or(TIGHT, Ordering::Relaxed);
             added = add_direct(block, index, amount, limit);
         }
         if added {
@@ -101,7 +101,7 @@ fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
 }
 
 fn add_direct(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
-    let direct = &block.shared(index).direct;
+    let direct = &block.direct(index);
     // Acquire: what is looked at next is looked at later.
     let within = |seen| limit.has_room(block, index, seen, amount).then(|| seen.wrapping_add(amount));
     // Relaxed: see `slots::add_slow`.
@@ -112,13 +112,13 @@ impl Edges {
     /// From now on the stock of this counter is raised within limits only. What was raised before is in the sum of edges.
     fn set_limit(&self, index: usize) {
         // Release pairs with the acquire in `add_within`.
-        self.mode(index).flags.fetch_or(LIMITED, Ordering::Release);
+        self.cells(index).state.fetch_or(LIMITED, Ordering::Release);
     }
 
     /// Puts stock into the slot where the thread runs, if there is room for it; makes a tight counter loose again if there is room for a few.
     fn loosen(self, index: usize, amount: i64, limit: &Limit) {
         const SOME: i64 = 4;
-        let flags = &self.mode(index).flags;
+        let flags = &self.cells(index).state;
         // Stock that could not be taken away again would be room that nobody can use.
         if slot::mode() == Mode::PerThread || kick::register().is_err() {
             return;
@@ -162,8 +162,8 @@ impl Edges {
                 let closed = Pair { left: 0, edge: total(old) };
                 // SAFETY: the cell is marked and no operation on it is in flight, so nobody draws from it; we hold the lock.
                 unsafe { slot::store_pair(self.cell(index), slot, closed) };
-                self.mode(index).opened.fetch_sub(1, Ordering::Relaxed);
-                self.shared(index).edges.fetch_sub(stock(old), Ordering::Relaxed);
+                self.cells(index).state.fetch_sub(1, Ordering::Relaxed);
+                self.cells(index).edges.fetch_sub(stock(old), Ordering::Relaxed);
             }
         }
     }

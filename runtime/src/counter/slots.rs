@@ -15,7 +15,7 @@
 //!
 //! Runs at the same time: threads in their slots draw; of those that move edges, one, and nobody ever waits for it.
 
-use crate::percpu::{self, Block, stock, total};
+use crate::percpu::{self, Block, Cells, stock, total};
 use machine::slot::{self, Mode, Pair, Stored, WINDOW};
 use machine::sync::{Acquired, AtomicU32, Ordering, Site, fence};
 
@@ -24,9 +24,11 @@ const _: () = assert!((super::LARGEST_RANGE as u64) < WINDOW / 2);
 const LARGE: i64 = (WINDOW / 2) as i64;
 
 /// A limit was set on the counter: only limited additions raise its stock, and only within the limit.
-pub(super) const LIMITED: u32 = 1;
+pub(super) const LIMITED: u32 = 1 << 31;
 /// The limit is near: all cells are closed.
-pub(super) const TIGHT: u32 = 2;
+pub(super) const TIGHT: u32 = 1 << 30;
+
+const _: () = assert!((LIMITED | TIGHT) & Cells::OPENED == 0);
 
 /// Adds through the cell of the slot where the thread runs; false if that cannot be.
 #[inline(always)]
@@ -47,9 +49,9 @@ pub(super) fn add_slow(block: Block, index: usize, amount: i64) {
     }
     // Relaxed: a sum of additions, which orders nothing. Readers who know that this addition is over know it through an order of
     // their own, which this one is part of.
-    block.shared(index).direct.fetch_add(amount, Ordering::Relaxed);
+    block.direct(index).fetch_add(amount, Ordering::Relaxed);
     try_moving_edges(block, |edges| {
-        if edges.mode(index).flags.load(Ordering::Relaxed) & LIMITED == 0 {
+        if edges.cells(index).state.load(Ordering::Relaxed) & LIMITED == 0 {
             edges.restock(index, amount, |_| true);
         }
     });
@@ -63,14 +65,14 @@ fn add_to_own_row(block: Block, index: usize, amount: i64) {
             // SAFETY: the edge in a row that this thread owns, of a block in use.
             unsafe { slot::local_add::<0>(block.edge(index, slot).as_ptr().cast(), amount) };
         }
-        None => drop(block.shared(index).direct.fetch_add(amount, Ordering::Relaxed)),
+        None => drop(block.direct(index).fetch_add(amount, Ordering::Relaxed)),
     }
 }
 
 /// The sum of edges: of what was added, all but `direct` is no more than that.
 pub(super) fn edges(block: Block, index: usize) -> i64 {
     match slot::mode() {
-        Mode::ConcurrencyId => block.shared(index).edges.load(Ordering::Relaxed),
+        Mode::ConcurrencyId => block.cells(index).edges.load(Ordering::Relaxed),
         Mode::PerThread => in_cells(block, index),
     }
 }
@@ -78,7 +80,7 @@ pub(super) fn edges(block: Block, index: usize) -> i64 {
 /// What was added: exact when nobody adds meanwhile, else what some of the additions in progress make of it. Takes time in
 /// proportion to the slots that were touched.
 pub(super) fn sum(block: Block, index: usize) -> i64 {
-    block.shared(index).direct.load(Ordering::Relaxed).wrapping_add(in_cells(block, index))
+    block.direct(index).load(Ordering::Relaxed).wrapping_add(in_cells(block, index))
 }
 
 fn in_cells(block: Block, index: usize) -> i64 {
@@ -95,20 +97,20 @@ pub(super) fn read(block: Block, index: usize) -> (i64, u64) {
     let error = block.batch() * opened;
     let middle = edges.wrapping_sub(error);
     // The order of the two readings does not matter: what went past the cells is not in them.
-    (block.shared(index).direct.load(Ordering::Relaxed).wrapping_add(middle), error as u64)
+    (block.direct(index).load(Ordering::Relaxed).wrapping_add(middle), error as u64)
 }
 
 /// The sum of edges with the number of open cells that belongs to it. None: edges were in motion each time that we looked.
 fn steady(block: Block, index: usize) -> Option<(i64, i64)> {
     const TRIES: usize = 16;
-    let mode = block.mode(index);
+    let cells = block.cells(index);
     (0..TRIES).find_map(|_| {
         // Acquire pairs with the release in `Motion::drop`: if it says even, we see what was written before. The fence pairs with the
         // one in `Motion::new`: if we saw anything that was written behind it, the second look sees the odd number.
-        let before = mode.sequence.load(Ordering::Acquire);
-        let seen = (block.shared(index).edges.load(Ordering::Relaxed), mode.opened.load(Ordering::Relaxed).into());
+        let before = cells.sequence.load(Ordering::Acquire);
+        let seen = (cells.edges.load(Ordering::Relaxed), cells.opened().into());
         fence(Ordering::Acquire);
-        (before.is_multiple_of(2) && mode.sequence.load(Ordering::Relaxed) == before).then_some(seen)
+        (before.is_multiple_of(2) && cells.sequence.load(Ordering::Relaxed) == before).then_some(seen)
     })
 }
 
@@ -133,7 +135,8 @@ impl core::ops::Deref for Edges {
 /// Runs `work` with the block's lock, if that is free or was left behind in a fork. Waits for nobody.
 pub(super) fn try_moving_edges(block: Block, work: impl FnOnce(Edges)) {
     let lock = &block.head().lock;
-    let abandoned = !lock.try_acquire();
+    // Who only looks takes the line from nobody.
+    let abandoned = lock.is_held() || !lock.try_acquire();
     if abandoned && !lock.try_inherit() {
         return;
     }
@@ -166,7 +169,7 @@ pub(super) struct Motion<'a>(&'a AtomicU32);
 
 impl<'a> Motion<'a> {
     pub(super) fn new(edges: &'a Edges, index: usize) -> Self {
-        let sequence = &edges.mode(index).sequence;
+        let sequence = &edges.cells(index).sequence;
         // Only the lock's holder writes it, so load and store are one step. After a fork it may have stayed odd.
         sequence.store(sequence.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
         // Pairs with the fence in `steady`.
@@ -198,19 +201,19 @@ impl Edges {
             return;
         }
         let _motion = Motion::new(&self, index);
-        let (shared, mode) = (self.shared(index), self.mode(index));
+        let cells = self.cells(index);
         // The sum is never less than what it is the sum of: raised first, lowered last.
         if change > 0 {
-            shared.edges.fetch_add(change, Ordering::Relaxed);
+            cells.edges.fetch_add(change, Ordering::Relaxed);
             if !may_rise(self) {
-                shared.edges.fetch_sub(change, Ordering::Relaxed);
+                cells.edges.fetch_sub(change, Ordering::Relaxed);
                 return;
             }
         }
         let new = Pair { left: WINDOW + batch as u64, edge: old.edge.wrapping_add(change) };
         self.touch(slot);
         let done = if is_closed {
-            mode.opened.fetch_add(1, Ordering::Relaxed);
+            cells.state.fetch_add(1, Ordering::Relaxed);
             // SAFETY: nobody draws from a closed cell, and the lock's holder alone writes it.
             unsafe { slot::store_pair(self.cell(index), slot, new) };
             true
@@ -219,7 +222,7 @@ impl Edges {
             unsafe { slot::replace_pair(self.cell(index), slot, old.left, new) == Stored::Done }
         };
         if done != (change > 0) {
-            shared.edges.fetch_sub(change.abs(), Ordering::Relaxed);
+            cells.edges.fetch_sub(change.abs(), Ordering::Relaxed);
         }
     }
 
@@ -234,8 +237,10 @@ impl Edges {
                 edges = edges.wrapping_add(pair.edge);
                 opened += u32::from(pair.left >= WINDOW);
             }
-            self.shared(index).edges.store(edges, Ordering::Relaxed);
-            self.mode(index).opened.store(opened, Ordering::Relaxed);
+            let cells = self.cells(index);
+            cells.edges.store(edges, Ordering::Relaxed);
+            let flags = cells.state.load(Ordering::Relaxed) & !Cells::OPENED;
+            cells.state.store(flags | opened, Ordering::Relaxed);
         }
     }
 }

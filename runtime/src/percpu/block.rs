@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!             ├─ lines of 64 bytes, a cell of 16 for each counter ─┤
-//!   −3 ROW    │ modes:  what may be done with each counter         │
+//!   −3 ROW    │ cells:  what may be done with them, and their sums │
 //!   −2 ROW    │ head:   whose block it is, which slots touched it  │   shared by all slots
-//!   −1 ROW    │ shared: what is in no slot, and the sum of edges   │
+//!   −1 ROW    │ direct: what is in no slot                         │
 //!    0 ─▶     │ slot 0: a pair (left, edge) for each counter       │   drawn from by threads in the slot
 //!   +1 ROW    │ slot 1: …                                          │
 //! ```
@@ -14,6 +14,9 @@
 //! while it lives. The mask has 192 bits, so on machines with more CPUs each bit stands for a few slots.
 //!
 //! Runs at the same time: threads in their slots draw; whoever holds the head's lock moves edges. A block is freed by its last user.
+//!
+//! Whoever finds the lock taken adds to what is in no slot. So what the lock's holder reads and writes lies in another line: beside a word that many CPUs
+//! add to he would wait for each of them, and they for him.
 
 use super::Area;
 use core::mem::offset_of;
@@ -59,29 +62,30 @@ pub struct Head {
 
 const _: () = assert!(size_of::<Head>() == LINE);
 
-/// What of a counter is in no slot.
+/// What a counter's cells are together.
 #[derive(Debug)]
 #[repr(C, align(16))]
-pub struct Shared {
-    /// What was added past the slots.
-    pub direct: AtomicI64,
+pub struct Cells {
     /// The sum of all edges; more while somebody moves one, never less.
     pub edges: AtomicI64,
-}
-
-/// What may be done with a counter.
-#[derive(Debug)]
-#[repr(C, align(16))]
-pub struct Mode {
-    /// Flags, whose meaning is the counter's.
-    pub flags: AtomicU32,
-    /// Slots whose cells are open.
-    pub opened: AtomicU32,
-    /// Odd while the sum of edges and `opened` change.
+    /// Slots whose cells are open, in [`OPENED`](Self::OPENED), and flags, whose meaning is the counter's.
+    pub state: AtomicU32,
+    /// Odd while the sum of edges and the number of open cells change.
     pub sequence: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Shared>() <= CELL && size_of::<Mode>() <= CELL);
+const _: () = assert!(size_of::<Cells>() <= CELL);
+
+impl Cells {
+    /// The bits of `state` that say how many cells are open.
+    pub const OPENED: u32 = (1 << 24) - 1;
+
+    /// How many cells are open.
+    #[inline]
+    pub fn opened(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) & Self::OPENED
+    }
+}
 
 impl Block {
     /// Where a cell lies, seen from [`near`](Self::near).
@@ -123,14 +127,14 @@ impl Block {
 
     /// What of counter `index` is in no slot.
     #[inline]
-    pub fn shared(&self, index: usize) -> &Shared {
+    pub fn direct(&self, index: usize) -> &AtomicI64 {
         // SAFETY: as above; the caller's index is one of the block's.
         unsafe { &*self.cell(index).wrapping_sub(ROW).cast() }
     }
 
-    /// What may be done with counter `index`.
+    /// What the cells of counter `index` are together.
     #[inline]
-    pub fn mode(&self, index: usize) -> &Mode {
+    pub fn cells(&self, index: usize) -> &Cells {
         // SAFETY: as above.
         unsafe { &*self.cell(index).wrapping_sub(3 * ROW).cast() }
     }

@@ -16,7 +16,7 @@ mod area;
 mod block;
 
 pub use area::{Area, LINES, Preparation};
-pub use block::{BLOCK_RANK, Block, CELL, MARK, stock, total};
+pub use block::{BLOCK_RANK, Block, CELL, Cells, MARK, stock, total};
 
 use core::ptr::NonNull;
 use machine::{slot, thread};

@@ -15,7 +15,7 @@ use commensal::counter::{CounterSet, LazyCounter, PerCpuCounter, PerCpuSet};
 use core::array;
 use core::hint::black_box;
 use core::ptr::null_mut;
-use machine::clock::now_ns;
+use machine::clock::{IS_STEADY, now_ns};
 use machine::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// Counters that somebody else owns. Each is added to so seldom that it is not upgraded.
@@ -24,6 +24,8 @@ const ADDITIONS_EACH: u32 = 32;
 const ROUNDS_OF_OTHERS: u64 = long_or_short(150, 5);
 /// Times sixteen additions, between two looks at the clock.
 const CHUNK: u32 = 64;
+/// The same for counters with cells, of which each 512th addition restocks one: where a round may be no longer than what is between two looks, it has to have some of these.
+const CHUNK_OF_CELLS: u32 = if IS_STEADY { 4 * CHUNK } else { CHUNK };
 
 /// What is updated, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,26 +194,26 @@ fn others_ns<W: Fresh>(threads: &dyn Threads) -> Option<f64> {
 pub fn add_upgraded_ns(updates: Updates, threads: (u32, &dyn Threads)) -> Option<f64> {
     match updates {
         Updates::Plain | Updates::Checked => None,
-        Updates::Atomic => together_ns(&Atomic::new(), threads),
-        Updates::Striped => together_ns(&Striped::new(), threads),
-        Updates::PerCpu => together_ns(&PerCpuCounter::new().ok()?, threads),
-        Updates::Lazy => together_ns(&LazyCounter::new(), threads),
-        Updates::Told => together_ns(&ToldOwn::new(), threads),
+        Updates::Atomic => together_ns(&Atomic::new(), threads, CHUNK),
+        Updates::Striped => together_ns(&Striped::new(), threads, CHUNK),
+        Updates::PerCpu => together_ns(&PerCpuCounter::new().ok()?, threads, CHUNK_OF_CELLS),
+        Updates::Lazy => together_ns(&LazyCounter::new(), threads, CHUNK_OF_CELLS),
+        Updates::Told => together_ns(&ToldOwn::new(), threads, CHUNK_OF_CELLS),
     }
 }
 
 /// The same through a call, of a counter that is shared.
 pub fn add_called_upgraded_ns(calls: Calls, threads: (u32, &dyn Threads)) -> Option<f64> {
-    together_ns(&Called::by(calls), threads)
+    together_ns(&Called::by(calls), threads, CHUNK_OF_CELLS)
 }
 
-fn together_ns(word: &impl Word, threads: (u32, &dyn Threads)) -> Option<f64> {
+fn together_ns(word: &impl Word, threads: (u32, &dyn Threads), chunk: u32) -> Option<f64> {
     word.share()?;
     let batch = || {
         sixteen_times!(|at| black_box(word).add(1));
         Some(16)
     };
-    let (time, added) = timing::together_ns(threads, CHUNK, batch)?;
+    let (time, added) = timing::together_ns(threads, chunk, batch)?;
     (word.sum() as u64 == added).then_some(time)
 }
 
@@ -296,7 +298,7 @@ mod tests {
     fn what_counts_wrong_has_no_figures() {
         let words = [const { Lossy }; IN_TURN];
         assert_eq!((own_ns::<false>(&words), own_ns::<true>(&words)), (None, None));
-        assert_eq!((others_ns::<Lossy>(&OfStd), together_ns(&Lossy, (2, &OfStd))), (None, None));
+        assert_eq!((others_ns::<Lossy>(&OfStd), together_ns(&Lossy, (2, &OfStd), CHUNK)), (None, None));
     }
 
     /// Otherwise the row would tell what an upgraded one costs.

@@ -219,14 +219,14 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "edges that move are not read again",
         file: "runtime/src/counter/slots.rs",
-        from: "(before.is_multiple_of(2) && mode.sequence.load(Ordering::Relaxed) == before).then_some(seen)",
+        from: "(before.is_multiple_of(2) && cells.sequence.load(Ordering::Relaxed) == before).then_some(seen)",
         to: "before.is_multiple_of(2).then_some(seen)",
         protocols: COUNTERS,
     },
     Mutant {
         what: "stock is given before the sum of edges says so",
         file: "runtime/src/counter/slots.rs",
-        from: "shared.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {",
+        from: "cells.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {",
         to: "if !may_rise(self) {",
         protocols: COUNTERS,
     },

@@ -319,7 +319,7 @@ impl Inside {
     fn next_look(&self, now: u64) -> u32 {
         const UNIT_NS: u64 = 512;
         let quarter = (now - self.first_ns) / 4 / UNIT_NS;
-        (quarter as u32).clamp(SOON, LOOK)
+        quarter.clamp(SOON.into(), LOOK.into()) as u32
     }
 
     fn start(&mut self, now: u64) {
@@ -343,7 +343,8 @@ impl Inside {
                 self.start(clock::now_ns());
             }
             while self.writer.is_writing() {
-                if self.go_on() == NOT_NOW {
+                // When all is written there is a time for the next look, too.
+                if self.go_on() == NOT_NOW && self.writer.is_writing() {
                     return NOT_NOW;
                 }
             }
