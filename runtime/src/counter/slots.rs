@@ -240,7 +240,8 @@ impl Edges {
             let cells = self.cells(index);
             cells.edges.store(edges, Ordering::Relaxed);
             let flags = cells.state.load(Ordering::Relaxed) & !Cells::OPENED;
-            cells.state.store(flags | opened, Ordering::Relaxed);
+            // Release: as by whoever set a flag, for those who find it here.
+            cells.state.store(flags | opened, Ordering::Release);
         }
     }
 }
