@@ -103,7 +103,7 @@ pub fn subjects(analysis: &Analysis, metric: usize) -> Result<Option<String>> {
             Ok(())
         })
     };
-    with_key(AROUND + ROW * names.len() as u32, &arms, draw_rows).map(Some)
+    with_key((width_beside(&names), AROUND + ROW * names.len() as u32), &arms, draw_rows).map(Some)
 }
 
 /// The runs of one metric, block by block: here a drift, a spike or a second mode can be seen. None of a single block.
@@ -148,7 +148,7 @@ pub fn runs(analysis: &Analysis, row: usize, metric: usize) -> Result<Option<Str
         Ok(())
     };
     let names: Vec<(usize, &str)> = arms.iter().map(|(arm, _)| (*arm, measured.arms[*arm].name.as_str())).collect();
-    with_key(RUNS_HEIGHT, &names, draw_runs).map(Some)
+    with_key((WIDTH, RUNS_HEIGHT), &names, draw_runs).map(Some)
 }
 
 /// A curve of a plot: in an arm's colour, with its name, through these points.
@@ -202,7 +202,7 @@ pub fn curves(title: &str, curves: &[Curve], [x, y]: [Scale; 2]) -> Result<Optio
         Ok(())
     };
     let names: Vec<(usize, &str)> = curves.iter().map(|curve| (curve.arm, curve.name.as_str())).collect();
-    with_key(CURVES_HEIGHT, &names, draw_curves).map(Some)
+    with_key((WIDTH, CURVES_HEIGHT), &names, draw_curves).map(Some)
 }
 
 /// Rows with a dot for each arm that has a value there. None without a value.
@@ -223,7 +223,7 @@ pub fn dots(
             Ok(())
         })
     };
-    with_key(AROUND + ROW * rows.len() as u32, arms, draw_rows).map(Some)
+    with_key((width_beside(&names), AROUND + ROW * rows.len() as u32), arms, draw_rows).map(Some)
 }
 
 /// One thing that a row did, at a time.
@@ -372,6 +372,17 @@ fn ratios(
     })
 }
 
+/// What names of rows take beside a plot.
+fn name_width(names: &[&str]) -> u32 {
+    names.iter().map(|name| name.chars().count() as u32).max().unwrap_or(0) * LETTER_WIDTH + 14
+}
+
+/// So wide that there is room for a plot beside the names.
+fn width_beside(names: &[&str]) -> u32 {
+    const ROOM: u32 = 240;
+    WIDTH.max(name_width(names) + ROOM)
+}
+
 /// Rows with names at their left, and a common axis below.
 fn rows(
     area: &Area,
@@ -381,12 +392,11 @@ fn rows(
     mut draw_row: impl FnMut(&mut Chart, usize, f64) -> Drawn,
 ) -> Drawn {
     let rows = names.len() as f64;
-    let name_width = names.iter().map(|name| name.chars().count() as u32).max().unwrap_or(0) * LETTER_WIDTH;
     let mut chart = ChartBuilder::on(area)
         .caption(title, letters(LETTERS + 2))
         .margin(6)
         .margin_right(16)
-        .set_label_area_size(LabelAreaPosition::Left, name_width + 14)
+        .set_label_area_size(LabelAreaPosition::Left, name_width(names))
         .set_label_area_size(LabelAreaPosition::Bottom, 26)
         .build_cartesian_2d(axis.clone(), Axis::of_plain(0.0, rows))?;
     chart
@@ -412,18 +422,18 @@ fn rows(
 }
 
 /// A picture of this height, with the arms' colours below it.
-fn with_key(height: u32, arms: &[(usize, &str)], picture: impl Fn(&Area) -> Drawn) -> Result<String> {
+fn with_key((width, height): (u32, u32), arms: &[(usize, &str)], picture: impl Fn(&Area) -> Drawn) -> Result<String> {
     let mut places = Vec::new();
     let (mut x, mut line) = (10, 0);
     for &(arm, name) in arms {
-        let width = 24 + name.chars().count() as i32 * LETTER_WIDTH as i32;
-        if x + width > WIDTH as i32 {
+        let wide = 24 + name.chars().count() as i32 * LETTER_WIDTH as i32;
+        if x + wide > width as i32 {
             (x, line) = (10, line + 1);
         }
         places.push((arm, name, x, 10 + 20 * line));
-        x += width + 8;
+        x += wide + 8;
     }
-    draw(height + 20 * (line as u32 + 1) + 4, |area| {
+    draw_wide(width, height + 20 * (line as u32 + 1) + 4, |area| {
         let (above, below) = area.split_vertically(height);
         picture(&above)?;
         for &(arm, name, x, y) in &places {
@@ -499,6 +509,12 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), 5, "{svg}");
         assert!(svg.contains("owner") && svg.contains("remote") && !svg.contains('#'));
         assert!(dots("nothing", &[], &[], Scale::Powers("ns")).unwrap().is_none());
+        // Beside the longest name there is room for what is shown.
+        let long = [("name".repeat(20), vec![(0, 1.0), (2, 1000.0)])];
+        let svg = dots("one update", &long, &[], Scale::Powers("ns")).unwrap().unwrap();
+        let places: Vec<f64> =
+            svg.split("<circle cx=\"").skip(1).map(|rest| rest.split('"').next().unwrap().parse().unwrap()).collect();
+        assert!(places.len() == 2 && places[1] - places[0] > 150.0, "{places:?}");
     }
 
     #[test]
