@@ -9,7 +9,7 @@ use fastrand::Rng;
 use crate::blocks::{Measured, Row};
 use crate::finding::Finding;
 use crate::metric::Metric;
-use crate::statistics::{self, Comparison};
+use statistics::{self, Comparison};
 
 /// Of the interval of an arm's own median; ratios take more.
 const RESAMPLES: usize = 1999;

@@ -26,7 +26,6 @@ use crate::metric::{self, Metric};
 use crate::parameters::Parameters;
 use crate::process::{Interrupt, Program, Run, Starter};
 use crate::progress::Progress;
-use crate::statistics;
 
 /// How long the very first run may take if no limit was given.
 const FIRST_LIMIT: Duration = Duration::from_secs(3600);

@@ -14,7 +14,7 @@ use crate::finding::Finding;
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
-use crate::statistics::{Comparison, Verdict};
+use statistics::{Comparison, Verdict};
 
 /// What a document says of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]

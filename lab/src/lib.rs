@@ -1,7 +1,7 @@
 //! Honest measurement: programs side by side under several allocators, what may be said about them, and how it is shown.
 //!
 //! From below: `process` runs one program, `parameters` say which, `arm` says what differs, `blocks` orders the runs, `finding` watches what they do,
-//! `statistics` knows the rules, `analysis` applies them, and `table`, `report` and `json` show what came out. `experiment` is the
+//! the package `statistics` knows the rules, `analysis` applies them, and `table`, `report` and `json` show what came out. `experiment` is the
 //! frame of the lab's experiments. `profile` says what takes how long on simulated machines,
 //! and `forecast` what follows from that. `answers` has simulated runs made, here or in parts elsewhere, and `part` joins those.
 
@@ -25,7 +25,6 @@ pub mod profile;
 mod progress;
 pub mod report;
 pub mod sheet;
-pub mod statistics;
 pub mod table;
 
 /// The commit that this was built from; with a plus if the tree had changes of its own when it was built, or has some now, which

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::metric::{Metric, PEAK, for_people};
 use crate::progress::duration;
 use crate::sheet::{Sheet, Side};
-use crate::statistics::{Comparison, LEVEL, Verdict};
+use statistics::{Comparison, LEVEL, Verdict};
 
 /// What stands behind a ratio where a sign has to do for a verdict.
 const SIGNS: [&str; 3] = ["▼", "▲", " "];

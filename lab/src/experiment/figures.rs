@@ -3,7 +3,7 @@
 use crate::analysis::{Analysis, BASELINE, Judged};
 use crate::blocks::Row;
 use crate::parameters::Parameters;
-use crate::statistics::Comparison;
+use statistics::Comparison;
 
 /// All parts of the experiment.
 #[derive(Clone, Copy)]

@@ -28,7 +28,7 @@ use crate::machine::Machine;
 use crate::process::Interrupt;
 use crate::report::{Chapter, Figure, Plots, Section};
 use crate::sheet::{Sheet, Side};
-use crate::statistics::{Comparison, Verdict};
+use statistics::{Comparison, Verdict};
 
 pub use cache::Cache;
 pub use counters::Counters;

@@ -17,8 +17,8 @@ use crate::metric::{self, Metric};
 use crate::process::{Program, Run};
 use crate::report;
 use crate::sheet::Sheet;
-use crate::statistics::Verdict;
 use crate::table;
+use statistics::Verdict;
 
 const EMPTY_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libempty.so"));
 /// The arm that any preloaded library is held against.

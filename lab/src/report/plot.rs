@@ -13,7 +13,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::analysis::{Analysis, BASELINE, CONTROL, Judged};
 use crate::blocks::Row;
 use crate::metric::for_people;
-use crate::statistics::Verdict;
+use statistics::Verdict;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
@@ -395,7 +395,7 @@ fn rows(
     let mut chart = ChartBuilder::on(area)
         .caption(title, letters(LETTERS + 2))
         .margin(6)
-        .margin_right(16)
+        .margin_right(36)
         .set_label_area_size(LabelAreaPosition::Left, name_width(names))
         .set_label_area_size(LabelAreaPosition::Bottom, 26)
         .build_cartesian_2d(axis.clone(), Axis::of_plain(0.0, rows))?;

@@ -9,8 +9,8 @@ use crate::experiment::{Claim, Part};
 use crate::machine::Machine;
 use crate::metric::for_people;
 use crate::parameters::Parameters;
-use crate::statistics::{Comparison, Verdict};
 use crate::table::{factor, verdict};
+use statistics::{Comparison, Verdict};
 
 use super::hackbench::HACKBENCH;
 

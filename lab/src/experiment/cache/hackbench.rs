@@ -129,7 +129,7 @@ fn document(of: &Compared) -> Option<Documented> {
 }
 
 /// The comparison that the document is about, if it was made.
-pub fn compared(analysis: &Analysis, of: &str) -> Option<crate::statistics::Comparison> {
+pub fn compared(analysis: &Analysis, of: &str) -> Option<statistics::Comparison> {
     let row = analysis.measured.rows.iter().position(|row| row.parameters == context(of))?;
     let arm = analysis.measured.arms.iter().position(|arm| arm.name == DEDICATED)?;
     analysis.rows[row][0].comparisons[arm].filter(|_| analysis.measured.arms[BASELINE].name == GENERAL)

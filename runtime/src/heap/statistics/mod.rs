@@ -402,3 +402,41 @@ extern "C" fn withdraw() {
 pub(super) fn complain(why: &str) {
     let _ = writeln!(StandardError::default(), "commensal: COMMENSAL_CONF: observe: no statistics page: {why}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap;
+    use std::vec;
+
+    /// What a copy says that was half written when a process goes to rest was true when it was begun. Whoever catches up writes another one.
+    ///
+    /// Planted bug that was seen here: the time for the next look, after the last part, taken for "not now".
+    #[test]
+    fn catching_up_is_not_over_with_what_was_half_written() {
+        const MANY: usize = 64 << 20;
+        stage::play(1, || {
+            percpu::enter();
+            let room = Room { caches: 4, slots: 4, groups: 1, locks: 1 };
+            let mut memory = vec![0u64; room.bytes().div_ceil(size_of::<u64>())];
+            // SAFETY: zeroes are what has no page yet; and the page's memory outlives it, and is used by nobody else.
+            let mut inside: Inside = unsafe { core::mem::zeroed() };
+            unsafe { inside.writer.begin(memory.as_mut_ptr().cast(), room, process::id(), Text::of("test"), 0) };
+            // A process as old as its clock: so the next look is as late as it may be.
+            (inside.process, inside.first_ns) = (process::id(), 0);
+            let small = heap::allocate(100);
+            inside.start(clock::now_ns());
+            assert_eq!(inside.do_part(), Part::More, "the first of several parts");
+            let large = heap::allocate(MANY);
+            assert!(!small.is_null() && !large.is_null());
+            assert!(Seen::now().is_far_from(inside.seen), "{:?}, and now {:?}", inside.seen, Seen::now());
+            inside.catch_up();
+            // Other tests have memory of the same heap, but less than that.
+            let missed = Seen::now().pages.abs_diff(inside.seen.pages);
+            assert!(missed < (MANY / PAGE / 2) as u64, "{missed} pages are not said");
+            assert!(!inside.writer.is_writing(), "it stopped on the way");
+            // SAFETY: allocated above.
+            unsafe { [small, large].into_iter().for_each(|block| heap::free(block)) };
+        });
+    }
+}

@@ -1,4 +1,4 @@
-"""Makes statistics.json: what SciPy says of the same figures as lab/src/statistics.
+"""Makes statistics.json: what SciPy says of the same figures as lab/statistics/src.
 
 Run it with SciPy 1.17 and NumPy: python3 make.py > statistics.json. The figures are drawn from a fixed seed. The resampled
 medians of the bootstrap are part of the file, so that both sides read their interval off the same distribution.

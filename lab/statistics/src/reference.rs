@@ -1,4 +1,4 @@
-//! The same figures, by SciPy: lab/reference/make.py says how they were made.
+//! The same figures, by SciPy: lab/statistics/reference/make.py says how they were made.
 
 use serde::Deserialize;
 
@@ -32,7 +32,7 @@ fn assert_near(what: &str, name: &str, ours: f64, theirs: f64) {
 
 #[test]
 fn scipy_says_the_same() {
-    let reference: Reference = serde_json::from_str(include_str!("../../reference/statistics.json")).unwrap();
+    let reference: Reference = serde_json::from_str(include_str!("../reference/statistics.json")).unwrap();
     assert!(reference.cases.len() >= 20);
     for Case { name, values, bootstrap, signed_rank_p, drift, median: middle } in &reference.cases {
         assert_near("median", name, median(&mut values.clone()), *middle);
