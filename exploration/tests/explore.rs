@@ -1,4 +1,4 @@
-//! Each protocol is explored for a few seconds, each run twice, and each of its canaries is found.
+//! Each protocol is explored for a second, each run twice, and each of its canaries is found.
 //!
 //! `COMMENSAL_STRESS_SECONDS` makes each protocol take that long. Seeds are always the same here: `cargo xtask explore` takes others.
 
@@ -6,7 +6,7 @@ use commensal_exploration::{Canary, Protocol, protocols, replay_command};
 use machine::simulation::explore::{Until, Verdict};
 use std::time::Duration;
 
-const SECONDS: f64 = 2.0;
+const SECONDS: f64 = 1.0;
 /// What a canary may take to be found: ten times what the slowest takes in the mean, since one in a thousand takes seven times that.
 const PATIENCE: Duration = Duration::from_secs(400);
 const SEED: u64 = 1;

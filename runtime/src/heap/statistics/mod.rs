@@ -419,8 +419,9 @@ mod tests {
             percpu::enter();
             let room = Room { caches: 4, slots: 4, groups: 1, locks: 1 };
             let mut memory = vec![0u64; room.bytes().div_ceil(size_of::<u64>())];
-            // SAFETY: zeroes are what has no page yet; and the page's memory outlives it, and is used by nobody else.
+            // SAFETY: zeroes are what has no page yet.
             let mut inside: Inside = unsafe { core::mem::zeroed() };
+            // SAFETY: the page's memory outlives it, and is used by nobody else.
             unsafe { inside.writer.begin(memory.as_mut_ptr().cast(), room, process::id(), Text::of("test"), 0) };
             // A process as old as its clock: so the next look is as late as it may be.
             (inside.process, inside.first_ns) = (process::id(), 0);
