@@ -478,6 +478,9 @@ struct Server(Child, String, String);
 impl Server {
     fn start(place: &Place, args: &[&str]) -> Self {
         let mut command = place.command(&["stat", "--prometheus"]);
+        // What a shell runs in the background ignores interrupts, and so would this.
+        // SAFETY: `signal` is async-signal-safe, and the closure touches no memory.
+        unsafe { command.pre_exec(|| Ok(drop(libc::signal(libc::SIGINT, libc::SIG_DFL)))) };
         let child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
         // First, so that it is waited for also if it says something else.
         let mut server = Server(child, String::new(), String::new());
