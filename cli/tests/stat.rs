@@ -479,8 +479,13 @@ impl Server {
     fn start(place: &Place, args: &[&str]) -> Self {
         let mut command = place.command(&["stat", "--prometheus"]);
         // What a shell runs in the background ignores interrupts, and so would this.
+        let heed_interrupts = || {
+            // SAFETY: no handler is installed.
+            unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+            Ok(())
+        };
         // SAFETY: `signal` is async-signal-safe, and the closure touches no memory.
-        unsafe { command.pre_exec(|| Ok(drop(libc::signal(libc::SIGINT, libc::SIG_DFL)))) };
+        unsafe { command.pre_exec(heed_interrupts) };
         let child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
         // First, so that it is waited for also if it says something else.
         let mut server = Server(child, String::new(), String::new());
