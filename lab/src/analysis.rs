@@ -5,11 +5,11 @@
 //! something that another does not.
 
 use fastrand::Rng;
+use statistics::Comparison;
 
 use crate::blocks::{Measured, Row};
 use crate::finding::Finding;
 use crate::metric::Metric;
-use statistics::{self, Comparison};
 
 /// Of the interval of an arm's own median; ratios take more.
 const RESAMPLES: usize = 1999;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use statistics::{Comparison, Verdict};
 
 use crate::analysis::{Analysis, BASELINE, BEST_PEER, Judged, MEAN};
 use crate::arm::Arm;
@@ -14,7 +15,6 @@ use crate::finding::Finding;
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
-use statistics::{Comparison, Verdict};
 
 /// What a document says of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]

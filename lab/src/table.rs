@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use statistics::{Comparison, LEVEL, Verdict};
+
 use crate::analysis::{Analysis, BASELINE, BEST_PEER, CONTROL, Judged, MEAN};
 use crate::arm::Arm;
 use crate::machine::Machine;
 use crate::metric::{Metric, PEAK, for_people};
 use crate::progress::duration;
 use crate::sheet::{Sheet, Side};
-use statistics::{Comparison, LEVEL, Verdict};
 
 /// What stands behind a ratio where a sign has to do for a verdict.
 const SIGNS: [&str; 3] = ["▼", "▲", " "];

@@ -1,9 +1,10 @@
 //! What was measured, found by its names in the JSON: so that claims say the same as whoever reads the file.
 
+use statistics::Comparison;
+
 use crate::analysis::{Analysis, BASELINE, Judged};
 use crate::blocks::Row;
 use crate::parameters::Parameters;
-use statistics::Comparison;
 
 /// All parts of the experiment.
 #[derive(Clone, Copy)]

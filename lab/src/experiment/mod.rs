@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
+use statistics::{Comparison, Verdict};
 use tempfile::TempDir;
 
 use crate::analysis::Analysis;
@@ -28,7 +29,6 @@ use crate::machine::Machine;
 use crate::process::Interrupt;
 use crate::report::{Chapter, Figure, Plots, Section};
 use crate::sheet::{Sheet, Side};
-use statistics::{Comparison, Verdict};
 
 pub use cache::Cache;
 pub use counters::Counters;

@@ -6,6 +6,7 @@
 //! arenas for all CPUs at start are the likeness of the first, and ours is that of the second.
 
 use anyhow::{Context, Result};
+use statistics::Verdict;
 
 use super::{Claim, Experiment, LAZY_COUNTERS, Outcome, Part, Setting};
 use crate::analysis::{Analysis, Judged};
@@ -18,7 +19,6 @@ use crate::process::{Program, Run};
 use crate::report;
 use crate::sheet::Sheet;
 use crate::table;
-use statistics::Verdict;
 
 const EMPTY_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libempty.so"));
 /// The arm that any preloaded library is held against.

@@ -9,11 +9,11 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use statistics::Verdict;
 
 use crate::analysis::{Analysis, BASELINE, CONTROL, Judged};
 use crate::blocks::Row;
 use crate::metric::for_people;
-use statistics::Verdict;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;

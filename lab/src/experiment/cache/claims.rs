@@ -1,5 +1,7 @@
 //! What the document says, held against what was measured; and what follows besides.
 
+use statistics::{Comparison, Verdict};
+
 use super::hackbench::{compared, documented};
 use super::pair::{BYTES, CONSTRUCTED, CONSTRUCTOR, POP_PUSH, of_all, rust, with_threads};
 use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR};
@@ -10,7 +12,6 @@ use crate::machine::Machine;
 use crate::metric::for_people;
 use crate::parameters::Parameters;
 use crate::table::{factor, verdict};
-use statistics::{Comparison, Verdict};
 
 use super::hackbench::HACKBENCH;
 
