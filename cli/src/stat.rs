@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal_watch::{json, process, server, text};
+use commensal_watch::{json, left, process, server, text};
 
 use crate::failure::{Failure, Status};
 use crate::places;
@@ -51,7 +51,7 @@ pub fn show(pid: Option<u32>, as_json: bool) -> Result<ExitCode, Failure> {
             if as_json {
                 pretty(&json::all(&processes, &unreadable))
             } else {
-                unreadable.iter().for_each(|error| eprintln!("commensal: {error:#}"));
+                left::reasons(&unreadable).iter().for_each(|why| eprintln!("commensal: {why}"));
                 text::list(&processes)
             }
         }

@@ -200,31 +200,60 @@ fn without_being_asked_for_there_is_none() {
     });
 }
 
+/// When it was written, and what each writing took, as seen by who comes along slow paths for so long, or until it was written so often.
+fn written_meanwhile(least: usize, long: Duration) -> (Vec<u64>, Vec<u64>) {
+    let (mut seen, mut costs) = (Vec::new(), Vec::new());
+    let began = Instant::now();
+    while began.elapsed() < long || seen.len() < least && began.elapsed() < PATIENCE {
+        free(blocks(2000, |number| number % 1000 + 1));
+        if owners().is_empty() {
+            continue;
+        }
+        let path = folder().join(process::id().to_string());
+        if Page::of(&fs::read(path).expect("a page")).is_ok_and(|page| page.snapshot().is_ok()) {
+            let (at, cost) = with_page(process::id(), |page| (page.ended_ns(), page.cost_ns()));
+            if seen.last() != Some(&at) {
+                seen.push(at);
+                costs.push(cost);
+            }
+        }
+    }
+    println!(
+        "written {} times in {:?}, {} us at most",
+        seen.len(),
+        began.elapsed(),
+        costs.iter().max().unwrap() / 1000
+    );
+    assert!(seen.len() >= least, "{seen:?} {costs:?}");
+    (seen, costs)
+}
+
 /// Whoever comes along slow paths writes it, often enough and not too often.
 #[test]
 fn it_is_written_again_and_again() {
     in_child("it_is_written_again_and_again", "observe:on,observe.interval_ms:20", || {
-        let (mut seen, mut costs) = (Vec::new(), Vec::new());
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(600) {
-            free(blocks(2000, |number| number % 1000 + 1));
-            if owners().is_empty() {
-                continue;
-            }
-            let path = folder().join(process::id().to_string());
-            if Page::of(&fs::read(path).expect("a page")).is_ok_and(|page| page.snapshot().is_ok()) {
-                let (at, cost) = with_page(process::id(), |page| (page.ended_ns(), page.cost_ns()));
-                if seen.last() != Some(&at) {
-                    seen.push(at);
-                    costs.push(cost);
-                }
-            }
-        }
-        println!("written {} times, {} us at most", seen.len(), costs.iter().max().unwrap() / 1000);
-        // In a young process more often, and on a busy machine, where one may cost much, less.
-        assert!((3..=40).contains(&seen.len()), "{seen:?} {costs:?}");
-        let (passed, spent) = (seen[seen.len() - 1] - seen[0], costs[1..costs.len() - 1].iter().sum::<u64>());
-        assert!(spent < passed / 400 + 200_000, "{spent} ns were spent in {passed}: {seen:?} {costs:?}");
+        const INTERVAL_NS: u64 = 20_000_000;
+        let (seen, costs) = written_meanwhile(8, Duration::from_millis(500));
+        // In a young process more often.
+        let gaps: Vec<u64> = seen.windows(2).skip(3).map(|pair| pair[1] - pair[0]).collect();
+        // Where somebody else had the CPU meanwhile one costs much, and is made up for; but not so each time.
+        let (shortest, longest) = (gaps.iter().min().unwrap(), gaps.iter().sum::<u64>());
+        assert!((INTERVAL_NS..3 * INTERVAL_NS).contains(shortest), "{gaps:?} {costs:?}");
+        assert!(longest < 500_000_000 + 500 * costs.iter().sum::<u64>(), "{gaps:?} {costs:?}");
+    });
+}
+
+/// However often it shall be written, that takes no more than one part in 400.
+#[test]
+fn it_takes_no_more_than_its_share() {
+    in_child("it_takes_no_more_than_its_share", "observe:on", || {
+        // More often than anybody may ask for by a setting.
+        statistics::set_interval_ms(1);
+        let (seen, costs) = written_meanwhile(4, Duration::from_millis(500));
+        // Of what took more than five milliseconds only so much is made up for; before the last one not all of it is, yet.
+        let spent = costs[1..costs.len() - 1].iter().map(|&cost| cost.min(5_000_000)).sum::<u64>();
+        let between = seen[seen.len() - 1] - seen[0];
+        assert!(spent < between / 400 + 200_000, "{spent} ns were spent in {between}: {seen:?} {costs:?}");
     });
 }
 
@@ -349,6 +378,14 @@ fn has_one_after(churn: impl Fn()) -> Duration {
     began.elapsed()
 }
 
+/// What this process took of the CPUs.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is a local.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) }, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Others than the process that is named have one when they have lived for a while.
 #[test]
 fn the_short_lived_have_none() {
@@ -385,8 +422,11 @@ fn who_holds_much_has_one_soon() {
             free(blocks(1000, |_| 1000));
         }
         let much = blocks(1000, |_| 8000);
-        let passed = has_one_after(|| free(blocks(1000, |_| 1000)));
-        assert!(passed < Duration::from_millis(40), "after {passed:?}");
+        let before = cpu_time();
+        has_one_after(|| free(blocks(1000, |_| 1000)));
+        // What others do meanwhile on this CPU is not counted.
+        let passed = cpu_time() - before;
+        assert!(owners() == [process::id()] && passed < Duration::from_millis(35), "after {passed:?}");
         free(much);
     });
 }
@@ -455,9 +495,13 @@ fn it_can_be_read_at_any_time() {
                 }))
             });
             together.wait();
-            statistics::write_now();
-            let (until, mut last, mut written) = (Instant::now() + Duration::from_millis(800), 0, 0);
-            while Instant::now() < until {
+            let (began, mut last, mut written) = (Instant::now(), 0, 0);
+            // One of the threads may be about to make it.
+            while owners().is_empty() && began.elapsed() < PATIENCE {
+                statistics::write_now();
+            }
+            // Four threads take the CPU from whoever writes; what he took so is made up for by a pause.
+            while began.elapsed() < Duration::from_millis(800) || written < 3 && began.elapsed() < PATIENCE {
                 let bytes = fs::read(folder().join(process::id().to_string())).expect("there is a page");
                 if Page::of(&bytes).and_then(|page| page.snapshot().map(|_| ())).is_err() {
                     continue;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -46,6 +46,28 @@ impl fmt::Display for NothingYet {
     }
 }
 
+/// A page that another version of the library has laid out.
+#[derive(Debug)]
+pub struct OtherVersion {
+    /// The file.
+    pub path: PathBuf,
+    /// By which version.
+    pub version: u32,
+}
+
+impl std::error::Error for OtherVersion {}
+
+impl fmt::Display for OtherVersion {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{}: a statistics page of version {}, and this command reads version {VERSION}; use the command that came with the program's library",
+            folders::shown(&self.path),
+            self.version
+        )
+    }
+}
+
 impl Copied {
     /// Copies the page in a file; an error says what is there instead. Whether the process is there that could go on to write is asked before a page is looked at
     /// again.
@@ -57,6 +79,9 @@ impl Copied {
                 Ok(Ok(copied)) => return Ok(copied),
                 Ok(Err(Unreadable::Empty | Unreadable::Changing)) if has_writer => std::thread::sleep(PAUSE),
                 Ok(Err(Unreadable::Empty | Unreadable::Changing)) => {}
+                Ok(Err(Unreadable::Version(version))) => {
+                    return Err(OtherVersion { path: path.to_owned(), version }.into());
+                }
                 Ok(Err(why)) => bail!("{}: {}", name(), explained(why)),
                 Err(error) => return Err(error).with_context(name),
             }
@@ -143,9 +168,7 @@ fn explained(why: Unreadable) -> String {
             "this is no statistics page; expected one that a process under Commensal has written: remove the file"
                 .to_owned()
         }
-        Unreadable::Version(other) => format!(
-            "a statistics page of version {other}, and this command reads version {VERSION}; use the command that came with the program's library"
-        ),
+        Unreadable::Version(other) => format!("a statistics page of version {other}"),
         Unreadable::Truncated { expected, .. } if expected > MOST_BYTES => {
             format!(
                 "a damaged statistics page: it should have {expected} bytes, and none has more than {MOST_BYTES}; remove the file"

@@ -1,11 +1,9 @@
 //! A process under Commensal: its page, and what the kernel knows of it.
 
-use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
 use procfs::process::{MMapPath, Process as OfKernel};
@@ -14,10 +12,8 @@ use rustix::process::geteuid;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::folders;
-use crate::page::{Copied, NothingYet};
-
-/// Pages of processes that are no more, beyond which the oldest ones go.
-const KEPT: usize = 32;
+use crate::left::{forget_old, has_nobody_left, written_at};
+use crate::page::{Copied, NothingYet, OtherVersion};
 
 /// How a process is, of which there is a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,8 +166,8 @@ pub fn all() -> (Vec<Process>, Vec<anyhow::Error>) {
     all_in(&folders::all())
 }
 
-fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) {
-    let (mut found, mut errors) = (Vec::new(), Vec::new());
+pub(crate) fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) {
+    let (mut found, mut unread, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for page in folders.iter().flat_map(|folder| folders::pages(folder)) {
         let (pid, path) = match page {
             Ok(page) => page,
@@ -185,36 +181,20 @@ fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) {
             // It may have ended in between.
             Err(_) if fs::symlink_metadata(&path).is_err() => {}
             Err(error) if error.is::<NothingYet>() && has_nobody_left(pid, &path) => {}
-            Err(error) => errors.push(error),
+            Err(error) => {
+                if error.is::<OtherVersion>() && !exists(pid) {
+                    unread.push((written_at(&path), path));
+                }
+                errors.push(error);
+            }
         }
     }
-    forget_old(&found);
+    let gone = found.iter().filter(|(process, _)| process.state != State::Running);
+    forget_old(gone.map(|(process, path)| (made_at(process), path)));
+    forget_old(unread.iter().map(|(at, path)| (*at, path)));
     let mut found: Vec<Process> = found.into_iter().map(|(process, _)| process).collect();
     found.sort_by_key(|process| process.pid);
     (found, errors)
-}
-
-/// Whether a page in which nothing was written will stay so, as its process is no more: such a page says nothing, and goes.
-fn has_nobody_left(pid: u32, path: &Path) -> bool {
-    /// Who shares the directory and not the processes' numbers may be making one.
-    const LONG: Duration = Duration::from_secs(10);
-    let is_old = fs::symlink_metadata(path)
-        .and_then(|page| page.modified())
-        .is_ok_and(|written| written.elapsed().is_ok_and(|age| age > LONG));
-    let is_left = is_old && !exists(pid);
-    if is_left {
-        folders::remove_own(path);
-    }
-    is_left
-}
-
-/// Removes pages of processes that are no more, but for the last ones: somebody may want to know how they ended. Who found them is still told of all. Those of other users are
-/// theirs to remove.
-fn forget_old(found: &[(Process, PathBuf)]) {
-    let mut gone: Vec<&(Process, PathBuf)> =
-        found.iter().filter(|(process, path)| process.state != State::Running && folders::is_own(path)).collect();
-    gone.sort_by_key(|(process, _)| Reverse(made_at(process)));
-    gone.into_iter().skip(KEPT).for_each(|(_, path)| folders::remove_own(path));
 }
 
 /// Processes that were seen to be no more, each counted once.
@@ -323,79 +303,13 @@ fn by_mapping(pid: u32) -> Option<Result<Process>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::sample::{self, NOBODY, OTHER_USER, write};
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     use std::cell::Cell;
     use std::os::unix::fs::chown;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
     use std::ptr::null_mut;
-
-    /// A number that no process has: the kernel gives none beyond 4194304.
-    const NOBODY: u32 = 5_000_000;
-    /// A user without rights, there on every Linux.
-    const OTHER_USER: u32 = 65534;
-
-    fn write(folder: &Path, pid: u32, made_at_ns: u64, at_ns: u64) -> PathBuf {
-        let path = folder.join(pid.to_string());
-        fs::write(&path, sample::page_made_at(made_at_ns, pid, at_ns, 0)).unwrap();
-        path
-    }
-
-    #[test]
-    fn pages_of_the_last_ones_that_went_are_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        // The oldest have the highest numbers, and one is no page.
-        for number in 0..40 {
-            write(folder.path(), NOBODY + number, 1000 - u64::from(number), 2000);
-        }
-        fs::write(folder.path().join("7000000"), "text").unwrap();
-        let own = std::process::id();
-        write(folder.path(), own, now_ns(), now_ns());
-        let look = || {
-            let (found, errors) = all_in(&[folder.path().to_owned()]);
-            let gone = found.iter().filter(|process| process.state == State::Gone).map(|process| process.pid);
-            (gone.collect::<Vec<u32>>(), found, errors)
-        };
-        let mut counted = Gone::default();
-        // All are told of once.
-        let (gone, found, _) = look();
-        assert_eq!((gone, counted.with(&found)), ((NOBODY..NOBODY + 40).collect(), 40));
-        let (gone, found, errors) = look();
-        assert_eq!((gone, counted.with(&found)), ((NOBODY..NOBODY + 32).collect(), 40));
-        assert!(found.iter().any(|process| process.pid == own && process.state == State::Running));
-        assert_eq!(errors.len(), 1, "{errors:?}");
-        // Nothing else went.
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 34);
-        // A newer one takes the place of one of them, and one may have the number of another; a page that somebody removed was of one all the same.
-        write(folder.path(), NOBODY + 39, 3000, 3000);
-        write(folder.path(), NOBODY, 4000, 4000);
-        fs::remove_file(folder.path().join((NOBODY + 1).to_string())).unwrap();
-        assert_eq!(counted.with(&look().1), 42);
-        assert_eq!(counted.with(&look().1), 42);
-    }
-
-    /// Children that were killed before they said anything leave such pages, by the hundred.
-    #[test]
-    fn pages_in_which_nobody_wrote_go() {
-        let folder = tempfile::tempdir().unwrap();
-        let own = std::process::id();
-        let long_ago = std::time::SystemTime::now() - Duration::from_secs(60);
-        for (pid, written) in [(NOBODY, long_ago), (NOBODY + 1, std::time::SystemTime::now()), (own, long_ago)] {
-            let path = folder.path().join(pid.to_string());
-            let mut page = sample::page(pid, 1000, 0);
-            // There is no current copy.
-            page[12] = 0;
-            fs::write(&path, page).unwrap();
-            fs::File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
-        }
-        let (found, errors) = all_in(&[folder.path().to_owned()]);
-        assert!(found.is_empty(), "{found:?}");
-        assert_eq!(errors.len(), 2, "{errors:?}");
-        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0).collect();
-        left.sort();
-        assert_eq!(left, [own.min(NOBODY), NOBODY + 1]);
-    }
 
     #[test]
     fn a_process_is_told_from_others_of_its_number() {
@@ -474,24 +388,6 @@ mod tests {
         }
         assert_eq!(own, [State::Running; 2]);
         assert_eq!(others, [State::Gone, State::Replaced]);
-    }
-
-    #[test]
-    fn in_directories_of_others_nothing_is_removed() {
-        if !geteuid().is_root() {
-            return eprintln!("left out: only root looks at directories of others");
-        }
-        let folder = tempfile::tempdir().unwrap();
-        chown(folder.path(), Some(OTHER_USER), None).unwrap();
-        for number in 0..40 {
-            write(folder.path(), NOBODY + number, 1000, 2000);
-        }
-        let empty = write(folder.path(), NOBODY + 40, 1000, 2000);
-        fs::write(&empty, "").unwrap();
-        let long_ago = std::time::SystemTime::now() - Duration::from_secs(60);
-        fs::File::options().write(true).open(&empty).unwrap().set_modified(long_ago).unwrap();
-        let (found, errors) = all_in(&[folder.path().to_owned()]);
-        assert_eq!((found.len(), errors.len(), fs::read_dir(folder.path()).unwrap().count()), (40, 0, 41));
     }
 
     /// A fork child has its parent's page mapped, under the parent's name.

@@ -1,5 +1,8 @@
 //! Processes for tests, with pages that are written as programs write them.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use runtime::observe::page::{Cache, Figures, Group, Lock, Room, Row, Slot, Text, Writer};
 
 use crate::page::Copied;
@@ -9,6 +12,18 @@ use crate::process::{Kernel, Process, State, now_ns};
 pub const AGE_NS: u64 = 3_600_000_000_000;
 
 const ROOM: Room = Room { caches: 4, slots: 2, groups: 2, locks: 2 };
+
+/// A number that no process has: the kernel gives none beyond 4194304.
+pub const NOBODY: u32 = 5_000_000;
+/// A user without rights, there on every Linux.
+pub const OTHER_USER: u32 = 65534;
+
+/// Writes the page of a process into a folder.
+pub fn write(folder: &Path, pid: u32, made_at_ns: u64, at_ns: u64) -> PathBuf {
+    let path = folder.join(pid.to_string());
+    fs::write(&path, page_made_at(made_at_ns, pid, at_ns, 0)).unwrap();
+    path
+}
 
 /// Bytes of a page that was finished at a time; `round` makes later figures larger.
 pub fn page(pid: u32, at_ns: u64, round: u64) -> Vec<u8> {

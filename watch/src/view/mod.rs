@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use crate::process;
+use crate::{left, process};
 use draw::Means;
 use model::{Model, Screen, Wish};
 
@@ -80,7 +80,7 @@ fn look(model: &mut Model) {
     match model.screen {
         Screen::List => {
             let (processes, errors) = process::all();
-            model.take(processes, errors.iter().map(|error| format!("{error:#}")).collect());
+            model.take(processes, left::reasons(&errors));
         }
         Screen::One(pid, _) => match process::find(pid) {
             Ok(process) => model.take(vec![process], Vec::new()),

@@ -52,6 +52,9 @@ const LIFE_NS: u64 = 50 * MILLISECOND;
 const GROWTH: u64 = (4 << 20) / PAGE as u64;
 /// What is saved up for when there is much to say.
 const SAVED_NS: i64 = 200_000;
+/// What is owed at most, and so made up for in two seconds. No writing takes so long by itself: a process that did was stopped meanwhile, maybe for hours, and would
+/// say nothing for days.
+const OWED_NS: i64 = 5 * MILLISECOND as i64;
 /// How often it is written, if nobody says otherwise.
 const USUAL_INTERVAL_MS: u32 = 500;
 /// Memory in use has changed by much if it is by an eighth and so many pages.
@@ -129,14 +132,15 @@ impl Allowance {
     fn is_left(&mut self, now_ns: u64) -> bool {
         let more = now_ns.saturating_sub(self.since_ns) / SHARE;
         if more > 0 {
-            self.since_ns = now_ns;
+            // What is less than a nanosecond's worth is left for the next look.
+            self.since_ns += more * SHARE;
             self.ns = self.ns.saturating_add(i64::try_from(more).unwrap_or(SAVED_NS)).min(SAVED_NS);
         }
         self.ns > 0
     }
 
     fn spend(&mut self, ns: u64) {
-        self.ns = self.ns.saturating_sub(i64::try_from(ns).unwrap_or(i64::MAX));
+        self.ns = self.ns.saturating_sub(i64::try_from(ns).unwrap_or(i64::MAX)).max(-OWED_NS);
     }
 }
 
@@ -199,7 +203,8 @@ pub(crate) fn survey(before_rest: bool) {
     }
 }
 
-/// Writes the page at once, but for what somebody else holds just now; makes it if this process is to have one when it has lived for a while.
+/// Writes the page at once, but for what somebody else holds just now; makes it if this process is to have one when it has lived for a while. Nothing is done
+/// where another thread is at it.
 pub fn write_now() {
     let is_wanted = general().state().registry().rare.0.statistics_wanted.load(Ordering::Relaxed) != 0;
     if !is_wanted || !sharing::enter() {
@@ -408,6 +413,43 @@ mod tests {
     use super::*;
     use crate::heap;
     use std::vec;
+
+    /// Who was stopped while he wrote says something again soon after he goes on.
+    ///
+    /// Planted bug that was seen here: no bound of what is owed.
+    #[test]
+    fn what_was_stopped_for_hours_is_not_silent_for_days() {
+        const HOUR: u64 = 3_600_000 * MILLISECOND;
+        let mut allowance = Allowance::default();
+        for stopped in [10 * MILLISECOND, 1000 * MILLISECOND, HOUR] {
+            let began = allowance.since_ns + HOUR;
+            assert!(allowance.is_left(began), "before {stopped}");
+            allowance.spend(stopped);
+            let pause = OWED_NS as u64 * SHARE;
+            assert!(allowance.is_left(began + stopped + pause + SHARE), "{allowance:?} after {stopped}");
+        }
+    }
+
+    /// What a writing took has passed four hundred times before there is another, however often somebody looks.
+    ///
+    /// Planted bug that was seen here: what is less than one part in 400 of the time since the last look, forgotten.
+    #[test]
+    fn looks_at_the_allowance_lose_none_of_it() {
+        const COST: u64 = 250_000;
+        for step in [1, SHARE - 1, 1000, 77_777] {
+            let mut allowance = Allowance::default();
+            let began = 1000 * MILLISECOND;
+            assert!(allowance.is_left(began));
+            allowance.spend(COST);
+            let passed =
+                (1..).map(|turn| turn * step).find(|&passed| allowance.is_left(began + passed)).expect("one day");
+            let exactly = (COST - SAVED_NS as u64) * SHARE;
+            assert!(
+                (exactly..=exactly + step + SHARE).contains(&passed),
+                "after {passed}, not {exactly}, by steps of {step}"
+            );
+        }
+    }
 
     /// What a copy says that was half written when a process goes to rest was true when it was begun. Whoever catches up writes another one.
     ///

@@ -1,0 +1,184 @@
+//! Pages that nobody writes any more: which of them stay, and what is said of those that cannot be read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use runtime::observe::page::VERSION;
+
+use crate::folders;
+use crate::page::OtherVersion;
+use crate::process::exists;
+
+/// Pages of processes that are no more, beyond which the oldest ones go.
+const KEPT: usize = 32;
+
+/// Whether a page in which nothing was written will stay so, as its process is no more: such a page says nothing, and goes.
+pub(crate) fn has_nobody_left(pid: u32, path: &Path) -> bool {
+    /// Who shares the directory and not the processes' numbers may be making one.
+    const LONG: Duration = Duration::from_secs(10);
+    let is_old = written_at(path).is_some_and(|at| at.elapsed().is_ok_and(|age| age > LONG));
+    let is_left = is_old && !exists(pid);
+    if is_left {
+        folders::remove_own(path);
+    }
+    is_left
+}
+
+/// When a page was last written to.
+pub(crate) fn written_at(page: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(page).and_then(|page| page.modified()).ok()
+}
+
+/// Removes pages of processes that are no more, but for the last ones: somebody may want to know how they ended. Who found them is still told of all. Those of other users are
+/// theirs to remove.
+pub(crate) fn forget_old<'a, T: Ord>(gone: impl Iterator<Item = (T, &'a PathBuf)>) {
+    let mut gone: Vec<(T, &PathBuf)> = gone.filter(|(_, path)| folders::is_own(path)).collect();
+    gone.sort_by(|one, other| other.0.cmp(&one.0));
+    gone.into_iter().skip(KEPT).for_each(|(_, path)| folders::remove_own(path));
+}
+
+/// Why pages could not be read, in a line each; those of another version, of which an upgrade may leave many, in one line for each directory.
+pub fn reasons(unreadable: &[anyhow::Error]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut of_versions = BTreeMap::<(&Path, u32), Vec<&OtherVersion>>::new();
+    for error in unreadable {
+        match error.downcast_ref::<OtherVersion>() {
+            Some(other) => {
+                let folder = other.path.parent().unwrap_or(&other.path);
+                of_versions.entry((folder, other.version)).or_default().push(other);
+            }
+            None => lines.push(format!("{error:#}")),
+        }
+    }
+    lines.extend(of_versions.into_iter().map(|((folder, version), pages)| match pages[..] {
+        [page] => page.to_string(),
+        _ => format!(
+            "{}: {} statistics pages of version {version}, and this command reads version {VERSION}; use the command that came with the programs' library, or remove those of processes that have ended",
+            folders::shown(folder),
+            pages.len()
+        ),
+    }));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{Gone, State, all_in, now_ns};
+    use crate::sample::{self, NOBODY, OTHER_USER, write};
+    use rustix::process::geteuid;
+    use std::os::unix::fs::chown;
+
+    #[test]
+    fn pages_of_the_last_ones_that_went_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        // The oldest have the highest numbers, and one is no page.
+        for number in 0..40 {
+            write(folder.path(), NOBODY + number, 1000 - u64::from(number), 2000);
+        }
+        fs::write(folder.path().join("7000000"), "text").unwrap();
+        let own = std::process::id();
+        write(folder.path(), own, now_ns(), now_ns());
+        let look = || {
+            let (found, errors) = all_in(&[folder.path().to_owned()]);
+            let gone = found.iter().filter(|process| process.state == State::Gone).map(|process| process.pid);
+            (gone.collect::<Vec<u32>>(), found, errors)
+        };
+        let mut counted = Gone::default();
+        // All are told of once.
+        let (gone, found, _) = look();
+        assert_eq!((gone, counted.with(&found)), ((NOBODY..NOBODY + 40).collect(), 40));
+        let (gone, found, errors) = look();
+        assert_eq!((gone, counted.with(&found)), ((NOBODY..NOBODY + 32).collect(), 40));
+        assert!(found.iter().any(|process| process.pid == own && process.state == State::Running));
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        // Nothing else went.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 34);
+        // A newer one takes the place of one of them, and one may have the number of another; a page that somebody removed was of one all the same.
+        write(folder.path(), NOBODY + 39, 3000, 3000);
+        write(folder.path(), NOBODY, 4000, 4000);
+        fs::remove_file(folder.path().join((NOBODY + 1).to_string())).unwrap();
+        assert_eq!(counted.with(&look().1), 42);
+        assert_eq!(counted.with(&look().1), 42);
+    }
+
+    /// Children that were killed before they said anything leave such pages, by the hundred.
+    #[test]
+    fn pages_in_which_nobody_wrote_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        let long_ago = SystemTime::now() - Duration::from_secs(60);
+        for (pid, written) in [(NOBODY, long_ago), (NOBODY + 1, SystemTime::now()), (own, long_ago)] {
+            let path = folder.path().join(pid.to_string());
+            let mut page = sample::page(pid, 1000, 0);
+            // There is no current copy.
+            page[12] = 0;
+            fs::write(&path, page).unwrap();
+            fs::File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
+        }
+        let (found, errors) = all_in(&[folder.path().to_owned()]);
+        assert!(found.is_empty(), "{found:?}");
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0).collect();
+        left.sort();
+        assert_eq!(left, [own.min(NOBODY), NOBODY + 1]);
+    }
+
+    /// Whoever upgrades is told in a line what the version before has left, and of it, too, only the last ones stay.
+    #[test]
+    fn what_another_version_left_is_told_in_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let write = |pid: u32, version: u32, age: u64| {
+            let path = folder.path().join(pid.to_string());
+            let mut page = sample::page(pid, 1000, 0);
+            page[8..12].copy_from_slice(&version.to_ne_bytes());
+            fs::write(&path, page).unwrap();
+            let written = now - Duration::from_secs(age);
+            fs::File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
+        };
+        // The oldest have the highest numbers; the oldest of all is one that runs.
+        let own = std::process::id();
+        write(own, VERSION + 1, 5000);
+        (0..KEPT as u32 + 7).for_each(|number| write(NOBODY + number, VERSION + 1, number.into()));
+        write(NOBODY + 1000, VERSION + 2, 0);
+        fs::write(folder.path().join("7000000"), "text").unwrap();
+        let (found, errors) = all_in(&[folder.path().to_owned()]);
+        assert_eq!((found.len(), errors.len()), (0, KEPT + 10));
+        let said = reasons(&errors);
+        let expected = [
+            "7000000: this is no statistics page".to_owned(),
+            format!(": 40 statistics pages of version {}, and this command reads version {VERSION};", VERSION + 1),
+            format!("/5001000: a statistics page of version {}, and this", VERSION + 2),
+        ];
+        assert_eq!(said.len(), expected.len(), "{said:?}");
+        for (line, expected) in said.iter().zip(&expected) {
+            assert!(line.contains(expected), "{line}, not {expected}");
+        }
+        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0).collect();
+        left.sort();
+        let kept = (0..KEPT as u32 - 1).map(|number| NOBODY + number);
+        let expected: Vec<u32> = [own].into_iter().chain(kept).chain([NOBODY + 1000, 7_000_000]).collect();
+        assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn in_directories_of_others_nothing_is_removed() {
+        if !geteuid().is_root() {
+            return eprintln!("left out: only root looks at directories of others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        chown(folder.path(), Some(OTHER_USER), None).unwrap();
+        for number in 0..40 {
+            write(folder.path(), NOBODY + number, 1000, 2000);
+        }
+        let empty = write(folder.path(), NOBODY + 40, 1000, 2000);
+        fs::write(&empty, "").unwrap();
+        let long_ago = SystemTime::now() - Duration::from_secs(60);
+        fs::File::options().write(true).open(&empty).unwrap().set_modified(long_ago).unwrap();
+        let (found, errors) = all_in(&[folder.path().to_owned()]);
+        assert_eq!((found.len(), errors.len(), fs::read_dir(folder.path()).unwrap().count()), (40, 0, 41));
+    }
+}
