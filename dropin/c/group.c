@@ -3,6 +3,7 @@
  * basics     every function, and each edge of its arguments, and errno
  * nesting    groups inside groups, left in any order; what realloc, calloc and the C library's own allocations do there
  * limits     a limit that threads reach at the same time: exact, and nobody else is disturbed
+ * own        a thread that the library makes while a thread is inside: it is charged to nobody, and outlives the group
  * forks      children of a process whose threads are inside groups
  * busy       a group with threads inside, while they allocate
  * bulk       a million blocks that go at once; memory goes back where it was
@@ -13,7 +14,9 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static cm_group *create(const char *name, cm_group *parent, uint64_t limit) {
     cm_group *group = cm_group_create(name, parent, limit);
@@ -151,6 +154,52 @@ static void check_limits(void) {
     }
     CHECK(stats_of(group).peak == (uint64_t)MOST * OBJECT, "a peak of %llu", (unsigned long long)stats_of(group).peak);
     destroy(group);
+}
+
+/* -- own -- */
+
+/* Without a function that allocates. */
+static unsigned long threads(void) {
+    struct stat tasks;
+    CHECK(stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2, "it is not told how many threads there are");
+    return tasks.st_nlink - 2;
+}
+
+static void *wait_for_end(void *lock) {
+    pthread_mutex_lock(lock);
+    return NULL;
+}
+
+static void check_own(void) {
+    enum { LARGE = 1 << 20, AT_ONCE = 32, TRIES = 3000 };
+    cm_group *group = create("served", NULL, 0);
+    /* Who never had a second thread gets none of the library's; and where one has ended, another one gets what it had. */
+    pthread_mutex_t end = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+    CHECK(pthread_mutex_lock(&end) == 0 && pthread_create(&thread, NULL, wait_for_end, &end) == 0, "no thread");
+    cm_group_entry entry;
+    CHECK(cm_group_enter(group, &entry) == 0, "not entered");
+    /* Large blocks only, so that nothing is left in arrays: freed, they are what somebody has to see to. */
+    for (int i = 0; i < TRIES && threads() == 2; i++) {
+        void *blocks[AT_ONCE];
+        for (int j = 0; j < AT_ONCE; j++)
+            blocks[j] = make(LARGE);
+        for (int j = 0; j < AT_ONCE; j++)
+            free(blocks[j]);
+        usleep(1000);
+    }
+    CHECK(threads() == 3, "%lu threads", threads());
+    cm_group_stats stats = stats_of(group);
+    CHECK(stats.charged == 0 && stats.caches == 0, "%llu bytes of %u caches are charged for the library's own thread",
+          (unsigned long long)stats.charged, stats.caches);
+    CHECK(cm_group_leave(&entry) == 0, "not left");
+    destroy(group);
+    /* It needs what it has there still. */
+    for (int i = 0; i < 200; i++) {
+        free(make(LARGE));
+        usleep(1000);
+    }
+    CHECK(pthread_mutex_unlock(&end) == 0 && pthread_join(thread, NULL) == 0, "the thread does not end");
 }
 
 /* -- forks, busy -- */
@@ -320,8 +369,9 @@ static void check_faults(void) {
 }
 
 static const struct check checks[] = {{"basics", check_basics}, {"nesting", check_nesting}, {"limits", check_limits},
-                                      {"forks", check_forks},   {"busy", check_busy},       {"bulk", check_bulk},
-                                      {"many", check_many},     {"faults", check_faults},   {NULL, NULL}};
+                                      {"own", check_own},       {"forks", check_forks},     {"busy", check_busy},
+                                      {"bulk", check_bulk},     {"many", check_many},       {"faults", check_faults},
+                                      {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -7,6 +7,7 @@ in_both_modes! {
     basics: |mode| holds(mode, "group basics");
     nesting: |mode| holds(mode, "group nesting");
     limits: |mode| holds(mode, "group limits");
+    own: |mode| holds(mode, "group own");
     forks: |mode| holds(mode, "group forks");
     busy: |mode| holds(mode, "group busy");
     bulk: |mode| holds(mode, "group bulk");

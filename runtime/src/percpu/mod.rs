@@ -40,6 +40,20 @@ pub fn enter() {
     }
 }
 
+/// Calls functions of the C library that may allocate what the process keeps: threads of the runtime's own, what is called at an exit or a fork. The
+/// thread is inside of no group meanwhile, which would be charged for that, and take it along when it is destroyed. No handler of this thread interrupts,
+/// and would look where it is.
+#[cold]
+pub fn for_process<R>(work: impl FnOnce() -> R) -> R {
+    thread::without_signals(|| {
+        let inside = thread::local();
+        thread::set_local(0);
+        let result = work();
+        thread::set_local(inside);
+        result
+    })
+}
+
 impl Region {
     /// The region at `base`.
     ///

@@ -34,6 +34,7 @@ use super::grace::Grace;
 use super::knobs::Knobs;
 use super::qsbr::Registered;
 use super::worker::Worker;
+use crate::percpu;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::slot::{self, COUNTS, Counted, Mode};
@@ -158,7 +159,7 @@ impl Domain {
 
     /// Begins a slow path: afterwards the domain is in order for this process.
     pub(super) fn enter() -> &'static Domain {
-        crate::percpu::enter();
+        percpu::enter();
         let domain = Self::of_process();
         // Acquire pairs with the release in `put_in_order`.
         let state = domain.state.load(Ordering::Acquire);
@@ -186,7 +187,8 @@ impl Domain {
     #[cold]
     fn watch_forks(&self, is_noticed: bool) {
         if self.is_watching.swap(1, Ordering::Relaxed) == 0 {
-            thread::on_fork_in_child(if is_noticed { put_child_in_order } else { after_fork_in_child });
+            let in_child = if is_noticed { put_child_in_order } else { after_fork_in_child };
+            percpu::for_process(|| thread::on_fork_in_child(in_child));
         }
     }
 
@@ -196,7 +198,7 @@ impl Domain {
     fn put_in_order(&self) {
         loop {
             // A handler may have forked since the last look.
-            crate::percpu::enter();
+            percpu::enter();
             if self.state.load(Ordering::Acquire) == current_state() {
                 return;
             }

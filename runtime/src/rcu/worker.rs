@@ -10,6 +10,7 @@
 use super::domain::Domain;
 use super::grace::Caller;
 use super::knobs::Knob;
+use crate::percpu;
 use machine::process;
 use machine::sync::{AtomicU32, Ordering, wait, wake_one};
 use machine::thread::{self, Work};
@@ -86,7 +87,7 @@ impl Domain {
             return;
         }
         // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and make another one.
-        thread::without_signals(|| {
+        percpu::for_process(|| {
             let state = &self.worker.state;
             let seen = state.load(Ordering::Relaxed);
             let is_ours = (seen == NONE || seen == FAILED)

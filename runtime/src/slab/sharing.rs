@@ -86,7 +86,7 @@ fn upgrade() {
     }
     let Some(forks_are_noticed) = thread::without_signals(make_shared) else { return };
     if !forks_are_noticed {
-        thread::on_fork_in_child(after_fork_in_child);
+        percpu::for_process(|| thread::on_fork_in_child(after_fork_in_child));
     }
 }
 

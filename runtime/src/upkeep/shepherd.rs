@@ -16,6 +16,7 @@ use super::knobs::Knob;
 use super::state::State;
 use super::step;
 use crate::page::PAGE;
+use crate::percpu;
 use crate::slab::region::general;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wait, wake_one};
 use machine::thread::{self, FIRST_GENERATION, Work};
@@ -151,7 +152,7 @@ impl State {
             return false;
         }
         // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and make another one.
-        thread::without_signals(|| {
+        percpu::for_process(|| {
             let word = &self.shepherd.state;
             let seen = word.load(Ordering::Relaxed);
             let is_ours = !self.shepherd.is_there()
@@ -167,7 +168,7 @@ impl State {
 
 fn work() {
     loop {
-        crate::percpu::enter();
+        percpu::enter();
         let Some(state) = State::known() else { return };
         if state.knobs.get(Knob::Shepherd) == 0 {
             return state.shepherd.state.store(marked(NONE), Ordering::Relaxed);

@@ -379,7 +379,7 @@ impl Inside {
                 unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
                 // Whatever there is, it has not been said.
                 self.seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
-                process::at_exit(withdraw);
+                percpu::for_process(|| process::at_exit(withdraw));
                 Ok(())
             }
             Err(why) => {

@@ -29,6 +29,7 @@ use super::region::general;
 use super::rules::Rules;
 use super::sharing;
 use crate::page::{PAGE, Span};
+use crate::percpu;
 use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::ptr::null_mut;
@@ -379,7 +380,7 @@ impl<'a> General<'a> {
 /// Has all caches that watch looked over when the program exits.
 fn check_at_exit() {
     if general().state().registry().rare.0.is_first_to_check() {
-        process::at_exit(check_now);
+        percpu::for_process(|| process::at_exit(check_now));
     }
 }
 
