@@ -1,15 +1,14 @@
 //! Measures Commensal's malloc and caches side by side with the newest versions of its peers, its counters with plain and atomic words, its recorder with
 //! other recorders, and how groups make caches, what accounting costs its locks, and what giving memory back costs a server, and judges the musts.
 //!
-//! How is the lab's matter: blocks of shuffled order, and what may be said of them. Here is what is run (parts.rs, and real
-//! programs in real.rs), under which arms, and which figures have to be reached (musts.rs).
+//! How is the lab's matter: blocks of shuffled order, and what may be said of them. Here is what is run (parts.rs), under which arms, and
+//! which figures have to be reached (musts.rs).
 //!
 //! Exit status: 0, 1 if a must is missed or a program failed under some arm, 2 for bad usage.
 
 mod locks;
 mod musts;
 mod parts;
-mod real;
 mod upkeep;
 
 use std::env;
@@ -73,11 +72,7 @@ impl What {
 }
 
 fn main() -> ExitCode {
-    // A server and its client are one program to the lab: this one.
-    let mut words = env::args_os().skip(1);
-    let outcome = if words.next().is_some_and(|word| word == real::redis::WORD) {
-        words.next().context("a socket's path was expected").and_then(|socket| real::redis::drive(Path::new(&socket)))
-    } else if env::args().nth(1).is_some_and(|word| word == parts::RCU_PROBE) {
+    let outcome = if env::args().nth(1).is_some_and(|word| word == parts::RCU_PROBE) {
         parts::probe(rcu::measure, env::args().skip(2))
     } else if env::args().nth(1).is_some_and(|word| word == parts::RECORDER_PROBE) {
         parts::probe(recorder::measure, env::args().skip(2))
@@ -114,12 +109,10 @@ fn check(options: &Options) {
 /// Measures and prints. Whether all is well.
 fn run(options: &Options) -> Result<bool> {
     let interrupt = Interrupt::register()?;
-    let scratch = tempfile::tempdir()?;
     let bench = Bench {
         arms: arms(&options.commensal),
         floor: build_floor()?,
         command: built("commensal"),
-        scratch: scratch.path().to_owned(),
         blocks: options.blocks.into(),
         interrupt: interrupt.clone(),
     };

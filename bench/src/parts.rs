@@ -16,7 +16,7 @@ use commensal_lab::sheet::Sheet;
 use commensal_lab::table;
 use commensal_programs::ALL;
 
-use crate::{locks, real};
+use crate::locks;
 
 /// The arm whose malloc hardly works.
 pub const FLOOR: &str = "floor";
@@ -67,8 +67,6 @@ pub struct Bench {
     pub floor: PathBuf,
     /// The command that runs bundled programs.
     pub command: PathBuf,
-    /// For files that go away.
-    pub scratch: PathBuf,
     /// How many blocks a part has.
     pub blocks: usize,
     /// Ctrl-C.
@@ -229,18 +227,11 @@ impl Bench {
         self.measure("threads", "10,000 threads that come and go", subjects.into(), &arms)
     }
 
-    /// The bundled programs, and real ones.
+    /// The bundled programs.
     pub fn programs(&self, only: Option<&str>) -> Result<Part> {
         let is_chosen = |name: &str| only.is_none_or(|only| only == name);
         let ours = ALL.iter().map(|workload| self.bundled(workload.name, &[workload.name]));
         let mut subjects: Vec<Subject> = ours.collect();
-        let mut skipped = Vec::new();
-        for (name, prepare) in real::ALL {
-            match prepare(&self.scratch) {
-                Ok(subject) => subjects.push(Subject { parameters: Parameters::of_workload(name), ..subject }),
-                Err(why) => skipped.push(format!("{name} ({why:#})")),
-            }
-        }
         subjects.retain(|subject| is_chosen(&subject.name()));
         let subjects = subjects.into_iter().map(|subject| match subject.prints_the_same {
             true => Subject { metrics: vec![WALL, PEAK], read: read_cost, ..subject },
