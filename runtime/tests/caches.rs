@@ -1,10 +1,13 @@
 //! Object caches: what their owners rely on. Runs on the simulated machine, too.
 
+mod common;
+
 use commensal::heap::{self, check::check_valid};
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::kick;
+use commensal::machine::test_support::play;
 use commensal::slab::{Alive, Cache, Constructed, Hook, ObjectCache, OutOfMemory, Refused, Untunable, Wanted};
-use stage::{Job, play, run};
+use common::{Job, run};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::null_mut;

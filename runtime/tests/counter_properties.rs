@@ -11,6 +11,7 @@ mod common;
 
 use commensal::counter::{CounterSet, DEFAULT_RANGE};
 use commensal::machine::slot;
+use commensal::machine::test_support::play;
 use commensal::percpu::Area;
 use common::child::act_out;
 use common::programs::runner;
@@ -19,7 +20,6 @@ use proptest::collection::vec;
 use proptest::prop_oneof;
 use proptest::strategy::{BoxedStrategy, Just, Strategy};
 use proptest::test_runner::{TestCaseError, TestError};
-use stage::play;
 use std::time::Instant;
 
 const FILE: &str = "counter_properties";
@@ -180,7 +180,7 @@ fn run<const RANGE: i32>(steps: &[Step]) -> Result<(), String> {
         };
         let mut taken = Ok(());
         if elsewhere {
-            stage::run(vec![Box::new(|| taken = step())])
+            common::run(vec![Box::new(|| taken = step())])
         } else {
             taken = step()
         }

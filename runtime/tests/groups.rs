@@ -1,8 +1,11 @@
 //! Groups: what their owners rely on. Runs on the simulated machine, too.
 
+mod common;
+
 use commensal::group::{Busy, Core, Entry, Group, NotInside, Refused, innermost};
 use commensal::heap::{self, check::check_valid, report::Report};
-use stage::{Job, play, run};
+use commensal::machine::test_support::play;
+use common::{Job, run};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

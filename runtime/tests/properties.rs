@@ -10,13 +10,13 @@
 
 mod common;
 
+use commensal::machine::test_support::play;
 use common::model::{Heap, Subject, Violation};
 use common::programs::{become_shared, hold, operations, operations_that_meet, run_one, run_several, runner};
 use common::{child, forked, planted, random};
 use proptest::collection::vec;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{TestCaseError, TestError};
-use stage::play;
 use std::time::Duration;
 
 const FILE: &str = "properties";

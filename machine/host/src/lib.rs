@@ -16,6 +16,7 @@
 //! | [`publication`] | memory that other processes may look at |
 //! | [`code`] | who called, for reports of misuse |
 //! | [`fault`] | injected failures |
+//! | [`test_support`] | how tests run programs and threads |
 //!
 //! Nothing in here allocates, and nothing calls a C function that could: system calls are made directly, so that
 //! `errno` changes only where [`process::set_error`] says so, and other libraries' interposed `mmap` is not entered.
@@ -43,6 +44,7 @@ pub mod root;
 pub mod slot;
 pub mod sync;
 mod syscall;
+pub mod test_support;
 pub mod thread;
 pub mod vm;
 mod zero;

@@ -49,6 +49,7 @@ pub mod simulation;
 pub mod slot;
 pub mod sync;
 mod syscall;
+pub mod test_support;
 pub mod thread;
 #[path = "../../host/src/vm.rs"]
 pub mod vm;

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_arena_whose_blocks_are_all_free_begins_anew() {
-        stage::play(1, arena_begins_anew);
+        machine::test_support::play(1, arena_begins_anew);
     }
 
     fn arena_begins_anew() {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn when_all_arenas_are_used_up_there_is_nothing_more() {
-        stage::play(1, all_arenas_are_used_up);
+        machine::test_support::play(1, all_arenas_are_used_up);
     }
 
     fn all_arenas_are_used_up() {

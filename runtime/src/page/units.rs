@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_was_entered_is_found_and_nothing_else() {
-        stage::play(1, what_was_entered_is_found);
+        machine::test_support::play(1, what_was_entered_is_found);
     }
 
     fn what_was_entered_is_found() {

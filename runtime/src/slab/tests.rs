@@ -11,10 +11,11 @@ use super::*;
 use crate::page::Span;
 use crate::{heap, percpu};
 use core::ptr::null_mut;
-use machine::here;
 use machine::sync::{AtomicBool, AtomicU32};
+use machine::{here, test_support};
 use std::boxed::Box;
 use std::sync::Mutex;
+use std::thread;
 use std::vec;
 use std::vec::Vec;
 
@@ -29,7 +30,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Runs `test` on a heap that nobody else uses.
 fn alone(test: impl FnOnce()) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    stage::play(1, test);
+    test_support::play(1, test);
 }
 
 /// Something happened, or whoever was to do it panicked: true when this goes out of scope.
@@ -71,7 +72,10 @@ fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(Handle<'static>) + Se
         let _ours = general().class(OTHER_CLASS).lock(0, here!());
         work(cache());
     };
-    stage::run(vec![Box::new(hold), Box::new(meet)]);
+    let jobs: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(hold), Box::new(meet)];
+    test_support::run(jobs, |jobs| {
+        thread::scope(|scope| jobs.into_iter().for_each(|job| drop(scope.spawn(job))));
+    });
     // SAFETY: allocated above.
     unsafe { heap::free(first) };
 }

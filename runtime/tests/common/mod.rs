@@ -17,6 +17,17 @@ pub mod planted;
 pub mod programs;
 pub mod random;
 
+use commensal::machine::test_support;
+use std::thread;
+
+/// What a thread does.
+pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+/// Runs jobs at the same time, each as a thread of its own, on this computer or on the simulated machine. Panics if one of them does.
+pub fn run(jobs: Vec<Job<'_>>) {
+    test_support::run(jobs, |jobs| thread::scope(|scope| jobs.into_iter().for_each(|job| drop(scope.spawn(job)))));
+}
+
 /// Seconds that the longer tests take: what COMMENSAL_STRESS_SECONDS says, else `usual`.
 pub fn seconds(usual: f64) -> f64 {
     let set = std::env::var("COMMENSAL_STRESS_SECONDS").ok();

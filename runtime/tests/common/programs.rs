@@ -2,14 +2,15 @@
 
 use super::blocks::Block;
 use super::model::{AtRest, Failure, Heap, Model, Operation, Owned, Subject};
+use super::{Job, run};
 use super::{child, forked, random, seconds};
+use commensal::machine::test_support::play;
 use commensal::slab;
 use proptest::arbitrary::any;
 use proptest::collection::vec;
 use proptest::prop_oneof;
 use proptest::strategy::{Just, Strategy};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use stage::{Job, play};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -114,7 +115,7 @@ pub fn run_several(programs: &[Vec<Operation>]) -> Result<(), Failure> {
             *result = run_thread(model, &programs[number], &next, inbox);
         }));
     }
-    stage::run(jobs);
+    run(jobs);
     let mut rest = Model::new(Heap, owned.clone(), 99, LIMIT);
     for (result, inbox) in results {
         result?;
@@ -172,6 +173,6 @@ pub fn hold<T: std::fmt::Debug>(
 
 /// Makes the process one that is shared by threads, as far as the heap is concerned.
 pub fn become_shared() {
-    stage::run(vec![Box::new(|| {})]);
+    run(vec![Box::new(|| {})]);
     slab::sharing::upgrade_if_shared();
 }

@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn catching_up_is_not_over_with_what_was_half_written() {
         const MANY: usize = 64 << 20;
-        stage::play(1, || {
+        machine::test_support::play(1, || {
             percpu::enter();
             let room = Room { caches: 4, slots: 4, groups: 1, locks: 1 };
             let mut memory = vec![0u64; room.bytes().div_ceil(size_of::<u64>())];

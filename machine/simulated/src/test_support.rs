@@ -1,16 +1,16 @@
-//! Where the runtime's tests play: on a simulated machine that is disturbed at random, by a seed.
+//! Where tests of the runtime run: on a simulated machine that is disturbed at random, by a seed.
 
-use machine::simulation::{self, Place, Random, Rates, Settings, simulate};
-use machine::slot;
+use crate::simulation::{self, Place, Random, Rates, Settings, simulate};
+use crate::slot;
 
 /// What a thread does.
-pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
+type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// No signals: without a simulation's handler they do nothing. No refusals: whoever tests them says so.
+/// No signals: without a simulation's handler they do nothing. No refusals: a test of those asks for them.
 const RATES: Rates = Rates { signal: 0, refuse: 0, ..Rates::USUAL };
 
-/// Runs a program as the first thread of a process on a machine of its own, of which the seed decides how many CPUs it has and all that
-/// happens on it; panics if it is not the program that ends the simulation. In the mode that this process would be in.
+/// Runs a program as the first thread of a process on a machine of its own. The seed decides how many CPUs the machine has and all that
+/// happens on it; the mode is that of this process. Panics if the simulation ends before the program.
 pub fn play<R>(seed: u64, program: impl FnOnce() -> R) -> R {
     slot::initialise();
     let settings = Settings {
@@ -25,7 +25,7 @@ pub fn play<R>(seed: u64, program: impl FnOnce() -> R) -> R {
     report.outcome.unwrap_or_else(|failure| panic!("on the simulated machine, seed {seed}: {failure}"))
 }
 
-/// Runs jobs at the same time, each as a thread of its own.
-pub fn run(jobs: Vec<Job<'_>>) {
+/// Runs jobs at the same time, each as a simulated thread of its own.
+pub fn run<'a>(jobs: Vec<Job<'a>>, _natively: impl FnOnce(Vec<Job<'a>>)) {
     simulation::run(jobs.into_iter().map(|job| (job as simulation::Job<'_>, Place::Anywhere)).collect(), None);
 }
