@@ -201,25 +201,26 @@ impl Core {
         }
     }
 
-    /// Charges the group of a large block, if it is one's, for more pages, or for fewer. False: there is no room for them.
+    /// Has a large block resized, and its group, if it is one's, charged for that. False: there is no room, or `resize` says no.
     ///
     /// # Safety
     /// The block is the caller's.
-    pub unsafe fn resize_large(start: *mut u8, pages: usize) -> bool {
-        let Some(note) = note_of(start) else { return true };
+    pub unsafe fn resize_large(start: *mut u8, pages: usize, resize: impl FnOnce() -> bool) -> bool {
+        let Some(note) = note_of(start) else { return resize() };
         // SAFETY: passed on; as in `of_large`.
         let (group, note) = unsafe { (&*(*note).group, &mut *note) };
-        let change = pages as isize - note.pages as isize;
-        let bytes = change.unsigned_abs() * PAGE;
-        let is_charged =
-            change <= 0 || group.within_limits(bytes, || group.account.charge(bytes).then_some(())).is_some();
-        if change < 0 {
-            group.account.charge_anyway(change * PAGE as isize);
+        let more = pages.saturating_sub(note.pages) * PAGE;
+        let fewer = note.pages.saturating_sub(pages) * PAGE;
+        if more > 0 && group.within_limits(more, || group.account.charge(more).then_some(())).is_none() {
+            return false;
         }
-        if is_charged {
+        let is_done = resize();
+        group.account.charge_anyway(-(if is_done { fewer } else { more } as isize));
+        if is_done {
+            group.account.note_peaks();
             note.pages = pages;
         }
-        is_charged
+        is_done
     }
 
     /// Gives all large blocks back. Nobody uses them, nor the group.

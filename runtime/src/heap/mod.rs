@@ -333,25 +333,21 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     let found = pages().0.large_pages(block);
     let Some(old_pages) = found else { misuse::die(misuse::Found::Foreign, block) };
     let (zone, locks) = pages();
-    // SAFETY: passed on; for both.
-    let (group, resize) = unsafe {
-        let resize = |pages| {
-            if !Core::resize_large(block, pages) {
-                return false;
-            }
-            let is_done = zone.resize(locks, block, old_pages, pages);
-            if !is_done {
-                Core::resize_large(block, old_pages);
-            }
-            is_done
-        };
-        (Core::of_large(block), resize)
+    let resize = |bytes: usize| {
+        let pages = bytes.max(1).div_ceil(PAGE);
+        // SAFETY: passed on; for both.
+        let is_done = unsafe { Core::resize_large(block, pages, || zone.resize(locks, block, old_pages, pages)) };
+        if is_done {
+            count_large(0, pages as isize - old_pages as isize);
+        }
+        is_done
     };
+    // SAFETY: passed on.
+    let group = unsafe { Core::of_large(block) };
     if bytes > isize::MAX as usize {
         return out_of_memory();
     }
-    if bytes > class::LARGEST && resize(bytes.div_ceil(PAGE)) {
-        count_large(0, bytes.div_ceil(PAGE) as isize - old_pages as isize);
+    if bytes > class::LARGEST && resize(bytes) {
         return block;
     }
     let mut is_zero = false;
@@ -366,7 +362,7 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     };
     if new.is_null() {
         // As above: a large block may be as small as a page.
-        let stays = bytes <= old_pages * PAGE && resize(bytes.max(1).div_ceil(PAGE));
+        let stays = bytes <= old_pages * PAGE && resize(bytes);
         return if stays { block } else { new };
     }
     let common = bytes.min(old_pages * PAGE);
