@@ -1,5 +1,5 @@
-//! Measures Commensal's malloc and caches side by side with the newest versions of its peers, its counters with plain and atomic words, its recorder with
-//! other recorders, and how groups make caches, what accounting costs its locks, and what giving memory back costs a server, and judges the musts.
+//! Measures Commensal's malloc and caches side by side with the newest versions of its peers, its counters with plain and atomic words and with
+//! those of registries, and how groups make caches, what accounting costs its locks, and what giving memory back costs a server, and judges the musts.
 //!
 //! How is the lab's matter: blocks of shuffled order, and what may be said of them. Here is what is run (parts.rs), under which arms, and
 //! which figures have to be reached (musts.rs).

@@ -1,4 +1,4 @@
-//! One measurement of one way to count: through the facade `metrics` with Commensal's recorder and with others, and through the crates
+//! One measurement of one way to count: with Commensal's counters by a direct handle and behind the facade `metrics`, and with those of the crates
 //! `prometheus` and `prometheus-client`.
 //!
 //! All threads increment the same counter, which one of them has used before the others came. What is taken each of them counts until the first has
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use arms::{by_handle, by_macro};
+pub use arms::names;
 
 /// Rounds of which the median counts, and how long each takes. Of threads that are in each other's way there is no best: it would be the round in
 /// which one was held up elsewhere.
@@ -24,14 +24,14 @@ const MOST_THREADS: usize = 64;
 /// So many increments.
 type Work = Box<dyn Fn(u64) + Send + Sync>;
 
-/// What the words ask for: `handle THREADS ARM` or `macro THREADS ARM`, nanoseconds of an increment.
+/// What the words ask for: `THREADS ARM`, nanoseconds of an increment.
 pub fn measure(words: &[&str]) -> Result<f64, String> {
-    let [way, threads, name] = words else {
-        return Err(format!("expected handle|macro THREADS ARM, found {words:?}"));
+    let [threads, name] = words else {
+        return Err(format!("expected THREADS ARM, found {words:?}"));
     };
     let threads = threads.parse().ok().filter(|threads| (1..=MOST_THREADS).contains(threads));
     let threads = threads.ok_or_else(|| format!("expected 1 to {MOST_THREADS} threads, found {words:?}"))?;
-    Ok(increment_ns(&arms::named(way, name)?, threads))
+    Ok(increment_ns(&arms::named(name)?, threads))
 }
 
 fn increment_ns(work: &Work, threads: usize) -> f64 {
@@ -89,14 +89,12 @@ mod tests {
 
     #[test]
     fn each_arm_counts() {
-        for name in by_handle() {
+        for name in names() {
             for threads in ["1", "2"] {
-                assert!(measure(&["handle", threads, name]).expect("it counts") > 0.0, "{name}");
+                assert!(measure(&[threads, name]).expect("it counts") > 0.0, "{name}");
             }
         }
-        // Of recorders one alone can be installed in a process.
-        assert!(measure(&["macro", "2", by_macro()[0]]).expect("it counts") > 0.0);
-        assert!(measure(&["handle", "0", "prometheus"]).is_err());
-        assert!(measure(&["handle", "1", "abacus"]).expect_err("no arm").contains("abacus"));
+        assert!(measure(&["0", "prometheus"]).is_err());
+        assert!(measure(&["1", "abacus"]).expect_err("no arm").contains("abacus"));
     }
 }

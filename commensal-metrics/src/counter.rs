@@ -1,0 +1,80 @@
+//! Counters: the runtime's lazy counter, and a word beside it.
+//!
+//! ```text
+//!   value = counted + lift
+//!   counted   the additions of all threads, see `commensal::counter`
+//!   lift      what `absolute` raised the counter by, and additions that found no memory for an upgrade
+//! ```
+//!
+//! Both only rise (modulo 2^64), so consecutive readings never fall.
+
+use commensal::counter::LazyCounter;
+use metrics::CounterFn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter that only rises. Clones count in the same one.
+///
+/// A thread may add in a signal handler. A fork child has its parent's count, and counts on from there.
+#[derive(Clone, Debug, Default)]
+pub struct Counter(pub(crate) Arc<Shared>);
+
+/// A cache line of its own: else the owner of one counter would write to the line that another counter's owner reads.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Shared {
+    counted: LazyCounter,
+    lift: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Shared>() == 64);
+
+impl Counter {
+    /// Adds one.
+    #[inline(always)]
+    pub fn inc(&self) {
+        self.inc_by(1);
+    }
+
+    /// Adds, modulo 2^64. It returns no previous count, unlike `prometheus-client`'s: that would be a sum over CPUs.
+    #[inline(always)]
+    pub fn inc_by(&self, amount: u64) {
+        self.0.increment(amount);
+    }
+
+    /// The count. Takes time in proportion to the CPUs on which threads counted.
+    pub fn get(&self) -> u64 {
+        // Relaxed: each of the two words is seen no older than a reading before saw it.
+        self.0.counted.sum().cast_unsigned().wrapping_add(self.0.lift.load(Ordering::Relaxed))
+    }
+}
+
+impl CounterFn for Shared {
+    #[inline(always)]
+    fn increment(&self, amount: u64) {
+        if self.counted.try_add(amount.cast_signed()).is_err() {
+            // There is no memory for an upgrade, and the word for that case is full. Relaxed: additions order nothing.
+            self.lift.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+
+    /// Raises the counter to `least`, if it is below. What other threads add meanwhile comes on top.
+    fn absolute(&self, least: u64) {
+        // Acquire pairs with the release of the last raise: `counted` is not less here than it was there. If it were,
+        // this raise would add what that one added already.
+        let _ = self.lift.fetch_update(Ordering::Release, Ordering::Acquire, |lift| {
+            let counted = self.counted.sum().cast_unsigned();
+            (counted.wrapping_add(lift) < least).then(|| least.wrapping_sub(counted))
+        });
+    }
+}
+
+impl CounterFn for Counter {
+    fn increment(&self, amount: u64) {
+        self.inc_by(amount);
+    }
+
+    fn absolute(&self, least: u64) {
+        self.0.absolute(least);
+    }
+}
