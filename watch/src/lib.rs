@@ -12,7 +12,7 @@
 //! | `left` | pages that nobody writes any more: which stay, and what is said of those that cannot be read |
 //! | `json` | everything as JSON |
 //! | `text`, `units` | tables for a terminal or a file, and values as people read them |
-//! | `openmetrics`, `server` | for programs that watch many: text in the OpenMetrics format, and a server for it |
+//! | `openmetrics`, `server`, `scrape` | for programs that watch many: text in the OpenMetrics format, and a server for it over HTTP |
 //! | `view` | the live view |
 
 pub mod folders;
@@ -23,6 +23,7 @@ pub mod page;
 pub mod process;
 #[cfg(test)]
 mod sample;
+mod scrape;
 pub mod server;
 pub mod text;
 pub mod units;

@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
-pub use commensal_scrape::PATH;
-use commensal_scrape::serve_at_once;
 
 use crate::openmetrics::{self, Scrape};
 use crate::process::{Gone, Process};
+use crate::scrape;
+pub use crate::scrape::PATH;
 
 /// Several servers may scrape, and people look.
 const MOST_CONNECTIONS: usize = 100;
@@ -44,7 +44,7 @@ pub fn serve(
         drop(known);
         openmetrics::text(Scrape { processes, gone, unreadable: unreadable.len() as u64 }).ok()
     };
-    serve_at_once(&listener, MOST_CONNECTIONS, text)
+    scrape::serve(&listener, MOST_CONNECTIONS, text)
 }
 
 #[cfg(test)]
