@@ -13,7 +13,7 @@ use commensal_lab::analysis::Analysis;
 use commensal_lab::arm;
 use commensal_lab::blocks::{self, Budget, LEAST_FOR_WIDTH, Length, Plan, Subject};
 use commensal_lab::finding::PRINTED;
-use commensal_lab::machine::Machine;
+use commensal_lab::machine::{self, Machine};
 use commensal_lab::process::{Interrupt, Program};
 use commensal_lab::report::{self, Chapter, Section};
 use commensal_lab::{json, table};
@@ -105,7 +105,7 @@ pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
     let subjects = subjects(request)?;
     check_input(request)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
-    told.iter().for_each(|line| eprintln!("commensal: {line}"));
+    told.iter().chain(&machine::preflight()).for_each(|line| eprintln!("commensal: {line}"));
     let plan = plan(request, subjects.len());
     let measured = blocks::measure(subjects, &arms, plan, &interrupt).map_err(Failure::of)?;
     let analysis = Analysis::of(measured);

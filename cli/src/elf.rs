@@ -55,14 +55,6 @@ pub fn exported_string(path: &Path, symbol: &str) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
-/// Whether the shared library at `path` brings a function or variable of this name.
-pub fn exports(path: &Path, symbol: &str) -> bool {
-    let Ok(file) = File::open(path) else { return false };
-    let data = ReadCache::new(file);
-    object::File::parse(&data)
-        .is_ok_and(|file| file.dynamic_symbols().any(|other| other.name() == Ok(symbol) && other.is_definition()))
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;

@@ -122,6 +122,9 @@ pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure
     }
     let machine = machine(request)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
+    if !machine.is_simulated() {
+        commensal_lab::machine::preflight().iter().for_each(|line| eprintln!("commensal: {line}"));
+    }
     let interrupt = interrupt()?;
     if let Some(shard) = request.shard {
         return merge::make(request, chosen[0], &setting(request, &machine, &interrupt, answers)?, shard);

@@ -4,7 +4,7 @@
 //! does on this machine. The files, in the order in which `run` needs them: `program` finds the program, `inspect` tells
 //! whether the library can reach it, `library` finds the library, `conf` merges settings, `preload` writes the
 //! environment, `sigpipe` undoes what Rust's start-up changed, and `run` executes. `failure` holds the exit statuses. `doctor`
-//! says what this machine offers.
+//! says which mode the library is in on this machine.
 
 mod arms;
 mod compare;

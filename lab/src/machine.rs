@@ -114,6 +114,36 @@ fn names(list: &str, number: usize) -> bool {
     })
 }
 
+/// What makes measurements on this machine wider or wrong: a line for each, to be said before anything is measured.
+pub fn preflight() -> Vec<String> {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    warnings(
+        &text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        &text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        &text("/proc/loadavg"),
+        cpus,
+    )
+}
+
+/// Likewise, from what the kernel's files say. An empty text is a file that is not there, as in many virtual machines.
+fn warnings(clock: &str, governor: &str, load: &str, cpus: usize) -> Vec<String> {
+    /// Clocks that are read without a system call.
+    const QUICK: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
+    let mut lines = Vec::new();
+    if !clock.is_empty() && !QUICK.contains(&clock) {
+        lines.push(format!("reading the clock ({clock}) takes a system call: figures of short operations contain it"));
+    }
+    if !["", "performance"].contains(&governor) {
+        lines.push(format!("CPUs change their frequency (governor {governor}): intervals are wider; try performance"));
+    }
+    let busy: f64 = load.split(' ').next().and_then(|minute| minute.parse().ok()).unwrap_or(0.0);
+    if busy > cpus as f64 / 2.0 {
+        lines.push(format!("{busy} threads wanted to run in the last minute, on {cpus} CPUs: intervals are wider"));
+    }
+    lines
+}
+
 /// The one CPU to keep programs on: the last that we may use, since the first serves more interrupts on most machines.
 pub fn quiet_cpu() -> Option<usize> {
     let allowed = rustix::thread::sched_getaffinity(None).ok()?;
@@ -123,6 +153,15 @@ pub fn quiet_cpu() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machine_that_disturbs_measurement_is_warned_of() {
+        assert_eq!(warnings("tsc", "performance", "0.90 0.50 0.40 1/99 7", 2), [""; 0]);
+        assert_eq!(warnings("", "", "", 1), [""; 0]);
+        let lines = warnings("hpet", "powersave", "3.10 0.50 0.40 4/99 7", 2);
+        assert!(lines.len() == 3 && lines[0].contains("hpet") && lines[1].contains("powersave"), "{lines:?}");
+        assert!(lines[2].starts_with("3.1 threads"), "{lines:?}");
+    }
 
     #[test]
     fn the_kernels_lists_have_numbers_and_ranges() {

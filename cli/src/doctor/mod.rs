@@ -1,42 +1,27 @@
-//! `commensal doctor`: what this machine offers, and what the runtime does about it.
+//! `commensal doctor`: which mode the library is in on this machine, why, and what that costs.
 //!
-//! The kernel's files are read below a root (`tree`) and this process is asked once (`process`); from both, `kernel`, `slots`, `memory`, `cgroup`,
-//! `cpus`, `directory`, `loading` and `measuring` make findings, one an item, without asking anybody else: so tests can give them any machine.
-//! `trial` starts a process under the library and says what that does, and `verified` holds it against what was expected. `screen` shows all of it.
+//! `trial` runs a small process under the library: what it says counts. `facts` asks the kernel and the C library, and so explains what was
+//! seen. Here both become findings: a row of the table each, or an object of the JSON.
 
-mod cgroup;
-mod cpus;
-mod directory;
-mod finding;
-mod kernel;
-mod loading;
-mod measuring;
-mod memory;
-mod process;
-mod screen;
-mod slots;
-mod tree;
+mod facts;
 pub mod trial;
-mod verified;
 
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal_lab::metric;
-use serde::Serialize;
+use commensal_lab::sheet::{Sheet, Side};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::library::{self, Library};
 use crate::places;
-use finding::{Finding, Verdict};
-use process::Process;
-use slots::Conduct;
-use tree::Tree;
+use facts::{Call, Facts};
+use trial::{Kicks, Mode, Page, Seen};
 
-/// Say what this machine offers, and what the library does about it
+/// Say which mode the library is in on this machine, why, and what that costs
 ///
-/// Each item is fine, works with less, fails, or is unknown, with the reason. What they lead to expect is verified by a small process that is run
-/// under the library. The exit status is 0 if programs can run under the library, 1 if not.
+/// A small process runs under the library and tells. Each finding says what can be done, if anything. The exit status is 0 if programs can run
+/// under the library, 1 if not.
 #[derive(Args)]
 pub struct Doctor {
     /// Write the findings as JSON, for programs
@@ -44,107 +29,305 @@ pub struct Doctor {
     json: bool,
 }
 
-/// Everything that was found. The names of the fields are those of the JSON.
-#[derive(Serialize)]
-struct Report {
-    /// The command's version.
-    version: &'static str,
-    /// The worst of all items.
+/// What a finding comes to, from best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    /// All that the library can use is there.
+    Fine,
+    /// It could not be told.
+    Unknown,
+    /// The library works, with less.
+    Less,
+    /// The library does not work.
+    Fails,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        ["fine", "unknown", "less", "fails"][self as usize]
+    }
+}
+
+#[derive(Debug)]
+struct Finding {
+    item: &'static str,
     verdict: Verdict,
-    /// What the items lead to expect.
-    expected: Conduct,
-    /// What the library did in a trial; none if there was none.
-    seen: Option<Conduct>,
-    /// One finding an item.
-    items: Vec<Finding>,
+    /// What was found, and why it is so.
+    found: String,
+    /// What that means for programs: what it costs, if it costs something.
+    meaning: String,
+    /// What the user can do.
+    advice: Option<String>,
 }
 
-/// Examines this machine; status 1 if the library would not work here.
+impl Finding {
+    fn new(item: &'static str, verdict: Verdict, found: impl Into<String>, meaning: impl Into<String>) -> Self {
+        Self { item, verdict, found: found.into(), meaning: meaning.into(), advice: None }
+    }
+
+    fn advising(self, advice: impl Into<String>) -> Self {
+        Self { advice: Some(advice.into()), ..self }
+    }
+}
+
+/// Examines this machine; status 1 if the library does not work here.
 pub fn doctor(request: &Doctor) -> Result<ExitCode, Failure> {
-    let report = examine(&Tree::at("/"), &Process::own());
-    let shown = if request.json {
-        let json = serde_json::to_string_pretty(&report)
-            .map_err(|error| Failure::ours(format!("cannot write the findings as JSON ({error})")))?;
-        format!("{json}\n")
-    } else {
-        screen::table(&report)
+    let library = Library::find();
+    let seen = match &library {
+        Ok(_) => trial::run(),
+        Err(failure) => Err(failure.to_string()),
     };
+    let findings = examine(library.as_ref().ok(), &seen, &Facts::own());
+    let verdict = findings.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Fine);
+    let shown =
+        if request.json { format!("{:#}\n", as_json(verdict, &seen, &findings)) } else { as_table(&seen, &findings) };
     places::show(&shown, None)?;
-    Ok(if report.verdict == Verdict::Fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if verdict == Verdict::Fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is found below a root and of a process; the library and the trial are those of this machine.
-fn examine(tree: &Tree, process: &Process) -> Report {
-    let found = Library::find();
-    let library = found.as_ref().ok().map(|library| library.path.as_path());
-    let seen = library.map(trial::run);
-    let expected = Conduct::expected(process);
-    let verified = [
-        verified::library(&found),
-        verified::trial(expected, library, seen.as_ref()),
-        verified::settings(process, seen.as_ref()),
-    ];
-    let items: Vec<Finding> = of_machine(tree, process).into_iter().chain(verified).collect();
-    let verdict = items.iter().map(|item| item.verdict).max().unwrap_or(Verdict::Fine);
-    let seen = seen.and_then(Result::ok).map(|seen| seen.conduct);
-    Report { version: library::OWN_VERSION, verdict, expected, seen, items }
+fn examine(library: Option<&Library>, seen: &Result<Seen, String>, facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![of_library(library, seen)];
+    if let Ok(seen) = seen {
+        findings.extend([of_mode(seen, facts), of_kicks(seen, facts), of_page(seen), of_settings(seen)]);
+    }
+    findings.push(of_huge_pages(facts));
+    findings
 }
 
-/// What can be said without the library.
-fn of_machine(tree: &Tree, process: &Process) -> Vec<Finding> {
-    let group = cgroup::Group::of(tree, "memory").ok().flatten();
-    vec![
-        kernel::kernel(process),
-        kernel::libc(process),
-        slots::rseq(process),
-        slots::concurrency_ids(process),
-        slots::membarrier(process),
-        cpus::cpus(tree, process),
-        memory::huge_pages(tree, process),
-        memory::overcommit(tree),
-        memory::mappings(tree),
-        memory::limits(process),
-        memory::randomisation(tree, process),
-        cgroup::memory(tree),
-        cgroup::cpu(tree),
-        memory::pressure(tree, group.as_ref().map(cgroup::Group::folder)),
-        directory::directory(tree, process),
-        loading::privileges(tree, process),
-        loading::preloaded(process),
-        loading::environment(process),
-        measuring::clock(tree),
-        measuring::frequency(tree),
-        measuring::smt(tree),
-    ]
+fn of_library(library: Option<&Library>, seen: &Result<Seen, String>) -> Finding {
+    const ITEM: &str = "library";
+    let Some(library) = library else {
+        let why = seen.as_ref().err().map_or("", String::as_str);
+        return Finding::new(ITEM, Verdict::Fails, why, "no program can run under it");
+    };
+    let version = library.version();
+    let found = format!("{}, version {}", library.path.display(), version.as_deref().unwrap_or("unknown"));
+    match (seen, library.version_warning()) {
+        (Err(why), _) => Finding::new(ITEM, Verdict::Fails, found, format!("a small process under it failed: {why}"))
+            .advising("`commensal run --stats -- true` shows more"),
+        (Ok(_), Some(_)) => {
+            let meaning =
+                format!("this command has version {}: settings and statistics may not fit", library::OWN_VERSION);
+            Finding::new(ITEM, Verdict::Less, found, meaning)
+                .advising("build both from one source, or unset COMMENSAL_LIBRARY")
+        }
+        (Ok(_), None) => Finding::new(ITEM, Verdict::Fine, found, "programs run under it"),
+    }
 }
 
-/// A number of bytes, as all other figures are shown.
-fn bytes(count: u64) -> String {
-    metric::for_people(count as f64 / 1024.0, "kB")
+fn of_mode(seen: &Seen, facts: &Facts) -> Finding {
+    const ITEM: &str = "mode";
+    match seen.mode {
+        Mode::ConcurrencyIds => Finding::new(
+            ITEM,
+            Verdict::Fine,
+            format!("slots by concurrency ids: Linux {} and glibc {} have them", facts.kernel, facts.libc),
+            "each running thread has a slot, and idle threads keep nothing; a process with one thread starts no other",
+        ),
+        Mode::SlotPerThread => {
+            let (why, advice) = why_slot_per_thread(facts);
+            let meaning = "as fast, but an idle thread keeps what it cached, and a signal handler must not allocate while it \
+                           interrupts an allocation";
+            Finding::new(ITEM, Verdict::Less, format!("one slot a thread (fallback): {why}"), meaning).advising(advice)
+        }
+    }
+}
+
+const UNEXPLAINED: (&str, &str) = ("nothing that was looked at explains it", "report this");
+
+fn why_slot_per_thread(facts: &Facts) -> (String, &'static str) {
+    let (why, advice) = match facts.rseq_bytes {
+        None => {
+            let why = format!("glibc {} registers no thread for restartable sequences", facts.libc);
+            return (why, "use a distribution with glibc 2.35 or newer");
+        }
+        Some(0) => match facts.rseq_call {
+            _ if facts.is_rseq_tuned_off() => {
+                ("GLIBC_TUNABLES has glibc.pthread.rseq=0", "take glibc.pthread.rseq=0 out of GLIBC_TUNABLES")
+            }
+            Call::Forbidden => ("a filter of system calls refuses rseq", "allow rseq in the sandbox's seccomp filter"),
+            Call::Missing => ("the kernel lacks rseq, or a filter says so", "use Linux 6.3 or newer, with CONFIG_RSEQ"),
+            Call::There => ("glibc registered no restartable sequences", "see whether something else registers them"),
+        },
+        Some(_) if !facts.has_concurrency_ids() => {
+            return (format!("Linux {} has no concurrency ids", facts.kernel), "use Linux 6.3 or newer");
+        }
+        Some(_) => UNEXPLAINED,
+    };
+    (why.to_owned(), advice)
+}
+
+fn of_kicks(seen: &Seen, facts: &Facts) -> Finding {
+    const ITEM: &str = "membarrier";
+    match seen.kicks {
+        Kicks::Possible => Finding::new(
+            ITEM,
+            Verdict::Fine,
+            "kicks possible: the kernel has membarrier for restartable sequences",
+            "idle CPUs give back what they cached, limits are exact, and RCU readers need no fence",
+        ),
+        Kicks::NotUsed => {
+            let meaning = "each thread owns its slot: nothing interrupts another CPU";
+            Finding::new(ITEM, Verdict::Fine, "not used in this mode", meaning)
+        }
+        Kicks::Refused => {
+            let (why, advice) = match facts.membarrier {
+                Err(Call::Forbidden) => {
+                    ("a filter of system calls refuses membarrier", "allow membarrier in the sandbox's seccomp filter")
+                }
+                Err(_) => (
+                    "the kernel lacks membarrier, or a filter says so",
+                    "use a kernel with CONFIG_MEMBARRIER; allow membarrier in the sandbox's seccomp filter",
+                ),
+                Ok(_) if !facts.has_membarrier_for_rseq() => {
+                    ("the kernel has membarrier, but not for restartable sequences", "use Linux 5.10 or newer")
+                }
+                Ok(_) => UNEXPLAINED,
+            };
+            let meaning = "idle CPUs keep what they cached until they use it, limited counters take one shared word, and RCU \
+                           readers pay a fence";
+            Finding::new(ITEM, Verdict::Less, format!("kicks refused: {why}"), meaning).advising(advice)
+        }
+    }
+}
+
+fn of_page(seen: &Seen) -> Finding {
+    const ITEM: &str = "statistics-page";
+    let blind = "`commensal top`, `stat` and `slabinfo` cannot see programs; malloc works as well";
+    match &seen.page {
+        Page::At(path) => {
+            Finding::new(ITEM, Verdict::Fine, path, "`commensal top`, `stat` and `slabinfo` see programs")
+        }
+        Page::Refused(why) => Finding::new(ITEM, Verdict::Less, format!("none: {why}"), blind)
+            .advising("set XDG_RUNTIME_DIR to a directory of yours with mode 0700"),
+        Page::NotMade => {
+            Finding::new(ITEM, Verdict::Unknown, "none: COMMENSAL_CONF says when there is to be one (observe)", blind)
+        }
+    }
+}
+
+fn of_settings(seen: &Seen) -> Finding {
+    const ITEM: &str = "settings";
+    if seen.complaints.is_empty() {
+        return Finding::new(ITEM, Verdict::Fine, "the library knows all of COMMENSAL_CONF", "they are in force");
+    }
+    let meaning = "the library ignores these settings, and takes the others";
+    Finding::new(ITEM, Verdict::Less, seen.complaints.join("; "), meaning).advising("correct them in COMMENSAL_CONF")
+}
+
+fn of_huge_pages(facts: &Facts) -> Finding {
+    const ITEM: &str = "huge-pages";
+    let Some(enabled) = &facts.huge_pages else {
+        let found = "the kernel does not say (/sys/kernel/mm/transparent_hugepage/enabled)";
+        return Finding::new(ITEM, Verdict::Unknown, found, "the heap takes them for off");
+    };
+    let never = |found: &str| Finding::new(ITEM, Verdict::Fine, found, "the heap uses none, and asks for none");
+    match (enabled.as_str(), facts.defrag.as_deref()) {
+        _ if facts.has_no_huge_pages => never("switched off for this process (prctl)"),
+        ("always", Some("always")) => {
+            let meaning =
+                "beyond its first 32 MiB the heap uses them: a first touch may wait until the kernel has made one";
+            Finding::new(ITEM, Verdict::Less, "always; defrag always", meaning)
+                .advising("set huge:avoid in COMMENSAL_CONF, or defrag to madvise, if pauses matter")
+        }
+        ("always", _) => {
+            let meaning = "beyond its first 32 MiB the heap uses them, and is larger and faster";
+            Finding::new(ITEM, Verdict::Fine, "always", meaning)
+                .advising("set huge:avoid in COMMENSAL_CONF, if memory matters more than time")
+        }
+        (other, _) => never(other),
+    }
+}
+
+fn as_json(verdict: Verdict, seen: &Result<Seen, String>, findings: &[Finding]) -> Value {
+    let item = |it: &Finding| {
+        json!({
+            "item": it.item, "verdict": it.verdict.word(), "found": it.found, "meaning": it.meaning, "advice": it.advice,
+        })
+    };
+    json!({
+        "version": library::OWN_VERSION,
+        "verdict": verdict.word(),
+        "seen": seen.as_ref().ok().map(|seen| json!({ "mode": seen.mode.name(), "kicks": seen.kicks.name() })),
+        "items": findings.iter().map(item).collect::<Vec<_>>(),
+    })
+}
+
+/// A line that says it all, and a table of 80 columns.
+fn as_table(seen: &Result<Seen, String>, findings: &[Finding]) -> String {
+    const COLUMNS: u16 = 80;
+    let mut sheet = Sheet::new(["item", "verdict", "found, and what it means"].map(|heading| (heading, Side::Left)));
+    for it in findings {
+        let advice = it.advice.as_ref().map_or(String::new(), |advice| format!("\n→ {advice}"));
+        let words = format!("{}\n{}{advice}", it.found, it.meaning);
+        sheet.add([it.item.to_owned(), it.verdict.word().to_owned(), words]);
+    }
+    let does = match seen {
+        Ok(seen) => format!("works here: mode {}, kicks {}", seen.mode.name(), seen.kicks.name()),
+        Err(_) => "does not work here".to_owned(),
+    };
+    format!("Commensal {} {does}.\n\n{}", library::OWN_VERSION, sheet.within(COLUMNS))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A sandbox may have neither /proc nor /sys.
+    const USUAL: Seen =
+        Seen { mode: Mode::ConcurrencyIds, kicks: Kicks::Possible, page: Page::NotMade, complaints: Vec::new() };
+
     #[test]
-    fn an_empty_machine_is_unknown_and_nothing_crashes() {
-        let (_folder, tree) = tree::tests::of(&[]);
-        let items = of_machine(&tree, &process::tests::on("6.8.0"));
-        assert!(items.iter().all(|item| item.verdict != Verdict::Fails), "{items:?}");
-        let unknown = items.iter().filter(|item| item.verdict == Verdict::Unknown);
-        assert!(unknown.clone().all(|item| item.found.starts_with("unknown: /")), "{items:?}");
-        assert_eq!(unknown.count(), 11);
+    fn fallback_is_explained_by_what_the_machine_lacks() {
+        let seen = Seen { mode: Mode::SlotPerThread, kicks: Kicks::NotUsed, ..USUAL };
+        let unregistered = || Facts { rseq_bytes: Some(0), ..Facts::all() };
+        for (facts, why) in [
+            (Facts { rseq_bytes: None, ..Facts::all() }, "glibc 2.36 registers no thread"),
+            (Facts { tunables: "glibc.pthread.rseq=0".to_owned(), ..unregistered() }, "GLIBC_TUNABLES"),
+            (Facts { rseq_call: Call::Forbidden, ..unregistered() }, "a filter of system calls refuses rseq"),
+            (Facts { rseq_call: Call::Missing, ..unregistered() }, "lacks rseq"),
+            (unregistered(), "glibc registered no"),
+            (Facts { rseq_feature_bytes: 0, ..Facts::all() }, "Linux 6.8.0 has no concurrency ids"),
+            (Facts::all(), UNEXPLAINED.0),
+        ] {
+            let found = of_mode(&seen, &facts);
+            assert!(found.verdict == Verdict::Less && found.advice.is_some(), "{found:?}");
+            assert!(found.found.contains(why), "{found:?}: {why}");
+        }
     }
 
     #[test]
-    fn items_have_names_of_their_own() {
-        let (_folder, tree) = tree::tests::of(&[]);
-        let items = of_machine(&tree, &process::tests::on("6.8.0"));
-        let mut names: Vec<&str> = items.iter().map(|item| item.item).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), items.len());
+    fn refused_kicks_are_explained_by_what_membarrier_says() {
+        let seen = Seen { kicks: Kicks::Refused, ..USUAL };
+        for (membarrier, why) in [
+            (Err(Call::Forbidden), "a filter of system calls refuses"),
+            (Err(Call::Missing), "or a filter says so"),
+            (Ok(8), "not for restartable sequences"),
+            (Ok(u32::MAX), UNEXPLAINED.0),
+        ] {
+            let found = of_kicks(&seen, &Facts { membarrier, ..Facts::all() });
+            assert!(found.verdict == Verdict::Less && found.found.contains(why), "{found:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn huge_pages_that_stall_are_less() {
+        let found = |enabled: &str, defrag: &str| {
+            let (enabled, defrag) = (Some(enabled.to_owned()), Some(defrag.to_owned()));
+            of_huge_pages(&Facts { huge_pages: enabled, defrag, ..Facts::all() })
+        };
+        assert_eq!(found("always", "always").verdict, Verdict::Less);
+        let usual = found("always", "madvise");
+        assert!(usual.verdict == Verdict::Fine && usual.advice.is_some(), "{usual:?}");
+        assert!(found("madvise", "always").advice.is_none());
+        assert_eq!(of_huge_pages(&Facts { huge_pages: None, ..Facts::all() }).verdict, Verdict::Unknown);
+        let off = Facts { has_no_huge_pages: true, huge_pages: Some("always".to_owned()), ..Facts::all() };
+        assert!(of_huge_pages(&off).meaning.contains("uses none"));
+    }
+
+    #[test]
+    fn findings_of_a_library_that_is_missing_fail() {
+        let findings = examine(None, &Err("it is nowhere".to_owned()), &Facts::all());
+        assert_eq!((findings[0].verdict, &*findings[0].found), (Verdict::Fails, "it is nowhere"));
+        assert_eq!(findings.len(), 2, "{findings:?}");
     }
 }

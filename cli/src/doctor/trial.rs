@@ -1,76 +1,84 @@
-//! A trial: a small process under the library, which is asked what it really does there.
+//! A trial: a small process under `commensal run`, which shows what the library really does.
 //!
-//! What other items expect is said from files and system calls of this process. The trial knows nothing of that: the mode is what the library
-//! prints of itself when the process exits, and whether kicks are possible is what it answers when a cache is re-tuned that two threads have used,
-//! which takes a kick. So where both say the same it has been seen, and where they differ that is a finding.
-//!
-//! The process is this command once more, as [`NAME`], before anything is parsed.
+//! The library's own statistics tell the mode. Whether kicks are possible is what it answers when a cache is re-tuned that two threads have
+//! used, which takes a kick. The process is this command once more, as [`NAME`], before anything is parsed.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::io;
 use std::mem;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::ptr::null;
 use std::sync::Barrier;
 use std::thread;
 
-use serde::{Deserialize, Serialize};
+use commensal_watch::folders;
+use serde_json::{Value, json};
 
-use super::slots::{Conduct, Kicks, Mode};
-use crate::{conf, places, preload};
+use crate::places;
 
 /// What the process is called, where bundled programs have their names.
 pub const NAME: &str = "trial";
 /// It takes milliseconds. Whatever hangs is a finding, too.
 const SECONDS: u32 = 20;
-/// How lines begin that the library prints about its settings.
+/// How lines begin that the library prints about its settings, and the one that says why there is no statistics page.
 const COMPLAINT: &str = "commensal: COMMENSAL_CONF: ";
+const NO_PAGE: &str = "observe: no statistics page: ";
 
-/// What the process says itself.
-#[derive(Debug, Deserialize, Serialize)]
-struct Told {
-    /// The file whose malloc it calls.
-    malloc: Option<String>,
-    /// The version of the library that is there.
-    version: Option<String>,
-    /// What re-tuning a cache came to: 0, or errno; none if the library has no caches.
-    tuned: Option<i32>,
+/// How slots are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By the kernel, one for each running thread.
+    ConcurrencyIds,
+    /// By the library, one for each thread.
+    SlotPerThread,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        ["concurrency-ids", "slot-per-thread"][self as usize]
+    }
+}
+
+/// Whether other CPUs can be interrupted, by membarrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kicks {
+    Possible,
+    Refused,
+    /// Where each thread owns its slot, nothing interrupts another CPU.
+    NotUsed,
+}
+
+impl Kicks {
+    pub fn name(self) -> &'static str {
+        ["possible", "refused", "not-used"][self as usize]
+    }
+}
+
+/// The process's statistics page.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Page {
+    At(String),
+    Refused(String),
+    /// The user's settings decide whether there is one, or not at once.
+    NotMade,
 }
 
 /// What was seen.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// The file whose malloc the process called.
-    pub malloc: String,
-    /// The version of the library there.
-    pub version: Option<String>,
-    /// What the library does.
-    pub conduct: Conduct,
-    /// Slots that two threads used.
-    pub slots: u64,
-    /// Kicks that were made.
-    pub kicks: u64,
+    pub mode: Mode,
+    pub kicks: Kicks,
+    pub page: Page,
     /// What the library said of COMMENSAL_CONF.
     pub complaints: Vec<String>,
 }
 
-/// Why nothing was seen.
-#[derive(Debug, PartialEq)]
-pub enum Unseen {
-    /// The process could not be started, which says nothing of the library.
-    NotStarted(String),
-    /// It did not end well, or was not under the library.
-    Failed(String),
-}
-
-/// Runs the process under a library, with the user's settings.
-pub fn run(library: &Path) -> Result<Seen, Unseen> {
-    let own = places::own().map_err(|failure| Unseen::NotStarted(failure.to_string()))?;
-    let mut command = Command::new(own);
-    command.args([crate::WORKLOAD, NAME]).stdin(Stdio::null());
-    preload::apply(&mut command, library, &[conf::STATS_AT_EXIT]);
+/// Runs the process with the user's settings; an error says why nothing was seen.
+pub fn run() -> Result<Seen, String> {
+    let own = places::own().map_err(|failure| failure.to_string())?;
+    let mut command = Command::new(&own);
+    command.args(["run", "--stats", "--"]).arg(&own).args([crate::WORKLOAD, NAME]).stdin(Stdio::null());
     // SAFETY: alarm may be called between fork and exec, and what it sets outlives the latter.
     unsafe {
         command.pre_exec(|| {
@@ -78,8 +86,7 @@ pub fn run(library: &Path) -> Result<Seen, Unseen> {
             Ok(())
         });
     }
-    let output = command.output().map_err(|error| Unseen::NotStarted(error.to_string()))?;
-    understood(&output).map_err(Unseen::Failed)
+    understood(&command.output().map_err(|error| format!("no process could be started ({error})"))?)
 }
 
 fn understood(output: &Output) -> Result<Seen, String> {
@@ -93,14 +100,13 @@ fn understood(output: &Output) -> Result<Seen, String> {
         };
         return Err(format!("the process {why}; it said: {last}"));
     }
-    let told: Told = serde_json::from_str(&said).map_err(|error| format!("its answer is not understood ({error})"))?;
-    let malloc = told.malloc.ok_or("it cannot be told whose malloc the process called")?;
-    let Some((mode, slots, kicks)) = printed.lines().find_map(mode) else {
+    let told: Value = serde_json::from_str(&said).map_err(|error| format!("its answer is not understood ({error})"))?;
+    let Some(mode) = printed.lines().find_map(mode) else {
         // The loader says why it left a library out, and goes on.
         let first = printed.lines().next().unwrap_or("nothing");
         return Err(format!("the library printed no statistics: not loaded, or of another version; it said: {first}"));
     };
-    let kicks_are = match (mode, told.tuned) {
+    let kicks = match (mode, told["tuned"].as_i64().map(|error| error as i32)) {
         (Mode::SlotPerThread, _) => Kicks::NotUsed,
         (Mode::ConcurrencyIds, Some(0)) => Kicks::Possible,
         (Mode::ConcurrencyIds, Some(libc::EAGAIN)) => Kicks::Refused,
@@ -109,55 +115,29 @@ fn understood(output: &Output) -> Result<Seen, String> {
         }
         (Mode::ConcurrencyIds, None) => return Err("the library has no caches: it is of another version".to_owned()),
     };
-    let complaints = printed.lines().filter_map(|line| line.strip_prefix(COMPLAINT)).map(str::to_owned).collect();
-    Ok(Seen { malloc, version: told.version, conduct: Conduct { mode, kicks: kicks_are }, slots, kicks, complaints })
+    let (refused, complaints): (Vec<&str>, Vec<&str>) =
+        printed.lines().filter_map(|line| line.strip_prefix(COMPLAINT)).partition(|line| line.starts_with(NO_PAGE));
+    let page = match (told["page"].as_str(), refused.first()) {
+        (Some(path), _) => Page::At(path.to_owned()),
+        (None, Some(why)) => Page::Refused(why[NO_PAGE.len()..].to_owned()),
+        (None, None) => Page::NotMade,
+    };
+    Ok(Seen { mode, kicks, page, complaints: complaints.into_iter().map(str::to_owned).collect() })
 }
 
-/// The mode, the slots used and the kicks made, from the line of the statistics that has them.
-fn mode(line: &str) -> Option<(Mode, u64, u64)> {
-    let behind = |word: &str| {
-        let rest = line.split(word).nth(1)?;
-        rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u64>().ok()
-    };
-    let slots = behind("; slots used ")?;
-    let kicks = behind("; kicks ")?;
-    let mode = if line.contains("(concurrency ids)") {
-        Mode::ConcurrencyIds
-    } else if line.contains("(one slot a thread") {
-        Mode::SlotPerThread
-    } else {
-        return None;
-    };
-    Some((mode, slots, kicks))
+/// The mode, from the line of the statistics that has it.
+fn mode(line: &str) -> Option<Mode> {
+    let (_, rest) = line.split_once("; slots used ")?;
+    let known = [("(concurrency ids)", Mode::ConcurrencyIds), ("(one slot a thread", Mode::SlotPerThread)];
+    known.into_iter().find(|(words, _)| rest.contains(words)).map(|(_, mode)| mode)
 }
 
-/// The process: uses malloc and a cache from two threads at once, re-tunes the cache, and says what came of it.
+/// The process: uses a cache from two threads at once, re-tunes it, and says what came of that and where its statistics page is.
 pub fn main() -> ExitCode {
-    let told = Told {
-        malloc: crate::probe::function(c"malloc").ok().and_then(file_of),
-        version: crate::probe::function(c"commensal_version").ok().map(|at| {
-            // SAFETY: the library exports a C string by this name.
-            unsafe { CStr::from_ptr(at.cast::<c_char>()) }.to_string_lossy().into_owned()
-        }),
-        tuned: tune_a_cache().ok(),
-    };
-    match serde_json::to_string(&told) {
-        Ok(line) => {
-            println!("{line}");
-            ExitCode::SUCCESS
-        }
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
-/// The file that has what lies at an address.
-fn file_of(address: *mut c_void) -> Option<String> {
-    // SAFETY: zeroes are null pointers.
-    let mut found: libc::Dl_info = unsafe { mem::zeroed() };
-    // SAFETY: asks; the answer is written into ours.
-    let is_known = unsafe { libc::dladdr(address, &mut found) } != 0 && !found.dli_fname.is_null();
-    // SAFETY: the loader's name of an object, which lasts as long as that.
-    is_known.then(|| unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy().into_owned())
+    let own = std::process::id().to_string();
+    let page = folders::all().into_iter().map(|folder| folder.join(&own)).find(|page| page.exists());
+    println!("{}", json!({ "tuned": tune_a_cache().ok(), "page": page }));
+    ExitCode::SUCCESS
 }
 
 /// A cache that two threads use at once, so that both have arrays; then it is re-tuned: 0, or errno. An error if the library has no caches.
@@ -216,9 +196,10 @@ mod tests {
     use super::*;
     use std::process::ExitStatus;
 
-    const TOLD: &str = r#"{"malloc":"/l.so","version":"0.1.0","tuned":0}"#;
-    const LINE: &str = "  shared: a second thread was created 0 ms before this; slots used 2 (concurrency ids); kicks 1 for tune 1, refused 0\n";
-    const FALLBACK: &str = "  solo: the process never had a second thread; slots used 3 (one slot a thread (no concurrency ids here)); kicks 0, refused 0\n";
+    const TOLD: &str = r#"{"tuned":0,"page":"/dev/shm/commensal-0/7"}"#;
+    const LINE: &str =
+        "  shared: a second thread was created 0 ms before this; slots used 2 (concurrency ids); kicks 1\n";
+    const FALLBACK: &str = "  solo; slots used 3 (one slot a thread (no concurrency ids here)); kicks 0, refused 0\n";
 
     fn read(status: i32, told: &str, printed: &str) -> Result<Seen, String> {
         let status = ExitStatus::from_raw(status);
@@ -226,39 +207,39 @@ mod tests {
     }
 
     #[test]
-    fn what_the_library_prints_is_read() {
+    fn statistics_tell_mode_kicks_and_page() {
         let seen = read(0, TOLD, LINE).unwrap();
-        assert_eq!(seen.conduct, Conduct { mode: Mode::ConcurrencyIds, kicks: Kicks::Possible });
-        assert_eq!((seen.slots, seen.kicks, &*seen.malloc), (2, 1, "/l.so"));
-        let refused = read(0, &TOLD.replace(":0}", ":11}"), LINE).unwrap();
-        assert_eq!(refused.conduct.kicks, Kicks::Refused);
+        assert_eq!((seen.mode, seen.kicks), (Mode::ConcurrencyIds, Kicks::Possible));
+        assert_eq!(seen.page, Page::At("/dev/shm/commensal-0/7".to_owned()));
+        assert_eq!(read(0, r#"{"tuned":11}"#, LINE).unwrap().kicks, Kicks::Refused);
         let fallback = read(0, TOLD, FALLBACK).unwrap();
-        assert_eq!(fallback.conduct, Conduct { mode: Mode::SlotPerThread, kicks: Kicks::NotUsed });
-        let complaint = "commensal: COMMENSAL_CONF: unknown key 'stat': did you mean 'stats'? ignored\n";
-        let seen = read(0, TOLD, &format!("{complaint}{LINE}")).unwrap();
-        assert_eq!(seen.complaints, ["unknown key 'stat': did you mean 'stats'? ignored"]);
+        assert_eq!((fallback.mode, fallback.kicks), (Mode::SlotPerThread, Kicks::NotUsed));
+        let complaints = format!("{COMPLAINT}unknown key 'stat'\n{COMPLAINT}{NO_PAGE}no room\n{LINE}");
+        let seen = read(0, r#"{"tuned":0,"page":null}"#, &complaints).unwrap();
+        assert_eq!(
+            (seen.page, &*seen.complaints),
+            (Page::Refused("no room".to_owned()), &["unknown key 'stat'".to_owned()][..])
+        );
     }
 
     #[test]
-    fn what_went_wrong_is_said() {
+    fn failed_trials_say_why() {
         for (status, told, printed, why) in [
             (11, TOLD, "", "was ended by signal 11"),
             (14, TOLD, "", "did not end within"),
             (256, "", "commensal: no memory\n", "ended with status 1; it said: commensal: no memory"),
             (0, "", LINE, "not understood"),
-            (0, TOLD, "", "printed no statistics"),
-            (0, TOLD, "ERROR: ld.so: object ignored.\n", "it said: ERROR: ld.so: object ignored."),
-            (0, r#"{"malloc":null,"version":null,"tuned":null}"#, LINE, "whose malloc"),
-            (0, r#"{"malloc":"/l.so","version":null,"tuned":null}"#, LINE, "no caches"),
-            (0, &TOLD.replace(":0}", ":12}"), LINE, "re-tuned"),
+            (
+                0,
+                TOLD,
+                "ERROR: ld.so: object ignored.\n",
+                "no statistics: not loaded, or of another version; it said: ERROR",
+            ),
+            (0, r#"{"tuned":null}"#, LINE, "no caches"),
+            (0, r#"{"tuned":12}"#, LINE, "re-tuned"),
         ] {
             let said = read(status, told, printed).unwrap_err();
             assert!(said.contains(why), "{said}");
         }
-    }
-
-    #[test]
-    fn a_function_is_in_some_file() {
-        assert!(file_of(libc::malloc as *mut c_void).unwrap().contains("libc"));
     }
 }
