@@ -32,33 +32,21 @@ const CHECKPOINTS: u64 = long_or_short(4_000_000, 2_000);
 /// What lies in lines of its own.
 const LINE: usize = 64;
 
-/// How readers come to report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reports {
-    /// At each so many checkpoints.
-    Counted,
-    /// At a checkpoint after they were flagged.
-    Flagged,
-    /// When they are interrupted; there are no checkpoints.
-    Kicked,
-    /// When a task is over; there are no checkpoints.
-    None,
+words! {
+    /// How readers come to report.
+    pub enum Reports {
+        /// At each so many checkpoints.
+        Counted = "counted",
+        /// At a checkpoint after they were flagged.
+        Flagged = "flagged",
+        /// When they are interrupted; there are no checkpoints.
+        Kicked = "kicked",
+        /// When a task is over; there are no checkpoints.
+        None = "none",
+    }
 }
 
 impl Reports {
-    /// All of them.
-    pub const ALL: [Reports; 4] = [Reports::Counted, Reports::Flagged, Reports::Kicked, Reports::None];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Reports::Counted => "counted",
-            Reports::Flagged => "flagged",
-            Reports::Kicked => "kicked",
-            Reports::None => "none",
-        }
-    }
-
     fn policy(self, threshold: u32) -> Policy {
         match self {
             Reports::Counted => Policy::Counted(threshold),
@@ -136,28 +124,15 @@ pub struct HoldOut {
     pub peak_bytes: f64,
 }
 
-/// What the loop does besides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loop {
-    /// Comes to a checkpoint each time, where the policy has some.
-    Checks,
-    /// Likewise, and has something to be freed each time.
-    Retires,
-    /// Comes to a checkpoint each time that always reports.
-    Always,
-}
-
-impl Loop {
-    /// All of them.
-    pub const ALL: [Loop; 3] = [Loop::Checks, Loop::Retires, Loop::Always];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Loop::Checks => "checks",
-            Loop::Retires => "retires",
-            Loop::Always => "always",
-        }
+words! {
+    /// What the loop does besides.
+    pub enum Loop {
+        /// Comes to a checkpoint each time, where the policy has some.
+        Checks = "checks",
+        /// Likewise, and has something to be freed each time.
+        Retires = "retires",
+        /// Comes to a checkpoint each time that always reports.
+        Always = "always",
     }
 }
 

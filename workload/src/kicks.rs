@@ -26,25 +26,13 @@ const BUSY_NS: u64 = long_or_short(2_000, 20_000);
 /// Background is looked at for at least so long.
 const LEAST_BACKGROUND_NS: u64 = long_or_short(20_000_000, 200_000);
 
-/// When others are kicked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kick {
-    /// Whenever a cache gets its first arrays, as if somebody might have seen others there.
-    OnCreate,
-    /// When arrays are replaced that somebody may use, as the runtime does it.
-    OnReplaceOnly,
-}
-
-impl Kick {
-    /// Both.
-    pub const ALL: [Kick; 2] = [Kick::OnCreate, Kick::OnReplaceOnly];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Kick::OnCreate => "kick-on-create",
-            Kick::OnReplaceOnly => "kick-on-replace-only",
-        }
+words! {
+    /// When others are kicked.
+    pub enum Kick {
+        /// Whenever a cache gets its first arrays, as if somebody might have seen others there.
+        OnCreate = "kick-on-create",
+        /// When arrays are replaced that somebody may use, as the runtime does it.
+        OnReplaceOnly = "kick-on-replace-only",
     }
 }
 

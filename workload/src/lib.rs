@@ -10,6 +10,29 @@
 #[cfg(test)]
 extern crate std;
 
+/// Declares an enum whose values have words on command lines.
+macro_rules! words {
+    ($(#[$about:meta])* pub enum $name:ident { $($(#[$says:meta])* $value:ident = $word:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$says])* $value,)+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [$name; [$($word),+].len()] = [$($name::$value),+];
+
+            /// What a command line calls it.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $($name::$value => $word,)+
+                }
+            }
+        }
+    };
+}
+
 pub mod caches;
 pub mod counters;
 pub mod grace;

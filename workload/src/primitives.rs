@@ -23,62 +23,33 @@ const ROUNDS: usize = 5;
 /// Longer than anybody waits for anything here.
 const LONG_NS: u64 = 1_000_000_000;
 
-/// One of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Primitive {
-    /// Reading the clock.
-    Clock,
-    /// What whoever looks again and again waits between two looks.
-    Pause,
-    /// A call of the kernel that finds nothing to do.
-    SystemCall,
-    /// The first touch of a page.
-    Fault,
-    /// Making a line zero that the CPU has.
-    Zero,
-    /// Making a line zero that is in memory, in a row of them.
-    Row,
-    /// Reading a line that is in memory, whose address was not known before.
-    Memory,
-    /// Ordering memory on another CPU, whose thread runs.
-    Kick,
-    /// What that takes from this thread.
-    Kicked,
-    /// From one thread to the next and back: each wakes the other, and sleeps.
-    WakeUps,
+words! {
+    /// One of them.
+    pub enum Primitive {
+        /// Reading the clock.
+        Clock = "clock",
+        /// What whoever looks again and again waits between two looks.
+        Pause = "pause",
+        /// A call of the kernel that finds nothing to do.
+        SystemCall = "system-call",
+        /// The first touch of a page.
+        Fault = "fault",
+        /// Making a line zero that the CPU has.
+        Zero = "zero",
+        /// Making a line zero that is in memory, in a row of them.
+        Row = "row",
+        /// Reading a line that is in memory, whose address was not known before.
+        Memory = "memory",
+        /// Ordering memory on another CPU, whose thread runs.
+        Kick = "kick",
+        /// What that takes from this thread.
+        Kicked = "kicked",
+        /// From one thread to the next and back: each wakes the other, and sleeps.
+        WakeUps = "wake-ups",
+    }
 }
 
 impl Primitive {
-    /// All of them.
-    pub const ALL: [Primitive; 10] = [
-        Primitive::Clock,
-        Primitive::Pause,
-        Primitive::SystemCall,
-        Primitive::Fault,
-        Primitive::Zero,
-        Primitive::Row,
-        Primitive::Memory,
-        Primitive::Kick,
-        Primitive::Kicked,
-        Primitive::WakeUps,
-    ];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Primitive::Clock => "clock",
-            Primitive::Pause => "pause",
-            Primitive::SystemCall => "system-call",
-            Primitive::Fault => "fault",
-            Primitive::Zero => "zero",
-            Primitive::Row => "row",
-            Primitive::Memory => "memory",
-            Primitive::Kick => "kick",
-            Primitive::Kicked => "kicked",
-            Primitive::WakeUps => "wake-ups",
-        }
-    }
-
     /// Threads that it takes.
     pub const fn threads(self) -> u32 {
         if matches!(self, Primitive::Kick | Primitive::Kicked | Primitive::WakeUps) { 2 } else { 1 }

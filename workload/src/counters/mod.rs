@@ -34,19 +34,20 @@ pub use shared::{shared_ns, upgrade_ns};
 pub use update::{Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns};
 pub use word::{AddFunction, CalledWords, Calls, ShareFunction, SumFunction};
 
-/// How an object has its per-CPU members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Three blocks, prepared for all CPUs.
-    Eager,
-    /// One block, prepared for all CPUs.
-    Merged,
-    /// One ready block.
-    Cached,
-    /// No block until somebody shares it; then one that is prepared for all CPUs.
-    Lazy,
-    /// No block until somebody shares it; then a ready one.
-    LazyAndCached,
+words! {
+    /// How an object has its per-CPU members.
+    pub enum Form {
+        /// Three blocks, prepared for all CPUs.
+        Eager = "eager",
+        /// One block, prepared for all CPUs.
+        Merged = "merged",
+        /// One ready block.
+        Cached = "cached",
+        /// No block until somebody shares it; then one that is prepared for all CPUs.
+        Lazy = "lazy",
+        /// No block until somebody shares it; then a ready one.
+        LazyAndCached = "lazy-and-cached",
+    }
 }
 
 /// Something that is done with the type of a form.
@@ -59,20 +60,6 @@ pub trait Visit {
 }
 
 impl Form {
-    /// All of them.
-    pub const ALL: [Form; 5] = [Form::Eager, Form::Merged, Form::Cached, Form::Lazy, Form::LazyAndCached];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Form::Eager => "eager",
-            Form::Merged => "merged",
-            Form::Cached => "cached",
-            Form::Lazy => "lazy",
-            Form::LazyAndCached => "lazy-and-cached",
-        }
-    }
-
     /// The area that its blocks come from, with rows for so many CPUs. None: no address space.
     pub fn area(self, cpus: usize) -> Option<&'static Area> {
         let preparation = match self {

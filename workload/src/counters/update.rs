@@ -27,73 +27,35 @@ const CHUNK: u32 = 64;
 /// The same for counters with cells, of which each 512th addition restocks one: where a round may be no longer than what is between two looks, it has to have some of these.
 const CHUNK_OF_CELLS: u32 = if IS_STEADY { 4 * CHUNK } else { CHUNK };
 
-/// What is updated, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Updates {
-    /// A word by its only thread: what a single-threaded program would do.
-    Plain,
-    /// Likewise, after a look at the word beside it: the least that a counter does which has a state.
-    Checked,
-    /// A word by an atomic addition.
-    Atomic,
-    /// One of sixteen words, by whichever thread: each of these has one that it shares with others.
-    Striped,
-    /// A counter that has its cells from the beginning.
-    PerCpu,
-    /// A lazy counter by `add`, which finds out whose it is.
-    Lazy,
-    /// A lazy counter by a caller who says whether it is the owner.
-    Told,
-}
-
-impl Updates {
-    /// All of them.
-    pub const ALL: [Updates; 7] = [
-        Updates::Plain,
-        Updates::Checked,
-        Updates::Atomic,
-        Updates::Striped,
-        Updates::PerCpu,
-        Updates::Lazy,
-        Updates::Told,
-    ];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Updates::Plain => "plain",
-            Updates::Checked => "checked",
-            Updates::Atomic => "atomic",
-            Updates::Striped => "striped",
-            Updates::PerCpu => "per-cpu",
-            Updates::Lazy => "lazy",
-            Updates::Told => "told",
-        }
+words! {
+    /// What is updated, and how.
+    pub enum Updates {
+        /// A word by its only thread: what a single-threaded program would do.
+        Plain = "plain",
+        /// Likewise, after a look at the word beside it: the least that a counter does which has a state.
+        Checked = "checked",
+        /// A word by an atomic addition.
+        Atomic = "atomic",
+        /// One of sixteen words, by whichever thread: each of these has one that it shares with others.
+        Striped = "striped",
+        /// A counter that has its cells from the beginning.
+        PerCpu = "per-cpu",
+        /// A lazy counter by `add`, which finds out whose it is.
+        Lazy = "lazy",
+        /// A lazy counter by a caller who says whether it is the owner.
+        Told = "told",
     }
 }
 
-/// Which of its counters a thread updates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turns {
-    /// One, so that each update waits for the one before.
-    One,
-    /// [`IN_TURN`], each a counter of its own.
-    Apart,
-    /// As many of one set, so that the words that are added to lie side by side.
-    InSet,
-}
-
-impl Turns {
-    /// All of them.
-    pub const ALL: [Turns; 3] = [Turns::One, Turns::Apart, Turns::InSet];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Turns::One => "one",
-            Turns::Apart => "apart",
-            Turns::InSet => "in-set",
-        }
+words! {
+    /// Which of its counters a thread updates.
+    pub enum Turns {
+        /// One, so that each update waits for the one before.
+        One = "one",
+        /// [`IN_TURN`], each a counter of its own.
+        Apart = "apart",
+        /// As many of one set, so that the words that are added to lie side by side.
+        InSet = "in-set",
     }
 }
 

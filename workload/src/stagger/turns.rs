@@ -19,77 +19,41 @@ const SKEW_JIFFIES: u64 = 3;
 /// Who runs so many jiffies late goes on from now, and not from when it was due.
 const LATE_JIFFIES: u64 = 2;
 
-/// How upkeep is spread over the interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Not at all: at each boundary.
-    Aligned,
-    /// By three jiffies for each CPU.
-    Skew,
-    /// By a longer period for each CPU.
-    Posted,
-    /// As the runtime does.
-    Grid,
-}
-
-impl Way {
-    /// All of them.
-    pub const ALL: [Way; 4] = [Way::Aligned, Way::Skew, Way::Posted, Way::Grid];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Way::Aligned => "aligned",
-            Way::Skew => "skew",
-            Way::Posted => "posted",
-            Way::Grid => "grid",
-        }
+words! {
+    /// How upkeep is spread over the interval.
+    pub enum Way {
+        /// Not at all: at each boundary.
+        Aligned = "aligned",
+        /// By three jiffies for each CPU.
+        Skew = "skew",
+        /// By a longer period for each CPU.
+        Posted = "posted",
+        /// As the runtime does.
+        Grid = "grid",
     }
 }
 
-/// When those are queued that had nothing to do for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shepherd {
-    /// All at once, when it finds them, which it does once an interval.
-    Zero,
-    /// Each in its next window.
-    Grid,
-}
-
-impl Shepherd {
-    /// Both.
-    pub const ALL: [Shepherd; 2] = [Shepherd::Zero, Shepherd::Grid];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Shepherd::Zero => "zero",
-            Shepherd::Grid => "grid",
-        }
+words! {
+    /// When those are queued that had nothing to do for a while.
+    pub enum Shepherd {
+        /// All at once, when it finds them, which it does once an interval.
+        Zero = "zero",
+        /// Each in its next window.
+        Grid = "grid",
     }
 }
 
-/// Which CPUs are on-line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Online {
-    /// All of them.
-    All,
-    /// Those with even ids, which keep them.
-    Even,
+words! {
+    /// Which CPUs are on-line.
+    pub enum Online {
+        /// All of them.
+        All = "all",
+        /// Those with even ids, which keep them.
+        Even = "even",
+    }
 }
 
 impl Online {
-    /// Both.
-    pub const ALL: [Online; 2] = [Online::All, Online::Even];
-
-    /// What a command line calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Online::All => "all",
-            Online::Even => "even",
-        }
-    }
-
     const fn stride(self) -> u32 {
         match self {
             Online::All => 1,
