@@ -63,6 +63,26 @@ pub fn bytes_touched<O: Object>(area: &'static Area) -> Option<usize> {
     Some(size_of::<O>() + of_blocks)
 }
 
+/// What is done with counters that are a member of the object.
+macro_rules! counts_in {
+    ($counters:ident) => {
+        #[inline(always)]
+        fn add(&self, index: usize, amount: i64) {
+            self.$counters.add(index, amount);
+        }
+
+        #[inline(always)]
+        fn read(&self, index: usize) -> i64 {
+            self.$counters.read(index).value
+        }
+
+        #[inline(always)]
+        fn sum(&self, index: usize) -> i64 {
+            self.$counters.sum(index)
+        }
+    };
+}
+
 /// Each group of members in a block of its own.
 pub struct Separate {
     counters: PerCpuSet<COUNTERS>,
@@ -79,20 +99,7 @@ impl Object for Separate {
         Some(Separate { counters, _others: [PerCpuSet::new_in(area).ok()?, PerCpuSet::new_in(area).ok()?] })
     }
 
-    #[inline(always)]
-    fn add(&self, index: usize, amount: i64) {
-        self.counters.add(index, amount);
-    }
-
-    #[inline(always)]
-    fn read(&self, index: usize) -> i64 {
-        self.counters.read(index).value
-    }
-
-    #[inline(always)]
-    fn sum(&self, index: usize) -> i64 {
-        self.counters.sum(index)
-    }
+    counts_in!(counters);
 }
 
 /// All members in one block.
@@ -109,20 +116,7 @@ impl Object for Together {
         Some(Together { all: PerCpuSet::new_in(area).ok()? })
     }
 
-    #[inline(always)]
-    fn add(&self, index: usize, amount: i64) {
-        self.all.add(index, amount);
-    }
-
-    #[inline(always)]
-    fn read(&self, index: usize) -> i64 {
-        self.all.read(index).value
-    }
-
-    #[inline(always)]
-    fn sum(&self, index: usize) -> i64 {
-        self.all.sum(index)
-    }
+    counts_in!(all);
 }
 
 /// Words for the owner, until somebody shares them.
@@ -148,20 +142,7 @@ impl Object for Waiting {
         self.counters.share_in(area, OTHERS).ok()
     }
 
-    #[inline(always)]
-    fn add(&self, index: usize, amount: i64) {
-        self.counters.add(index, amount);
-    }
-
-    #[inline(always)]
-    fn read(&self, index: usize) -> i64 {
-        self.counters.read(index).value
-    }
-
-    #[inline(always)]
-    fn sum(&self, index: usize) -> i64 {
-        self.counters.sum(index)
-    }
+    counts_in!(counters);
 
     fn touch(&self, slots: u32) {
         self.counters.all().touch_slots(slots);
