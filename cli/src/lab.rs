@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use commensal_lab::answers::{Answers, Shard};
-use commensal_lab::experiment::{self, ALL, Experiment, Outcome, Part, Setting};
+use commensal_lab::experiment::{self, ALL, Experiment, Outcome, Part, Setting, Title};
 use commensal_lab::machine::Machine;
 use commensal_lab::process::Interrupt;
 use commensal_lab::profile::Profile;
@@ -112,13 +112,13 @@ pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure
         return Err(Failure::new(Status::Usage, line));
     }
     if request.cpus.is_some() {
-        let without: Vec<&str> = chosen.iter().filter(|it| !it.simulates()).map(|it| it.name()).collect();
+        let without: Vec<&str> = chosen.iter().filter(|it| !it.title().simulates).map(|it| it.name()).collect();
         if without.len() == chosen.len() {
             let line = format!("--cpus: {} cannot be simulated; leave --cpus out", without.join(", "));
             return Err(Failure::new(Status::Usage, line));
         }
         without.iter().for_each(|name| eprintln!("commensal: {name} cannot be simulated, and is left out"));
-        chosen.retain(|it| it.simulates());
+        chosen.retain(|it| it.title().simulates);
     }
     let machine = machine(request)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
@@ -242,11 +242,9 @@ fn show(request: &Lab, experiment: &dyn Experiment, outcome: &Outcome) -> Result
 fn text(experiment: &dyn Experiment, outcome: &Outcome) -> String {
     let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     let parts: String = outcome.parts.iter().map(part).collect();
+    let Title { name, about, source, .. } = experiment.title();
     format!(
-        "{}: {}\nDocument: {}\n{}\n{}{}{}{parts}",
-        experiment.name(),
-        experiment.about(),
-        experiment.source(),
+        "{name}: {about}\nDocument: {source}\n{}\n{}{}{}{parts}",
         lines(&outcome.about),
         table::place(&outcome.machine),
         [outcome.claims(), outcome.predictions()]
@@ -267,6 +265,6 @@ fn part(part: &Part) -> String {
 
 fn list() -> Sheet {
     let mut sheet = Sheet::new([("experiment", Side::Left), ("finds out", Side::Left), ("document", Side::Left)]);
-    ALL.iter().for_each(|experiment| sheet.add([experiment.name(), experiment.about(), experiment.source()]));
+    ALL.iter().map(|it| it.title()).for_each(|title| sheet.add([title.name, title.about, title.source]));
     sheet
 }

@@ -7,7 +7,7 @@ use super::figures::Figures;
 use super::probing::{
     Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named, tables,
 };
-use super::{Claim, Experiment, Outcome, Part, Setting};
+use super::{Claim, Experiment, Outcome, Part, Setting, Title};
 use crate::analysis::Analysis;
 use crate::json::UNDOCUMENTED;
 use crate::machine::Machine;
@@ -87,37 +87,18 @@ const OF_HOLDING: [Metric; 2] = [LONGEST, PEAK];
 pub struct Grace;
 
 impl Experiment for Grace {
-    fn name(&self) -> &'static str {
-        "grace"
-    }
-
-    fn about(&self) -> &'static str {
-        "grace periods: short ones, large batches, and the slab"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn simulates(&self) -> bool {
-        true
+    fn title(&self) -> Title {
+        Title {
+            name: "grace",
+            about: "grace periods: short ones, large batches, and the slab",
+            source: SOURCE,
+            simulates: true,
+        }
     }
 
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
         let Measured { parts, missing } = of_parts(&[working, holding, checking], setting)?;
-        let machine = setting.machine.clone();
-        let claims = claims(&parts, &Size::of(setting)).into_iter();
-        let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
-        let about = EXPLANATION.lines().map(str::to_owned).collect();
-        Ok(Outcome {
-            claims: claims.collect(),
-            about,
-            remarks: missing,
-            pictures: Vec::new(),
-            machine,
-            parts,
-            predicted: Vec::new(),
-        })
+        Ok(Outcome::of(setting, EXPLANATION, claims(&parts, &Size::of(setting)), missing, parts))
     }
 }
 

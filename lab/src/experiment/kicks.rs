@@ -7,7 +7,7 @@ use super::figures::Figures;
 use super::probing::{
     Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named, tables,
 };
-use super::{Claim, Experiment, Outcome, Part, Setting};
+use super::{Claim, Experiment, Outcome, Part, Setting, Title};
 use crate::analysis::Analysis;
 use crate::json::{Compared, Documented, UNDOCUMENTED};
 use crate::machine::Machine;
@@ -48,38 +48,20 @@ const FIRST_AT: usize = 4;
 pub struct Kicks;
 
 impl Experiment for Kicks {
-    fn name(&self) -> &'static str {
-        "kicks"
-    }
-
-    fn about(&self) -> &'static str {
-        "creating caches for groups: how often other CPUs are interrupted"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn simulates(&self) -> bool {
-        true
+    fn title(&self) -> Title {
+        Title {
+            name: "kicks",
+            about: "creating caches for groups: how often other CPUs are interrupted",
+            source: SOURCE,
+            simulates: true,
+        }
     }
 
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
         let Measured { parts, missing } = of_parts(&[creating, replacing], setting)?;
-        let machine = setting.machine.clone();
-        let claims = claims(&parts, &Size::of(setting)).into_iter();
-        let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
-        let remarks = remarks(&parts, &Size::of(setting)).into_iter().chain(missing).collect();
-        let about = EXPLANATION.lines().map(str::to_owned).collect();
-        Ok(Outcome {
-            claims: claims.collect(),
-            about,
-            remarks,
-            pictures: Vec::new(),
-            machine,
-            parts,
-            predicted: Vec::new(),
-        })
+        let size = Size::of(setting);
+        let remarks = remarks(&parts, &size).into_iter().chain(missing).collect();
+        Ok(Outcome::of(setting, EXPLANATION, claims(&parts, &size), remarks, parts))
     }
 }
 

@@ -45,24 +45,30 @@ pub const ALL: [&dyn Experiment; 6] = [&Counters, &Cache, &Kicks, &Grace, &Stagg
 /// The article that two of them are about.
 const LAZY_COUNTERS: &str = "an article on the RFC \"lazy counters\" for rss_stat (G. K. Bertazi)";
 
+/// What is said of an experiment.
+pub struct Title {
+    /// What it is called by, as a word.
+    pub name: &'static str,
+    /// What it finds out, in a short line.
+    pub about: &'static str,
+    /// The document that it is about.
+    pub source: &'static str,
+    /// Whether it can be measured on a simulated machine.
+    pub simulates: bool,
+}
+
 /// One experiment.
 pub trait Experiment {
-    /// What it is called by, as a word.
-    fn name(&self) -> &'static str;
-
-    /// What it finds out, in a short line.
-    fn about(&self) -> &'static str;
-
-    /// The document that it is about.
-    fn source(&self) -> &'static str;
-
-    /// Whether it can be measured on a simulated machine.
-    fn simulates(&self) -> bool {
-        false
-    }
+    /// What is said of it.
+    fn title(&self) -> Title;
 
     /// Measures.
     fn measure(&self, setting: &Setting) -> Result<Outcome>;
+
+    /// What it is called by, as a word.
+    fn name(&self) -> &'static str {
+        self.title().name
+    }
 }
 
 /// What an experiment is given.
@@ -191,6 +197,22 @@ fn fill_third_column(experiment: &dyn Experiment, setting: &Setting, outcome: &m
 }
 
 impl Outcome {
+    /// What came out of these parts, with nothing drawn. Claims of a simulated machine stand in their column.
+    fn of(setting: &Setting, explanation: &str, claims: Vec<Claim>, remarks: Vec<String>, parts: Vec<Part>) -> Self {
+        let machine = setting.machine.clone();
+        let in_its_column =
+            |claim: Claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim };
+        Outcome {
+            claims: claims.into_iter().map(in_its_column).collect(),
+            about: explanation.lines().map(str::to_owned).collect(),
+            remarks,
+            pictures: Vec::new(),
+            parts,
+            predicted: Vec::new(),
+            machine,
+        }
+    }
+
     /// Whether an arm did something else than its baseline.
     pub fn has_fault(&self) -> bool {
         self.parts.iter().any(|part| part.analysis.has_fault())
@@ -214,9 +236,10 @@ impl Outcome {
 
     /// Its part of a page.
     pub fn chapter(&self, experiment: &dyn Experiment) -> Chapter<'_> {
-        let source = [format!("Document: {}.", experiment.source())];
+        let Title { name, about, source, .. } = experiment.title();
+        let source = [format!("Document: {source}.")];
         Chapter {
-            title: format!("{}: {}", experiment.name(), experiment.about()),
+            title: format!("{name}: {about}"),
             about: self.about.iter().cloned().chain(source).chain(self.remarks.iter().cloned()).collect(),
             sheets: self.claims().into_iter().chain(self.predictions()).collect(),
             pictures: &self.pictures,
@@ -272,9 +295,10 @@ mod tests {
     #[test]
     fn names_are_words_and_all_different() {
         for (at, experiment) in ALL.iter().enumerate() {
-            assert!(experiment.name().chars().all(|c| c.is_ascii_lowercase()), "{}", experiment.name());
-            assert!(ALL[..at].iter().all(|other| other.name() != experiment.name()));
-            assert!(!experiment.about().is_empty() && !experiment.source().is_empty());
+            let Title { name, about, source, .. } = experiment.title();
+            assert!(name.chars().all(|c| c.is_ascii_lowercase()), "{name}");
+            assert!(ALL[..at].iter().all(|other| other.name() != name));
+            assert!(!about.is_empty() && !source.is_empty());
         }
     }
 

@@ -174,7 +174,7 @@ mod tests {
     fn predictions_are_of_experiments_and_machines_that_exist() {
         let all = Prediction::all().unwrap();
         for one in &all {
-            assert!(ALL.iter().any(|it| it.name() == one.experiment && it.simulates()), "{one:?}");
+            assert!(ALL.iter().any(|it| it.name() == one.experiment && it.title().simulates), "{one:?}");
             assert!(Profile::find(&one.profile).is_ok() && !one.because.is_empty(), "{one:?}");
         }
         for name in ["counters", "cache", "kicks", "grace", "stagger"] {

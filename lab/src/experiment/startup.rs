@@ -8,7 +8,7 @@
 use anyhow::{Context, Result};
 use statistics::Verdict;
 
-use super::{Claim, Experiment, LAZY_COUNTERS, Outcome, Part, Setting};
+use super::{Claim, Experiment, LAZY_COUNTERS, Outcome, Part, Setting, Title};
 use crate::analysis::{Analysis, Judged};
 use crate::arm::{Arm, COMMENSAL};
 use crate::blocks::{self, Length, Plan, Subject};
@@ -46,16 +46,13 @@ pub(super) const SYSTEM_TIME: [(u64, f64); 2] = [(80, 0.94), (256, 0.89)];
 pub struct Startup;
 
 impl Experiment for Startup {
-    fn name(&self) -> &'static str {
-        "startup"
-    }
-
-    fn about(&self) -> &'static str {
-        "what a malloc costs a program that does nothing"
-    }
-
-    fn source(&self) -> &'static str {
-        LAZY_COUNTERS
+    fn title(&self) -> Title {
+        Title {
+            name: "startup",
+            about: "what a malloc costs a program that does nothing",
+            source: LAZY_COUNTERS,
+            simulates: false,
+        }
     }
 
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
@@ -73,19 +70,10 @@ impl Experiment for Startup {
         let mut analysis = Analysis::of(measured);
         analysis.also_against(EMPTY);
         arms.iter().filter(|arm| arm.is_peer).for_each(|peer| analysis.also_against(&peer.name));
-        let about = explanation().lines().map(str::to_owned).collect();
         let claims = if analysis.measured.blocks > 0 { claims(&analysis) } else { Vec::new() };
         let (sheets, title) = (sheets(&analysis), String::new());
         let part = Part { title, analysis, sheets, plots: report::usual_plots, document };
-        Ok(Outcome {
-            machine: setting.machine.clone(),
-            about,
-            claims,
-            remarks: Vec::new(),
-            pictures: Vec::new(),
-            parts: vec![part],
-            predicted: Vec::new(),
-        })
+        Ok(Outcome::of(setting, &explanation(), claims, Vec::new(), vec![part]))
     }
 }
 

@@ -14,7 +14,7 @@ mod pair;
 use anyhow::Result;
 
 use super::probing::{Measured, library, of_parts};
-use super::{Experiment, Outcome, Part, Setting};
+use super::{Experiment, Outcome, Part, Setting, Title};
 use crate::arm::Arm;
 
 pub const GENERAL: &str = "general";
@@ -34,24 +34,17 @@ impl Cache {
 }
 
 impl Experiment for Cache {
-    fn name(&self) -> &'static str {
-        "cache"
-    }
-
-    fn about(&self) -> &'static str {
-        "an object cache of its own, or the general size classes"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn simulates(&self) -> bool {
-        true
+    fn title(&self) -> Title {
+        Title {
+            name: "cache",
+            about: "an object cache of its own, or the general size classes",
+            source: SOURCE,
+            simulates: true,
+        }
     }
 
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let machine = setting.machine.clone();
+        let machine = &setting.machine;
         let Measured { parts, mut missing } = if machine.is_simulated() {
             of_parts(&[pair::in_rust], setting)?
         } else {
@@ -62,14 +55,10 @@ impl Experiment for Cache {
         } else if library(setting).is_none() {
             missing.push("Not measured: a and b. There is no library to preload.".to_owned());
         }
-        let claims = if machine.is_simulated() {
-            claims::pairs(&parts, &machine).into_iter().map(|claim| claim.simulated_at(machine.cpus)).collect()
-        } else {
-            claims::claims(&parts).into_iter().chain(claims::pairs(&parts, &machine)).collect()
-        };
-        let remarks = claims::remarks(&parts, &machine).into_iter().chain(missing).collect();
-        let about = EXPLANATION.lines().map(str::to_owned).collect();
-        Ok(Outcome { machine, about, claims, remarks, pictures: Vec::new(), parts, predicted: Vec::new() })
+        let measured_alone = if machine.is_simulated() { Vec::new() } else { claims::claims(&parts) };
+        let claims = measured_alone.into_iter().chain(claims::pairs(&parts, machine)).collect();
+        let remarks = claims::remarks(&parts, machine).into_iter().chain(missing).collect();
+        Ok(Outcome::of(setting, EXPLANATION, claims, remarks, parts))
     }
 }
 

@@ -25,7 +25,7 @@ use anyhow::Result;
 use super::probing::{
     Blocks, LESS, Measure, Measured, forms, library, measured, nanoseconds, of_parts, probe_named, tables,
 };
-use super::{Experiment, LAZY_COUNTERS, Outcome, Part, Setting};
+use super::{Experiment, LAZY_COUNTERS, Outcome, Part, Setting, Title};
 use crate::blocks::Subject;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
@@ -68,42 +68,24 @@ impl Counters {
 }
 
 impl Experiment for Counters {
-    fn name(&self) -> &'static str {
-        "counters"
-    }
-
-    fn about(&self) -> &'static str {
-        "per-CPU counters for one thread: eager, or lazy"
-    }
-
-    fn source(&self) -> &'static str {
-        LAZY_COUNTERS
-    }
-
-    fn simulates(&self) -> bool {
-        true
+    fn title(&self) -> Title {
+        Title {
+            name: "counters",
+            about: "per-CPU counters for one thread: eager, or lazy",
+            source: LAZY_COUNTERS,
+            simulates: true,
+        }
     }
 
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let machine = setting.machine.clone();
+        let machine = &setting.machine;
         let possible = if machine.is_simulated() { &PARTS[..SIMULATED_PARTS] } else { &PARTS[..] };
         let Measured { parts, mut missing } = of_parts(possible, setting)?;
         if machine.is_simulated() {
             missing.push("Not simulated: programs that are started, and calls of the library in C.".to_owned());
         }
-        let about = EXPLANATION.lines().map(str::to_owned).collect();
-        let claims = claims::claims(&parts).into_iter();
-        let claims = claims.map(|claim| if machine.is_simulated() { claim.simulated_at(machine.cpus) } else { claim });
-        let remarks = claims::remarks(&parts, &machine).into_iter().chain(missing).collect();
-        Ok(Outcome {
-            claims: claims.collect(),
-            machine,
-            about,
-            remarks,
-            pictures: Vec::new(),
-            parts,
-            predicted: Vec::new(),
-        })
+        let remarks = claims::remarks(&parts, machine).into_iter().chain(missing).collect();
+        Ok(Outcome::of(setting, EXPLANATION, claims::claims(&parts), remarks, parts))
     }
 }
 

@@ -6,7 +6,7 @@ mod claims;
 use anyhow::Result;
 
 use super::probing::{Blocks, LESS, Measured, asked, forms, measured, of_parts, probe_named, some_tables};
-use super::{Experiment, Outcome, Part, Setting};
+use super::{Experiment, Outcome, Part, Setting, Title};
 use crate::json::{Compared, Document, Documented, UNDOCUMENTED};
 use crate::machine::Machine;
 use crate::metric::Metric;
@@ -121,20 +121,13 @@ const METRICS: [Metric; 12] =
 pub struct Stagger;
 
 impl Experiment for Stagger {
-    fn name(&self) -> &'static str {
-        "stagger"
-    }
-
-    fn about(&self) -> &'static str {
-        "upkeep without a herd: when each CPU has its turn"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn simulates(&self) -> bool {
-        true
+    fn title(&self) -> Title {
+        Title {
+            name: "stagger",
+            about: "upkeep without a herd: when each CPU has its turn",
+            source: SOURCE,
+            simulates: true,
+        }
     }
 
     fn measure(&self, setting: &Setting) -> Result<Outcome> {
