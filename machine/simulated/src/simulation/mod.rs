@@ -189,11 +189,6 @@ fn here() -> engine::Here {
     engine::here().expect("called by a thread of a simulation")
 }
 
-/// Whether the calling code is simulated.
-pub fn is_running() -> bool {
-    engine::here().is_some()
-}
-
 /// Runs jobs at the same time, each as a thread of its own, and returns when all have ended. `handler`, if there is one, is what signals call
 /// that a strategy sends them.
 pub fn run(jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>) {
