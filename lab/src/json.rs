@@ -98,31 +98,18 @@ struct ComparisonObject {
 pub fn object(experiment: &str, machine: &Machine, parts: &[(&Analysis, Document)]) -> Object {
     let measured = || parts.iter().map(|(analysis, _)| &analysis.measured);
     let mut this = Object {
-        experiment: experiment.to_owned(),
-        commit: crate::commit(),
-        command: command_line(),
         seed: measured().next().map_or(0, |first| first.plan.seed),
         blocks: measured().map(|part| part.blocks).min().unwrap_or(0),
         interrupted: measured().any(|part| part.interrupted),
-        machine: machine.clone(),
-        arms: Vec::new(),
-        comparisons: Vec::new(),
         findings: parts.iter().flat_map(|(analysis, _)| analysis.findings()).cloned().collect(),
-        besides: serde_json::Map::new(),
+        ..Object::of_figures(experiment, machine, Vec::new())
     };
     parts.iter().for_each(|(analysis, document)| this.add(analysis, *document));
     this
 }
 
 /// What one arm says of an operation, where there is nothing to compare: nanoseconds.
-pub struct Figure {
-    name: String,
-    origin: String,
-    parameters: Parameters,
-    median: f64,
-    band: [f64; 2],
-    runs: Vec<f64>,
-}
+pub struct Figure(ArmObject);
 
 impl Figure {
     /// An arm's name, where its figures come from, which row it is; then the figure, a band where others have an interval, and all runs.
@@ -130,24 +117,17 @@ impl Figure {
         name: &str,
         origin: &str,
         parameters: &Parameters,
-        (median, band, runs): (f64, [f64; 2], Vec<f64>),
+        (median, ci95, runs): (f64, [f64; 2], Vec<f64>),
     ) -> Self {
-        Figure { name: name.to_owned(), origin: origin.to_owned(), parameters: parameters.clone(), median, band, runs }
+        let metrics = BTreeMap::from([("operation_ns", MetricObject { unit: "ns", median, ci95, runs })]);
+        let (name, origin, parameters) = (name.to_owned(), origin.to_owned(), parameters.clone());
+        Figure(ArmObject { name, origin, parameters, metrics })
     }
 }
 
 impl Object {
     /// What is told of the model, or by it.
     pub fn of_figures(experiment: &str, machine: &Machine, all: Vec<Figure>) -> Self {
-        let arm = |of: Figure| {
-            let object = MetricObject { unit: "ns", median: of.median, ci95: of.band, runs: of.runs };
-            ArmObject {
-                name: of.name,
-                origin: of.origin,
-                parameters: of.parameters,
-                metrics: BTreeMap::from([("operation_ns", object)]),
-            }
-        };
         Object {
             experiment: experiment.to_owned(),
             commit: crate::commit(),
@@ -156,7 +136,7 @@ impl Object {
             blocks: 0,
             interrupted: false,
             machine: machine.clone(),
-            arms: all.into_iter().map(arm).collect(),
+            arms: all.into_iter().map(|Figure(arm)| arm).collect(),
             comparisons: Vec::new(),
             findings: Vec::new(),
             besides: serde_json::Map::new(),
