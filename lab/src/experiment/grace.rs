@@ -4,16 +4,13 @@
 use anyhow::Result;
 
 use super::figures::Figures;
-use super::probing::{
-    Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named, tables,
-};
+use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named};
 use super::{Claim, Experiment, Outcome, Part, Setting, Title};
 use crate::analysis::Analysis;
-use crate::json::UNDOCUMENTED;
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
-use crate::report::{Figure, Plots};
+use crate::report::Figure;
 use crate::table::factor;
 
 const COUNTED: &str = "counted";
@@ -170,12 +167,6 @@ fn words(words: &[&dyn ToString]) -> Vec<String> {
     words.iter().map(|word| word.to_string()).collect()
 }
 
-fn part(title: &str, analysis: Analysis, plots: Plots) -> Measured {
-    let title = title.to_owned();
-    let part = Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED };
-    Measured { parts: vec![part], missing: Vec::new() }
-}
-
 fn working(setting: &Setting) -> Result<Measured> {
     let size = Size::of(setting);
     let (usual, late) = ((OFTEN, size.till_qs_ms), (SELDOM, LATE_MS));
@@ -192,7 +183,7 @@ fn working(setting: &Setting) -> Result<Measured> {
     };
     let (subjects, blocks) = (rows.into_iter().map(subject).collect(), blocks(&setting.machine, BLOCKS));
     let analysis = measured(setting, subjects, &forms(ARMS), blocks, None)?;
-    Ok(part("Threads that open and close files", analysis, plots_of_files))
+    Ok(Part::of("Threads that open and close files", analysis, plots_of_files).into())
 }
 
 fn plots_of_files(analysis: &Analysis) -> Result<Vec<Figure>> {
@@ -213,14 +204,15 @@ fn holding(setting: &Setting) -> Result<Measured> {
     };
     let blocks = blocks(&setting.machine, HELD_BLOCKS);
     let analysis = measured(setting, rows.map(subject).into(), &forms(ARMS), blocks, None)?;
-    Ok(part("A thread that loops for long, and one that waits for it", analysis, |analysis| dots(analysis, 0)))
+    Ok(Part::of("A thread that loops for long, and one that waits for it", analysis, |analysis| dots(analysis, 0))
+        .into())
 }
 
 fn checking(setting: &Setting) -> Result<Measured> {
     let words = words(&[&"checkpoint", &OFTEN]);
     let subject = probe_named("grace", setting, &words, Parameters::default().with("threshold", OFTEN), &[CHECKPOINT]);
     let analysis = measured(setting, vec![subject], &forms(ARMS), blocks(&setting.machine, BLOCKS), None)?;
-    Ok(part("A checkpoint of a thread that nobody waits for", analysis, |analysis| dots(analysis, 0)))
+    Ok(Part::of("A checkpoint of a thread that nobody waits for", analysis, |analysis| dots(analysis, 0)).into())
 }
 
 /// Nothing over nothing says nothing.

@@ -4,12 +4,10 @@
 use anyhow::Result;
 
 use super::figures::Figures;
-use super::probing::{
-    Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named, tables,
-};
+use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named};
 use super::{Claim, Experiment, Outcome, Part, Setting, Title};
 use crate::analysis::Analysis;
-use crate::json::{Compared, Documented, UNDOCUMENTED};
+use crate::json::{Compared, Documented};
 use crate::machine::Machine;
 use crate::metric::{Metric, for_people};
 use crate::parameters::Parameters;
@@ -106,9 +104,8 @@ fn creating(setting: &Setting) -> Result<Measured> {
     let subject = probe_named("kicks", setting, &words, size.parameters(size.groups), &OF_GROUPS);
     let arms = forms([ON_CREATE, ON_REPLACE]);
     let analysis = measured(setting, vec![subject], &arms, blocks(&setting.machine), None)?;
-    let title = "Groups that are created, entered, and allocate their first objects of five sizes".to_owned();
-    let part = Part { title, sheets: tables(&analysis), analysis, plots, document };
-    Ok(Measured { parts: vec![part], missing: Vec::new() })
+    let title = "Groups that are created, entered, and allocate their first objects of five sizes";
+    Ok(Part { document, ..Part::of(title, analysis, plots) }.into())
 }
 
 fn replacing(setting: &Setting) -> Result<Measured> {
@@ -118,9 +115,8 @@ fn replacing(setting: &Setting) -> Result<Measured> {
     let mut arms = forms([REPLACE]);
     arms.iter_mut().for_each(|arm| arm.words.clear());
     let analysis = measured(setting, vec![subject], &arms, blocks(&setting.machine), None)?;
-    let title = "As many times, the arrays of a cache are replaced that every busy thread uses".to_owned();
-    let part = Part { title, sheets: tables(&analysis), analysis, plots: |_| Ok(Vec::new()), document: UNDOCUMENTED };
-    Ok(Measured { parts: vec![part], missing: Vec::new() })
+    let title = "As many times, the arrays of a cache are replaced that every busy thread uses";
+    Ok(Part::of(title, analysis, |_| Ok(Vec::new())).into())
 }
 
 /// Time to the first object.

@@ -250,6 +250,11 @@ impl Outcome {
 }
 
 impl Part {
+    /// One whose tables have every arm's own figures, and of which no document says anything.
+    fn of(title: impl Into<String>, analysis: Analysis, plots: Plots) -> Self {
+        Part { title: title.into(), sheets: probing::tables(&analysis), analysis, plots, document: json::UNDOCUMENTED }
+    }
+
     fn section(&self) -> Section<'_> {
         let Self { title, analysis, sheets, plots, .. } = self;
         Section { title: title.clone(), analysis, sheets: sheets.clone(), plots: *plots }

@@ -30,6 +30,12 @@ pub struct Measured {
     pub missing: Vec<String>,
 }
 
+impl From<Part> for Measured {
+    fn from(part: Part) -> Self {
+        Measured { parts: vec![part], missing: Vec::new() }
+    }
+}
+
 /// Measures a part.
 pub type Measure = fn(&Setting) -> Result<Measured>;
 

@@ -57,8 +57,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     let subjects = ["task", "message"].map(subject).into();
     let analysis = Analysis::of(blocks::measure(subjects, &arms, plan, &setting.interrupt)?);
     let title = "a. hackbench -pipe 20 process 40, with a context for each task, or for each message".to_owned();
-    let part = Part { title, sheets: sheets(&analysis), analysis, plots: report::usual_plots, document };
-    Ok(Measured { parts: vec![part], missing: Vec::new() })
+    Ok(Part { title, sheets: sheets(&analysis), analysis, plots: report::usual_plots, document }.into())
 }
 
 /// Its own figure, and what it cost.

@@ -5,9 +5,8 @@ use anyhow::Result;
 use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR, in_c};
 use crate::arm::Arm;
 use crate::blocks::Subject;
-use crate::experiment::probing::{Blocks, LESS, Measured, dots, library, measured, nanoseconds, probe_named, tables};
+use crate::experiment::probing::{Blocks, LESS, Measured, dots, library, measured, nanoseconds, probe_named};
 use crate::experiment::{Part, Setting};
-use crate::json::UNDOCUMENTED;
 use crate::machine::{self, Machine};
 use crate::metric::Metric;
 use crate::parameters::Parameters;
@@ -79,7 +78,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     let analysis = measured(setting, SIZES.map(subject).into(), &arms, BLOCKS_OF_BYTES, machine::quiet_cpu())?;
     let title = "b. Bytes of an object, everything counted".to_owned();
     let plots = |_: &_| Ok(Vec::new());
-    done.parts.push(Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED });
+    done.parts.push(Part::of(title, analysis, plots));
     Ok(done)
 }
 
@@ -111,7 +110,7 @@ pub fn in_rust(setting: &Setting) -> Result<Measured> {
     }
     let rows = rows.into_iter().map(|(parameters, threads, bytes)| (rust(parameters), threads, bytes));
     let title = "b. One allocation and one release, in a Rust program";
-    Ok(Measured { parts: vec![pairs(setting, title, rows.collect(), &arms, None)?], missing: Vec::new() })
+    Ok(pairs(setting, title, rows.collect(), &arms, None)?.into())
 }
 
 fn pairs(setting: &Setting, title: &str, rows: Vec<Row>, arms: &[Arm], cpu: Option<usize>) -> Result<Part> {
@@ -121,7 +120,7 @@ fn pairs(setting: &Setting, title: &str, rows: Vec<Row>, arms: &[Arm], cpu: Opti
     };
     let analysis = measured(setting, rows.into_iter().map(subject).collect(), arms, BLOCKS, cpu)?;
     let (title, plots) = (title.to_owned(), |analysis: &_| dots(analysis, 0));
-    Ok(Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED })
+    Ok(Part::of(title, analysis, plots))
 }
 
 /// The arms of before, and the cache that keeps its objects constructed.
@@ -136,7 +135,7 @@ fn constructed(setting: &Setting, arms: &[Arm]) -> Result<Part> {
     let analysis = measured(setting, vec![subject], &arms, BLOCKS, machine::quiet_cpu())?;
     let title = "b. The same with a constructor worth keeping".to_owned();
     let plots = |analysis: &_| dots(analysis, 0);
-    Ok(Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED })
+    Ok(Part::of(title, analysis, plots))
 }
 
 #[cfg(test)]

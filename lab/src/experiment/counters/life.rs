@@ -4,11 +4,10 @@ use anyhow::Result;
 
 use super::{
     Blocks, CACHED, CPUS, EAGER, LAZY, LAZY_AND_CACHED, LESS, MAIN_CPUS, MERGED, Measured, Part, UPDATES,
-    USUAL_UPDATES, curves, forms, measured, nanoseconds, probe, tables, with_updates,
+    USUAL_UPDATES, curves, forms, measured, nanoseconds, probe, with_updates,
 };
 use crate::analysis::Analysis;
 use crate::experiment::Setting;
-use crate::json::UNDOCUMENTED;
 use crate::machine;
 use crate::metric::Metric;
 use crate::report::Figure;
@@ -45,9 +44,8 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     });
     let arms = forms([EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED]);
     let analysis = measured(setting, subjects.collect(), &arms, BLOCKS, machine::quiet_cpu())?;
-    let title = "a. An object is created, updated by its owner, and destroyed".to_owned();
-    let part = Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED };
-    Ok(Measured { parts: vec![part], missing: Vec::new() })
+    let title = "a. An object is created, updated by its owner, and destroyed";
+    Ok(Part::of(title, analysis, plots).into())
 }
 
 fn plots(analysis: &Analysis) -> Result<Vec<Figure>> {

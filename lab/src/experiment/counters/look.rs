@@ -5,11 +5,10 @@ use anyhow::Result;
 
 use super::{
     Blocks, CPUS, EAGER, LAZY_AND_CACHED, MAIN_CPUS, Measured, Part, at_cpus, curves, forms, measured, nanoseconds,
-    probe, tables,
+    probe,
 };
 use crate::analysis::Analysis;
 use crate::experiment::Setting;
-use crate::json::UNDOCUMENTED;
 use crate::machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
@@ -45,8 +44,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     let analysis = measured(setting, rows().map(subject).collect(), &arms, BLOCKS, machine::quiet_cpu())?;
     let title =
         format!("d. Reading and summing an upgraded counter; {USUAL_SLOTS} slots touched, if nothing else is said");
-    let part = Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED };
-    Ok(Measured { parts: vec![part], missing: Vec::new() })
+    Ok(Part::of(title, analysis, plots).into())
 }
 
 fn plots(analysis: &Analysis) -> Result<Vec<Figure>> {

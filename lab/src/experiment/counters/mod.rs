@@ -22,9 +22,7 @@ mod work;
 
 use anyhow::Result;
 
-use super::probing::{
-    Blocks, LESS, Measure, Measured, forms, library, measured, nanoseconds, of_parts, probe_named, tables,
-};
+use super::probing::{Blocks, LESS, Measure, Measured, forms, library, measured, nanoseconds, of_parts, probe_named};
 use super::{Experiment, LAZY_COUNTERS, Outcome, Part, Setting, Title};
 use crate::blocks::Subject;
 use crate::metric::Metric;

@@ -4,11 +4,11 @@ use anyhow::Result;
 
 use super::{
     Blocks, CACHED, CPUS, EAGER, LAZY, LAZY_AND_CACHED, MAIN_CPUS, MERGED, Measured, Part, USUAL_UPDATES, at_cpus,
-    curves, forms, measured, nanoseconds, probe, tables,
+    curves, forms, measured, nanoseconds, probe,
 };
 use crate::analysis::Analysis;
 use crate::experiment::{LAZY_COUNTERS, Setting};
-use crate::json::{Compared, Documented, UNDOCUMENTED};
+use crate::json::{Compared, Documented};
 use crate::machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
@@ -28,7 +28,7 @@ pub fn by_two(cpus: u64) -> Parameters {
 }
 
 pub fn measure(setting: &Setting) -> Result<Measured> {
-    let mut done = Measured { parts: vec![upgrade(setting)?], missing: Vec::new() };
+    let mut done = Measured::from(upgrade(setting)?);
     if setting.machine.cpus < 2 {
         done.missing.push("Not measured: what two threads do, as there is one CPU.".to_owned());
     } else {
@@ -41,8 +41,8 @@ fn upgrade(setting: &Setting) -> Result<Part> {
     let subject = |cpus: u64| probe(setting, &["upgrade".to_owned(), cpus.to_string()], at_cpus(cpus), &[UPGRADE]);
     let subjects = CPUS.map(subject).into();
     let analysis = measured(setting, subjects, &forms([LAZY, LAZY_AND_CACHED]), BLOCKS, machine::quiet_cpu())?;
-    let title = "b. A second thread is announced: the upgrade alone".to_owned();
-    Ok(Part { title, sheets: tables(&analysis), analysis, plots, document: UNDOCUMENTED })
+    let title = "b. A second thread is announced: the upgrade alone";
+    Ok(Part::of(title, analysis, plots))
 }
 
 fn both(setting: &Setting) -> Result<Part> {
@@ -52,8 +52,8 @@ fn both(setting: &Setting) -> Result<Part> {
     };
     let arms = forms([EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED]);
     let analysis = measured(setting, CPUS.map(subject).into(), &arms, BLOCKS, None)?;
-    let title = "b. Create, announce, hand over, 8 updates by each of two threads, destroy".to_owned();
-    Ok(Part { title, sheets: tables(&analysis), analysis, plots, document })
+    let title = "b. Create, announce, hand over, 8 updates by each of two threads, destroy";
+    Ok(Part { document, ..Part::of(title, analysis, plots) })
 }
 
 fn plots(analysis: &Analysis) -> Result<Vec<Figure>> {

@@ -38,8 +38,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     let subject = |cpus| Subject { parameters: at_cpus(cpus), settings: settings(cpus), ..startup::subject() };
     let analysis = measured(setting, CPUS.map(subject).into(), &arms, BLOCKS, machine::quiet_cpu())?;
     let title = "e. Fork and exec of a program that does nothing, on one CPU".to_owned();
-    let part = Part { title, sheets: sheets(&analysis), analysis, plots: report::usual_plots, document };
-    Ok(Measured { parts: vec![part], missing: Vec::new() })
+    Ok(Part { title, sheets: sheets(&analysis), analysis, plots: report::usual_plots, document }.into())
 }
 
 /// Wall time, and the parts of processor time.

@@ -7,13 +7,11 @@ use anyhow::{Context, Result};
 
 use super::{
     ATOMIC, Blocks, CHECKED, LAZY, Measured, PER_CPU, PLAIN, Part, TOLD, forms, library, measured, nanoseconds, probe,
-    tables,
 };
 use crate::arm::Arm;
 use crate::blocks::Subject;
 use crate::experiment::Setting;
 use crate::experiment::probing::dots;
-use crate::json::UNDOCUMENTED;
 use crate::machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
@@ -136,8 +134,7 @@ fn measure_group(setting: &Setting, group: Group) -> Result<Part> {
         probe(setting, &words, parameters, &[group.metric])
     };
     let analysis = measured(setting, group.rows.into_iter().map(subject).collect(), &group.arms, BLOCKS, cpu)?;
-    let (title, sheets) = (group.title.to_owned(), tables(&analysis));
-    Ok(Part { title, sheets, analysis, plots: |analysis| dots(analysis, 0), document: UNDOCUMENTED })
+    Ok(Part::of(group.title, analysis, |analysis| dots(analysis, 0)))
 }
 
 #[cfg(test)]
