@@ -22,24 +22,61 @@ pub struct Case {
 }
 
 impl Case {
-    /// The machine's own operation.
-    pub const fn machine(name: &'static str, run: fn(&dyn Runner) -> Outcome) -> Self {
-        Case { name, planted: None, only: None, run }
-    }
-
-    /// A wrong operation, which the body must find.
-    pub const fn planted(name: &'static str, what: &'static str, run: fn(&dyn Runner) -> Outcome) -> Self {
-        Case { name, planted: Some(what), only: None, run }
-    }
-
-    /// The case in one slot mode only.
-    pub const fn only(self, mode: Mode) -> Self {
-        Case { only: Some(mode), ..self }
-    }
-
     /// Whether the case makes sense in a slot mode.
     pub fn fits(&self, mode: Mode) -> bool {
         self.only.is_none_or(|only| only == mode)
+    }
+}
+
+/// Where restartable sequences give slots.
+pub const BY_IDS: Mode = Mode::ConcurrencyId;
+/// Where a slot belongs to one thread.
+pub const PER_THREAD: Mode = Mode::PerThread;
+
+/// Makes a table of cases: each operation with its body, and wrong versions of it, each of which the body must find.
+///
+/// ```text
+/// cases! {
+///     TABLE of the right Operations;
+///     "module::operation" in MODE => body, {
+///         "what is wrong" in MODE { operation: the wrong one, … }
+///     }
+/// }
+/// ```
+///
+/// The body is a function of a [`Runner`] and the `Operations`. A wrong version is right in what it does not name. Where no mode is said, a
+/// case is for both modes, and a wrong version for those of its operation.
+#[macro_export]
+macro_rules! cases {
+    ($table:ident of $right:expr; $($name:literal $(in $mode:ident)? => $body:expr, $wrong:tt)*) => {
+        /// The cases of this module, by operation.
+        #[allow(clippy::needless_update, reason = "some modules have as many operations as a wrong version names")]
+        pub const $table: &[&[$crate::Case]] = &[$($crate::cases!(@ $right, $name, [$($mode)?], $body, $wrong)),*];
+    };
+    (@ $right:expr, $name:literal, $mode:tt, $body:expr, {$($what:literal $(in $only:ident)? {$($wrong:tt)*})*}) => {
+        &[
+            $crate::cases!(@ $name, None, $mode, [], $body, $right),
+            $($crate::cases!(@ $name, Some($what), $mode, [$($only)?], $body, Operations { $($wrong)*, ..$right })),*
+        ]
+    };
+    (@ $name:literal, $planted:expr, $mode:tt, $only:tt, $body:expr, $operations:expr) => {
+        $crate::Case {
+            name: $name,
+            planted: $planted,
+            only: $crate::case::narrowest(&$mode, &$only),
+            run: |runner| {
+                const BODY: fn(&dyn $crate::Runner, &Operations) -> $crate::Outcome = $body;
+                BODY(runner, &$operations)
+            },
+        }
+    };
+}
+
+/// The only mode of a case, of what was said of the operation and of the case itself.
+pub const fn narrowest(of_operation: &[Mode], own: &[Mode]) -> Option<Mode> {
+    match (own, of_operation) {
+        ([mode], _) | ([], [mode]) => Some(*mode),
+        _ => None,
     }
 }
 

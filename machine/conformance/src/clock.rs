@@ -1,6 +1,6 @@
 //! `machine::clock`: monotonic time, and a rough measure that is cheaper.
 
-use crate::case::{Case, Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Placement, Runner, crowd};
 use machine::sync::{AtomicU64, Ordering};
 use machine::{clock, thread};
@@ -19,21 +19,16 @@ impl Operations {
     pub const MACHINE: Operations = Operations { now_ns: clock::now_ns, ticks: clock::ticks };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("clock::now_ns", |runner| monotonic(runner, &MACHINE)),
-    Case::machine("clock::ticks", |runner| ticking(runner, &MACHINE)),
-    Case::planted("clock::now_ns", "each thread has its own", |runner| {
-        let now_ns = || clock::now_ns() + thread::identity() % 2 * 1_000_000;
-        monotonic(runner, &Operations { now_ns, ..MACHINE })
-    }),
-    Case::planted("clock::ticks", "too fast", |runner| {
-        ticking(runner, &Operations { ticks: || clock::ticks() * 8, ..MACHINE })
-    }),
-    Case::planted("clock::ticks", "stands still", |runner| ticking(runner, &Operations { ticks: || 7, ..MACHINE })),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "clock::now_ns" => monotonic, {
+        "each thread has its own" { now_ns: || clock::now_ns() + thread::identity() % 2 * 1_000_000 }
+    }
+    "clock::ticks" => ticking, {
+        "too fast" { ticks: || clock::ticks() * 8 }
+        "stands still" { ticks: || 7 }
+    }
+}
 
 /// The body of [`Operations::now_ns`].
 pub fn monotonic(runner: &dyn Runner, operations: &Operations) -> Outcome {

@@ -1,6 +1,6 @@
 //! `machine::code`: who called.
 
-use crate::case::{Case, Outcome, ensure};
+use crate::case::{Outcome, ensure};
 use crate::runner::Runner;
 use core::ffi::CStr;
 use machine::code::{self, Calls};
@@ -19,20 +19,15 @@ impl Operations {
     pub const MACHINE: Operations = Operations { calls: code::calls, place_of: code::place_of };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("code::calls", |runner| leads_to_the_caller(runner, &MACHINE)),
-    Case::machine("code::place_of", |runner| tells_places(runner, &MACHINE)),
-    Case::planted("code::calls", "whoever asks is the first", |runner| {
-        leads_to_the_caller(runner, &Operations { calls: |_| code::calls(0), ..MACHINE })
-    }),
-    Case::planted("code::place_of", "addresses, not offsets", |runner| {
-        let place_of = |call| code::place_of(call).map(|(file, _)| (file, call));
-        tells_places(runner, &Operations { place_of, ..MACHINE })
-    }),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "code::calls" => leads_to_the_caller, {
+        "whoever asks is the first" { calls: |_| code::calls(0) }
+    }
+    "code::place_of" => tells_places, {
+        "addresses, not offsets" { place_of: |call| code::place_of(call).map(|(file, _)| (file, call)) }
+    }
+}
 
 machine::with_caller! {
     /// The address that it returns to.

@@ -3,28 +3,24 @@
 //! Waits are known where they can be: one thread holds the lock for a time that it sees, and others measure what they wait. Where
 //! many record, what they record is such that a reading shows if it lacks a part.
 
-use crate::case::{Case, Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Placement, Runner, crowd};
 use crate::sync::{Middle, Operations, wait_until};
 use machine::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Contention, Ordering, PLACES, Site, Waited};
 use machine::{clock, here, thread};
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("sync::Contention", |runner| contended(runner, &MACHINE)),
-    Case::machine("sync::Contention is bounded", |runner| bounded(runner, Contention::record)),
-    Case::planted("sync::Contention", "not counted", |runner| contended(runner, &planted::UNCOUNTED)),
-    Case::planted("sync::Contention", "of one site for all", |runner| contended(runner, &planted::ANONYMOUS)),
-    Case::planted("sync::Contention is bounded", "forgets what has no place", |runner| {
-        bounded(runner, planted::record_if_placed)
-    }),
-    Case::planted("sync::Contention is bounded", "has the longest before the sum", |runner| {
-        bounded(runner, planted::record_longest_first)
-    }),
-    Case::planted("sync::Contention is bounded", "counts last", |runner| bounded(runner, planted::record_count_last)),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "sync::Contention" => contended, {
+        "not counted" { acquire: |lock, _, site| lock.acquire(&Contention::new(), site) }
+        "of one site for all" { acquire: |lock, contention, _| lock.acquire(contention, first_waiter()) }
+    }
+    "sync::Contention is bounded" => bounded, {
+        "forgets what has no place" { record: planted::record_if_placed }
+        "has the longest before the sum" { record: planted::record_longest_first }
+        "counts last" { record: planted::record_count_last }
+    }
+}
 
 /// The body of [`Contention`]: one thread holds the lock, again and again, for a time that is known, and two wait for it, each at a site of its own.
 pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -120,7 +116,7 @@ const _: () = assert!(MANY.len() > PLACES);
 
 /// The body of [`Contention`] for more sites than it has places for, in which some threads record while one reads. A wait is always of another power of
 /// two, which none before at its site or few can add up to: so a reading that lacks one of two words that belong together shows it.
-pub fn bounded(runner: &dyn Runner, record: fn(&Contention, Site, u64)) -> Outcome {
+pub fn bounded(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let tables: Vec<Contention> = (0..TABLES).map(|_| Contention::new()).collect();
     let (findings, turn, left) = (Findings::new(), AtomicUsize::new(0), AtomicU32::new(RECORDERS));
     let job = |number: usize| {
@@ -133,7 +129,7 @@ pub fn bounded(runner: &dyn Runner, record: fn(&Contention, Site, u64)) -> Outco
         for (at, table) in tables.iter().enumerate() {
             turn.fetch_max(at, Ordering::Relaxed);
             for power in 0..MANY.len() {
-                record(table, MANY[(7 * power + number) % MANY.len()], 1 << power);
+                (operations.record)(table, MANY[(7 * power + number) % MANY.len()], 1 << power);
             }
         }
         left.fetch_sub(1, Ordering::Release);
@@ -182,12 +178,6 @@ fn check_reading(table: &Contention, findings: &Findings) {
 /// Wrong tables.
 mod planted {
     use super::*;
-
-    pub(super) const UNCOUNTED: Operations =
-        Operations { acquire: |lock, _, site| lock.acquire(&Contention::new(), site), ..Operations::MACHINE };
-
-    pub(super) const ANONYMOUS: Operations =
-        Operations { acquire: |lock, contention, _| lock.acquire(contention, first_waiter()), ..Operations::MACHINE };
 
     pub(super) fn record_if_placed(contention: &Contention, site: Site, wait_ns: u64) {
         let has_place = |(other, _): (Site, Waited)| other.to_string() == site.to_string();

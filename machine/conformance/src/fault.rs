@@ -1,6 +1,6 @@
 //! `machine::fault`: failures on demand. That each point fails what it says is tested with the operation that fails.
 
-use crate::case::{Case, Outcome, ensure};
+use crate::case::{Outcome, ensure};
 use crate::runner::{Placement, Runner, crowd, repeat};
 use machine::fault::{self, Plan, Point};
 use machine::sync::{AtomicU64, Ordering};
@@ -32,21 +32,15 @@ impl Operations {
     pub const MACHINE: Operations = Operations { arm: fault::arm, fails: fault::fails };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("fault::fails", |runner| planned(runner, &MACHINE)),
-    Case::planted("fault::fails", "counts in two steps", |runner| {
-        planned(runner, &Operations { arm: planted::arm, fails: planted::fails })
-    }),
-    Case::planted("fault::arm", "arms all points", |runner| {
-        let arm = |_, plan| {
-            [Point::Reserve, Point::Commit, Point::Kick].into_iter().for_each(|point| fault::arm(point, plan))
-        };
-        planned(runner, &Operations { arm, ..MACHINE })
-    }),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "fault::fails" => planned, {
+        "counts in two steps" { arm: planted::arm, fails: planted::fails }
+        "arms all points" {
+            arm: |_, plan| [Point::Reserve, Point::Commit, Point::Kick].iter().for_each(|&point| fault::arm(point, plan))
+        }
+    }
+}
 
 /// The body of both operations, by all threads at the same time.
 pub fn planned(runner: &dyn Runner, operations: &Operations) -> Outcome {

@@ -1,6 +1,6 @@
 //! `machine::thread`: interrupting another thread.
 
-use crate::case::{Case, Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Placement, Runner, crowd};
 use machine::sync::{AtomicU32, AtomicU64, Ordering};
 use machine::{clock, code, thread};
@@ -39,28 +39,18 @@ impl Operations {
     };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("thread::interrupt", |runner| interrupted(runner, &MACHINE)),
-    Case::planted("thread::interrupt", "nobody", |runner| {
-        interrupted(runner, &Operations { interrupt: |_| (), ..MACHINE })
-    }),
-    Case::planted("thread::interrupt", "the one who asks", |runner| {
-        interrupted(runner, &Operations { interrupt: |_| thread::interrupt(code::thread_number()), ..MACHINE })
-    }),
-    Case::planted("thread::interrupt", "another handler", |runner| {
-        interrupted(runner, &Operations { on_interrupt: |_| thread::on_interrupt(|| ()), ..MACHINE })
-    }),
-    Case::machine("thread::may_be_in_handler", |runner| told(runner, &MACHINE)),
-    Case::planted("thread::may_be_in_handler", "never", |runner| {
-        told(runner, &Operations { may_be_in_handler: || false, ..MACHINE })
-    }),
-    Case::planted("thread::may_be_in_handler", "always", |runner| {
-        told(runner, &Operations { may_be_in_handler: || true, ..MACHINE })
-    }),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "thread::interrupt" => interrupted, {
+        "nobody" { interrupt: |_| () }
+        "the one who asks" { interrupt: |_| thread::interrupt(code::thread_number()) }
+        "another handler" { on_interrupt: |_| thread::on_interrupt(|| ()) }
+    }
+    "thread::may_be_in_handler" => told, {
+        "never" { may_be_in_handler: || false }
+        "always" { may_be_in_handler: || true }
+    }
+}
 
 /// Interrupts that came, and the identity of the thread on which the last one did.
 static TIMES: AtomicU64 = AtomicU64::new(0);

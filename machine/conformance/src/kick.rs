@@ -11,7 +11,7 @@
 //!
 //! Restarting is specified and tested with the slots: [`crate::slot::Operations::restart`].
 
-use crate::case::{Case, Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Fork, Job, Placement, Runner, random};
 use machine::kick::{self, Refused};
 use machine::sync::{AtomicU64, Ordering, compiler_fence};
@@ -64,25 +64,27 @@ impl Operations {
     };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "kick::register" => registered, {
+        "refuses" { register: || Err(Refused) }
+    }
+    "kick::fence_all" => |runner, operations| buffered(runner, &|| (operations.fence_all)()), {
+        "no fence" { fence_all: || Ok(()) }
+    }
+    "kick::restart is a fence" => |runner, operations| buffered(runner, &|| (operations.restart)(0)), {
+        "no fence" { restart: |_| Ok(()) }
+    }
+    "kick::restart_all is a fence" => |runner, operations| buffered(runner, &|| (operations.restart_all)()), {
+        "no fence" { restart_all: || Ok(()) }
+    }
+    "kick::counts" => counted, {
+        "refusals are not counted" { counts: || (kick::counts().0, 0) }
+    }
+}
 
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("kick::register", |runner| registered(runner, &MACHINE)),
-    Case::machine("kick::fence_all", |runner| buffered(runner, MACHINE.fence_all)),
-    Case::machine("kick::restart is a fence", |runner| buffered(runner, || (MACHINE.restart)(0))),
-    Case::machine("kick::restart_all is a fence", |runner| buffered(runner, MACHINE.restart_all)),
-    Case::machine("kick::counts", |runner| counted(runner, &MACHINE)),
-    Case::planted("kick::register", "refuses", |runner| {
-        registered(runner, &Operations { register: || Err(Refused), ..MACHINE })
-    }),
-    Case::planted("kick::fence_all", "no fence", |runner| buffered(runner, || Ok(()))),
-    Case::planted("kick::restart is a fence", "no fence", |runner| buffered(runner, || Ok(()))),
-    Case::planted("kick::restart_all is a fence", "no fence", |runner| buffered(runner, || Ok(()))),
-    Case::planted("kick::counts", "refusals are not counted", |runner| {
-        counted(runner, &Operations { counts: || (kick::counts().0, 0), ..MACHINE })
-    }),
-];
+/// What should be a fence.
+type Fence<'a> = &'a (dyn Fn() -> Result<(), Refused> + Sync);
 
 /// The body of [`Operations::register`].
 pub fn registered(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -131,7 +133,7 @@ struct Buffers {
 }
 
 /// The body of [`Operations::fence_all`]. Instead of going back to zero, `x` and `y` are numbers of rounds.
-pub fn buffered(runner: &dyn Runner, fence: fn() -> Result<(), Refused>) -> Outcome {
+pub fn buffered(runner: &dyn Runner, fence: Fence<'_>) -> Outcome {
     let (buffers, findings, mut rounds) = (Buffers::default(), Findings::new(), 0);
     let count = &mut rounds;
     let fast: Job<'_> = Box::new(|| fast_side(runner, &buffers));
@@ -159,7 +161,7 @@ fn fast_side(runner: &dyn Runner, buffers: &Buffers) {
     }
 }
 
-fn slow_side(runner: &dyn Runner, buffers: &Buffers, fence: fn() -> Result<(), Refused>, findings: &Findings) -> u64 {
+fn slow_side(runner: &dyn Runner, buffers: &Buffers, fence: Fence<'_>, findings: &Findings) -> u64 {
     thread::enter();
     let mut random = random(runner, 1);
     let mut round = 0;

@@ -15,8 +15,8 @@
 //! | [`clock`], [`root`], [`fault`], [`code`] | time, the one region, area and domain, injected failures, who called | |
 //!
 //! Each of them has the same parts: `Operations`, a table with the specification of each operation, filled with the machine's own
-//! as `Operations::MACHINE`; the bodies, which are functions of a [`Runner`] and such a table; and the [`Case`]s, which put
-//! the two together. A case is either the machine's, and must pass, or *planted*: one operation of the table is replaced
+//! as `Operations::MACHINE`; the bodies, which are functions of a [`Runner`] and such a table; and [`cases!`], a table that puts
+//! the two together. A [`Case`] is either the machine's, and must pass, or *planted*: an operation is replaced
 //! by a wrong one, and the same body must find it. A body that nothing planted makes fail would be no test.
 //!
 //! The bodies know nothing of the machine but its interface, and get threads, interrupts and forks from the runner. So they
@@ -48,6 +48,7 @@ pub use runner::{Ended, Fork, Job, Placement, Runner};
 pub fn cases() -> impl Iterator<Item = &'static Case> {
     let modules = [
         slot::CASES,
+        slot::RESTARTS_OF_ALL,
         kick::CASES,
         sync::CASES,
         contention::CASES,
@@ -62,5 +63,5 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         fault::CASES,
         code::CASES,
     ];
-    modules.into_iter().flatten()
+    modules.into_iter().flatten().copied().flatten()
 }

@@ -1,6 +1,7 @@
 //! `machine::publication`: memory of the process that others may look at.
 
-use crate::case::{Case, Outcome, ensure};
+use crate::Runner;
+use crate::case::{Outcome, ensure};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use machine::publication::{self, Place};
@@ -20,34 +21,16 @@ impl Operations {
     pub const MACHINE: Operations = Operations { publish: publication::publish, withdraw: publication::withdraw };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("publication::publish", |_| published(&MACHINE)),
-    Case::planted("publication::publish", "what was there", |_| {
-        let full = |place: &mut Place, bytes| {
-            let memory = publication::publish(place, bytes)?;
-            // SAFETY: so many bytes were given.
-            unsafe { memory.write_bytes(7, bytes) };
-            Ok(memory)
-        };
-        published(&Operations { publish: full, ..MACHINE })
-    }),
-    Case::planted("publication::publish", "one for all", |_| {
-        let one = |place: &mut Place, bytes| {
-            static ONE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
-            if ONE.load(Ordering::Relaxed).is_null() {
-                ONE.store(publication::publish(place, bytes)?, Ordering::Relaxed);
-            }
-            Ok(ONE.load(Ordering::Relaxed))
-        };
-        published(&Operations { publish: one, ..MACHINE })
-    }),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "publication::publish" => published, {
+        "what was there" { publish: planted::full }
+        "one for all" { publish: planted::one }
+    }
+}
 
 /// The body of both.
-fn published(operations: &Operations) -> Outcome {
+fn published(_: &dyn Runner, operations: &Operations) -> Outcome {
     let mut places = [Place::nowhere(), Place::nowhere()];
     let outcome = published_at(operations, &mut places);
     // Whatever was found, nothing stays.
@@ -72,4 +55,24 @@ fn published_at(operations: &Operations, [place, other]: &mut [Place; 2]) -> Out
     ensure!(bytes(first).iter().all(|&byte| byte == 1), "contents of the first were lost");
     ensure!(bytes(second).iter().all(|&byte| byte == 2), "contents of the second were lost");
     Ok("two, and withdrawn".into())
+}
+
+/// Wrong publications.
+mod planted {
+    use super::*;
+
+    pub(super) fn full(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
+        let memory = publication::publish(place, bytes)?;
+        // SAFETY: so many bytes were given.
+        unsafe { memory.write_bytes(7, bytes) };
+        Ok(memory)
+    }
+
+    pub(super) fn one(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
+        static ONE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+        if ONE.load(Ordering::Relaxed).is_null() {
+            ONE.store(publication::publish(place, bytes)?, Ordering::Relaxed);
+        }
+        Ok(ONE.load(Ordering::Relaxed))
+    }
 }

@@ -1,9 +1,10 @@
 //! `machine::root`: the one region that all state hangs from, and the one area beside it.
 
-use crate::case::{Case, Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Child, Fork, Placement, Runner, alone, crowd};
-use machine::sync::{AtomicUsize, Ordering};
-use machine::{clock, root, vm};
+use core::ptr::null_mut;
+use machine::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use machine::{clock, root, thread, vm};
 
 /// What makes a region, or gives none.
 pub type Make<'a> = &'a mut dyn FnMut() -> Option<*mut u8>;
@@ -60,34 +61,35 @@ impl Operations {
     };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("root::base", |runner| zero_at_first(runner, &MACHINE)),
-    Case::machine("root::install", |runner| made_once(runner, &MACHINE)),
-    Case::planted("root::base", "not zero", |runner| {
-        let somewhere = || (&raw const planted::FILLED).cast_mut().cast();
-        zero_at_first(runner, &Operations { base: somewhere, ..MACHINE })
-    }),
-    Case::planted("root::install", "makes two", |runner| made_once(runner, &planted::TWO)),
-    Case::planted("root::install", "lets handlers in", |runner| made_once(runner, &planted::OPEN)),
-    Case::machine("root::domain", |runner| kept(runner, &MACHINE)),
-    Case::planted("root::domain", "not zero", |runner| kept(runner, &Operations { domain: planted::begun, ..MACHINE })),
-    Case::planted("root::domain", "another one each time", |runner| {
-        kept(runner, &Operations { domain: planted::fresh, ..MACHINE })
-    }),
-    Case::machine("root::offer_area", |runner| offered_once(runner, &MACHINE)),
-    Case::machine("root::area", |runner| offered_once(runner, &MACHINE)),
-    Case::planted("root::offer_area", "does not compare", |runner| offered_once(runner, &planted::UNCOMPARED)),
-    Case::planted("root::offer_area", "looks, then stores", |runner| offered_once(runner, &planted::TWO_STEPS)),
-    Case::planted("root::offer_area", "before it is ready", |runner| offered_once(runner, &planted::EARLY)),
-    Case::planted("root::area", "not null", |runner| {
-        let somewhere = || (&raw const planted::FILLED).cast_mut().cast();
-        offered_once(runner, &Operations { area: somewhere, ..MACHINE })
-    }),
-    Case::planted("root::area", "hidden from some", |runner| offered_once(runner, &planted::HIDDEN)),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "root::base" => zero_at_first, {
+        "not zero" { base: planted::somewhere }
+    }
+    "root::install" => made_once, {
+        // The second maker does not wait for the first one.
+        "makes two" { install: planted::install_at_once, base: planted::base, is_installed: planted::is_installed }
+        // A handler waits for the thread that it interrupts.
+        "lets handlers in" { install: planted::install_in_turn, base: planted::base, is_installed: planted::is_installed }
+    }
+    "root::domain" => kept, {
+        "not zero" { domain: planted::begun }
+        "another one each time" {
+            domain: || vm::reserve(null_mut(), root::DOMAIN_BYTES, vm::Access::ReadWrite).expect("there is address space")
+        }
+    }
+    "root::offer_area" => offered_once, {
+        // The last one that was offered is the area.
+        "does not compare" { offer_area: |area| (planted::AREA.store(area, Ordering::Release), true).1, area: planted::area }
+        "looks, then stores" { offer_area: planted::look_then_store, area: planted::area }
+        "before it is ready" { offer_area: planted::offer_early, area: planted::area }
+    }
+    "root::area" => offered_once, {
+        "not null" { area: planted::somewhere }
+        // Every second thread sees none.
+        "hidden from some" { area: || if thread::identity().is_multiple_of(2) { root::area() } else { null_mut() } }
+    }
+}
 
 /// The body of [`Operations::base`] before anything is installed.
 pub fn zero_at_first(_: &dyn Runner, operations: &Operations) -> Outcome {
@@ -132,7 +134,7 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let before = (operations.base)().addr();
     let (made, findings) = (AtomicUsize::new(0), Findings::new());
     let make = || {
-        let page = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite)?;
+        let page = vm::reserve(null_mut(), vm::PAGE, vm::Access::ReadWrite)?;
         made.fetch_add(1, Ordering::Relaxed);
         let end = clock::now_ns() + MAKING_NS;
         while clock::now_ns() < end {}
@@ -190,7 +192,7 @@ pub fn offered_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
         area.addr()
     };
     let offer = || {
-        let Some(page) = vm::reserve(core::ptr::null_mut(), vm::PAGE, vm::Access::ReadWrite) else { return };
+        let Some(page) = vm::reserve(null_mut(), vm::PAGE, vm::Access::ReadWrite) else { return };
         for word in ENDS {
             // SAFETY: the page is ours until it is offered.
             unsafe { page.cast::<usize>().add(word).write(page.addr()) };
@@ -223,13 +225,15 @@ pub fn offered_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
 /// Wrong roots. They keep the machine's own base as the stand-in, and areas of their own.
 mod planted {
     use super::*;
-    use machine::sync::{AtomicBool, AtomicPtr};
 
-    pub(super) static FILLED: [u64; root::BOOTSTRAP_BYTES / 8] = {
-        let mut words = [0; root::BOOTSTRAP_BYTES / 8];
-        words[root::BOOTSTRAP_BYTES / 8 - 1] = 1;
-        words
-    };
+    pub(super) fn somewhere() -> *mut u8 {
+        static FILLED: [u64; root::BOOTSTRAP_BYTES / 8] = {
+            let mut words = [0; root::BOOTSTRAP_BYTES / 8];
+            words[root::BOOTSTRAP_BYTES / 8 - 1] = 1;
+            words
+        };
+        (&raw const FILLED).cast_mut().cast()
+    }
 
     pub(super) fn begun() -> *mut u8 {
         #[repr(align(64))]
@@ -238,19 +242,18 @@ mod planted {
         (&raw const WORDS.0).cast_mut().cast()
     }
 
-    pub(super) fn fresh() -> *mut u8 {
-        vm::reserve(core::ptr::null_mut(), root::DOMAIN_BYTES, vm::Access::ReadWrite).expect("there is address space")
-    }
+    static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-    static BASE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-    static BUSY: AtomicBool = AtomicBool::new(false);
-
-    fn base() -> *mut u8 {
+    pub(super) fn base() -> *mut u8 {
         let base = BASE.load(Ordering::Acquire);
         if base.is_null() { root::base() } else { base }
     }
 
-    fn install_at_once(make: Make<'_>) -> bool {
+    pub(super) fn is_installed() -> bool {
+        base() != root::base()
+    }
+
+    pub(super) fn install_at_once(make: Make<'_>) -> bool {
         if BASE.load(Ordering::Acquire).is_null()
             && let Some(made) = make()
         {
@@ -259,24 +262,21 @@ mod planted {
         !BASE.load(Ordering::Acquire).is_null()
     }
 
-    /// The second maker does not wait for the first one.
-    pub(super) const TWO: Operations =
-        Operations { install: install_at_once, base, is_installed: || base() != root::base(), ..MACHINE };
+    pub(super) fn install_in_turn(make: Make<'_>) -> bool {
+        static BUSY: AtomicBool = AtomicBool::new(false);
+        while BUSY.swap(true, Ordering::Acquire) {
+            core::hint::spin_loop();
+        }
+        let done = install_at_once(make);
+        BUSY.store(false, Ordering::Release);
+        done
+    }
 
-    /// A handler waits for the thread that it interrupts.
-    pub(super) const OPEN: Operations = Operations {
-        install: |make| {
-            while BUSY.swap(true, Ordering::Acquire) {
-                core::hint::spin_loop();
-            }
-            let done = install_at_once(make);
-            BUSY.store(false, Ordering::Release);
-            done
-        },
-        ..TWO
-    };
+    pub(super) static AREA: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-    static AREA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+    pub(super) fn area() -> *mut u8 {
+        AREA.load(Ordering::Acquire)
+    }
 
     fn linger() {
         const LINGER_NS: u64 = 20_000_000;
@@ -284,48 +284,26 @@ mod planted {
         while clock::now_ns() < end {}
     }
 
-    /// The last one that was offered is the area.
-    pub(super) const UNCOMPARED: Operations = Operations {
-        offer_area: |area| {
-            AREA.store(area, Ordering::Release);
-            true
-        },
-        area: || AREA.load(Ordering::Acquire),
-        ..MACHINE
-    };
-
     /// Others come between the look and the store.
-    pub(super) const TWO_STEPS: Operations = Operations {
-        offer_area: |area| {
-            let none = AREA.load(Ordering::Acquire).is_null();
-            if none {
-                linger();
-                AREA.store(area, Ordering::Release);
-            }
-            none
-        },
-        ..UNCOMPARED
-    };
+    pub(super) fn look_then_store(area: *mut u8) -> bool {
+        let none = AREA.load(Ordering::Acquire).is_null();
+        if none {
+            linger();
+            AREA.store(area, Ordering::Release);
+        }
+        none
+    }
 
     /// The first word is written when others see the area already.
-    pub(super) const EARLY: Operations = Operations {
-        offer_area: |area| {
-            // SAFETY: the area is a page, and words are atomic.
-            let first = unsafe { &*area.cast::<AtomicUsize>() };
-            let word = first.swap(0, Ordering::Relaxed);
-            let done = AREA.compare_exchange(core::ptr::null_mut(), area, Ordering::Release, Ordering::Relaxed).is_ok();
-            if done {
-                linger();
-            }
-            first.store(word, Ordering::Release);
-            done
-        },
-        ..UNCOMPARED
-    };
-
-    /// Every second thread sees none.
-    pub(super) const HIDDEN: Operations = Operations {
-        area: || if machine::thread::identity().is_multiple_of(2) { root::area() } else { core::ptr::null_mut() },
-        ..MACHINE
-    };
+    pub(super) fn offer_early(area: *mut u8) -> bool {
+        // SAFETY: the area is a page, and words are atomic.
+        let first = unsafe { &*area.cast::<AtomicUsize>() };
+        let word = first.swap(0, Ordering::Relaxed);
+        let done = AREA.compare_exchange(null_mut(), area, Ordering::Release, Ordering::Relaxed).is_ok();
+        if done {
+            linger();
+        }
+        first.store(word, Ordering::Release);
+        done
+    }
 }

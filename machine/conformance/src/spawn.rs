@@ -1,6 +1,6 @@
 //! `machine::thread`: threads of the runtime's own.
 
-use crate::case::{Case, Outcome, ensure};
+use crate::case::{Outcome, ensure};
 use crate::runner::{Runner, alone};
 use machine::sync::{AtomicU64, Ordering};
 use machine::thread::Work;
@@ -26,23 +26,14 @@ impl Operations {
     pub const MACHINE: Operations = Operations { spawn: thread::spawn };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("thread::spawn", |runner| spawned(runner, &MACHINE)),
-    Case::planted("thread::spawn", "on the same thread", |runner| {
-        let spawn = |work: &'static Work| {
-            (work.job)();
-            true
-        };
-        spawned(runner, &Operations { spawn })
-    }),
-    Case::planted("thread::spawn", "nobody", |runner| spawned(runner, &Operations { spawn: |_| true })),
-    Case::planted("thread::spawn", "two", |runner| {
-        spawned(runner, &Operations { spawn: |work| thread::spawn(work) && thread::spawn(work) })
-    }),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "thread::spawn" => spawned, {
+        "on the same thread" { spawn: |work| ((work.job)(), true).1 }
+        "nobody" { spawn: |_| true }
+        "two" { spawn: |work| thread::spawn(work) && thread::spawn(work) }
+    }
+}
 
 /// The body of [`Operations::spawn`].
 pub fn spawned(runner: &dyn Runner, operations: &Operations) -> Outcome {

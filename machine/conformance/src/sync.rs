@@ -3,7 +3,7 @@
 //! The stress is a pair of plain words that each of two locks keeps equal, for threads and for handlers that interrupt them
 //! anywhere, also in the middle of taking a lock, and that take the two in any order.
 
-use crate::case::{Case, Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd};
 use machine::sync::{Acquired, AtomicBool, AtomicU32, AtomicU64, Contention, Lock, Ordering, Site};
 use machine::{clock, here, thread};
@@ -70,6 +70,9 @@ pub struct Operations {
 
     /// [`release`](Self::release) of a lower rank.
     pub release_lower: unsafe fn(&Lower),
+
+    /// Counts a wait at a site, as [`acquire`](Self::acquire) does.
+    pub record: fn(&Contention, Site, u64),
 }
 
 impl Operations {
@@ -83,46 +86,35 @@ impl Operations {
         is_mine: Middle::is_mine,
         acquire_lower: Lower::acquire,
         release_lower: Lower::release,
+        record: Contention::record,
     };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("sync::Lock excludes", |runner| excludes(runner, &MACHINE)),
-    Case::machine("sync::Lock wakes", |runner| wakes(runner, &MACHINE)),
-    Case::machine("sync::Lock is not reentered", |runner| not_reentered(runner, &MACHINE)),
-    Case::machine("sync::Lock outlives its holder in a fork", |runner| abandoned(runner, &MACHINE)),
-    Case::machine("sync::Lock waits in order only", |runner| in_order(runner, &MACHINE)),
-    Case::machine("sync::Lock counts while it is waited for", |runner| counted(runner, &MACHINE)),
-    Case::planted("sync::Lock counts while it is waited for", "not until it is held", |runner| {
-        counted(runner, &planted::ABSENT)
-    }),
-    Case::planted("sync::Lock excludes", "looks, then takes", |runner| excludes(runner, &planted::CARELESS)),
-    Case::planted("sync::Lock wakes", "wakes nobody", |runner| wakes(runner, &planted::SILENT)),
-    Case::planted("sync::Lock is not reentered", "waits for itself", |runner| {
-        not_reentered(runner, &planted::IMPATIENT)
-    }),
-    Case::planted("sync::Lock is not reentered", "is everybody's who asks", |runner| {
-        not_reentered(runner, &Operations { is_mine: Middle::is_held, ..MACHINE })
-    }),
-    Case::planted("sync::Lock outlives its holder in a fork", "waits for the dead", |runner| {
-        abandoned(runner, &planted::PATIENT)
-    }),
-    Case::planted("sync::Lock outlives its holder in a fork", "is inherited by nobody", |runner| {
-        abandoned(runner, &Operations { try_inherit: |_| false, ..MACHINE })
-    }),
-    Case::planted("sync::Lock outlives its holder in a fork", "is inherited from the living", |runner| {
-        abandoned(runner, &Operations { try_inherit: Middle::is_held, ..MACHINE })
-    }),
-    Case::planted("sync::Lock outlives its holder in a fork", "is inherited by its own holder", |runner| {
-        abandoned(runner, &planted::SELFISH)
-    }),
-    Case::planted("sync::Lock waits in order only", "waits unless it holds this very lock", |runner| {
-        in_order(runner, &planted::UNRANKED)
-    }),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "sync::Lock excludes" => excludes, {
+        "looks, then takes" { acquire: planted::look_then_take, release: planted::free }
+    }
+    "sync::Lock wakes" => wakes, {
+        "wakes nobody" { release: planted::release_silently }
+    }
+    "sync::Lock is not reentered" => not_reentered, {
+        "waits for itself" { acquire: planted::acquire_at_last }
+        "is everybody's who asks" { is_mine: Middle::is_held }
+    }
+    "sync::Lock outlives its holder in a fork" => abandoned, {
+        "waits for the dead" { acquire: |lock, _, _| planted::take_when(lock, || true) }
+        "is inherited by nobody" { try_inherit: |_| false }
+        "is inherited from the living" { try_inherit: Middle::is_held }
+        "is inherited by its own holder" { try_inherit: planted::inherit_anyway }
+    }
+    "sync::Lock waits in order only" => in_order, {
+        "waits unless it holds this very lock" { acquire_lower: planted::acquire_unranked }
+    }
+    "sync::Lock counts while it is waited for" => counted, {
+        "not until it is held" { acquire: |lock, _, _| planted::take_when(lock, || !lock.is_held()) }
+    }
+}
 
 /// What the lock protects: two words, changed by plain loads and stores.
 #[derive(Default)]
@@ -466,7 +458,7 @@ mod planted {
         unsafe { &*(&raw const *lock).cast() }
     }
 
-    fn look_then_take<const RANK: u8>(lock: &Lock<RANK>, _: &Contention, _: Site) -> Acquired {
+    pub(super) fn look_then_take<const RANK: u8>(lock: &Lock<RANK>, _: &Contention, _: Site) -> Acquired {
         for _ in 0..PATIENCE {
             if word(lock).load(Ordering::Relaxed) == 0 {
                 word(lock).store(thread::identity() as u32, Ordering::Relaxed);
@@ -477,71 +469,46 @@ mod planted {
         Acquired::Clean
     }
 
-    pub(super) const CARELESS: Operations = Operations {
-        acquire: look_then_take,
-        release: |lock| word(lock).store(0, Ordering::Release),
-        ..Operations::MACHINE
-    };
+    pub(super) fn free(lock: &Middle) {
+        word(lock).store(0, Ordering::Release);
+    }
 
-    pub(super) const SILENT: Operations = Operations {
-        release: |lock| {
-            word(lock).fetch_and(!WAITERS, Ordering::Relaxed);
-            // SAFETY: passed on.
-            unsafe { lock.release() };
-        },
-        ..Operations::MACHINE
-    };
+    pub(super) fn release_silently(lock: &Middle) {
+        word(lock).fetch_and(!WAITERS, Ordering::Relaxed);
+        // SAFETY: passed on.
+        unsafe { lock.release() };
+    }
 
-    pub(super) const IMPATIENT: Operations = Operations {
-        acquire: |lock, _, _| {
-            let _ = (0..PATIENCE).any(|_| lock.try_acquire());
-            Acquired::Clean
-        },
-        ..Operations::MACHINE
-    };
+    pub(super) fn acquire_at_last(lock: &Middle, _: &Contention, _: Site) -> Acquired {
+        let _ = (0..PATIENCE).any(|_| lock.try_acquire());
+        Acquired::Clean
+    }
 
-    pub(super) const PATIENT: Operations = Operations {
-        acquire: |lock, _, _| {
-            while !lock.try_acquire() {
-                core::hint::spin_loop();
-            }
-            Acquired::Clean
-        },
-        ..Operations::MACHINE
-    };
+    /// Tries for ever, but only when it seems worth it.
+    pub(super) fn take_when(lock: &Middle, is_worth_it: impl Fn() -> bool) -> Acquired {
+        while !is_worth_it() || !lock.try_acquire() {
+            core::hint::spin_loop();
+        }
+        Acquired::Clean
+    }
 
     /// To a lock of the highest rank, those that the thread holds say nothing.
-    pub(super) const SELFISH: Operations = Operations {
+    pub(super) fn inherit_anyway(lock: &Middle) -> bool {
         // SAFETY: locks of all ranks are transparent over the same word.
-        try_inherit: |lock| unsafe { &*(&raw const *lock).cast::<Lock<7>>() }.try_inherit(),
-        ..Operations::MACHINE
-    };
-
-    /// Looks on until the lock is free, and tries only then.
-    pub(super) const ABSENT: Operations = Operations {
-        acquire: |lock, _, _| {
-            while lock.is_held() || !lock.try_acquire() {
-                core::hint::spin_loop();
-            }
-            Acquired::Clean
-        },
-        ..Operations::MACHINE
-    };
+        unsafe { &*(&raw const *lock).cast::<Lock<7>>() }.try_inherit()
+    }
 
     /// What this lock once did. Where it would wait for ever it goes on after a while, without the lock.
-    pub(super) const UNRANKED: Operations = Operations {
-        acquire_lower: |lock, _, _| {
-            for _ in 0..PATIENCE {
-                if lock.try_acquire() {
-                    break;
-                }
-                if word(lock).load(Ordering::Relaxed) & !WAITERS == thread::identity() as u32 {
-                    return Acquired::WouldDeadlock;
-                }
-                core::hint::spin_loop();
+    pub(super) fn acquire_unranked(lock: &Lower, _: &Contention, _: Site) -> Acquired {
+        for _ in 0..PATIENCE {
+            if lock.try_acquire() {
+                break;
             }
-            Acquired::Clean
-        },
-        ..Operations::MACHINE
-    };
+            if word(lock).load(Ordering::Relaxed) & !WAITERS == thread::identity() as u32 {
+                return Acquired::WouldDeadlock;
+            }
+            core::hint::spin_loop();
+        }
+        Acquired::Clean
+    }
 }

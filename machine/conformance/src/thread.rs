@@ -3,7 +3,7 @@
 //! An identity tells who holds a lock in this process, and is another one in a fork child. An id tells whose data it is: the thread
 //! that forks keeps it.
 
-use crate::case::{Case, Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Child, Ended, Fork, Placement, Places, Runner, alone, crowd, repeat};
 use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use machine::{clock, thread};
@@ -90,83 +90,45 @@ impl Operations {
     };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("thread::identity", |runner| identified(runner, &MACHINE)),
-    Case::machine("thread::id", |runner| numbered(runner, &MACHINE)),
-    Case::machine("thread::enter", |runner| entered(runner, &MACHINE)),
-    Case::machine("thread::notice_forks while threads run", |runner| arranged_late(runner, &MACHINE)),
-    Case::machine("thread::is_alone", |runner| alone_at_first(runner, &MACHINE)),
-    Case::machine("thread::without_signals", |runner| uninterrupted(runner, &MACHINE)),
-    Case::machine("thread::declare_forked", |runner| declared(runner, &MACHINE)),
-    Case::planted("thread::declare_forked", "does nothing", |runner| {
-        declared(runner, &Operations { declare_forked: || (), ..MACHINE })
-    }),
-    Case::machine("thread::on_fork_in_child", |runner| told(runner, &MACHINE)),
-    Case::machine("thread::level", |runner| deep(runner, &MACHINE)),
-    Case::planted("thread::level", "in two steps", |runner| {
-        deep(runner, &Operations { descend: planted::descend, ..MACHINE })
-    }),
-    Case::planted("thread::level", "in two steps back", |runner| {
-        deep(runner, &Operations { ascend: planted::ascend, ..MACHINE })
-    }),
-    Case::planted("thread::level", "never negative", |runner| {
-        let descend = || {
-            thread::descend();
-            false
-        };
-        deep(runner, &Operations { descend, ..MACHINE })
-    }),
-    Case::planted("thread::level", "not negative any more", |runner| {
-        let ascend = || {
-            thread::ascend();
-            false
-        };
-        deep(runner, &Operations { ascend, ..MACHINE })
-    }),
-    Case::planted("thread::identity", "given again", |runner| {
-        identified(runner, &Operations { identity: || thread::identity() % 32 + 1, ..MACHINE })
-    }),
-    Case::planted("thread::id", "shared by two", |runner| {
-        numbered(runner, &Operations { id: || thread::identity() / 2 * 2 + 2, ..MACHINE })
-    }),
-    Case::planted("thread::id", "a new one each time", |runner| {
-        numbered(runner, &Operations { id: planted::another, ..MACHINE })
-    }),
-    Case::planted("thread::id", "another one in a child", |runner| {
-        numbered(runner, &Operations { id: || thread::identity() * 2 + 2, ..MACHINE })
-    }),
-    Case::planted("thread::enter", "notices nothing", |runner| {
-        let enter = || {
-            thread::enter();
-            false
-        };
-        entered(runner, &Operations { enter, ..MACHINE })
-    }),
-    Case::planted("thread::enter", "forks are not noticed", |runner| {
-        entered(runner, &Operations { notice_forks: || true, ..MACHINE })
-    }),
-    Case::planted("thread::notice_forks while threads run", "forks are not noticed", |runner| {
-        arranged_late(runner, &Operations { notice_forks: || true, ..MACHINE })
-    }),
-    Case::planted("thread::notice_forks while threads run", "makes one", |runner| {
-        arranged_late(runner, &Operations { notice_forks: planted::declare, ..MACHINE })
-    }),
-    Case::planted("thread::is_alone", "always", |runner| {
-        alone_at_first(runner, &Operations { is_alone: || true, ..MACHINE })
-    }),
-    Case::planted("thread::is_alone", "never", |runner| {
-        alone_at_first(runner, &Operations { is_alone: || false, ..MACHINE })
-    }),
-    Case::planted("thread::without_signals", "with signals", |runner| {
-        uninterrupted(runner, &Operations { without_signals: |work| work(), ..MACHINE })
-    }),
-    Case::planted("thread::on_fork_in_child", "forgotten", |runner| {
-        told(runner, &Operations { on_fork_in_child: |_| true, ..MACHINE })
-    }),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "thread::identity" => identified, {
+        "given again" { identity: || thread::identity() % 32 + 1 }
+    }
+    "thread::id" => numbered, {
+        "shared by two" { id: || thread::identity() / 2 * 2 + 2 }
+        "a new one each time" { id: planted::another }
+        "another one in a child" { id: || thread::identity() * 2 + 2 }
+    }
+    "thread::enter" => entered, {
+        "notices nothing" { enter: || (thread::enter(), false).1 }
+        "forks are not noticed" { notice_forks: || true }
+    }
+    "thread::notice_forks while threads run" => arranged_late, {
+        "forks are not noticed" { notice_forks: || true }
+        // As if what tells a child from its parent were published before it is written.
+        "makes one" { notice_forks: || (thread::declare_forked(), thread::notice_forks()).1 }
+    }
+    "thread::is_alone" => alone_at_first, {
+        "always" { is_alone: || true }
+        "never" { is_alone: || false }
+    }
+    "thread::without_signals" => uninterrupted, {
+        "with signals" { without_signals: |work| work() }
+    }
+    "thread::declare_forked" => declared, {
+        "does nothing" { declare_forked: || () }
+    }
+    "thread::on_fork_in_child" => told, {
+        "forgotten" { on_fork_in_child: |_| true }
+    }
+    "thread::level" => deep, {
+        "in two steps" { descend: || planted::go(-1) }
+        "in two steps back" { ascend: || planted::go(1) }
+        "never negative" { descend: || (thread::descend(), false).1 }
+        "not negative any more" { ascend: || (thread::ascend(), false).1 }
+    }
+}
 
 /// The body of [`Operations::identity`].
 pub fn identified(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -527,28 +489,13 @@ mod planted {
         NEXT.fetch_add(2, Ordering::Relaxed)
     }
 
-    pub(super) fn descend() -> bool {
-        thread::set_level(looked_at() - 1);
-        thread::level() < 0
-    }
-
-    pub(super) fn ascend() -> bool {
-        thread::set_level(looked_at() + 1);
-        thread::level() < 0
-    }
-
-    /// The level, of which the machine is told that something may come in between.
-    fn looked_at() -> i32 {
+    /// Changes the level in two steps, of which the machine is told that something may come in between.
+    pub(super) fn go(change: i32) -> bool {
         static BETWEEN: AtomicU32 = AtomicU32::new(0);
         let level = thread::level();
         BETWEEN.load(Ordering::Relaxed);
         // A compiler that sees that this is an addition makes one instruction of all.
-        std::hint::black_box(level)
-    }
-
-    /// As if what tells a child from its parent were published before it is written.
-    pub(super) fn declare() -> bool {
-        thread::declare_forked();
-        thread::notice_forks()
+        thread::set_level(std::hint::black_box(level) + change);
+        thread::level() < 0
     }
 }

@@ -3,7 +3,7 @@
 //! In the pseudo-code, a page is `free`, or it is somebody's and `hidden` (no access), `zero` (reads as zero, must not be
 //! written), or `committed`, with contents. An operation that answers null or false has changed nothing.
 
-use crate::case::{Case, Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, crowd, random};
 use core::ptr::null_mut;
 use machine::fault::{self, Plan, Point};
@@ -69,56 +69,43 @@ unsafe fn zero(at: *mut u8, bytes: usize) {
     unsafe { vm::zero(at, bytes) }
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("vm::reserve", |runner| reserved(runner, &MACHINE)),
-    Case::machine("vm::reserve by many", |runner| disjoint(runner, &MACHINE)),
-    Case::machine("vm::commit", |runner| committed(runner, &MACHINE)),
-    Case::machine("vm::decommit", |runner| decommitted(runner, &MACHINE)),
-    Case::machine("vm::release", |runner| released(runner, &MACHINE)),
-    Case::machine("vm::advise_huge", |runner| advised(runner, &MACHINE)),
-    Case::machine("vm::wipe_on_fork", |runner| wiped(runner, &MACHINE)),
-    Case::machine("vm::move_pages", |runner| moved(runner, &MACHINE)),
-    Case::machine("vm::zero", |runner| zeroed(runner, &MACHINE)),
-    Case::planted("vm::zero", "whole words only", |runner| {
-        // SAFETY: passed on.
-        zeroed(runner, &Operations { zero: |at, bytes| unsafe { vm::zero(at, bytes / 8 * 8) }, ..MACHINE })
-    }),
-    Case::machine("vm::resize", |runner| resized(runner, &MACHINE)),
-    Case::planted("vm::reserve", "elsewhere than asked", |runner| {
-        reserved(runner, &Operations { reserve: |_, bytes, access| vm::reserve(null_mut(), bytes, access), ..MACHINE })
-    }),
-    Case::planted("vm::reserve", "always accessible", |runner| {
-        reserved(runner, &Operations { reserve: |at, bytes, _| vm::reserve(at, bytes, Access::ReadWrite), ..MACHINE })
-    }),
-    Case::planted("vm::reserve by many", "the same twice", |runner| {
-        disjoint(runner, &Operations { reserve: planted::reserve_again, release: |_, _| true, ..MACHINE })
-    }),
-    Case::planted("vm::commit", "does nothing", |runner| {
-        committed(runner, &Operations { commit: |_, _| true, ..MACHINE })
-    }),
-    Case::planted("vm::decommit", "does nothing", |runner| {
-        decommitted(runner, &Operations { decommit: |_, _| true, ..MACHINE })
-    }),
-    Case::planted("vm::release", "does nothing", |runner| {
-        released(runner, &Operations { release: |_, _| true, ..MACHINE })
-    }),
-    Case::planted("vm::advise_huge", "loses contents", |runner| {
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "vm::reserve" => reserved, {
+        "elsewhere than asked" { reserve: |_, bytes, access| vm::reserve(null_mut(), bytes, access) }
+        "always accessible" { reserve: |at, bytes, _| vm::reserve(at, bytes, Access::ReadWrite) }
+    }
+    "vm::reserve by many" => disjoint, {
+        "the same twice" { reserve: planted::reserve_again, release: |_, _| true }
+    }
+    "vm::commit" => committed, {
+        "does nothing" { commit: |_, _| true }
+    }
+    "vm::decommit" => decommitted, {
+        "does nothing" { decommit: |_, _| true }
+    }
+    "vm::release" => released, {
+        "does nothing" { release: |_, _| true }
+    }
+    "vm::advise_huge" => advised, {
         // SAFETY: passed on; the loss is the bug.
-        advised(runner, &Operations { advise_huge: |at, bytes, _| unsafe { vm::decommit(at, bytes) }, ..MACHINE })
-    }),
-    Case::planted("vm::wipe_on_fork", "does nothing", |runner| {
-        wiped(runner, &Operations { wipe_on_fork: |_, _| true, ..MACHINE })
-    }),
-    Case::planted("vm::move_pages", "copies", |runner| {
-        moved(runner, &Operations { move_pages: planted::copy, ..MACHINE })
-    }),
-    Case::planted("vm::resize", "does nothing", |runner| {
-        resized(runner, &Operations { resize: |_, _, _| true, ..MACHINE })
-    }),
-];
+        "loses contents" { advise_huge: |at, bytes, _| unsafe { vm::decommit(at, bytes) } }
+    }
+    "vm::wipe_on_fork" => wiped, {
+        "does nothing" { wipe_on_fork: |_, _| true }
+    }
+    "vm::move_pages" => moved, {
+        // SAFETY: passed on.
+        "copies" { move_pages: |from, to, bytes| unsafe { (to.copy_from_nonoverlapping(from, bytes), true).1 } }
+    }
+    "vm::zero" => zeroed, {
+        // SAFETY: passed on.
+        "whole words only" { zero: |at, bytes| unsafe { vm::zero(at, bytes / 8 * 8) } }
+    }
+    "vm::resize" => resized, {
+        "does nothing" { resize: |_, _, _| true }
+    }
+}
 
 const PAGES: usize = 8;
 const BYTES: usize = PAGES * PAGE;
@@ -410,13 +397,5 @@ mod planted {
             LAST.store(got, Ordering::Relaxed);
         }
         Some(got)
-    }
-
-    /// # Safety
-    /// Both ranges are the caller's.
-    pub(super) unsafe fn copy(from: *mut u8, to: *mut u8, bytes: usize) -> bool {
-        // SAFETY: passed on.
-        unsafe { to.copy_from_nonoverlapping(from, bytes) };
-        true
     }
 }

@@ -1,6 +1,6 @@
 //! `machine::sync`: waiting for a word, and waking who does.
 
-use crate::case::{Case, Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Placement, Runner, crowd};
 use machine::clock;
 use machine::sync::{self, AtomicU32, AtomicU64, Ordering};
@@ -30,28 +30,20 @@ impl Operations {
     pub const MACHINE: Operations = Operations { wait: sync::wait, wake_all: sync::wake_all, wake_one: sync::wake_one };
 }
 
-const MACHINE: Operations = Operations::MACHINE;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("sync::wait", |runner| waited(runner, &MACHINE)),
-    Case::machine("sync::wake_all", |runner| all_woken(runner, &MACHINE)),
-    Case::machine("sync::wake_one", |runner| each_woken(runner, &MACHINE)),
-    Case::planted("sync::wait", "has no limit", |runner| {
-        waited(runner, &Operations { wait: |word, expected, _| sync::wait(word, expected, LONG_NS), ..MACHINE })
-    }),
-    Case::planted("sync::wait", "does not compare", |runner| {
-        let wait = |word: &AtomicU32, _, limit| sync::wait(word, word.load(Ordering::Relaxed), limit);
-        waited(runner, &Operations { wait, ..MACHINE })
-    }),
-    Case::planted("sync::wait", "does not sleep", |runner| {
-        waited(runner, &Operations { wait: |_, _, _| (), ..MACHINE })
-    }),
-    Case::planted("sync::wake_all", "one only", |runner| {
-        all_woken(runner, &Operations { wake_all: sync::wake_one, ..MACHINE })
-    }),
-    Case::planted("sync::wake_one", "nobody", |runner| each_woken(runner, &Operations { wake_one: |_| (), ..MACHINE })),
-];
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "sync::wait" => waited, {
+        "has no limit" { wait: |word, expected, _| sync::wait(word, expected, LONG_NS) }
+        "does not compare" { wait: |word, _, limit| sync::wait(word, word.load(Ordering::Relaxed), limit) }
+        "does not sleep" { wait: |_, _, _| () }
+    }
+    "sync::wake_all" => all_woken, {
+        "one only" { wake_all: sync::wake_one }
+    }
+    "sync::wake_one" => each_woken, {
+        "nobody" { wake_one: |_| () }
+    }
+}
 
 /// What a wait may take when nobody wakes it; and one that has been forgotten.
 const SHORT_NS: u64 = 20_000_000;

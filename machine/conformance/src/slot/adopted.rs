@@ -144,18 +144,13 @@ fn fork_in_thread(runner: &dyn Runner, operations: &Operations, first: Option<u3
     Ok(())
 }
 
-/// The body of `thread::forget_number`, in a child of a fork that nobody noticed, before it has a second thread:
-///
-/// ```text
-/// forget_number():                                    afterwards claim() goes by what the kernel calls this thread now
-/// ```
-pub(super) fn forgotten(runner: &dyn Runner, forget_number: fn()) -> Outcome {
-    let operations = &Operations::MACHINE;
+/// The body of [`Operations::forget_number`].
+pub(super) fn forgotten(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, slot::ARRAY)?;
     thread::enter();
     let own = (operations.current)();
     let child: Child<'_> = &mut || {
-        forget_number();
+        (operations.forget_number)();
         (operations.claim)();
         goes_on_in_child(runner, operations, own)
     };

@@ -37,8 +37,6 @@ mod held_up;
 mod marked;
 mod paired;
 mod planted;
-mod planted_counts;
-mod planted_rows;
 mod replaced;
 mod words;
 
@@ -47,9 +45,9 @@ pub use drained::drained;
 pub use drawn::{drawn, refilled};
 pub use held_up::held_up;
 pub use marked::marked;
+pub use planted::{CASES, RESTARTS_OF_ALL};
 pub use replaced::replaced;
 
-use crate::case::Case;
 use machine::kick::{self, Refused};
 use machine::slot::{self, Counted, Mode, Pair, Stored};
 use machine::sync::{AtomicI64, AtomicPtr};
@@ -324,6 +322,13 @@ pub struct Operations {
     /// Until then other threads of the child leave the slot alone, too. The number is known after `thread::enter` noticed the fork. A process that never had a second thread need not claim
     /// anything: the slot of its only thread is that of its children's only thread.
     pub claim: fn(),
+
+    /// In a child of a fork that nobody noticed, before it has a second thread.
+    ///
+    /// ```text
+    /// forget_number():                                    afterwards claim() goes by what the kernel calls this thread now
+    /// ```
+    pub forget_number: fn(),
 }
 
 impl Operations {
@@ -353,6 +358,7 @@ impl Operations {
         restart: kick::restart,
         while_dead: |slot, work| slot::while_dead(slot, work).is_some(),
         claim: slot::claim,
+        forget_number: thread::forget_number,
     };
 }
 
@@ -389,129 +395,3 @@ unsafe fn draw(cell: *mut u8, amount: i64) -> bool {
     // SAFETY: passed on.
     unsafe { slot::draw::<{ rows::RANGE }, { rows::OFFSET }>(cell.wrapping_offset(-(rows::OFFSET as isize)), amount) }
 }
-
-/// Where one slot would do, all are restarted.
-fn restarting_all() -> Operations {
-    Operations { restart: |_| kick::restart_all(), ..MACHINE }
-}
-
-const MACHINE: Operations = Operations::MACHINE;
-const BY_IDS: Mode = Mode::ConcurrencyId;
-
-/// The cases of this module.
-pub const CASES: &[Case] = &[
-    Case::machine("slot::mode", |runner| words::mode(runner, &MACHINE)),
-    Case::machine("slot::current", |runner| words::current(runner, &MACHINE)),
-    Case::machine("slot::in_use", |runner| words::in_use(runner, &MACHINE)),
-    Case::machine("slot::current_if_given", |runner| words::given(runner, &MACHINE)),
-    Case::machine("slot::count_as_used", |runner| words::counted(runner, &MACHINE)),
-    Case::machine("slot::load", |runner| words::load(runner, &MACHINE)),
-    Case::machine("slot::pop", |runner| popped(runner, &MACHINE)),
-    Case::machine("slot::push", |runner| pushed(runner, &MACHINE)),
-    Case::machine("slot::compare_store", |runner| replaced(runner, &MACHINE)),
-    Case::machine("slot::change_places", |runner| replaced(runner, &MACHINE)),
-    Case::machine("slot::exchange", |runner| drained(runner, &MACHINE)).only(BY_IDS),
-    Case::machine("slot::initialise", |runner| words::initialised(runner, &MACHINE)),
-    Case::machine("slot::possible", |runner| words::possible(runner, &MACHINE)),
-    Case::machine("slot::local_add", |runner| added::added(runner, &MACHINE)),
-    Case::machine("slot::count", |runner| counted::counted(runner, &MACHINE)).only(BY_IDS),
-    Case::machine("slot::count_in", |runner| counted::counted_in(runner, &MACHINE)).only(BY_IDS),
-    Case::machine("slot::draw", |runner| drawn(runner, &MACHINE)),
-    Case::machine("slot::draw while cells are closed", |runner| marked(runner, &MACHINE)).only(BY_IDS),
-    Case::machine("slot::replace_pair", |runner| refilled(runner, &MACHINE)),
-    Case::machine("slot::load_pair", |runner| paired::replaced(runner, &MACHINE)),
-    Case::machine("slot::store_pair", |runner| paired::stored(runner, &MACHINE)),
-    Case::machine("kick::restart", |runner| held_up(runner, &MACHINE)).only(BY_IDS),
-    Case::machine("kick::restart_all", |runner| held_up(runner, &restarting_all())).only(BY_IDS),
-    Case::machine("slot::none", |runner| words::none(runner, &MACHINE)).only(BY_IDS),
-    Case::machine("slot::while_dead", |runner| adopted::while_dead(runner, &MACHINE)).only(Mode::PerThread),
-    Case::machine("thread::forget_number", |runner| adopted::forgotten(runner, thread::forget_number))
-        .only(Mode::PerThread),
-    Case::planted("thread::forget_number", planted::REMEMBERED, |runner| adopted::forgotten(runner, || ()))
-        .only(Mode::PerThread),
-    Case::machine("slot::claim", |runner| adopted::claimed(runner, &MACHINE)).only(Mode::PerThread),
-    Case::planted("slot::mode", planted::OTHER_MODE, |runner| words::mode(runner, &planted::other_mode())),
-    Case::planted("slot::current", planted::ALWAYS_ONE, |runner| words::current(runner, &planted::always_one())),
-    Case::planted("slot::in_use", planted::FROZEN, |runner| words::in_use(runner, &planted::frozen_bound())),
-    Case::planted("slot::current_if_given", planted::NONE_GIVEN, |runner| words::given(runner, &planted::none_given())),
-    Case::planted("slot::current_if_given", planted::GIVES, |runner| words::given(runner, &planted::gives()))
-        .only(Mode::PerThread),
-    Case::planted("slot::count_as_used", planted::UNCOUNTED, |runner| words::counted(runner, &planted::uncounted())),
-    Case::planted("slot::load", planted::LOST_STORE, |runner| words::load(runner, &planted::lost_store())),
-    Case::planted("slot::pop", planted::PLAIN, |runner| popped(runner, &planted::plain_pop())).only(BY_IDS),
-    Case::planted("slot::push", planted::PLAIN, |runner| pushed(runner, &planted::plain_push())).only(BY_IDS),
-    Case::planted("slot::compare_store", planted::PLAIN, |runner| replaced(runner, &planted::plain_compare_store()))
-        .only(BY_IDS),
-    Case::planted("slot::change_places", planted::PLAIN, |runner| replaced(runner, &planted::plain_change()))
-        .only(BY_IDS),
-    Case::planted("slot::change_places", planted::HALF, |runner| replaced(runner, &planted::half_a_change())),
-    Case::planted("slot::pop", planted::ONE_FOR_ALL, |runner| popped(runner, &planted::one_for_all())),
-    Case::planted("slot::push", planted::ONE_FOR_ALL, |runner| pushed(runner, &planted::one_for_all())),
-    Case::planted("slot::compare_store", planted::ONE_FOR_ALL, |runner| replaced(runner, &planted::one_for_all())),
-    Case::planted("slot::compare_store", planted::ANY_SLOT, |runner| replaced(runner, &planted::any_slot())),
-    Case::planted("slot::exchange", planted::TWO_STEPS, |runner| drained(runner, &planted::two_steps())).only(BY_IDS),
-    Case::planted("slot::exchange", planted::UNCOMPARED, |runner| drained(runner, &planted::uncompared())).only(BY_IDS),
-    Case::planted("kick::restart", planted::NO_KICK, |runner| held_up(runner, &planted::no_kick())).only(BY_IDS),
-    Case::planted("kick::restart", planted::FENCE, |runner| held_up(runner, &planted::fence())).only(BY_IDS),
-    Case::planted("kick::restart_all", planted::FENCE, |runner| held_up(runner, &planted::fence())).only(BY_IDS),
-    Case::planted("slot::none", planted::SLOT_ZERO, |runner| words::none(runner, &planted::slot_zero())).only(BY_IDS),
-    Case::planted("slot::none", planted_rows::SLOT_ZERO, |runner| words::none(runner, &planted_rows::plain_draw()))
-        .only(BY_IDS),
-    Case::planted("slot::initialise", planted::NOTHING, |runner| words::initialised(runner, &planted::undecided()))
-        .only(BY_IDS),
-    Case::planted("slot::initialise", planted::ANEW, |runner| words::initialised(runner, &planted::decides_anew())),
-    Case::planted("slot::possible", planted::ONE, |runner| words::possible(runner, &planted::one_possible())),
-    Case::planted("slot::local_add", planted_rows::TWO_STEPS, |runner| {
-        added::added(runner, &planted_rows::add_in_two_steps())
-    }),
-    Case::planted("slot::local_add", planted_rows::HALVES, |runner| {
-        added::added(runner, &planted_rows::add_by_halves())
-    }),
-    Case::planted("slot::count", planted_counts::PLAIN, |runner| {
-        counted::counted(runner, &planted_counts::plain_count())
-    })
-    .only(BY_IDS),
-    Case::planted("slot::count", planted_counts::LATER, |runner| {
-        counted::counted(runner, &planted_counts::count_said_later())
-    })
-    .only(BY_IDS),
-    Case::planted("slot::count", planted_counts::UNGUARDED, |runner| {
-        counted::counted(runner, &planted_counts::count_unguarded())
-    })
-    .only(BY_IDS),
-    Case::planted("slot::count_in", planted_counts::PLAIN, |runner| {
-        counted::counted_in(runner, &planted_counts::plain_count_in())
-    })
-    .only(BY_IDS),
-    Case::planted("slot::count_in", planted_counts::ANY_SLOT, |runner| {
-        counted::counted_in(runner, &planted_counts::count_in_any_slot())
-    })
-    .only(BY_IDS),
-    Case::planted("slot::draw", planted_rows::PLAIN, |runner| drawn(runner, &planted_rows::plain_draw())).only(BY_IDS),
-    Case::planted("slot::draw", planted_rows::ONE_FOR_ALL, |runner| drawn(runner, &planted_rows::one_for_all())),
-    Case::planted("slot::draw", planted_rows::NO_WINDOW, |runner| drawn(runner, &planted_rows::no_window())),
-    Case::planted("slot::draw while cells are closed", planted_rows::PAST_MARKS, |runner| {
-        marked(runner, &planted_rows::past_marks())
-    })
-    .only(BY_IDS),
-    Case::planted("slot::replace_pair", planted_rows::PLAIN, |runner| refilled(runner, &planted_rows::plain_replace()))
-        .only(BY_IDS),
-    Case::planted("slot::replace_pair", planted_rows::ANY_SLOT, |runner| refilled(runner, &planted_rows::any_slot())),
-    Case::planted("slot::replace_pair", planted_rows::UNCOMPARED, |runner| {
-        refilled(runner, &planted_rows::uncompared())
-    }),
-    Case::planted("slot::replace_pair", planted_rows::HALF, |runner| refilled(runner, &planted_rows::half_a_pair())),
-    Case::planted("slot::load_pair", planted_rows::TWO_LOADS, |runner| {
-        paired::replaced(runner, &planted_rows::two_loads())
-    }),
-    Case::planted("slot::load_pair", planted_rows::TORN_REPLACE, |runner| {
-        paired::replaced(runner, &planted_rows::torn_replace())
-    }),
-    Case::planted("slot::store_pair", planted_rows::TORN_STORE, |runner| {
-        paired::stored(runner, &planted_rows::torn_store())
-    }),
-    Case::planted("slot::while_dead", planted::OF_LIVING, |runner| adopted::while_dead(runner, &planted::of_living()))
-        .only(Mode::PerThread),
-    Case::planted("slot::claim", planted::UNTOLD, |runner| adopted::claimed(runner, &planted::untold()))
-        .only(Mode::PerThread),
-];

@@ -1,153 +1,157 @@
-//! Wrong operations, each of which the body of its name must find.
+//! The table of the slots' cases, and the wrong operations in it.
 //!
-//! They are plain code on the words: right while nobody interferes.
+//! Wrong ones are plain code on the words: right while nobody interferes, but for the one thing that is planted. They are private to the
+//! table, and the bodies keep to what the machine's own ask for: the SAFETY comments below rely on that.
 
-use super::Operations;
 use super::region::{DRAINING, WORDS};
+use super::rows::{MARK, RANGE};
+use super::{
+    Operations, added, adopted, counted, drained, drawn, held_up, marked, paired, popped, pushed, refilled, replaced,
+    words,
+};
+use crate::case::{BY_IDS, PER_THREAD};
 use machine::kick;
-use machine::slot::{self, AREA, AREAS, ARRAY, MAX, Mode, Stored};
-use machine::sync::{AtomicUsize, Ordering};
+use machine::slot::{self, AREA, AREAS, ARRAY, COUNTS, Counted, MAX, Mode, Pair, ROW, Stored, WINDOW};
+use machine::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::hint::{black_box, spin_loop};
+use std::ptr::null_mut;
 
-pub(super) const OTHER_MODE: &str = "says the other mode";
-pub(super) const ALWAYS_ONE: &str = "one slot for all threads";
-pub(super) const NOTHING: &str = "decides nothing";
-pub(super) const ANEW: &str = "decides anew";
-pub(super) const ONE: &str = "one";
-pub(super) const FROZEN: &str = "does not rise";
-pub(super) const LOST_STORE: &str = "an exchange in two steps";
-pub(super) const PLAIN: &str = "not restartable";
-pub(super) const ONE_FOR_ALL: &str = "the same slot for all threads";
-pub(super) const ANY_SLOT: &str = "does not compare the slot";
-pub(super) const TWO_STEPS: &str = "load, then store";
-pub(super) const UNCOMPARED: &str = "its second half does not look";
-pub(super) const HALF: &str = "one word of two";
-pub(super) const NONE_GIVEN: &str = "nobody has one";
-pub(super) const GIVES: &str = "gives one";
-pub(super) const UNCOUNTED: &str = "does nothing";
-pub(super) const REMEMBERED: &str = "remembered";
-pub(super) const NO_KICK: &str = "no restart";
-pub(super) const FENCE: &str = "a fence in place of the restart";
-pub(super) const SLOT_ZERO: &str = "slot 0 for who has none";
-pub(super) const OF_LIVING: &str = "also of the living";
-pub(super) const UNTOLD: &str = "nobody says so";
-
-pub(super) fn other_mode() -> Operations {
-    let mode = || if slot::mode() == Mode::PerThread { Mode::ConcurrencyId } else { Mode::PerThread };
-    Operations { mode, ..Operations::MACHINE }
-}
-
-/// The mode is the fallback then.
-pub(super) fn undecided() -> Operations {
-    Operations { initialise: || (), ..Operations::MACHINE }
-}
-
-/// Whoever comes second decides, and otherwise.
-pub(super) fn decides_anew() -> Operations {
-    static TIMES: AtomicUsize = AtomicUsize::new(0);
-    let initialise = || {
-        slot::initialise();
-        TIMES.fetch_add(1, Ordering::Relaxed);
-    };
-    let mode = || if TIMES.load(Ordering::Relaxed) > 1 { (other_mode().mode)() } else { slot::mode() };
-    Operations { initialise, mode, ..Operations::MACHINE }
-}
-
-pub(super) fn one_possible() -> Operations {
-    Operations { possible: || 1, ..Operations::MACHINE }
-}
-
-pub(super) fn always_one() -> Operations {
-    Operations { current: || slot::current().map(|_| 1), ..Operations::MACHINE }
-}
-
-pub(super) fn frozen_bound() -> Operations {
-    Operations { in_use: || slot::in_use().min(1), ..Operations::MACHINE }
-}
-
-pub(super) fn lost_store() -> Operations {
-    Operations { exchange: load_then_store, ..Operations::MACHINE }
-}
-
-pub(super) fn plain_pop() -> Operations {
-    Operations { pop, ..Operations::MACHINE }
-}
-
-pub(super) fn plain_push() -> Operations {
-    Operations { push, ..Operations::MACHINE }
-}
-
-pub(super) fn plain_compare_store() -> Operations {
-    Operations { compare_store, ..Operations::MACHINE }
-}
-
-pub(super) fn plain_change() -> Operations {
-    Operations { change_places: plain_change_places, ..Operations::MACHINE }
-}
-
-pub(super) fn half_a_change() -> Operations {
-    Operations { change_places: change_take_word, ..Operations::MACHINE }
-}
-
-/// Slot 1 for whoever comes: which slot a thread is in makes no difference to what is not restartable.
-pub(super) fn one_for_all() -> Operations {
-    Operations { pop: pop_from_one, push: push_to_one, ..Operations::MACHINE }
-}
-
-pub(super) fn any_slot() -> Operations {
-    Operations { compare_store: store_in_any_slot, ..Operations::MACHINE }
-}
-
-pub(super) fn two_steps() -> Operations {
-    Operations { exchange: load_then_store, ..Operations::MACHINE }
-}
-
-pub(super) fn uncompared() -> Operations {
-    Operations { compare_exchange: exchange_anyway, ..Operations::MACHINE }
-}
-
-pub(super) fn none_given() -> Operations {
-    Operations { current_if_given: || None, ..Operations::MACHINE }
-}
-
-pub(super) fn gives() -> Operations {
-    Operations { current_if_given: slot::current, ..Operations::MACHINE }
-}
-
-pub(super) fn uncounted() -> Operations {
-    Operations { count_as_used: |_| (), ..Operations::MACHINE }
-}
-
-pub(super) fn no_kick() -> Operations {
-    Operations { restart: |_| Ok(()), ..Operations::MACHINE }
-}
-
-pub(super) fn fence() -> Operations {
-    Operations { restart: |_| kick::fence_all(), ..Operations::MACHINE }
-}
-
-pub(super) fn slot_zero() -> Operations {
-    Operations { pop, push, compare_store, ..Operations::MACHINE }
-}
-
-pub(super) fn of_living() -> Operations {
-    let while_dead = |slot, work: &mut dyn FnMut()| {
-        let given = slot > 0 && slot < slot::in_use();
-        if given {
-            work();
+crate::cases! {
+    CASES of Operations::MACHINE;
+    "slot::mode" => words::mode, {
+        "says the other mode" { mode: other_mode }
+    }
+    "slot::current" => words::current, {
+        "one slot for all threads" { current: || slot::current().map(|_| 1) }
+    }
+    "slot::in_use" => words::in_use, {
+        "does not rise" { in_use: || slot::in_use().min(1) }
+    }
+    "slot::current_if_given" => words::given, {
+        "nobody has one" { current_if_given: || None }
+        "gives one" in PER_THREAD { current_if_given: slot::current }
+    }
+    "slot::count_as_used" => words::counted, {
+        "does nothing" { count_as_used: |_| () }
+    }
+    "slot::load" => words::load, {
+        "an exchange in two steps" { exchange: load_then_store }
+    }
+    "slot::pop" => popped, {
+        "not restartable" in BY_IDS { pop: |base, index| pop_at(base, own(index)) }
+        "the same slot for all threads" { pop: pop_from_one, push: push_to_one }
+    }
+    "slot::push" => pushed, {
+        "not restartable" in BY_IDS { push: |base, index, object| push_at(base, own(index + 1), object) }
+        "the same slot for all threads" { pop: pop_from_one, push: push_to_one }
+    }
+    "slot::compare_store" => replaced, {
+        "not restartable" in BY_IDS { compare_store: store_if_there }
+        "the same slot for all threads" { pop: pop_from_one, push: push_to_one }
+        "does not compare the slot" { compare_store: store_if_equal }
+    }
+    "slot::change_places" => replaced, {
+        "not restartable" in BY_IDS { change_places: change_in_steps }
+        "one word of two" { change_places: change_take_word }
+    }
+    "slot::exchange" in BY_IDS => drained, {
+        "load, then store" { exchange: load_then_store }
+        "its second half does not look" { compare_exchange: exchange_anyway }
+    }
+    "slot::initialise" => words::initialised, {
+        // The mode is the fallback then.
+        "decides nothing" in BY_IDS { initialise: || () }
+        // Whoever comes second decides, and otherwise.
+        "decides anew" {
+            initialise: || (slot::initialise(), TIMES.fetch_add(1, Ordering::Relaxed), ()).2,
+            mode: || if TIMES.load(Ordering::Relaxed) > 1 { other_mode() } else { slot::mode() }
         }
-        given
-    };
-    Operations { while_dead, ..Operations::MACHINE }
+    }
+    "slot::possible" => words::possible, {
+        "one" { possible: || 1 }
+    }
+    "slot::local_add" => added::added, {
+        "load, then store" { local_add: add_in_two_steps }
+        "one half after the other" { local_add: add_halves }
+    }
+    "slot::count" in BY_IDS => counted::counted, {
+        "load, look where, then store" { count: count_in_two_steps }
+        "says where it is afterwards" { count: count_and_look }
+        "looks before where counts lead" { count: count_much_later }
+    }
+    "slot::count_in" in BY_IDS => counted::counted_in, {
+        "load, look where, then store" { count_in: count_if_there }
+        "in any slot" { count_in: count_anywhere }
+    }
+    "slot::draw" => drawn, {
+        "not restartable" in BY_IDS { draw: |cell, amount| draw_in(cell, own_slot(), amount) }
+        "the same slot for all threads" { draw: |cell, amount| draw_in(cell, 1, amount) }
+        "no window" { draw: draw_anything }
+    }
+    "slot::draw while cells are closed" in BY_IDS => marked, {
+        "sees no marks" { draw: draw_past_marks }
+    }
+    "slot::replace_pair" => refilled, {
+        "not restartable" in BY_IDS { replace_pair: compare_rest_replace }
+        "does not compare the slot" { replace_pair: |cell, slot, left, new| replace_by(store, cell, slot, left, new) }
+        "does not compare what is left" { replace_pair: replace_anyway }
+        "one word of two" { replace_pair: replace_left }
+    }
+    "slot::load_pair" => paired::replaced, {
+        "two loads" { load_pair: load_in_two }
+        "pairs are replaced one word after the other" { replace_pair: replace_in_two }
+    }
+    "slot::store_pair" => paired::stored, {
+        "one word after the other" { store_pair: store_in_two }
+    }
+    "kick::restart" in BY_IDS => held_up, {
+        "no restart" { restart: |_| Ok(()) }
+        "a fence in place of the restart" { restart: |_| kick::fence_all() }
+    }
+    "slot::none" in BY_IDS => words::none, {
+        "slot 0 for who has none" {
+            pop: |base, index| pop_at(base, own(index)),
+            push: |base, index, object| push_at(base, own(index + 1), object),
+            compare_store: store_if_there
+        }
+        "slot 0 for who draws without one" { draw: |cell, amount| draw_in(cell, own_slot(), amount) }
+    }
+    "slot::while_dead" in PER_THREAD => adopted::while_dead, {
+        "also of the living" {
+            while_dead: |slot, work| {
+                let is_given = slot > 0 && slot < slot::in_use();
+                is_given.then(work);
+                is_given
+            }
+        }
+    }
+    "thread::forget_number" in PER_THREAD => adopted::forgotten, {
+        "remembered" { forget_number: || () }
+    }
+    "slot::claim" in PER_THREAD => adopted::claimed, {
+        "nobody says so" { claim: || () }
+    }
 }
 
-pub(super) fn untold() -> Operations {
-    Operations { claim: || (), ..Operations::MACHINE }
+/// Where one slot would do, all are restarted.
+const RESTARTING_ALL: Operations = Operations { restart: |_| kick::restart_all(), ..Operations::MACHINE };
+
+crate::cases! {
+    RESTARTS_OF_ALL of RESTARTING_ALL;
+    "kick::restart_all" in BY_IDS => held_up, {
+        "a fence in place of the restart" { restart: |_| kick::fence_all() }
+    }
 }
 
-/// # Safety
-/// `base` is the base of a region.
-unsafe fn cell<'a>(base: *mut u8, offset: usize) -> &'a AtomicUsize {
-    // SAFETY: passed on.
+/// Decisions.
+static TIMES: AtomicUsize = AtomicUsize::new(0);
+
+fn other_mode() -> Mode {
+    if slot::mode() == Mode::PerThread { Mode::ConcurrencyId } else { Mode::PerThread }
+}
+
+fn cell<'a>(base: *mut u8, offset: usize) -> &'a AtomicUsize {
+    // SAFETY: `base` is the base of a region, and the offset that of a word of a slot or an array.
     unsafe { &*base.wrapping_add(offset).cast() }
 }
 
@@ -156,85 +160,51 @@ fn word(slot: u32, index: usize) -> usize {
     AREAS + slot as usize * AREA + index * 8
 }
 
-/// # Safety
-/// As for the machine's pop.
-unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
-    // SAFETY: passed on.
-    unsafe { pop_at(base, word(slot::current().unwrap_or(0), index)) }
+/// Slot 0 for who has none.
+fn own_slot() -> u32 {
+    slot::current().unwrap_or(0)
 }
 
-/// # Safety
-/// As for the machine's pop.
-unsafe fn pop_from_one(base: *mut u8, index: usize) -> *mut u8 {
-    // SAFETY: passed on.
-    unsafe { pop_at(base, word(1, index)) }
+fn own(index: usize) -> usize {
+    word(own_slot(), index)
 }
 
-/// # Safety
+/// Slot 1 for whoever comes: which slot a thread is in makes no difference to what is not restartable.
+fn pop_from_one(base: *mut u8, index: usize) -> *mut u8 {
+    pop_at(base, word(1, index))
+}
+
+fn push_to_one(base: *mut u8, index: usize, object: *mut u8) -> bool {
+    push_at(base, word(1, index + 1), object)
+}
+
 /// `at` is the offset of a take word.
-unsafe fn pop_at(base: *mut u8, at: usize) -> *mut u8 {
-    // SAFETY: passed on.
-    unsafe {
-        let top = cell(base, at).load(Ordering::Relaxed);
-        let object = cell(base, top).load(Ordering::Relaxed);
-        if object != 0 {
-            cell(base, at).store(top - 8, Ordering::Relaxed);
-        }
-        object as *mut u8
+fn pop_at(base: *mut u8, at: usize) -> *mut u8 {
+    let top = cell(base, at).load(Ordering::Relaxed);
+    let object = cell(base, top).load(Ordering::Relaxed);
+    if object != 0 {
+        cell(base, at).store(top - 8, Ordering::Relaxed);
     }
+    object as *mut u8
 }
 
-/// # Safety
-/// As for the machine's push.
-unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
-    // SAFETY: passed on.
-    unsafe { push_at(base, word(slot::current().unwrap_or(0), index + 1), object) }
-}
-
-/// # Safety
-/// As for the machine's push.
-unsafe fn push_to_one(base: *mut u8, index: usize, object: *mut u8) -> bool {
-    // SAFETY: passed on.
-    unsafe { push_at(base, word(1, index + 1), object) }
-}
-
-/// # Safety
 /// `at` is the offset of a give word.
-unsafe fn push_at(base: *mut u8, at: usize, object: *mut u8) -> bool {
-    // SAFETY: passed on.
-    unsafe {
-        let top = cell(base, at).load(Ordering::Relaxed);
-        if top.is_multiple_of(ARRAY) {
-            return false;
-        }
-        cell(base, top).store(object as usize, Ordering::Relaxed);
-        cell(base, at).store(top + 8, Ordering::Relaxed);
-        true
+fn push_at(base: *mut u8, at: usize, object: *mut u8) -> bool {
+    let top = cell(base, at).load(Ordering::Relaxed);
+    if top.is_multiple_of(ARRAY) {
+        return false;
     }
+    cell(base, top).store(object as usize, Ordering::Relaxed);
+    cell(base, at).store(top + 8, Ordering::Relaxed);
+    true
 }
 
-/// # Safety
-/// As for the machine's compare_store.
-unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
-    if slot::current().unwrap_or(0) != slot {
-        return Stored::Elsewhere;
-    }
-    // SAFETY: passed on.
-    unsafe { store_if_equal(base, slot, index, expected, new) }
+fn store_if_there(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
+    if own_slot() == slot { store_if_equal(base, slot, index, expected, new) } else { Stored::Elsewhere }
 }
 
-/// # Safety
-/// As for the machine's compare_store.
-unsafe fn store_in_any_slot(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
-    // SAFETY: passed on.
-    unsafe { store_if_equal(base, slot, index, expected, new) }
-}
-
-/// # Safety
-/// As for the machine's compare_store.
-unsafe fn store_if_equal(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
-    // SAFETY: passed on.
-    let cell = unsafe { cell(base, word(slot, index)) };
+fn store_if_equal(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
+    let cell = cell(base, word(slot, index));
     if cell.load(Ordering::Relaxed) != expected {
         return Stored::Differs;
     }
@@ -242,56 +212,193 @@ unsafe fn store_if_equal(base: *mut u8, slot: u32, index: usize, expected: usize
     Stored::Done
 }
 
-/// # Safety
-/// As for the machine's change_places.
-unsafe fn plain_change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
-    let Some(slot) = slot::current() else { return core::ptr::null_mut() };
-    // SAFETY: passed on.
-    unsafe {
-        let (takes, gives) = (cell(base, word(slot, index)), cell(base, word(slot, index + 1)));
-        let as_expected = takes.load(Ordering::Relaxed) == take && gives.load(Ordering::Relaxed) == give;
-        if !as_expected || cell(base, take).load(Ordering::Relaxed) != 0 {
-            return core::ptr::null_mut();
-        }
-        let object = cell(base, give - 8).load(Ordering::Relaxed);
-        if object != 0 {
-            takes.store(give - 16, Ordering::Relaxed);
-            gives.store(take + 8, Ordering::Relaxed);
-        }
-        object as *mut u8
+fn change_in_steps(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
+    let Some(slot) = slot::current() else { return null_mut() };
+    let (takes, gives) = (cell(base, word(slot, index)), cell(base, word(slot, index + 1)));
+    let as_expected = takes.load(Ordering::Relaxed) == take && gives.load(Ordering::Relaxed) == give;
+    if !as_expected || cell(base, take).load(Ordering::Relaxed) != 0 {
+        return null_mut();
     }
+    let object = cell(base, give - 8).load(Ordering::Relaxed);
+    if object != 0 {
+        takes.store(give - 16, Ordering::Relaxed);
+        gives.store(take + 8, Ordering::Relaxed);
+    }
+    object as *mut u8
 }
 
-/// # Safety
-/// As for the machine's change_places.
-unsafe fn change_take_word(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
-    // SAFETY: passed on.
-    unsafe {
-        let object = cell(base, give - 8).load(Ordering::Relaxed);
-        let as_expected = slot::current().is_some_and(|slot| {
-            cell(base, word(slot, index + 1)).load(Ordering::Relaxed) == give
-                && slot::compare_store(base, slot, index, take, give - 16) == Stored::Done
-        });
-        if as_expected { object as *mut u8 } else { core::ptr::null_mut() }
-    }
+fn change_take_word(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
+    let object = cell(base, give - 8).load(Ordering::Relaxed);
+    let as_expected = slot::current().is_some_and(|slot| {
+        cell(base, word(slot, index + 1)).load(Ordering::Relaxed) == give
+            // SAFETY: as for the machine's.
+            && unsafe { slot::compare_store(base, slot, index, take, give - 16) } == Stored::Done
+    });
+    if as_expected { object as *mut u8 } else { null_mut() }
 }
 
-/// # Safety
-/// As for the machine's compare_exchange.
-unsafe fn exchange_anyway(base: *mut u8, slot: u32, index: usize, _: usize, new: usize) -> bool {
-    // SAFETY: passed on.
+fn exchange_anyway(base: *mut u8, slot: u32, index: usize, _: usize, new: usize) -> bool {
+    // SAFETY: as for the machine's.
     unsafe { slot::exchange(base, slot, index, new) };
     true
 }
 
-/// # Safety
-/// As for the machine's exchange.
-unsafe fn load_then_store(base: *mut u8, slot: u32, index: usize, value: usize) -> usize {
-    // SAFETY: passed on.
-    let cell = unsafe { cell(base, word(slot, index)) };
+fn load_then_store(base: *mut u8, slot: u32, index: usize, value: usize) -> usize {
+    let cell = cell(base, word(slot, index));
     let old = cell.load(Ordering::Relaxed);
     if value != DRAINING || old != DRAINING {
         cell.store(value, Ordering::Relaxed);
     }
     old
+}
+
+fn add_in_two_steps(word: &AtomicI64, amount: i64) {
+    // A compiler that sees that this is an addition makes one instruction of both.
+    word.store(black_box(word.load(Ordering::Relaxed)) + amount, Ordering::Relaxed);
+}
+
+/// Each half in one step, so that no addition is lost. The halves never carry.
+fn add_halves(word: &AtomicI64, amount: i64) {
+    // SAFETY: a word is two halves, the lower one first.
+    let [low, high] = unsafe { &*word.as_ptr().cast::<[AtomicU32; 2]>() };
+    low.fetch_add(amount as u32, Ordering::Relaxed);
+    high.fetch_add(((amount - amount as i32 as i64) >> 32) as u32, Ordering::Relaxed);
+}
+
+fn count_in_two_steps(counts: &AtomicPtr<u8>) -> Counted {
+    let slot = own_slot();
+    let counts = counts.load(Ordering::Relaxed);
+    let at = counts.wrapping_add(slot as usize * COUNTS);
+    add_one(at);
+    Counted { at, slot }
+}
+
+fn count_and_look(counts: &AtomicPtr<u8>) -> Counted {
+    // SAFETY: as for the machine's.
+    let counted = unsafe { slot::count(counts) };
+    Counted { slot: own_slot(), ..counted }
+}
+
+/// Drawn out between the look and the count, so that a handler comes in between.
+fn count_much_later(counts: &AtomicPtr<u8>) -> Counted {
+    let counts = AtomicPtr::new(counts.load(Ordering::Relaxed));
+    rest();
+    // SAFETY: as for the machine's.
+    unsafe { slot::count(&counts) }
+}
+
+fn count_if_there(counted: Counted) -> bool {
+    slot::current() == Some(counted.slot) && count_anywhere(counted)
+}
+
+fn count_anywhere(counted: Counted) -> bool {
+    add_one(counted.at.wrapping_add(counted::OTHER));
+    true
+}
+
+fn add_one(word: *mut u8) {
+    // SAFETY: a word of counts.
+    add_in_two_steps(unsafe { &*word.cast() }, 1);
+}
+
+fn rest() {
+    const STEPS: usize = 50;
+    (0..STEPS).for_each(|_| spin_loop());
+}
+
+/// What is left of a cell in a slot, and its edge.
+fn pair_in<'a>(cell: *mut u8, slot: u32) -> (&'a AtomicU64, &'a AtomicI64) {
+    let pair = cell.wrapping_add(slot as usize * ROW);
+    // SAFETY: `cell` is a cell in slot 0's row, and the slot has a row.
+    unsafe { (&*pair.cast(), &*pair.wrapping_add(size_of::<u64>()).cast()) }
+}
+
+fn rest_of(left: u64, amount: i64) -> Option<u64> {
+    let rest = left.wrapping_sub(amount as u64);
+    (WINDOW..WINDOW + RANGE as u64).contains(&rest).then_some(rest)
+}
+
+fn draw_in(cell: *mut u8, slot: u32, amount: i64) -> bool {
+    let (left, _) = pair_in(cell, slot);
+    let rest = rest_of(left.load(Ordering::Relaxed), amount);
+    if let Some(rest) = rest {
+        left.store(rest, Ordering::Relaxed);
+    }
+    rest.is_some()
+}
+
+fn draw_anything(cell: *mut u8, amount: i64) -> bool {
+    slot::current().map(|slot| pair_in(cell, slot).0.fetch_sub(amount as u64, Ordering::Relaxed)).is_some()
+}
+
+/// Atomic, so that no draw is lost.
+fn draw_past_marks(cell: *mut u8, amount: i64) -> bool {
+    let draw = |left: u64| rest_of(left & !MARK, amount).map(|rest| rest | left & MARK);
+    slot::current()
+        .is_some_and(|slot| pair_in(cell, slot).0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, draw).is_ok())
+}
+
+fn load(cell: *mut u8, slot: u32) -> Pair {
+    // SAFETY: as for the machine's.
+    unsafe { slot::load_pair(cell, slot) }
+}
+
+fn store(cell: *mut u8, slot: u32, new: Pair) {
+    // SAFETY: as for the machine's.
+    unsafe { slot::store_pair(cell, slot, new) }
+}
+
+fn replace(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
+    // SAFETY: as for the machine's.
+    unsafe { slot::replace_pair(cell, slot, expected, new) }
+}
+
+/// Drawn out between the comparison and the store, so that somebody comes in between.
+fn compare_rest_replace(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
+    let outcome = replace(cell, slot, expected, load(cell, slot));
+    if outcome == Stored::Done {
+        rest();
+        store(cell, slot, new);
+    }
+    outcome
+}
+
+/// In two steps, of which the second is `store`.
+fn replace_by(store: fn(*mut u8, u32, Pair), cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
+    if load(cell, slot).left != expected {
+        return Stored::Differs;
+    }
+    store(cell, slot, new);
+    Stored::Done
+}
+
+fn replace_in_two(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
+    if slot::current() != Some(slot) {
+        return Stored::Elsewhere;
+    }
+    replace_by(store_in_two, cell, slot, expected, new)
+}
+
+fn replace_anyway(cell: *mut u8, slot: u32, _: u64, new: Pair) -> Stored {
+    loop {
+        let stored = replace(cell, slot, load(cell, slot).left, new);
+        if stored != Stored::Differs {
+            return stored;
+        }
+    }
+}
+
+fn replace_left(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
+    replace(cell, slot, expected, Pair { edge: load(cell, slot).edge, ..new })
+}
+
+fn load_in_two(cell: *mut u8, slot: u32) -> Pair {
+    let (left, edge) = pair_in(cell, slot);
+    Pair { left: left.load(Ordering::Relaxed), edge: edge.load(Ordering::Relaxed) }
+}
+
+fn store_in_two(cell: *mut u8, slot: u32, new: Pair) {
+    let (left, edge) = pair_in(cell, slot);
+    edge.store(new.edge, Ordering::Relaxed);
+    left.store(new.left, Ordering::Relaxed);
 }

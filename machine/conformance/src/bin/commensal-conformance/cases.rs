@@ -4,83 +4,66 @@
 //! two table lookups ([`crate::entries`]); restartable sections that are drawn out ([`crate::sections`]); kicks that a
 //! filter refuses.
 
-use crate::sections::{LONG, NO_CHECK, RIGHT, SHORT, WRONG, drawn_out};
+use crate::sections::{LONG, RIGHT, SHORT, compare_store, draw, drawn_out, pop, push, replace_pair};
 use crate::{entries, filter};
-use commensal_machine_conformance::{Case, Outcome, Runner, cases, slot};
+use commensal_machine_conformance::case::BY_IDS;
+use commensal_machine_conformance::slot::{self, Operations};
+use commensal_machine_conformance::{Case, Outcome, cases};
 use machine::kick::{self, Refused};
-use machine::slot::Mode;
 
-const BY_IDS: Mode = Mode::ConcurrencyId;
-const NO_RESTART: &str = "no restart";
-const FENCE: &str = "a fence in place of the restart";
+cases! {
+    BY_ENTRIES of entries::OPERATIONS;
+    "slot::pop by take_entry" => |runner, entries| entries::installed(|| slot::popped(runner, entries)), {}
+    "slot::push by put_entry" => |runner, entries| entries::installed(|| slot::pushed(runner, entries)), {}
+    "slot::compare_store with entries" => |runner, entries| entries::installed(|| slot::replaced(runner, entries)), {}
+}
 
-const HOST: &[Case] = &[
-    Case::machine("slot::pop by take_entry", |runner| {
-        entries::installed(|| slot::popped(runner, &entries::operations()))
-    }),
-    Case::machine("slot::push by put_entry", |runner| {
-        entries::installed(|| slot::pushed(runner, &entries::operations()))
-    }),
-    Case::machine("slot::compare_store with entries", |runner| {
-        entries::installed(|| slot::replaced(runner, &entries::operations()))
-    }),
-    Case::machine("kick::register refused", |_| refused(|| filter::refuse(libc::SYS_membarrier, libc::EPERM))),
-    Case::planted("kick::register refused", "not refused", |_| refused(|| true)),
-    Case::machine("slot::pop drawn out", |runner| drawn_out(SHORT, || slot::popped(runner, &RIGHT))).only(BY_IDS),
-    Case::machine("slot::push drawn out", |runner| drawn_out(SHORT, || slot::pushed(runner, &RIGHT))).only(BY_IDS),
-    Case::machine("slot::compare_store drawn out", |runner| drawn_out(SHORT, || slot::replaced(runner, &RIGHT)))
-        .only(BY_IDS),
-    Case::machine("slot::exchange drawn out", |runner| drawn_out(LONG, || slot::drained(runner, &RIGHT))).only(BY_IDS),
-    Case::machine("slot::draw drawn out", |runner| drawn_out(SHORT, || slot::drawn(runner, &RIGHT))).only(BY_IDS),
-    Case::machine("slot::replace_pair drawn out", |runner| drawn_out(SHORT, || slot::refilled(runner, &RIGHT)))
-        .only(BY_IDS),
-    Case::machine("slot::draw drawn out while cells are closed", |runner| {
-        drawn_out(LONG, || slot::marked(runner, &RIGHT))
-    })
-    .only(BY_IDS),
-    Case::planted("slot::draw drawn out", NO_CHECK, |runner| drawn_out(SHORT, || slot::drawn(runner, &WRONG)))
-        .only(BY_IDS),
-    Case::planted("slot::replace_pair drawn out", NO_CHECK, |runner| {
-        let operations = slot::Operations { draw: RIGHT.draw, ..WRONG };
-        drawn_out(SHORT, || slot::refilled(runner, &operations))
-    })
-    .only(BY_IDS),
-    Case::planted("slot::draw drawn out while cells are closed", NO_RESTART, |runner| closed_by(runner, |_| Ok(())))
-        .only(BY_IDS),
-    Case::planted("slot::draw drawn out while cells are closed", FENCE, |runner| {
-        closed_by(runner, |_| kick::fence_all())
-    })
-    .only(BY_IDS),
-    Case::planted("slot::pop drawn out", NO_CHECK, |runner| drawn_out(SHORT, || slot::popped(runner, &WRONG)))
-        .only(BY_IDS),
-    Case::planted("slot::push drawn out", NO_CHECK, |runner| drawn_out(SHORT, || slot::pushed(runner, &WRONG)))
-        .only(BY_IDS),
-    Case::planted("slot::compare_store drawn out", NO_CHECK, |runner| {
-        drawn_out(SHORT, || slot::replaced(runner, &WRONG))
-    })
-    .only(BY_IDS),
-    Case::planted("slot::exchange drawn out", NO_RESTART, |runner| drained_by(runner, |_| Ok(()))).only(BY_IDS),
-    Case::planted("slot::exchange drawn out", FENCE, |runner| drained_by(runner, |_| kick::fence_all())).only(BY_IDS),
+cases! {
+    DRAWN_OUT of RIGHT;
+    "slot::pop drawn out" in BY_IDS => |runner, it| drawn_out(SHORT, || slot::popped(runner, it)), {
+        "no slot check" { pop: pop::<false>, push: push::<false> }
+    }
+    "slot::push drawn out" in BY_IDS => |runner, it| drawn_out(SHORT, || slot::pushed(runner, it)), {
+        "no slot check" { pop: pop::<false>, push: push::<false> }
+    }
+    "slot::compare_store drawn out" in BY_IDS => |runner, it| drawn_out(SHORT, || slot::replaced(runner, it)), {
+        "no slot check" { pop: pop::<false>, push: push::<false>, compare_store: compare_store::<false> }
+    }
+    "slot::exchange drawn out" in BY_IDS => |runner, it| drawn_out(LONG, || slot::drained(runner, it)), {
+        "no restart" { restart: |_| Ok(()) }
+        "a fence in place of the restart" { restart: |_| kick::fence_all() }
+    }
+    "slot::draw drawn out" in BY_IDS => |runner, it| drawn_out(SHORT, || slot::drawn(runner, it)), {
+        "no slot check" { draw: draw::<false> }
+    }
+    "slot::replace_pair drawn out" in BY_IDS => |runner, it| drawn_out(SHORT, || slot::refilled(runner, it)), {
+        "no slot check" { replace_pair: replace_pair::<false> }
+    }
+    "slot::draw drawn out while cells are closed" in BY_IDS => |runner, it| drawn_out(LONG, || slot::marked(runner, it)), {
+        "no restart" { restart: |_| Ok(()) }
+        "a fence in place of the restart" { restart: |_| kick::fence_all() }
+    }
+}
+
+/// Where the system has no kicks: a filter sees to that.
+const REFUSED: &[Case] = &[
+    Case {
+        name: "kick::register refused",
+        planted: None,
+        only: None,
+        run: |_| refused(filter::refuse(libc::SYS_membarrier, libc::EPERM)),
+    },
+    Case { name: "kick::register refused", planted: Some("not refused"), only: None, run: |_| refused(true) },
 ];
 
 /// All cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    cases().chain(HOST)
-}
-
-/// Drains drawn-out sections with something else than a restart.
-fn drained_by(runner: &dyn Runner, restart: fn(u32) -> Result<(), Refused>) -> Outcome {
-    drawn_out(LONG, || slot::drained(runner, &slot::Operations { restart, ..RIGHT }))
-}
-
-/// Closes cells with something else than a restart, while drawn-out sections draw from them.
-fn closed_by(runner: &dyn Runner, restart: fn(u32) -> Result<(), Refused>) -> Outcome {
-    drawn_out(LONG, || slot::marked(runner, &slot::Operations { restart, ..RIGHT }))
+    cases().chain(BY_ENTRIES.iter().chain(DRAWN_OUT).copied().flatten()).chain(REFUSED)
 }
 
 /// What a kick answers where the system has none.
-fn refused(refuse: impl FnOnce() -> bool) -> Outcome {
-    if !refuse() {
+fn refused(is_filtered: bool) -> Outcome {
+    if !is_filtered {
         return Err("a system-call filter could not be set".into());
     }
     let answers = [kick::register(), kick::register(), kick::fence_all(), kick::restart(0)];

@@ -45,9 +45,7 @@ unsafe extern "C" fn put_slow(_: *mut c_void) {
 }
 
 /// The machine's operations with the entry points for pop and push.
-pub fn operations() -> Operations {
-    Operations { pop: take, push: put, ..Operations::MACHINE }
-}
+pub const OPERATIONS: Operations = Operations { pop: take, push: put, ..Operations::MACHINE };
 
 /// Runs a body that makes one region, which is installed at the root when the first operation on it needs that.
 pub fn installed(body: impl FnOnce() -> Outcome) -> Outcome {

@@ -15,8 +15,6 @@ use core::arch::x86_64::_mm_set_epi64x;
 use machine::slot::{self, AREA_SHIFT, AREAS, ARRAY, Pair, ROW, Stored, WINDOW, WORDS};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub const NO_CHECK: &str = "no slot check";
-
 /// Steps of a rest, of some 25 ns each.
 static REST: AtomicU32 = AtomicU32::new(0);
 /// Long enough for other threads to meet in the same array.
@@ -34,16 +32,6 @@ pub const RIGHT: Operations = Operations {
     compare_store: compare_store::<true>,
     draw: draw::<true>,
     replace_pair: replace_pair::<true>,
-    ..Operations::MACHINE
-};
-
-/// Drawn-out sections without it.
-pub const WRONG: Operations = Operations {
-    pop: pop::<false>,
-    push: push::<false>,
-    compare_store: compare_store::<false>,
-    draw: draw::<false>,
-    replace_pair: replace_pair::<false>,
     ..Operations::MACHINE
 };
 
@@ -98,7 +86,7 @@ macro_rules! section {
 
 /// # Safety
 /// As for `slot::pop`.
-unsafe fn pop<const CHECKED: bool>(base: *mut u8, index: usize) -> *mut u8 {
+pub unsafe fn pop<const CHECKED: bool>(base: *mut u8, index: usize) -> *mut u8 {
     let Some(slot) = slot::current() else { return core::ptr::null_mut() };
     let object: *mut u8;
     section!(
@@ -113,7 +101,7 @@ unsafe fn pop<const CHECKED: bool>(base: *mut u8, index: usize) -> *mut u8 {
 
 /// # Safety
 /// As for `slot::push`.
-unsafe fn push<const CHECKED: bool>(base: *mut u8, index: usize, object: *mut u8) -> bool {
+pub unsafe fn push<const CHECKED: bool>(base: *mut u8, index: usize, object: *mut u8) -> bool {
     let Some(slot) = slot::current() else { return false };
     let head: usize;
     section!(
@@ -129,7 +117,7 @@ unsafe fn push<const CHECKED: bool>(base: *mut u8, index: usize, object: *mut u8
 
 /// # Safety
 /// As for `slot::compare_store`.
-unsafe fn compare_store<const CHECKED: bool>(
+pub unsafe fn compare_store<const CHECKED: bool>(
     base: *mut u8,
     expected_slot: u32,
     index: usize,
@@ -154,7 +142,7 @@ unsafe fn compare_store<const CHECKED: bool>(
 
 /// # Safety
 /// As for `slot::draw`.
-unsafe fn draw<const CHECKED: bool>(cell: *mut u8, amount: i64) -> bool {
+pub unsafe fn draw<const CHECKED: bool>(cell: *mut u8, amount: i64) -> bool {
     let Some(slot) = slot::current() else { return false };
     let refused: u32;
     section!(
@@ -170,7 +158,7 @@ unsafe fn draw<const CHECKED: bool>(cell: *mut u8, amount: i64) -> bool {
 
 /// # Safety
 /// As for `slot::replace_pair`.
-unsafe fn replace_pair<const CHECKED: bool>(cell: *mut u8, expected_slot: u32, expected: u64, new: Pair) -> Stored {
+pub unsafe fn replace_pair<const CHECKED: bool>(cell: *mut u8, expected_slot: u32, expected: u64, new: Pair) -> Stored {
     if slot::current() != Some(expected_slot) {
         return Stored::Elsewhere;
     }
