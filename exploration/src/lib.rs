@@ -18,6 +18,7 @@ mod names;
 mod protocol;
 pub mod qsbr;
 pub mod rcu;
+pub mod schedules;
 pub mod typesafe;
 mod upkeep;
 

@@ -1,6 +1,7 @@
 //! `commensal-explore`: explores the protocols for as long as one likes, and replays what was found.
 
 use clap::{Parser, Subcommand};
+use commensal_exploration::schedules::{self, SMALL};
 use commensal_exploration::{Canary, Protocol, find, protocols, replay_command};
 use commensal_lab::answers::Shard;
 use commensal_lab::part::{self, Explored, Found, Part};
@@ -23,9 +24,9 @@ struct Cli {
 enum Task {
     /// The protocols, and what they are about
     List,
-    /// Explore protocols in turn, with other seeds each time
+    /// Explore protocols in turn, with other seeds each time, and small bodies in every schedule
     Run {
-        /// Which; all if none is named
+        /// Which; all protocols if none is named
         names: Vec<String>,
         /// For how long, all in all
         #[arg(long, default_value_t = 60.0, conflicts_with = "runs")]
@@ -76,9 +77,23 @@ fn run(task: Task) -> Result<bool, String> {
     match task {
         Task::List => {
             protocols().for_each(|protocol| println!("{:26} {}", protocol.name, protocol.about));
+            SMALL.iter().for_each(|small| println!("{:26} {}, in every schedule", small.name, small.about));
             Ok(true)
         }
         Task::Run { names, seconds, seed, runs, shard, json } => {
+            let (small, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| schedules::find(name).is_some());
+            for small in small.iter().filter_map(|name| schedules::find(name)) {
+                match small.exhaust() {
+                    Ok(runs) => println!("{:26} {runs:>9} runs, which are all, nothing found", small.name),
+                    Err(what) => {
+                        println!("{what}");
+                        return Ok(false);
+                    }
+                }
+            }
+            if names.is_empty() && !small.is_empty() {
+                return Ok(true);
+            }
             let chosen = if names.is_empty() {
                 protocols().collect()
             } else {

@@ -389,7 +389,7 @@ fn counter_readings_amid_limits() {
 }
 
 /// Two slots are full of what can be drawn, and a limited addition takes it out again and is refused: the sum stays as it is, so every
-/// reading is of the same number. (What a reader meets there once in many days, the model in `counter::model::reading` meets each time.)
+/// reading is of the same number. (What a reader meets there once in many days, exploration's small bodies meet each time.)
 ///
 /// Planted: a reading that does not look at the sequence again.
 #[test]

@@ -70,17 +70,21 @@ crate::cases! {
         // The second maker does not wait for the first one.
         "makes two" { install: planted::install_at_once, base: planted::base, is_installed: planted::is_installed }
         // A handler waits for the thread that it interrupts.
-        "lets handlers in" { install: planted::install_in_turn, base: planted::base, is_installed: planted::is_installed }
+        "lets handlers in" {
+            install: planted::install_in_turn, base: planted::base, is_installed: planted::is_installed
+        }
     }
     "root::domain" => kept, {
         "not zero" { domain: planted::begun }
         "another one each time" {
-            domain: || vm::reserve(null_mut(), root::DOMAIN_BYTES, vm::Access::ReadWrite).expect("there is address space")
+            domain: || vm::reserve(null_mut(), root::DOMAIN_BYTES, vm::Access::ReadWrite).expect("there is space")
         }
     }
     "root::offer_area" => offered_once, {
         // The last one that was offered is the area.
-        "does not compare" { offer_area: |area| (planted::AREA.store(area, Ordering::Release), true).1, area: planted::area }
+        "does not compare" {
+            offer_area: |area| (planted::AREA.store(area, Ordering::Release), true).1, area: planted::area
+        }
         "looks, then stores" { offer_area: planted::look_then_store, area: planted::area }
         "before it is ready" { offer_area: planted::offer_early, area: planted::area }
     }

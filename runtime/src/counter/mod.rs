@@ -16,7 +16,6 @@
 
 mod lazy;
 mod limit;
-mod model;
 mod percpu;
 mod policy;
 mod set;

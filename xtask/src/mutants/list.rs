@@ -11,7 +11,7 @@ pub struct Mutant {
     pub from: &'static str,
     /// What stands there instead.
     pub to: &'static str,
-    /// The protocols that should find it.
+    /// The protocols, or small bodies, that should find it.
     pub protocols: &'static [&'static str],
 }
 
@@ -20,8 +20,6 @@ const HEAP: &[&str] = &["depot exchange", "page map", "remote drain"];
 const CACHES: &[&str] = &["cache tuning"];
 const SIZES: &[&str] = &["array sizes"];
 const FORKS: &[&str] = &["fork", "fork in handlers"];
-const COUNTERS: &[&str] = &["counter upgrade"];
-const LIMITS: &[&str] = &["counter limits"];
 const FALLBACK: &[&str] = &["generations"];
 const WATCHED: &[&str] = &["watched cache"];
 const GROUPS: &[&str] = &["groups"];
@@ -201,62 +199,6 @@ pub const MUTANTS: &[Mutant] = &[
         from: "((owner >> 32) + 1) << 32 | u64::from(number)",
         to: "owner >> 32 << 32 | u64::from(number)",
         protocols: &["slots of the dead"],
-    },
-    Mutant {
-        what: "of two that upgrade a counter both win",
-        file: "runtime/src/counter/words.rs",
-        from: "match self.head().state.compare_exchange_weak(state, ready.word(), Ordering::Release, Ordering::Relaxed) {",
-        to: "match Ok::<u64, u64>(self.head().state.swap(ready.word(), Ordering::Release)) {",
-        protocols: COUNTERS,
-    },
-    Mutant {
-        what: "who loses an upgrade keeps the block",
-        file: "runtime/src/counter/words.rs",
-        from: "if let Some(lost) = block {",
-        to: "if let Some(lost) = block.filter(|_| area.in_use() == 0) {",
-        protocols: COUNTERS,
-    },
-    Mutant {
-        what: "edges that move are not read again",
-        file: "runtime/src/counter/slots.rs",
-        from: "(before.is_multiple_of(2) && cells.sequence.load(Ordering::Relaxed) == before).then_some(seen)",
-        to: "before.is_multiple_of(2).then_some(seen)",
-        protocols: COUNTERS,
-    },
-    Mutant {
-        what: "stock is given before the sum of edges says so",
-        file: "runtime/src/counter/slots.rs",
-        from: "cells.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {",
-        to: "if !may_rise(self) {",
-        protocols: COUNTERS,
-    },
-    Mutant {
-        what: "cells are closed by a fence in place of a restart",
-        file: "runtime/src/counter/limit.rs",
-        from: "if kick::restart_all().is_err() {",
-        to: "if kick::fence_all().is_err() {",
-        protocols: LIMITS,
-    },
-    Mutant {
-        what: "stock is handed out beyond a limit",
-        file: "runtime/src/counter/limit.rs",
-        from: "self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));",
-        to: "self.restock(index, amount, |_| true);",
-        protocols: LIMITS,
-    },
-    Mutant {
-        what: "cells are open where nobody begins a draw again that a handler interrupted",
-        file: "runtime/src/counter/slots.rs",
-        from: "return add_to_own_row(block, index, amount);",
-        to: "add_to_own_row(block, index, 0);",
-        protocols: COUNTERS,
-    },
-    Mutant {
-        what: "an addition is refused although others' stock has room",
-        file: "runtime/src/counter/limit.rs",
-        from: "if !added && edges.close_all(index) {",
-        to: "if !added && index > 0 && edges.close_all(index) {",
-        protocols: LIMITS,
     },
     Mutant {
         what: "a cache is shrunk by a thread that nobody noticed, so that a fork in its midst goes unnoticed, too",

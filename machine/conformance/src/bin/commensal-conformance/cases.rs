@@ -39,7 +39,8 @@ cases! {
     "slot::replace_pair drawn out" in BY_IDS => |runner, it| drawn_out(SHORT, || slot::refilled(runner, it)), {
         "no slot check" { replace_pair: replace_pair::<false> }
     }
-    "slot::draw drawn out while cells are closed" in BY_IDS => |runner, it| drawn_out(LONG, || slot::marked(runner, it)), {
+    "slot::draw drawn out while cells are closed" in BY_IDS =>
+        |runner, it| drawn_out(LONG, || slot::marked(runner, it)), {
         "no restart" { restart: |_| Ok(()) }
         "a fence in place of the restart" { restart: |_| kick::fence_all() }
     }

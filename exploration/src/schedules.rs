@@ -1,0 +1,252 @@
+//! Small bodies: two or three threads that do an operation or two each, of which every schedule within a bound is tried.
+//!
+//! Threads stay on CPUs of their own, and stores become visible at once. Exploring by chance covers the rest. A thread
+//! notes between two steps what it begins and what is complete, so the notes are exact: a reading has all additions that were
+//! complete when it began, and none that begin after its end. Who is refused had no room at some moment.
+//!
+//! The bugs that these bodies must find are in the list of mutants.
+
+use commensal::counter::CounterSet;
+use commensal::percpu::Area;
+use machine::simulation::{Job, Place, Settings, exhaust, run};
+use machine::sync::Lock;
+use machine::thread;
+use std::cell::Cell;
+
+/// A body.
+#[derive(Debug)]
+pub struct Small {
+    /// What people call it.
+    pub name: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    /// How often another thread goes on although the current one could, at most.
+    bound: usize,
+    body: fn() -> Result<(), String>,
+}
+
+const fn small(name: &'static str, bound: usize, about: &'static str, body: fn() -> Result<(), String>) -> Small {
+    Small { name, about, bound, body }
+}
+
+/// All of them.
+pub const SMALL: &[Small] = &[
+    small("every upgrade", 2, "two threads add while a third one announces that it shares", upgraded),
+    small("every winner", 2, "two upgrade a counter while one adds", won),
+    small("every look", 2, "one reads a counter that is being upgraded", looked_at),
+    small("every limit", 2, "two add within a limit with room for one, while a third one upgrades", || limited(1)),
+    small("every room", 2, "the same with room for both", || limited(2)),
+    small("every refusal", 2, "room is made in the block, and taken again in the word of before", refused),
+    small("every stock", 2, "two add within a limit from stock of theirs", stocked),
+    small("every handler", 2, "one adds within a limit while another one must not wait, as a handler", handled),
+    small("every rise", 2, "one reads while another one gets stock", risen),
+    small("every closing", 2, "one reads while another one closes all cells", closed),
+];
+
+/// The body of a name.
+pub fn find(name: &str) -> Option<&'static Small> {
+    SMALL.iter().find(|small| small.name == name)
+}
+
+impl Small {
+    /// Tries every schedule. The number of them, or what is wrong with one.
+    pub fn exhaust(&self) -> Result<u64, String> {
+        let settings = Settings { cpus: 4, store_buffer: 0, ..Settings::default() };
+        let (mut wrong, mut runs) = (None, 0);
+        let exhausted = exhaust(&settings, self.bound, u64::MAX, self.body, |report| {
+            runs += 1;
+            let found = match report.outcome {
+                Ok(outcome) => outcome.err(),
+                Err(failure) => Some(failure.to_string()),
+            };
+            wrong = found.map(|what| {
+                let choices: Vec<String> = report.deviations.iter().map(ToString::to_string).collect();
+                format!("{}: {what}\nfound in run {runs}: {}", self.name, choices.join(","))
+            });
+            wrong.is_none()
+        });
+        wrong.map_or(Ok(exhausted.runs), Err)
+    }
+}
+
+/// The smallest range there is: stock is two at first, and three at most.
+type Counter = CounterSet<1, 4>;
+
+/// A counter, and what is known of it from outside.
+struct Known {
+    set: Counter,
+    /// Additions that were begun, and those that are complete; what was refused is in neither.
+    begun: Cell<i64>,
+    complete: Cell<i64>,
+    wrong: Cell<Option<&'static str>>,
+}
+
+impl Known {
+    /// Nobody's. The process has the area where blocks are taken from.
+    fn new() -> Self {
+        Area::of_process().expect("there is memory");
+        let cell = || Cell::new(0);
+        Known { set: Counter::with_range(), begun: cell(), complete: cell(), wrong: Cell::new(None) }
+    }
+
+    fn shared() -> Self {
+        let known = Self::new();
+        known.set.share().expect("there is memory");
+        known
+    }
+
+    fn demand(&self, holds: bool, what: &'static str) {
+        if !holds {
+            self.wrong.set(self.wrong.get().or(Some(what)));
+        }
+    }
+
+    fn add(&self, amount: i64) {
+        self.begun.update(|begun| begun + amount);
+        self.set.add(0, amount);
+        self.complete.update(|complete| complete + amount);
+    }
+
+    /// Of which nothing is ever taken back.
+    fn add_within(&self, limit: i64) {
+        self.begun.update(|begun| begun + 1);
+        if self.set.limited_add(0, 1, limit) {
+            self.complete.update(|complete| complete + 1);
+            self.demand(self.complete.get() <= limit, "a limit was passed");
+        } else {
+            self.demand(self.begun.get() > limit, "an addition was refused while there was room");
+            self.begun.update(|begun| begun - 1);
+        }
+    }
+
+    fn read(&self) {
+        let before = self.complete.get();
+        let reading = self.set.read(0);
+        let within = before - reading.error as i64..=self.begun.get() + reading.error as i64;
+        self.demand(within.contains(&reading.value), "a reading is off by more than it says");
+    }
+
+    fn upgrade(&self) {
+        self.demand(self.set.share().is_ok() && self.set.is_shared(), "there was no upgrade");
+    }
+
+    /// When all threads have ended.
+    fn settle(self) -> Result<(), String> {
+        self.demand(self.set.sum(0) == self.complete.get(), "the sum is not what was added");
+        let in_use = || Area::of_process().map_or(0, Area::in_use);
+        self.demand(in_use() == u64::from(self.set.is_shared()), "not exactly the counter's block is in use");
+        drop(self.set);
+        self.wrong.get().map_or(Ok(()), |what| Err(what.to_string()))?;
+        if in_use() == 0 { Ok(()) } else { Err("a block is in use, and no counter is left".into()) }
+    }
+}
+
+/// Each thread on a CPU of its own.
+fn beside<const THREADS: usize>(threads: [&dyn Fn(); THREADS]) {
+    on_cpus(0, &threads);
+}
+
+/// The same, from a CPU on.
+fn on_cpus(first: usize, threads: &[&dyn Fn()]) {
+    let jobs = threads.iter().enumerate().map(|(number, thread)| {
+        let job = move || {
+            thread::enter();
+            thread();
+        };
+        (Box::new(job) as Job<'_>, Place::On(first + number))
+    });
+    run(jobs.collect(), None);
+}
+
+fn upgraded() -> Result<(), String> {
+    let counter = Known::new();
+    let twice = || [1, 2].into_iter().for_each(|amount| counter.add(amount));
+    beside([&twice, &|| counter.add(4), &|| counter.upgrade()]);
+    counter.settle()
+}
+
+fn won() -> Result<(), String> {
+    let counter = Known::new();
+    beside([&|| counter.add(1), &|| counter.upgrade(), &|| counter.upgrade()]);
+    counter.settle()
+}
+
+fn looked_at() -> Result<(), String> {
+    let counter = Known::new();
+    let upgrade = || {
+        counter.upgrade();
+        counter.add(2);
+    };
+    beside([&|| counter.add(1), &upgrade, &|| counter.read()]);
+    counter.settle()
+}
+
+fn limited(limit: i64) -> Result<(), String> {
+    let counter = Known::new();
+    let add = || counter.add_within(limit);
+    beside([&add, &add, &|| counter.upgrade()]);
+    counter.settle()
+}
+
+/// One thread takes two back after the upgrade. If it does not see the two that another one adds, there was room for one more all
+/// the time.
+fn refused() -> Result<(), String> {
+    const LIMIT: i64 = 2;
+    let counter = Known::new();
+    let (seen, one, two) = (Cell::new(0), Cell::new(false), Cell::new(false));
+    let take_back = || {
+        counter.upgrade();
+        counter.set.sub(0, 2);
+        seen.set(counter.set.sum(0));
+    };
+    let add = |amount, added: &Cell<bool>| added.set(counter.set.limited_add(0, amount, LIMIT));
+    beside([&|| add(2, &two), &|| add(1, &one), &take_back]);
+    counter.demand(one.get() || seen.get() != -2, "an addition was refused while there was room");
+    counter.complete.set(2 * i64::from(two.get()) + i64::from(one.get()) - 2);
+    counter.settle()
+}
+
+fn stocked() -> Result<(), String> {
+    const LIMIT: i64 = 4;
+    let counter = Known::shared();
+    let add = || (0..3).for_each(|_| counter.add_within(LIMIT));
+    beside([&add, &add]);
+    counter.settle()
+}
+
+/// Whoever holds a lock of a rank above waits for no counter's.
+fn handled() -> Result<(), String> {
+    const LIMIT: i64 = 3;
+    let counter = Known::shared();
+    let add = || (0..3).for_each(|_| counter.add_within(LIMIT));
+    let handler = || {
+        let above = Lock::<7>::new();
+        assert!(above.try_acquire(), "it is free");
+        counter.begun.update(|begun| begun + 1);
+        // It may be refused early.
+        if counter.set.limited_add(0, 1, LIMIT) {
+            counter.complete.update(|complete| complete + 1);
+            counter.demand(counter.complete.get() <= LIMIT, "a limit was passed");
+        } else {
+            counter.begun.update(|begun| begun - 1);
+        }
+        // SAFETY: acquired above.
+        unsafe { above.release() };
+    };
+    beside([&add, &handler]);
+    counter.settle()
+}
+
+fn risen() -> Result<(), String> {
+    let counter = Known::shared();
+    beside([&|| counter.add(1), &|| counter.read()]);
+    counter.settle()
+}
+
+fn closed() -> Result<(), String> {
+    let counter = Known::shared();
+    (0..3).for_each(|cpu| on_cpus(cpu, &[&|| counter.add(1)]));
+    let refused = || counter.demand(!counter.set.limited_add(0, 1, 0), "a limit was passed");
+    beside([&refused, &|| counter.read()]);
+    counter.settle()
+}
