@@ -1,87 +1,65 @@
-//! Measures Commensal's malloc and caches side by side with the newest versions of its peers, its counters with plain and atomic words and with
-//! those of registries, and how groups make caches, what accounting costs its locks, and what giving memory back costs a server, and judges the musts.
+//! The gate: reads `targets.toml`, measures its rows side by side with the peers, prints *now, must, goal* of each, and says whether all musts are met.
 //!
-//! How is the lab's matter: blocks of shuffled order, and what may be said of them. Here is what is run (parts.rs), under which arms, and
-//! which figures have to be reached (musts.rs).
+//! `targets` is the table, `peers` the allocators, `measure` finds figures, by the lab's blocks and statistics, `gate` judges them, and `probe`
+//! has what runs in a process of its own. How a program is run, and what may be said of it, is the lab's matter.
 //!
-//! Exit status: 0, 1 if a must is missed or a program failed under some arm, 2 for bad usage.
+//! Exit status: 0, 1 if a must is missed, a row has no figure or a peer is absent, 2 for bad usage.
 
-mod locks;
-mod musts;
-mod parts;
-mod upkeep;
+mod gate;
+mod measure;
+mod peers;
+mod probe;
+mod targets;
 
+use std::collections::BTreeMap;
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{CommandFactory, Parser, error::ErrorKind};
 use commensal_lab::arm::{Arm, COMMENSAL};
-use commensal_lab::json;
-use commensal_lab::machine::Machine;
+use commensal_lab::experiment::{EMPTY, EMPTY_LIBRARY};
 use commensal_lab::process::Interrupt;
-use commensal_lab::report::{self, Chapter, Section};
-use commensal_lab::table;
-use peers::Peer;
 
-use parts::{Bench, Part};
+use gate::{Judged, Outcome};
+use measure::Bench;
+use targets::Targets;
 
-/// Measures Commensal's malloc side by side with mimalloc, jemalloc, snmalloc and glibc.
+/// Measures the rows of targets.toml and says which musts are met
 #[derive(Parser)]
 struct Options {
-    /// What to measure; `musts` measures everything and prints the verdicts only.
-    #[arg(value_enum, default_value = "musts")]
-    what: What,
-    /// How many blocks; each runs everything once under each allocator. Start-up takes ten times as many.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
-    blocks: u16,
-    /// Measure this program only.
-    #[arg(long, value_name = "NAME")]
+    /// `targets`, or a word as --only has it
+    #[arg(default_value = TARGETS)]
+    what: String,
+    /// Only the rows of this part
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
+    part: Option<u8>,
+    /// Only rows with this in their names
+    #[arg(long, value_name = "WORD")]
     only: Option<String>,
-    /// Commensal's library.
-    #[arg(long, value_name = "FILE", default_value_os_t = built("libcommensal.so"))]
-    commensal: PathBuf,
-    /// Write a page with plots, and every run as JSON, into this directory.
-    #[arg(long, value_name = "DIR")]
-    report: Option<PathBuf>,
+    /// Few blocks, and no rows that take minutes
+    #[arg(long)]
+    quick: bool,
+    /// So many blocks, however long they take
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    blocks: Option<u16>,
+    /// Print a table in Markdown
+    #[arg(long)]
+    markdown: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
-    Musts,
-    Programs,
-    Micro,
-    Startup,
-    Threads,
-    Counters,
-    Caches,
-    Groups,
-    Rcu,
-    Recorder,
-    Locks,
-    Upkeep,
-    All,
-}
-
-impl What {
-    fn includes(self, part: What) -> bool {
-        self == part || matches!(self, What::Musts | What::All)
-    }
-}
+const TARGETS: &str = "targets";
 
 fn main() -> ExitCode {
-    let outcome = if env::args().nth(1).is_some_and(|word| word == parts::RCU_PROBE) {
-        parts::probe(rcu::measure, env::args().skip(2))
-    } else if env::args().nth(1).is_some_and(|word| word == parts::RECORDER_PROBE) {
-        parts::probe(recorder::measure, env::args().skip(2))
-    } else if env::args().nth(1).is_some_and(|word| word == locks::WORD) {
-        locks::probe(env::args().nth(2))
+    let words: Vec<String> = env::args().skip(1).collect();
+    let outcome = if words.first().is_some_and(|word| word == probe::WORD) {
+        let words: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        probe::run(&words).map(|()| true)
     } else {
-        let options = Options::parse();
-        check(&options);
-        run(&options)
+        run(Options::parse())
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -93,119 +71,72 @@ fn main() -> ExitCode {
     }
 }
 
-/// Usage that the parser can't judge.
-fn check(options: &Options) {
-    let complain = |message: String| -> ! { Options::command().error(ErrorKind::ValueValidation, message).exit() };
-    if options.only.is_some() && options.what != What::Programs {
-        complain("--only chooses among the programs: use it with `programs`".to_owned());
-    }
-    for file in [&options.commensal, &built("commensal")] {
-        if !file.is_file() {
-            complain(format!("there is no {}: build it with `cargo build --release`", file.display()));
-        }
-    }
-}
-
-/// Measures and prints. Whether all is well.
-fn run(options: &Options) -> Result<bool> {
-    let interrupt = Interrupt::register()?;
-    let bench = Bench {
-        arms: arms(&options.commensal),
-        floor: build_floor()?,
-        command: built("commensal"),
-        blocks: options.blocks.into(),
-        interrupt: interrupt.clone(),
+/// Measures and prints. Whether the gate opens.
+fn run(options: Options) -> Result<bool> {
+    let root = root();
+    let complain = |error: anyhow::Error| -> ! {
+        Options::command().error(ErrorKind::ValueValidation, format!("{error:#}")).exit()
     };
-    let mut done: Vec<Part> = Vec::new();
-    let all = [
-        What::Startup,
-        What::Micro,
-        What::Threads,
-        What::Counters,
-        What::Caches,
-        What::Groups,
-        What::Rcu,
-        What::Recorder,
-        What::Locks,
-        What::Upkeep,
-        What::Programs,
-    ];
-    for what in all.into_iter().filter(|what| options.what.includes(*what)) {
-        if !interrupt.seen() {
-            let parts = match what {
-                What::Startup => vec![bench.startup()?],
-                What::Micro => vec![bench.micro()?],
-                What::Threads => vec![bench.threads()?],
-                What::Counters => bench.counters()?,
-                What::Caches => bench.caches()?,
-                What::Groups => bench.groups()?,
-                What::Rcu => bench.rcu()?,
-                What::Recorder => bench.recorder()?,
-                What::Locks => vec![bench.locks()?],
-                What::Upkeep => vec![bench.upkeep()?],
-                _ => vec![bench.programs(options.only.as_deref())?],
-            };
-            parts.iter().for_each(|part| print(part, options.what != What::Musts));
-            done.extend(parts);
-        }
-    }
-    let musts = musts::judge(&done);
-    println!("\n{}", musts::sheet(&musts));
-    if let Some(directory) = &options.report {
-        report::write(directory, &done.iter().map(chapter).collect::<Vec<_>>())?;
+    let file = root.join("targets.toml");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let mut targets = Targets::parse(&text).unwrap_or_else(|error| complain(error));
+    let only = options.only.or_else(|| Some(options.what).filter(|word| word != TARGETS));
+    targets.choose(options.part, only.as_deref()).unwrap_or_else(|error| complain(error));
+    build(&root)?;
+    let interrupt = Interrupt::register()?;
+    let scratch = tempfile::tempdir()?;
+    let (peers, absent) = peers::find(&root, &targets.peers);
+    let allocators = allocators(&root, scratch.path(), peers)?;
+    let (command, own, done) = (built(&root, "commensal"), env::current_exe()?, BTreeMap::new());
+    let (quick, blocks) = (options.quick, options.blocks);
+    let mut bench =
+        Bench { root, command, own, allocators, quick, blocks, interrupt: interrupt.clone(), scratch, done };
+    let mut judged: Vec<Judged> = Vec::new();
+    let start = Instant::now();
+    for (at, row) in targets.rows.iter().enumerate().take_while(|_| !interrupt.seen()) {
+        eprintln!("[{}/{}] {}{}", at + 1, targets.rows.len(), row.name, left(start, at, targets.rows.len()));
+        let outcome = match row.long && quick {
+            true => Outcome::NotRun,
+            false => bench.figure(row).map_or_else(Outcome::Unmeasured, Outcome::Found),
+        };
+        judged.push(Judged { row, outcome });
     }
     interrupt.obey();
-    Ok(done.iter().all(|part| !part.analysis.has_fault()) && musts.iter().all(|must| must.met))
+    println!("{}", if options.markdown { gate::markdown(&judged) } else { gate::sheet(&judged).to_string() });
+    eprintln!("{}", gate::sum(&judged, &absent));
+    Ok(gate::passes(&judged, &absent))
 }
 
-fn print(part: &Part, in_full: bool) {
-    if in_full {
-        println!("{}\n{}", part.title, table::conditions(&part.analysis));
-        part.sheets().iter().for_each(|sheet| println!("{sheet}"));
-    }
-    part.skipped.iter().for_each(|why| println!("not run: {why}"));
-    print!("{}", table::notes(&part.analysis));
-}
-
-fn chapter(part: &Part) -> Chapter<'_> {
-    let object = json::object(part.name, &Machine::host(), &[(&part.analysis, json::UNDOCUMENTED)]);
-    let section = Section { sheets: part.sheets(), ..Section::usual(&part.analysis) };
-    Chapter {
-        title: part.title.clone(),
-        about: part.skipped.clone(),
-        sheets: Vec::new(),
-        pictures: &[],
-        sections: vec![section],
-        object,
+/// How long the rest takes if it goes on like this.
+fn left(start: Instant, done: usize, all: usize) -> String {
+    let seconds = start.elapsed().as_secs_f64();
+    match done {
+        0 => String::new(),
+        _ => format!(", about {:.0} min left", (seconds / done as f64 * (all - done) as f64 / 60.0).ceil()),
     }
 }
 
-/// glibc is what programs use when nothing is preloaded: the baseline, not a peer.
-fn arms(commensal: &Path) -> Vec<Arm> {
-    let peer = |name: &str, peer: &Peer| Arm { is_peer: true, ..Arm::preloading(name, peer.library()) };
-    vec![
-        Arm::glibc(),
-        Arm::commensal(COMMENSAL, commensal, None),
-        peer("mimalloc", &peers::MIMALLOC),
-        peer("jemalloc", &peers::JEMALLOC),
-        peer(musts::SNMALLOC, &peers::SNMALLOC),
-    ]
+/// What is measured has to be there.
+fn build(root: &Path) -> Result<()> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(["build", "--release", "--quiet"]).current_dir(root).status();
+    ensure!(status.context("cargo cannot be started")?.success(), "`cargo build --release` failed");
+    Ok(())
 }
 
-/// Builds the malloc that hardly works.
-fn build_floor() -> Result<PathBuf> {
-    let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["build", "--quiet", "--release", "-p", "floor", "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
-        .status()
-        .context("cargo didn't start")?;
-    ensure!(status.success(), "the floor didn't build");
-    let this = env::current_exe()?;
-    let target = this.ancestors().nth(2).context("this program isn't in Cargo's target folder")?;
-    Ok(target.join("release/libfloor.so"))
+/// glibc is what programs use when nothing is preloaded: the baseline, not a peer. An empty library shows what preloading costs.
+fn allocators(root: &Path, scratch: &Path, peers: Vec<Arm>) -> Result<Vec<Arm>> {
+    let empty = scratch.join("libempty.so");
+    fs::write(&empty, EMPTY_LIBRARY)?;
+    let ours = Arm::commensal(COMMENSAL, built(root, "libcommensal.so"), None);
+    Ok([Arm::glibc(), ours, Arm::preloading(EMPTY, empty)].into_iter().chain(peers).collect())
 }
 
-/// What the root's `cargo build --release` makes.
-fn built(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target/release").join(file)
+/// What `cargo build --release` makes.
+fn built(root: &Path, file: &str) -> PathBuf {
+    root.join("target/release").join(file)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("bench/ lies in the workspace").to_owned()
 }

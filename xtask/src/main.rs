@@ -3,7 +3,7 @@
 //! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, `reference` makes pages of the book of what the
 //! code says, `book` builds the book, and `ci` runs these and Cargo's own checks in the order in which CI does; `equal-arms`, `explore`,
 //! `mutants`, `torture` and `valgrind` take longer than CI may. Every check has a test in which it finds a
-//! planted violation. `install` puts the library where C and C++ programs find it.
+//! planted violation. `targets` measures what has to be reached (bench/). `install` puts the library where C and C++ programs find it.
 
 mod alone;
 mod book;
@@ -25,8 +25,9 @@ mod torture;
 mod tree;
 mod valgrind;
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -105,6 +106,13 @@ enum Task {
         /// Where the results are
         results: PathBuf,
     },
+    /// Measure the rows of targets.toml beside the peers, and fail if a must is missed; `targets --help` tells its options
+    #[command(disable_help_flag = true)]
+    Targets {
+        /// `--part N`, `--quick`, `--only WORD`, `--markdown`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
     /// Run all steps of CI, with the time that each takes
     Ci,
 }
@@ -124,6 +132,7 @@ fn main() -> ExitCode {
         Task::Valgrind => valgrind::run(&root()),
         Task::Alone => alone::run(&root()),
         Task::Measured { results } => measured::run(&root(), &results),
+        Task::Targets { options } => targets(&root(), &options),
         Task::Ci => ci::run(&root()),
     };
     match outcome {
@@ -133,6 +142,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The gate is a program of its own, as it needs the peers; its exit status is ours.
+fn targets(root: &Path, options: &[String]) -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--quiet", "--release", "--package", "bench", "--", "targets"]).args(options).current_dir(root);
+    Err(format!("{command:?} cannot be run: {}", command.exec()))
 }
 
 /// The workspace's root.

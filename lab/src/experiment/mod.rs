@@ -37,7 +37,7 @@ pub use grace::Grace;
 pub use kicks::Kicks;
 pub use predicted::{Predicted, Prediction};
 pub use stagger::Stagger;
-pub use startup::{EMPTY, Startup};
+pub use startup::{EMPTY, EMPTY_LIBRARY, Startup};
 
 /// All experiments, in the order in which `lab list` names them.
 pub const ALL: [&dyn Experiment; 6] = [&Counters, &Cache, &Kicks, &Grace, &Stagger, &Startup];

@@ -20,7 +20,8 @@ use crate::report;
 use crate::sheet::Sheet;
 use crate::table;
 
-const EMPTY_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libempty.so"));
+/// The library of that arm.
+pub const EMPTY_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libempty.so"));
 /// The arm that any preloaded library is held against.
 pub const EMPTY: &str = "empty library";
 

@@ -1,0 +1,59 @@
+//! What is measured within one process: `bench probe NAME WORDS…` does it and prints the figures.
+
+mod blocks;
+mod groups;
+mod locks;
+mod prose;
+mod rcu;
+mod timing;
+
+use anyhow::{Context, Result, bail};
+
+/// This program's first word when it is a probe.
+pub const WORD: &str = "probe";
+
+/// A probe and what its words are.
+type Probe = (&'static str, &'static str, fn(&[&str]) -> Result<Vec<f64>>);
+
+const ALL: [Probe; 9] = [
+    ("crowd", "THREADS: ns of a malloc and a free, by a thread beside so many", blocks::crowd),
+    ("full-group", "GROUPS: ns of an allocation that a full group refuses, so many alive", groups::full),
+    ("handover", "BYTES THREADS: ns of a block that one thread allocates and another frees", blocks::handover),
+    ("idle", "THREADS KB: kB resident of threads that allocated so much each, freed it and sleep", blocks::idle),
+    ("lock", "ARM: ns of taking and giving back a lock that nobody else wants", locks::pass),
+    ("many", "BYTES COUNT: how many blocks there may be", blocks::many),
+    ("prose", "FILE…: words a sentence, percent of sentences over 30 words, stumbles per 100 words", prose::figures),
+    ("rcu", "read 0|1 ARM, synchronize ARM, checkpoint ARM or retire ARM: ns of one", rcu::figures),
+    ("refused", "MIB: ns of a malloc that is refused with so much dirty, and MiB that it cost", blocks::refused),
+];
+
+/// Does what the words say.
+pub fn run(words: &[&str]) -> Result<()> {
+    let (name, words) = words.split_first().context("expected the name of a probe")?;
+    let Some((_, about, measure)) = ALL.iter().find(|(known, ..)| known == name) else {
+        bail!("found no probe {name}; expected one of {}", ALL.map(|(name, ..)| name).join(", "));
+    };
+    let figures = measure(words).with_context(|| format!("{name} {about}"))?;
+    println!("{}", figures.iter().map(|figure| format!("{figure:.5}")).collect::<Vec<_>>().join(" "));
+    Ok(())
+}
+
+/// A word that is a number above 0.
+fn number(word: &str) -> Result<usize> {
+    word.parse().ok().filter(|number| *number > 0).with_context(|| format!("found `{word}`; expected a number above 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_no_probe_knows_are_told() {
+        let told = |words: &[&str]| format!("{:#}", run(words).expect_err("they are wrong"));
+        assert!(told(&["dinner"]).contains("found no probe dinner; expected one of crowd"));
+        assert!(told(&["handover", "64"]).contains("BYTES THREADS"));
+        assert!(told(&["idle", "0", "1"]).contains("found `0`"));
+        assert!(told(&["rcu", "read", "0", "dinner"]).contains("dinner"));
+        assert!(told(&["lock", "dinner"]).contains("dinner"));
+    }
+}
