@@ -56,7 +56,9 @@ impl Judged<'_> {
             Outcome::Unmeasured(why) => ("–".to_owned(), String::new(), why.clone()),
             Outcome::NotRun => ("–".to_owned(), String::new(), "takes minutes; without --quick it is run".to_owned()),
         };
-        let limit = |Limit { at_least, value, .. }: &Limit| format!("{} {}", ["≤", "≥"][usize::from(*at_least)], number(*value));
+        let limit = |Limit { at_least, value, .. }: &Limit| {
+            format!("{} {}", ["≤", "≥"][usize::from(*at_least)], number(*value))
+        };
         let what = format!("{}, {}", row.what, row.must.unit);
         let (must, goal) = (limit(&row.must), row.goal.as_ref().map_or_else(String::new, limit));
         [row.name.clone(), what, now, must, goal, sees, self.verdict().to_owned(), beside]

@@ -68,8 +68,9 @@ impl Bench {
             }
         };
         let found = match done.as_ref().as_ref()? {
-            Done::Once(text, minutes) => of_text(&row.figure, text, *minutes)
-                .map(|now| Found { now, sees: None, beside: String::new() }),
+            Done::Once(text, minutes) => {
+                of_text(&row.figure, text, *minutes).map(|now| Found { now, sees: None, beside: String::new() })
+            }
             Done::Blocks(measured) => of_blocks(row, measured),
         };
         found.map_err(|error| format!("{error:#}"))
@@ -129,7 +130,7 @@ impl Bench {
     }
 
     fn suite(&self, which: &str) -> Result<Vec<Subject>> {
-        bail!("the suite's {which} are not there")
+        bail!("the suite's {which} are not there for {}", self.scratch.path().display())
     }
 
     /// Allocators, or what is told by a word; at least something that runs.
@@ -137,7 +138,8 @@ impl Bench {
         let Some(names) = &row.arms else {
             let arm = |arm: &Arm| {
                 let is_ours = arm.name == COMMENSAL;
-                let words = row.words.as_ref().map(|[ours, others]| if is_ours { ours.clone() } else { others.clone() });
+                let words =
+                    row.words.as_ref().map(|[ours, others]| if is_ours { ours.clone() } else { others.clone() });
                 let settings = row.settings.clone().filter(|_| is_ours);
                 Arm { words: words.into_iter().collect(), settings, ..arm.clone() }
             };
@@ -194,7 +196,8 @@ fn of_text(figure: &Figure, text: &str, minutes: f64) -> Result<f64> {
         }
         _ => {
             let words = text.split_whitespace().map(|word| word.parse().unwrap_or(f64::NAN));
-            let sample: Vec<f64> = [f64::NAN; BEFORE_WORDS].into_iter().chain(words).chain([f64::NAN; MOST_WORDS]).collect();
+            let sample: Vec<f64> =
+                [f64::NAN; BEFORE_WORDS].into_iter().chain(words).chain([f64::NAN; MOST_WORDS]).collect();
             of_sample(figure, &sample)
         }
     };
@@ -285,7 +288,8 @@ impl View<'_> {
             [(ratios, _, beside)] => (ratios.clone(), format!("ours {}, {beside}", short(self.median(0, ours)?))),
             _ => {
                 let worse = |(ratios, ..): &&(Vec<f64>, String, String)| statistics::median(&mut ratios.clone());
-                let worst = all.iter().max_by(|one, other| worse(one).total_cmp(&worse(other))).expect("there are some");
+                let worst =
+                    all.iter().max_by(|one, other| worse(one).total_cmp(&worse(other))).expect("there are some");
                 let told = format!("worst: {} {}", worst.1, short(worse(&worst).exp()));
                 let mean = |block| all.iter().map(|(ratios, ..)| ratios[block]).sum::<f64>() / all.len() as f64;
                 (if self.row.worst { worst.0.clone() } else { (0..self.measured.blocks).map(mean).collect() }, told)
@@ -299,7 +303,8 @@ impl View<'_> {
     fn others(&self, program: usize) -> String {
         let peer = self.best_peer(program).ok();
         let glibc = self.arm(GLIBC).ok();
-        let told = |arm: usize| Some(format!("{} {}", self.measured.arms[arm].name, short(self.median(program, arm).ok()?)));
+        let told =
+            |arm: usize| Some(format!("{} {}", self.measured.arms[arm].name, short(self.median(program, arm).ok()?)));
         [glibc, peer].into_iter().flatten().filter_map(told).collect::<Vec<_>>().join(", ")
     }
 }
@@ -319,7 +324,8 @@ mod tests {
     fn measured(programs: &[[f64; 4]]) -> Measured {
         let peer = |name: &str| Arm { is_peer: true, ..Arm::preloading(name, "/peer.so") };
         let glibc = Arm::glibc();
-        let arms = vec![glibc.clone(), glibc.again(), Arm::commensal(COMMENSAL, "/ours.so", None), peer("one"), peer("two")];
+        let arms =
+            vec![glibc.clone(), glibc.again(), Arm::commensal(COMMENSAL, "/ours.so", None), peer("one"), peer("two")];
         let row = |(at, [glibc, ours, one, two]): (usize, &[f64; 4])| {
             let samples = [glibc, glibc, ours, one, two].map(|wall| {
                 let sample = |block: usize| {

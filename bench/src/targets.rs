@@ -189,7 +189,8 @@ impl TryFrom<String> for Figure {
     fn try_from(text: String) -> Result<Self, String> {
         let number = |word: &str| word.parse().ok().filter(|number| (1..=MOST_WORDS).contains(number));
         let pair = |sign| text.split_once(sign).and_then(|(one, other)| Some((number(one)?, number(other)?)));
-        let named = [("wall", Figure::Wall), ("minutes", Figure::Minutes), ("faults", Figure::Faults), ("peak", Figure::Peak)];
+        let named =
+            [("wall", Figure::Wall), ("minutes", Figure::Minutes), ("faults", Figure::Faults), ("peak", Figure::Peak)];
         if let Some((_, figure)) = named.into_iter().find(|(name, _)| *name == text) {
             return Ok(figure);
         }
@@ -263,7 +264,8 @@ impl Targets {
 
     /// Keeps the rows of a part, and those that have a word in their names.
     pub fn choose(&mut self, part: Option<u8>, only: Option<&str>) -> Result<()> {
-        self.rows.retain(|row| part.is_none_or(|part| row.part == part) && only.is_none_or(|only| row.name.contains(only)));
+        self.rows
+            .retain(|row| part.is_none_or(|part| row.part == part) && only.is_none_or(|only| row.name.contains(only)));
         ensure!(!self.rows.is_empty(), "targets.toml has no such row");
         Ok(())
     }

@@ -147,7 +147,10 @@ fn main() -> ExitCode {
 /// The gate is a program of its own, as it needs the peers; its exit status is ours.
 fn targets(root: &Path, options: &[String]) -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--release", "--package", "bench", "--", "targets"]).args(options).current_dir(root);
+    command
+        .args(["run", "--quiet", "--release", "--package", "bench", "--", "targets"])
+        .args(options)
+        .current_dir(root);
     Err(format!("{command:?} cannot be run: {}", command.exec()))
 }
 

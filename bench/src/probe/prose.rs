@@ -34,7 +34,11 @@ pub fn figures(files: &[&str]) -> Result<Vec<f64>> {
     }
     ensure!(sums.sentences > 0, "there is no sentence in {files:?}");
     let of = |part: usize, whole: usize| part as f64 / whole as f64;
-    Ok(vec![of(sums.words, sums.sentences), 100.0 * of(sums.long, sums.sentences), 100.0 * of(sums.stumbles, sums.words)])
+    Ok(vec![
+        of(sums.words, sums.sentences),
+        100.0 * of(sums.long, sums.sentences),
+        100.0 * of(sums.stumbles, sums.words),
+    ])
 }
 
 /// Comments without their signs; code between two of them parts paragraphs.
@@ -69,7 +73,8 @@ impl Sums {
 
     fn paragraph(&mut self, block: &str) {
         // Code within a line is a word, whatever it holds.
-        let text: String = block.split('`').enumerate().map(|(at, piece)| if at % 2 == 1 { "code" } else { piece }).collect();
+        let text: String =
+            block.split('`').enumerate().map(|(at, piece)| if at % 2 == 1 { "code" } else { piece }).collect();
         let ends = text.match_indices(['.', '!', '?']).map(|(at, _)| at + 1);
         let is_end = |at: &usize| {
             let rest = text[*at..].trim_start();
@@ -84,7 +89,8 @@ impl Sums {
 
     fn sentence(&mut self, sentence: &str) {
         let pieces = sentence.split(|letter: char| !letter.is_ascii_alphabetic() && !"'-".contains(letter));
-        let words: Vec<&str> = pieces.filter(|word| word.starts_with(|first: char| first.is_ascii_alphabetic())).collect();
+        let words: Vec<&str> =
+            pieces.filter(|word| word.starts_with(|first: char| first.is_ascii_alphabetic())).collect();
         if words.len() < SHORTEST {
             return;
         }
@@ -111,8 +117,14 @@ mod tests {
 
     #[test]
     fn plain_sentences_have_no_stumbles() {
-        assert_eq!(sums("# A title\n\nThe thread takes a lock. It calls `free(p)` then.\n\n| a | b c d |\n"), [2, 9, 0, 0]);
-        assert_eq!(sums("```\nnobody runs this code\n```\n* The first item here\n* The second one here\n"), [2, 8, 0, 0]);
+        assert_eq!(
+            sums("# A title\n\nThe thread takes a lock. It calls `free(p)` then.\n\n| a | b c d |\n"),
+            [2, 9, 0, 0]
+        );
+        assert_eq!(
+            sums("```\nnobody runs this code\n```\n* The first item here\n* The second one here\n"),
+            [2, 8, 0, 0]
+        );
     }
 
     #[test]

@@ -95,7 +95,10 @@ pub fn figures(words: &[&str]) -> Result<Vec<f64>> {
 fn named(name: &str) -> Result<Flavour> {
     let found = FLAVOURS.into_iter().find(|flavour| flavour.name == name);
     let flavour = found.with_context(|| {
-        format!("found the arm {name}; expected liburcu-… or one of {}", FLAVOURS.map(|flavour| flavour.name).join(", "))
+        format!(
+            "found the arm {name}; expected liburcu-… or one of {}",
+            FLAVOURS.map(|flavour| flavour.name).join(", ")
+        )
     })?;
     if name == "commensal-called" && function(LOCK).is_none() {
         // It has to be preloaded.
