@@ -5,6 +5,7 @@ mod groups;
 mod locks;
 mod prose;
 mod rcu;
+mod recorder;
 mod timing;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +16,7 @@ pub const WORD: &str = "probe";
 /// A probe and what its words are.
 type Probe = (&'static str, &'static str, fn(&[&str]) -> Result<Vec<f64>>);
 
-const ALL: [Probe; 9] = [
+const ALL: [Probe; 10] = [
     ("crowd", "THREADS: ns of a malloc and a free, by a thread beside so many", blocks::crowd),
     ("full-group", "GROUPS: ns of an allocation that a full group refuses, so many alive", groups::full),
     ("handover", "BYTES THREADS: ns of a block that one thread allocates and another frees", blocks::handover),
@@ -24,6 +25,7 @@ const ALL: [Probe; 9] = [
     ("many", "BYTES COUNT: how many blocks there may be", blocks::many),
     ("prose", "FILE…: words a sentence, percent of sentences over 30 words, stumbles per 100 words", prose::figures),
     ("rcu", "read 0|1 ARM, synchronize ARM, checkpoint ARM or retire ARM: ns of one", rcu::figures),
+    ("recorder", "THREADS ARM: ns of an increment of a counter that a registry has", recorder::figures),
     ("refused", "MIB: ns of a malloc that is refused with so much dirty, and MiB that it cost", blocks::refused),
 ];
 
@@ -55,5 +57,6 @@ mod tests {
         assert!(told(&["idle", "0", "1"]).contains("found `0`"));
         assert!(told(&["rcu", "read", "0", "dinner"]).contains("dinner"));
         assert!(told(&["lock", "dinner"]).contains("dinner"));
+        assert!(told(&["recorder", "1", "dinner"]).contains("dinner"));
     }
 }
