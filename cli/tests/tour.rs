@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{commensal, text, write_program};
+use common::{PATIENCE, commensal, text, write_program};
 
 /// What the tour itself and its job for `sh` need.
 const PROGRAMS: [&str; 9] = ["sh", "cat", "true", "sort", "cut", "uniq", "cksum", "rm", "mkdir"];
@@ -42,7 +42,6 @@ fn assert_says(done: &Output, expected: &[&str]) {
 #[test]
 fn the_tour_compares_what_is_there_and_names_what_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let start = Instant::now();
     let done = tour(folder.path()).output().unwrap();
     let expected =
         ["all print the same: yes", "not installed", "glibc again", "Start-up", "malloc + free", "What to type next"];
@@ -50,7 +49,6 @@ fn the_tour_compares_what_is_there_and_names_what_is_not() {
     assert_eq!(done.status.code(), Some(0));
     assert_eq!(text(&done.stdout).matches("not installed").count(), 3);
     assert_eq!(left_behind(folder.path()), 0);
-    assert!(start.elapsed() < Duration::from_secs(90));
 }
 
 /// The planted fault: a program that notices the library and prints it.
@@ -73,7 +71,7 @@ fn an_interrupted_tour_leaves_nothing_behind() {
     let mut child = tour(folder.path()).stdout(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
     while left_behind(folder.path()) == 0 {
-        assert!(start.elapsed() < Duration::from_secs(30), "the tour makes no directory");
+        assert!(start.elapsed() < PATIENCE, "the tour makes no directory");
         std::thread::sleep(Duration::from_millis(5));
     }
     let id = rustix::process::Pid::from_child(&child);

@@ -23,6 +23,9 @@
 
 enum { CHECK_FAILED = 3, CHECK_USAGE = 2 };
 
+/* Far more than anything here takes on a busy machine. */
+enum { HANGS_AFTER_SECONDS = 300 };
+
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
 

@@ -178,7 +178,7 @@ static void end_at_once(const char *way) {
 }
 
 static void detached_child(const char *way) {
-    alarm(20);
+    alarm(HANGS_AFTER_SECONDS);
     for (size_t i = 0; i < 4; i++) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, goes_on, (void *)(uintptr_t)i) == 0, "pthread_create failed");

@@ -33,7 +33,7 @@ extern char **environ;
 
 enum { FORKERS = 4, CHURNERS = 3 };
 
-static unsigned patience_seconds = 30;
+static unsigned patience_seconds = HANGS_AFTER_SECONDS;
 
 /* -- Ways to fork. Each returns the child's id, 0 in a child that runs our code. -- */
 

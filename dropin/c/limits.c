@@ -220,7 +220,7 @@ static size_t data_bytes(void) {
 static void one_step(int resource, size_t growth) {
     static struct churn churn;
     pthread_t thread;
-    alarm(20);
+    alarm(HANGS_AFTER_SECONDS);
     if (number_argument(1, 0)) {
         churn_begin(&churn, 1, 64);
         churn_steps(&churn, 1000);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Time for a check that is not a stress check; far more than it needs, as machines are slow at times.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// A line of this module's little language.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `COMMENSAL_DROPIN_LIBRARY` | test this shared library instead; `none` tests libc itself |
-//! | `COMMENSAL_STRESS_SECONDS` | how long each stress check runs (1 if unset) |
+//! | `COMMENSAL_TEST_EFFORT` | multiplies the second that each stress check runs |
 //! | `CI` | programs that are missing must be listed in `.ci/skips` |
 
 pub mod check;

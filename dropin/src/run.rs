@@ -41,10 +41,10 @@ pub struct Run {
 }
 
 impl Run {
-    /// This program without arguments, for at most a minute.
+    /// This program without arguments, for at most ten minutes.
     pub fn new(program: impl Into<OsString>) -> Run {
         let variables = vec![("PATH".into(), SEARCH_PATH.into()), ("LC_ALL".into(), "C".into())];
-        Run { words: vec![program.into()], variables, folder: None, limit: Duration::from_secs(60) }
+        Run { words: vec![program.into()], variables, folder: None, limit: Duration::from_secs(600) }
     }
 
     /// Adds arguments.

@@ -113,8 +113,9 @@ fn build(name: &str) -> PathBuf {
     PathBuf::from(file.unwrap_or_else(|| panic!("`cargo build --release -p commensal-malloc` made no {name}")))
 }
 
-/// Seconds that a stress check runs.
+/// Seconds that a stress check runs: one, times what `COMMENSAL_TEST_EFFORT` says.
 pub fn stress_seconds() -> u64 {
-    let text = std::env::var("COMMENSAL_STRESS_SECONDS").unwrap_or_else(|_| "1".into());
-    text.parse().unwrap_or_else(|_| panic!("COMMENSAL_STRESS_SECONDS is {text:?}, not a whole number of seconds"))
+    let text = std::env::var("COMMENSAL_TEST_EFFORT").unwrap_or_else(|_| "1".into());
+    let effort: f64 = text.parse().unwrap_or_else(|_| panic!("COMMENSAL_TEST_EFFORT is {text:?}, not a number"));
+    effort.ceil().max(1.0) as u64
 }

@@ -3,33 +3,26 @@
 //! The allocator is `c/broken.c`, built once for each defect. Without a defect it passes the same checks, so
 //! what fails them is the defect. Likewise `c/broken_counter.c` has defects for the checks of counters.
 
-use commensal_dropin::check::{Check, check};
+use commensal_dropin::check::check;
 use commensal_dropin::compile;
 use commensal_dropin::run::{End, Outcome, Run};
 use commensal_dropin::subject::{Library, Mode};
 use std::time::Duration;
-
-/// Enough for the checks here that pass, and what one waits for those that hang.
-const LIMIT: Duration = Duration::from_secs(15);
 
 fn allocator(defect: &str) -> Library {
     let output = format!("broken_{}", defect.to_lowercase());
     Library::at(compile::shared_library("broken", &output, &[&format!("-DDEFECT={defect}")]))
 }
 
-fn canary(line: &str) -> Check {
-    check(line).limit(LIMIT)
-}
-
 /// The check holds for the sound allocator; under the defect it fails with this text in its report.
 fn found(defect: &str, line: &str, text: &str) {
-    canary(line).verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
+    check(line).verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
     found_by_a_strict_check(defect, line, text);
 }
 
 /// As `found`, for a check that even the sound allocator, which keeps its chunks, doesn't pass.
 fn found_by_a_strict_check(defect: &str, line: &str, text: &str) {
-    match canary(line).verdict(&allocator(defect), Mode::Normal) {
+    match check(line).verdict(&allocator(defect), Mode::Normal) {
         Ok(outcome) => panic!("{}", outcome.report(&format!("`{line}` misses the defect {defect}"))),
         Err(report) => assert!(report.contains(text), "`{line}` fails under {defect} for another reason: {report}"),
     }
@@ -63,14 +56,14 @@ fn memory_that_does_not_go_back() {
 
 #[test]
 fn a_lock_that_a_forked_child_finds_taken() {
-    found("LOCKED", "fork storm 1500 0 fork 3", "a child of fork hangs");
+    found("LOCKED", "fork storm 1500 0 fork 15", "a child of fork hangs");
 }
 
 #[test]
 fn a_lock_that_a_signal_handler_finds_taken() {
-    let timer = check("signals timer 1").limit(Duration::from_secs(5));
+    let timer = check("signals timer 1");
     timer.verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
-    let report = timer.verdict(&allocator("LOCKED"), Mode::Normal).expect_err("a hang was missed");
+    let report = timer.limit(Duration::from_secs(5)).verdict(&allocator("LOCKED"), Mode::Normal).expect_err("a hang was missed");
     assert!(report.contains("TimedOut"), "it fails for another reason: {report}");
 }
 
@@ -111,7 +104,7 @@ fn a_process_that_ends_otherwise() {
 
 #[test]
 fn misuse_that_nobody_notices() {
-    let outcome = canary("misuse interior 5000000").outcome(&allocator("NONE"), Mode::Normal);
+    let outcome = check("misuse interior 5000000").outcome(&allocator("NONE"), Mode::Normal);
     assert!(outcome.stdout.contains("not found"), "{}", outcome.report("the sound allocator reports misuse"));
 }
 
@@ -133,7 +126,7 @@ fn counted(defect: &str, line: &str) -> Outcome {
     );
     let output = format!("{}_{defect}", words[0]);
     let program = compile::with_commensal_header(words[0], &output, &[functions.display().to_string()]);
-    Run::new(program).args(&words[1..]).limit(LIMIT).with(&Library::none(), Mode::Normal)
+    Run::new(program).args(&words[1..]).with(&Library::none(), Mode::Normal)
 }
 
 /// The check holds for sound counters; under the defect it fails with this text in its report: within a few runs, as on a busy machine

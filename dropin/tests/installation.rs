@@ -22,6 +22,7 @@ const FILES: [&str; 6] = [
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
+        remove_what_others_left();
         let (made, moved) = (empty_folder("made"), empty_folder("moved"));
         let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
             .args(["run", "--quiet", "--package", "xtask", "--", "install", "--prefix", "/opt/table", "--destdir"])
@@ -36,8 +37,21 @@ fn prefix() -> &'static Path {
     })
 }
 
+/// Folders begin with the number of the process that made them, as several may run at the same time.
+fn remove_what_others_left() {
+    for folder in std::fs::read_dir(scratch("installation")).expect("a folder can be listed") {
+        let path = folder.expect("a folder can be listed").path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let owner = name.split('-').next().unwrap_or_default();
+        if !Path::new("/proc").join(owner).exists() {
+            // Another one may be at it, too.
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
 fn empty_folder(name: &str) -> PathBuf {
-    let path = scratch("installation").join(name);
+    let path = scratch("installation").join(format!("{}-{name}", std::process::id()));
     if path.exists() {
         std::fs::remove_dir_all(&path).expect("a test's own folder can be removed");
     }
@@ -59,7 +73,7 @@ fn run(script: &str, name: &str, mode: Mode) -> Outcome {
         .env("ROOT", &path(folder().parent().expect("this package lies in the repository")))
         .env("PKG_CONFIG_PATH", &path(&prefix().join("lib/pkgconfig")))
         .folder(&empty_folder(name))
-        .limit(Duration::from_secs(180))
+        .limit(Duration::from_secs(900))
         .with(&Library::none(), mode)
 }
 

@@ -8,13 +8,12 @@ use commensal_dropin::run::{End, Outcome, Run};
 use commensal_dropin::subject::{self, Library, Mode};
 use commensal_dropin::{compile, folder, scratch, skips};
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Far above what the longest of them takes.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// Each test is the script of its name and the programs without which it cannot run.
 macro_rules! programs {
@@ -100,16 +99,9 @@ fn outcome(name: &str, library: &Library, mode: Mode) -> Outcome {
 /// What single programs need in their environment.
 fn prepared(name: &str, run: Run) -> Run {
     match name {
-        "redis" => run.env("DROPIN_PORT", &free_port().to_string()),
         "cargo" => run.env("PATH", &path_with_cargo()),
         _ => run,
     }
-}
-
-/// A port that was free just now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface has a free port");
-    listener.local_addr().expect("a bound socket has an address").port()
 }
 
 /// The folder of the cargo that runs this test holds the matching rustc too.

@@ -1,36 +1,28 @@
-//! Each protocol is explored for a second, each run twice, and each of its canaries is found.
+//! Each protocol is explored for some runs, each made twice, and each of its canaries is found.
 //!
-//! `COMMENSAL_STRESS_SECONDS` makes each protocol take that long. Seeds are always the same here: `cargo xtask explore` takes others.
+//! `COMMENSAL_TEST_EFFORT` multiplies the number of runs. Seeds are always the same here: `cargo xtask explore` takes others.
 
 use commensal_exploration::{Canary, Protocol, protocols, replay_command};
 use machine::simulation::explore::{Until, Verdict};
 use std::time::Duration;
 
-const SECONDS: f64 = 1.0;
-/// What a canary may take to be found: ten times what the slowest takes in the mean, since one in a thousand takes seven times that.
-const PATIENCE: Duration = Duration::from_secs(400);
+/// Of each protocol.
+const RUNS: f64 = 40.0;
+/// What a canary may take to be found: far more than the slowest takes in the mean, since one in a thousand takes seven times that.
+const PATIENCE: Duration = Duration::from_secs(1200);
 const SEED: u64 = 1;
 
-fn seconds() -> f64 {
-    let set = std::env::var("COMMENSAL_STRESS_SECONDS").ok();
-    set.map_or(SECONDS, |text| text.parse().expect("COMMENSAL_STRESS_SECONDS is a number"))
+fn runs() -> u64 {
+    let set = std::env::var("COMMENSAL_TEST_EFFORT").ok();
+    let effort = set.map_or(1.0, |text| text.parse().expect("COMMENSAL_TEST_EFFORT is a number"));
+    (RUNS * effort).ceil() as u64
 }
 
 fn holds(protocol: &Protocol) {
-    const LEAST: u64 = 11;
-    // On a busy machine a second is not much.
-    for seconds in [seconds(), 20.0 * seconds()] {
-        match protocol.explore(None, 1, SEED, Until::Time(Duration::from_secs_f64(seconds)), |_| {}) {
-            Verdict::Nothing { runs, steps } => {
-                println!("{}: {runs} runs, {steps} steps", protocol.name);
-                if runs >= LEAST {
-                    return;
-                }
-            }
-            Verdict::Found(finding) => panic!("{finding}\nreplay: {}", replay_command(&finding, None)),
-        }
+    match protocol.explore(None, 1, SEED, Until::Runs { from: 0, to: runs() }, |_| {}) {
+        Verdict::Nothing { runs, steps } => println!("{}: {runs} runs, {steps} steps", protocol.name),
+        Verdict::Found(finding) => panic!("{finding}\nreplay: {}", replay_command(&finding, None)),
     }
-    panic!("{} made too few runs", protocol.name);
 }
 
 fn finds(protocol: &Protocol, canary: Canary) -> Option<String> {

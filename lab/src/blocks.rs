@@ -536,6 +536,27 @@ mod tests {
         assert_eq!((blocks(100.0), blocks(3.0), blocks(1.0), blocks(0.05), blocks(0.001)), (10, 20, 40, 100, 200));
     }
 
+    /// What disturbs the first blocks must not decide how long the run takes.
+    #[test]
+    fn noise_of_the_first_blocks_does_not_keep_a_run_from_ending() {
+        let place = tempfile::tempdir().unwrap();
+        let log = place.path().join("log");
+        let script = format!(
+            "echo x >> {0}; n=$(wc -l < {0}); if [ $n -lt 42 ]; then echo $((n * 7 % 10 + 1)); else echo 20; fi",
+            log.display()
+        );
+        let subject = Subject {
+            metrics: vec![metric::WALL],
+            prints_the_same: false,
+            read: |_, text| Some(vec![text.trim().parse().ok()?]),
+            ..Subject::of_program("", Program::new("/bin/sh", ["sh", "-c", &script]))
+        };
+        let plan = Plan::of(Length::Width { least: 10, width: 0.1 }, 1);
+        let arms = ["one", "two"].map(|name| Arm::told(name, name));
+        let measured = measure(vec![subject], &arms, plan, &Interrupt::never().unwrap()).unwrap();
+        assert!((11..200).contains(&measured.blocks), "{}", measured.blocks);
+    }
+
     #[test]
     fn dropped_blocks_are_not_counted() {
         let plan = Plan { warm_ups: 3, ..Plan::of(Length::Blocks(2), 1) };

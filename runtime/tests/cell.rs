@@ -6,7 +6,6 @@ use commensal::rcu::{self, Cell, NotExchanged};
 use common::child;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 /// Runs `test` again in processes of its own, with slots by concurrency ids and by threads.
 fn act_out(test: &str, act: impl FnOnce()) {
@@ -18,7 +17,7 @@ fn act_out(test: &str, act: impl FnOnce()) {
         if fallback {
             command.env(child::FALLBACK.0, child::FALLBACK.1);
         }
-        child::run(&mut command, Duration::from_secs(60)).expect_success(test);
+        child::run(&mut command).expect_success(test);
     }
 }
 

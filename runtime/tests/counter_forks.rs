@@ -5,13 +5,14 @@
 //! is exact there, and in the parent not seen. Locks are held by threads that do not exist in the child: a child that waits for one hangs, and is
 //! found by that. Nobody uses the heap here: counters must notice forks themselves.
 //!
-//! Each way to fork is tried for as long as `COMMENSAL_STRESS_SECONDS` says, in each mode of the machine.
+//! Each way to fork is tried for a time that `COMMENSAL_TEST_EFFORT` multiplies, in each mode of the machine.
 //! Planted, each found here: see the tests.
 
 mod common;
 
 use commensal::counter::{CounterSet, LazyCounter};
 use commensal::machine::slot;
+use common::PATIENCE;
 use common::accounts::{self, Account};
 use common::child::act_out;
 use common::disturbed::{self, Crowd};
@@ -25,8 +26,6 @@ use std::time::{Duration, Instant};
 const FILE: &str = "counter_forks";
 const ADDERS: usize = 3;
 const FORKERS: usize = 2;
-/// How long a child may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A counter of the shared set to which everybody adds, and one with limits.
 const FREE: usize = 0;
@@ -288,7 +287,7 @@ fn counter_bare_system_calls_while_the_area_is_made() {
     act_out(FILE, "counter_bare_system_calls_while_the_area_is_made", 0.5, |seed, end| {
         let mut rounds = 0;
         while Instant::now() < end {
-            let status = wait_for(Way::Fork.fork_and(|| make_the_area_in_a_fork(seed + rounds)), 2 * PATIENCE);
+            let status = wait_for(Way::Fork.fork_and(|| make_the_area_in_a_fork(seed + rounds)), PATIENCE);
             assert_eq!(status, Some(FINE), "in round {rounds} (none: it hung, or died)");
             rounds += 1;
         }

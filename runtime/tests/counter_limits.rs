@@ -1,8 +1,8 @@
 //! Limited additions: never over the limit, never refused while there is room.
 //!
 //! Eight threads, disturbed as in tests/counters.rs, race for what a limit leaves. Whether one is *over* is told without the counter: each
-//! thread counts what it got, and says that it holds something only after it got it and no longer than until it gives it back. `COMMENSAL_STRESS_SECONDS`
-//! sets how long each test takes in each mode of the machine.
+//! thread counts what it got, and says that it holds something only after it got it and no longer than until it gives it back. `COMMENSAL_TEST_EFFORT`
+//! multiplies how long each test takes in each mode of the machine.
 //!
 //! Planted, each found here: see the tests.
 

@@ -4,7 +4,7 @@
 //! nobody's, theirs, another's, that of a dead thread whose id they have, or upgraded. After each call every way to read is compared with the
 //! model; at the end the blocks that are in use are counted. Sets have the usual range, the smallest, and a large one.
 //!
-//! `COMMENSAL_STRESS_SECONDS` makes the test take that long in each of the two modes of the machine. A failing sequence is shortened.
+//! `COMMENSAL_TEST_EFFORT` multiplies how long the test takes in each of the two modes of the machine. A failing sequence is shortened.
 //! Planted, each found here: see the tests.
 
 mod common;

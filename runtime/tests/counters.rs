@@ -3,7 +3,7 @@
 //! Each test is made of rounds, each with counters of its own, so that they are new, owned, upgraded and dropped many times; in both modes of
 //! the machine. What is checked: at the end of a round a sum is what was added; while it goes on, what is read is within the bound that
 //! comes with it, whatever is added, subtracted, upgraded or refused meanwhile; blocks that were used are given back.
-//! `COMMENSAL_STRESS_SECONDS` sets how long each test takes in each mode.
+//! `COMMENSAL_TEST_EFFORT` multiplies how long each test takes in each mode.
 //!
 //! Planted, each found here: see the tests.
 

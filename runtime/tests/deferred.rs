@@ -9,7 +9,7 @@ use commensal::machine::slot;
 use commensal::rcu::{self, Head, Knob};
 use commensal::slab::Cache;
 use commensal::{heap, rcu::Waiting};
-use common::child;
+use common::{PATIENCE, child};
 use common::forks::{self, Way};
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
 const SIZES: [usize; 6] = [16, 64, 200, 4096, 30_000, 200_000];
 
 /// Runs `test` again in processes of its own, with slots by concurrency ids and by threads, in which `act` is done.
@@ -30,7 +29,7 @@ fn act_out(test: &str, act: impl FnOnce()) {
         if fallback {
             command.env(child::FALLBACK.0, child::FALLBACK.1);
         }
-        child::run(&mut command, LIMIT).expect_success(test);
+        child::run(&mut command).expect_success(test);
     }
 }
 
@@ -49,7 +48,7 @@ fn block(bytes: usize) -> *mut u8 {
 fn come(what: &str, mut is_there: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_there() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what} does not come; {:?}", rcu::waiting());
+        assert!(start.elapsed() < PATIENCE, "{what} does not come; {:?}", rcu::waiting());
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -92,12 +91,10 @@ fn all_is_freed_and_called_without_anybody_asking() {
         static CALLED: AtomicU32 = AtomicU32::new(0);
         have_threads();
         for round in 1..=3 {
-            let start = Instant::now();
             // SAFETY: ours.
             unsafe { rcu::defer_free(block(100)) };
             rcu::defer_drop(Told(&CALLED, thread::current().id()));
             come("what was deferred", || rcu::waiting().objects == 0 && CALLED.load(Ordering::SeqCst) == round);
-            assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
             // The worker goes to sleep.
             thread::sleep(Duration::from_millis(100));
         }
@@ -240,12 +237,19 @@ fn a_process_that_defers_nothing_has_no_worker_and_one_that_does_has_one() {
     });
 }
 
+/// For which kicks the process has registered, as the kernel says; -1 where it does not say (before Linux 6.3).
+fn registrations() -> libc::c_long {
+    const GET_REGISTRATIONS: libc::c_int = 1 << 9;
+    // SAFETY: asks, changes nothing.
+    unsafe { libc::syscall(libc::SYS_membarrier, GET_REGISTRATIONS, 0, 0) }
+}
+
 #[test]
 fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
     const TEST: &str = "the_first_who_defers_beside_threads_at_work_waits_for_no_kernel";
     if child::case().is_some() {
         let end = AtomicBool::new(false);
-        let took = thread::scope(|scope| {
+        let registered = thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while !end.load(Ordering::Relaxed) {
@@ -256,14 +260,14 @@ fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
             // The heap has been used by more than one thread.
             scope.spawn(|| assert!(!heap::allocate(64).is_null())).join().unwrap();
             let first = block(64);
-            let start = Instant::now();
+            let before = registrations();
             // SAFETY: ours.
             unsafe { rcu::defer_free(first) };
-            let took = start.elapsed();
+            let after = registrations();
             end.store(true, Ordering::Relaxed);
-            took
+            [before, after]
         });
-        println!("\ntook {} us", took.as_micros());
+        assert_eq!(registered[0], registered[1], "it registered for kicks, which takes long where threads run");
         // Later ones are laid aside: whoever frees them kicks.
         return come("a kick", || {
             // SAFETY: ours.
@@ -274,16 +278,7 @@ fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
             slot::mode() != slot::Mode::ConcurrencyId || has_kicked
         });
     }
-    // Any of them may lose its CPU to one of the others.
-    let took = (0..5).map(|_| {
-        let outcome = child::run(&mut child::command(TEST, "act"), LIMIT);
-        outcome.expect_success(TEST);
-        let said = outcome.stdout.lines().find_map(|line| line.strip_prefix("took ")?.strip_suffix(" us")).unwrap();
-        said.parse::<u64>().unwrap()
-    });
-    let took = took.collect::<Vec<_>>();
-    assert!(took.iter().min().unwrap() < &3000, "microseconds: {took:?}");
-    println!("microseconds: {took:?}");
+    child::run(&mut child::command(TEST, "act")).expect_success(TEST);
 }
 
 #[test]
@@ -291,7 +286,7 @@ fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
     const TEST: &str = "no_more_waits_than_is_promised_while_a_reader_holds_out";
     act_out(TEST, || {
         const UPDATERS: u64 = 4;
-        const HOLD_OUT: Duration = Duration::from_millis(500);
+        const HOLD_OUT: Duration = Duration::from_millis(300);
         for (bytes, mark_kib) in [(64u64, 256u64), (4096, 1024), (100_000, 2048)] {
             rcu::set_knob(Knob::HighKib, mark_kib as u32).unwrap();
             let (end, deferred) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -310,6 +305,10 @@ fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
                 }
                 let start = Instant::now();
                 thread::sleep(HOLD_OUT);
+                come("the mark", || {
+                    let waiting = rcu::waiting();
+                    waiting.bytes >= mark_kib << 10 && waiting.held_up > before.held_up
+                });
                 let waiting = rcu::waiting();
                 took = start.elapsed();
                 end.store(true, Ordering::Relaxed);
@@ -320,8 +319,6 @@ fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
                 let held = UPDATERS * (took.as_millis() as u64 / 10 + 1);
                 let bound = slots * ((mark_kib << 10) + batch) + held * batch;
                 assert!(waiting.bytes <= bound, "{} bytes wait, more than {bound}: {waiting:?}", waiting.bytes);
-                assert!(waiting.bytes >= mark_kib << 10, "nobody reached the mark: {waiting:?}");
-                assert!(waiting.held_up > before.held_up, "nobody was held up: {waiting:?}");
             });
             drop(section);
             rcu::barrier();
@@ -336,8 +333,6 @@ fn children_go_on_with_what_waits_whatever_their_parent_was_doing() {
     const TEST: &str = "children_go_on_with_what_waits_whatever_their_parent_was_doing";
     act_out(TEST, || {
         const ROUNDS: usize = 40;
-        /// What a child may take.
-        const PATIENCE: Duration = Duration::from_secs(20);
         static DROPPED: AtomicU32 = AtomicU32::new(0);
         struct Count;
         impl Drop for Count {
@@ -418,7 +413,10 @@ fn handlers_may_defer_on_top_of_anything() {
                     }
                 });
             }
-            crowd.disturb_while(1, || thread::sleep(Duration::from_secs(1)));
+            crowd.disturb_while(1, || {
+                thread::sleep(Duration::from_millis(500));
+                come("a handler that defers", || DEFERRED.load(Ordering::Relaxed) > 0);
+            });
             end.store(true, Ordering::Relaxed);
         });
         rcu::barrier();
@@ -448,7 +446,7 @@ fn who_waits_for_itself_or_defers_what_is_none_of_the_heap_is_told_so() {
             || {
                 // SAFETY: a head for ever.
                 unsafe { rcu::call(Box::into_raw(Box::new(Head::new())), waits) };
-                thread::sleep(LIMIT);
+                thread::sleep(PATIENCE);
             },
             "waits for what was deferred in a read section, or in a deferred call",
         ),
@@ -464,7 +462,7 @@ fn who_waits_for_itself_or_defers_what_is_none_of_the_heap_is_told_so() {
         return cases.iter().find(|(name, ..)| *name == case).map(|(_, act, _)| act()).unwrap();
     }
     for (name, _, message) in cases {
-        let outcome = child::run(&mut child::command(TEST, name), LIMIT);
+        let outcome = child::run(&mut child::command(TEST, name));
         let died = !outcome.status.is_some_and(|status| status.success());
         assert!(died && outcome.stderr.contains(message), "{name}: {}", outcome.report());
     }

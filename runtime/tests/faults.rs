@@ -15,7 +15,6 @@ use common::child;
 use common::model::{AtRest, Failure, Heap, Model, Operation, Owned, Subject, Violation};
 use common::planted::IgnoresFailedReserve;
 use common::random::Random;
-use std::time::Duration;
 
 /// The program is the same in every run.
 const SEED: u64 = 7;
@@ -105,7 +104,7 @@ fn run_all(test: &str, point: Point, times: &str) {
     }
     for skip in 0..TOO_MANY {
         let case = format!("{point:?} {times} {skip}");
-        let outcome = child::run(&mut child::command(test, &case), Duration::from_secs(60));
+        let outcome = child::run(&mut child::command(test, &case));
         let replay = format!("COMMENSAL_TEST_CASE='{case}' cargo test -p commensal --test faults -- --exact {test}");
         outcome.expect_success(&format!("{case}; replay with\n  {replay}\n"));
         if outcome.stdout.contains("failure came: false") {
@@ -142,7 +141,7 @@ fn planted_ignoring_a_failed_reservation_is_found() {
         let found = run(Point::Reserve, Plan::Always { skip: 4 }, IgnoresFailedReserve::default());
         return println!("found: {}", found.expect_err("the planted bug was not found"));
     }
-    let outcome = child::run(&mut child::command(TEST, "planted"), Duration::from_secs(60));
+    let outcome = child::run(&mut child::command(TEST, "planted"));
     outcome.expect_success(TEST);
     assert!(outcome.stdout.contains("found: "), "{}", outcome.report());
 }

@@ -6,7 +6,7 @@
 //! there would make it hang. In some children of plain forks, two threads do the same.
 //!
 //! Children use no memory but the heap under test: the locks of the system's allocator are anybody's after `_Fork`.
-//! Planted: a child that waits for a lock of a thread that does not exist there. `COMMENSAL_STRESS_SECONDS` sets how long each way is tried in each mode of the machine.
+//! Planted: a child that waits for a lock of a thread that does not exist there. `COMMENSAL_TEST_EFFORT` multiplies how long each way is tried in each mode of the machine.
 
 mod common;
 
@@ -16,7 +16,7 @@ use common::blocks::Block;
 use common::forks::{FINE, Way, wait_for};
 use common::model::{Failure, Heap, Model, Operation, Owned};
 use common::random::Random;
-use common::{child, random, seconds};
+use common::{PATIENCE, child, random, seconds};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -26,8 +26,6 @@ const FORKERS: u64 = 4;
 const HAMMERS: u64 = 4;
 /// Blocks that a child may own at once.
 const BLOCKS: usize = 64;
-/// How long a child may take.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A child's findings, as its exit status.
 const NO_MEMORY: i32 = 1;
@@ -193,7 +191,7 @@ fn duration() -> Duration {
 fn run(test: &str, way: Way) {
     let seed = random::seed();
     if child::case().is_none() {
-        return child::run_in_both_modes(test, "fork", seed, duration() + 3 * PATIENCE);
+        return child::run_in_both_modes(test, "fork", seed);
     }
     match act_out(way, seed) {
         Ok(forks) => eprintln!("{forks} forks by {way:?}"),
@@ -266,12 +264,12 @@ fn bare_system_calls_while_the_process_becomes_shared() {
     const TEST: &str = "bare_system_calls_while_the_process_becomes_shared";
     let seed = random::seed();
     if child::case().is_none() {
-        return child::run_in_both_modes(TEST, "fork", seed, duration() + 3 * PATIENCE);
+        return child::run_in_both_modes(TEST, "fork", seed);
     }
     let (end, mut rounds) = (Instant::now() + duration(), 0);
     while Instant::now() < end {
         // Nobody has used the heap here yet, and the process has one thread.
-        let status = wait_for(Way::Fork.fork_and(|| become_shared_in_a_fork(seed + rounds)), 2 * PATIENCE);
+        let status = wait_for(Way::Fork.fork_and(|| become_shared_in_a_fork(seed + rounds)), PATIENCE);
         let replay = || random::replay("fork", TEST, seed);
         assert_eq!(status, Some(FINE), "in round {rounds} (none: it hung, or died)\n{}", replay());
         rounds += 1;

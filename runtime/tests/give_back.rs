@@ -10,11 +10,11 @@ use commensal::heap::{self, check, report::Report};
 use commensal::machine::slot;
 use commensal::machine::vm::PAGE;
 use commensal::slab::{ObjectCache, Wanted};
-use common::child;
+use common::{PATIENCE, child};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
@@ -53,7 +53,7 @@ fn in_child(test: &str, conf: &str, body: fn()) {
     }
     for variable in [None, Some(child::FALLBACK)] {
         let mut command = child::command(test, "act");
-        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable), Duration::from_secs(60));
+        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable));
         outcome.expect_success(test);
         println!("{}", outcome.stdout);
     }
@@ -172,7 +172,8 @@ fn must_decay_to(bound: usize) {
     let before = resident();
     free(allocate(64 * MIB, &[MIB]));
     let freed = resident() - before;
-    for _ in 0..120 {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
         thread::sleep(Duration::from_millis(50));
         free(allocate(64 << 10, &[64 << 10]));
         if resident().saturating_sub(before) < bound {

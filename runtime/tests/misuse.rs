@@ -9,7 +9,6 @@ use commensal::slab::{self, Cache};
 use common::child;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::time::Duration;
 
 /// Acts out `crime` in a process of its own, which must die of it, saying `expected`.
 fn must_die(test: &str, expected: &str, crime: fn()) {
@@ -18,7 +17,7 @@ fn must_die(test: &str, expected: &str, crime: fn()) {
         heap::trim(0);
         return;
     }
-    let outcome = child::run(&mut child::command(test, "crime"), Duration::from_secs(30));
+    let outcome = child::run(&mut child::command(test, "crime"));
     let signal = outcome.status.and_then(|status| status.signal());
     assert_eq!(signal, Some(libc::SIGABRT), "{}", outcome.report());
     let lines: Vec<&str> = outcome.stderr.lines().collect();
@@ -161,7 +160,7 @@ fn proper_use_does_not_die() {
         heap::trim(0);
         return;
     }
-    let outcome = child::run(&mut child::command(TEST, "use"), Duration::from_secs(30));
+    let outcome = child::run(&mut child::command(TEST, "use"));
     outcome.expect_success(TEST);
     assert_eq!(outcome.stderr, "");
 }
@@ -207,7 +206,7 @@ mod watched {
             return drop_tally(tally);
         }
         let mut command = child::command(TEST, "crime");
-        let outcome = child::run(command.env("COMMENSAL_CONF", "cache.tally.debug:all"), Duration::from_secs(30));
+        let outcome = child::run(command.env("COMMENSAL_CONF", "cache.tally.debug:all"));
         let text = "commensal: cache tally: object ";
         assert!(outcome.stderr.starts_with(text), "{}", outcome.report());
         assert!(outcome.stderr.contains("of 40 bytes was written to behind its end: byte 40 is 0x01"));

@@ -2,7 +2,7 @@
 //!
 //! What is checked: alignment, room, zeroes, contents until the block is freed or moved, no byte owned twice, and at rest the
 //! heap's own invariants and that it holds exactly the blocks that the program owns. Each sequence gets a process of its own, and
-//! a failing one is shortened before it is shown. On the simulated machine it gets a machine of its own, too. `COMMENSAL_STRESS_SECONDS` makes the tests take that long in each of the two
+//! a failing one is shortened before it is shown. On the simulated machine it gets a machine of its own, too. `COMMENSAL_TEST_EFFORT` multiplies how long the tests take in each of the two
 //! modes of the machine instead of a few seconds. A process that never had two threads is in tests/solo.rs.
 //!
 //! Planted bugs, each in the test that has to report it: the same block given twice, zeroing forgotten, alignment lost, contents
@@ -17,14 +17,13 @@ use common::{child, forked, planted, random};
 use proptest::collection::vec;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{TestCaseError, TestError};
-use std::time::Duration;
 
 const FILE: &str = "properties";
 
 /// Runs random programs on a planted bug, in a process of its own, until it shows; it must show as one of `expected`.
 fn must_show<S: Subject>(test: &str, expected: &[Violation], subject: impl Fn() -> S) {
     if child::case().is_none() {
-        let outcome = child::run(&mut child::command(test, "planted"), Duration::from_secs(100));
+        let outcome = child::run(&mut child::command(test, "planted"));
         return outcome.expect_success(test);
     }
     let tested = runner(random::seed(), 256).run(&operations(120).no_shrink(), |operations| {

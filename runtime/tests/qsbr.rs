@@ -4,13 +4,12 @@ mod common;
 
 use commensal::rcu::qsbr::{self, Policy, Reader};
 use commensal::rcu::{self, Cell, Knob};
-use common::child;
+use common::{PATIENCE, child};
 use common::forks::{self, Way};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
 /// After which readers are told to report.
 const THRESHOLD: Duration = Duration::from_millis(40);
 
@@ -20,34 +19,43 @@ fn act_out(test: &str, act: impl FnOnce()) {
         rcu::set_knob(Knob::TillQs, THRESHOLD.as_millis() as u32).unwrap();
         return act();
     }
-    child::run(&mut child::command(test, "act"), LIMIT).expect_success(test);
+    child::run(&mut child::command(test, "act")).expect_success(test);
 }
 
-/// What a grace period takes while another thread is a reader that does `step` again and again, after `begin`.
-fn time_beside<const KICKABLE: bool>(mut step: impl FnMut(&mut Reader<KICKABLE>) + Send) -> Duration {
-    let (ready, end) = (AtomicBool::new(false), AtomicBool::new(false));
+/// Whether a grace period is over while another thread is a reader that does `step` many times: before anybody is flagged or kicked, and with that.
+fn is_over_beside<const KICKABLE: bool>(mut step: impl FnMut(&mut Reader<KICKABLE>) + Send) -> (bool, bool) {
+    const ROUNDS: u32 = 200;
+    let (steps, end) = (AtomicU64::new(0), AtomicBool::new(false));
+    let set = |threshold_ms| rcu::set_knob(Knob::TillQs, threshold_ms).unwrap();
+    set(1_000_000);
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut reader = Reader::register().unwrap();
             while !end.load(Ordering::Relaxed) {
                 step(&mut reader);
-                ready.store(true, Ordering::Relaxed);
+                steps.fetch_add(1, Ordering::Relaxed);
             }
         });
-        while !ready.load(Ordering::Relaxed) {
+        let next_step = || {
+            let before = steps.load(Ordering::Relaxed);
+            while steps.load(Ordering::Relaxed) < before + 2 {
+                thread::yield_now();
+            }
+        };
+        next_step();
+        let cookie = rcu::start();
+        let by_itself = (0..ROUNDS).any(|_| {
+            next_step();
+            rcu::is_over(cookie)
+        });
+        set(0);
+        let start = Instant::now();
+        while !rcu::is_over(cookie) && start.elapsed() < PATIENCE {
             thread::yield_now();
         }
-        let start = Instant::now();
-        // Of several the shortest: this machine has others to serve.
-        let shortest = (0..3).map(|_| {
-            let start = Instant::now();
-            rcu::synchronize();
-            start.elapsed()
-        });
-        let shortest = shortest.min().unwrap();
+        let is_over = rcu::is_over(cookie);
         end.store(true, Ordering::Relaxed);
-        assert!(start.elapsed() < LIMIT);
-        shortest
+        (by_itself, is_over)
     })
 }
 
@@ -59,32 +67,27 @@ fn checkpoint<const KICKABLE: bool>(reader: &mut Reader<KICKABLE>) {
 #[test]
 fn grace_periods_are_as_short_as_the_policy_wants_them() {
     act_out("grace_periods_are_as_short_as_the_policy_wants_them", || {
+        const AT_ONCE: (bool, bool) = (true, true);
+        const WHEN_TOLD: (bool, bool) = (false, true);
         let set = |policy| qsbr::set_policy(policy).unwrap();
-        let short = THRESHOLD / 2;
         set(Policy::Flagged);
-        let flagged = time_beside::<false>(checkpoint);
-        assert!(flagged >= THRESHOLD && flagged < 3 * THRESHOLD, "flagged: {flagged:?}");
-        let always = time_beside::<false>(|reader| reader.checkpoint_always());
-        assert!(always < short, "reported in any case: {always:?}");
+        assert_eq!(is_over_beside::<false>(checkpoint), WHEN_TOLD, "flagged");
+        let always = is_over_beside::<false>(|reader| reader.checkpoint_always());
+        assert_eq!(always, AT_ONCE, "reported in any case");
         set(Policy::Counted(1));
-        let counted = time_beside::<false>(checkpoint);
-        assert!(counted < short, "counted: {counted:?}");
+        assert_eq!(is_over_beside::<false>(checkpoint), AT_ONCE, "counted");
         set(Policy::Counted(u32::MAX));
-        let urgent = time_beside::<false>(checkpoint);
-        assert!(urgent >= 2 * THRESHOLD && urgent < 4 * THRESHOLD, "counted, and urgent: {urgent:?}");
+        assert_eq!(is_over_beside::<false>(checkpoint), WHEN_TOLD, "counted, and urgent");
         set(Policy::None);
-        let always = time_beside::<false>(|reader| reader.checkpoint_always());
-        assert!(always < short, "reported in any case, without a policy: {always:?}");
-        let offline = time_beside::<false>(|reader| reader.offline(|| thread::sleep(Duration::from_millis(1))));
-        assert!(offline < short, "offline: {offline:?}");
+        let always = is_over_beside::<false>(|reader| reader.checkpoint_always());
+        assert_eq!(always, AT_ONCE, "reported in any case, without a policy");
+        assert_eq!(is_over_beside::<false>(|reader| reader.offline(thread::yield_now)), AT_ONCE, "offline");
         set(Policy::Kicked);
-        let at_its_end = time_beside::<true>(|reader| drop(reader.read()));
-        assert!(at_its_end >= THRESHOLD && at_its_end < 3 * THRESHOLD, "at a section's end: {at_its_end:?}");
+        let at_its_end = is_over_beside::<true>(|reader| drop(reader.read()));
+        assert_eq!(at_its_end, WHEN_TOLD, "at a section's end");
         // In no section, and at no checkpoint.
-        let kicked = time_beside::<true>(|_| ());
-        assert!(kicked >= 3 * THRESHOLD && kicked < 6 * THRESHOLD, "kicked: {kicked:?}");
-        let flagged = time_beside::<false>(checkpoint);
-        assert!(flagged >= THRESHOLD && flagged < 3 * THRESHOLD, "not kickable: {flagged:?}");
+        assert_eq!(is_over_beside::<true>(|_| ()), WHEN_TOLD, "kicked");
+        assert_eq!(is_over_beside::<false>(checkpoint), WHEN_TOLD, "not kickable");
     });
 }
 
@@ -207,7 +210,7 @@ fn children_wait_for_the_readers_of_the_thread_that_forked() {
                     rcu::synchronize();
                     if is_over { Ok(()) } else { Err(3) }
                 });
-                let status = forks::wait_for(child, Duration::from_secs(20));
+                let status = forks::wait_for(child, PATIENCE);
                 assert_eq!(
                     status,
                     Some(0),
@@ -237,8 +240,8 @@ fn what_cannot_be_is_refused() {
         }
         None => {}
     }
-    child::run(&mut child::command(TEST, "signal"), LIMIT).expect_success(TEST);
-    let outcome = child::run(&mut child::command(TEST, "itself"), LIMIT);
+    child::run(&mut child::command(TEST, "signal")).expect_success(TEST);
+    let outcome = child::run(&mut child::command(TEST, "itself"));
     let died = !outcome.status.is_some_and(|status| status.success());
     let told = outcome.stderr.contains("waits for readers in a thread that registered as one, and so for itself");
     assert!(died && told, "{}", outcome.report());

@@ -9,15 +9,13 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Runs `test` again as a process of its own, in which `act` is done; what it wrote on standard error.
 fn act_out(test: &str, act: impl FnOnce()) -> Option<String> {
     if child::case().is_some() {
         act();
         return None;
     }
-    let outcome = child::run(&mut child::command(test, "act"), LIMIT);
+    let outcome = child::run(&mut child::command(test, "act"));
     outcome.expect_success(test);
     Some(outcome.stderr)
 }
@@ -25,17 +23,17 @@ fn act_out(test: &str, act: impl FnOnce()) -> Option<String> {
 #[test]
 fn grace_periods_keep_their_distance_unless_they_are_expedited() {
     let act = || {
-        const INTERVAL: Duration = Duration::from_millis(300);
+        const INTERVAL: Duration = Duration::from_secs(1);
+        /// If these kept the distance, too, it would be longer than anybody waits.
+        const EXPEDITED: u64 = 2000;
         rcu::set_knob(Knob::MinimumInterval, INTERVAL.as_micros() as u32).unwrap();
-        rcu::synchronize();
-        let start = Instant::now();
-        rcu::synchronize_expedited();
-        assert!(start.elapsed() < INTERVAL, "an expedited one waited for {:?}", start.elapsed());
-        // Others wait from the last one's beginning on.
-        let start = Instant::now();
+        let (begun, start) = (rcu::grace_periods(), Instant::now());
+        (0..EXPEDITED).for_each(|_| rcu::synchronize_expedited());
+        // From the beginning of the last of those on.
         rcu::synchronize();
         let took = start.elapsed();
-        assert!(took > INTERVAL / 2, "the next one began after {took:?}");
+        assert_eq!(rcu::grace_periods() - begun, EXPEDITED + 1);
+        assert!(took >= INTERVAL, "the usual one began too early, {took:?} after the first expedited one was asked for");
     };
     act_out("grace_periods_keep_their_distance_unless_they_are_expedited", act);
 }
@@ -43,23 +41,27 @@ fn grace_periods_keep_their_distance_unless_they_are_expedited() {
 #[test]
 fn callers_share_grace_periods() {
     const CALLERS: usize = 8;
+    const TRIES: usize = 100;
     let act = || {
-        // They all wait for a section, and then need one grace period, or two.
-        let (all, begun) = (Barrier::new(CALLERS + 1), rcu::grace_periods());
-        let section = rcu::read();
-        thread::scope(|scope| {
-            for _ in 0..CALLERS {
-                scope.spawn(|| {
-                    all.wait();
-                    rcu::synchronize();
-                });
-            }
-            all.wait();
-            thread::sleep(Duration::from_millis(300));
-            drop(section);
-        });
-        let over = rcu::grace_periods() - begun;
-        assert!((1..=3).contains(&over), "{CALLERS} callers took {over} grace periods");
+        // They all wait for a section, and then need one grace period, or two. On a busy machine some of them may come too late for that.
+        let share = || {
+            let (all, begun) = (Barrier::new(CALLERS + 1), rcu::grace_periods());
+            let section = rcu::read();
+            thread::scope(|scope| {
+                for _ in 0..CALLERS {
+                    scope.spawn(|| {
+                        all.wait();
+                        rcu::synchronize();
+                    });
+                }
+                all.wait();
+                thread::sleep(Duration::from_millis(100));
+                drop(section);
+            });
+            rcu::grace_periods() - begun
+        };
+        let taken: Vec<u64> = (0..TRIES).map(|_| share()).take_while(|over| !(1..=3).contains(over)).collect();
+        assert!(taken.len() < TRIES, "{CALLERS} callers took {taken:?} grace periods");
     };
     act_out("callers_share_grace_periods", act);
 }
@@ -94,26 +96,30 @@ fn who_waits_kicks_once_however_long_it_takes() {
 #[test]
 fn who_waits_long_is_told_why() {
     let act = || {
-        rcu::set_knob(Knob::Stall, 50).unwrap();
-        let both = Barrier::new(2);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let _section = rcu::read();
+        let start = Instant::now();
+        // The second one waits for longer than it may without a word.
+        for (stall_ms, hold_ms) in [(1_000_000, 100), (50, 500)] {
+            rcu::set_knob(Knob::Stall, stall_ms).unwrap();
+            let both = Barrier::new(2);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _section = rcu::read();
+                    both.wait();
+                    thread::sleep(Duration::from_millis(hold_ms));
+                });
                 both.wait();
-                thread::sleep(Duration::from_millis(500));
+                rcu::synchronize();
             });
-            both.wait();
-            rcu::synchronize();
-        });
-        // Nobody is told of those that take no time.
-        rcu::synchronize();
+        }
+        eprintln!("all took ms: {}", start.elapsed().as_millis());
     };
     if let Some(told) = act_out("who_waits_long_is_told_why", act) {
         let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("commensal: a grace period")).collect();
-        assert!((1..=10).contains(&lines.len()), "{told}");
         let place = concat!("; asked for at ", file!(), ":");
         let is_well = |line: &&str| line.contains("a read section is open that was begun in ") && line.contains(place);
-        assert!(lines.iter().all(is_well), "{told}");
+        assert!(lines.first().is_some_and(is_well), "{told}");
+        let took = told.lines().find_map(|line| line.strip_prefix("all took ms: ")?.parse::<usize>().ok()).unwrap();
+        assert!(lines.len() <= took / 50 + 1, "in {took} ms: {told}");
     }
 }
 
@@ -124,7 +130,7 @@ fn who_waits_for_itself_is_told_so() {
         let _section = rcu::read();
         return rcu::synchronize();
     }
-    let outcome = child::run(&mut child::command(TEST, "act"), LIMIT);
+    let outcome = child::run(&mut child::command(TEST, "act"));
     let told = outcome.stderr.lines().any(|line| {
         line.starts_with(concat!("commensal: ", file!(), ":")) && line.contains("waits for readers in a read section")
     });

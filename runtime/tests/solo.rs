@@ -11,7 +11,7 @@ use commensal::rcu;
 use commensal::rcu::TypesafeCache;
 use commensal::rcu::qsbr::Reader;
 use commensal::upkeep::{self, Knob};
-use common::forked;
+use common::{PATIENCE, forked};
 use common::model::Heap;
 use common::programs::{hold, operations, run_one};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,7 +109,7 @@ fn memory_goes_back_and_nobody_is_made_for_it() {
         }
     };
     use_some(500);
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
     while Report::read().expect("it is used").upkeep.bytes < 40_000_000 {
         assert!(Instant::now() < end, "little goes back: {}", Report::read().expect("it is used").upkeep);
         use_some(1);

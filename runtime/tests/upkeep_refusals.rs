@@ -9,7 +9,7 @@ use commensal::heap;
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::upkeep::Report;
 use common::child;
-use common::peak::{Blocks, MIB, after_a_peak, comes_within, in_child, resident};
+use common::peak::{Blocks, MIB, after_a_peak, comes, in_child, resident};
 use std::thread;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn a_lock_on_a_page_that_was_freed_keeps_nothing() {
         .join()
         .expect("no panic");
         let work = || Blocks::new(MIB / 2).free();
-        let is_back = comes_within(Duration::from_secs(5), || {
+        let is_back = comes(|| {
             work();
             resident() < before + 4 * MIB
         });
@@ -48,7 +48,7 @@ fn a_process_that_locks_all_memory_keeps_it() {
         }
         thread::spawn(|| Blocks::new(20 * MIB).free()).join().expect("no panic");
         let before = resident();
-        let is_refused = comes_within(Duration::from_secs(5), || {
+        let is_refused = comes(|| {
             Blocks::new(MIB / 2).free();
             Report::read().refused > 0
         });
@@ -62,7 +62,8 @@ fn refused_pages_stay_as_they_are() {
     in_child("refused_pages_stay_as_they_are", "upkeep.interval_ms:20", &[None], || {
         fault::arm(Point::Decommit, Plan::Always { skip: 0 });
         after_a_peak(4 * MIB, 40 * MIB, Duration::from_millis(100), || {
-            thread::sleep(Duration::from_millis(600));
+            assert!(comes(|| Report::read().refused > 0), "{}", Report::read());
+            thread::sleep(Duration::from_millis(300));
             let report = Report::read();
             assert!(report.bytes == 0 && (1..100).contains(&report.refused), "{report}");
             // They are not taken for zeroes.
@@ -77,7 +78,7 @@ fn refused_pages_stay_as_they_are() {
             heap::check::check_valid(|_| {});
             again.free();
             fault::arm(Point::Decommit, Plan::Never);
-            assert!(comes_within(Duration::from_secs(3), || Report::read().bytes > 30 << 20), "{}", Report::read());
+            assert!(comes(|| Report::read().bytes > 30 << 20), "{}", Report::read());
         });
     });
 }
@@ -89,12 +90,12 @@ fn pages_go_back_under_a_limit_of_address_space() {
     if child::case().is_none() {
         let mut command = child::command(TEST, "act");
         child::limit_address_space(&mut command).env("COMMENSAL_CONF", "upkeep.interval_ms:50");
-        return child::run(&mut command, Duration::from_secs(60)).expect_success(TEST);
+        return child::run(&mut command).expect_success(TEST);
     }
     heap::conf::apply_environment();
     let before = resident();
     after_a_peak(4 * MIB, 80 * MIB, Duration::from_millis(200), || {
-        let is_back = comes_within(Duration::from_secs(3), || resident() - before < 10 * MIB);
+        let is_back = comes(|| resident() - before < 10 * MIB);
         assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
     });
 }

@@ -1,44 +1,52 @@
 //! The steps of CI, in order, with the time that each takes; the first that fails ends the run.
 //!
-//! `.ci/run` installs what Debian offers and then comes here, so that CI and a developer run the same list.
+//! `.ci/run` installs what Debian offers and then comes here, so that CI and a developer run the same list. What takes longer than CI may is in `nightly`.
 
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Instant;
 
-use crate::{alone, book, golden, header, reference, tidy};
+use crate::mutants::{self, Choice};
+use crate::torture::{self, Build};
+use crate::{book, golden, header, reference, tidy};
 
-type Step = fn(&Path, &mut Child) -> Result<(), String>;
+/// Of the list of mutations, others at each commit.
+const MUTANTS: usize = 3;
+const MINUTES_OF_EXPLORATION: f64 = 2.0;
+const MINUTES_OF_TORTURE: f64 = 1.0;
 
-const STEPS: [(&str, Step); 11] = [
+/// A step, which may wait for the release that is built beside the first ones.
+type Step = fn(&Path, &mut Release) -> Result<(), String>;
+
+const STEPS: [(&str, Step); 10] = [
     ("fmt", |root, _| fmt(root)),
     ("clippy", |root, _| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tidy", |root, _| tidy::run(root)),
-    ("build", |_, build| ended_well(BUILD, build.wait())),
+    ("build", |_, release| release.wait()),
     ("golden", |root, _| golden::run(root, false)),
     ("header", |root, _| header::run(root, false)),
-    ("reference", |root, _| reference::run(root, false)),
-    ("book", |root, _| book::run(root)),
-    ("alone", |root, _| alone::run(root)),
+    ("docs", |root, _| reference::run(root, false).and_then(|()| book::run(root))),
+    // The README's command.
     ("test", |root, _| cargo(root, &["test", "--workspace"])),
-    ("install", |root, _| install(root)),
+    ("torture", |root, _| torture::run(root, MINUTES_OF_TORTURE, Build::OfTests)),
+    ("explore", |root, _| mutants::run_beside_exploring(root, &Choice::Rotating(MUTANTS), MINUTES_OF_EXPLORATION)),
 ];
-
-const BUILD: &str = "cargo build --release --quiet";
 
 /// Runs the steps and prints their times.
 pub fn run(root: &Path) -> Result<(), String> {
-    // Most of a release is made by one thread at the end, so it is made beside the first steps, in a directory that these do not lock.
-    let mut build = Command::new(env!("CARGO"));
-    let build = build.args(BUILD.split(' ').skip(1)).current_dir(root).spawn();
-    let mut build = build.map_err(|error| format!("{BUILD} cannot be started: {error}"))?;
+    let mut release = Release::start(root)?;
+    run_steps(&STEPS, |step| step(root, &mut release))
+}
+
+/// Runs each until one fails.
+fn run_steps<S>(steps: &[(&'static str, S)], mut run: impl FnMut(&S) -> Result<(), String>) -> Result<(), String> {
     let mut times = Vec::new();
     let start_of_all = Instant::now();
-    let outcome = STEPS.iter().try_for_each(|(name, step)| {
+    let outcome = steps.iter().try_for_each(|(name, step)| {
         println!("\n=== {name}");
         let start = Instant::now();
-        let outcome = step(root, &mut build);
+        let outcome = run(step);
         times.push((name, start.elapsed()));
         outcome.map_err(|why| format!("step {name}: {why}"))
     });
@@ -47,9 +55,32 @@ pub fn run(root: &Path) -> Result<(), String> {
         println!("{name:9} {:6.1} s", time.as_secs_f64());
     }
     println!("{:9} {:6.1} s", "total", start_of_all.elapsed().as_secs_f64());
-    // Where a step before it failed, nobody waits for it.
-    let _ = build.kill();
     outcome
+}
+
+/// Most of a release is made by one thread at the end, so it is made beside the first steps, in a directory that these do not lock.
+struct Release(Child);
+
+impl Release {
+    const COMMAND: &str = "cargo build --release --quiet";
+
+    fn start(root: &Path) -> Result<Self, String> {
+        let mut command = Command::new(env!("CARGO"));
+        let child = command.args(Self::COMMAND.split(' ').skip(1)).current_dir(root).spawn();
+        child.map(Self).map_err(|error| format!("{} cannot be started: {error}", Self::COMMAND))
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        ended_well(Self::COMMAND, self.0.wait())
+    }
+}
+
+impl Drop for Release {
+    /// Where a step before it failed, nobody waits for it.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn cargo(root: &Path, args: &[&str]) -> Result<(), String> {
@@ -63,22 +94,8 @@ fn fmt(root: &Path) -> Result<(), String> {
     succeeds(Command::new("rustfmt").args(["--check", "--edition", "2024"]).args(apart).current_dir(root))
 }
 
-/// An installed command has no library beside it: it must bring its own.
-fn install(root: &Path) -> Result<(), String> {
-    let place = root.join("target/installed");
-    let path = place.to_str().ok_or("the root's path is not UTF-8")?;
-    cargo(root, &["install", "--quiet", "--force", "--locked", "--path", "cli", "--root", path])?;
-    let mut command = Command::new(place.join("bin/commensal"));
-    command.args(["run", "--", "grep", "-q", "/commensal/libcommensal-", "/proc/self/maps"]);
-    let alone = |command: &mut Command| {
-        succeeds(command.env_remove("COMMENSAL_LIBRARY").env("XDG_CACHE_HOME", place.join("cache")))
-    };
-    alone(&mut command)?;
-    // And what starts programs, and the programs themselves.
-    alone(Command::new(place.join("bin/commensal")).args(["compare", "--quick", "--blocks", "1", "--arm", "a="]))
-}
-
-fn succeeds(command: &mut Command) -> Result<(), String> {
+/// Whether a command ends well; else an error that names it.
+pub fn succeeds(command: &mut Command) -> Result<(), String> {
     let status = command.status();
     ended_well(&format!("{command:?}"), status)
 }
@@ -88,5 +105,25 @@ fn ended_well(command: &str, status: io::Result<ExitStatus>) -> Result<(), Strin
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{command} ended with {status}")),
         Err(error) => Err(format!("{command} cannot be run: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_step_that_fails_ends_the_run_with_its_name() {
+        let done = RefCell::new(Vec::new());
+        let steps = [("one", "true"), ("two", "exit 3"), ("three", "true")];
+        let outcome = run_steps(&steps, |script| {
+            done.borrow_mut().push(*script);
+            succeeds(Command::new("sh").args(["-c", script]))
+        });
+        let why = outcome.unwrap_err();
+        assert!(why.starts_with("step two: ") && why.ends_with("exit status: 3"), "{why}");
+        assert_eq!(*done.borrow(), ["true", "exit 3"]);
+        assert!(succeeds(&mut Command::new("/no/such/program")).unwrap_err().contains("cannot be run"));
     }
 }

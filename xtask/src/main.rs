@@ -2,22 +2,25 @@
 //!
 //! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, `reference` makes pages of the book of what the
 //! code says, `book` builds the book, and `ci` runs these and Cargo's own checks in the order in which CI does; `equal-arms`, `explore`,
-//! `mutants`, `torture` and `valgrind` take longer than CI may. Every check has a test in which it finds a
+//! `mutants`, `torture` and `valgrind` take longer than CI may, and are what `nightly` runs, with all of the tests' effort. Every check has a test in which it finds a
 //! planted violation. `targets` measures what has to be reached (bench/). `install` puts the library where C and C++ programs find it.
 
 mod alone;
 mod book;
 mod ci;
+mod commit;
 mod committed;
 mod copy;
 mod equal_arms;
 mod golden;
 mod header;
 mod install;
+mod installed;
 mod library;
 mod markdown;
 mod measured;
 mod mutants;
+mod nightly;
 mod reference;
 mod tidy;
 mod tokens;
@@ -30,6 +33,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
+use mutants::Choice;
+use nightly::Amount;
+use torture::Build;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
@@ -81,6 +87,9 @@ enum Task {
     Mutants {
         /// Only those whose description has this in it
         only: Option<String>,
+        /// Only so many, which are others at each commit
+        #[arg(long, value_name = "N", conflicts_with = "only")]
+        rotating: Option<usize>,
     },
     /// Torture RCU with all that can happen to readers, in each mode of the machine at the same time
     Torture {
@@ -113,8 +122,19 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// Install the command alone, and look whether it brings its library
+    Installed,
     /// Run all steps of CI, with the time that each takes
     Ci,
+    /// Run what takes longer than CI may, some five hours, and write docs/nightly.md; .ci/nightly-install installs what it needs
+    Nightly {
+        /// Only this step; may be given several times
+        #[arg(long, value_name = "STEP")]
+        only: Vec<String>,
+        /// Little of each, some half an hour, to try it
+        #[arg(long)]
+        quick: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -126,14 +146,23 @@ fn main() -> ExitCode {
         Task::Book => book::run(&root()),
         Task::EqualArms { times } => equal_arms::run(&root(), times),
         Task::Explore { minutes, seed } => mutants::explore(&root(), minutes, seed),
-        Task::Mutants { only } => mutants::run(&root(), only.as_deref()),
+        Task::Mutants { only, rotating } => {
+            let choice = match (&only, rotating) {
+                (Some(words), _) => Choice::Named(words),
+                (None, Some(count)) => Choice::Rotating(count),
+                (None, None) => Choice::All,
+            };
+            mutants::run(&root(), &choice)
+        }
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
-        Task::Torture { minutes } => torture::run(&root(), minutes),
+        Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
         Task::Valgrind => valgrind::run(&root()),
         Task::Alone => alone::run(&root()),
         Task::Measured { results } => measured::run(&root(), &results),
         Task::Targets { options } => targets(&root(), &options),
+        Task::Installed => installed::run(&root()),
         Task::Ci => ci::run(&root()),
+        Task::Nightly { only, quick } => nightly::run(&root(), &only, if quick { Amount::Quick } else { Amount::Full }),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,15 +9,27 @@ use std::time::{Duration, Instant};
 const REPORT: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(200);
 
+/// What is tortured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// The runtime as users have it.
+    Release,
+    /// As `cargo test --workspace` has built it already.
+    OfTests,
+}
+
 /// Runs all modes at the same time, for so many minutes.
-pub fn run(root: &Path, minutes: f64) -> Result<(), String> {
+pub fn run(root: &Path, minutes: f64, build: Build) -> Result<(), String> {
     if minutes.is_nan() || minutes <= 0.0 {
         return Err(format!("found {minutes} minutes; expected more than none"));
     }
-    let test = ["test", "--quiet", "--release", "--package", "commensal", "--test", "torture"];
+    let which: &[&str] = match build {
+        Build::Release => &["--release", "--package", "commensal"],
+        Build::OfTests => &["--workspace"],
+    };
     let cargo = || {
         let mut command = Command::new(env!("CARGO"));
-        command.args(test).current_dir(root);
+        command.args(["test", "--quiet"]).args(which).args(["--test", "torture"]).current_dir(root);
         command
     };
     let failed = |error| format!("cargo cannot be started: {error}");
@@ -28,10 +40,10 @@ pub fn run(root: &Path, minutes: f64) -> Result<(), String> {
     let start = Instant::now();
     let all = Duration::from_secs_f64(minutes * 60.0);
     let mut command = cargo();
-    // Three modes, and the planted bugs, however few CPUs there are.
+    // Three modes, and the planted bugs, however few CPUs there are. Without more effort a mode takes a second.
     command
         .args(["--", "--nocapture", "--test-threads", "16"])
-        .env("COMMENSAL_STRESS_SECONDS", all.as_secs_f64().to_string());
+        .env("COMMENSAL_TEST_EFFORT", all.as_secs_f64().to_string());
     let mut child = command.spawn().map_err(failed)?;
     let mut reported = start;
     let status = loop {

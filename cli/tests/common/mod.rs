@@ -9,8 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use serde_json::Value;
+
+/// What may pass before something counts as hanging: far more than a busy machine needs.
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The `commensal` command, told where the library is.
 pub fn commensal() -> Command {

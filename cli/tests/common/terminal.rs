@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::watched::{Place, eventually};
-use super::{commensal, skip, text};
+use super::{PATIENCE, commensal, skip, text};
 
 /// So that all of the screen is the shell's, and keys come at once.
 const SETTINGS: &str = "set -g status off\nset -g escape-time 0\nset -g history-limit 0\n";
@@ -116,10 +116,7 @@ impl Terminal {
             if is_so(&screen) {
                 return screen;
             }
-            assert!(
-                start.elapsed() < Duration::from_secs(30),
-                "not within half a minute: {what}; the screen is\n{screen}"
-            );
+            assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}; the screen is\n{screen}");
             thread::sleep(Duration::from_millis(50));
         }
     }

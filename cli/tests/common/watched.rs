@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{commensal, compile, text};
+use super::{PATIENCE, commensal, compile, text};
 
 /// What the program is called that holds memory.
 pub const NAME: &str = "cm-held";
@@ -120,7 +120,7 @@ pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "not within half a minute: {what}");
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
         thread::sleep(Duration::from_millis(50));
     }
 }

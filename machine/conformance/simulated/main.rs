@@ -1,7 +1,7 @@
 //! The simulated machine passes all bodies, and the bodies find what is planted, in both slot modes: the same bodies as on the host.
 //!
-//! Each run of a case is a process of its own with a seed of its own. `COMMENSAL_STRESS_SECONDS` makes each module's tests take that long
-//! instead of making a few runs of each case.
+//! Each run of a case is a process of its own with a seed of its own. `COMMENSAL_TEST_EFFORT` multiplies the number of runs
+//! of each case.
 
 mod runner;
 
@@ -12,7 +12,7 @@ use machine::simulation::{Rates, Settings, simulate};
 use machine::slot::Mode;
 use runner::Simulated;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Steps that a body goes on for that could go on for ever: the first tries are short, because some planted bugs make bodies hang.
 const STEPS: [u64; 5] = [30_000, 100_000, 300_000, 1_000_000, 4_000_000];
@@ -21,8 +21,8 @@ const GRACE: u64 = 50;
 /// Every body has some work to do however short it may go on.
 const LEAST: u64 = 20_000_000;
 /// What a worker may take between two signs of life: it gives none within a run.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Runs of a machine's case, and tries of each length at a planted one.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Runs of a machine's case without more effort, and tries of each length at a planted one.
 const SEEDS: u64 = 3;
 
 /// How often threads change, and stores become visible. Bodies want to be disturbed all the time.
@@ -67,10 +67,11 @@ fn run(case: &Case, mode: Mode, seed: u64, steps: u64) -> Result<String, String>
     }
 }
 
-/// How long a module's tests go on, if that is said.
-fn seconds() -> Option<f64> {
-    let set = std::env::var("COMMENSAL_STRESS_SECONDS").ok();
-    set.map(|text| text.parse().expect("COMMENSAL_STRESS_SECONDS is a number"))
+/// How many runs of each of the machine's cases are made.
+fn runs() -> u64 {
+    let set = std::env::var("COMMENSAL_TEST_EFFORT").ok();
+    let effort = set.map_or(1.0, |text| text.parse().expect("COMMENSAL_TEST_EFFORT is a number"));
+    (SEEDS as f64 * effort).ceil() as u64
 }
 
 fn of_module(mode: Mode, module: &str, planted: bool) -> Vec<&'static Case> {
@@ -84,11 +85,9 @@ fn of_module(mode: Mode, module: &str, planted: bool) -> Vec<&'static Case> {
 /// Runs the machine's cases of a module; none may find anything.
 fn pass(mode: Mode, module: &str) {
     let cases = of_module(mode, module, false);
-    let (start, seconds) = (Instant::now(), seconds());
     let mut failures = Vec::new();
-    for seed in 0.. {
-        let is_enough = seconds.map_or(seed >= SEEDS, |seconds| start.elapsed().as_secs_f64() >= seconds);
-        if is_enough || !failures.is_empty() {
+    for seed in 0..runs() {
+        if !failures.is_empty() {
             break;
         }
         for case in &cases {

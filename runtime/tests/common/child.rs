@@ -2,7 +2,7 @@
 //!
 //! Whatever hangs is ended after a while and reported.
 
-use super::{random, seconds};
+use super::{PATIENCE, random, seconds};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -48,8 +48,10 @@ impl Outcome {
     }
 }
 
-/// Runs a command until it ends or `limit` has passed.
-pub fn run(command: &mut Command, limit: Duration) -> Outcome {
+/// Runs a command until it ends, or hangs.
+pub fn run(command: &mut Command) -> Outcome {
+    // None of the longer tests usually takes as long.
+    let limit = PATIENCE + Duration::from_secs_f64(seconds(10.0));
     let mut child = command.spawn().expect("the test binary starts");
     let stdout = collect(child.stdout.take());
     let stderr = collect(child.stderr.take());
@@ -94,11 +96,11 @@ pub fn refuse_membarrier(command: &mut Command) -> &mut Command {
 }
 
 /// Runs `test` again for `case`, which must end well; with the machine's usual mode and in fallback mode. `seed` is passed on.
-pub fn run_in_both_modes(test: &str, case: &str, seed: u64, limit: Duration) {
+pub fn run_in_both_modes(test: &str, case: &str, seed: u64) {
     for (mode, variable) in [("concurrency ids", None), ("fallback", Some(FALLBACK))] {
         let mut command = command(test, case);
         command.envs(variable).env("COMMENSAL_TEST_SEED", seed.to_string());
-        let outcome = run(&mut command, limit);
+        let outcome = run(&mut command);
         outcome.expect_success(&format!("{test} with {mode}, seed {seed}"));
         println!("{mode}: {}", outcome.stderr.trim());
     }
@@ -108,7 +110,7 @@ pub fn run_in_both_modes(test: &str, case: &str, seed: u64, limit: Duration) {
 pub fn act_out(file: &str, test: &str, usual_seconds: f64, act: impl FnOnce(u64, Instant)) {
     let (seed, duration) = (random::seed(), Duration::from_secs_f64(seconds(usual_seconds)));
     if case().is_none() {
-        return run_in_both_modes(test, "act", seed, duration + Duration::from_secs(60));
+        return run_in_both_modes(test, "act", seed);
     }
     let _replay = Replay { file, test, seed };
     act(seed, Instant::now() + duration);

@@ -3,11 +3,9 @@
 //! So a case begins from nothing, a failing one can be shortened although it left its heap in ruins, and one that hangs is
 //! ended by an alarm. For processes that `child::command` started: their only other thread is the harness's, which waits.
 
+use super::PATIENCE;
 use std::io::{PipeWriter, Read, Write, pipe};
 use std::panic::{self, AssertUnwindSafe};
-
-/// Seconds after which a case is taken to hang.
-const TOO_LONG: u32 = 60;
 
 /// Runs `case` in a fork of this process; what it returned, or how it ended otherwise.
 pub fn run(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
@@ -18,7 +16,7 @@ pub fn run(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         0 => {
             drop(reader);
             // SAFETY: the alarm's signal ends the process.
-            unsafe { libc::alarm(TOO_LONG) };
+            unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
             let ended_well = case_tells(case, &mut writer);
             // SAFETY: nothing of the parent's is to be finished in the child.
             unsafe { libc::_exit(!ended_well as i32) }
@@ -59,7 +57,7 @@ fn case_tells(case: impl FnOnce() -> Result<(), String>, writer: &mut PipeWriter
 
 fn died(status: i32) -> String {
     match libc::WTERMSIG(status) {
-        libc::SIGALRM => format!("hung for {TOO_LONG} s"),
+        libc::SIGALRM => format!("hung for {PATIENCE:?}"),
         signal => format!("died by signal {signal}"),
     }
 }

@@ -19,6 +19,7 @@ pub mod random;
 
 use commensal::machine::test_support;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// What a thread does.
 pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
@@ -28,8 +29,17 @@ pub fn run(jobs: Vec<Job<'_>>) {
     test_support::run(jobs, |jobs| thread::scope(|scope| jobs.into_iter().for_each(|job| drop(scope.spawn(job)))));
 }
 
-/// Seconds that the longer tests take: what COMMENSAL_STRESS_SECONDS says, else `usual`.
+/// What may pass before something counts as hanging: far more than a busy machine needs.
+pub const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Seconds that one of the longer tests takes: `usual`, times what `COMMENSAL_TEST_EFFORT` says.
 pub fn seconds(usual: f64) -> f64 {
-    let set = std::env::var("COMMENSAL_STRESS_SECONDS").ok();
-    set.map_or(usual, |text| text.parse().expect("COMMENSAL_STRESS_SECONDS is a number"))
+    let set = std::env::var("COMMENSAL_TEST_EFFORT").ok();
+    usual * set.map_or(1.0, |text| text.parse::<f64>().expect("COMMENSAL_TEST_EFFORT is a number"))
+}
+
+/// Whether something that is done again and again goes on: until `end`, and longer where not enough was done yet.
+pub fn goes_on(end: Instant, is_enough: bool) -> bool {
+    let now = Instant::now();
+    now < end || !is_enough && now < end + PATIENCE
 }

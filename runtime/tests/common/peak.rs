@@ -1,6 +1,6 @@
 //! Loads that come to a peak, each in a process of its own, and what is in memory of it.
 
-use super::child;
+use super::{PATIENCE, child};
 use commensal::heap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,7 +21,7 @@ pub fn in_child(test: &str, conf: &str, modes: &[Option<(&str, &str)>], body: fn
     }
     for &variable in modes {
         let mut command = child::command(test, "act");
-        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable), Duration::from_secs(60));
+        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable));
         outcome.expect_success(test);
         println!("{}", outcome.stdout);
     }
@@ -68,9 +68,9 @@ impl Blocks {
     }
 }
 
-/// Waits for something, so long at most; true if it came.
-pub fn comes_within(limit: Duration, mut it: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + limit;
+/// Waits for something; true if it came.
+pub fn comes(mut it: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         if it() {
             return true;

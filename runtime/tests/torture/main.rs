@@ -19,7 +19,7 @@
 //! Readers nest, overlap, sleep, and end anywhere; one of them has registered (`registered.rs`). All threads migrate, are interrupted by signals whose handlers read, and have their restartable sections
 //! aborted; threads end and others begin; everything stops now and then, so that grace periods are asked for by one thread again (*stutter*).
 //! Threads and handlers fork, in each way there is, in sections and outside: a child must wait for the sections of its thread, and for no others.
-//! `COMMENSAL_STRESS_SECONDS` sets how long each of the three modes takes.
+//! `COMMENSAL_TEST_EFFORT` multiplies how long each of the three modes takes.
 //!
 //! Planted: readers whose sections are not counted, an updater that waits for every hundredth grace period only, a flood that uses objects
 //! again at once, and a registered reader that is offline in its sections.
@@ -35,7 +35,7 @@ use commensal::rcu;
 use common::disturbed::{self, Crowd};
 use common::forks::{self, Way};
 use common::random::{self, Random};
-use common::{child, seconds};
+use common::{PATIENCE, child, seconds};
 use flood::FLOODS;
 use order::ORDERS;
 use std::hint::spin_loop;
@@ -49,10 +49,8 @@ const OLD: usize = 10;
 const READERS: usize = 4;
 /// Threads that only ask for grace periods.
 const ASKERS: usize = 2;
-/// For each of the modes: a minute for all of them.
-const USUAL_SECONDS: f64 = 20.0;
-/// What a child may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// For each of the modes. `cargo xtask torture` counts on its being one.
+const USUAL_SECONDS: f64 = 1.0;
 
 /// How readers and updaters find each other: RCU, or something planted.
 trait Flavour: Copy + Default + Send + Sync + 'static {
@@ -381,7 +379,8 @@ fn torture<F: Flavour>(seed: u64, duration: Duration) -> Result<(), String> {
             }
             let end = Instant::now() + duration;
             let mut random = random(400);
-            while Instant::now() < end && !failure().is_some_and(|found| found.contains(F::FINDS)) {
+            let is_enough = || RIG.ages[1].load(Ordering::Relaxed) > 0 && ORDERS.met();
+            while common::goes_on(end, is_enough()) && !failure().is_some_and(|found| found.contains(F::FINDS)) {
                 thread::sleep(Duration::from_millis(50 + random.below(300) as u64));
                 RIG.stutter.store(true, Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(random.below(30) as u64));
@@ -434,8 +433,7 @@ fn act_out<F: Flavour>(test: &str) {
 }
 
 fn run(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) {
-    let limit = Duration::from_secs_f64(seconds(USUAL_SECONDS) + 60.0);
-    let outcome = child::run(prepare(&mut child::command(test, "torture")), limit);
+    let outcome = child::run(prepare(&mut child::command(test, "torture")));
     outcome.expect_success(test);
     println!("{}", outcome.stdout.trim());
 }
@@ -475,11 +473,11 @@ fn without_membarrier() {
 
 fn must_find<F: Flavour>(test: &str) {
     if child::case().is_some() {
-        let found = torture::<F>(random::seed(), Duration::from_secs(30)).expect_err("the planted bug was not found");
+        let found = torture::<F>(random::seed(), PATIENCE).expect_err("the planted bug was not found");
         assert!(found.contains(F::FINDS), "found was something else: {found}");
         return println!("found: {found}");
     }
-    let outcome = child::run(&mut child::command(test, "planted"), Duration::from_secs(60));
+    let outcome = child::run(&mut child::command(test, "planted"));
     assert!(outcome.stdout.contains("found: "), "{}", outcome.report());
     println!("{}", outcome.stdout.trim());
 }

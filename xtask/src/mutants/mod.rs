@@ -1,18 +1,18 @@
 //! Does exploring find bugs? Each mutation of the list is made in a copy of the tree, built, and explored until it is found.
 //!
-//! The copy without mutations is explored first: there nothing may be found.
+//! The copy without mutations is explored first: there nothing may be found. [`explore`] explores it for longer.
 
 mod counters;
 mod list;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use list::Mutant;
 
-use crate::copy;
+use crate::{commit, copy};
 
 /// What a protocol may take to find a mutation, and what it goes on without one.
 const SECONDS: &str = "180";
@@ -25,19 +25,86 @@ fn mutants() -> impl Iterator<Item = &'static Mutant> {
     list::MUTANTS.iter().chain(counters::MUTANTS)
 }
 
-/// Explores every mutation, or those whose description has `only` in it.
-pub fn run(root: &Path, only: Option<&str>) -> Result<(), String> {
-    let chosen: Vec<&Mutant> = mutants().filter(|mutant| only.is_none_or(|only| mutant.what.contains(only))).collect();
-    if chosen.is_empty() {
-        return Err(format!("found no mutation with '{}'; the lists are in xtask/src/mutants", only.unwrap_or("")));
+/// Which of them.
+pub enum Choice<'a> {
+    /// All of them.
+    All,
+    /// Those whose description has this in it.
+    Named(&'a str),
+    /// So many, others at each commit.
+    Rotating(usize),
+}
+
+impl Choice<'_> {
+    fn mutants(&self, root: &Path) -> Result<Vec<&'static Mutant>, String> {
+        let all: Vec<&Mutant> = mutants().collect();
+        let chosen: Vec<&Mutant> = match self {
+            Choice::All => all,
+            Choice::Named(words) => all.into_iter().filter(|mutant| mutant.what.contains(words)).collect(),
+            Choice::Rotating(count) => rotated(&commit::hash(root)?, *count, all.len()).map(|at| all[at]).collect(),
+        };
+        match self {
+            Choice::Named(words) if chosen.is_empty() => {
+                Err(format!("found no mutation with '{words}'; the lists are in xtask/src/mutants"))
+            }
+            _ => Ok(chosen),
+        }
     }
+}
+
+/// So many places of a list of `all`, spread over it, from one on that the commit's hash says.
+fn rotated(commit: &str, count: usize, all: usize) -> impl Iterator<Item = usize> {
+    let digits: String = commit.chars().take(8).collect();
+    let first = usize::from_str_radix(&digits, 16).unwrap_or(0);
+    let count = count.min(all);
+    (0..count).map(move |number| (first + number * all / count) % all)
+}
+
+/// Explores mutations.
+pub fn run(root: &Path, choice: &Choice<'_>) -> Result<(), String> {
+    let chosen = choice.mutants(root)?;
     let copy = Copy::of(root)?;
+    copy.build()?;
+    find_all(&copy, &chosen)
+}
+
+/// What CI has time for: explores all protocols for some minutes, with new seeds, and some mutations at the same time.
+pub fn run_beside_exploring(root: &Path, choice: &Choice<'_>, minutes: f64) -> Result<(), String> {
+    let chosen = choice.mutants(root)?;
+    let copy = Copy::of(root)?;
+    copy.build()?;
+    let mut exploring = copy.start_exploring(minutes, moment(), Stdio::piped())?;
+    let found = find_all(&copy, &chosen);
+    if found.is_err() {
+        let _ = exploring.kill();
+    }
+    let explored = exploring.wait_with_output().map_err(|error| format!("exploring is lost: {error}"))?;
+    found?;
+    println!("{}", text(&explored).trim());
+    if explored.status.success() { Ok(()) } else { Err(FOUND.into()) }
+}
+
+const FOUND: &str = "exploring found something; the lines above replay it";
+
+/// Explores all protocols of this tree for so long.
+pub fn explore(root: &Path, minutes: f64, seed: Option<u64>) -> Result<(), String> {
+    let copy = Copy::of(root)?;
+    copy.build()?;
+    let mut exploring = copy.start_exploring(minutes, seed.unwrap_or_else(moment), Stdio::inherit())?;
+    let status = exploring.wait().map_err(|error| format!("exploring is lost: {error}"))?;
+    if status.success() { Ok(()) } else { Err(FOUND.into()) }
+}
+
+fn moment() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn find_all(copy: &Copy, chosen: &[&Mutant]) -> Result<(), String> {
     let start = Instant::now();
     println!("without a mutation:");
     let mut protocols: Vec<&str> = chosen.iter().flat_map(|mutant| mutant.protocols).copied().collect();
     protocols.sort_unstable();
     protocols.dedup();
-    copy.build()?;
     for protocol in protocols {
         let explored = copy.explore(protocol, SECONDS_WITHOUT)?;
         if !explored.status.success() {
@@ -66,18 +133,6 @@ pub fn run(root: &Path, only: Option<&str>) -> Result<(), String> {
     }
     println!("{} of {} mutations found", chosen.len() - missed, chosen.len());
     if missed == 0 { Ok(()) } else { Err(format!("{missed} mutations were missed")) }
-}
-
-/// Explores all protocols of this tree for so long.
-pub fn explore(root: &Path, minutes: f64, seed: Option<u64>) -> Result<(), String> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--release", "--package", "commensal-exploration", "--", "run", "--seconds"]);
-    command.arg((minutes * 60.0).to_string()).current_dir(root);
-    if let Some(seed) = seed {
-        command.args(["--seed", &seed.to_string()]);
-    }
-    let status = command.status().map_err(|error| format!("cargo cannot be started: {error}"))?;
-    if status.success() { Ok(()) } else { Err("exploring found something; the lines above replay it".into()) }
 }
 
 fn left(start: Instant, done: usize, all: usize) -> String {
@@ -127,11 +182,22 @@ impl Copy {
         if output.status.success() { Ok(()) } else { Err(text(&output)) }
     }
 
+    fn program(&self) -> Command {
+        Command::new(self.target.join("release/commensal-explore"))
+    }
+
+    /// Explores one protocol.
     fn explore(&self, protocol: &str, seconds: &str) -> Result<Output, String> {
-        let program = self.target.join("release/commensal-explore");
-        let mut command = Command::new(&program);
+        let mut command = self.program();
         command.args(["run", protocol, "--seconds", seconds, "--seed", SEED]);
-        command.output().map_err(|error| format!("{} cannot be started: {error}", program.display()))
+        command.output().map_err(|error| format!("{command:?} cannot be started: {error}"))
+    }
+
+    /// Explores all.
+    fn start_exploring(&self, minutes: f64, seed: u64, output: Stdio) -> Result<Child, String> {
+        let mut command = self.program();
+        command.args(["run", "--seconds", &(minutes * 60.0).to_string(), "--seed", &seed.to_string()]);
+        command.stdout(output).spawn().map_err(|error| format!("{command:?} cannot be started: {error}"))
     }
 
     /// How a protocol found something, in one line; none if it did not.
@@ -169,6 +235,17 @@ mod tests {
             assert_ne!(mutated, source, "{}", mutant.what);
         }
         assert!(mutants().count() >= 10);
+    }
+
+    #[test]
+    fn rotating_chooses_others_at_another_commit_and_none_twice() {
+        let of = |commit: &str| rotated(commit, 3, 90).collect::<Vec<usize>>();
+        let (one, other) = (of("00000001aa"), of("00000002aa"));
+        assert!(one.len() == 3 && one.iter().all(|at| !other.contains(at)), "{one:?} {other:?}");
+        assert_ne!(one[0], one[1]);
+        let mut all: Vec<usize> = rotated("ffffffff", 8, 7).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..7).collect::<Vec<_>>());
     }
 
     #[test]

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 type Acquire = fn(&Middle, &Contention, Site) -> Acquired;
 
-/// More than the second after which a wait looks again.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Far more than the second after which a wait looks again.
+const PATIENCE: Duration = Duration::from_secs(600);
 const PATIENCE_IF_PLANTED: Duration = Duration::from_secs(3);
 
 /// The child that the handler made; 0: none yet.

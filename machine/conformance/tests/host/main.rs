@@ -1,7 +1,7 @@
 //! The host passes all bodies, and the bodies find what is planted, in both slot modes.
 //!
-//! Each case is a process of its own, see [`suite`]. `COMMENSAL_STRESS_SECONDS` says how long each body of the host's own
-//! operations goes on that could go on for ever: half a second if it is not set.
+//! Each case is a process of its own, see [`suite`]. `COMMENSAL_TEST_EFFORT` multiplies how long each body of the host's own
+//! operations goes on that could go on for ever.
 
 mod interrupted;
 mod suite;

@@ -4,7 +4,7 @@ use crate::arguments::Arguments;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Seconds beyond those that a case goes on by itself.
-const GRACE: u32 = 20;
+const GRACE: u32 = 600;
 /// The same where hanging is what the planted bug does.
 const GRACE_IF_PLANTED: u32 = 1;
 

@@ -7,8 +7,9 @@ use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long a body that could go on for ever does.
-const SECONDS: f64 = 0.5;
-const SECONDS_VARIABLE: &str = "COMMENSAL_STRESS_SECONDS";
+const SECONDS: f64 = 0.3;
+/// What multiplies that.
+const EFFORT_VARIABLE: &str = "COMMENSAL_TEST_EFFORT";
 /// What turns restartable sequences off in the C library.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const FALLBACK: &str = "glibc.pthread.rseq=0";
@@ -73,7 +74,8 @@ pub fn read() -> Result<Request, String> {
     } else {
         Mode::ConcurrencyId
     };
-    let seconds = seconds.or_else(|| env::var(SECONDS_VARIABLE).ok()).map_or(Ok(SECONDS), |text| number(&text))?;
+    let effort = env::var(EFFORT_VARIABLE).map_or(Ok(1.0), |text| number::<f64>(&text))?;
+    let seconds = seconds.map_or(Ok(SECONDS * effort), |text| number(&text))?;
     let seed = seed.map_or_else(|| Ok(moment()), |text| number(&text))?;
     Ok(Request::Run(Arguments { case: find(&name, planted.as_deref(), mode)?, mode, seconds, seed }))
 }

@@ -1,0 +1,446 @@
+//! What takes longer than CI may: one step after the other, whatever becomes of those before, and a page that says what came of each.
+//!
+//! A step is a command. What it says goes to `target/nightly/STEP.log`; its figures are read off there. The page, `docs/nightly.md`, has a row for each step,
+//! with the commit at which it ran last. Its minutes are by what the next night tells how long it still takes.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::commit;
+
+pub const PAGE: &str = "docs/nightly.md";
+const LOGS: &str = "target/nightly";
+/// Between two lines that say how long it still takes.
+const REPORT: Duration = Duration::from_secs(60);
+const GLANCE: Duration = Duration::from_millis(200);
+/// Lines of a step that failed which are shown.
+const SHOWN: usize = 30;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// All of it: a night.
+    Full,
+    /// A little of each step, to try it.
+    Quick,
+}
+
+/// A step of the night.
+struct Step {
+    name: &'static str,
+    /// The program, `cargo` for any of cargo's, and its words; of a quick night after those of a full one.
+    words: [&'static str; 2],
+    variables: [&'static [(&'static str, &'static str)]; 2],
+    /// What its output comes to.
+    figures: fn(&str) -> String,
+    /// What it takes, as long as no page says so, in minutes.
+    minutes: [f64; 2],
+}
+
+const NONE: [&[(&str, &str)]; 2] = [&[], &[]];
+
+const STEPS: [Step; 10] = [
+    Step {
+        name: "explore",
+        words: ["xtask explore --minutes 60", "xtask explore --minutes 1"],
+        variables: NONE,
+        figures: explored,
+        minutes: [62.0, 3.0],
+    },
+    Step {
+        name: "mutants",
+        words: ["xtask mutants", "xtask mutants --rotating 2"],
+        variables: NONE,
+        figures: |said| last_with(said, "mutations found"),
+        minutes: [60.0, 3.0],
+    },
+    Step {
+        name: "torture",
+        words: ["xtask torture --minutes 30", "xtask torture --minutes 0.5"],
+        variables: NONE,
+        figures: tortured,
+        minutes: [32.0, 3.0],
+    },
+    Step {
+        name: "valgrind",
+        words: ["xtask valgrind", "xtask valgrind"],
+        variables: NONE,
+        figures: tests,
+        minutes: [10.0, 10.0],
+    },
+    Step {
+        name: "tests",
+        words: ["cargo test --workspace --no-fail-fast", "cargo test --package commensal-exploration"],
+        // Nothing is skipped without its being listed.
+        variables: [&[("COMMENSAL_TEST_EFFORT", "20"), ("CI", "true")], &[]],
+        figures: tests,
+        minutes: [60.0, 3.0],
+    },
+    Step {
+        name: "suite",
+        words: [
+            "cargo run --quiet --release -- compare --suite --require-programs",
+            "cargo run --quiet --release -- compare --suite --quick --blocks 2",
+        ],
+        variables: NONE,
+        figures: means,
+        minutes: [60.0, 5.0],
+    },
+    Step {
+        name: "targets",
+        words: ["xtask targets --markdown", "xtask targets --markdown --quick"],
+        variables: NONE,
+        figures: |said| format!("{} rows, below", table(said).count().saturating_sub(2)),
+        minutes: [60.0, 10.0],
+    },
+    Step {
+        name: "equal-arms",
+        words: ["xtask equal-arms", "xtask equal-arms 10"],
+        variables: NONE,
+        figures: |said| last_with(said, "in all "),
+        minutes: [2.0, 1.0],
+    },
+    Step {
+        name: "alone",
+        words: ["xtask alone", "xtask alone"],
+        variables: NONE,
+        figures: |said| last_with(said, "is the same"),
+        minutes: [2.0, 2.0],
+    },
+    Step {
+        name: "installed",
+        words: ["xtask installed", "xtask installed"],
+        variables: NONE,
+        figures: |said| last_with(said, "installed: "),
+        minutes: [3.0, 3.0],
+    },
+];
+
+/// Runs the steps, or those that are named, and writes the page.
+pub fn run(root: &Path, only: &[String], amount: Amount) -> Result<(), String> {
+    let chosen = choose(only)?;
+    let old = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
+    let logs = root.join(LOGS);
+    fs::create_dir_all(&logs).map_err(|error| format!("{LOGS} cannot be made: {error}"))?;
+    let estimate = |step: &Step| match (amount, minutes_of(&old, step.name)) {
+        (Amount::Full, Some((minutes, false))) | (Amount::Quick, Some((minutes, true))) => minutes,
+        _ => step.minutes[amount as usize],
+    };
+    let mut page = Page::read(&old);
+    let mut failed = Vec::new();
+    for (number, step) in chosen.iter().enumerate() {
+        let after: f64 = chosen[number + 1..].iter().map(|step| estimate(step)).sum();
+        let title = format!("nightly {}/{} {}", number + 1, chosen.len(), step.name);
+        let log = logs.join(format!("{}.log", step.name));
+        println!("{title}: {}; about {:.0} min left", step.words[amount as usize], estimate(step) + after);
+        let (passed, said, took) = make(root, step, amount, &log, &title, estimate(step), after)?;
+        if !passed {
+            failed.push(step.name);
+            let lines: Vec<&str> = said.lines().collect();
+            println!("{}", lines[lines.len().saturating_sub(SHOWN)..].join("\n"));
+        }
+        println!("{title}: {} after {:.1} min; {}", word(passed), minutes(took), log.display());
+        page.put(Row {
+            step: step.name.to_owned(),
+            result: word(passed).to_owned(),
+            figures: (step.figures)(&said),
+            minutes: format!("{:.1}{}", minutes(took), if amount == Amount::Quick { " (quick)" } else { "" }),
+            date: today(),
+            commit: commit::name(root),
+        });
+        if step.name == "targets" {
+            page.targets = table(&said).map(|line| format!("{line}\n")).collect();
+        }
+        // After each: a night that is interrupted has its page, too.
+        let text = page.text(&machine());
+        fs::write(root.join(PAGE), &text).map_err(|error| format!("{PAGE} cannot be written: {error}"))?;
+    }
+    print!("\n{}", page.text(&machine()));
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+fn choose(only: &[String]) -> Result<Vec<&'static Step>, String> {
+    let names = || STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ");
+    let find = |name: &String| {
+        let found = STEPS.iter().find(|step| step.name == name);
+        found.ok_or_else(|| format!("found no step '{name}'; expected some of: {}", names()))
+    };
+    if only.is_empty() { Ok(STEPS.iter().collect()) } else { only.iter().map(find).collect() }
+}
+
+/// Makes a step: whether it passed, what it said, and how long it took.
+fn make(
+    root: &Path,
+    step: &Step,
+    amount: Amount,
+    log: &Path,
+    title: &str,
+    expected: f64,
+    after: f64,
+) -> Result<(bool, String, Duration), String> {
+    let cannot = |error| format!("{}: {error}", log.display());
+    let output = File::create(log).map_err(cannot)?;
+    let mut command = command(step.words[amount as usize])?;
+    command.current_dir(root).envs(step.variables[amount as usize].iter().copied());
+    command.stdout(output.try_clone().map_err(cannot)?).stderr(output);
+    let (start, mut reported) = (Instant::now(), Instant::now());
+    let mut child = command.spawn().map_err(|error| format!("{command:?} cannot be started: {error}"))?;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|error| format!("{command:?} is lost: {error}"))? {
+            break status;
+        }
+        if reported.elapsed() >= REPORT {
+            reported = Instant::now();
+            let passed = minutes(start.elapsed());
+            let left = (expected - passed).max(0.0) + after;
+            println!("{title}: {passed:.0} of about {expected:.0} min; about {left:.0} min left");
+        }
+        thread::sleep(GLANCE);
+    };
+    let said = fs::read(log).map_err(cannot)?;
+    Ok((status.success(), String::from_utf8_lossy(&said).into_owned(), start.elapsed()))
+}
+
+/// The command of a step's words; `xtask` is this program.
+fn command(words: &str) -> Result<Command, String> {
+    let mut words = words.split(' ');
+    let program = match words.next() {
+        Some("xtask") => std::env::current_exe().map_err(|error| error.to_string())?,
+        _ => PathBuf::from(env!("CARGO")),
+    };
+    let mut command = Command::new(program);
+    command.args(words);
+    Ok(command)
+}
+
+fn word(passed: bool) -> &'static str {
+    if passed { "passed" } else { "**failed**" }
+}
+
+fn minutes(time: Duration) -> f64 {
+    time.as_secs_f64() / 60.0
+}
+
+// -- Figures --
+
+/// The last line that has these words in it.
+fn last_with(said: &str, words: &str) -> String {
+    said.lines().rfind(|line| line.contains(words)).unwrap_or("").trim().to_owned()
+}
+
+/// What the explorer says of each protocol: so many runs and steps.
+fn explored(said: &str) -> String {
+    let before = |line: &str, word: &str| {
+        line.split_once(word).and_then(|(before, _)| before.split_whitespace().next_back()?.parse::<u64>().ok())
+    };
+    let rows = said.lines().filter_map(|line| Some((before(line, " runs,")?, before(line, " million steps")?)));
+    let (protocols, runs, steps) = rows.fold((0, 0, 0), |sums, row| (sums.0 + 1, sums.1 + row.0, sums.2 + row.1));
+    format!("{protocols} protocols, {runs} runs, {steps} million steps")
+}
+
+/// What torture says of each mode: sections and grace periods.
+fn tortured(said: &str) -> String {
+    let of = |line: &str, word: &str| {
+        let (before, _) = line.split_once(word)?;
+        before.split([' ', ';']).rfind(|text| !text.is_empty())?.parse::<u64>().ok()
+    };
+    let rows = said.lines().filter(|line| !line.starts_with("found"));
+    let rows = rows.filter_map(|line| Some((of(line, " sections, of age")?, of(line, " grace periods")?)));
+    let (modes, sections, periods) = rows.fold((0, 0, 0), |sums, row| (sums.0 + 1, sums.1 + row.0, sums.2 + row.1));
+    format!("{modes} modes, {sections} sections, {periods} grace periods")
+}
+
+/// The sums of what test programs say at their ends.
+fn tests(said: &str) -> String {
+    let of = |line: &str, word: &str| {
+        let (before, _) = line.split_once(word)?;
+        before.split_whitespace().next_back()?.parse::<u64>().ok()
+    };
+    let results = said.lines().filter(|line| line.starts_with("test result: "));
+    let rows = results.filter_map(|line| Some((of(line, " passed;")?, of(line, " failed;")?)));
+    let (passed, failed) = rows.fold((0, 0), |sums, row| (sums.0 + row.0, sums.1 + row.1));
+    format!("{passed} tests passed, {failed} failed")
+}
+
+/// The suite's means.
+fn means(said: &str) -> String {
+    let lines = said.lines().map(str::trim).filter(|line| line.contains("geometric mean"));
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join("; ")
+}
+
+/// The lines of a table.
+fn table(said: &str) -> impl Iterator<Item = &str> {
+    said.lines().filter(|line| line.starts_with('|'))
+}
+
+// -- The page --
+
+/// What is known of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    step: String,
+    result: String,
+    figures: String,
+    minutes: String,
+    date: String,
+    commit: String,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Page {
+    rows: Vec<Row>,
+    /// The table of targets.
+    targets: String,
+}
+
+const TARGETS: &str = "\n## Targets\n\n";
+
+impl Page {
+    /// What a page says.
+    fn read(text: &str) -> Self {
+        let (steps, targets) = text.split_once(TARGETS).unwrap_or((text, ""));
+        let row = |line: &str| {
+            let cells: Vec<String> = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+            let [step, result, figures, minutes, date, commit] = cells.try_into().ok()?;
+            let is_step = STEPS.iter().any(|known| known.name == step);
+            is_step.then_some(Row { step, result, figures, minutes, date, commit })
+        };
+        Page { rows: table(steps).filter_map(row).collect(), targets: targets.to_owned() }
+    }
+
+    /// In place of what was known of the step.
+    fn put(&mut self, row: Row) {
+        let row = Row { figures: row.figures.replace('|', "/"), ..row };
+        self.rows.retain(|other| other.step != row.step);
+        self.rows.push(row);
+        self.rows.sort_by_key(|row| STEPS.iter().position(|step| step.name == row.step));
+    }
+
+    fn text(&self, machine: &str) -> String {
+        let mut text = format!(
+            "# The last night\n\n\
+             `cargo xtask nightly` wrote this page. It runs what takes longer than CI may. Each row says when the step ran last, and at which commit.\n\n\
+             Machine: {machine}.\n\n\
+             | step | result | figures | minutes | date | commit |\n|---|---|---|---|---|---|\n"
+        );
+        for Row { step, result, figures, minutes, date, commit } in &self.rows {
+            text += &format!("| {step} | {result} | {figures} | {minutes} | {date} | {commit} |\n");
+        }
+        if !self.targets.is_empty() {
+            text += TARGETS;
+            text += &self.targets;
+        }
+        text
+    }
+}
+
+/// What a step took by a page, in minutes, and whether only a little was done.
+fn minutes_of(page: &str, step: &str) -> Option<(f64, bool)> {
+    let row = Page::read(page).rows.into_iter().find(|row| row.step == step)?;
+    let is_quick = row.minutes.ends_with("(quick)");
+    Some((row.minutes.split(' ').next()?.parse().ok()?, is_quick))
+}
+
+/// CPUs and kernel.
+fn machine() -> String {
+    let file = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let info = file("/proc/cpuinfo");
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");
+    let kernel = file("/proc/sys/kernel/osrelease");
+    format!("{cpus} CPUs, {}, Linux {}", model.trim_start_matches(['\t', ' ', ':']), kernel.trim())
+}
+
+/// The date, of Greenwich.
+fn today() -> String {
+    let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+    let [year, month, day] = date(days as i64);
+    format!("{year}-{month:02}-{day:02}")
+}
+
+/// Year, month and day, so many days after 1970 began (H. Hinnant, "chrono-compatible low-level date algorithms").
+fn date(days: i64) -> [i64; 3] {
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    [year + era * 400 + i64::from(month <= 2), month, of_year - (153 * shifted + 2) / 5 + 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_sums_of_what_steps_say() {
+        let said = "heap upgrade                   12 runs,      3 million steps, nothing found\n\
+                    fork                            8 runs,      1 million steps, nothing found\n";
+        assert_eq!(explored(said), "2 protocols, 20 runs, 4 million steps");
+        let said = "ConcurrencyId: 90 sections, of age [80, 10]; 28 grace periods; 4 children, 6 of handlers\n\
+                    found: 3 sections were not waited for\nPerThread: 10 sections, of age [9, 1]; 2 grace periods; x\n";
+        assert_eq!(tortured(said), "2 modes, 100 sections, 30 grace periods");
+        let said =
+            "test result: ok. 4 passed; 0 failed; 0 ignored\ntest result: FAILED. 2 passed; 1 failed; 0 ignored\n";
+        assert_eq!(tests(said), "6 tests passed, 1 failed");
+        assert_eq!(means("x\n geometric  mean   1.02 \ny\n"), "geometric mean 1.02");
+        assert_eq!(
+            last_with("1 of 3 mutations found\n3 of 3 mutations found\n", "mutations found"),
+            "3 of 3 mutations found"
+        );
+    }
+
+    #[test]
+    fn a_page_keeps_what_other_steps_said() {
+        let row = |step: &str, minutes: &str| Row {
+            step: step.into(),
+            result: "passed".into(),
+            figures: "1 | 2".into(),
+            minutes: minutes.into(),
+            date: "2026-01-02".into(),
+            commit: "abc, changed".into(),
+        };
+        let mut page = Page::default();
+        page.put(row("torture", "30.0"));
+        page.put(row("explore", "1.0 (quick)"));
+        page.targets = "| a |\n|---|\n".into();
+        let text = page.text("2 CPUs");
+        assert_eq!(Page::read(&text), page);
+        assert_eq!(
+            (minutes_of(&text, "torture"), minutes_of(&text, "explore")),
+            (Some((30.0, false)), Some((1.0, true)))
+        );
+        assert_eq!(minutes_of(&text, "mutants"), None);
+        page.put(row("torture", "31.0"));
+        assert_eq!(page.rows.iter().map(|row| &*row.step).collect::<Vec<_>>(), ["explore", "torture"]);
+        assert_eq!(minutes_of(&page.text(""), "torture"), Some((31.0, false)));
+    }
+
+    #[test]
+    fn a_step_that_fails_is_told_and_has_its_log() {
+        let step = Step { words: ["cargo no-such-command"; 2], ..STEPS.into_iter().next().expect("there are some") };
+        let log = std::env::temp_dir().join(format!("commensal-xtask-nightly-{}", std::process::id()));
+        let (passed, said, _) = make(&crate::root(), &step, Amount::Quick, &log, "", 0.0, 0.0).unwrap();
+        assert!(!passed && said.contains("no-such-command"), "{said}");
+        fs::remove_file(log).unwrap();
+    }
+
+    #[test]
+    fn steps_are_chosen_by_name_and_run_commands_that_there_are() {
+        assert_eq!(choose(&[]).unwrap().len(), STEPS.len());
+        assert_eq!(choose(&["torture".into()]).unwrap()[0].name, "torture");
+        assert!(choose(&["tortur".into()]).is_err_and(|why| why.contains("explore, mutants, torture")));
+    }
+
+    #[test]
+    fn days_are_dates() {
+        assert_eq!(
+            [date(0), date(59), date(11_016), date(20_783)],
+            [[1970, 1, 1], [1970, 3, 1], [2000, 2, 29], [2026, 11, 26]]
+        );
+    }
+}
