@@ -63,7 +63,8 @@ fn a_lock_that_a_forked_child_finds_taken() {
 fn a_lock_that_a_signal_handler_finds_taken() {
     let timer = check("signals timer 1");
     timer.verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
-    let report = timer.limit(Duration::from_secs(5)).verdict(&allocator("LOCKED"), Mode::Normal).expect_err("a hang was missed");
+    let report =
+        timer.limit(Duration::from_secs(5)).verdict(&allocator("LOCKED"), Mode::Normal).expect_err("a hang was missed");
     assert!(report.contains("TimedOut"), "it fails for another reason: {report}");
 }
 

@@ -1,7 +1,7 @@
 //! What a protocol is, and how it is explored.
 
 use crate::names;
-use machine::simulation::explore::{Finding, Outcome, Plan, Replayed, Run, Subject, Until, Verdict};
+use machine::simulation::explore::{Finding, Outcome, Plan, Replayed, Run, Searched, Subject, Until, Verdict};
 use machine::simulation::worker::Progress;
 use machine::simulation::{Defect, Deviation, Rates, Settings};
 use machine::slot::Mode;
@@ -106,6 +106,11 @@ impl Protocol {
         look: impl FnMut(&Progress),
     ) -> Verdict {
         self.with_subject(canary, twice_one_in, |subject| subject.explore(first_seed, until, look))
+    }
+
+    /// The same on a machine that is broken, and what is found is not shortened, which takes longer than to find it.
+    pub fn search(&self, canary: Canary, first_seed: u64, until: Until) -> Searched {
+        self.with_subject(Some(canary), 1, |subject| subject.search(first_seed, until, |_| {}))
     }
 
     /// Makes one run again: the whole, or with these choices only.

@@ -3,7 +3,7 @@
 //! `COMMENSAL_TEST_EFFORT` multiplies the number of runs. Seeds are always the same here: `cargo xtask explore` takes others.
 
 use commensal_exploration::{Canary, Protocol, protocols, replay_command};
-use machine::simulation::explore::{Until, Verdict};
+use machine::simulation::explore::{Searched, Until, Verdict};
 use std::time::Duration;
 
 /// Of each protocol.
@@ -26,10 +26,11 @@ fn holds(protocol: &Protocol) {
 }
 
 fn finds(protocol: &Protocol, canary: Canary) -> Option<String> {
-    match protocol.explore(Some(canary), 1, SEED, Until::Time(PATIENCE), |_| {}) {
-        Verdict::Nothing { runs, .. } => Some(format!("{} misses {canary:?} in {runs} runs\n", protocol.name)),
-        Verdict::Found(finding) => {
-            println!("{finding}\nreplay: {}", replay_command(&finding, Some(canary)));
+    let Searched { runs, what, .. } = protocol.search(canary, SEED, Until::Time(PATIENCE));
+    match what {
+        None => Some(format!("{} misses {canary:?} in {runs} runs\n", protocol.name)),
+        Some(what) => {
+            println!("{} finds {canary:?} in run {runs}: {what}", protocol.name);
             None
         }
     }

@@ -4,8 +4,8 @@ mod common;
 
 use commensal::rcu::qsbr::{self, Policy, Reader};
 use commensal::rcu::{self, Cell, Knob};
-use common::{PATIENCE, child};
 use common::forks::{self, Way};
+use common::{PATIENCE, child};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

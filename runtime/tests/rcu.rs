@@ -33,7 +33,10 @@ fn grace_periods_keep_their_distance_unless_they_are_expedited() {
         rcu::synchronize();
         let took = start.elapsed();
         assert_eq!(rcu::grace_periods() - begun, EXPEDITED + 1);
-        assert!(took >= INTERVAL, "the usual one began too early, {took:?} after the first expedited one was asked for");
+        assert!(
+            took >= INTERVAL,
+            "the usual one began too early, {took:?} after the first expedited one was asked for"
+        );
     };
     act_out("grace_periods_keep_their_distance_unless_they_are_expedited", act);
 }

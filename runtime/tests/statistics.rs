@@ -13,12 +13,12 @@ use commensal::machine::{clock, process, slot};
 use commensal::observe::page::{Cache, Group, Page, Slot, Snapshot};
 use commensal::slab::Cache as SlabCache;
 use commensal::slab::class::{self, CLASSES};
-use common::{PATIENCE, child};
 use common::forks::{FINE, Way, wait_for};
+use common::{PATIENCE, child};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Barrier, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 

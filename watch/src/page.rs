@@ -351,7 +351,8 @@ mod tests {
         write();
         let read = || {
             let (mut read, mut moments, start) = (0, HashSet::new(), Instant::now());
-            while start.elapsed() < Duration::from_millis(500) || read < 20 && start.elapsed() < Duration::from_secs(600)
+            while start.elapsed() < Duration::from_millis(500)
+                || read < 20 && start.elapsed() < Duration::from_secs(600)
             {
                 let Ok(copied) = Copied::of(&path, true) else { continue };
                 let round = copied.snapshot().ended_ns();

@@ -76,6 +76,16 @@ pub enum Until {
     Time(Duration),
 }
 
+impl Until {
+    /// The number of the first run.
+    fn first(self) -> u64 {
+        match self {
+            Until::Runs { from, .. } => from,
+            Until::Time(_) => 0,
+        }
+    }
+}
+
 /// What an exploration came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -88,6 +98,17 @@ pub enum Verdict {
     },
     /// A run failed.
     Found(Box<Finding>),
+}
+
+/// What a search came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Searched {
+    /// Runs, with the one that failed.
+    pub runs: u64,
+    /// Steps of all runs.
+    pub steps: u64,
+    /// What was wrong with the last run, if anything was.
+    pub what: Option<String>,
 }
 
 /// A run that failed.
@@ -141,10 +162,23 @@ impl Subject<'_> {
         simulate(settings, Some(strategy), || (self.body)(run.seed))
     }
 
+    /// Makes runs until one fails or it is enough; what fails is shortened.
+    pub fn explore(&self, first_seed: u64, until: Until, look: impl FnMut(&Progress)) -> Verdict {
+        let Searched { runs, steps, what } = self.search(first_seed, until, look);
+        match what {
+            None => Verdict::Nothing { runs, steps },
+            Some(what) => {
+                let last = until.first() + runs - 1;
+                let run = self.run_at(first_seed, last);
+                Verdict::Found(Box::new(Finding { steps, ..self.finding(run, last + 1, what) }))
+            }
+        }
+    }
+
     /// Makes runs until one fails or it is enough.
-    pub fn explore(&self, first_seed: u64, until: Until, mut look: impl FnMut(&Progress)) -> Verdict {
+    pub fn search(&self, first_seed: u64, until: Until, mut look: impl FnMut(&Progress)) -> Searched {
         let start = Instant::now();
-        let first = if let Until::Runs { from, .. } = until { from } else { 0 };
+        let first = until.first();
         let mut last = (first, 0);
         let exit = worker::work(
             PATIENCE,
@@ -185,14 +219,10 @@ impl Subject<'_> {
                 }
             },
         );
-        if exit == Exit::default() {
-            return Verdict::Nothing { runs: last.0 - first, steps: last.1 };
+        match exit == Exit::default() {
+            true => Searched { runs: last.0 - first, steps: last.1, what: None },
+            false => Searched { runs: last.0 + 1 - first, steps: last.1, what: Some(exit.what().unwrap_or_default()) },
         }
-        let what = exit.what().unwrap_or_default();
-        Verdict::Found(Box::new(Finding {
-            steps: last.1,
-            ..self.finding(self.run_at(first_seed, last.0), last.0 + 1, what)
-        }))
     }
 
     /// The same run again, in a process of its own: what was wrong, if anything was; its choices; its trace.
