@@ -463,7 +463,29 @@ fn draw_wide(width: u32, height: u32, picture: impl FnOnce(&Area) -> Drawn) -> R
         let RGBColor(red, green, blue) = colour;
         text = text.replace(&format!("#{red:02X}{green:02X}{blue:02X}"), &variable);
     }
-    Ok(text)
+    Ok(one_path_a_series(&text))
+}
+
+/// Dots of one kind that follow each other become one path, in which each is a line of no length with round ends.
+fn one_path_a_series(svg: &str) -> String {
+    let dot = |line: &'_ str| -> Option<(String, String)> {
+        let (x, rest) = line.strip_prefix("<circle cx=\"")?.split_once("\" cy=\"")?;
+        let (y, kind) = rest.split_once('"')?;
+        Some((format!("M{x} {y}h0"), kind.to_owned()))
+    };
+    let kind = |line: &str| dot(line).map(|(_, kind)| kind);
+    let path = |series: &[&str]| {
+        let kind = kind(series[0])?;
+        let of = |name: &str| Some(kind.split_once(name)?.1.split_once('"')?.0);
+        let (width, colour) = (2 * of("r=\"")?.parse::<u32>().ok()?, of("fill=\"")?);
+        let points: String = series.iter().filter_map(|line| dot(line)).map(|(point, _)| point).collect();
+        let style = format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linecap=\"round\"");
+        Some(format!("<path d=\"{points}\" {style}/>"))
+    };
+    let lines: Vec<&str> = svg.lines().collect();
+    let series = lines.chunk_by(|one, next| kind(one).is_some() && kind(one) == kind(next));
+    let drawn = series.map(|all| if all.len() > 1 { path(all) } else { None }.unwrap_or_else(|| all.join("\n")));
+    drawn.collect::<Vec<_>>().join("\n")
 }
 
 fn letters(size: i32) -> TextStyle<'static> {
@@ -534,6 +556,14 @@ mod tests {
             assert!(svg.contains(words), "{words:?} is missing in {svg}");
         }
         assert!(!svg.contains('#') && svg.contains("role=\"img\""), "{svg}");
+    }
+
+    #[test]
+    fn dots_of_one_kind_become_one_path() {
+        let circle = |x, fill| format!("<circle cx=\"{x}\" cy=\"7\" r=\"2\" opacity=\"1\" fill=\"{fill}\"/>");
+        let svg = ["<svg>".to_owned(), circle(1, "a"), circle(-2, "a"), circle(3, "b"), "</svg>".to_owned()].join("\n");
+        let path = "<path d=\"M1 7h0M-2 7h0\" fill=\"none\" stroke=\"a\" stroke-width=\"4\" stroke-linecap=\"round\"/>";
+        assert_eq!(one_path_a_series(&svg), format!("<svg>\n{path}\n{}\n</svg>", circle(3, "b")));
     }
 
     #[test]
