@@ -17,7 +17,6 @@ pub mod forecast;
 pub mod json;
 pub mod machine;
 pub mod metric;
-mod parameter_names;
 pub mod parameters;
 pub mod part;
 pub mod process;

@@ -1,10 +1,23 @@
 //! What tells one row of a measurement from another: a bundled program's name, numbers of CPUs, threads or updates. The JSON has them by
 //! name, and tables as a few words.
 
-use crate::parameter_names::WORDS;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// What a parameter is called in JSON, and in tables; one that is not here is read as it is written. `docs/measured.py` reads this, too.
+const WORDS: [(&str, &str); 10] = [
+    ("busy_cpus", "busy CPUs"),
+    ("possible_cpus", "possible CPUs"),
+    ("touched_slots", "slots touched"),
+    ("threshold", "checkpoints"),
+    ("till_qs_ms", "ms till told"),
+    ("hold_ms", "ms"),
+    ("work_ns", "ns of work"),
+    ("hold_ns", "ns of hold"),
+    ("paused_percent", "% paused"),
+    ("equal_run_rate", "at equal run rate"),
+];
 
 /// The parameter that names a program.
 const WORKLOAD: &str = "workload";

@@ -18,7 +18,6 @@ mod install;
 mod installed;
 mod library;
 mod markdown;
-mod measured;
 mod mutants;
 mod nightly;
 mod reference;
@@ -110,11 +109,6 @@ enum Task {
     },
     /// Build the library with and without everything else in the tree: both must be the same
     Alone,
-    /// Fill the book's tables and plots from results of the lab; xtask/src/measured/mod.rs says how the directory is laid out
-    Measured {
-        /// Where the results are
-        results: PathBuf,
-    },
     /// Measure the rows of targets.toml beside the peers, and fail if a must is missed; `targets --help` tells its options
     #[command(disable_help_flag = true)]
     Targets {
@@ -158,7 +152,6 @@ fn main() -> ExitCode {
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
         Task::Valgrind => valgrind::run(&root()),
         Task::Alone => alone::run(&root()),
-        Task::Measured { results } => measured::run(&root(), &results),
         Task::Targets { options } => targets(&root(), &options),
         Task::Installed => installed::run(&root()),
         Task::Ci => ci::run(&root()),
