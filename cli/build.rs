@@ -25,7 +25,7 @@ fn main() {
     fs::write(directory("OUT_DIR").join("embedded.rs"), expression).expect("Cargo's OUT_DIR is writable");
 }
 
-/// Builds the library as the release profile has it, without debug information, and says where it is.
+/// Builds the library as the release profile has it, and says where it is.
 fn build_library() -> PathBuf {
     let root = directory("CARGO_MANIFEST_DIR").join("..");
     for source in SOURCES {
@@ -44,7 +44,6 @@ fn run_cargo(root: &Path, output: &Path, target: &str) {
         .args(["build", "--release", "--package", "commensal-malloc"])
         .args(["--target", target, "--target-dir"])
         .arg(output)
-        .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo")
         .status();
     match status {
         Ok(status) if status.success() => {}

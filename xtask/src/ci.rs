@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::mutants::{self, Choice};
 use crate::torture::{self, Build};
-use crate::{book, golden, header, reference, tidy};
+use crate::{book, golden, header, reference, size, tidy};
 
 /// Of the list of mutations, others at each commit.
 const MUTANTS: usize = 3;
@@ -23,7 +23,7 @@ const STEPS: [(&str, Step); 10] = [
     ("fmt", |root, _| fmt(root)),
     ("clippy", |root, _| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tidy", |root, _| tidy::run(root)),
-    ("build", |_, release| release.wait()),
+    ("build", |root, release| release.wait().and_then(|()| size::run(root))),
     ("golden", |root, _| golden::run(root, false)),
     ("header", |root, _| header::run(root, false)),
     ("docs", |root, _| reference::run(root, false).and_then(|()| book::run(root))),

@@ -21,6 +21,7 @@ mod markdown;
 mod mutants;
 mod nightly;
 mod reference;
+mod size;
 mod tidy;
 mod tokens;
 mod torture;
@@ -53,6 +54,8 @@ enum Task {
         #[arg(long)]
         bless: bool,
     },
+    /// Build the library and the command as released, and check that they are not too large
+    Size,
     /// Generate the C header and compare it with malloc/include/commensal.h
     Header {
         /// Write it
@@ -135,6 +138,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy => tidy::run(&root()),
         Task::Golden { bless } => golden::run(&root(), bless),
+        Task::Size => size::run(&root()),
         Task::Header { bless } => header::run(&root(), bless),
         Task::Reference { bless } => reference::run(&root(), bless),
         Task::Book => book::run(&root()),
