@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal_watch::{json, left, process, server, text};
+use commensal_watch::{json, left, process, reference, server, text};
 
 use crate::failure::{Failure, Status};
 use crate::places;
@@ -22,6 +22,10 @@ pub struct Stat {
     /// Serve it in the OpenMetrics format at this address, or port of this machine alone, under /metrics, until interrupted
     #[arg(long, value_name = "ADDR")]
     prometheus: Option<String>,
+
+    /// The reference of the book
+    #[arg(long, hide = true, exclusive = true)]
+    reference: bool,
 }
 
 /// Show the slab table of a process under the library, in the columns of the kernel's /proc/slabinfo
@@ -33,6 +37,10 @@ pub struct Slabinfo {
 
 /// Shows, or serves.
 pub fn stat(request: &Stat) -> Result<ExitCode, Failure> {
+    if request.reference {
+        places::show(&reference::page(), None)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(address) = &request.prometheus {
         return serve(request.pid, address);
     }

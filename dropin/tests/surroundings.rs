@@ -235,10 +235,11 @@ fn statistics_tell_peaks(mode: Mode) {
     let row = outcome.stderr.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let row = row.into_iter().find(|words| words.first() == Some(&"1536")).unwrap_or_else(|| panic!("{}", wrong()));
     let number = |column: usize| row.get(column).and_then(|word| word.parse::<u64>().ok());
-    let (Some(in_use), Some(peak)) = (number(2), number(3)) else { panic!("{}", wrong()) };
+    let (Some(in_use), Some(peak)) = (number(1), number(2)) else { panic!("{}", wrong()) };
     assert!((130_000..150_000).contains(&peak) && in_use < 100, "{}", wrong());
-    let in_use = outcome.stderr.lines().find_map(|line| line.trim().strip_prefix("in use ")?.split(", runs").next());
-    let is_told = in_use.is_some_and(|in_use| in_use.contains("(peak 20") && in_use.ends_with("MiB)"));
+    let memory = outcome.stderr.lines().find_map(|line| line.trim().strip_prefix("memory: "));
+    let peak = memory.and_then(|memory| memory.split(", ").find_map(|figure| figure.strip_prefix("peak ")));
+    let is_told = peak.is_some_and(|peak| peak.starts_with("20") && peak.ends_with(" MiB"));
     assert!(is_told, "{}", outcome.report("expected some 200 MiB as the peak in use"));
 }
 

@@ -111,7 +111,8 @@ fn shared(seed: u64) -> Outcome {
     let mut left = Vec::new();
     general().rows(|row| {
         left.extend(
-            matches!(row.name, Name::Created(name) if name.as_str().starts_with("malloc-")).then_some(row.objects),
+            matches!(row.known.name, Name::Created(name) if name.as_str().starts_with("malloc-"))
+                .then_some(row.spans.objects),
         )
     });
     if !left.is_empty() {

@@ -181,14 +181,15 @@ fn information<T: Default>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
     let Some(report) = Report::read() else {
         return MallInfo::default();
     };
+    let process = &report.process;
     MallInfo {
-        arena: convert(report.segment_bytes),
-        ordblks: convert(report.classes.iter().map(|class| class.cached).sum()),
-        hblkhd: convert(report.large_bytes),
-        usmblks: convert(report.peak_bytes),
-        uordblks: convert(report.in_use_bytes()),
-        fordblks: convert(report.segment_bytes.saturating_sub(report.in_use_bytes())),
-        keepcost: convert(report.dirty_bytes),
+        arena: convert(process.segment_bytes),
+        ordblks: convert(report.classes().map(|class| class.cached).sum()),
+        hblkhd: convert(process.large_bytes),
+        usmblks: convert(process.peak_bytes),
+        uordblks: convert(process.in_use_bytes),
+        fordblks: convert(process.segment_bytes.saturating_sub(process.in_use_bytes)),
+        keepcost: convert(process.dirty_bytes),
         ..MallInfo::default()
     }
 }

@@ -273,8 +273,7 @@ fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
             // SAFETY: ours.
             unsafe { rcu::defer_free(block(64)) };
             rcu::barrier();
-            let has_kicked = Report::read()
-                .is_some_and(|report| report.kicks_for.iter().any(|&(why, kicks)| why == "deferred" && kicks > 0));
+            let has_kicked = Report::read().is_some_and(|report| report.process.kicks_deferred > 0);
             slot::mode() != slot::Mode::ConcurrencyId || has_kicked
         });
     }

@@ -223,7 +223,7 @@ fn become_shared_in_a_fork(seed: u64) -> Result<(), i32> {
     unsafe { (&raw mut __libc_single_threaded).write(1) };
     let mut own = Blocks::new(seed >> 40);
     own.turn_some(&mut Random::new(seed, 0), 24)?;
-    let is_solo = || Report::read().is_some_and(|report| report.shared_for_ns.is_none());
+    let is_solo = || Report::read().is_some_and(|report| report.process.shared_since_ns == 0);
     if !is_solo() {
         return Err(NOT_SOLO);
     }

@@ -127,7 +127,7 @@ fn arrays_of_many_threads() {
                 threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
             });
         };
-        let metadata = || Report::read().expect("the heap was used").metadata_bytes;
+        let metadata = || Report::read().expect("the heap was used").process.metadata_bytes;
         let (_, trimmed) = leftovers(crowd);
         let needed = metadata();
         let (_, again) = leftovers(crowd);
@@ -152,7 +152,7 @@ fn trim_keeps_some() {
     in_child("trim_keeps_some", "stats:off", || {
         free(allocate(64 * MIB, &[MIB]));
         heap::trim(16 * MIB);
-        let dirty = Report::read().expect("the heap was used").dirty_bytes as usize;
+        let dirty = Report::read().expect("the heap was used").process.dirty_bytes as usize;
         assert!((12 * MIB..=16 * MIB).contains(&dirty), "{dirty} bytes are kept, expected up to 16 MiB");
     });
 }

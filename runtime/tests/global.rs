@@ -34,6 +34,6 @@ fn threads_make_a_process_shared() {
         assert_eq!(words, expected);
     }
     let report = Report::read().expect("the heap is in use");
-    assert!(report.shared_for_ns.is_some(), "the runtime takes a process with {THREADS} threads for one with one");
-    assert!(report.slots > 0 && report.run_bytes > 0, "{report:?}");
+    assert!(report.process.shared_since_ns > 0, "the runtime takes a process with {THREADS} threads for one with one");
+    assert!(report.process.slots_used > 0 && report.process.run_bytes > 0, "{report:?}");
 }

@@ -379,7 +379,7 @@ fn a_million_objects_go_at_once() {
 fn an_idle_group_is_small() {
     const MANY: usize = 100_000;
     alone(|| {
-        let bytes = || Report::read().map_or(0, |report| report.run_bytes + report.metadata_bytes);
+        let bytes = || Report::read().map_or(0, |report| report.process.run_bytes + report.process.metadata_bytes);
         let before = bytes();
         let parent = group("parent");
         let groups: Vec<_> = (0..MANY).map(|_| parent.child("idle").expect("there is memory")).collect();

@@ -10,7 +10,8 @@ mod common;
 use commensal::group::Group as MemoryGroup;
 use commensal::heap::{self, report::Report, statistics};
 use commensal::machine::{clock, process, slot};
-use commensal::observe::page::{Cache, Group, Page, Slot, Snapshot};
+use commensal::observe::figures::{Cache, Group, Row, Slot, TABLES, unitless};
+use commensal::observe::page::{Page, Snapshot};
 use commensal::slab::Cache as SlabCache;
 use commensal::slab::class::{self, CLASSES};
 use common::forks::{FINE, Way, wait_for};
@@ -89,78 +90,83 @@ fn free(blocks: Vec<usize>) {
     blocks.into_iter().for_each(|block| unsafe { heap::free(block as *mut u8) });
 }
 
-/// At rest the page says what a report says.
+/// At rest the page says what a report says, and what there is.
 #[test]
-fn it_says_what_a_report_says() {
-    in_child("it_says_what_a_report_says", "observe:on", || {
-        let kept = blocks(20_000, |number| number * 37 % 9000 + 1);
+fn page_at_rest_equals_report() {
+    in_child("page_at_rest_equals_report", "observe:on,upkeep:off", || {
+        let bytes = |number: usize| number * 37 % 9000 + 1;
+        let kept = blocks(20_000, bytes);
         free(blocks(20_000, |number| number * 91 % 33_000 + 1));
         let large = blocks(3, |_| 1 << 20);
         statistics::write_now();
         let report = Report::read().expect("the heap was used");
         with_page(process::id(), |page| {
             let figures = page.figures();
-            let of_page = [
-                figures.in_use_bytes,
-                figures.peak_bytes,
-                figures.run_bytes,
-                figures.peak_run_bytes,
-                figures.large_bytes,
-                figures.dirty_bytes,
-                figures.released_bytes,
-                figures.segment_bytes,
-                figures.metadata_bytes,
-                figures.runs,
-                figures.slots_used,
-                figures.large_blocks,
-            ];
-            let of_report = [
-                report.in_use_bytes(),
-                report.peak_bytes,
-                report.run_bytes,
-                report.peak_run_bytes,
-                report.large_bytes,
-                report.dirty_bytes,
-                report.purged_bytes,
-                report.segment_bytes,
-                report.metadata_bytes,
-                report.runs,
-                report.slots.into(),
-                3,
-            ];
-            assert_eq!(of_page, of_report);
+            assert_eq!(figures, report.process);
+            let small: usize = (0..20_000).map(|number| class::size(class::class_for(bytes(number)))).sum();
+            assert_eq!(figures.in_use_bytes - figures.large_bytes, small as u64);
+            assert_eq!((figures.large_blocks, figures.large_bytes >= 3 << 20), (3, true), "{figures:?}");
+            assert!(figures.cached_bytes > 0 && figures.runs > 0 && figures.slots_used > 0, "{figures:?}");
             let caches: Vec<Cache> = page.rows().collect();
-            assert!(report.classes.iter().filter(|class| class.cached > 0).count() > 10, "nothing was cached");
-            let mut of_all = (0, 0);
             for class in 1..CLASSES {
-                let (of_page, of_report) = (caches[class - 1], report.classes[class]);
-                assert_eq!(
-                    (of_page.name.as_str(), of_page.object_bytes),
-                    (&*format!("malloc-{}", class::size(class)), class::size(class) as u64)
-                );
-                let Cache { in_use, peak, spans, span_bytes, refills, cached, .. } = of_page;
-                let of_page = (in_use, peak, spans, span_bytes, refills);
-                assert_eq!(
-                    of_page,
-                    (of_report.in_use, of_report.peak, of_report.spans, of_report.span_bytes, of_report.refills),
-                    "class {class}"
-                );
-                // Of the depot only the topmost array is counted.
-                of_all.0 += cached;
-                of_all.1 += of_report.cached;
+                assert_eq!(caches[class - 1], report.class(class));
+                assert_eq!(caches[class - 1].name.as_str(), format!("malloc-{}", class::size(class)));
             }
-            assert!(of_all.0.abs_diff(of_all.1) < of_all.1 / 10, "{of_all:?} objects are cached");
+            assert!(caches.iter().filter(|cache| cache.cached > 0).count() > 10, "nothing was cached");
             let slots: Vec<Slot> = page.rows().collect();
             assert_eq!(slots.len(), slot::in_use() as usize);
-            let sums = slots.iter().fold((0, 0, 0), |sums, slot| {
-                (sums.0 + slot.cached_objects, sums.1 + slot.refills, sums.2 + slot.arrays)
-            });
-            assert_eq!(sums.0, caches.iter().map(|cache| cache.cached).sum::<u64>());
-            assert_eq!(sums.1, caches.iter().map(|cache| cache.refills).sum::<u64>());
-            assert!(sums.2 > 10 && slots[slot::current().expect("one") as usize].unvisited_ns < 1_000_000_000);
+            let sum = |value: fn(&Slot) -> u64| slots.iter().map(value).sum::<u64>();
+            assert_eq!(sum(|slot| slot.cached_objects), caches.iter().map(|cache| cache.cached).sum::<u64>());
+            assert_eq!(sum(|slot| slot.refills), caches.iter().map(|cache| cache.refills).sum::<u64>());
+            assert_eq!(sum(|slot| slot.cached_bytes), figures.cached_bytes);
+            let own = slots[slot::current().expect("one") as usize];
+            assert!(own.arrays > 10 && own.unvisited_ns < 1_000_000_000, "{own:?}");
         });
         free(kept);
         free(large);
+    });
+}
+
+/// Each figure of the process, and each of a size class, is printed once, in the table's order.
+#[test]
+fn printed_report_has_each_figure_once() {
+    in_child("printed_report_has_each_figure_once", "observe:off", || {
+        free(blocks(1000, |number| number + 1));
+        let mut text = String::new();
+        Report::read().expect("the heap was used").write_text(&mut text).expect("a string takes any text");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.iter().all(|line| line.len() <= 160), "{text}");
+        let heading = lines.iter().position(|line| line.trim_start().starts_with("object ")).expect("a heading");
+        let mut topic = "";
+        let mut printed = Vec::new();
+        for line in lines[1..heading].iter().filter(|line| !line.starts_with("  lock ")) {
+            let items = match line.trim_start().split_once(": ") {
+                Some((name, items)) => {
+                    topic = name;
+                    items
+                }
+                None => line.trim_start(),
+            };
+            for item in items.trim_end_matches(',').split(", ") {
+                let is_value = |word: &&str| {
+                    word.starts_with(|letter: char| letter.is_ascii_digit()) || ["yes", "no", "never"].contains(word)
+                };
+                let name: Vec<&str> = item.split(' ').take_while(|word| !is_value(word)).collect();
+                assert!(name.len() < item.split(' ').count(), "{item} has no value");
+                printed.push((topic, name.join("_")));
+            }
+        }
+        let expected = TABLES[0].figures.iter().map(|figure| {
+            let name = unitless(figure.name);
+            let short = name.strip_prefix(figure.topic).and_then(|name| name.strip_prefix('_'));
+            (figure.topic, short.unwrap_or(name).to_owned())
+        });
+        assert_eq!(printed, expected.collect::<Vec<_>>(), "{text}");
+        let columns: Vec<&str> = lines[heading].split_whitespace().collect();
+        let expected: Vec<&str> = TABLES[Cache::NUMBER].figures.iter().map(|figure| unitless(figure.name)).collect();
+        assert_eq!(columns, expected);
+        let widths: Vec<usize> = lines[heading + 1..].iter().map(|row| row.split_whitespace().count()).collect();
+        assert!(widths.len() > 10 && widths.iter().all(|&width| width == columns.len()), "{text}");
     });
 }
 
@@ -529,7 +535,7 @@ fn groups_are_shown() {
     in_child("groups_are_shown", "observe:on", || {
         let shown = || {
             statistics::write_now();
-            with_page(process::id(), |page| (page.rows::<Group>().collect::<Vec<_>>(), page.lost::<Group>()))
+            with_page(process::id(), |page| (page.rows::<Group>().collect::<Vec<_>>(), page.lost_in(Group::NUMBER)))
         };
         let tenants = MemoryGroup::new("tenants").expect("there is memory");
         let one = tenants.child("one").expect("there is memory");

@@ -51,8 +51,8 @@ fn a_peak_is_back_by_itself() {
             assert!(peak > 150 * MIB, "{peak} bytes at the peak");
             let left = || resident().saturating_sub(before);
             let is_back = comes(|| left() < LIVE * 12 / 10);
-            println!("from {} MiB to {} MiB in {:?}; {}", peak / MIB, left() / MIB, start.elapsed(), Report::read());
-            assert!(is_back, "{} bytes are left of {peak}, {LIVE} are in use: {}", left(), Report::read());
+            println!("from {} MiB to {} MiB in {:?}; {:?}", peak / MIB, left() / MIB, start.elapsed(), Report::read());
+            assert!(is_back, "{} bytes are left of {peak}, {LIVE} are in use: {:?}", left(), Report::read());
         });
     });
 }
@@ -68,7 +68,7 @@ fn what_idles_in_a_slot_goes_in_time() {
             let (start, before) = (clock::now_ns(), Report::read().arrays);
             let mut now = start;
             while Report::read().arrays == before {
-                assert!(now < start + 4 * INTERVAL_NS, "it stays: {}", Report::read());
+                assert!(now < start + 4 * INTERVAL_NS, "it stays: {:?}", Report::read());
                 now = upkeep::step(now).expect("there is something");
             }
             longest = longest.max(now - start);
@@ -77,7 +77,7 @@ fn what_idles_in_a_slot_goes_in_time() {
             thread::sleep(Duration::from_nanos(ahead + phase * INTERVAL_NS / 8));
         }
         println!("after {longest} ns");
-        assert!(longest <= INTERVAL_NS * 13 / 8, "it took {longest} ns: {}", Report::read());
+        assert!(longest <= INTERVAL_NS * 13 / 8, "it took {longest} ns: {:?}", Report::read());
     });
 }
 
@@ -100,14 +100,14 @@ fn pages_of_what_idled_in_a_slot_go_with_it() {
                 emptied = (now, Instant::now());
             }
             last = report;
-            assert!(now < end, "there is no end of it: {last}");
+            assert!(now < end, "there is no end of it: {last:?}");
         }
         // One or two quarters of an interval as things are, and three where pages have to be idle anew; what the machine took for it comes on top.
         let after = given.0.saturating_sub(emptied.0);
         let limit = INTERVAL_NS * 5 / 8 + given.1.saturating_duration_since(emptied.1).as_nanos() as u64;
-        println!("after {after} ns of {limit}; {last}");
-        assert!(last.arrays >= 10 && last.bytes >= 7 * MIB as u64, "{last}");
-        assert!(after <= limit, "the last went after {after} ns of {limit}: {last}");
+        println!("after {after} ns of {limit}; {last:?}");
+        assert!(last.arrays >= 10 && last.bytes >= 7 * MIB as u64, "{last:?}");
+        assert!(after <= limit, "the last went after {after} ns of {limit}: {last:?}");
     });
 }
 
@@ -119,7 +119,7 @@ fn an_idle_process_is_not_woken() {
         after_a_peak(4 * MIB, 20 * MIB, Duration::from_millis(200), || {
             let number = match &shepherds()[..] {
                 [one] => one.clone(),
-                others => panic!("shepherds: {others:?}; {}", Report::read()),
+                others => panic!("shepherds: {others:?}; {:?}", Report::read()),
             };
             // There is something left to do for a while, also for the harness's own thread; then it is not woken in 50 intervals any more.
             let is_at_rest = || {
@@ -127,15 +127,15 @@ fn an_idle_process_is_not_woken() {
                 thread::sleep(Duration::from_millis(1000));
                 before.is_some() && sleeps_of(&number) == before
             };
-            assert!((0..TRIES).any(|_| is_at_rest()), "the shepherd is woken all the time: {}", Report::read());
+            assert!((0..TRIES).any(|_| is_at_rest()), "the shepherd is woken all the time: {:?}", Report::read());
             // And then it ends: a process whose main thread has ended would wait for it.
             assert!(comes(|| shepherds().is_empty()), "it rests for ever");
-            assert!(!Report::read().has_shepherd, "{}", Report::read());
+            assert!(!Report::read().has_shepherd, "{:?}", Report::read());
             // Until somebody comes who leaves something behind.
             let before = resident();
             thread::spawn(|| Blocks::new(40 * MIB).free()).join().expect("no panic");
             let is_back = comes(|| resident() < before + 4 * MIB);
-            assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
+            assert!(is_back, "{} bytes are left: {:?}", resident() - before, Report::read());
         });
     });
 }
@@ -151,7 +151,7 @@ fn whoever_holds_little_gets_no_shepherd() {
         })
         .join()
         .expect("no panic");
-        assert_eq!(shepherds(), [""; 0], "{}", Report::read());
+        assert_eq!(shepherds(), [""; 0], "{:?}", Report::read());
     });
 }
 
@@ -165,11 +165,11 @@ fn an_embedder_ticks_in_place_of_the_shepherd() {
             let mut calls = 0;
             while let Some(ns) = upkeep::tick() {
                 calls += 1;
-                assert!(calls < 200, "there is no end of it: {}", Report::read());
+                assert!(calls < 200, "there is no end of it: {:?}", Report::read());
                 thread::sleep(Duration::from_nanos(ns));
             }
             let left = resident() - before;
-            assert!(left < LIVE * 13 / 10, "{left} bytes are left: {}", Report::read());
+            assert!(left < LIVE * 13 / 10, "{left} bytes are left: {:?}", Report::read());
             assert!(shepherds().is_empty() && !Report::read().has_shepherd);
         });
     });
@@ -188,7 +188,7 @@ fn nothing_goes_back_where_it_is_off() {
                 Blocks::new(2 * MIB).free();
                 resident() - before < 20 * MIB
             };
-            assert!(comes(work), "{}", Report::read());
+            assert!(comes(work), "{:?}", Report::read());
         });
     });
 }
@@ -214,8 +214,8 @@ fn a_load_that_swings_keeps_its_pages() {
         let first = faulted(8);
         // Where others have the CPU for long it swings more slowly, and is another load.
         let later: Vec<usize> = (0..TRIES).map(|_| faulted(8)).take_while(|&given| given > 128).collect();
-        println!("MiB given back in eight swings {first}, then {later:?}; {}", Report::read());
-        assert!(later.len() < TRIES, "MiB given back in eight swings {first}, then {later:?}: {}", Report::read());
+        println!("MiB given back in eight swings {first}, then {later:?}; {:?}", Report::read());
+        assert!(later.len() < TRIES, "MiB given back in eight swings {first}, then {later:?}: {:?}", Report::read());
     });
 }
 
@@ -319,10 +319,10 @@ fn threads_at_work_lose_nothing_to_the_shepherd() {
         upkeep::set_knob(Knob::Shepherd, 0).expect("it is in range");
         assert!(comes(|| shepherds().is_empty()), "the shepherd stays");
         let report = Report::read();
-        assert!(report.deserted_turns > 20 || slot::mode() == slot::Mode::PerThread, "{report}");
+        assert!(report.deserted_turns > 20 || slot::mode() == slot::Mode::PerThread, "{report:?}");
         heap::trim(0);
         heap::check::check_valid(|_| {});
-        eprintln!("{report}");
+        eprintln!("{report:?}");
     });
 }
 
@@ -353,7 +353,7 @@ fn a_child_gets_a_shepherd_of_its_own() {
                 !shepherds().is_empty() && Report::read().has_shepherd
             })
         };
-        assert!(comes(), "{}", Report::read());
+        assert!(comes(), "{:?}", Report::read());
         let child = Way::Fork.fork_and(|| {
             let is_inherited = Report::read().has_shepherd;
             let is_mine = comes();
@@ -365,7 +365,7 @@ fn a_child_gets_a_shepherd_of_its_own() {
                 Err(2)
             }
         });
-        assert_eq!(wait_for(child, PATIENCE), Some(FINE), "{}", Report::read());
+        assert_eq!(wait_for(child, PATIENCE), Some(FINE), "{:?}", Report::read());
     });
 }
 
@@ -398,7 +398,7 @@ fn children_of_a_process_with_a_shepherd_go_on() {
             is_over.store(true, Ordering::Relaxed);
         });
         assert!(children > 10, "{children} children");
-        eprintln!("{children} children; {}", Report::read());
+        eprintln!("{children} children; {:?}", Report::read());
     });
 }
 

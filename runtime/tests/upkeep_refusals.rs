@@ -34,7 +34,7 @@ fn a_lock_on_a_page_that_was_freed_keeps_nothing() {
             work();
             resident() < before + 4 * MIB
         });
-        assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
+        assert!(is_back, "{} bytes are left: {:?}", resident() - before, Report::read());
     });
 }
 
@@ -52,7 +52,7 @@ fn a_process_that_locks_all_memory_keeps_it() {
             Blocks::new(MIB / 2).free();
             Report::read().refused > 0
         });
-        assert!(is_refused && resident() + 2 * MIB > before, "{before}, then {}: {}", resident(), Report::read());
+        assert!(is_refused && resident() + 2 * MIB > before, "{before}, then {}: {:?}", resident(), Report::read());
     });
 }
 
@@ -62,10 +62,10 @@ fn refused_pages_stay_as_they_are() {
     in_child("refused_pages_stay_as_they_are", "upkeep.interval_ms:20", &[None], || {
         fault::arm(Point::Decommit, Plan::Always { skip: 0 });
         after_a_peak(4 * MIB, 40 * MIB, Duration::from_millis(100), || {
-            assert!(comes(|| Report::read().refused > 0), "{}", Report::read());
+            assert!(comes(|| Report::read().refused > 0), "{:?}", Report::read());
             thread::sleep(Duration::from_millis(300));
             let report = Report::read();
-            assert!(report.bytes == 0 && (1..100).contains(&report.refused), "{report}");
+            assert!(report.bytes == 0 && (1..100).contains(&report.refused), "{report:?}");
             // They are not taken for zeroes.
             for _ in 0..100 {
                 const WORDS: usize = 40_000;
@@ -78,7 +78,7 @@ fn refused_pages_stay_as_they_are() {
             heap::check::check_valid(|_| {});
             again.free();
             fault::arm(Point::Decommit, Plan::Never);
-            assert!(comes(|| Report::read().bytes > 30 << 20), "{}", Report::read());
+            assert!(comes(|| Report::read().bytes > 30 << 20), "{:?}", Report::read());
         });
     });
 }
@@ -96,6 +96,6 @@ fn pages_go_back_under_a_limit_of_address_space() {
     let before = resident();
     after_a_peak(4 * MIB, 80 * MIB, Duration::from_millis(200), || {
         let is_back = comes(|| resident() - before < 10 * MIB);
-        assert!(is_back, "{} bytes are left: {}", resident() - before, Report::read());
+        assert!(is_back, "{} bytes are left: {:?}", resident() - before, Report::read());
     });
 }

@@ -1,6 +1,7 @@
 //! Everything as JSON.
 
-use runtime::observe::page::{Cache, Group, Lock, Row, Slot};
+use runtime::observe::figures::{TABLES, Table};
+use runtime::observe::page::AnyRow;
 use serde_json::{Map, Value, json};
 
 use crate::process::Process;
@@ -9,7 +10,7 @@ use crate::process::Process;
 pub fn of(process: &Process) -> Value {
     let (page, snapshot) = (process.said.page(), process.said.snapshot());
     let kernel = process.kernel.as_ref();
-    json!({
+    let mut whole = json!({
         "pid": process.pid,
         "program": page.program().as_str(),
         "library": page.library().as_str(),
@@ -22,18 +23,18 @@ pub fn of(process: &Process) -> Value {
         "began_ns": snapshot.began_ns(),
         "ended_ns": snapshot.ended_ns(),
         "cost_ns": snapshot.cost_ns(),
-        "process": row(&snapshot.figures()),
-        "caches": snapshot.rows::<Cache>().filter(|cache| cache.spans > 0 || cache.peak > 0).map(|cache| row(&cache)).collect::<Value>(),
-        "slots": snapshot.rows::<Slot>().map(|slot| row(&slot)).collect::<Value>(),
-        "groups": snapshot.rows::<Group>().map(|group| row(&group)).collect::<Value>(),
-        "locks": snapshot.rows::<Lock>().map(|lock| row(&lock)).collect::<Value>(),
-        "lost": {
-            "caches": snapshot.lost::<Cache>(),
-            "slots": snapshot.lost::<Slot>(),
-            "groups": snapshot.lost::<Group>(),
-            "locks": snapshot.lost::<Lock>(),
-        },
-    })
+    });
+    let mut lost = Map::new();
+    for (number, table) in TABLES.iter().enumerate() {
+        let mut rows = process.rows(number).map(|row| self::row(table, row));
+        // There is one process.
+        whole[table.name] = if number == 0 { rows.next().unwrap_or_default() } else { rows.collect() };
+        if number > 0 {
+            lost.insert(table.name.to_owned(), json!(snapshot.lost_in(number)));
+        }
+    }
+    whole["lost"] = Value::Object(lost);
+    whole
 }
 
 /// All that could be read, and why others could not.
@@ -45,9 +46,9 @@ pub fn all(processes: &[Process], unreadable: &[anyhow::Error]) -> Value {
 }
 
 /// A row, by the names of its texts and values.
-fn row<R: Row>(row: &R) -> Value {
-    let texts = R::TEXTS.iter().zip(row.texts()).map(|(name, text)| ((*name).to_owned(), json!(text)));
-    let values = R::FIELDS.iter().zip(row.values()).map(|(field, value)| (field.name.to_owned(), json!(value)));
+fn row(table: &Table, row: AnyRow<'_>) -> Value {
+    let texts = table.labels.iter().zip(row.texts()).map(|(label, text)| (label.name.to_owned(), json!(text)));
+    let values = table.figures.iter().zip(row.values()).map(|(figure, value)| (figure.name.to_owned(), json!(value)));
     Value::Object(texts.chain(values).collect::<Map<_, _>>())
 }
 
@@ -56,21 +57,18 @@ mod tests {
     use super::*;
     use crate::process::State;
     use crate::sample;
-    use runtime::observe::page::for_each_table;
 
     #[test]
-    fn all_that_a_page_declares_is_there_by_its_name() {
+    fn json_has_each_label_and_figure_once_in_order() {
         let value = of(&sample::process(101, 1));
-        for_each_table(|table, texts, fields| {
-            let row = if table == "process" { &value[table] } else { &value[table][0] };
-            let keys: Vec<&str> =
-                row.as_object().unwrap_or_else(|| panic!("{table}: {value}")).keys().map(String::as_str).collect();
-            let expected: Vec<&str> = texts.iter().copied().chain(fields.iter().map(|field| field.name)).collect();
-            assert_eq!(keys, expected, "{table}");
-            assert!(
-                texts.iter().all(|text| row[text].is_string()) && fields.iter().all(|field| row[field.name].is_u64())
-            );
-        });
+        for (number, table) in TABLES.iter().enumerate() {
+            let row = if number == 0 { &value[table.name] } else { &value[table.name][0] };
+            let row = row.as_object().unwrap_or_else(|| panic!("{}: {value}", table.name));
+            let labels = table.labels.iter().map(|label| (label.name, true));
+            let expected = labels.chain(table.figures.iter().map(|figure| (figure.name, false)));
+            let told = row.iter().map(|(key, value)| (key.as_str(), value.is_string()));
+            assert!(told.eq(expected), "{}: {row:?}", table.name);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What processes under Commensal say of themselves: found, read, shown and exported.
 //!
 //! Each of them has a statistics page (see `runtime::observe::page`), a file in its user's runtime directory. Reading one copies it, and nothing else: the
-//! process is not stopped, not asked and not slowed down. What is shown and exported comes from the lists by which the page is declared, so
+//! process is not stopped, not asked and not slowed down. What is shown and exported comes from the table of figures (`runtime::observe::figures`), so
 //! that a figure that is added there appears everywhere.
 //!
 //! | file | what |
@@ -13,6 +13,7 @@
 //! | `json` | everything as JSON |
 //! | `text`, `units` | tables for a terminal or a file, and values as people read them |
 //! | `openmetrics`, `server`, `scrape` | for programs that watch many: text in the OpenMetrics format, and a server for it over HTTP |
+//! | `reference` | the reference of the book |
 //! | `view` | the live view |
 
 pub mod folders;
@@ -21,6 +22,7 @@ pub mod left;
 pub mod openmetrics;
 pub mod page;
 pub mod process;
+pub mod reference;
 #[cfg(test)]
 mod sample;
 mod scrape;

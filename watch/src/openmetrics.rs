@@ -13,7 +13,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit as OfFormat};
-use runtime::observe::page::{Cache, Field, Figures, Group, Kind, Lock, Row, Slot, Unit};
+use runtime::observe::figures::{Cache, Figure, Kind, Row, TABLES, Table, Together, Unit, unitless};
 
 use crate::process::{Process, State};
 
@@ -39,119 +39,105 @@ pub fn text(scrape: Scrape) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// The name of a field's metric, without what the format puts before and after it.
-fn name_of(table: &str, field: &Field) -> String {
-    let name = field.name.trim_end_matches("_bytes").trim_end_matches("_ns");
-    format!("{table}{name}")
+/// What a figure's samples are called, by the rules of the format: the base unit at the end, and "total" for what only grows. None: it has no metric.
+pub fn name_of(table: &Table, figure: &Figure) -> Option<String> {
+    let unit = match figure.unit {
+        Unit::Moment => return None,
+        Unit::Bytes => "_bytes",
+        Unit::Nanoseconds => "_seconds",
+        Unit::Count | Unit::YesOrNo => "",
+    };
+    let total = if figure.kind == Kind::Counter { "_total" } else { "" };
+    Some(format!("commensal_{}{}{unit}{total}", table.metrics, unitless(figure.name)))
 }
 
-/// Of rows that have the same labels these have the largest value, as a sum would say nothing:
-const LARGEST: [&str; 12] = [
-    // what holds for each object or array of a cache by itself,
-    "object_bytes",
-    "limit",
-    "batch",
-    // how long each takes, or has been waiting, or how old it is,
-    "max_wait_ns",
-    "rcu_waiting_ns",
-    "unvisited_ns",
-    "page_age_ns",
-    "upkeep_longest_ns",
-    // how each process is set,
-    "upkeep_interval_ns",
-    "upkeep_patience",
-    // and what the kernel says of one process, whatever pages there are with its number. So is what is yes or no.
-    "resident_bytes",
-    "threads",
+/// What is told of all processes together: metrics, and what they mean.
+pub const OF_ALL: [(&str, MetricType, &str); 3] = [
+    ("processes", MetricType::Gauge, "Processes that have a statistics page."),
+    (
+        "gone_processes",
+        MetricType::Counter,
+        "Processes that were killed, crashed, or left by _exit or exec, of those that had a statistics page.",
+    ),
+    (
+        "unreadable_pages",
+        MetricType::Gauge,
+        "Statistics pages that cannot be read, as they are damaged or of another version, or that are too many.",
+    ),
 ];
 
-fn is_largest(field: &Field) -> bool {
-    field.unit == Unit::YesOrNo || LARGEST.contains(&field.name)
-}
+/// What is told of a process besides what it says of itself.
+pub static OF_KERNEL: Table = Table::of_figures(&[
+    of_process("page_age_ns", Unit::Nanoseconds, "How old the process's statistics page is."),
+    of_process("resident_bytes", Unit::Bytes, "Bytes of memory, as the kernel counts them."),
+    of_process("threads", Unit::Count, "Threads of the process."),
+]);
 
-const AGE: Field = of_process("page_age_ns", Unit::Nanoseconds, "How old the process's statistics page is.");
-const RESIDENT: Field = of_process("resident_bytes", Unit::Bytes, "Bytes of memory, as the kernel counts them.");
-const THREADS: Field = of_process("threads", Unit::Count, "Threads of the process.");
-
-const fn of_process(name: &'static str, unit: Unit, says: &'static str) -> Field {
-    Field { name, kind: Kind::Gauge, unit, says }
+/// Of processes of one number the kernel knows only one.
+const fn of_process(name: &'static str, unit: Unit, says: &'static str) -> Figure {
+    Figure { topic: "process", name, kind: Kind::Gauge, unit, together: Together::Most, says }
 }
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let running: Vec<&Process> = self.processes.iter().filter(|process| process.state == State::Running).collect();
-        let (running_help, gone_help, unreadable_help) = (
-            "Processes that have a statistics page.",
-            "Processes that were killed, crashed, or left by _exit or exec, of those that had a statistics page.",
-            "Statistics pages that cannot be read, as they are damaged or of another version, or that are too many.",
-        );
-        encoder
-            .encode_descriptor("processes", running_help, None, MetricType::Gauge)?
-            .encode_gauge(&(running.len() as u64))?;
-        encoder
-            .encode_descriptor("gone_processes", gone_help, None, MetricType::Counter)?
-            .encode_counter::<NoLabelSet, _, u64>(&self.gone, None)?;
-        encoder
-            .encode_descriptor("unreadable_pages", unreadable_help, None, MetricType::Gauge)?
-            .encode_gauge(&self.unreadable)?;
+        for ((name, kind, says), value) in OF_ALL.into_iter().zip([running.len() as u64, self.gone, self.unreadable]) {
+            let mut metric = encoder.encode_descriptor(name, says, None, kind)?;
+            match kind {
+                MetricType::Counter => metric.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
+                _ => metric.encode_gauge(&value)?,
+            }
+        }
         let told = |process: &&Process| {
             let kernel = process.kernel.clone().unwrap_or_default();
             (labels(process), vec![process.age_ns(), kernel.resident_bytes, kernel.threads])
         };
-        metrics(&mut encoder, "", &[AGE, RESIDENT, THREADS], running.iter().map(told))?;
-        table::<Figures>(&mut encoder, &running, "", None, |_| true)?;
-        table::<Cache>(&mut encoder, &running, "cache_", None, |cache| cache.spans > 0)?;
-        table::<Slot>(&mut encoder, &running, "slot_", Some("slot"), |_| true)?;
-        table::<Group>(&mut encoder, &running, "group_", None, |_| true)?;
-        table::<Lock>(&mut encoder, &running, "lock_", None, |_| true)
+        metrics(&mut encoder, &OF_KERNEL, running.iter().map(told))?;
+        (0..TABLES.len()).try_for_each(|number| {
+            let rows = running.iter().flat_map(|process| rows_of(process, number));
+            metrics(&mut encoder, &TABLES[number], rows)
+        })
     }
 }
 
-/// All metrics of a table, of the rows that are to be shown; their number is a label, if it has a name.
-fn table<R: Row>(
-    encoder: &mut DescriptorEncoder<'_>,
-    running: &[&Process],
-    name: &str,
-    number_label: Option<&'static str>,
-    is_shown: fn(&R) -> bool,
-) -> fmt::Result {
-    let of_process = |process: &Process| {
-        let shown = process.said.snapshot().rows::<R>().enumerate().filter(|(_, row)| is_shown(row));
-        let labels_and_values = shown.map(|(number, row)| {
-            let number = number_label.map(|label| (label, number.to_string()));
-            let texts = R::TEXTS.iter().copied().zip(row.texts().map(str::to_owned));
-            let labels: Labels = labels(process).into_iter().chain(number).chain(texts).collect();
-            (labels, row.values().collect::<Vec<u64>>())
-        });
-        labels_and_values.collect::<Vec<_>>()
-    };
-    metrics(encoder, name, R::FIELDS, running.iter().flat_map(|process| of_process(process)))
+/// The rows of a table that are exported: their labels and values.
+fn rows_of(process: &Process, number: usize) -> impl Iterator<Item = (Labels, Vec<u64>)> {
+    let table = &TABLES[number];
+    let rows = process.said.snapshot().rows_in(number).enumerate();
+    let shown = rows.filter(move |(_, row)| number != Cache::NUMBER || row.get("spans") != Some(0));
+    shown.map(move |(number, row)| {
+        let number = (!table.numbered.is_empty()).then(|| (table.numbered, number.to_string()));
+        let texts = table.labels.iter().map(|label| label.name).zip(row.texts().map(str::to_owned));
+        (labels(process).into_iter().chain(number).chain(texts).collect(), row.values().collect())
+    })
 }
 
-/// A metric for each field, of the rows that have the fields' values.
+/// A metric for each figure, of the rows that have the figures' values.
 fn metrics(
     encoder: &mut DescriptorEncoder<'_>,
-    table: &str,
-    fields: &[Field],
+    table: &Table,
     rows: impl Iterator<Item = (Labels, Vec<u64>)>,
 ) -> fmt::Result {
-    let rows = joined(fields, rows);
-    for (column, field) in fields.iter().enumerate() {
-        metric(encoder, table, field, rows.iter().map(|(labels, values)| (labels.clone(), values[column])))?;
+    let rows = joined(table.figures, rows);
+    for (column, figure) in table.figures.iter().enumerate() {
+        metric(encoder, table, figure, rows.iter().map(|(labels, values)| (labels.clone(), values[column])))?;
     }
     Ok(())
 }
 
 /// Rows that have the same labels become one; what is the most, the number for no limit, stays so.
-fn joined(fields: &[Field], rows: impl Iterator<Item = (Labels, Vec<u64>)>) -> Vec<(Labels, Vec<u64>)> {
+fn joined(figures: &[Figure], rows: impl Iterator<Item = (Labels, Vec<u64>)>) -> Vec<(Labels, Vec<u64>)> {
     let mut places = HashMap::<Labels, usize>::new();
     let mut joined: Vec<(Labels, Vec<u64>)> = Vec::new();
     for (labels, values) in rows {
         match places.entry(labels.clone()) {
             Entry::Occupied(place) => {
                 let (_, known) = &mut joined[*place.get()];
-                for ((known, value), field) in known.iter_mut().zip(values).zip(fields) {
-                    *known = if is_largest(field) { value.max(*known) } else { known.saturating_add(value) };
+                for ((known, value), figure) in known.iter_mut().zip(values).zip(figures) {
+                    *known = match figure.together {
+                        Together::Most => value.max(*known),
+                        Together::Sum => known.saturating_add(value),
+                    };
                 }
             }
             Entry::Vacant(place) => {
@@ -168,34 +154,34 @@ fn labels(process: &Process) -> Labels {
 }
 
 /// Whether a value is the number that stands for none.
-fn is_no_limit(field: &Field, value: u64) -> bool {
-    field.unit == Unit::Bytes && value == u64::MAX
+fn is_no_limit(figure: &Figure, value: u64) -> bool {
+    figure.unit == Unit::Bytes && value == u64::MAX
 }
 
 fn metric(
     encoder: &mut DescriptorEncoder<'_>,
-    table: &str,
-    field: &Field,
+    table: &Table,
+    figure: &Figure,
     samples: impl Iterator<Item = (Labels, u64)>,
 ) -> fmt::Result {
-    let unit = match field.unit {
+    let unit = match figure.unit {
         Unit::Moment => return Ok(()),
         Unit::Bytes => Some(OfFormat::Bytes),
         Unit::Nanoseconds => Some(OfFormat::Seconds),
         Unit::Count | Unit::YesOrNo => None,
     };
-    let kind = if field.kind == Kind::Counter { MetricType::Counter } else { MetricType::Gauge };
-    let mut samples = samples.filter(|&(_, value)| !is_no_limit(field, value)).peekable();
+    let kind = if figure.kind == Kind::Counter { MetricType::Counter } else { MetricType::Gauge };
+    let mut samples = samples.filter(|&(_, value)| !is_no_limit(figure, value)).peekable();
     // A family without samples is allowed, and says nothing; not everybody can read one.
     if samples.peek().is_none() {
         return Ok(());
     }
-    let name = name_of(table, field);
-    let mut metric = encoder.encode_descriptor(&name, field.says.trim(), unit.as_ref(), kind)?;
+    let name = format!("{}{}", table.metrics, unitless(figure.name));
+    let mut metric = encoder.encode_descriptor(&name, figure.says, unit.as_ref(), kind)?;
     for (labels, value) in samples {
         let mut sample = metric.encode_family(&labels)?;
         let seconds = value as f64 / 1e9;
-        match (field.kind, field.unit) {
+        match (figure.kind, figure.unit) {
             (Kind::Counter, Unit::Nanoseconds) => sample.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?,
             (Kind::Counter, _) => sample.encode_counter::<NoLabelSet, _, f64>(&value, None)?,
             (Kind::Gauge, Unit::Nanoseconds) => sample.encode_gauge(&seconds)?,
@@ -272,42 +258,35 @@ mod tests {
         assert_eq!(found("commensal_lock_max_wait_seconds", &[caller]), Some(9e-7));
     }
 
-    /// All that is declared is there, as what it is declared as: a counter's samples end in `_total`, and the unit stands at the end of the name.
+    /// A counter's samples end in `_total`, and the unit stands at the end of the family's name.
     #[test]
-    fn each_field_is_a_metric_of_its_kind_and_unit() {
+    fn each_figure_is_one_metric_of_its_kind_and_unit() {
         let text = text(Scrape { processes: processes(), ..Scrape::default() }).unwrap();
         let read = read(&text);
-        let mut expected = 6;
-        let mut tables = vec![("", Figures::FIELDS), ("cache_", Cache::FIELDS), ("slot_", Slot::FIELDS)];
-        tables.extend([("group_", Group::FIELDS), ("lock_", Lock::FIELDS)]);
-        for (table, field) in
-            tables.into_iter().flat_map(|(table, fields)| fields.iter().map(move |field| (table, field)))
-        {
-            let unit = match field.unit {
-                Unit::Moment => continue,
-                Unit::Bytes => "bytes",
-                Unit::Nanoseconds => "seconds",
-                Unit::Count | Unit::YesOrNo => "",
-            };
-            let name = format!("commensal_{}", [&name_of(table, field), unit].join("_").trim_end_matches('_'));
-            assert!(!name.contains("_ns"), "{name}");
-            // The only group has no limit, and what has no sample is not there.
-            if name == "commensal_group_limit_bytes" {
-                assert!(!text.contains(&name), "{text}");
-                continue;
+        let mut names = HashSet::new();
+        for table in TABLES.iter().chain([&OF_KERNEL]) {
+            for (figure, name) in table.figures.iter().filter_map(|figure| Some((figure, name_of(table, figure)?))) {
+                assert!(names.insert(name.clone()), "{name} is there twice");
+                let family = name.trim_end_matches("_total");
+                // The only group has no limit, and what has no sample is not there.
+                if family == "commensal_group_limit_bytes" {
+                    assert!(!text.contains(family), "{text}");
+                    continue;
+                }
+                let unit = match figure.unit {
+                    Unit::Bytes => "bytes",
+                    Unit::Nanoseconds => "seconds",
+                    _ => "",
+                };
+                let times = |what: &str| text.lines().filter(|line| *line == format!("# {what}")).count();
+                assert_eq!(times(&format!("TYPE {family} {}", figure.kind.word())), 1, "{family}:\n{text}");
+                assert_eq!(times(&format!("UNIT {family} {unit}")), usize::from(!unit.is_empty()), "{family}: {unit}");
+                assert!(read.families[family].help.starts_with(figure.says.trim_end_matches('.')), "{family}");
+                assert!(text.lines().any(|line| line.starts_with(&format!("{name}{{"))), "{name}");
             }
-            expected += 1;
-            let head = |what: &str| text.contains(&format!("# {what}\n"));
-            let kind = if field.kind == Kind::Counter { "counter" } else { "gauge" };
-            assert!(head(&format!("TYPE {name} {kind}")), "{name}, a {kind}:\n{text}");
-            assert_eq!(head(&format!("UNIT {name} {unit}")), !unit.is_empty(), "{name}: {unit}");
-            let family = &read.families[&name];
-            assert_eq!((&*family.unit, family.family_type == OpenMetricsType::Counter), (unit, kind == "counter"));
-            assert!(family.help.starts_with(field.says.trim().trim_end_matches('.')), "{}", family.help);
-            let samples = text.lines().filter(|line| line.starts_with(&format!("{name}_total{{"))).count();
-            assert_eq!(samples > 0, kind == "counter", "{name}_total");
         }
-        assert_eq!(text.lines().filter(|line| line.starts_with("# TYPE ")).count(), expected);
+        let families = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
+        assert_eq!(families, names.len() - 1 + OF_ALL.len());
     }
 
     fn assert_each_is_there_once(text: &str) {
@@ -336,21 +315,6 @@ mod tests {
         let of_lock = ["contended", "max_wait_seconds", "total_wait_seconds"]
             .map(|name| found(&format!("commensal_lock_{name}"), &[]).unwrap());
         assert_eq!(of_lock, [35.0, 9e-7, 0.003]);
-    }
-
-    /// A gauge of a new field is added up unless it is named, and who renames one does so there as well.
-    #[test]
-    fn what_is_not_added_up_is_there() {
-        let tables = [Figures::FIELDS, Cache::FIELDS, Slot::FIELDS, Group::FIELDS, Lock::FIELDS];
-        let fields: Vec<Field> = tables.concat().into_iter().chain([AGE, RESIDENT, THREADS]).collect();
-        for name in LARGEST {
-            let named: Vec<&Field> = fields.iter().filter(|field| field.name == name).collect();
-            assert!(!named.is_empty() && named.iter().all(|field| field.kind == Kind::Gauge), "{name}: {named:?}");
-        }
-        let of_time = fields.iter().filter(|field| field.kind == Kind::Gauge && field.unit == Unit::Nanoseconds);
-        for field in of_time {
-            assert!(is_largest(field), "{}: times of several are not one after the other", field.name);
-        }
     }
 
     #[test]

@@ -188,7 +188,8 @@ fn explained(why: Unreadable) -> String {
 mod tests {
     use super::*;
     use crate::sample;
-    use runtime::observe::page::{Figures, Room, Slot, Text, Writer};
+    use runtime::observe::figures::{Figures, Slot};
+    use runtime::observe::page::{Room, Text, Writer};
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     use std::collections::HashSet;
     use std::fs;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use procfs::process::{MMapPath, Process as OfKernel};
-use runtime::observe::page::Figures;
+use runtime::observe::figures::{Cache, Figures, Row};
+use runtime::observe::page::AnyRow;
 use rustix::process::geteuid;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -101,6 +102,12 @@ impl Process {
     /// The figures of the process.
     pub fn figures(&self) -> Figures {
         self.said.snapshot().figures()
+    }
+
+    /// The rows of a table that say something: a cache without spans that nobody used does not.
+    pub fn rows(&self, table: usize) -> impl Iterator<Item = AnyRow<'_>> {
+        let is_used = |row: &AnyRow<'_>| [row.get("spans"), row.get("peak")].iter().any(|value| *value != Some(0));
+        self.said.snapshot().rows_in(table).filter(move |row| table != Cache::NUMBER || is_used(row))
     }
 
     /// What people call it.

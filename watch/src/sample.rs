@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runtime::observe::page::{Cache, Figures, Group, Lock, Room, Row, Slot, Text, Writer};
+use runtime::observe::figures::{Cache, Figures, Group, Lock, Row, Slot};
+use runtime::observe::page::{Room, Text, Writer};
 
 use crate::page::Copied;
 use crate::process::{Kernel, Process, State, now_ns};
@@ -106,8 +107,9 @@ pub fn page_of_caches(program: &str, names: &[&str]) -> Vec<u8> {
     page_of(program, now_ns(), names.iter().map(row))
 }
 
-fn page_of<R: Row>(program: &str, at_ns: u64, rows: impl ExactSizeIterator<Item = R>) -> Vec<u8> {
-    let room = Room { caches: rows.len(), groups: rows.len(), ..ROOM };
+/// Bytes of a page of a process, of such a name, that has nothing but such rows.
+pub fn page_of<R: Row>(program: &str, at_ns: u64, rows: impl ExactSizeIterator<Item = R>) -> Vec<u8> {
+    let room = Room { caches: rows.len(), groups: rows.len(), locks: rows.len(), ..ROOM };
     let mut memory = vec![0_u64; room.bytes().div_ceil(8)];
     let mut writer = Writer::default();
     // SAFETY: it is long enough, and outlives the writer.

@@ -249,7 +249,7 @@ impl Moment {
             at_ns: now_ns(),
             operations: desks.operations(),
             grace_periods: rcu::grace_periods(),
-            refills: report.classes[class::class_for(BYTES)].refills,
+            refills: report.class(class::class_for(BYTES)).refills,
             contended: report.locks[0].1.waited.contended,
         })
     }

@@ -127,9 +127,8 @@ fn understood(output: &Output) -> Result<Seen, String> {
 
 /// The mode, from the line of the statistics that has it.
 fn mode(line: &str) -> Option<Mode> {
-    let (_, rest) = line.split_once("; slots used ")?;
-    let known = [("(concurrency ids)", Mode::ConcurrencyIds), ("(one slot a thread", Mode::SlotPerThread)];
-    known.into_iter().find(|(words, _)| rest.contains(words)).map(|(_, mode)| mode)
+    let (_, rest) = line.strip_prefix("  slots: ")?.split_once("has concurrency ids ")?;
+    Some(if rest.starts_with("yes") { Mode::ConcurrencyIds } else { Mode::SlotPerThread })
 }
 
 /// The process: uses a cache from two threads at once, re-tunes it, and says what came of that and where its statistics page is.
@@ -198,8 +197,8 @@ mod tests {
 
     const TOLD: &str = r#"{"tuned":0,"page":"/dev/shm/commensal-0/7"}"#;
     const LINE: &str =
-        "  shared: a second thread was created 0 ms before this; slots used 2 (concurrency ids); kicks 1\n";
-    const FALLBACK: &str = "  solo; slots used 3 (one slot a thread (no concurrency ids here)); kicks 0, refused 0\n";
+        "  slots: used 2, has concurrency ids yes, shared since 1.00 ms ago\n";
+    const FALLBACK: &str = "  slots: used 3, has concurrency ids no, shared since never\n";
 
     fn read(status: i32, told: &str, printed: &str) -> Result<Seen, String> {
         let status = ExitStatus::from_raw(status);

@@ -12,15 +12,15 @@ use machine::sync::{Contention, Site, Waited};
 
 /// Declares the columns in their order: field, what it is called if that is no name in Rust, kind of cell, and type.
 macro_rules! columns {
-    ($($(#[$says:meta])* $field:ident $(as $name:literal)?: $kind:ident($type:ty),)*) => {
+    ($(#[doc = $says:literal] $field:ident $(as $name:literal)?: $kind:ident($type:ty),)*) => {
         /// What one call site waited for the locks of a class.
         #[derive(Clone, Copy, Debug)]
         pub struct Row {
-            $($(#[$says])* pub $field: $type,)*
+            $(#[doc = $says] pub $field: $type,)*
         }
 
         const COLUMNS: &[Column] = &[
-            $(Column { name: [$($name,)? stringify!($field)][0], cell: |row| Cell::$kind(row.$field) }),*
+            $(Column { name: [$($name,)? stringify!($field)][0], says: $says, cell: |row| Cell::$kind(row.$field) }),*
         ];
     };
 }
@@ -43,6 +43,7 @@ columns! {
 #[derive(Clone, Copy)]
 struct Column {
     name: &'static str,
+    says: &'static str,
     cell: fn(&Row) -> Cell,
 }
 
@@ -67,6 +68,11 @@ impl Row {
         let _ = write!(caller, "{}", self.caller);
         self.class.contains(text) || caller.as_str().contains(text)
     }
+}
+
+/// The columns: what they are called, and what they mean.
+pub fn described() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COLUMNS.iter().map(|column| (column.name, column.says))
 }
 
 /// Shows the rows of a class: those who waited. Returns the waits of those who found no place.

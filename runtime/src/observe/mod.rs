@@ -3,6 +3,7 @@
 pub mod knobs;
 
 pub mod columns;
+pub mod figures;
 pub mod locks;
 pub mod page;
 mod word;

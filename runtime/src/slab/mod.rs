@@ -17,7 +17,6 @@ mod cache;
 mod check;
 pub mod class;
 pub mod control;
-mod count;
 mod debug;
 mod drain;
 mod end;
@@ -61,7 +60,7 @@ pub(crate) use object_cache::is_plain;
 pub use object_cache::{COARSEST, Hook, LARGEST_OBJECT, NAME_BYTES, ObjectCache, Refused, Wanted};
 pub use panel::Handle;
 pub use shard::SHARD_RANK;
-pub use table::{Name, Row};
+pub use table::Name;
 pub use tally::Tally;
 pub use tune::Untunable;
 

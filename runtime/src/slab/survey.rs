@@ -13,7 +13,8 @@ use super::panels::STRIDE;
 use super::shape::Shape;
 use super::shard;
 use super::table::Name;
-use crate::page::{GRANULE, PageList};
+use crate::page::{GRANULE, PageList, Span};
+use core::ops::AddAssign;
 use machine::sync::{AtomicU32, Ordering};
 
 /// Granules of the heap that are looked at in one go: 16 MiB.
@@ -50,17 +51,68 @@ impl At {
     }
 }
 
-/// A slot's part of a cache.
+/// What slots have of a cache, or of all caches; of which there are sums.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Part {
-    /// Arrays in the slot's words.
+#[repr(C)]
+pub struct Parts {
+    /// Arrays in the slots' words.
     pub arrays: u64,
     /// Objects in these.
     pub in_words: u64,
-    /// Objects in its part of the depot, about: as if all arrays there had as many as the topmost one.
+    /// Objects in their parts of the depot, about: as if all arrays there had as many as the topmost one.
     pub in_depot: u64,
-    /// Times that the slot's array to take from ran out.
+    /// Times that a slot's array to take from ran out.
     pub refills: u64,
+}
+
+impl Parts {
+    /// Free objects.
+    pub fn cached(&self) -> u64 {
+        self.in_words + self.in_depot
+    }
+}
+
+impl AddAssign for Parts {
+    fn add_assign(&mut self, other: Self) {
+        let Parts { arrays, in_words, in_depot, refills } = other;
+        self.arrays += arrays;
+        self.in_words += in_words;
+        self.in_depot += in_depot;
+        self.refills += refills;
+    }
+}
+
+/// Spans of a cache.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Spans {
+    /// How many.
+    pub spans: u64,
+    /// Those of which objects are in use, or in arrays.
+    pub active: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Objects that they have room for.
+    pub objects: u64,
+}
+
+impl Spans {
+    /// A span.
+    pub(super) fn of(span: &Span) -> Self {
+        let bytes = u64::from(span.granules) * GRANULE as u64;
+        let objects = bytes / span.object_bytes().max(1) as u64;
+        Spans { spans: 1, active: (!span.is_unused()).into(), bytes, objects }
+    }
+}
+
+impl AddAssign for Spans {
+    fn add_assign(&mut self, other: Self) {
+        let Spans { spans, active, bytes, objects } = other;
+        self.spans += spans;
+        self.active += active;
+        self.bytes += bytes;
+        self.objects += objects;
+    }
 }
 
 /// Caches of a panel; those of the first one are the general classes.
@@ -88,9 +140,20 @@ pub struct Known {
     pub batch: usize,
 }
 
+/// A cache, with what slots have of it, and its spans.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// The cache.
+    pub known: Known,
+    /// What slots have of it.
+    pub parts: Parts,
+    /// Its spans.
+    pub spans: Spans,
+}
+
 impl General<'_> {
     /// Shows what a slot has of each cache: the cache's place, and bytes of an object.
-    pub fn survey_slot(self, slot: u32, mut show: impl FnMut(usize, u64, Part)) {
+    pub fn survey_slot(self, slot: u32, mut show: impl FnMut(usize, u64, Parts)) {
         for cache in self.caches().filter(|cache| cache.is_used_in(slot)) {
             show(index_of(cache.number()), cache.object_bytes() as u64, cache.part(slot));
         }
@@ -102,21 +165,30 @@ impl General<'_> {
         unsafe { PageList::count(shard::page_list(self.region, slot)) as u64 * GRANULE as u64 }
     }
 
-    /// Shows the spans of a part of the heap, from a place on, as the place of their cache, their bytes, and objects that they have room for. Where to go on; none: the
-    /// heap ends there. The same place: not now.
-    pub fn survey_spans(self, from: u64, mut show: impl FnMut(usize, u64, u64)) -> Option<u64> {
+    /// Shows the spans of a part of the heap, from a place on, with the place of their cache. Where to go on; none: the heap ends there. The same place: not now.
+    pub fn survey_spans(self, from: u64, mut show: impl FnMut(usize, Spans)) -> Option<u64> {
         let walk = |general: Self| {
-            general.slab.zone.walk_spans(general.slab.locks(), from, GRANULES_AT_ONCE, |span| {
-                // SAFETY: descriptions are never freed; a reading may be stale.
-                let span = unsafe { &*span };
-                let bytes = span.granules as u64 * GRANULE as u64;
-                if span.cache != 0 {
-                    show(index_of(span.cache), bytes, bytes / span.object_bytes().max(1) as u64);
-                }
-            })
+            general
+                .slab
+                .zone
+                .walk_spans(general.slab.locks(), from, GRANULES_AT_ONCE, |span| show_span(span, &mut show))
         };
         // As the only drainer: so no segment is released.
         self.try_as_only_drainer(walk).unwrap_or(Some(from))
+    }
+
+    /// Shows all caches with what slots have of them, but for those that go meanwhile.
+    pub fn survey_all_caches(self, mut show: impl FnMut(usize, Known, Parts)) {
+        for cache in self.caches() {
+            if let Some(known) = cache.known() {
+                show(index_of(cache.number()), known, cache.parts());
+            }
+        }
+    }
+
+    /// Shows all spans at once, without a lock.
+    pub fn survey_all_spans(self, mut show: impl FnMut(usize, Spans)) {
+        self.slab.zone.for_each_span(|span| show_span(span, &mut show));
     }
 
     /// Shows so many caches from a place on, but for those that go meanwhile. The place to go on from; none: there are no more.
@@ -131,10 +203,25 @@ impl General<'_> {
     }
 }
 
+fn show_span(span: *mut Span, show: &mut impl FnMut(usize, Spans)) {
+    // SAFETY: descriptions are never freed; a reading may be stale.
+    let span = unsafe { &*span };
+    if span.cache != 0 {
+        show(index_of(span.cache), Spans::of(span));
+    }
+}
+
 impl Handle<'_> {
-    fn part(self, slot: u32) -> Part {
+    /// What all slots have of the cache.
+    pub(super) fn parts(self) -> Parts {
+        let mut parts = Parts::default();
+        self.slots().for_each(|slot| parts += self.part(slot));
+        parts
+    }
+
+    fn part(self, slot: u32) -> Parts {
         let array = |takes| Handle::array_of(self.word(slot, takes), takes);
-        let mut part = Part { refills: shard::refills(self.shard(slot)).into(), ..Part::default() };
+        let mut part = Parts { refills: shard::refills(self.shard(slot)).into(), ..Parts::default() };
         for array in [true, false].into_iter().filter_map(array) {
             part.arrays += 1;
             part.in_words += array.len(self.panel) as u64;
@@ -146,7 +233,7 @@ impl Handle<'_> {
     }
 
     /// None: there is no cache at the place, or another one than before; see `label`.
-    fn known(self) -> Option<Known> {
+    pub(super) fn known(self) -> Option<Known> {
         let Some(cache) = self.object_cache() else {
             let peak = self.slab().registry().tally.peak_objects(self.number() as usize);
             return Some(self.known_as(Name::General(self.object_bytes()), peak));

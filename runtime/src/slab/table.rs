@@ -6,35 +6,11 @@ use super::General;
 use super::label::CacheName;
 use super::misuse::Line;
 use super::panel::Handle;
-use super::shape::Shape;
 use super::shard::Held;
 use super::sharing;
+use super::survey::{Reading, Spans};
+use crate::page::GRANULE;
 use core::fmt::{self, Write};
-
-/// A cache, read.
-#[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// What people call it.
-    pub name: Name,
-    /// Objects that the program has.
-    pub active_objects: u64,
-    /// Objects that there is room for.
-    pub objects: u64,
-    /// Bytes of an object.
-    pub object_bytes: usize,
-    /// Objects of a span.
-    pub objects_per_span: u64,
-    /// Pages of a span.
-    pub pages_per_span: u64,
-    /// Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.
-    pub limit: u64,
-    /// Objects that move at once.
-    pub batch: u64,
-    /// Spans of which objects are in use, or in arrays.
-    pub active_spans: u64,
-    /// Spans.
-    pub spans: u64,
-}
 
 /// A cache's name: that of a general class tells its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +32,10 @@ impl fmt::Display for Name {
 
 impl General<'_> {
     /// Shows all caches that have, or had, anything, but for those that go meanwhile.
-    pub fn rows(self, mut show: impl FnMut(Row)) {
+    pub fn rows(self, mut show: impl FnMut(&Reading)) {
         // To hold a lock takes an identity, and whoever only asks may have none yet.
         sharing::enter();
-        self.caches().filter_map(Handle::row_if_it_stays).filter(|row| row.spans > 0).for_each(&mut show);
+        self.caches().filter_map(Handle::reading).filter(|row| row.spans.spans > 0).for_each(|row| show(&row));
     }
 }
 
@@ -67,49 +43,34 @@ impl Handle<'_> {
     /// Whether people call it so.
     pub(super) fn is_called(self, name: &[u8]) -> bool {
         let mut own = Line::new();
-        let _ = write!(own, "{}", self.name());
+        let general = || Name::General(self.shape().object_bytes());
+        let _ = write!(own, "{}", self.object_cache().map_or_else(general, |cache| Name::Created(cache.name())));
         own.as_bytes() == name
     }
 
-    fn name(self) -> Name {
-        let general = || Name::General(self.shape().object_bytes());
-        self.object_cache().map_or_else(general, |cache| Name::Created(cache.name()))
-    }
-
     /// None: there is no cache at the place, or another one than before; see `label`.
-    fn row_if_it_stays(self) -> Option<Row> {
-        let Some(cache) = self.object_cache() else { return Some(self.row(self.shape())) };
-        let turn = cache.label().turn()?;
-        // Looked at again: it may have gone before its turn was noted.
-        let row = Some(self.shape()).filter(|shape| *shape != Shape::NONE).map(|shape| self.row(shape))?;
-        cache.label().is_still(turn).then_some(row)
+    fn reading(self) -> Option<Reading> {
+        let cache = self.object_cache();
+        let turn = match cache {
+            Some(cache) => cache.label().turn()?,
+            None => 0,
+        };
+        let reading = Reading { known: self.known()?, parts: self.parts(), spans: self.spans() };
+        cache.is_none_or(|cache| cache.label().is_still(turn)).then_some(reading)
     }
 
-    fn row(self, shape: Shape) -> Row {
-        let pages_per_span = shape.granules() as u64 * (crate::page::GRANULE / crate::page::PAGE) as u64;
-        let objects_per_span = pages_per_span * crate::page::PAGE as u64 / shape.object_bytes().max(1) as u64;
-        let lingering = self.object_cache().map_or(0, |cache| cache.lingering.count(self));
-        let (mut spans, mut active_spans) = (lingering as u64, 0);
+    fn spans(self) -> Spans {
+        let mut spans = Spans::default();
         for slot in self.slots() {
             // Whoever holds it changes what we would count.
             let Some(held) = Held::try_lock(self, slot) else { continue };
-            for span in held.spans.iter() {
-                spans += 1;
-                // SAFETY: spans in the ring belong to the shard that we hold.
-                active_spans += u64::from(!unsafe { (*span).is_unused() });
-            }
+            // SAFETY: spans in the ring belong to the shard that we hold.
+            held.spans.iter().for_each(|span| spans += Spans::of(unsafe { &*span }));
         }
-        Row {
-            name: self.name(),
-            active_objects: self.alive() as u64,
-            objects: spans * objects_per_span,
-            object_bytes: shape.object_bytes(),
-            objects_per_span,
-            pages_per_span,
-            limit: shape.limit() as u64,
-            batch: shape.most() as u64,
-            active_spans,
-            spans,
-        }
+        let lingering = self.object_cache().map_or(0, |cache| cache.lingering.count(self)) as u64;
+        let bytes = self.shape().granules() as u64 * GRANULE as u64;
+        let objects = bytes / self.shape().object_bytes().max(1) as u64;
+        spans += Spans { spans: lingering, active: 0, bytes: lingering * bytes, objects: lingering * objects };
+        spans
     }
 }

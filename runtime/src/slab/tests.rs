@@ -110,8 +110,9 @@ fn arrays_grow_with_the_load_and_stay_grown() {
         };
         let refills = || {
             let mut refills = 0;
-            let number = cache.handle().number() as usize;
-            general().count_cached(|of, _, _, times| refills += if of == number { times } else { 0 });
+            general().rows(|row| {
+                refills += if row.known.name == Name::Created(cache.name()) { row.parts.refills } else { 0 }
+            });
             refills
         };
         // Whoever is disturbed long enough finds the cache cool, and where the thread is moved to, arrays have to grow first.

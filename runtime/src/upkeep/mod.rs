@@ -38,19 +38,15 @@ use machine::clock;
 use state::State;
 use timetable::Turn;
 
-/// Shows when the next turn of each slot begins, by the machine's clock; nothing for slots that have none, or while somebody else looks.
-pub(crate) fn next_turns(slots: u32, mut show: impl FnMut(u32, u64)) {
+/// When the next turn of a slot begins, by the machine's clock; 0: it has none, or somebody else looks.
+pub(crate) fn next_turn_ns(slot: u32) -> u64 {
     let now_ns = clock::now_ns();
-    let Some(state) = State::known() else { return };
-    state.with(now_ns, |inside| {
-        for slot in 0..slots {
-            match inside.table.turn(slot) {
-                Turn::NotBeforeNs(at) => show(slot, at),
-                Turn::UntilNs(_) => show(slot, now_ns),
-                Turn::None => {}
-            }
-        }
-    });
+    let turn = State::known().and_then(|state| state.with(now_ns, |inside| inside.table.turn(slot)));
+    match turn {
+        Some(Turn::NotBeforeNs(at)) => at,
+        Some(Turn::UntilNs(_)) => now_ns,
+        Some(Turn::None) | None => 0,
+    }
 }
 
 /// Sets a knob, also of a program that runs: it takes effect at once. Without memory for that, which is a few pages, there is no upkeep either.

@@ -4,9 +4,8 @@ use super::knobs::Knob;
 use super::state::State;
 use crate::page::PAGE;
 use crate::percpu;
-use core::fmt;
 
-/// What upkeep did so far. `Display` writes it as a line.
+/// What upkeep did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Whether it is on.
@@ -53,28 +52,5 @@ impl Report {
             longest_ns: counts.longest_ns.get(),
             patience: state.patience(),
         }
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.is_on {
-            return write!(out, "upkeep: off");
-        }
-        write!(
-            out,
-            "upkeep: {} bytes given back in {} calls (refused {}), turns {} own and {} of deserted slots, arrays {}, spans {}, longest hold {} us, \
-             patience {}, shepherd {}",
-            self.bytes,
-            self.calls,
-            self.refused,
-            self.own_turns,
-            self.deserted_turns,
-            self.arrays,
-            self.spans,
-            self.longest_ns / 1000,
-            self.patience,
-            if self.has_shepherd { "yes" } else { "no" }
-        )
     }
 }

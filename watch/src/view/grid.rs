@@ -2,8 +2,10 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use runtime::observe::page::{Field, Kind, Row};
+use runtime::observe::figures::{Figure, Kind, Table};
+use runtime::observe::page::AnyRow;
 
+use crate::text::heading_of;
 use crate::units;
 
 /// A cell: what is shown, and what it is sorted by.
@@ -51,21 +53,29 @@ pub struct Order {
 
 impl Grid {
     /// The rows of a table, with how fast counters rise, if it is known what they were `passed_s` before.
-    pub fn of<R: Row>(rows: &[(String, R)], before: &[(String, R)], passed_s: f64, now_ns: u64) -> Self {
-        let rates = || R::FIELDS.iter().enumerate().filter(|(_, field)| field.kind == Kind::Counter);
-        let heading = |name: &str| name.trim_end_matches("_bytes").trim_end_matches("_ns").replace('_', " ");
-        let names = R::TEXTS.iter().copied().chain(R::FIELDS.iter().map(|field| field.name)).map(heading);
-        let headings = names.chain(rates().map(|(_, field)| format!("{}/s", heading(field.name)))).collect();
-        let cells = |key: &String, row: &R| {
+    pub fn of(
+        table: &Table,
+        rows: &[(String, AnyRow<'_>)],
+        before: &[(String, AnyRow<'_>)],
+        passed_s: f64,
+        now_ns: u64,
+    ) -> Self {
+        let rates = || table.figures.iter().enumerate().filter(|(_, figure)| figure.kind == Kind::Counter);
+        let names = table.labels.iter().map(|label| label.name).chain(table.figures.iter().map(|figure| figure.name));
+        let rate_names = rates().map(|(_, figure)| format!("{}/s", heading_of(figure.name)));
+        let cells = |key: &String, row: AnyRow<'_>| {
             let values: Vec<u64> = row.values().collect();
             let old = before.iter().find(|(other, _)| other == key).map(|(_, row)| row.values().collect::<Vec<u64>>());
             let texts = row.texts().map(|text| Cell::Word(text.to_owned()));
-            let numbers = R::FIELDS.iter().zip(&values).map(|(field, &value)| number(field, value, now_ns));
+            let numbers = table.figures.iter().zip(&values).map(|(figure, &value)| number(figure, value, now_ns));
             let rates = rates()
-                .map(|(column, field)| rate(field, values[column], old.as_ref().map(|old| old[column]), passed_s));
+                .map(|(column, figure)| rate(figure, values[column], old.as_ref().map(|old| old[column]), passed_s));
             texts.chain(numbers).chain(rates).collect()
         };
-        Grid { headings, rows: rows.iter().map(|(key, row)| (key.clone(), cells(key, row))).collect() }
+        Grid {
+            headings: names.map(heading_of).chain(rate_names).collect(),
+            rows: rows.iter().map(|(key, row)| (key.clone(), cells(key, *row))).collect(),
+        }
     }
 
     /// Only rows in which some cell has the text.
@@ -125,15 +135,15 @@ impl Grid {
     }
 }
 
-fn number(field: &Field, value: u64, now_ns: u64) -> Cell {
-    Cell::Number(units::value(field, value, now_ns), value as f64)
+fn number(figure: &Figure, value: u64, now_ns: u64) -> Cell {
+    Cell::Number(units::value(figure.unit, value, now_ns), value as f64)
 }
 
-fn rate(field: &Field, value: u64, before: Option<u64>, passed_s: f64) -> Cell {
+fn rate(figure: &Figure, value: u64, before: Option<u64>, passed_s: f64) -> Cell {
     match before {
         Some(before) if passed_s > 0.0 && value >= before => {
             let rate = (value - before) as f64 / passed_s;
-            Cell::Number(units::value(field, rate.round() as u64, 0), rate)
+            Cell::Number(units::value(figure.unit, rate.round() as u64, 0), rate)
         }
         _ => Cell::Number("-".to_owned(), 0.0),
     }
@@ -142,10 +152,26 @@ fn rate(field: &Field, value: u64, before: Option<u64>, passed_s: f64) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runtime::observe::page::{Lock, Text};
+    use crate::sample;
+    use runtime::observe::figures::{Lock, Row, TABLES};
+    use runtime::observe::page::{Page, Text};
 
-    fn lock(caller: &str, contended: u64) -> (String, Lock) {
-        (caller.to_owned(), Lock { class: Text::of("zone"), caller: Text::of(caller), contended, ..Lock::NONE })
+    /// The grid of locks that were waited for so often by callers, two seconds after what was before.
+    fn grid(now: &[(&str, u64)], before: &[(&str, u64)]) -> Grid {
+        let pages = [now, before].map(|locks| {
+            let lock = |&(caller, contended): &(&str, u64)| Lock {
+                class: Text::of("zone"),
+                caller: Text::of(caller),
+                contended,
+                ..Lock::NONE
+            };
+            sample::page_of("sample", 1000, locks.iter().map(lock))
+        });
+        let [now, before] = pages.each_ref().map(|page| {
+            let rows = Page::of(page).and_then(Page::snapshot).unwrap().rows_in(Lock::NUMBER);
+            rows.map(|row| (row.texts().last().unwrap().to_owned(), row)).collect::<Vec<_>>()
+        });
+        Grid::of(&TABLES[Lock::NUMBER], &now, &before, 2.0, 0)
     }
 
     fn column(grid: &Grid, heading: &str) -> Vec<String> {
@@ -155,8 +181,7 @@ mod tests {
 
     #[test]
     fn counters_have_a_rate_if_it_is_known_what_they_were() {
-        let before = [lock("a", 10), lock("b", 50)];
-        let grid = Grid::of(&[lock("a", 30), lock("b", 20), lock("new", 7)], &before, 2.0, 0);
+        let grid = grid(&[("a", 30), ("b", 20), ("new", 7)], &[("a", 10), ("b", 50)]);
         assert_eq!(column(&grid, "contended"), ["30", "20", "7"]);
         // One that fell is another process's, or begun anew.
         assert_eq!(column(&grid, "contended/s"), ["10", "-", "-"]);
@@ -167,7 +192,7 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_by_what_numbers_are_and_not_how_they_look() {
-        let mut grid = Grid::of(&[lock("b", 9), lock("a", 100), lock("c", 123_456)], &[], 0.0, 0);
+        let mut grid = grid(&[("b", 9), ("a", 100), ("c", 123_456)], &[]);
         grid.sort(Order { column: 2, rises: false });
         assert_eq!(column(&grid, "caller"), ["c", "a", "b"]);
         grid.sort(Order { column: 1, rises: true });
@@ -180,7 +205,7 @@ mod tests {
     #[test]
     fn words_are_cut_before_columns_are_left_out() {
         let caller = "slab::take::a_function_of_a_very_long_name_that_needs_much_room";
-        let grid = Grid::of(&[lock(caller, 5)], &[], 0.0, 0);
+        let grid = grid(&[(caller, 5)], &[]);
         let whole = grid.widths(200);
         assert_eq!((whole.len(), usize::from(whole[1])), (grid.headings.len(), caller.len()));
         let cut = grid.widths(100);

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use runtime::observe::page::{Cache, Figures, Group, Lock, Row, Slot, Snapshot};
+use runtime::observe::figures::{Cache, Group, Lock, Row, Slot, TABLES};
+use runtime::observe::page::AnyRow;
 
 use super::grid::{Cell, Grid, Order};
 use crate::process::{Process, State, now_ns};
@@ -210,11 +211,7 @@ impl Model {
 
     /// The table on the screen, sorted and filtered.
     pub fn grid(&self) -> Grid {
-        let mut grid = match (self.screen, self.current()) {
-            (Screen::List, _) => list(&self.known),
-            (Screen::One(_, tab), Some(known)) => known.grid(tab),
-            (Screen::One(..), None) => Grid::default(),
-        };
+        let mut grid = self.unsorted();
         grid.filter(&self.filter);
         if let Some(order) = self.order() {
             grid.sort(order);
@@ -222,18 +219,29 @@ impl Model {
         grid
     }
 
+    fn unsorted(&self) -> Grid {
+        match (self.screen, self.current()) {
+            (Screen::List, _) => list(&self.known),
+            (Screen::One(_, tab), Some(known)) => known.grid(tab),
+            (Screen::One(..), None) => Grid::default(),
+        }
+    }
+
     /// How the table on the screen is sorted; none: it is as it is.
     pub fn order(&self) -> Option<Order> {
         let tab = self.tab();
         let usual = match tab {
-            // Bytes in use, bytes of spans, total wait.
-            None => Some(Order { column: 3, rises: false }),
-            Some(Tab::Caches) => Some(Order { column: 7, rises: false }),
-            Some(Tab::Locks) => Some(Order { column: 3, rises: false }),
-            Some(Tab::Groups) => Some(Order { column: 2, rises: false }),
-            Some(Tab::Memory | Tab::Slots | Tab::Activity) => None,
+            None => "in use",
+            Some(Tab::Caches) => "span",
+            Some(Tab::Locks) => "total wait",
+            Some(Tab::Groups) => "charged",
+            Some(Tab::Memory | Tab::Slots | Tab::Activity) => "",
         };
-        self.orders.get(&tab).copied().or(usual)
+        let usual = || {
+            let column = self.unsorted().headings.iter().position(|heading| heading == usual)?;
+            Some(Order { column, rises: false })
+        };
+        self.orders.get(&tab).copied().or_else(usual)
     }
 
     fn tab(&self) -> Option<Tab> {
@@ -345,92 +353,67 @@ impl Known {
         self
     }
 
-    fn snapshot(&self) -> Snapshot<'_> {
-        self.process.said.snapshot()
-    }
-
-    fn before(&self) -> Option<Snapshot<'_>> {
-        self.before.as_ref().map(|process| process.said.snapshot())
-    }
-
     /// Seconds between the two pages.
     fn passed_s(&self) -> f64 {
-        let before = self.before().map_or(0, Snapshot::ended_ns);
-        if before == 0 { 0.0 } else { self.snapshot().ended_ns().saturating_sub(before) as f64 / 1e9 }
+        let ended_ns = |process: &Process| process.said.snapshot().ended_ns();
+        let passed = |before| ended_ns(&self.process).saturating_sub(before) as f64 / 1e9;
+        self.before.as_ref().map(ended_ns).filter(|&before| before > 0).map_or(0.0, passed)
     }
 
     fn grid(&self, tab: Tab) -> Grid {
         match tab {
-            Tab::Caches => self.table(|snapshot| {
-                let shown = snapshot.rows::<Cache>().filter(|cache| cache.spans > 0 || cache.peak > 0);
-                shown.map(|cache| (cache.name.as_str().to_owned(), cache)).collect()
-            }),
-            Tab::Slots => {
-                let mut grid = self.table(|snapshot| numbered(snapshot.rows::<Slot>()));
-                grid.headings.insert(0, "slot".to_owned());
-                for (key, cells) in &mut grid.rows {
-                    cells.insert(0, Cell::Number(key.clone(), key.parse().unwrap_or(0.0)));
-                }
-                grid
-            }
-            Tab::Groups => self.table(|snapshot| {
-                let key = |group: &Group| format!("{}/{}", group.parent.as_str(), group.name.as_str());
-                snapshot.rows::<Group>().map(|group| (key(&group), group)).collect()
-            }),
-            Tab::Locks => self.table(|snapshot| {
-                let key = |lock: &Lock| format!("{} {}", lock.class.as_str(), lock.caller.as_str());
-                snapshot.rows::<Lock>().map(|lock| (key(&lock), lock)).collect()
-            }),
-            Tab::Memory => self.figures(|name| !is_activity(name)),
-            Tab::Activity => self.figures(is_activity),
+            Tab::Caches => self.table(Cache::NUMBER),
+            Tab::Slots => self.table(Slot::NUMBER),
+            Tab::Groups => self.table(Group::NUMBER),
+            Tab::Locks => self.table(Lock::NUMBER),
+            Tab::Memory => self.figures(|topic| topic == "memory"),
+            Tab::Activity => self.figures(|topic| topic != "memory"),
         }
     }
 
-    fn table<R: Row>(&self, rows: impl Fn(Snapshot<'_>) -> Vec<(String, R)>) -> Grid {
-        let rows = |snapshot| told_apart(rows(snapshot));
-        let before = self.before().map(rows).unwrap_or_default();
-        Grid::of(&rows(self.snapshot()), &before, self.passed_s(), now_ns())
+    fn table(&self, number: usize) -> Grid {
+        let table = &TABLES[number];
+        let before = self.before.as_ref().map(|before| keyed(before, number)).unwrap_or_default();
+        let mut grid = Grid::of(table, &keyed(&self.process, number), &before, self.passed_s(), now_ns());
+        if !table.numbered.is_empty() {
+            grid.headings.insert(0, table.numbered.to_owned());
+            for (row, (_, cells)) in grid.rows.iter_mut().enumerate() {
+                cells.insert(0, Cell::Number(row.to_string(), row as f64));
+            }
+        }
+        grid
     }
 
     /// Figures of the process, one a row.
     fn figures(&self, is_shown: fn(&str) -> bool) -> Grid {
-        let whole = self.table(|snapshot| vec![(String::new(), snapshot.figures())]);
+        let whole = self.table(0);
         let (headings, cells) =
             (whole.headings, whole.rows.into_iter().next().map(|(_, cells)| cells).unwrap_or_default());
         let rate = |name: &str| {
             let column = headings.iter().position(|heading| heading.strip_suffix("/s") == Some(name));
             column.map_or(Cell::Number(String::new(), 0.0), |column| cells[column].clone())
         };
-        let shown = Figures::FIELDS.iter().enumerate().filter(|(_, field)| is_shown(field.name));
-        let rows = shown.map(|(column, field)| {
-            let says = Cell::Word(field.says.trim().trim_end_matches('.').to_owned());
-            let name = headings[column].clone();
-            (field.name.to_owned(), vec![Cell::Word(name.clone()), cells[column].clone(), rate(&name), says])
+        let shown =
+            TABLES[0].figures.iter().zip(&cells).zip(&headings).filter(|((figure, _), _)| is_shown(figure.topic));
+        let rows = shown.map(|((figure, cell), name)| {
+            let says = Cell::Word(figure.says.trim_end_matches('.').to_owned());
+            (figure.name.to_owned(), vec![Cell::Word(name.clone()), cell.clone(), rate(name), says])
         });
         let rows = rows.collect();
         Grid { headings: ["figure", "value", "per second", "meaning"].map(str::to_owned).to_vec(), rows }
     }
 }
 
-fn is_activity(name: &str) -> bool {
-    ["kicks", "upkeep", "rcu", "shared", "slots", "has_"].iter().any(|part| name.starts_with(part))
-}
-
-/// Rows of different keys: there may be several groups and caches of one name.
-fn told_apart<R>(mut rows: Vec<(String, R)>) -> Vec<(String, R)> {
+/// The rows of a table, by keys that tell them apart: there may be several groups and caches of one name.
+fn keyed(process: &Process, table: usize) -> Vec<(String, AnyRow<'_>)> {
     let mut seen = HashMap::new();
-    for (key, _) in &mut rows {
-        let times: &mut u32 = seen.entry(key.clone()).or_default();
+    let keyed = process.rows(table).map(|row| {
+        let name = row.texts().collect::<Vec<_>>().join("\n");
+        let times: &mut u32 = seen.entry(name.clone()).or_default();
         *times += 1;
-        if *times > 1 {
-            *key = format!("{key} {times}");
-        }
-    }
-    rows
-}
-
-fn numbered<R>(rows: impl Iterator<Item = R>) -> Vec<(String, R)> {
-    rows.enumerate().map(|(number, row)| (number.to_string(), row)).collect()
+        (format!("{name}\n{times}"), row)
+    });
+    keyed.collect()
 }
 
 /// All processes.

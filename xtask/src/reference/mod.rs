@@ -8,8 +8,6 @@ mod commands;
 mod conf;
 mod keys;
 mod knobs;
-mod lines;
-mod metrics;
 mod source;
 mod statistics;
 
@@ -34,7 +32,7 @@ pub fn run(root: &Path, bless: bool) -> Result<(), String> {
     settle(C, c::page(&tree)?)?;
     let command = library::command(root)?;
     settle(COMMANDS, commands::page(&command)?)?;
-    settle(STATISTICS, statistics::page(&tree, &metrics::served(&command)?)?)?;
+    settle(STATISTICS, statistics::page(&command)?)?;
     println!("reference: docs/reference/ is what the code says");
     Ok(())
 }

@@ -31,25 +31,6 @@ impl<'a> Source<'a> {
         found.ok_or_else(|| format!("{} has no {what}; say in xtask/src/reference where it went", self.file.path))
     }
 
-    /// All that `look` finds among the items.
-    pub fn all<'s, T>(&'s self, look: impl Fn(&'s Item) -> Option<T>) -> Vec<T> {
-        self.items.iter().filter_map(look).collect()
-    }
-
-    /// The fields of a structure, with what each means.
-    pub fn fields(&self, name: &str) -> Result<Vec<(String, String)>, String> {
-        let structure = self.find(&format!("structure {name}"), |item| match item {
-            Item::Struct(structure) if structure.ident == name => Some(structure),
-            _ => None,
-        })?;
-        let described = structure.fields.iter().map(|field| {
-            let name = field.ident.as_ref().map_or_else(String::new, ToString::to_string);
-            let says = self.described(field, &field.attrs, &format!("the field `{name}`"))?;
-            Ok((name, says))
-        });
-        described.collect()
-    }
-
     /// The variants of an enumeration, with what each means.
     pub fn variants(&self, name: &str) -> Result<Vec<(String, String)>, String> {
         let enumeration = self.find(&format!("enumeration {name}"), |item| match item {
@@ -139,14 +120,8 @@ mod tests {
 
     #[test]
     fn what_has_no_description_is_named_with_its_place() {
-        let tree = Tree::of([("a.rs", "struct Row {\n/// Good,\n/// and long.\nx: u8,\ny: u8 }\nenum E { V }")]);
-        let source = Source::read(&tree, "a.rs").unwrap();
-        let said = source.fields("Row").unwrap_err();
-        assert!(said.starts_with("a.rs:5: the field `y` has no description"), "{said}");
-        assert!(source.variants("E").unwrap_err().starts_with("a.rs:6: `V` has no description"));
-        assert!(source.fields("Gone").unwrap_err().contains("no structure Gone"));
-        let tree = Tree::of([("a.rs", "struct Row {\n/// Good,\n/// and long.\nx: u8 }")]);
-        let fields = Source::read(&tree, "a.rs").unwrap().fields("Row").unwrap();
-        assert_eq!(fields, [("x".to_owned(), "Good, and long.".to_owned())]);
+        let tree = Tree::of([("a.rs", "enum E {\n/// Good,\n/// and long.\nX,\nY }")]);
+        let said = Source::read(&tree, "a.rs").unwrap().variants("E").unwrap_err();
+        assert!(said.starts_with("a.rs:5: `Y` has no description"), "{said}");
     }
 }

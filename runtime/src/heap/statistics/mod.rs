@@ -15,6 +15,7 @@
 //!
 //! Runs at the same time: any threads, of which one works; the others do not wait.
 
+pub(super) mod read;
 mod rows;
 
 use super::report::StandardError;
@@ -31,7 +32,7 @@ use core::ptr::null_mut;
 use machine::publication::{self, Place};
 use machine::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
 use machine::{clock, process, slot, thread, vm};
-use rows::Stage;
+use rows::Walk;
 
 /// Who is to have a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ const OWED_NS: i64 = 5 * MILLISECOND as i64;
 const USUAL_INTERVAL_MS: u32 = 500;
 /// Memory in use has changed by much if it is by an eighth and so many pages.
 const MUCH: u64 = (1 << 18) / PAGE as u64;
+/// Caches that there is room for.
+const MOST_CACHES: usize = 4 * PANEL;
 /// What is done at a stretch.
 const STRETCH_NS: u64 = 20_000;
 /// Units of coarse time to the next part, some 100 µs; to the next try to look at what somebody else holds, and to the next look whether it is due,
@@ -94,7 +97,7 @@ struct Inside {
     allowance: Allowance,
     /// What there was when it was last written.
     seen: Seen,
-    stage: Stage,
+    walk: Walk,
 }
 
 /// By what is seen whether anything has changed that others should know.
@@ -330,7 +333,7 @@ impl Inside {
     fn start(&mut self, now: u64) {
         self.seen = Seen::now();
         self.writer.start(now);
-        self.stage = Stage::Slots(0);
+        self.walk.start();
     }
 
     /// Says all that is not said already.
@@ -362,14 +365,9 @@ impl Inside {
             return Ok(());
         }
         const MOST_SLOTS: usize = 256;
-        const PANELS: usize = 4;
         const LOCKS: usize = 80;
-        let room = Room {
-            caches: PANELS * PANEL,
-            slots: slot::possible().min(MOST_SLOTS),
-            groups: register::MOST,
-            locks: LOCKS,
-        };
+        let room =
+            Room { caches: MOST_CACHES, slots: slot::possible().min(MOST_SLOTS), groups: register::MOST, locks: LOCKS };
         match publication::publish(&mut self.place, room.bytes()) {
             Ok(memory) => {
                 let mut text = [0; 16];

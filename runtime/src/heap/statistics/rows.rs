@@ -1,27 +1,30 @@
 //! What the page says: slots, spans and caches, a part at a time, and then the rest.
-//!
-//! Objects in slots' own arrays were counted as in use when they left the depot, and are subtracted where they are found.
 
-use super::{Inside, Part};
+use super::read::{Heap, OfGroup, OfSlot, Walked};
+use super::{Inside, MOST_CACHES, Part};
 use crate::group::register;
 use crate::heap::locks;
-use crate::observe::Why;
-use crate::observe::columns;
-use crate::observe::page::{Cache, Figures, Group, Lock, Slot, Text};
-use crate::page::PAGE;
+use crate::observe::figures::{Cache, Figures, Group, Lock, Slot};
 use crate::slab::region::general;
-use crate::slab::survey::{self, Known};
+use crate::slab::survey::{Parts, Reading, Spans};
 use crate::slab::{coarse_of, coarse_time};
-use crate::{rcu, upkeep};
-use machine::{clock, kick, slot};
+use machine::{clock, slot};
 
-const MILLISECOND: u64 = 1_000_000;
 const CACHES_AT_ONCE: usize = 8;
 
-/// How far the copy that is being written has come.
+/// How far the copy that is being written has come, and what was found on the way.
+#[repr(C)]
+pub(super) struct Walk {
+    stage: Stage,
+    walked: Walked,
+    /// By the place of the cache; those from `used` on are zeroes.
+    caches: [(Parts, Spans); MOST_CACHES],
+    used: usize,
+}
+
 #[derive(Clone, Copy, Debug)]
 #[repr(C, u32)]
-pub(super) enum Stage {
+enum Stage {
     /// Slots from this one on.
     Slots(u32) = 0,
     /// Spans from this place in the heap on.
@@ -32,16 +35,31 @@ pub(super) enum Stage {
     Rest,
 }
 
+impl Walk {
+    /// Begins anew.
+    pub fn start(&mut self) {
+        (self.stage, self.walked) = (Stage::Slots(0), Walked::default());
+        self.caches[..self.used].fill(Default::default());
+        self.used = 0;
+    }
+
+    fn cache(&mut self, place: usize) -> Option<&mut (Parts, Spans)> {
+        let cache = self.caches.get_mut(place);
+        self.used = self.used.max(place + 1).min(MOST_CACHES);
+        cache
+    }
+}
+
 impl Inside {
     /// Does a part of the copy that is being written.
     pub(super) fn do_part(&mut self) -> Part {
-        self.stage = match self.stage {
+        self.walk.stage = match self.walk.stage {
             Stage::Slots(slot) if slot < slot::in_use() => {
                 self.write_slot(slot);
                 Stage::Slots(slot + 1)
             }
             Stage::Slots(_) => Stage::Spans(0),
-            Stage::Spans(from) => match self.write_spans(from) {
+            Stage::Spans(from) => match self.look_at_spans(from) {
                 Some(next) if next == from => return Part::NotNow,
                 Some(next) => Stage::Spans(next),
                 None => Stage::Caches(0),
@@ -53,170 +71,65 @@ impl Inside {
             Stage::Rest => {
                 self.write_locks();
                 self.write_groups();
-                self.write_turns();
-                self.write_figures();
+                if let Some(row) = self.writer.row(0) {
+                    *row = Figures::read(&Heap::after(self.walk.walked));
+                }
                 return Part::Last;
             }
         };
         Part::More
     }
 
-    fn write_slot(&mut self, slot: u32) {
-        let mut own = Slot::NONE;
-        general().survey_slot(slot, |cache, object_bytes, part| {
-            let survey::Part { arrays, in_words, in_depot, refills } = part;
-            own.arrays += arrays;
-            own.cached_objects += in_words + in_depot;
-            own.cached_bytes += (in_words + in_depot) * object_bytes;
-            own.refills += refills;
-            if let Some(row) = self.writer.row::<Cache>(cache) {
-                row.cached += in_words + in_depot;
-                row.refills += refills;
-                // For now: what is in words was counted as in use. See `write_caches`.
-                row.in_use += in_words;
+    fn write_slot(&mut self, number: u32) {
+        let mut own = OfSlot { number, listed_bytes: general().listed_bytes_of(number), ..OfSlot::default() };
+        general().survey_slot(number, |cache, object_bytes, parts| {
+            own.parts += parts;
+            own.cached_bytes += parts.cached() * object_bytes;
+            if let Some((of_cache, _)) = self.walk.cache(cache) {
+                *of_cache += parts;
             }
         });
-        own.listed_bytes = general().listed_bytes_of(slot);
-        let unvisited = general().watch(slot).since_last_visit(coarse_time());
-        own.unvisited_ns = self.ns_of(unvisited);
-        match self.writer.row::<Slot>(slot as usize) {
-            Some(row) => *row = own,
+        own.unvisited_ns = self.ns_of(general().watch(number).since_last_visit(coarse_time()));
+        self.walk.walked.cached_bytes += own.cached_bytes;
+        self.walk.walked.listed_bytes += own.listed_bytes;
+        match self.writer.row(number as usize) {
+            Some(row) => *row = Slot::read(&own),
             None => self.writer.lose::<Slot>(1),
-        }
-        if let Some(all) = self.writer.row::<Figures>(0) {
-            all.cached_bytes += own.cached_bytes;
-            // For now: it is subtracted in `write_figures`.
-            all.run_bytes += own.listed_bytes;
         }
     }
 
-    fn write_spans(&mut self, from: u64) -> Option<u64> {
-        general().survey_spans(from, |cache, bytes, objects| {
-            if let Some(row) = self.writer.row::<Cache>(cache) {
-                row.spans += 1;
-                row.span_bytes += bytes;
-                row.objects += objects;
-            }
-            if let Some(all) = self.writer.row::<Figures>(0) {
-                all.large_bytes += bytes;
+    fn look_at_spans(&mut self, from: u64) -> Option<u64> {
+        general().survey_spans(from, |cache, spans| {
+            self.walk.walked.span_bytes += spans.bytes;
+            if let Some((_, of_cache)) = self.walk.cache(cache) {
+                *of_cache += spans;
             }
         })
     }
 
     fn write_caches(&mut self, from: usize) -> Option<usize> {
         general().survey_caches(from, CACHES_AT_ONCE, |cache, known| {
-            let Known { name, object_bytes, counted, peak, limit, batch } = known;
-            let Some(row) = self.writer.row::<Cache>(cache) else { return self.writer.lose::<Cache>(1) };
-            (row.name, row.object_bytes, row.peak) = (Text::of(name), object_bytes as u64, peak);
-            (row.limit, row.batch) = (limit as u64, batch as u64);
-            row.in_use = counted.saturating_sub(row.in_use);
-            let bytes = row.in_use * row.object_bytes;
-            if let Some(all) = self.writer.row::<Figures>(0) {
-                all.in_use_bytes += bytes;
-            }
+            let place = self.writer.row(cache).zip(self.walk.caches.get(cache));
+            let Some((row, &(parts, spans))) = place else { return self.writer.lose::<Cache>(1) };
+            *row = Cache::read(&Reading { known, parts, spans });
+            self.walk.walked.small_bytes += row.in_use * row.object_bytes;
         })
     }
 
     fn write_locks(&mut self) {
-        let writer = &mut self.writer;
-        locks::for_each_row(|columns::Row { contended, total_wait_ns, max_wait_ns, class, caller, .. }| {
-            let (class, caller) = (Text::of(class), Text::of(caller));
-            match writer.push::<Lock>() {
-                Some(row) => *row = Lock { class, caller, contended, total_wait_ns, max_wait_ns },
-                None => writer.lose::<Lock>(1),
-            }
+        locks::for_each_row(|lock| match self.writer.push() {
+            Some(row) => *row = Lock::read(&lock),
+            None => self.writer.lose::<Lock>(1),
         });
     }
 
     fn write_groups(&mut self) {
-        let writer = &mut self.writer;
         let unlisted = register::show(|group| {
-            let known = group.statistics();
-            let row = Group {
-                name: Text::of(group.name()),
-                parent: Text::of(group.parent().map_or("", |parent| parent.name())),
-                charged_bytes: known.charged,
-                peak_bytes: known.peak,
-                limit_bytes: known.limit,
-                refused: known.refused,
-                inside: known.inside.into(),
-                children: known.children.into(),
-                caches: known.caches.into(),
-                large_blocks: known.large_blocks.into(),
-            };
-            if let Some(place) = writer.push::<Group>() {
-                *place = row;
+            if let Some(row) = self.writer.push() {
+                *row = Group::read(&OfGroup { core: group, known: group.statistics() });
             }
         });
-        writer.lose::<Group>(unlisted.unwrap_or(0));
-    }
-
-    fn write_turns(&mut self) {
-        upkeep::next_turns(slot::in_use(), |slot, at| {
-            if let Some(row) = self.writer.row::<Slot>(slot as usize) {
-                row.next_turn_ns = at;
-            }
-        });
-    }
-
-    fn write_figures(&mut self) {
-        let slab = general().state();
-        let (counts, registry) = (&slab.zone.counts, slab.registry());
-        let pages = |count: u64| count * PAGE as u64;
-        let Some(all) = self.writer.row::<Figures>(0) else { return };
-        let (listed, in_spans) = (all.run_bytes, all.large_bytes);
-        let run_bytes = pages(counts.in_use.get()).saturating_sub(listed);
-        let large_bytes = run_bytes.saturating_sub(in_spans);
-        let kicks = kick::counts();
-        let kicks_for = |why| registry.rare.0.kicks.get(why);
-        let upkeep = upkeep::Report::read();
-        let (standing, waiting) = (rcu::standing(), rcu::waiting());
-        *all = Figures {
-            in_use_bytes: all.in_use_bytes + large_bytes,
-            peak_bytes: registry.tally.peak_bytes(),
-            run_bytes,
-            peak_run_bytes: pages(counts.peak.get()),
-            large_bytes,
-            large_blocks: registry.tally.objects(0),
-            cached_bytes: all.cached_bytes,
-            dirty_bytes: pages(counts.free_dirty.get()),
-            released_bytes: pages(counts.purged.get()),
-            segment_bytes: pages(counts.reserved.get()),
-            metadata_bytes: slab.zone.metadata.reserved_bytes.get(),
-            runs: counts.allocations.get(),
-            slots_used: slot::in_use().into(),
-            has_concurrency_ids: (slot::mode() == slot::Mode::ConcurrencyId).into(),
-            shared_since_ns: slab.sharing.upgraded_at_ns().unwrap_or(0),
-            kicks: kicks.0,
-            kicks_refused: kicks.1,
-            kicks_trim: kicks_for(Why::Trim),
-            kicks_shrink: kicks_for(Why::Shrink),
-            kicks_tune: kicks_for(Why::Tune),
-            kicks_limit: kicks_for(Why::Limit),
-            kicks_idle: kicks_for(Why::Idle),
-            kicks_deferred: kicks_for(Why::Deferred),
-            kicks_upkeep: kicks_for(Why::Upkeep),
-            upkeep_on: upkeep.is_on.into(),
-            upkeep_shepherd: upkeep.has_shepherd.into(),
-            upkeep_interval_ns: u64::from(upkeep::knob(upkeep::Knob::Interval)) * MILLISECOND,
-            upkeep_own_turns: upkeep.own_turns,
-            upkeep_deserted_turns: upkeep.deserted_turns,
-            upkeep_arrays: upkeep.arrays,
-            upkeep_spans: upkeep.spans,
-            upkeep_released_bytes: upkeep.bytes,
-            upkeep_calls: upkeep.calls,
-            upkeep_refused: upkeep.refused,
-            upkeep_longest_ns: upkeep.longest_ns,
-            upkeep_patience: upkeep.patience.into(),
-            rcu_grace_periods: standing.over,
-            rcu_waiting_ns: standing.waiting_ns,
-            rcu_hold_outs: standing.hold_outs.into(),
-            rcu_deferred: waiting.objects,
-            rcu_deferred_bytes: waiting.bytes,
-            rcu_peak_deferred_bytes: waiting.most_bytes,
-            rcu_held_up: waiting.held_up,
-            rcu_lost: waiting.lost,
-        };
+        self.writer.lose::<Group>(unlisted.unwrap_or(0));
     }
 
     /// So many units of coarse time in nanoseconds, by how fast both clocks have been since somebody first came along.

@@ -8,50 +8,68 @@
 //!
 //! The process fills the copy that is not current, a part at a time, and then says that it is: so whoever crashes in the middle leaves the one
 //! before. Readers copy the whole page, without a lock or a mark, and look whether the copy's turn is the same afterwards, and even.
-//! Numbers are 64 bits wide and in the machine's order. A page of another version may be laid out otherwise behind `version`; nothing before it changes.
+//! Numbers are 64 bits wide and in the machine's order. The tables are those of `observe::figures`. A page of another version may be laid out
+//! otherwise behind `version`; nothing before it changes.
 //!
 //! Runs at the same time: one writer; any readers, in other processes.
 
-mod tables;
 mod text;
 
-pub use tables::{Cache, Field, Figures, Group, Kind, Lock, Row, Slot, Unit};
 pub use text::Text;
 
+use super::figures::{Figures, Row, TABLES, Table};
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// What a page begins with that is one.
 pub const MARK: [u8; 8] = *b"cmstats\0";
-/// The layout that is described here, and by the tables.
-pub const VERSION: u32 = 2;
+/// The layout that is described here and by the table of figures: a hash of both, so that each layout has a version of its own.
+pub const VERSION: u32 = {
+    // FNV-1a. The first is raised when the header or a copy changes, or what a value means.
+    let mut hash = hashed(0x811c_9dc5, &[3]);
+    let mut number = 0;
+    while number < TABLES.len() {
+        let table = &TABLES[number];
+        hash = hashed(hash, table.name.as_bytes());
+        let mut label = 0;
+        while label < table.labels.len() {
+            hash = hashed(hashed(hash, table.labels[label].name.as_bytes()), &[table.labels[label].bytes as u8]);
+            label += 1;
+        }
+        let mut figure = 0;
+        while figure < table.figures.len() {
+            let known = &table.figures[figure];
+            hash = hashed(hashed(hash, known.name.as_bytes()), &[known.kind as u8, known.unit as u8]);
+            figure += 1;
+        }
+        number += 1;
+    }
+    hash
+};
+
+const fn hashed(mut hash: u32, bytes: &[u8]) -> u32 {
+    let mut at = 0;
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    hash
+}
+
 /// No copy is current yet; else the number of the one that is, plus one.
 const NONE: u32 = 0;
 
-const TABLES: usize = 5;
-
-macro_rules! tables {
-    ($($row:ident),*) => {
-        /// Bytes of the rows of each table.
-        const ROW_BYTES: [usize; TABLES] = [$(size_of::<$row>()),*];
-        const _: () = {
-            let numbers = [$($row::NUMBER),*];
-            let mut number = 0;
-            while number < TABLES {
-                assert!(numbers[number] == number);
-                number += 1;
-            }
-        };
-
-        /// Shows each table: what it is called, its texts, and its values.
-        pub fn for_each_table(mut show: impl FnMut(&'static str, &'static [&'static str], &'static [Field])) {
-            $(show($row::TABLE, $row::TEXTS, $row::FIELDS);)*
-        }
-    };
-}
-
-tables! { Figures, Cache, Slot, Group, Lock }
+/// Bytes of the rows of each table.
+const ROW_BYTES: [usize; TABLES.len()] = {
+    let mut bytes = [0; TABLES.len()];
+    let mut number = 0;
+    while number < TABLES.len() {
+        bytes[number] = TABLES[number].row_bytes;
+        number += 1;
+    }
+    bytes
+};
 
 /// Rows that there is room for: of caches, slots, groups and locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +98,7 @@ struct Header {
     program: Text<16>,
     library: Text<16>,
     copies: [u64; 2],
-    tables: [Place; TABLES],
+    tables: [Place; TABLES.len()],
 }
 
 /// Where a table lies in a copy.
@@ -104,22 +122,22 @@ struct Copy {
     /// What it took: less than it lasted, as it is written in parts.
     cost_ns: u64,
     /// Rows that are there, by table.
-    rows: [u32; TABLES],
+    rows: [u32; TABLES.len()],
     /// Rows that there was no room for.
-    lost: [u32; TABLES],
+    lost: [u32; TABLES.len()],
 }
 
 /// Copies begin at multiples of this.
 const ALIGNMENT: usize = 64;
 
 impl Room {
-    fn rows(self) -> [usize; TABLES] {
+    fn rows(self) -> [usize; TABLES.len()] {
         [1, self.caches, self.slots, self.groups, self.locks]
     }
 
-    fn tables(self) -> ([Place; TABLES], usize) {
+    fn tables(self) -> ([Place; TABLES.len()], usize) {
         let mut end = size_of::<Copy>().next_multiple_of(ALIGNMENT);
-        let mut tables = [Place { offset: 0, row_bytes: 0, rows: 0, unused: 0 }; TABLES];
+        let mut tables = [Place { offset: 0, row_bytes: 0, rows: 0, unused: 0 }; TABLES.len()];
         for ((table, rows), row_bytes) in tables.iter_mut().zip(self.rows()).zip(ROW_BYTES) {
             *table = Place { offset: end as u32, row_bytes: row_bytes as u32, rows: rows as u32, unused: 0 };
             end += rows * row_bytes;
@@ -201,7 +219,7 @@ impl Writer {
         // Whoever read any of what is written below finds the turn odd, or another one, afterwards: readers copy what is here by the kernel, and read the
         // turn again by a second call.
         fence(Ordering::Release);
-        (copy.began_ns, copy.cost_ns, copy.rows, copy.lost) = (now_ns, 0, [0; TABLES], [0; TABLES]);
+        (copy.began_ns, copy.cost_ns, copy.rows, copy.lost) = (now_ns, 0, [0; TABLES.len()], [0; TABLES.len()]);
         self.row::<Figures>(0);
     }
 
@@ -428,9 +446,18 @@ impl<'a> Snapshot<'a> {
         (0..self.rows_of(R::NUMBER) as usize).map(move |row| self.page.read(first + row * size_of::<R>()))
     }
 
+    /// The rows of a table, whatever it is.
+    pub fn rows_in(self, number: usize) -> impl ExactSizeIterator<Item = AnyRow<'a>> {
+        let bytes = ROW_BYTES[number];
+        let first = self.at + self.page.place(number).offset as usize;
+        let page = self.page.0;
+        (0..self.rows_of(number) as usize)
+            .map(move |row| AnyRow { table: &TABLES[number], bytes: &page[first + row * bytes..][..bytes] })
+    }
+
     /// How many rows of a table there was no room for.
-    pub fn lost<R: Row>(self) -> u32 {
-        self.page.u32_at(self.at + offset_of!(Copy, lost) + 4 * R::NUMBER)
+    pub fn lost_in(self, number: usize) -> u32 {
+        self.page.u32_at(self.at + offset_of!(Copy, lost) + 4 * number)
     }
 
     fn rows_of(self, table: usize) -> u32 {
@@ -438,9 +465,40 @@ impl<'a> Snapshot<'a> {
     }
 }
 
+/// A row of some table.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyRow<'a> {
+    table: &'static Table,
+    bytes: &'a [u8],
+}
+
+impl<'a> AnyRow<'a> {
+    /// The texts, in order.
+    pub fn texts(self) -> impl Iterator<Item = &'a str> {
+        let mut rest = self.bytes;
+        self.table.labels.iter().map(move |label| {
+            let (text, others) = rest.split_at(label.bytes);
+            rest = others;
+            text::as_str(text)
+        })
+    }
+
+    /// The values, in order.
+    pub fn values(self) -> impl Iterator<Item = u64> + use<'a> {
+        let texts = self.table.row_bytes - 8 * self.table.figures.len();
+        self.bytes[texts..].as_chunks().0.iter().map(|&value| u64::from_ne_bytes(value))
+    }
+
+    /// The value of the figure that is called so, if the table has one.
+    pub fn get(self, name: &str) -> Option<u64> {
+        self.table.figures.iter().zip(self.values()).find(|(figure, _)| figure.name == name).map(|(_, value)| value)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::figures::{Cache, Lock, Slot};
     use std::vec::Vec;
 
     const ROOM: Room = Room { caches: 3, slots: 2, groups: 1, locks: 1 };
@@ -471,26 +529,6 @@ mod tests {
         writer.finish(at + 1);
     }
 
-    /// Whoever changes the layout, or what a value means, gives it the next version: readers of another one say so instead of showing nonsense.
-    #[test]
-    fn a_layout_has_a_version_of_its_own() {
-        let mut text = std::string::String::new();
-        for_each_table(|table, texts, fields| {
-            let fields: Vec<_> = fields.iter().map(|field| (field.name, field.kind, field.unit)).collect();
-            text += &std::format!("{table} {texts:?} {fields:?}\n");
-        });
-        let sizes = (size_of::<Header>(), size_of::<Copy>(), ROW_BYTES);
-        let hash = std::format!("{text}{sizes:?}")
-            .bytes()
-            // FNV-1a.
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-        assert_eq!(
-            (VERSION, hash),
-            (2, 0xd2f1_7946_f0cd_b234),
-            "raise VERSION, and write down here what it is the version of:\n{text}{sizes:?}"
-        );
-    }
-
     #[test]
     fn what_was_written_is_read() {
         let (memory, mut writer) = page();
@@ -503,7 +541,11 @@ mod tests {
             assert_eq!((snapshot.began_ns(), snapshot.ended_ns(), snapshot.figures().runs), (at, at + 1, at));
             let caches: Vec<_> = snapshot.rows::<Cache>().map(|cache| (cache.name, cache.in_use)).collect();
             assert_eq!(caches, [(Text::of(0), at), (Text::of(1), at)]);
-            assert_eq!((snapshot.lost::<Cache>(), snapshot.lost::<Slot>()), (1, 0));
+            assert_eq!((snapshot.lost_in(Cache::NUMBER), snapshot.lost_in(Slot::NUMBER)), (1, 0));
+            let any: Vec<_> = snapshot.rows_in(Cache::NUMBER).collect();
+            let first = (any[1].texts().next(), any[1].get("in_use"), any[1].values().sum::<u64>());
+            assert_eq!((any.len(), first), (2, (Some("1"), Some(at), at)));
+            assert_eq!(any[1].get("none"), None);
         }
     }
 

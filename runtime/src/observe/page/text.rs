@@ -21,11 +21,16 @@ impl<const N: usize> Text<N> {
 
     /// What was written: up to the first zero or the first byte that is no text.
     pub fn as_str(&self) -> &str {
-        let len = self.0.iter().position(|&byte| byte == 0).unwrap_or(N);
-        match core::str::from_utf8(&self.0[..len]) {
-            Ok(text) => text,
-            Err(error) => core::str::from_utf8(&self.0[..error.valid_up_to()]).unwrap_or(""),
-        }
+        as_str(&self.0)
+    }
+}
+
+/// The text in some bytes.
+pub(super) fn as_str(bytes: &[u8]) -> &str {
+    let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    match core::str::from_utf8(&bytes[..len]) {
+        Ok(text) => text,
+        Err(error) => core::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or(""),
     }
 }
 

@@ -1,0 +1,121 @@
+//! How figures are read: the sources that the table of figures names, and the readers that it declares.
+//!
+//! A reading takes no lock, and may be stale; it is exact at rest.
+
+use crate::group::{Core, Statistics};
+use crate::observe::figures::{Cache, Figures, Group, Lock, Slot, with_figures};
+use crate::observe::page::Text;
+use crate::observe::{Events, Kicks, Why, columns};
+use crate::page::{PAGE, ZoneCounts};
+use crate::slab::Tally;
+use crate::slab::region::general;
+use crate::slab::survey::{self, Parts};
+use crate::{rcu, upkeep};
+use machine::{kick, slot};
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// What a walk over slots, spans and caches has added up.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(in crate::heap) struct Walked {
+    /// Bytes of objects of caches that the program holds.
+    pub small_bytes: u64,
+    /// Bytes of free objects in arrays and depots.
+    pub cached_bytes: u64,
+    /// Bytes on page lists.
+    pub listed_bytes: u64,
+    /// Bytes of spans.
+    pub span_bytes: u64,
+}
+
+/// The source of the process's figures.
+pub(in crate::heap) struct Heap<'a> {
+    walked: Walked,
+    runs: &'a ZoneCounts,
+    tally: &'a Tally,
+    kicks: &'a Kicks,
+    metadata_bytes: u64,
+    shared_since_ns: u64,
+    upkeep: upkeep::Report,
+    standing: rcu::Standing,
+    waiting: rcu::Waiting,
+}
+
+impl Heap<'_> {
+    /// As it is now, but for what a walk has found.
+    pub fn after(walked: Walked) -> Self {
+        let slab = general().state();
+        let registry = slab.registry();
+        Heap {
+            walked,
+            runs: &slab.zone.counts,
+            tally: &registry.tally,
+            kicks: &registry.rare.0.kicks,
+            metadata_bytes: slab.zone.metadata.reserved_bytes.get(),
+            shared_since_ns: slab.sharing.upgraded_at_ns().unwrap_or(0),
+            upkeep: upkeep::Report::read(),
+            standing: rcu::standing(),
+            waiting: rcu::waiting(),
+        }
+    }
+
+    fn run_bytes(&self) -> u64 {
+        pages(&self.runs.in_use).saturating_sub(self.walked.listed_bytes)
+    }
+
+    fn large_bytes(&self) -> u64 {
+        self.run_bytes().saturating_sub(self.walked.span_bytes)
+    }
+}
+
+fn pages(count: &Events) -> u64 {
+    count.get() * PAGE as u64
+}
+
+/// The source of a slot's figures.
+#[derive(Debug, Default)]
+pub(in crate::heap) struct OfSlot {
+    pub number: u32,
+    pub parts: Parts,
+    pub cached_bytes: u64,
+    pub listed_bytes: u64,
+    pub unvisited_ns: u64,
+}
+
+/// The source of a group's figures.
+pub(in crate::heap) struct OfGroup<'a> {
+    pub core: &'a Core,
+    pub known: Statistics,
+}
+
+/// Makes each row read itself from its source.
+macro_rules! readers {
+    ($(
+        #[doc = $says:literal]
+        $row:ident from $source:ty: $number:literal $table:literal, metrics $metrics:literal numbered $numbered:literal {
+            $($text:ident: $bytes:literal, $text_says:literal, $text_read:expr;)*
+        } {
+            $($topic:literal {
+                $($figure:ident: $kind:ident $unit:ident $($together:ident)?, $figure_says:literal, $read:expr;)*
+            })*
+        }
+    )*) => {
+        $(impl $row {
+            /// Reads all figures of the row.
+            pub(in crate::heap) fn read(source: &$source) -> Self {
+                $row {
+                    $($text: apply(source, $text_read),)*
+                    $($($figure: apply(source, $read),)*)*
+                }
+            }
+        })*
+    };
+}
+
+#[inline(always)]
+fn apply<S, R>(source: &S, read: impl FnOnce(&S) -> R) -> R {
+    read(source)
+}
+
+with_figures!(readers);
