@@ -39,7 +39,8 @@ pub fn text(scrape: Scrape) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// What a figure's samples are called, by the rules of the format: the base unit at the end, and "total" for what only grows. None: it has no metric.
+/// What a figure's samples are called, by the rules of the format: the base unit at the end, and "total" for what only
+/// grows. None: it has no metric.
 pub fn name_of(table: &Table, figure: &Figure) -> Option<String> {
     let unit = match figure.unit {
         Unit::Moment => return None,

@@ -8,24 +8,30 @@ use runtime::observe::figures::{Kind, SLAB_COLUMNS, TABLES, Unit};
 use crate::openmetrics::{OF_ALL, OF_KERNEL, name_of};
 
 const ABOUT: &str = "\
-A process under `commensal run`, or one with `observe:on` in its settings, writes what it knows of itself to a *statistics page*, a file of its own \
-in its user's runtime directory, mode 0600. `commensal stat PID` shows all of it, `commensal stat PID --json` has the figures by the names below, \
-`commensal top` shows it live, and `commensal stat --prometheus ADDR` serves the metrics. The layout has a version; a reader of another version says so.
+A process under `commensal run`, or one with `observe:on` in its settings, writes what it knows of itself to a \
+*statistics page*, a file of its own in its user's runtime directory, mode 0600. `commensal stat PID` shows all \
+of it, `commensal stat PID --json` has the figures by the names below, `commensal top` shows it live, and \
+`commensal stat --prometheus ADDR` serves the metrics. The layout has a version; a reader of another version \
+says so.
 ";
 const ABOUT_METRICS: &str = "\
-Each metric has the labels `pid` and `program`, and those that its table names. Times are in seconds there; moments have no metric, as no two machines have the \
-same clock for them. If rows have the same labels, their metric is the sum, or the largest value where a sum says nothing. These metrics are there besides:
+Each metric has the labels `pid` and `program`, and those that its table names. Times are in seconds there; \
+moments have no metric, as no two machines have the same clock for them. If rows have the same labels, their \
+metric is the sum, or the largest value where a sum says nothing. These metrics are there besides:
 ";
 const ABOUT_EXIT: &str = "\
-`commensal run --stats`, or `stats:exit`, prints the figures of the process on standard error when the program exits, by what they are about and without their units; then \
-what waiting for locks cost; and then a row of figures for each size class that was used, as for caches above.
+`commensal run --stats`, or `stats:exit`, prints the figures of the process on standard error when the program \
+exits, by what they are about and without their units; then what waiting for locks cost; and then a row of \
+figures for each size class that was used, as for caches above.
 ";
 const ABOUT_SLABINFO: &str = "\
-`commensal run --slabinfo` prints it when the program exits, `commensal slabinfo PID` at any time. The columns are those of the kernel's `/proc/slabinfo`.
+`commensal run --slabinfo` prints it when the program exits, `commensal slabinfo PID` at any time. The columns \
+are those of the kernel's `/proc/slabinfo`.
 ";
 const ABOUT_LOCKS: &str = "\
-`commensal run --locks` prints it when the program exits, `--locks-json` as JSON, and `cm_lock_report` gives C programs the same rows at any time. The columns are \
-those of `perf lock contention`; times have the largest unit that suits them as text, and are nanoseconds as JSON.
+`commensal run --locks` prints it when the program exits, `--locks-json` as JSON, and `cm_lock_report` gives C \
+programs the same rows at any time. The columns are those of `perf lock contention`; times have the largest unit \
+that suits them as text, and are nanoseconds as JSON.
 ";
 
 /// The page, but for its title.

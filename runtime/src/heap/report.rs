@@ -1,11 +1,13 @@
 //! What the heap tells: a reading of its state, as text, as XML, or as numbers.
 //!
-//! Its figures are those of the table `observe::figures`, and come from counts that slow paths keep (see `slab::Tally`), and from a walk over spans and
-//! slots; malloc and free count nothing. A reading takes no lock, so that it can be made in any state; it is exact at rest.
+//! Its figures are those of the table `observe::figures`. They come from counts that slow paths keep (see
+//! `slab::Tally`), and from a walk over spans and slots; malloc and free count nothing. A reading takes no lock, so that
+//! it can be made in any state; it is exact at rest.
 
 use super::locks;
 use super::statistics::read::{Heap, Walked};
-use crate::observe::figures::{Cache, Figures, Shown, unitless, write_slab_head, write_slab_row};
+use crate::observe::Shown;
+use crate::observe::figures::{Cache, Figures, unitless, write_slab_head, write_slab_row};
 use crate::slab::class::{self, CLASSES};
 use crate::slab::misuse::Line;
 use crate::slab::region::general;
@@ -51,7 +53,7 @@ impl Report {
         Some(Report { process: Figures::read(&Heap::after(walked)), classes, locks: locks::reports() })
     }
 
-    /// The figures of a size class: its counts as they are now, and what slots have of it and its spans as they were read.
+    /// The figures of a size class: its counts are those of now, what slots have of it and its spans were read before.
     pub fn class(&self, class: usize) -> Cache {
         let (parts, spans) = self.classes[class];
         let mut row = Cache::NONE;
@@ -64,7 +66,7 @@ impl Report {
         (1..CLASSES).map(|class| self.class(class)).filter(|class| class.peak > 0 || class.spans > 0)
     }
 
-    /// Writes the report as text, a line at a time: the figures of the process by what they are about, locks, and size classes.
+    /// Writes the report as text: the figures of the process by what they are about, locks, and size classes.
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "commensal: statistics")?;
         let (mut paragraph, now_ns, mut result) = (Paragraph::new(out), clock::now_ns(), Ok(()));
@@ -103,10 +105,8 @@ impl Report {
             let Cache { object_bytes, cached, in_use, peak, .. } = class;
             let from = class::size(class::class_for(object_bytes as usize) - 1) + 1;
             let total = cached * object_bytes;
-            writeln!(
-                out,
-                "  <size from=\"{from}\" to=\"{object_bytes}\" total=\"{total}\" count=\"{cached}\" in_use=\"{in_use}\" peak=\"{peak}\"/>"
-            )?;
+            write!(out, "  <size from=\"{from}\" to=\"{object_bytes}\" total=\"{total}\" count=\"{cached}\"")?;
+            writeln!(out, " in_use=\"{in_use}\" peak=\"{peak}\"/>")?;
         }
         let Figures { run_bytes, in_use_bytes, dirty_bytes, peak_run_bytes, segment_bytes, .. } = self.process;
         let free = run_bytes.saturating_sub(in_use_bytes) + dirty_bytes;

@@ -1,17 +1,17 @@
 //! The table of figures: all that a process tells about itself, each figure once.
 //!
-//! A figure has a name with its unit, a kind, a unit, what it means, and how it is read. All outputs come from this table: the statistics page, what
-//! `--stats` and `--slabinfo` print, and what `commensal stat`, `top` and `slabinfo` show, JSON, OpenMetrics and the reference. To add a figure, add
-//! its line here and count it where it happens. The line is
+//! A figure has a name with its unit, a kind, a unit, what it means, and how it is read. All outputs come from this
+//! table: the statistics page, what `--stats` and `--slabinfo` print, what `commensal stat`, `top` and `slabinfo` show,
+//! JSON, OpenMetrics and the reference. To add a figure, add its line here and count it where it happens. The line is
 //!
 //! ```text
 //! name: Kind Unit [Most], "What it means.", |source| how it is read;
 //! ```
 //!
-//! `Most` says that several values become the largest of them; others are added. [`TABLES`] describes each scope (the process, caches, slots, groups and
-//! locks), and a structure of the scope's name holds its values. `heap::statistics::read` expands the readers, as the sources are known there.
+//! `Most` says that several values become the largest of them; others are added. [`TABLES`] describes each scope (the
+//! process, caches, slots, groups and locks), and a structure of the scope's name holds its values.
+//! `heap::statistics::read` expands the readers, as the sources are known there.
 
-use super::Word;
 use super::page::Text;
 use core::fmt::{self, Write};
 
@@ -19,156 +19,175 @@ use core::fmt::{self, Write};
 macro_rules! with_figures {
     ($then:ident) => {
         $then! {
-            /// Figures of the process as a whole.
-            Figures from Heap<'_>: 0 "process", metrics "" numbered "" {} {
-                "memory" {
-                    in_use_bytes: Gauge Bytes, "Bytes that the program holds: small objects and large blocks.",
-                        |heap| heap.walked.small_bytes + heap.large_bytes();
-                    peak_bytes: Gauge Bytes, "The most bytes that the program and the slots' arrays held, as refills saw it.",
-                        |heap| heap.tally.peak_bytes();
-                    run_bytes: Gauge Bytes, "Bytes of runs in use: spans and large blocks.", |heap| heap.run_bytes();
-                    peak_run_bytes: Gauge Bytes, "The most bytes of runs that were in use.", |heap| pages(&heap.runs.peak);
-                    large_bytes: Gauge Bytes, "Bytes of large blocks in use.", |heap| heap.large_bytes();
-                    large_blocks: Gauge Count, "Large blocks in use.", |heap| heap.tally.objects(0);
-                    peak_large_blocks: Gauge Count, "The most large blocks that were in use.",
-                        |heap| heap.tally.peak_objects(0);
-                    cached_bytes: Gauge Bytes, "Bytes of free objects in arrays and depots.", |heap| heap.walked.cached_bytes;
-                    dirty_bytes: Gauge Bytes, "Bytes of free runs that the kernel has not got back.", |heap| pages(&heap.runs.free_dirty);
-                    released_bytes: Counter Bytes, "Bytes given back to the kernel.", |heap| pages(&heap.runs.purged);
-                    segment_bytes: Gauge Bytes, "Bytes of address space in segments.", |heap| pages(&heap.runs.reserved);
-                    metadata_bytes: Gauge Bytes, "Bytes of address space for metadata.", |heap| heap.metadata_bytes;
-                    runs: Counter Count, "Runs of pages that were handed out.", |heap| heap.runs.allocations.get();
-                }
-                "slots" {
-                    slots_used: Gauge Count, "Slots that have been used.", |_| slot::in_use().into();
-                    has_concurrency_ids: Gauge YesOrNo Most,
-                        "Whether slots are given by the kernel's concurrency ids; 0: each thread has one of its own.",
-                        |_| (slot::mode() == slot::Mode::ConcurrencyId).into();
-                    shared_since_ns: Gauge Moment Most, "When the second thread came; 0: there never was one.", |heap| heap.shared_since_ns;
-                }
-                "kicks" {
-                    kicks: Counter Count, "Times that other CPUs were interrupted, for any reason.", |_| kick::counts().0;
-                    kicks_refused: Counter Count, "Times that the kernel refused to interrupt other CPUs.", |_| kick::counts().1;
-                    kicks_trim: Counter Count, "Kicks because memory had to go back.", |heap| heap.kicks.get(Why::Trim);
-                    kicks_shrink: Counter Count, "Kicks because a cache was to give back what it does not need.", |heap| heap.kicks.get(Why::Shrink);
-                    kicks_tune: Counter Count, "Kicks because arrays were replaced by others of another size.", |heap| heap.kicks.get(Why::Tune);
-                    kicks_limit: Counter Count, "Kicks because a group had reached its limit.", |heap| heap.kicks.get(Why::Limit);
-                    kicks_idle: Counter Count, "Kicks because a slot that rested had more than another could make use of.",
-                        |heap| heap.kicks.get(Why::Idle);
-                    kicks_deferred: Counter Count, "Kicks because what was deferred was to be freed.", |heap| heap.kicks.get(Why::Deferred);
-                    kicks_upkeep: Counter Count, "Kicks because nobody had come along in a slot for some time.",
-                        |heap| heap.kicks.get(Why::Upkeep);
-                }
-                "upkeep" {
-                    upkeep_on: Gauge YesOrNo Most, "Whether memory that nobody uses goes back in the background.",
-                        |heap| heap.upkeep.is_on.into();
-                    upkeep_shepherd: Gauge YesOrNo Most, "Whether there is a thread that sees to slots where nobody comes along.",
-                        |heap| heap.upkeep.has_shepherd.into();
-                    upkeep_interval_ns: Gauge Nanoseconds Most, "The interval in which each slot has one turn of upkeep.",
-                        |_| u64::from(upkeep::knob(upkeep::Knob::Interval)) * MILLISECOND;
-                    upkeep_own_turns: Counter Count, "Turns that threads took in their own slots.", |heap| heap.upkeep.own_turns;
-                    upkeep_deserted_turns: Counter Count, "Turns that were taken for slots where nobody came along.",
-                        |heap| heap.upkeep.deserted_turns;
-                    upkeep_arrays: Counter Count, "Arrays that upkeep emptied.", |heap| heap.upkeep.arrays;
-                    upkeep_spans: Counter Count, "Spans that upkeep gave to the zone.", |heap| heap.upkeep.spans;
-                    upkeep_released_bytes: Counter Bytes, "Bytes that upkeep gave back to the kernel.", |heap| heap.upkeep.bytes;
-                    upkeep_calls: Counter Count, "Calls by which upkeep gave memory back to the kernel.", |heap| heap.upkeep.calls;
-                    upkeep_refused: Counter Count, "Calls for that that the kernel refused.", |heap| heap.upkeep.refused;
-                    upkeep_longest_ns: Gauge Nanoseconds Most, "The longest that upkeep took at a stretch.", |heap| heap.upkeep.longest_ns;
-                    upkeep_patience: Gauge Count Most, "Intervals that pages have to be idle for before they go back.",
-                        |heap| heap.upkeep.patience.into();
-                }
-                "rcu" {
-                    rcu_grace_periods: Counter Count, "Grace periods that are over.", |heap| heap.standing.over;
-                    rcu_waiting_ns: Gauge Nanoseconds Most,
-                        "For how long the grace period that is under way has been waiting for readers; 0: none is.",
-                        |heap| heap.standing.waiting_ns;
-                    rcu_hold_outs: Gauge Count, "Sections that the grace period under way is held up by.", |heap| heap.standing.hold_outs.into();
-                    rcu_deferred: Gauge Count, "Objects and calls that wait for a grace period.", |heap| heap.waiting.objects;
-                    rcu_deferred_bytes: Gauge Bytes, "Bytes of objects that wait for a grace period, as far as they are known.",
-                        |heap| heap.waiting.bytes;
-                    rcu_peak_deferred_bytes: Gauge Bytes, "The most bytes that waited for a grace period in each slot, added up.",
-                        |heap| heap.waiting.most_bytes;
-                    rcu_held_up: Counter Count, "Times that somebody who deferred was held up.", |heap| heap.waiting.held_up;
-                    rcu_lost: Counter Count, "Objects that could neither wait nor be waited for.", |heap| heap.waiting.lost;
-                }
-            }
+    /// Figures of the process as a whole.
+    Figures from Heap<'_>: 0 "process", metrics "" numbered "" {} {
+        "memory" {
+            in_use_bytes: Gauge Bytes, "Bytes that the program holds: small objects and large blocks.",
+                |heap| heap.walked.small_bytes + heap.large_bytes();
+            peak_bytes: Gauge Bytes, "The most bytes that the program and the slots' arrays held, as refills saw it.",
+                |heap| heap.tally.peak_bytes();
+            run_bytes: Gauge Bytes, "Bytes of runs in use: spans and large blocks.", |heap| heap.run_bytes();
+            peak_run_bytes: Gauge Bytes, "The most bytes of runs that were in use.", |heap| pages(&heap.runs.peak);
+            large_bytes: Gauge Bytes, "Bytes of large blocks in use.", |heap| heap.large_bytes();
+            large_blocks: Gauge Count, "Large blocks in use.", |heap| heap.tally.objects(0);
+            peak_large_blocks: Gauge Count, "The most large blocks that were in use.",
+                |heap| heap.tally.peak_objects(0);
+            cached_bytes: Gauge Bytes, "Bytes of free objects in arrays and depots.", |heap| heap.walked.cached_bytes;
+            dirty_bytes: Gauge Bytes, "Bytes of free runs that the kernel has not got back.",
+                |heap| pages(&heap.runs.free_dirty);
+            released_bytes: Counter Bytes, "Bytes given back to the kernel.", |heap| pages(&heap.runs.purged);
+            segment_bytes: Gauge Bytes, "Bytes of address space in segments.", |heap| pages(&heap.runs.reserved);
+            metadata_bytes: Gauge Bytes, "Bytes of address space for metadata.", |heap| heap.metadata_bytes;
+            runs: Counter Count, "Runs of pages that were handed out.", |heap| heap.runs.allocations.get();
+        }
+        "slots" {
+            slots_used: Gauge Count, "Slots that have been used.", |_| slot::in_use().into();
+            has_concurrency_ids: Gauge YesOrNo Most,
+                "Whether slots are given by the kernel's concurrency ids; 0: each thread has one of its own.",
+                |_| (slot::mode() == slot::Mode::ConcurrencyId).into();
+            shared_since_ns: Gauge Moment Most, "When the second thread came; 0: there never was one.",
+                |heap| heap.shared_since_ns;
+        }
+        "kicks" {
+            kicks: Counter Count, "Times that other CPUs were interrupted, for any reason.", |_| kick::counts().0;
+            kicks_refused: Counter Count, "Times that the kernel refused to interrupt other CPUs.",
+                |_| kick::counts().1;
+            kicks_trim: Counter Count, "Kicks because memory had to go back.", |heap| heap.kicks.get(Why::Trim);
+            kicks_shrink: Counter Count, "Kicks because a cache was to give back what it does not need.",
+                |heap| heap.kicks.get(Why::Shrink);
+            kicks_tune: Counter Count, "Kicks because arrays were replaced by others of another size.",
+                |heap| heap.kicks.get(Why::Tune);
+            kicks_limit: Counter Count, "Kicks because a group had reached its limit.",
+                |heap| heap.kicks.get(Why::Limit);
+            kicks_idle: Counter Count, "Kicks because a slot that rested had more than another could make use of.",
+                |heap| heap.kicks.get(Why::Idle);
+            kicks_deferred: Counter Count, "Kicks because what was deferred was to be freed.",
+                |heap| heap.kicks.get(Why::Deferred);
+            kicks_upkeep: Counter Count, "Kicks because nobody had come along in a slot for some time.",
+                |heap| heap.kicks.get(Why::Upkeep);
+        }
+        "upkeep" {
+            upkeep_on: Gauge YesOrNo Most, "Whether memory that nobody uses goes back in the background.",
+                |heap| heap.upkeep.is_on.into();
+            upkeep_shepherd: Gauge YesOrNo Most,
+                "Whether there is a thread that sees to slots where nobody comes along.",
+                |heap| heap.upkeep.has_shepherd.into();
+            upkeep_interval_ns: Gauge Nanoseconds Most, "The interval in which each slot has one turn of upkeep.",
+                |_| u64::from(upkeep::knob(upkeep::Knob::Interval)) * MILLISECOND;
+            upkeep_own_turns: Counter Count, "Turns that threads took in their own slots.",
+                |heap| heap.upkeep.own_turns;
+            upkeep_deserted_turns: Counter Count, "Turns that were taken for slots where nobody came along.",
+                |heap| heap.upkeep.deserted_turns;
+            upkeep_arrays: Counter Count, "Arrays that upkeep emptied.", |heap| heap.upkeep.arrays;
+            upkeep_spans: Counter Count, "Spans that upkeep gave to the zone.", |heap| heap.upkeep.spans;
+            upkeep_released_bytes: Counter Bytes, "Bytes that upkeep gave back to the kernel.",
+                |heap| heap.upkeep.bytes;
+            upkeep_calls: Counter Count, "Calls by which upkeep gave memory back to the kernel.",
+                |heap| heap.upkeep.calls;
+            upkeep_refused: Counter Count, "Calls for that that the kernel refused.", |heap| heap.upkeep.refused;
+            upkeep_longest_ns: Gauge Nanoseconds Most, "The longest that upkeep took at a stretch.",
+                |heap| heap.upkeep.longest_ns;
+            upkeep_patience: Gauge Count Most, "Intervals that pages have to be idle for before they go back.",
+                |heap| heap.upkeep.patience.into();
+        }
+        "rcu" {
+            rcu_grace_periods: Counter Count, "Grace periods that are over.", |heap| heap.standing.over;
+            rcu_waiting_ns: Gauge Nanoseconds Most,
+                "For how long the grace period that is under way has been waiting for readers; 0: none is.",
+                |heap| heap.standing.waiting_ns;
+            rcu_hold_outs: Gauge Count, "Sections that the grace period under way is held up by.",
+                |heap| heap.standing.hold_outs.into();
+            rcu_deferred: Gauge Count, "Objects and calls that wait for a grace period.", |heap| heap.waiting.objects;
+            rcu_deferred_bytes: Gauge Bytes, "Bytes of objects that wait for a grace period, as far as they are known.",
+                |heap| heap.waiting.bytes;
+            rcu_peak_deferred_bytes: Gauge Bytes,
+                "The most bytes that waited for a grace period in each slot, added up.", |heap| heap.waiting.most_bytes;
+            rcu_held_up: Counter Count, "Times that somebody who deferred was held up.", |heap| heap.waiting.held_up;
+            rcu_lost: Counter Count, "Objects that could neither wait nor be waited for.", |heap| heap.waiting.lost;
+        }
+    }
 
-            /// A cache: a general size class, or one that somebody created.
-            Cache from survey::Reading: 1 "caches", metrics "cache_" numbered "" {
-                name: 56, "What people call it.", |cache| Text::of(cache.known.name);
-            } {
-                "caches" {
-                    object_bytes: Gauge Bytes Most, "Bytes of an object.", |cache| cache.known.object_bytes as u64;
-                    in_use: Gauge Count, "Objects that the program holds.", |cache| cache.known.counted.saturating_sub(cache.parts.in_words);
-                    peak: Gauge Count,
-                        "The most objects that the program and the slots' arrays held, as refills saw it; of caches that somebody created, not known: 0.",
-                        |cache| cache.known.peak;
-                    cached: Gauge Count, "Free objects in arrays and depots.", |cache| cache.parts.cached();
-                    objects: Gauge Count, "Objects that the cache's spans have room for.", |cache| cache.spans.objects;
-                    spans: Gauge Count, "Spans of the cache.", |cache| cache.spans.spans;
-                    active_spans: Gauge Count, "Spans of which objects are in use, or in arrays.", |cache| cache.spans.active;
-                    span_bytes: Gauge Bytes, "Bytes of the cache's spans.", |cache| cache.spans.bytes;
-                    limit: Gauge Count Most, "Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.",
-                        |cache| cache.known.limit as u64;
-                    batch: Gauge Count Most, "Objects that move at once.", |cache| cache.known.batch as u64;
-                    refills: Counter Count, "Times that an array to take from ran out.", |cache| cache.parts.refills;
-                }
-            }
+    /// A cache: a general size class, or one that somebody created.
+    Cache from survey::Reading: 1 "caches", metrics "cache_" numbered "" {
+        name: 56, "What people call it.", |cache| Text::of(cache.known.name);
+    } {
+        "caches" {
+            object_bytes: Gauge Bytes Most, "Bytes of an object.", |cache| cache.known.object_bytes as u64;
+            in_use: Gauge Count, "Objects that the program holds.",
+                |cache| cache.known.counted.saturating_sub(cache.parts.in_words);
+            peak: Gauge Count,
+                "The most objects that the program and the slots' arrays held, as refills saw it; of caches that \
+                 somebody created, not known: 0.",
+                |cache| cache.known.peak;
+            cached: Gauge Count, "Free objects in arrays and depots.", |cache| cache.parts.cached();
+            objects: Gauge Count, "Objects that the cache's spans have room for.", |cache| cache.spans.objects;
+            spans: Gauge Count, "Spans of the cache.", |cache| cache.spans.spans;
+            active_spans: Gauge Count, "Spans of which objects are in use, or in arrays.", |cache| cache.spans.active;
+            span_bytes: Gauge Bytes, "Bytes of the cache's spans.", |cache| cache.spans.bytes;
+            limit: Gauge Count Most,
+                "Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.",
+                |cache| cache.known.limit as u64;
+            batch: Gauge Count Most, "Objects that move at once.", |cache| cache.known.batch as u64;
+            refills: Counter Count, "Times that an array to take from ran out.", |cache| cache.parts.refills;
+        }
+    }
 
-            /// A slot: what a CPU, or without concurrency ids a thread, has at hand.
-            Slot from OfSlot: 2 "slots", metrics "slot_" numbered "slot" {} {
-                "slots" {
-                    arrays: Gauge Count, "Arrays that the slot has to take from and to give to.", |slot| slot.parts.arrays;
-                    cached_objects: Gauge Count, "Free objects in its arrays and its part of the depot.", |slot| slot.parts.cached();
-                    cached_bytes: Gauge Bytes, "Bytes of free objects in its arrays and its part of the depot.", |slot| slot.cached_bytes;
-                    listed_bytes: Gauge Bytes, "Bytes on the slot's page list.", |slot| slot.listed_bytes;
-                    refills: Counter Count, "Times that an array to take from ran out.", |slot| slot.parts.refills;
-                    unvisited_ns: Gauge Nanoseconds Most, "How long it is since anybody came along a slow path in the slot.",
-                        |slot| slot.unvisited_ns;
-                    next_turn_ns: Gauge Moment Most, "When the slot's next turn of upkeep begins; 0: it has none.",
-                        |slot| upkeep::next_turn_ns(slot.number);
-                }
-            }
+    /// A slot: what a CPU, or without concurrency ids a thread, has at hand.
+    Slot from OfSlot: 2 "slots", metrics "slot_" numbered "slot" {} {
+        "slots" {
+            arrays: Gauge Count, "Arrays that the slot has to take from and to give to.", |slot| slot.parts.arrays;
+            cached_objects: Gauge Count, "Free objects in its arrays and its part of the depot.",
+                |slot| slot.parts.cached();
+            cached_bytes: Gauge Bytes, "Bytes of free objects in its arrays and its part of the depot.",
+                |slot| slot.cached_bytes;
+            listed_bytes: Gauge Bytes, "Bytes on the slot's page list.", |slot| slot.listed_bytes;
+            refills: Counter Count, "Times that an array to take from ran out.", |slot| slot.parts.refills;
+            unvisited_ns: Gauge Nanoseconds Most, "How long it is since anybody came along a slow path in the slot.",
+                |slot| slot.unvisited_ns;
+            next_turn_ns: Gauge Moment Most, "When the slot's next turn of upkeep begins; 0: it has none.",
+                |slot| upkeep::next_turn_ns(slot.number);
+        }
+    }
 
-            /// A memory group.
-            Group from OfGroup<'_>: 3 "groups", metrics "group_" numbered "" {
-                name: 48, "What it is called.", |group| Text::of(group.core.name());
-                parent: 48, "What the group is called that it is in; empty: in none.",
-                    |group| Text::of(group.core.parent().map_or("", Core::name));
-            } {
-                "groups" {
-                    charged_bytes: Gauge Bytes,
-                        "Bytes that are charged: what the program holds of it and of groups below, and what arrays hold of it.",
-                        |group| group.known.charged;
-                    peak_bytes: Gauge Bytes, "The most bytes that were charged.", |group| group.known.peak;
-                    limit_bytes: Gauge Bytes, "The most bytes that may be charged; 18446744073709551615: any number.",
-                        |group| group.known.limit;
-                    refused: Counter Count, "Allocations that a limit refused, its own or one above.", |group| group.known.refused;
-                    inside: Gauge Count, "Times that threads are inside the group.", |group| group.known.inside.into();
-                    children: Gauge Count, "Groups that have the group for a parent.", |group| group.known.children.into();
-                    caches: Gauge Count, "Caches that were made for the group.", |group| group.known.caches.into();
-                    large_blocks: Gauge Count, "Large blocks of the group in use.", |group| group.known.large_blocks.into();
-                }
-            }
+    /// A memory group.
+    Group from OfGroup<'_>: 3 "groups", metrics "group_" numbered "" {
+        name: 48, "What it is called.", |group| Text::of(group.core.name());
+        parent: 48, "What the group is called that it is in; empty: in none.",
+            |group| Text::of(group.core.parent().map_or("", Core::name));
+    } {
+        "groups" {
+            charged_bytes: Gauge Bytes,
+                "Bytes that are charged: what the program holds of it and of groups below, and what arrays hold of it.",
+                |group| group.known.charged;
+            peak_bytes: Gauge Bytes, "The most bytes that were charged.", |group| group.known.peak;
+            limit_bytes: Gauge Bytes, "The most bytes that may be charged; 18446744073709551615: any number.",
+                |group| group.known.limit;
+            refused: Counter Count, "Allocations that a limit refused, its own or one above.",
+                |group| group.known.refused;
+            inside: Gauge Count, "Times that threads are inside the group.", |group| group.known.inside.into();
+            children: Gauge Count, "Groups that have the group for a parent.", |group| group.known.children.into();
+            caches: Gauge Count, "Caches that were made for the group.", |group| group.known.caches.into();
+            large_blocks: Gauge Count, "Large blocks of the group in use.", |group| group.known.large_blocks.into();
+        }
+    }
 
-            /// Who waited for locks of a class.
-            Lock from columns::Row: 4 "locks", metrics "lock_" numbered "" {
-                class: 24, "The class of the locks.", |lock| Text::of(lock.class);
-                caller: 72, "The function that waited.", |lock| Text::of(lock.caller);
-            } {
-                "locks" {
-                    contended: Counter Count, "Acquisitions of a lock that did not succeed at once.", |lock| lock.contended;
-                    total_wait_ns: Counter Nanoseconds, "Time waited, all together.", |lock| lock.total_wait_ns;
-                    max_wait_ns: Gauge Nanoseconds Most, "The longest time that anybody waited.", |lock| lock.max_wait_ns;
-                }
-            }
+    /// Who waited for locks of a class.
+    Lock from columns::Row: 4 "locks", metrics "lock_" numbered "" {
+        class: 24, "The class of the locks.", |lock| Text::of(lock.class);
+        caller: 72, "The function that waited.", |lock| Text::of(lock.caller);
+    } {
+        "locks" {
+            contended: Counter Count, "Acquisitions of a lock that did not succeed at once.", |lock| lock.contended;
+            total_wait_ns: Counter Nanoseconds, "Time waited, all together.", |lock| lock.total_wait_ns;
+            max_wait_ns: Gauge Nanoseconds Most, "The longest time that anybody waited.", |lock| lock.max_wait_ns;
+        }
+    }
         }
     };
 }
 pub(crate) use with_figures;
 
-/// Calls a macro with the columns of the slab table, which are those of the kernel's /proc/slabinfo, as readings of a row of caches.
+/// Declares the columns of the slab table, which are those of the kernel's /proc/slabinfo: each reads a row of caches.
 macro_rules! slab_columns {
     ($($before:literal $head:literal $width:literal, $says:literal, |$cache:ident| $read:expr;)*) => {
         /// The columns behind the name: what they are called, and what they mean.
@@ -197,7 +216,9 @@ slab_columns! {
     "" "objsize" 6, "Bytes of an object.", |cache| cache.object_bytes;
     "" "objperslab" 4, "Objects of a span.", |cache| cache.objects / cache.spans.max(1);
     "" "pagesperslab" 4, "Pages of a span.", |cache| cache.span_bytes / cache.spans.max(1) / 4096;
-    " : tunables" "limit" 4, "Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.", |cache| cache.limit;
+    " : tunables" "limit" 4,
+        "Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.",
+        |cache| cache.limit;
     "" "batchcount" 4, "Objects that move at once.", |cache| cache.batch;
     "" "sharedfactor" 4, "Nothing here: 0, for those who read the kernel's table.", |_cache| 0;
     " : slabdata" "active_slabs" 6, "Spans of which objects are in use, or in arrays.", |cache| cache.active_spans;
@@ -334,7 +355,8 @@ pub unsafe trait Row: Copy + 'static {
 macro_rules! declare {
     ($(
         #[doc = $says:literal]
-        $row:ident from $source:ty: $number:literal $table:literal, metrics $metrics:literal numbered $numbered:literal {
+        $row:ident from $source:ty: $number:literal $table:literal,
+        metrics $metrics:literal numbered $numbered:literal {
             $($text:ident: $bytes:literal, $text_says:literal, $text_read:expr;)*
         } {
             $($topic:literal {
@@ -400,93 +422,11 @@ pub fn unitless(name: &str) -> &str {
     ["_bytes", "_ns"].into_iter().find_map(|unit| name.strip_suffix(unit)).unwrap_or(name)
 }
 
-/// A value as people read it, with three digits in the largest unit of which there is one; `now_ns` is the time on the machine's monotonic clock.
-#[derive(Clone, Copy, Debug)]
-pub struct Shown {
-    /// What it is counted in.
-    pub unit: Unit,
-    /// The value.
-    pub value: u64,
-    /// What time it is.
-    pub now_ns: u64,
-}
-
-impl fmt::Display for Shown {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown { unit, value, now_ns } = *self;
-        match unit {
-            Unit::Bytes if value == u64::MAX => out.write_str("none"),
-            Unit::Bytes => write_bytes(out, value),
-            Unit::Nanoseconds => write_duration(out, value),
-            Unit::Count => write_count(out, value),
-            Unit::YesOrNo => out.write_str(if value == 0 { "no" } else { "yes" }),
-            Unit::Moment if value == 0 => out.write_str("never"),
-            Unit::Moment if value > now_ns => {
-                out.write_str("in ")?;
-                write_duration(out, value - now_ns)
-            }
-            Unit::Moment => {
-                write_duration(out, now_ns - value)?;
-                out.write_str(" ago")
-            }
-        }
-    }
-}
-
-fn write_bytes(out: &mut impl Write, value: u64) -> fmt::Result {
-    match value {
-        0..1024 => write!(out, "{value} B"),
-        _ => {
-            let power = ((63 - value.leading_zeros()) / 10).min(4);
-            write_scaled(out, value, 1 << (10 * power))?;
-            write!(out, " {}iB", ['K', 'M', 'G', 'T'][power as usize - 1])
-        }
-    }
-}
-
-fn write_duration(out: &mut impl Write, ns: u64) -> fmt::Result {
-    const SECOND: u64 = 1_000_000_000;
-    let (unit, name) = match ns {
-        0 => return out.write_str("0"),
-        1..1000 => return write!(out, "{ns} ns"),
-        1000..1_000_000 => (1000, Word::new("us")),
-        1_000_000..SECOND => (1_000_000, Word::new("ms")),
-        SECOND..60_000_000_000 => (SECOND, Word::new("s")),
-        60_000_000_000..3_600_000_000_000 => (60 * SECOND, Word::new("min")),
-        _ => (3600 * SECOND, Word::new("h")),
-    };
-    write_scaled(out, ns, unit)?;
-    write!(out, " {}", name.as_str())
-}
-
-/// Exact numbers are of more use as long as they are short.
-fn write_count(out: &mut impl Write, value: u64) -> fmt::Result {
-    let (unit, letter) = match value {
-        0..100_000 => return write!(out, "{value}"),
-        100_000..1_000_000 => (1000, 'k'),
-        1_000_000..1_000_000_000 => (1_000_000, 'M'),
-        _ => (1_000_000_000, 'G'),
-    };
-    write_scaled(out, value, unit)?;
-    write!(out, " {letter}")
-}
-
-/// With three digits.
-fn write_scaled(out: &mut impl Write, value: u64, unit: u64) -> fmt::Result {
-    let rounded = |parts: u128| (u128::from(value) * parts * 2 + u128::from(unit)) / (2 * u128::from(unit));
-    let (hundredths, tenths) = (rounded(100), rounded(10));
-    match (hundredths, tenths) {
-        (..1000, _) => write!(out, "{}.{:02}", hundredths / 100, hundredths % 100),
-        (_, ..1000) => write!(out, "{}.{}", tenths / 10, tenths % 10),
-        _ => write!(out, "{}", rounded(1)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;
-    use std::string::{String, ToString};
+    use std::string::String;
     use std::vec::Vec;
 
     #[test]
@@ -539,37 +479,10 @@ mod tests {
             ..Cache::NONE
         };
         write_slab_row(&mut text, "some", &row).unwrap();
-        let kernels = "slabinfo - version: 2.1\n# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables \
-                       <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>\n";
-        let expected = "some                   1      6      8    3    1 : tunables    5    4    0 : slabdata      1      2      0\n";
+        let kernels = "slabinfo - version: 2.1\n# name            <active_objs> <num_objs> <objsize> <objperslab> \
+                       <pagesperslab> : tunables <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>\n";
+        let expected = "some                   1      6      8    3    1 : tunables    5    4    0 \
+                        : slabdata      1      2      0\n";
         assert_eq!(text, [kernels, expected].concat());
-    }
-
-    #[test]
-    fn values_are_shown_with_three_digits_in_their_unit() {
-        const S: u64 = 1_000_000_000;
-        let shown = |unit, values: &[u64]| -> Vec<String> {
-            values.iter().map(|&value| Shown { unit, value, now_ns: 10 * S }.to_string()).collect()
-        };
-        assert_eq!(
-            shown(
-                Unit::Bytes,
-                &[0, 1, 1023, 1024, 1536, 10 << 10, (100 << 10) - 1, 123 << 20, 5 << 30, 1 << 50, u64::MAX]
-            ),
-            [
-                "0 B", "1 B", "1023 B", "1.00 KiB", "1.50 KiB", "10.0 KiB", "100 KiB", "123 MiB", "5.00 GiB",
-                "1024 TiB", "none"
-            ]
-        );
-        assert_eq!(
-            shown(Unit::Count, &[0, 7, 99_999, 100_000, 12_345_678, u64::MAX]),
-            ["0", "7", "99999", "100 k", "12.3 M", "18446744074 G"]
-        );
-        assert_eq!(
-            shown(Unit::Nanoseconds, &[0, 999, 1500, 2_000_000, 90 * S, 7200 * S, u64::MAX]),
-            ["0", "999 ns", "1.50 us", "2.00 ms", "1.50 min", "2.00 h", "5124096 h"]
-        );
-        assert_eq!(shown(Unit::YesOrNo, &[0, 1, 2]), ["no", "yes", "yes"]);
-        assert_eq!(shown(Unit::Moment, &[0, 10 * S, 9 * S, 12 * S]), ["never", "0 ago", "1.00 s ago", "in 2.00 s"]);
     }
 }

@@ -6,9 +6,11 @@ pub mod columns;
 pub mod figures;
 pub mod locks;
 pub mod page;
+mod shown;
 mod word;
 
 pub use locks::LockReport;
+pub use shown::Shown;
 pub use word::Word;
 
 use machine::sync::{AtomicU64, Ordering};
@@ -34,27 +36,18 @@ pub enum Why {
 }
 
 impl Why {
-    /// All reasons, with the words for them.
-    pub const ALL: [(Why, &str); 7] = [
-        (Why::Trim, "trim"),
-        (Why::Shrink, "shrink"),
-        (Why::Tune, "tune"),
-        (Why::Limit, "limit"),
-        (Why::Idle, "idle"),
-        (Why::Deferred, "deferred"),
-        (Why::Upkeep, "upkeep"),
-    ];
+    const COUNT: usize = Why::Upkeep as usize + 1;
 }
 
 /// Kicks, by reason.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Kicks([Events; Why::ALL.len()]);
+pub struct Kicks([Events; Why::COUNT]);
 
 impl Kicks {
     /// None yet.
     pub const fn new() -> Self {
-        Kicks([const { Events::new() }; Why::ALL.len()])
+        Kicks([const { Events::new() }; Why::COUNT])
     }
 
     /// Counts one.

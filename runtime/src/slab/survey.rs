@@ -165,7 +165,8 @@ impl General<'_> {
         unsafe { PageList::count(shard::page_list(self.region, slot)) as u64 * GRANULE as u64 }
     }
 
-    /// Shows the spans of a part of the heap, from a place on, with the place of their cache. Where to go on; none: the heap ends there. The same place: not now.
+    /// Shows the spans of a part of the heap, from a place on, with the place of their cache. Returns where to go on;
+    /// none: the heap ends there; the same place: not now.
     pub fn survey_spans(self, from: u64, mut show: impl FnMut(usize, Spans)) -> Option<u64> {
         let walk = |general: Self| {
             general

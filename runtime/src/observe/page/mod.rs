@@ -24,7 +24,7 @@ use machine::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// What a page begins with that is one.
 pub const MARK: [u8; 8] = *b"cmstats\0";
-/// The layout that is described here and by the table of figures: a hash of both, so that each layout has a version of its own.
+/// The layout that is described here and by the table of figures: a hash of both, so that each layout has a version.
 pub const VERSION: u32 = {
     // FNV-1a. The first is raised when the header or a copy changes, or what a value means.
     let mut hash = hashed(0x811c_9dc5, &[3]);
