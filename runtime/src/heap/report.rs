@@ -89,11 +89,11 @@ impl Report {
             )?;
         }
         let mut result = out.write_str(" ");
-        Cache::NONE.for_each(|_, name, _, _| result = result.and(write_cell(out, unitless(name))));
+        Cache::NONE.for_each(|_, name, _, _| result = result.and(write_cell(out, name, unitless(name))));
         result.and(out.write_str("\n"))?;
         self.classes().try_for_each(|class| {
             let mut result = out.write_str(" ");
-            class.for_each(|_, _, _, value| result = result.and(write_cell(out, format_args!("{value}"))));
+            class.for_each(|_, name, _, value| result = result.and(write_cell(out, name, value)));
             result.and(out.write_str("\n"))
         })
     }
@@ -117,8 +117,9 @@ impl Report {
     }
 }
 
-fn write_cell(out: &mut impl Write, what: impl fmt::Display) -> fmt::Result {
-    write!(out, " {what:>12}")
+/// A cell of the column of a figure.
+fn write_cell(out: &mut impl Write, name: &str, what: impl fmt::Display) -> fmt::Result {
+    write!(out, " {what:>0$}", unitless(name).len().max(8))
 }
 
 /// Figures, one behind the other: each topic begins a line, and long ones go on in the next.
