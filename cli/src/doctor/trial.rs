@@ -196,8 +196,7 @@ mod tests {
     use std::process::ExitStatus;
 
     const TOLD: &str = r#"{"tuned":0,"page":"/dev/shm/commensal-0/7"}"#;
-    const LINE: &str =
-        "  slots: used 2, has concurrency ids yes, shared since 1.00 ms ago\n";
+    const LINE: &str = "  slots: used 2, has concurrency ids yes, shared since 1.00 ms ago\n";
     const FALLBACK: &str = "  slots: used 3, has concurrency ids no, shared since never\n";
 
     fn read(status: i32, told: &str, printed: &str) -> Result<Seen, String> {

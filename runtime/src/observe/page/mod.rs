@@ -13,50 +13,21 @@
 //!
 //! Runs at the same time: one writer; any readers, in other processes.
 
+mod row;
 mod text;
+mod version;
 
+pub use row::AnyRow;
 pub use text::Text;
+pub use version::VERSION;
 
-use super::figures::{Figures, Row, TABLES, Table};
+use super::figures::{Figures, Row, TABLES};
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// What a page begins with that is one.
 pub const MARK: [u8; 8] = *b"cmstats\0";
-/// The layout that is described here and by the table of figures: a hash of both, so that each layout has a version.
-pub const VERSION: u32 = {
-    // FNV-1a. The first is raised when the header or a copy changes, or what a value means.
-    let mut hash = hashed(0x811c_9dc5, &[3]);
-    let mut number = 0;
-    while number < TABLES.len() {
-        let table = &TABLES[number];
-        hash = hashed(hash, table.name.as_bytes());
-        let mut label = 0;
-        while label < table.labels.len() {
-            hash = hashed(hashed(hash, table.labels[label].name.as_bytes()), &[table.labels[label].bytes as u8]);
-            label += 1;
-        }
-        let mut figure = 0;
-        while figure < table.figures.len() {
-            let known = &table.figures[figure];
-            hash = hashed(hashed(hash, known.name.as_bytes()), &[known.kind as u8, known.unit as u8]);
-            figure += 1;
-        }
-        number += 1;
-    }
-    hash
-};
-
-const fn hashed(mut hash: u32, bytes: &[u8]) -> u32 {
-    let mut at = 0;
-    while at < bytes.len() {
-        hash = (hash ^ bytes[at] as u32).wrapping_mul(0x0100_0193);
-        at += 1;
-    }
-    hash
-}
-
 /// No copy is current yet; else the number of the one that is, plus one.
 const NONE: u32 = 0;
 
@@ -462,36 +433,6 @@ impl<'a> Snapshot<'a> {
 
     fn rows_of(self, table: usize) -> u32 {
         self.page.u32_at(self.at + offset_of!(Copy, rows) + 4 * table)
-    }
-}
-
-/// A row of some table.
-#[derive(Clone, Copy, Debug)]
-pub struct AnyRow<'a> {
-    table: &'static Table,
-    bytes: &'a [u8],
-}
-
-impl<'a> AnyRow<'a> {
-    /// The texts, in order.
-    pub fn texts(self) -> impl Iterator<Item = &'a str> {
-        let mut rest = self.bytes;
-        self.table.labels.iter().map(move |label| {
-            let (text, others) = rest.split_at(label.bytes);
-            rest = others;
-            text::as_str(text)
-        })
-    }
-
-    /// The values, in order.
-    pub fn values(self) -> impl Iterator<Item = u64> + use<'a> {
-        let texts = self.table.row_bytes - 8 * self.table.figures.len();
-        self.bytes[texts..].as_chunks().0.iter().map(|&value| u64::from_ne_bytes(value))
-    }
-
-    /// The value of the figure that is called so, if the table has one.
-    pub fn get(self, name: &str) -> Option<u64> {
-        self.table.figures.iter().zip(self.values()).find(|(figure, _)| figure.name == name).map(|(_, value)| value)
     }
 }
 

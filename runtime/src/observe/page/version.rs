@@ -1,0 +1,36 @@
+//! The version of the layout.
+
+use crate::observe::figures::TABLES;
+
+/// The version of the page's layout: a hash of the table of figures, so that each layout has a version of its own.
+pub const VERSION: u32 = {
+    // FNV-1a. The first is raised when the header or a copy changes, or what a value means.
+    let mut hash = hashed(0x811c_9dc5, &[3]);
+    let mut number = 0;
+    while number < TABLES.len() {
+        let table = &TABLES[number];
+        hash = hashed(hash, table.name.as_bytes());
+        let mut label = 0;
+        while label < table.labels.len() {
+            hash = hashed(hashed(hash, table.labels[label].name.as_bytes()), &[table.labels[label].bytes as u8]);
+            label += 1;
+        }
+        let mut figure = 0;
+        while figure < table.figures.len() {
+            let known = &table.figures[figure];
+            hash = hashed(hashed(hash, known.name.as_bytes()), &[known.kind as u8, known.unit as u8]);
+            figure += 1;
+        }
+        number += 1;
+    }
+    hash
+};
+
+const fn hashed(mut hash: u32, bytes: &[u8]) -> u32 {
+    let mut at = 0;
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    hash
+}
