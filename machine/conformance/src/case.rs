@@ -33,6 +33,23 @@ pub const BY_IDS: Mode = Mode::ConcurrencyId;
 /// Where a slot belongs to one thread.
 pub const PER_THREAD: Mode = Mode::PerThread;
 
+/// Makes the table of a module's operations: what each is specified to do, its type, and the machine's own.
+macro_rules! operations {
+    ($($(#[$attribute:meta])* $name:ident: $type:ty = $own:expr,)*) => {
+        /// The operations of this module.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Operations {
+            $($(#[$attribute])* pub $name: $type,)*
+        }
+
+        impl Operations {
+            /// The machine's own.
+            pub const MACHINE: Operations = Operations { $($name: $own),* };
+        }
+    };
+}
+pub(crate) use operations;
+
 /// Makes a table of cases: each operation with its body, and wrong versions of it, each of which the body must find.
 ///
 /// ```text

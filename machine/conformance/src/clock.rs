@@ -1,22 +1,15 @@
 //! `machine::clock`: monotonic time, and a rough measure that is cheaper.
 
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Placement, Runner, crowd};
 use machine::sync::{AtomicU64, Ordering};
 use machine::{clock, thread};
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Nanoseconds since some moment: a reading is not less than any that happened before it, on whichever thread.
-    pub now_ns: fn() -> u64,
+    now_ns: fn() -> u64 = clock::now_ns,
     /// Rises by one to five in a nanosecond, on one CPU; may differ a little between CPUs.
-    pub ticks: fn() -> u64,
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations { now_ns: clock::now_ns, ticks: clock::ticks };
+    ticks: fn() -> u64 = clock::ticks,
 }
 
 crate::cases! {

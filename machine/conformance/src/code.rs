@@ -1,22 +1,15 @@
 //! `machine::code`: who called.
 
-use crate::case::{Outcome, ensure};
+use crate::case::{Outcome, ensure, operations};
 use crate::runner::Runner;
 use core::ffi::CStr;
 use machine::code::{self, Calls};
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// The calls that led here, from the one that returns to an address on, where the runtime is part of the program.
-    pub calls: fn(from: usize) -> Calls,
+    calls: fn(from: usize) -> Calls = code::calls,
     /// The file that a call lies in, and how far from where that file's beginning would be.
-    pub place_of: fn(call: usize) -> Option<(&'static CStr, usize)>,
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations { calls: code::calls, place_of: code::place_of };
+    place_of: fn(call: usize) -> Option<(&'static CStr, usize)> = code::place_of,
 }
 
 crate::cases! {

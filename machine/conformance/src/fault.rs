@@ -1,20 +1,18 @@
 //! `machine::fault`: failures on demand. That each point fails what it says is tested with the operation that fails.
 
-use crate::case::{Outcome, ensure};
+use crate::case::{Outcome, ensure, operations};
 use crate::runner::{Placement, Runner, crowd, repeat};
 use machine::fault::{self, Plan, Point};
 use machine::sync::{AtomicU64, Ordering};
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Sets how a point fails from now on.
     ///
     /// ```text
     /// arm(point, plan):
     ///     plan(point), passages(point) = plan, 0
     /// ```
-    pub arm: fn(Point, Plan),
+    arm: fn(Point, Plan) = fault::arm,
 
     /// Passes a point.
     ///
@@ -24,12 +22,7 @@ pub struct Operations {
     ///     return plan(point) = Once(skip) and n = skip
     ///         or plan(point) = Always(skip) and n ≥ skip
     /// ```
-    pub fails: fn(Point) -> bool,
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations { arm: fault::arm, fails: fault::fails };
+    fails: fn(Point) -> bool = fault::fails,
 }
 
 crate::cases! {

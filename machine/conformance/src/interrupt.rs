@@ -1,15 +1,13 @@
 //! `machine::thread`: interrupting another thread.
 
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Placement, Runner, crowd};
 use machine::sync::{AtomicU32, AtomicU64, Ordering};
 use machine::{clock, code, thread};
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Says what threads do that [`interrupt`](Self::interrupt) interrupts, from now on. False: none can be.
-    pub on_interrupt: fn(handler: fn()) -> bool,
+    on_interrupt: fn(handler: fn()) -> bool = thread::on_interrupt,
 
     /// Interrupts a thread of the process, by the number that `code::thread_number` says there; nobody, if there is none.
     ///
@@ -19,7 +17,7 @@ pub struct Operations {
     /// ```
     ///
     /// Of several that come before the handler began, one may be all.
-    pub interrupt: fn(number: u32),
+    interrupt: fn(number: u32) = thread::interrupt,
 
     /// Whether the calling thread may be in a signal handler.
     ///
@@ -27,16 +25,7 @@ pub struct Operations {
     /// may_be_in_handler():
     ///     in a handler: true; else false, unless the thread masks a signal that has a handler
     /// ```
-    pub may_be_in_handler: fn() -> bool,
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations {
-        on_interrupt: thread::on_interrupt,
-        interrupt: thread::interrupt,
-        may_be_in_handler: thread::may_be_in_handler,
-    };
+    may_be_in_handler: fn() -> bool = thread::may_be_in_handler,
 }
 
 crate::cases! {

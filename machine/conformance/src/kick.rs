@@ -11,15 +11,13 @@
 //!
 //! Restarting is specified and tested with the slots: [`crate::slot::Operations::restart`].
 
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Fork, Job, Placement, Runner, random};
 use machine::kick::{self, Refused};
 use machine::sync::{AtomicU64, Ordering, compiler_fence};
 use machine::{fault, thread};
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Says that kicks will come. Cheap while the process has one thread.
     ///
     /// ```text
@@ -29,7 +27,7 @@ pub struct Operations {
     /// ```
     ///
     /// A second call does nothing, and answers the same.
-    pub register: fn() -> Result<(), Refused>,
+    register: fn() -> Result<(), Refused> = kick::register,
 
     /// A full memory barrier everywhere.
     ///
@@ -41,27 +39,16 @@ pub struct Operations {
     ///     on the calling one too
     ///     kicks += 1
     /// ```
-    pub fence_all: fn() -> Result<(), Refused>,
+    fence_all: fn() -> Result<(), Refused> = kick::fence_all,
 
     /// A [`fence_all`](Self::fence_all) that restarts a slot besides.
-    pub restart: fn(slot: u32) -> Result<(), Refused>,
+    restart: fn(slot: u32) -> Result<(), Refused> = kick::restart,
 
     /// The same for all slots at once.
-    pub restart_all: fn() -> Result<(), Refused>,
+    restart_all: fn() -> Result<(), Refused> = kick::restart_all,
 
     /// `(kicks, refused)` of this process so far.
-    pub counts: fn() -> (u64, u64),
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations {
-        register: kick::register,
-        fence_all: kick::fence_all,
-        restart: kick::restart,
-        restart_all: kick::restart_all,
-        counts: kick::counts,
-    };
+    counts: fn() -> (u64, u64) = kick::counts,
 }
 
 crate::cases! {

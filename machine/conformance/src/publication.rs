@@ -1,24 +1,17 @@
 //! `machine::publication`: memory of the process that others may look at.
 
 use crate::Runner;
-use crate::case::{Outcome, ensure};
+use crate::case::{Outcome, ensure, operations};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use machine::publication::{self, Place};
 use machine::vm::PAGE;
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Gives so many bytes of zeroes, which stay mapped. Where others find them is noted in the place. An error changes nothing, and says what there is not.
-    pub publish: fn(&mut Place, usize) -> Result<*mut u8, &'static str>,
+    publish: fn(&mut Place, usize) -> Result<*mut u8, &'static str> = publication::publish,
     /// Others find it no more. Contents stay. Of a place where nothing is: nothing.
-    pub withdraw: fn(&mut Place),
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations { publish: publication::publish, withdraw: publication::withdraw };
+    withdraw: fn(&mut Place) = publication::withdraw,
 }
 
 crate::cases! {

@@ -1,6 +1,6 @@
 //! `machine::root`: the one region that all state hangs from, and the one area beside it.
 
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Child, Fork, Placement, Runner, alone, crowd};
 use core::ptr::null_mut;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -9,9 +9,7 @@ use machine::{clock, root, thread, vm};
 /// What makes a region, or gives none.
 pub type Make<'a> = &'a mut dyn FnMut() -> Option<*mut u8>;
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Makes the region, once.
     ///
     /// ```text
@@ -22,13 +20,13 @@ pub struct Operations {
     /// ```
     ///
     /// `make` does not install, and the process does not fork meanwhile: it has no second thread yet that could.
-    pub install: fn(Make<'_>) -> bool,
+    install: fn(Make<'_>) -> bool = |make| root::install(make),
 
     /// The region, with all that was written to it in `make`; before, zeroes that must not be written.
-    pub base: fn() -> *mut u8,
+    base: fn() -> *mut u8 = root::base,
 
     /// Whether a region was installed at some moment of the call.
-    pub is_installed: fn() -> bool,
+    is_installed: fn() -> bool = root::is_installed,
 
     /// Publishes an area, once.
     ///
@@ -40,25 +38,13 @@ pub struct Operations {
     /// ```
     ///
     /// It waits for nobody: handlers may call it, and the process may fork meanwhile.
-    pub offer_area: fn(area: *mut u8) -> bool,
+    offer_area: fn(area: *mut u8) -> bool = root::offer_area,
 
     /// [`root::DOMAIN_BYTES`] bytes of the process, all zero at first, aligned to 64, and always the same ones; a fork child has a copy.
-    pub domain: fn() -> *mut u8,
+    domain: fn() -> *mut u8 = root::domain,
 
     /// The area, with all that was written to it before it was offered; before, null.
-    pub area: fn() -> *mut u8,
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations {
-        install: |make| root::install(make),
-        base: root::base,
-        is_installed: root::is_installed,
-        offer_area: root::offer_area,
-        area: root::area,
-        domain: root::domain,
-    };
+    area: fn() -> *mut u8 = root::area,
 }
 
 crate::cases! {

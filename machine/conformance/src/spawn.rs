@@ -1,14 +1,12 @@
 //! `machine::thread`: threads of the runtime's own.
 
-use crate::case::{Outcome, ensure};
+use crate::case::{Outcome, ensure, operations};
 use crate::runner::{Runner, alone};
 use machine::sync::{AtomicU64, Ordering};
 use machine::thread::Work;
 use machine::{clock, thread};
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Starts a thread of the runtime's own.
     ///
     /// ```text
@@ -18,12 +16,7 @@ pub struct Operations {
     /// ```
     ///
     /// The process may end before the thread does.
-    pub spawn: fn(&'static Work) -> bool,
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations { spawn: thread::spawn };
+    spawn: fn(&'static Work) -> bool = thread::spawn,
 }
 
 crate::cases! {

@@ -1,9 +1,10 @@
 //! `machine::sync`: the lock. (The atomics are the language's, and their meaning, too.)
 //!
 //! The stress is a pair of plain words that each of two locks keeps equal, for threads and for handlers that interrupt them
-//! anywhere, also in the middle of taking a lock, and that take the two in any order.
+//! anywhere, also in the middle of taking a lock, and that take the two in any order. Threads have entered, see
+//! [`crate::thread::Operations::enter`].
 
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd};
 use machine::sync::{Acquired, AtomicBool, AtomicU32, AtomicU64, Contention, Lock, Ordering, Site};
 use machine::{clock, here, thread};
@@ -13,9 +14,7 @@ pub type Middle = Lock<5>;
 /// A lock that has to be taken before it.
 pub type Lower = Lock<4>;
 
-/// The operations of this module. Threads have entered, see [`crate::thread::Operations::enter`].
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Takes the lock if nobody holds it.
     ///
     /// ```text
@@ -24,7 +23,7 @@ pub struct Operations {
     ///                 holder = identity()
     ///     return true                                 what earlier holders wrote is visible
     /// ```
-    pub try_acquire: fn(&Middle) -> bool,
+    try_acquire: fn(&Middle) -> bool = Middle::try_acquire,
 
     /// Takes the lock.
     ///
@@ -39,7 +38,7 @@ pub struct Operations {
     ///     waited.contended += 1; waited.total_wait_ns += wait; waited.max_wait_ns = max(…, wait)
     ///     return Clean or, in the latter case, Abandoned
     /// ```
-    pub acquire: fn(&Middle, &Contention, Site) -> Acquired,
+    acquire: fn(&Middle, &Contention, Site) -> Acquired = Middle::acquire,
 
     /// Takes the lock if nobody will ever release it, and waits for nobody. What it protects may be half-changed.
     ///
@@ -49,7 +48,7 @@ pub struct Operations {
     ///                 holder = identity()
     ///     return true
     /// ```
-    pub try_inherit: fn(&Middle) -> bool,
+    try_inherit: fn(&Middle) -> bool = Middle::try_inherit,
 
     /// Gives the lock back, and lets one of those who wait go on.
     ///
@@ -57,37 +56,22 @@ pub struct Operations {
     /// release():                                      the calling thread holds it
     ///     holder = nobody                             what we wrote is visible to later holders
     /// ```
-    pub release: unsafe fn(&Middle),
+    release: unsafe fn(&Middle) = Middle::release,
 
     /// Whether anybody held the lock at some moment of the call.
-    pub is_held: fn(&Middle) -> bool,
+    is_held: fn(&Middle) -> bool = Middle::is_held,
 
     /// Whether the calling thread holds the lock, also if a signal handler asks on top of it.
-    pub is_mine: fn(&Middle) -> bool,
+    is_mine: fn(&Middle) -> bool = Middle::is_mine,
 
     /// [`acquire`](Self::acquire) of a lower rank.
-    pub acquire_lower: fn(&Lower, &Contention, Site) -> Acquired,
+    acquire_lower: fn(&Lower, &Contention, Site) -> Acquired = Lower::acquire,
 
     /// [`release`](Self::release) of a lower rank.
-    pub release_lower: unsafe fn(&Lower),
+    release_lower: unsafe fn(&Lower) = Lower::release,
 
     /// Counts a wait at a site, as [`acquire`](Self::acquire) does.
-    pub record: fn(&Contention, Site, u64),
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations {
-        try_acquire: Middle::try_acquire,
-        acquire: Middle::acquire,
-        try_inherit: Middle::try_inherit,
-        release: Middle::release,
-        is_held: Middle::is_held,
-        is_mine: Middle::is_mine,
-        acquire_lower: Lower::acquire,
-        release_lower: Lower::release,
-        record: Contention::record,
-    };
+    record: fn(&Contention, Site, u64) = Contention::record,
 }
 
 crate::cases! {

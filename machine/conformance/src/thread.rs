@@ -3,14 +3,12 @@
 //! An identity tells who holds a lock in this process, and is another one in a fork child. An id tells whose data it is: the thread
 //! that forks keeps it.
 
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Places, Runner, alone, crowd, repeat};
 use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use machine::{clock, thread};
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Begins a slow path.
     ///
     /// ```text
@@ -22,10 +20,10 @@ pub struct Operations {
     /// ```
     ///
     /// A signal handler may call it, also when it interrupts itself.
-    pub enter: fn() -> bool,
+    enter: fn() -> bool = thread::enter,
 
     /// Not zero. The same from one [`enter`](Self::enter) on to the thread's death or the next fork.
-    pub identity: fn() -> u64,
+    identity: fn() -> u64 = thread::identity,
 
     /// The thread's id: even, and not zero.
     ///
@@ -35,11 +33,11 @@ pub struct Operations {
     /// ```
     ///
     /// A thread that is born later may have that of a dead one. Needs no [`enter`](Self::enter), also in signal handlers.
-    pub id: fn() -> u64,
+    id: fn() -> u64 = thread::id,
 
     /// Arranges that children notice that they are, also those made without handlers. False: they will not. Several threads may call
     /// it at once, and anybody again.
-    pub notice_forks: fn() -> bool,
+    notice_forks: fn() -> bool = thread::notice_forks,
 
     /// Whether the process has had one thread all its life; false when in doubt.
     ///
@@ -47,47 +45,29 @@ pub struct Operations {
     /// is_alone():
     ///     return no second thread was ever created, in this process or in those it was forked from
     /// ```
-    pub is_alone: fn() -> bool,
+    is_alone: fn() -> bool = thread::is_alone,
 
     /// Runs `work` on this thread without interrupts: those that come are handled after it.
-    pub without_signals: fn(work: &mut dyn FnMut()),
+    without_signals: fn(work: &mut dyn FnMut()) = |work| thread::without_signals(work),
 
     /// Makes the process a fork child that was not entered yet, where [`notice_forks`](Self::notice_forks) failed.
-    pub declare_forked: fn(),
+    declare_forked: fn() = thread::declare_forked,
 
     /// The thread's level: how often it and its handlers called [`ascend`](Self::ascend), less how often [`descend`](Self::descend); zero at
     /// first. Each is one instruction to handlers. A fork child's thread has its parent's.
-    pub level: fn() -> i32,
+    level: fn() -> i32 = thread::level,
 
     /// One level down; whether it is negative then.
-    pub descend: fn() -> bool,
+    descend: fn() -> bool = thread::descend,
 
     /// One level up; whether it is still negative.
-    pub ascend: fn() -> bool,
+    ascend: fn() -> bool = thread::ascend,
 
     /// Sets the level of this thread.
-    pub set_level: fn(level: i32),
+    set_level: fn(level: i32) = thread::set_level,
 
     /// Has a function called in children of ordinary forks before the fork returns there. False: it will not be.
-    pub on_fork_in_child: fn(extern "C" fn()) -> bool,
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations {
-        enter: thread::enter,
-        identity: thread::identity,
-        id: thread::id,
-        notice_forks: thread::notice_forks,
-        is_alone: thread::is_alone,
-        without_signals: |work| thread::without_signals(work),
-        declare_forked: thread::declare_forked,
-        on_fork_in_child: thread::on_fork_in_child,
-        level: thread::level,
-        descend: thread::descend,
-        ascend: thread::ascend,
-        set_level: thread::set_level,
-    };
+    on_fork_in_child: fn(extern "C" fn()) -> bool = thread::on_fork_in_child,
 }
 
 crate::cases! {

@@ -3,16 +3,14 @@
 //! In the pseudo-code, a page is `free`, or it is somebody's and `hidden` (no access), `zero` (reads as zero, must not be
 //! written), or `committed`, with contents. An operation that answers null or false has changed nothing.
 
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, crowd, random};
 use core::ptr::null_mut;
 use machine::fault::{self, Plan, Point};
 use machine::sync::{AtomicU64, Ordering};
 use machine::vm::{self, Access, Huge, PAGE};
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Makes free pages ours.
     ///
     /// ```text
@@ -22,17 +20,17 @@ pub struct Operations {
     ///     the pages are ours and hidden, zero, or committed with zeroes, as access says
     ///     return at
     /// ```
-    pub reserve: fn(*mut u8, usize, Access) -> Option<*mut u8>,
+    reserve: fn(*mut u8, usize, Access) -> Option<*mut u8> = vm::reserve,
     /// `hidden` and `zero` pages of ours become `committed` with zeroes; committed ones stay as they are.
-    pub commit: unsafe fn(*mut u8, usize) -> bool,
+    commit: unsafe fn(*mut u8, usize) -> bool = vm::commit,
     /// Committed pages of ours lose their contents and hold zeroes. Their memory goes back to the system.
-    pub decommit: unsafe fn(*mut u8, usize) -> bool,
+    decommit: unsafe fn(*mut u8, usize) -> bool = vm::decommit,
     /// Pages of ours become free.
-    pub release: unsafe fn(*mut u8, usize) -> bool,
+    release: unsafe fn(*mut u8, usize) -> bool = vm::release,
     /// Says what is wanted of huge pages. Contents stay.
-    pub advise_huge: unsafe fn(*mut u8, usize, Huge) -> bool,
+    advise_huge: unsafe fn(*mut u8, usize, Huge) -> bool = vm::advise_huge,
     /// In each child of a later fork the pages hold zeroes. Here contents stay.
-    pub wipe_on_fork: unsafe fn(*mut u8, usize) -> bool,
+    wipe_on_fork: unsafe fn(*mut u8, usize) -> bool = vm::wipe_on_fork,
     /// Moves contents without copying.
     ///
     /// ```text
@@ -40,33 +38,12 @@ pub struct Operations {
     ///     to's contents = from's contents
     ///     from's contents = zeroes
     /// ```
-    pub move_pages: unsafe fn(*mut u8, *mut u8, usize) -> bool,
+    move_pages: unsafe fn(*mut u8, *mut u8, usize) -> bool = vm::move_pages,
     /// Bytes of ours hold zeroes, by plain writes; those beside them stay as they are. Any address and size.
-    pub zero: unsafe fn(*mut u8, usize),
+    // SAFETY: passed on; inlined always, it is no function to point to.
+    zero: unsafe fn(*mut u8, usize) = |at, bytes| unsafe { vm::zero(at, bytes) },
     /// Grows a mapping into free pages behind it, with zeroes, or frees its end. The rest stays as it is.
-    pub resize: unsafe fn(*mut u8, usize, usize) -> bool,
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations {
-        reserve: vm::reserve,
-        commit: vm::commit,
-        decommit: vm::decommit,
-        release: vm::release,
-        advise_huge: vm::advise_huge,
-        wipe_on_fork: vm::wipe_on_fork,
-        move_pages: vm::move_pages,
-        zero,
-        resize: vm::resize,
-    };
-}
-
-/// # Safety
-/// As for the machine's, which is not a function to point to where it is always inlined.
-unsafe fn zero(at: *mut u8, bytes: usize) {
-    // SAFETY: passed on.
-    unsafe { vm::zero(at, bytes) }
+    resize: unsafe fn(*mut u8, usize, usize) -> bool = vm::resize,
 }
 
 crate::cases! {

@@ -1,13 +1,11 @@
 //! `machine::sync`: waiting for a word, and waking who does.
 
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Placement, Runner, crowd};
 use machine::clock;
 use machine::sync::{self, AtomicU32, AtomicU64, Ordering};
 
-/// The operations of this module.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Sleeps while a word is as expected, until somebody wakes who waits there, for some time at most.
     ///
     /// ```text
@@ -16,18 +14,13 @@ pub struct Operations {
     ///                 begin to wait for word
     ///     sleep until woken there, until limit has passed, or until nothing in particular
     /// ```
-    pub wait: fn(word: &AtomicU32, expected: u32, limit_ns: u64),
+    wait: fn(word: &AtomicU32, expected: u32, limit_ns: u64) = sync::wait,
 
     /// Wakes all who wait for a word.
-    pub wake_all: fn(word: &AtomicU32),
+    wake_all: fn(word: &AtomicU32) = sync::wake_all,
 
     /// Wakes one of them, if there is one.
-    pub wake_one: fn(word: &AtomicU32),
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations { wait: sync::wait, wake_all: sync::wake_all, wake_one: sync::wake_one };
+    wake_one: fn(word: &AtomicU32) = sync::wake_one,
 }
 
 crate::cases! {

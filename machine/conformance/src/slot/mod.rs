@@ -48,14 +48,13 @@ pub use marked::marked;
 pub use planted::{CASES, RESTARTS_OF_ALL};
 pub use replaced::replaced;
 
+use crate::case::operations;
 use machine::kick::{self, Refused};
 use machine::slot::{self, Counted, Mode, Pair, Stored};
 use machine::sync::{AtomicI64, AtomicPtr};
 use machine::thread;
 
-/// The operations on slots, and the kick that belongs to them.
-#[derive(Clone, Copy, Debug)]
-pub struct Operations {
+operations! {
     /// Decides how slots are given.
     ///
     /// ```text
@@ -64,14 +63,14 @@ pub struct Operations {
     /// ```
     ///
     /// Several threads may call it at once, and anybody again, while others work in their slots.
-    pub initialise: fn(),
+    initialise: fn() = slot::initialise,
 
     /// How slots are given, the same for the life of the process.
-    pub mode: fn() -> Mode,
+    mode: fn() -> Mode = slot::mode,
 
     /// How many slots there can ever be: all that [`current`](Self::current) will say are below. The same for the life of the
     /// process.
-    pub possible: fn() -> usize,
+    possible: fn() -> usize = slot::possible,
 
     /// The slot of the calling thread, which has entered; none if it has none: the machine failed to give it one, or it would be
     /// one beyond the last.
@@ -85,10 +84,10 @@ pub struct Operations {
     ///
     /// By ids, of two threads that run at the same moment each has another one. In [`Mode::PerThread`] it is the thread's as
     /// long as it lives, and no other living thread's; the dead ones' come into use again, with their words as they were.
-    pub current: fn() -> Option<u32>,
+    current: fn() -> Option<u32> = slot::current,
 
     /// The same, but a thread that has no slot yet is given none; needs no enter.
-    pub current_if_given: fn() -> Option<u32>,
+    current_if_given: fn() -> Option<u32> = slot::current_if_given,
 
     /// Makes the bound of [`in_use`](Self::in_use) include a slot.
     ///
@@ -96,10 +95,10 @@ pub struct Operations {
     /// count_as_used(s):
     ///     in_use = max(in_use, s + 1)
     /// ```
-    pub count_as_used: fn(slot: u32),
+    count_as_used: fn(slot: u32) = slot::count_as_used,
 
     /// A bound of the slots that [`current`](Self::current) has answered with so far: they are below it.
-    pub in_use: fn() -> u32,
+    in_use: fn() -> u32 = slot::in_use,
 
     /// Takes the topmost pointer of the array at a take word.
     ///
@@ -113,7 +112,9 @@ pub struct Operations {
     ///         word(s, i) = at − 8        commit
     ///     return object
     /// ```
-    pub pop: unsafe fn(base: *mut u8, index: usize) -> *mut u8,
+    pop: unsafe fn(base: *mut u8, index: usize) -> *mut u8 =
+        // SAFETY: passed on; inlined always, it is no function to point to.
+        |base, index| unsafe { slot::pop(base, index) },
 
     /// Puts a pointer on the array at the give word beside a take word.
     ///
@@ -127,7 +128,9 @@ pub struct Operations {
     ///         word(s, i + 1) = at + 8    commit
     ///     return true
     /// ```
-    pub push: unsafe fn(base: *mut u8, index: usize, object: *mut u8) -> bool,
+    push: unsafe fn(base: *mut u8, index: usize, object: *mut u8) -> bool =
+        // SAFETY: passed on; inlined always, it is no function to point to.
+        |base, index, object| unsafe { slot::push(base, index, object) },
 
     /// Replaces a word of a slot if the calling thread is there and the word is as expected.
     ///
@@ -139,7 +142,8 @@ pub struct Operations {
     ///         word(s, i) = new           commit
     ///     return Done
     /// ```
-    pub compare_store: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored,
+    compare_store: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored =
+        slot::compare_store,
 
     /// Lets an empty array to take from and one that was given to change places, and pops a pointer from the latter.
     ///
@@ -153,7 +157,9 @@ pub struct Operations {
     ///         word(s, i), word(s, i + 1) = give − 16, take + 8    commit of both; to other slots' threads perhaps one by one
     ///     return object
     /// ```
-    pub change_places: unsafe fn(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8,
+    change_places: unsafe fn(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 =
+        // SAFETY: passed on; inlined always, it is no function to point to.
+        |base, index, take, give| unsafe { slot::change_places(base, index, take, give) },
 
     /// Reads a word of any slot, whole, as it was at some moment of the call.
     ///
@@ -161,7 +167,7 @@ pub struct Operations {
     /// load(base, s, i):
     ///     return word(s, i)
     /// ```
-    pub load: unsafe fn(base: *mut u8, slot: u32, index: usize) -> usize,
+    load: unsafe fn(base: *mut u8, slot: u32, index: usize) -> usize = slot::load,
 
     /// Writes a word of any slot and returns what was there at that very moment. An operation in flight may commit over it.
     ///
@@ -184,7 +190,7 @@ pub struct Operations {
     ///         the array is ours, as old says
     ///     otherwise somebody committed: the array is still theirs
     /// ```
-    pub exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, value: usize) -> usize,
+    exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, value: usize) -> usize = slot::exchange,
 
     /// Writes a word of any slot if it is as expected at that very moment. An operation in flight may commit over it.
     ///
@@ -194,7 +200,8 @@ pub struct Operations {
     ///                 word(s, i) = new
     ///     return true
     /// ```
-    pub compare_exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> bool,
+    compare_exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> bool =
+        slot::compare_exchange,
 
     /// Adds to a word that only the calling thread and its signal handlers add to; others read it.
     ///
@@ -202,7 +209,7 @@ pub struct Operations {
     /// local_add(word, amount):
     ///     between two interrupts: word = word + amount       others see it before or after, never a part
     /// ```
-    pub local_add: fn(word: &AtomicI64, amount: i64),
+    local_add: fn(word: &AtomicI64, amount: i64) = local_add,
 
     /// By ids: adds one to the first word of the counts of this thread's slot, and says where that was. Nobody writes counts but this operation
     /// and [`count_in`](Self::count_in), so nobody comes in between in an addition. Handlers of this thread may let `counts` lead elsewhere.
@@ -214,7 +221,7 @@ pub struct Operations {
     ///         *at += 1                   commit
     ///     return at, s
     /// ```
-    pub count: unsafe fn(counts: &AtomicPtr<u8>) -> Counted,
+    count: unsafe fn(counts: &AtomicPtr<u8>) -> Counted = slot::count,
 
     /// By ids: adds one to a word some way behind where the thread counted, if it is still in that slot. The machine's has an `OFFSET`, which
     /// here is [`counted::OTHER`].
@@ -226,7 +233,7 @@ pub struct Operations {
     ///         *(at + OFFSET) += 1        commit
     ///     return true
     /// ```
-    pub count_in: unsafe fn(counted: Counted) -> bool,
+    count_in: unsafe fn(counted: Counted) -> bool = slot::count_in::<{ counted::OTHER as i32 }>,
 
     /// Draws from a cell what is in this thread's slot. The machine's has a `RANGE`, and an `OFFSET` for those who hold a pointer
     /// that is so far before the cell; here they are [`rows::RANGE`] and [`rows::OFFSET`].
@@ -259,7 +266,7 @@ pub struct Operations {
     ///         nobody draws here: the pair is ours, to be written by store_pair
     ///     otherwise somebody committed over it: the pair is still theirs
     /// ```
-    pub draw: unsafe fn(cell: *mut u8, amount: i64) -> bool,
+    draw: unsafe fn(cell: *mut u8, amount: i64) -> bool = draw,
 
     /// Replaces a pair if the calling thread is in that slot and left is as expected. Nobody else changes edge meanwhile.
     ///
@@ -271,7 +278,7 @@ pub struct Operations {
     ///         left(s, cell), edge(s, cell) = new     commit of both, as one
     ///     return Done
     /// ```
-    pub replace_pair: unsafe fn(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored,
+    replace_pair: unsafe fn(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored = slot::replace_pair,
 
     /// Reads a pair in any row, as it was at some moment of the call.
     ///
@@ -279,7 +286,7 @@ pub struct Operations {
     /// load_pair(cell, s):
     ///     atomically: return left(s, cell), edge(s, cell)
     /// ```
-    pub load_pair: unsafe fn(cell: *mut u8, slot: u32) -> Pair,
+    load_pair: unsafe fn(cell: *mut u8, slot: u32) -> Pair = slot::load_pair,
 
     /// Writes a pair in any row, where nobody draws and nobody else writes.
     ///
@@ -287,7 +294,7 @@ pub struct Operations {
     /// store_pair(cell, s, new):
     ///     atomically: left(s, cell), edge(s, cell) = new
     /// ```
-    pub store_pair: unsafe fn(cell: *mut u8, slot: u32, new: Pair),
+    store_pair: unsafe fn(cell: *mut u8, slot: u32, new: Pair) = slot::store_pair,
 
     /// `kick::restart`, by ids: begins again what is in flight in a slot.
     ///
@@ -297,7 +304,7 @@ pub struct Operations {
     ///         whoever is inside a restartable block begins it again before their next step
     ///     fence_all()
     /// ```
-    pub restart: fn(slot: u32) -> Result<(), Refused>,
+    restart: fn(slot: u32) -> Result<(), Refused> = kick::restart,
 
     /// In [`Mode::PerThread`]: works on the slot of a dead thread, in which no thread comes to live meanwhile. False: the thread
     /// lives, or the slot is nobody's, and nothing was done.
@@ -309,7 +316,7 @@ pub struct Operations {
     ///         return true
     ///     return false
     /// ```
-    pub while_dead: fn(slot: u32, work: &mut dyn FnMut()) -> bool,
+    while_dead: fn(slot: u32, work: &mut dyn FnMut()) -> bool = |slot, work| slot::while_dead(slot, work).is_some(),
 
     /// In [`Mode::PerThread`], in a fork child that has one thread yet and knows its number: the thread keeps its slot, and all
     /// others are those of dead threads.
@@ -321,66 +328,14 @@ pub struct Operations {
     ///
     /// Until then other threads of the child leave the slot alone, too. The number is known after `thread::enter` noticed the fork. A process that never had a second thread need not claim
     /// anything: the slot of its only thread is that of its children's only thread.
-    pub claim: fn(),
+    claim: fn() = slot::claim,
 
     /// In a child of a fork that nobody noticed, before it has a second thread.
     ///
     /// ```text
     /// forget_number():                                    afterwards claim() goes by what the kernel calls this thread now
     /// ```
-    pub forget_number: fn(),
-}
-
-impl Operations {
-    /// The machine's own.
-    pub const MACHINE: Operations = Operations {
-        initialise: slot::initialise,
-        mode: slot::mode,
-        possible: slot::possible,
-        current: slot::current,
-        current_if_given: slot::current_if_given,
-        count_as_used: slot::count_as_used,
-        in_use: slot::in_use,
-        pop,
-        push,
-        compare_store: slot::compare_store,
-        change_places,
-        load: slot::load,
-        exchange: slot::exchange,
-        compare_exchange: slot::compare_exchange,
-        local_add,
-        count: slot::count,
-        count_in: slot::count_in::<{ counted::OTHER as i32 }>,
-        draw,
-        replace_pair: slot::replace_pair,
-        load_pair: slot::load_pair,
-        store_pair: slot::store_pair,
-        restart: kick::restart,
-        while_dead: |slot, work| slot::while_dead(slot, work).is_some(),
-        claim: slot::claim,
-        forget_number: thread::forget_number,
-    };
-}
-
-/// # Safety
-/// As for the machine's, which is not a function to point to where it is always inlined.
-unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
-    // SAFETY: passed on.
-    unsafe { slot::pop(base, index) }
-}
-
-/// # Safety
-/// As for the machine's.
-unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
-    // SAFETY: passed on.
-    unsafe { slot::push(base, index, object) }
-}
-
-/// # Safety
-/// As for the machine's.
-unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
-    // SAFETY: passed on.
-    unsafe { slot::change_places(base, index, take, give) }
+    forget_number: fn() = thread::forget_number,
 }
 
 fn local_add(word: &AtomicI64, amount: i64) {
