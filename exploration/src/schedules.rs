@@ -69,15 +69,34 @@ impl Small {
     }
 }
 
+const REFUSED: &str = "an addition was refused while there was room";
+
 /// The smallest range there is: stock is two at first, and three at most.
 type Counter = CounterSet<1, 4>;
+
+/// Amounts that are on their way into a counter, or in it.
+#[derive(Default)]
+struct Progress {
+    begun: Cell<i64>,
+    complete: Cell<i64>,
+}
+
+impl Progress {
+    /// Notes an amount, if `work` says that it was accepted.
+    fn note(&self, amount: i64, work: impl FnOnce() -> bool) -> bool {
+        self.begun.update(|begun| begun + amount);
+        let is_accepted = work();
+        let place = if is_accepted { &self.complete } else { &self.begun };
+        place.update(|noted| noted + if is_accepted { amount } else { -amount });
+        is_accepted
+    }
+}
 
 /// A counter, and what is known of it from outside.
 struct Known {
     set: Counter,
-    /// Additions that were begun, and those that are complete; what was refused is in neither.
-    begun: Cell<i64>,
-    complete: Cell<i64>,
+    added: Progress,
+    taken: Progress,
     wrong: Cell<Option<&'static str>>,
 }
 
@@ -85,8 +104,8 @@ impl Known {
     /// Nobody's. The process has the area where blocks are taken from.
     fn new() -> Self {
         Area::of_process().expect("there is memory");
-        let cell = || Cell::new(0);
-        Known { set: Counter::with_range(), begun: cell(), complete: cell(), wrong: Cell::new(None) }
+        let set = Counter::with_range();
+        Known { set, added: Progress::default(), taken: Progress::default(), wrong: Cell::new(None) }
     }
 
     fn shared() -> Self {
@@ -102,28 +121,37 @@ impl Known {
     }
 
     fn add(&self, amount: i64) {
-        self.begun.update(|begun| begun + amount);
-        self.set.add(0, amount);
-        self.complete.update(|complete| complete + amount);
+        let progress = if amount > 0 { &self.added } else { &self.taken };
+        progress.note(amount.abs(), || {
+            self.set.add(0, amount);
+            true
+        });
     }
 
-    /// Of which nothing is ever taken back.
+    fn sum(&self) -> i64 {
+        self.added.complete.get() - self.taken.complete.get()
+    }
+
+    /// Adds one, where nothing is taken back that the limit was reached with.
     fn add_within(&self, limit: i64) {
-        self.begun.update(|begun| begun + 1);
-        if self.set.limited_add(0, 1, limit) {
-            self.complete.update(|complete| complete + 1);
-            self.demand(self.complete.get() <= limit, "a limit was passed");
+        if self.try_within(1, limit) {
+            self.demand(self.sum() <= limit, "a limit was passed");
         } else {
-            self.demand(self.begun.get() > limit, "an addition was refused while there was room");
-            self.begun.update(|begun| begun - 1);
+            self.demand(self.added.begun.get() + 1 > limit, REFUSED);
         }
     }
 
+    fn try_within(&self, amount: i64, limit: i64) -> bool {
+        self.added.note(amount, || self.set.limited_add(0, amount, limit))
+    }
+
     fn read(&self) {
-        let before = self.complete.get();
+        let (added, taken) = (self.added.complete.get(), self.taken.complete.get());
         let reading = self.set.read(0);
-        let within = before - reading.error as i64..=self.begun.get() + reading.error as i64;
-        self.demand(within.contains(&reading.value), "a reading is off by more than it says");
+        let (least, most) = (added - self.taken.begun.get(), self.added.begun.get() - taken);
+        let error = reading.error as i64;
+        let is_within = (least - error..=most + error).contains(&reading.value);
+        self.demand(is_within, "a reading is off by more than it says");
     }
 
     fn upgrade(&self) {
@@ -132,7 +160,7 @@ impl Known {
 
     /// When all threads have ended.
     fn settle(self) -> Result<(), String> {
-        self.demand(self.set.sum(0) == self.complete.get(), "the sum is not what was added");
+        self.demand(self.set.sum(0) == self.sum(), "the sum is not what was added");
         let in_use = || Area::of_process().map_or(0, Area::in_use);
         self.demand(in_use() == u64::from(self.set.is_shared()), "not exactly the counter's block is in use");
         drop(self.set);
@@ -143,17 +171,12 @@ impl Known {
 
 /// Each thread on a CPU of its own.
 fn beside<const THREADS: usize>(threads: [&dyn Fn(); THREADS]) {
-    on_cpus(0, &threads);
-}
-
-/// The same, from a CPU on.
-fn on_cpus(first: usize, threads: &[&dyn Fn()]) {
-    let jobs = threads.iter().enumerate().map(|(number, thread)| {
+    let jobs = threads.into_iter().enumerate().map(|(cpu, thread)| {
         let job = move || {
             thread::enter();
             thread();
         };
-        (Box::new(job) as Job<'_>, Place::On(first + number))
+        (Box::new(job) as Job<'_>, Place::On(cpu))
     });
     run(jobs.collect(), None);
 }
@@ -193,16 +216,17 @@ fn limited(limit: i64) -> Result<(), String> {
 fn refused() -> Result<(), String> {
     const LIMIT: i64 = 2;
     let counter = Known::new();
-    let (seen, one, two) = (Cell::new(0), Cell::new(false), Cell::new(false));
+    let (seen, is_added) = (Cell::new(0), Cell::new(false));
     let take_back = || {
         counter.upgrade();
-        counter.set.sub(0, 2);
+        counter.add(-2);
         seen.set(counter.set.sum(0));
     };
-    let add = |amount, added: &Cell<bool>| added.set(counter.set.limited_add(0, amount, LIMIT));
-    beside([&|| add(2, &two), &|| add(1, &one), &take_back]);
-    counter.demand(one.get() || seen.get() != -2, "an addition was refused while there was room");
-    counter.complete.set(2 * i64::from(two.get()) + i64::from(one.get()) - 2);
+    let add_two = || {
+        counter.try_within(2, LIMIT);
+    };
+    beside([&add_two, &|| is_added.set(counter.try_within(1, LIMIT)), &take_back]);
+    counter.demand(is_added.get() || seen.get() != -2, REFUSED);
     counter.settle()
 }
 
@@ -222,14 +246,9 @@ fn handled() -> Result<(), String> {
     let handler = || {
         let above = Lock::<7>::new();
         assert!(above.try_acquire(), "it is free");
-        counter.begun.update(|begun| begun + 1);
         // It may be refused early.
-        if counter.set.limited_add(0, 1, LIMIT) {
-            counter.complete.update(|complete| complete + 1);
-            counter.demand(counter.complete.get() <= LIMIT, "a limit was passed");
-        } else {
-            counter.begun.update(|begun| begun - 1);
-        }
+        let is_added = counter.try_within(1, LIMIT);
+        counter.demand(!is_added || counter.sum() <= LIMIT, "a limit was passed");
         // SAFETY: acquired above.
         unsafe { above.release() };
     };
@@ -243,10 +262,18 @@ fn risen() -> Result<(), String> {
     counter.settle()
 }
 
+/// Both cells are full when they are closed.
 fn closed() -> Result<(), String> {
     let counter = Known::shared();
-    (0..3).for_each(|cpu| on_cpus(cpu, &[&|| counter.add(1)]));
-    let refused = || counter.demand(!counter.set.limited_add(0, 1, 0), "a limit was passed");
-    beside([&refused, &|| counter.read()]);
+    let fill = || [1, -1].into_iter().for_each(|amount| counter.add(amount));
+    let refused = || {
+        fill();
+        counter.demand(!counter.try_within(1, 0), "a limit was passed");
+    };
+    let read = || {
+        fill();
+        counter.read();
+    };
+    beside([&refused, &read]);
     counter.settle()
 }

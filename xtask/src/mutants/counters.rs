@@ -128,7 +128,7 @@ pub const MUTANTS: &[Mutant] = &[
         file: "runtime/src/counter/limit.rs",
         from: "self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));",
         to: "self.restock(index, amount, |_| true);",
-        protocols: &["every stock"],
+        protocols: &["counter limits"],
     },
     Mutant {
         what: "cells are open where nobody begins a draw again that a handler interrupted",
