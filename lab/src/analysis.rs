@@ -86,13 +86,6 @@ impl Analysis {
         }
     }
 
-    /// An arm over the peer with the least median, of one subject.
-    pub fn over_best_peer(&self, row: usize, metric: usize, arm: usize) -> Option<f64> {
-        let row = &self.measured.rows[row];
-        let mut ratios = row.log_ratios(arm, best_peer(&self.measured, row, metric)?, metric)?;
-        Some(statistics::median(&mut ratios).exp())
-    }
-
     /// All findings, in the order of the subjects.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.measured.rows.iter().flat_map(|row| &row.findings)
@@ -192,7 +185,6 @@ mod tests {
         assert!(near(&over_best[OURS], 0.9 / 1.05) && near(&over_best[BASELINE], 1.0 / 1.05));
         assert!(over_best[PEER].is_none(), "it is the best peer itself");
         assert!(analysis.means[0].comparisons[BROKEN].is_none(), "it failed somewhere");
-        assert!(near(&analysis.rows[0][0].comparisons[OURS], analysis.over_best_peer(0, 0, OURS).unwrap() * 1.05));
     }
 
     #[test]

@@ -30,13 +30,13 @@ use crate::process::Interrupt;
 use crate::report::{Chapter, Figure, Plots, Section};
 use crate::sheet::{Sheet, Side};
 
-pub use cache::Cache;
-pub use counters::Counters;
-pub use figures::Figures;
-pub use grace::Grace;
-pub use kicks::Kicks;
-pub use predicted::{Predicted, Prediction};
-pub use stagger::Stagger;
+use cache::Cache;
+use counters::Counters;
+use grace::Grace;
+use kicks::Kicks;
+pub use predicted::Predicted;
+use predicted::Prediction;
+use stagger::Stagger;
 pub use startup::{EMPTY, EMPTY_LIBRARY, Startup};
 
 /// All experiments, in the order in which `lab list` names them.

@@ -14,7 +14,7 @@ mod pair;
 use anyhow::Result;
 
 use super::probing::{Measured, library, of_parts};
-use super::{Experiment, Outcome, Part, Setting, Title};
+use super::{Experiment, Outcome, Setting, Title};
 use crate::arm::Arm;
 
 pub const GENERAL: &str = "general";
@@ -25,13 +25,6 @@ const SOURCE: &str = "a blog post (2013): audit_alloc_context from kmalloc to a 
 
 /// The experiment.
 pub struct Cache;
-
-impl Cache {
-    /// What an allocation and a release cost: part b, for who wants no more.
-    pub fn costs(&self, setting: &Setting) -> Result<Vec<Part>> {
-        Ok(of_parts(&[pair::measure, pair::in_rust], setting)?.parts)
-    }
-}
 
 impl Experiment for Cache {
     fn title(&self) -> Title {

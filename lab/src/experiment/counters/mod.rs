@@ -55,15 +55,6 @@ pub struct Counters;
 const PARTS: [Measure; 6] =
     [life::measure, shared::measure, update::measure, look::measure, spawn::measure, work::measure];
 const SIMULATED_PARTS: usize = 4;
-/// Those that start nothing but the probe.
-const COSTS: [Measure; 3] = [life::measure, update::measure, look::measure];
-
-impl Counters {
-    /// What a task, an update and a sum cost: parts a, c and d, for who wants no more.
-    pub fn costs(&self, setting: &Setting) -> Result<Vec<Part>> {
-        Ok(of_parts(&COSTS, setting)?.parts)
-    }
-}
 
 impl Experiment for Counters {
     fn title(&self) -> Title {
