@@ -488,6 +488,12 @@ fn one_path_a_series(svg: &str) -> String {
     drawn.collect::<Vec<_>>().join("\n")
 }
 
+/// How many dots a plot has, alone or in paths.
+#[cfg(test)]
+pub fn count_of_dots(svg: &str) -> usize {
+    svg.matches("<circle").count() + svg.matches("h0").count()
+}
+
 fn letters(size: i32) -> TextStyle<'static> {
     ("sans-serif", size).into_text_style(&(WIDTH, WIDTH)).color(&INK)
 }
@@ -528,7 +534,7 @@ mod tests {
         let rows = [("owner".to_owned(), vec![(0, 0.3), (2, 2.1)]), ("remote".to_owned(), vec![(2, 12.0)])];
         let svg = dots("one update", &rows, &[(0, "plain"), (2, "atomic")], Scale::Powers("ns")).unwrap().unwrap();
         // Three dots, and one for each arm in the key.
-        assert_eq!(svg.matches("<circle").count(), 5, "{svg}");
+        assert_eq!(count_of_dots(&svg), 5, "{svg}");
         assert!(svg.contains("owner") && svg.contains("remote") && !svg.contains('#'));
         assert!(dots("nothing", &[], &[], Scale::Powers("ns")).unwrap().is_none());
         // Beside the longest name there is room for what is shown.
@@ -550,7 +556,7 @@ mod tests {
         )
         .unwrap();
         // Two of the three are in time, and two are in the key.
-        assert_eq!(svg.matches("<circle").count(), 4, "{svg}");
+        assert_eq!(count_of_dots(&svg), 4, "{svg}");
         assert_eq!((svg.matches("var(--more)").count(), svg.matches("var(--arm2)").count()), (2, 2), "{svg}");
         for words in ["herd", "none", "intervals", "waited", "CPU"] {
             assert!(svg.contains(words), "{words:?} is missing in {svg}");

@@ -141,6 +141,7 @@ fn measure_group(setting: &Setting, group: Group) -> Result<Part> {
 mod tests {
     use super::*;
     use crate::experiment::counters::example;
+    use crate::report::plot::count_of_dots;
 
     #[test]
     fn every_row_has_its_own_parameters() {
@@ -166,7 +167,7 @@ mod tests {
         let part = example(&[UPGRADED], of_upgraded().into_iter().map(|(parameters, _)| parameters));
         let figures = dots(&part.analysis, 0).unwrap();
         let [figure] = &figures[..] else { panic!("one plot") };
-        assert_eq!(figure.svg.matches("<circle").count(), 2 * 5 + 5, "in two rows, and in the key");
+        assert_eq!(count_of_dots(&figure.svg), 2 * 5 + 5, "in two rows, and in the key");
         assert!(figure.svg.contains("2 threads") && !figure.svg.contains('#'));
     }
 }
