@@ -185,7 +185,7 @@ fn act_out(way: Way, seed: u64) -> Result<u64, String> {
 }
 
 fn duration() -> Duration {
-    Duration::from_secs_f64(seconds(2.0))
+    Duration::from_secs_f64(seconds(0.8))
 }
 
 fn run(test: &str, way: Way) {

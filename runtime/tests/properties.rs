@@ -37,7 +37,7 @@ fn must_show<S: Subject>(test: &str, expected: &[Violation], subject: impl Fn() 
 
 #[test]
 fn one_program_in_a_shared_process() {
-    hold(FILE, "one_program_in_a_shared_process", 2.0, operations(200), |program| {
+    hold(FILE, "one_program_in_a_shared_process", 1.0, operations(200), |program| {
         become_shared();
         run_one(Heap, program)
     });
@@ -46,13 +46,13 @@ fn one_program_in_a_shared_process() {
 #[test]
 fn programs_that_hand_blocks_over() {
     let programs = vec(operations(150), 2..=4);
-    hold(FILE, "programs_that_hand_blocks_over", 4.0, programs, |programs| run_several(programs));
+    hold(FILE, "programs_that_hand_blocks_over", 1.5, programs, |programs| run_several(programs));
 }
 
 #[test]
 fn programs_that_meet_in_two_classes() {
     let programs = vec(operations_that_meet(60), 2..=4);
-    hold(FILE, "programs_that_meet_in_two_classes", 2.0, programs, |programs| run_several(programs));
+    hold(FILE, "programs_that_meet_in_two_classes", 1.0, programs, |programs| run_several(programs));
 }
 
 #[test]

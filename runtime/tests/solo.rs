@@ -25,7 +25,7 @@ fn main() {
     if names.peek().is_some() && !names.any(|name| TEST.contains(&name)) {
         return;
     }
-    hold("solo", TEST, 2.0, operations(200), |program| {
+    hold("solo", TEST, 1.0, operations(200), |program| {
         run_one(Heap, program)?;
         assert!(Report::read().is_none_or(|report| report.process.shared_since_ns == 0), "one thread is not solo mode");
         Ok(())

@@ -123,12 +123,12 @@ enum Task {
     Installed,
     /// Run all steps of CI, with the time that each takes
     Ci,
-    /// Run what takes longer than CI may, some five hours, and write docs/nightly.md; .ci/nightly-install installs what it needs
+    /// Run what takes longer than CI may, some six hours, and write docs/nightly.md; .ci/nightly-install installs what it needs
     Nightly {
         /// Only this step; may be given several times
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
-        /// Little of each, some half an hour, to try it
+        /// Little of each, some three quarters of an hour, to try it
         #[arg(long)]
         quick: bool,
     },
