@@ -395,9 +395,10 @@ fn the_model_is_held_against_points_that_no_fit_has_seen() {
     // On another machine than that profile's it is off, and that is said.
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
     let found = valid(&done.stdout);
-    let [curves @ .., of_flat] = &found["curves"].as_array().unwrap()[..] else { panic!("{found}") };
+    // Those of the flat machine come behind the published ones.
+    let (curves, of_flat) = found["curves"].as_array().unwrap().split_at(4);
     let fitted: Vec<&Value> = curves.iter().filter(|curve| curve["operation"] == "atomic-increment").collect();
-    assert!(fitted.len() == 2 && curves.len() == 4);
+    assert!(fitted.len() == 2);
     for curve in fitted {
         assert!(curve["median"].as_f64().unwrap() <= 0.2, "{curve:#}");
         let seen: Vec<u64> = curve["fitted"].as_array().unwrap().iter().map(|one| one[1].as_u64().unwrap()).collect();
@@ -413,5 +414,5 @@ fn the_model_is_held_against_points_that_no_fit_has_seen() {
     );
     assert_eq!(found["here"].as_array().unwrap().len(), 16);
     let told = text(&done.stderr);
-    assert!(of_flat["unfit"].is_string() && told.contains("IMPOSSIBLE"), "{told}");
+    assert!(of_flat[0]["unfit"].is_string() && told.contains("IMPOSSIBLE"), "{told}");
 }

@@ -12,15 +12,15 @@ use std::thread;
 use common::watched::eventually;
 use common::{commensal, commensal_does, text};
 
-/// Allocates until its standard input ends, which is looked at now and then.
-const BUSY: &str = r#"BEGIN { print "ready"; fflush(); for (n = 0;; n++) { for (i = 0; i < 3000; i++) a[i] = i "x" n; delete a; if (n % 50 == 0 && (getline line < "-") == 0) exit } }"#;
+/// Allocates, and asks now and then whether it is to go on: until its standard input ends.
+const BUSY: &str = r#"BEGIN { print "ready"; fflush(); for (n = 0;; n++) { for (i = 0; i < 3000; i++) a[i] = i "x" n; delete a; if (n % 50 == 0) { print "more?"; fflush(); if ((getline line < "-") == 0) exit } } }"#;
 /// Says that it runs, and then rests.
 const RESTING: &str = "echo ready; read line";
 
 /// A program that says that it runs, and ends when it is no longer needed.
 struct Started {
     child: Child,
-    _said: BufReader<ChildStdout>,
+    said: Option<BufReader<ChildStdout>>,
 }
 
 impl Started {
@@ -29,7 +29,7 @@ impl Started {
         let (mut said, mut line) = (BufReader::new(child.stdout.take().expect("a pipe")), String::new());
         said.read_line(&mut line).expect("it says something");
         assert_eq!(line, "ready\n");
-        Started { child, _said: said }
+        Started { child, said: Some(said) }
     }
 
     /// Comes to rest: it sleeps in the kernel.
@@ -62,9 +62,13 @@ fn a_running_program_is_tuned() {
     command.args(["run", "--slabinfo", "--", "awk", BUSY]).stderr(Stdio::piped());
     let mut started = Started::new(&mut command);
     let (is_over, mut input) = (Arc::new(AtomicBool::new(false)), started.child.stdin.take().expect("a pipe"));
-    let lines = thread::spawn({
+    let questions = started.said.take().expect("it was not taken").lines();
+    let answers = thread::spawn({
         let is_over = Arc::clone(&is_over);
-        move || while !is_over.load(Ordering::Relaxed) && input.write_all(b"go\n").is_ok() {}
+        move || {
+            let is_asked = |_: &_| !is_over.load(Ordering::Relaxed);
+            questions.take_while(is_asked).for_each(|_| input.write_all(b"go on\n").expect("it listens"));
+        }
     });
     let pid = started.pid();
     let tuned = tune(&[&pid, "malloc-32", "16", "4", "--wait", "600"]);
@@ -74,7 +78,7 @@ fn a_running_program_is_tuned() {
     let (status, said) = tune(&[&pid, "malloc-64", "1", "4", "--wait", "600"]);
     assert!(status == Some(125) && said.contains("a limit is at least one batch"), "{said}");
     is_over.store(true, Ordering::Relaxed);
-    lines.join().expect("no panic");
+    answers.join().expect("no panic");
     let mut stderr = String::new();
     started.child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
     let row = stderr.lines().find(|line| line.starts_with("malloc-32 ")).unwrap_or_else(|| panic!("{stderr}"));

@@ -110,7 +110,7 @@ impl Protocol {
 
     /// The same on a machine that is broken, and what is found is not shortened, which takes longer than to find it.
     pub fn search(&self, canary: Canary, first_seed: u64, until: Until) -> Searched {
-        self.with_subject(Some(canary), 1, |subject| subject.search(first_seed, until, |_| {}))
+        self.with_subject(Some(canary), u64::MAX, |subject| subject.search(first_seed, until, |_| {}))
     }
 
     /// Makes one run again: the whole, or with these choices only.

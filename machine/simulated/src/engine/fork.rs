@@ -25,7 +25,7 @@ pub enum Ended {
 }
 
 /// How long a child may take, in real time: less than whoever waits for the whole.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Children that a process has.
 const CHILDREN: u32 = 16;
 

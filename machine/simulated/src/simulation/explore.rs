@@ -135,7 +135,7 @@ pub struct Finding {
 }
 
 /// What a worker may take for one step of its work.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The same where a failure is shortened: most of these runs take milliseconds, and one without an end is seldom the failure that is meant.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 /// What shortening a failure may take in all.
