@@ -391,7 +391,8 @@ fn the_model_is_held_against_points_that_no_fit_has_seen() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("flat.toml");
     fs::write(&file, flat.text().unwrap()).unwrap();
-    let done = commensal().args(["lab", "validate", "--quick", "--json", "-", "--profile"]).arg(&file).output().unwrap();
+    let done =
+        commensal().args(["lab", "validate", "--quick", "--json", "-", "--profile"]).arg(&file).output().unwrap();
     // On another machine than that profile's it is off, and that is said.
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
     let found = valid(&done.stdout);
