@@ -16,8 +16,8 @@ use commensal_lab::finding::PRINTED;
 use commensal_lab::machine::{self, Machine};
 use commensal_lab::process::{Interrupt, Program};
 use commensal_lab::report::{self, Chapter, Section};
+use commensal_lab::suite::{self, Missing, Programs};
 use commensal_lab::{json, table};
-use commensal_programs::{ALL, Workload};
 
 use crate::failure::{Failure, Status};
 use crate::library::Library;
@@ -33,7 +33,7 @@ const QUICK_SCALE: u32 = 10;
 /// Compare allocators, or settings of this one, on a program: honestly
 ///
 /// Runs the program under glibc's malloc, under this one and under every other that is installed, in blocks of shuffled order,
-/// and says what differs and what does not. Without a program, some bundled ones are run.
+/// and says what differs and what does not. Without a program, some small kernels of allocation are run.
 #[derive(Args)]
 pub struct Compare {
     /// One more arm: a library to preload
@@ -76,11 +76,15 @@ pub struct Compare {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Run all bundled programs
+    /// Run all kernels and, in a table of their own, those real programs that are installed
     #[arg(long, conflicts_with = "command")]
     suite: bool,
 
-    /// A tenth of the work in the bundled programs, and few blocks
+    /// End with status 1 if one of the suite's real programs is missing
+    #[arg(long, requires = "suite")]
+    require_programs: bool,
+
+    /// A tenth of the work in the kernels, and few blocks
     #[arg(long, conflicts_with = "command")]
     quick: bool,
 
@@ -97,27 +101,49 @@ pub struct Compare {
     command: Vec<OsString>,
 }
 
-/// Compares; status 1 if an arm fails or does something else than the baseline.
+/// Compares; status 1 if an arm fails or does something else than the baseline, or if a program is missing that is required.
 pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
     let interrupt =
         Interrupt::register().map_err(|error| Failure::ours(format!("cannot watch for Ctrl-C ({error})")))?;
     let (arms, told) = arms::chosen(&request.with, &request.arm)?;
-    let subjects = subjects(request)?;
+    let mut subjects = subjects(request)?;
     check_input(request)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
+    let scratch = places::scratch("commensal-compare-")?;
+    let mut programs = match request.suite {
+        true => suite::programs(scratch.path()).map_err(Failure::of)?,
+        false => Programs::default(),
+    };
+    if request.require_programs && !programs.missing.is_empty() {
+        eprintln!("commensal: --require-programs: {}", listed(&programs.missing));
+        return Ok(ExitCode::FAILURE);
+    }
     told.iter().chain(&machine::preflight()).for_each(|line| eprintln!("commensal: {line}"));
+    let others = subjects.len();
+    subjects.append(&mut programs.subjects);
     let plan = plan(request, subjects.len());
-    let measured = blocks::measure(subjects, &arms, plan, &interrupt).map_err(Failure::of)?;
-    let analysis = Analysis::of(measured);
-    show(request, &analysis)?;
+    let mut measured = blocks::measure(subjects, &arms, plan, &interrupt).map_err(Failure::of)?;
+    let real = measured.split_off(others);
+    let mut groups = vec![Analysis::of(measured)];
+    if !real.rows.is_empty() {
+        groups[0].group = "kernels";
+        groups.push(Analysis { group: "real programs", ..Analysis::of(real) });
+    }
+    show(request, &groups, &programs)?;
+    drop(scratch);
     interrupt.obey();
-    Ok(if analysis.has_fault() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if groups.iter().any(Analysis::has_fault) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is run: the program, or bundled ones.
+/// What is missing and what to install, as one line.
+fn listed(missing: &[Missing]) -> String {
+    missing.iter().map(Missing::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// What is run: the program, or kernels.
 fn subjects(request: &Compare) -> Result<Vec<Subject>, Failure> {
     let Some(name) = request.command.first() else {
-        return bundled(request);
+        return kernels(request);
     };
     let path = program::resolve(name)?;
     warnings(&path)?.iter().for_each(|line| eprintln!("commensal: {line}"));
@@ -146,21 +172,16 @@ fn warnings(program: &Path) -> Result<Vec<String>, Failure> {
     Ok(told)
 }
 
-/// This command itself runs the bundled programs, so that they are found wherever it is installed.
-fn bundled(request: &Compare) -> Result<Vec<Subject>, Failure> {
-    let own = places::own()?;
+/// This command itself runs the kernels, so that they are found wherever it is installed.
+fn kernels(request: &Compare) -> Result<Vec<Subject>, Failure> {
     let percent = if request.quick { QUICK_SCALE } else { 100 };
-    let chosen = ALL.iter().filter(|workload| request.suite || FEW.contains(&workload.name));
-    let subject = |workload: &Workload| {
-        let arguments = ["commensal", "workload", workload.name, &percent.to_string()].map(OsString::from);
-        Subject::of_program(workload.name, Program::new(&own, arguments))
-    };
-    Ok(chosen.map(subject).collect())
+    let mut subjects = suite::kernels(&places::own()?, percent);
+    subjects.retain(|subject| request.suite || FEW.contains(&subject.name().as_str()));
+    Ok(subjects)
 }
 
-/// What is run without a program and without `--suite`: short-lived processes, threads that share, a producer and a consumer, and a
-/// tree interpreter.
-const FEW: [&str; 4] = ["short-lived", "stress", "producer-consumer", "interpreter"];
+/// What is run without a program and without `--suite`.
+const FEW: [&str; 4] = ["larson", "producer-consumer", "trees", "short-lived"];
 
 fn plan(request: &Compare, subjects: usize) -> Plan {
     let length = match (request.blocks, request.until_ci) {
@@ -192,35 +213,62 @@ fn check_input(request: &Compare) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(request: &Compare, analysis: &Analysis) -> Result<(), Failure> {
-    places::show(&text(request, analysis), request.json.as_deref())?;
+fn show(request: &Compare, groups: &[Analysis], programs: &Programs) -> Result<(), Failure> {
+    places::show(&text(request, groups, programs), request.json.as_deref())?;
     let experiment = if request.command.is_empty() { "suite" } else { "compare" };
-    let object = json::object(experiment, &Machine::host(), &[(analysis, json::UNDOCUMENTED)]);
+    let parts: Vec<_> = groups.iter().map(|analysis| (analysis, json::UNDOCUMENTED)).collect();
+    let mut object = json::object(experiment, &Machine::host(), &parts);
+    if request.suite {
+        let with_versions = object.with("programs", &programs.versions).map_err(Failure::of)?;
+        object = with_versions.with("missing", &programs.missing).map_err(Failure::of)?;
+    }
     if let Some(path) = &request.json {
         object.write(path).map_err(Failure::of)?;
     }
     if let Some(directory) = &request.report {
-        let sections = vec![Section::usual(analysis)];
-        let chapter =
-            Chapter { title: title(request), about: Vec::new(), sheets: Vec::new(), pictures: &[], sections, object };
+        let of_group = |analysis| Section { title: heading(analysis), ..Section::usual(analysis) };
+        let sections = groups.iter().map(of_group).collect();
+        let about = about(programs);
+        let chapter = Chapter { title: title(request), about, sheets: Vec::new(), pictures: &[], sections, object };
         report::write(directory, &[chapter]).map_err(Failure::of)?;
         eprintln!("commensal: the report is {}", directory.join("index.html").display());
     }
     Ok(())
 }
 
-fn text(request: &Compare, analysis: &Analysis) -> String {
-    let sheets = table::usual(analysis);
-    let legend = if sheets.is_empty() { "" } else { table::LEGEND };
-    let differs = analysis.findings().any(|finding| finding.what.starts_with(PRINTED));
-    let advice = if differs { "note: if that is as it should be, say --any-output\n" } else { "" };
-    let sheets: String = sheets.iter().map(|sheet| format!("{sheet}\n")).collect();
-    format!("{}\n{}\n{sheets}{legend}{}{advice}", title(request), table::conditions(analysis), table::notes(analysis))
+fn text(request: &Compare, groups: &[Analysis], programs: &Programs) -> String {
+    let mut text = format!("{}\n{}\n", title(request), table::conditions(&groups[0]));
+    for analysis in groups {
+        if !analysis.group.is_empty() {
+            text += &format!("{}\n", heading(analysis));
+        }
+        let sheets = table::usual(analysis);
+        sheets.iter().for_each(|sheet| text += &format!("{sheet}\n"));
+        text += if sheets.is_empty() { "" } else { table::LEGEND };
+        text += &table::notes(analysis);
+        text += "\n";
+    }
+    about(programs).iter().for_each(|line| text += &format!("{line}\n"));
+    let differs = groups.iter().flat_map(Analysis::findings).any(|finding| finding.what.starts_with(PRINTED));
+    text + if differs { "note: if that is as it should be, say --any-output\n" } else { "" }
+}
+
+/// What stands above a group's tables; nothing if there is but one.
+fn heading(analysis: &Analysis) -> String {
+    let (first, rest) = analysis.group.split_at(analysis.group.len().min(1));
+    first.to_uppercase() + rest
+}
+
+/// Which real programs were run, and which are missing.
+fn about(programs: &Programs) -> Vec<String> {
+    let versions = programs.versions.iter().map(|of| format!("    {:12} {}", of.name, of.version));
+    let missing = programs.missing.iter().map(|missing| format!("note: not measured is {missing}"));
+    versions.chain(missing).collect()
 }
 
 fn title(request: &Compare) -> String {
     if request.command.is_empty() {
-        return if request.suite { "the bundled programs" } else { "some of the bundled programs" }.to_owned();
+        return if request.suite { "kernels and real programs" } else { "some of the kernels" }.to_owned();
     }
     let words: Vec<String> = request.command.iter().map(|word| word.display().to_string()).collect();
     words.join(" ")

@@ -227,7 +227,7 @@ fn an_interrupt_shows_what_is_known_so_far() {
 
 #[test]
 fn bad_usage_is_one_line_and_status_2() {
-    let wrong: [&[&str]; 12] = [
+    let wrong: [&[&str]; 13] = [
         &["--blocks", "0", "--", "true"],
         &["--blocks", "3", "--until-ci", "1%", "--", "true"],
         &["--until-ci", "none", "--", "true"],
@@ -237,6 +237,7 @@ fn bad_usage_is_one_line_and_status_2() {
         &["--arm", "a=b", "--", "true"],
         &["--arm", "a=", "--arm", "a=", "--", "true"],
         &["--suite", "--", "true"],
+        &["--require-programs"],
         &["--json", "/no/such/place", "--", "true"],
         &["--input", "/tmp", "--", "true"],
         &["--time-limit", "1e19", "--", "true"],
@@ -369,7 +370,7 @@ fn preparation_that_hangs_or_fails_late_loses_nothing() {
 }
 
 #[test]
-fn bundled_programs_run_and_say_the_same_everywhere() {
+fn kernels_run_under_the_library_give_the_same_checksum() {
     let run = |name: &str, preload: bool| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_commensal"));
         command.args(["workload", name, "1"]);
@@ -380,29 +381,58 @@ fn bundled_programs_run_and_say_the_same_everywhere() {
         assert!(done.status.success(), "{name} {}", text(&done.stderr));
         text(&done.stdout)
     };
-    for workload in commensal_programs::ALL {
-        assert_eq!(run(workload.name, false), run(workload.name, true), "{}", workload.name);
+    for kernel in commensal_programs::KERNELS {
+        assert_eq!(run(kernel.name, false), run(kernel.name, true), "{}", kernel.name);
     }
 }
 
+/// A PATH with what the suite's script for sh needs, and nothing else.
+fn path_of_few(folder: &Path) -> PathBuf {
+    let programs = folder.join("bin");
+    fs::create_dir(&programs).unwrap();
+    for name in ["sh", "sort", "cut", "uniq", "cksum"] {
+        let real = ["/bin", "/usr/bin"].map(|place| Path::new(place).join(name));
+        let real = real.iter().find(|path| path.exists()).unwrap();
+        std::os::unix::fs::symlink(real, programs.join(name)).unwrap();
+    }
+    programs
+}
+
 #[test]
-fn the_suite_has_all_programs_and_their_means() {
+fn suite_measures_kernels_and_real_programs_in_tables_of_their_own() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("suite.json");
     let mut command = commensal();
+    command.env("PATH", path_of_few(place.path()));
     command.args(["compare", "--suite", "--quick", "--blocks", "1", "--arm", "a=", "--arm", "b=", "--json"]).arg(&json);
     let done = command.arg("--report").arg(place.path()).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
-    assert_says(&done, &["geometric mean", "short-lived", "interpreter"]);
+    assert_says(
+        &done,
+        &["geometric mean of kernels", "short-lived", "Real programs", "not measured is z3: no z3 in PATH"],
+    );
     let result = common::result(&json);
     assert_eq!(result["experiment"], "suite");
-    assert!(commensal_programs::ALL.len() >= 12);
-    let parameters = |of: &Value| of["parameters"]["workload"].as_str().map(str::to_owned);
-    for workload in commensal_programs::ALL {
+    assert_eq!(result["programs"][0]["name"], "sh");
+    assert_eq!(result["missing"].as_array().unwrap().len(), 9);
+    let workload = |of: &Value| of["parameters"]["workload"].as_str().map(str::to_owned);
+    let kernels = commensal_programs::KERNELS.iter().map(|kernel| kernel.name);
+    for name in kernels.chain(["sh"]) {
         let arms = result["arms"].as_array().unwrap().iter();
-        assert_eq!(arms.filter(|arm| parameters(arm).as_deref() == Some(workload.name)).count(), 3);
+        assert_eq!(arms.filter(|arm| workload(arm).as_deref() == Some(name)).count(), 3, "{name}");
     }
     let means = result["comparisons"].as_array().unwrap().iter();
-    assert!(means.filter(|one| parameters(one).as_deref() == Some("geometric mean")).count() >= 2);
+    assert!(means.filter(|one| workload(one).as_deref() == Some("geometric mean of kernels")).count() >= 2);
     common::result(&place.path().join("suite.json"));
+}
+
+#[test]
+fn suite_that_requires_programs_names_what_to_install() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = commensal();
+    command.env("PATH", path_of_few(place.path()));
+    let done = command.args(["compare", "--suite", "--require-programs"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("redis-server and redis-benchmark in PATH; install Debian's redis-server"));
+    assert!(done.stdout.is_empty(), "{}", text(&done.stdout));
 }

@@ -20,7 +20,7 @@ pub const BASELINE: usize = 0;
 pub const CONTROL: usize = 1;
 
 /// What mean rows are called.
-pub const MEAN: &str = "geometric mean";
+const MEAN: &str = "geometric mean";
 /// What a baseline is called that is another arm for each subject.
 pub const BEST_PEER: &str = "the best peer of each";
 
@@ -28,6 +28,8 @@ pub const BEST_PEER: &str = "the best peer of each";
 pub struct Analysis {
     /// What was measured.
     pub measured: Measured,
+    /// What the subjects are called together; empty if there are no others beside them.
+    pub group: &'static str,
     /// By subject, then by metric.
     pub rows: Vec<Vec<Judged>>,
     /// All subjects together, in the metrics of the first; against the baseline.
@@ -75,7 +77,12 @@ impl Analysis {
                     .push(judge(mean_ratios(&measured, at, |row| best_peer(&measured, row, at)), &mut rng));
             }
         }
-        Self { measured, rows, means, means_over_best_peer, others: Vec::new() }
+        Self { measured, group: "", rows, means, means_over_best_peer, others: Vec::new() }
+    }
+
+    /// What the mean over all subjects is called.
+    pub fn mean_name(&self) -> String {
+        if self.group.is_empty() { MEAN.to_owned() } else { format!("{MEAN} of {}", self.group) }
     }
 
     /// Holds all arms against another one, too.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use statistics::{Comparison, Verdict};
 
-use crate::analysis::{Analysis, BASELINE, BEST_PEER, Judged, MEAN};
+use crate::analysis::{Analysis, BASELINE, BEST_PEER, Judged};
 use crate::arm::Arm;
 use crate::finding::Finding;
 use crate::machine::Machine;
@@ -160,7 +160,7 @@ impl Object {
             self.add_arms(analysis, at);
             self.compare(analysis, &analysis.rows[at], &row.parameters, Some(BASELINE), document);
         }
-        let of_all = Parameters::of_workload(MEAN);
+        let of_all = Parameters::of_workload(&analysis.mean_name());
         self.compare(analysis, &analysis.means, &of_all, Some(BASELINE), document);
         self.compare(analysis, &analysis.means_over_best_peer, &of_all, None, document);
         for (baseline, others) in &analysis.others {

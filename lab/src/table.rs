@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use statistics::{Comparison, LEVEL, Verdict};
 
-use crate::analysis::{Analysis, BASELINE, BEST_PEER, CONTROL, Judged, MEAN};
+use crate::analysis::{Analysis, BASELINE, BEST_PEER, CONTROL, Judged};
 use crate::arm::Arm;
 use crate::machine::Machine;
 use crate::metric::{Metric, PEAK, for_people};
@@ -112,10 +112,11 @@ pub fn of_subjects(analysis: &Analysis, metric: usize) -> Sheet {
         add_ratios(&mut sheet, &row.name(), &judged[metric]);
     }
     let over_best = format!("over {BEST_PEER}");
-    for (name, means) in [(MEAN, &analysis.means), (&over_best, &analysis.means_over_best_peer)] {
+    let mean = analysis.mean_name();
+    for (name, means) in [(mean, &analysis.means), (over_best, &analysis.means_over_best_peer)] {
         // Without any peer there is no best one.
         if let Some(judged) = means.get(metric).filter(|judged| judged.comparisons.iter().any(Option::is_some)) {
-            sheet.add([name.to_owned()].into_iter().chain(judged.comparisons.iter().map(brief)));
+            sheet.add([name].into_iter().chain(judged.comparisons.iter().map(brief)));
         }
     }
     sheet

@@ -15,7 +15,7 @@ const MEASURED: [&[&str]; 1] = [&["lab", "hackbench"]];
 const WORKLOAD: &str = "\
 ## commensal workload
 
-The bundled programs and the arms of the lab's experiments, each in a process of its own: `commensal workload NAME …`. `compare --suite` and `lab` start them; a name that \
+The kernels, the probes and the arms of the lab's experiments, each in a process of its own: `commensal workload NAME …`. `compare --suite` and `lab` start them; a name that \
 there is not is answered with those that there are.
 ";
 

@@ -1,0 +1,117 @@
+//! A probe: one malloc and one free of 64 bytes, or of so many, in nanoseconds. `depth` blocks are allocated, then freed in the same
+//! order.
+//!
+//! The first argument is the setting: `solo`, one thread in a process that never had another; `parked`, one thread
+//! while a second sleeps; `both`, two threads at once, of which the mean is taken. The second is the number of rounds,
+//! the third the depth, if one alone is wanted, the fourth the bytes. A line for each depth has the depth, the best round and the median round.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+const SIZE: usize = 64;
+const DEPTHS: [usize; 3] = [1, 64, MAX_DEPTH];
+const MAX_DEPTH: usize = 1000;
+const PAIRS: usize = 2_000_000;
+/// Blocks of more bytes than this are slow with some allocators, and fewer of them are made.
+const SMALL: usize = 32 << 10;
+const FEW_PAIRS: usize = PAIRS / 20;
+const ROUNDS: usize = 9;
+
+/// What the arguments should have been.
+const EXPECTED: &str = "solo|parked|both [ROUNDS [DEPTH [BYTES]]], at least one round and a depth from 1 to 1000";
+
+/// Measures what the arguments say, or says what is wrong with them.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let number = |word: &str| word.parse().unwrap_or(0);
+    let (setting, rounds, depths, bytes) = match words[..] {
+        [setting] => (setting, ROUNDS, DEPTHS.to_vec(), SIZE),
+        [setting, rounds] => (setting, number(rounds), DEPTHS.to_vec(), SIZE),
+        [setting, rounds, depth] => (setting, number(rounds), vec![number(depth)], SIZE),
+        [setting, rounds, depth, bytes] => (setting, number(rounds), vec![number(depth)], number(bytes)),
+        _ => ("", 0, Vec::new(), 0),
+    };
+    if rounds == 0 || bytes == 0 || depths.iter().any(|depth| !(1..=MAX_DEPTH).contains(depth)) {
+        return Err(format!("the arguments are {words:?}; expected {EXPECTED}"));
+    }
+    match setting {
+        "solo" => report(&depths, rounds, |depth| round(depth, bytes)),
+        "parked" => {
+            let sleeper = thread::spawn(thread::park);
+            report(&depths, rounds, |depth| round(depth, bytes));
+            sleeper.thread().unpark();
+            sleeper.join().expect("it only slept");
+        }
+        "both" => report(&depths, rounds, |depth| both(depth, bytes)),
+        _ => return Err(format!("the setting is `{setting}`; expected {EXPECTED}")),
+    }
+    Ok(())
+}
+
+fn report(depths: &[usize], rounds: usize, mut measure: impl FnMut(usize) -> f64) {
+    for &depth in depths {
+        let mut times: Vec<f64> = (0..rounds).map(|_| measure(depth)).collect();
+        times.sort_by(f64::total_cmp);
+        println!("{depth} {:.3} {:.3}", times[0], times[rounds / 2]);
+    }
+}
+
+/// Nanoseconds a pair, the mean of two threads that start together.
+fn both(depth: usize, bytes: usize) -> f64 {
+    let start = Barrier::new(2);
+    let work = || {
+        // Its own caches fill before it is timed.
+        pairs(depth, bytes, number_of(bytes) / 20);
+        start.wait();
+        round(depth, bytes)
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(work);
+        (work() + other.join().expect("it ends")) / 2.0
+    })
+}
+
+/// Nanoseconds a pair in one thread.
+fn round(depth: usize, bytes: usize) -> f64 {
+    let start = Instant::now();
+    pairs(depth, bytes, number_of(bytes));
+    start.elapsed().as_secs_f64() * 1e9 / number_of(bytes) as f64
+}
+
+fn number_of(bytes: usize) -> usize {
+    if bytes > SMALL { FEW_PAIRS } else { PAIRS }
+}
+
+/// At depth 1 the block stays in a register, as it does in a program that needs one for a moment.
+#[inline(never)]
+fn pairs(depth: usize, bytes: usize, pairs: usize) {
+    if depth == 1 {
+        for _ in 0..pairs {
+            free(malloc(bytes));
+        }
+        return;
+    }
+    let mut blocks = [std::ptr::null_mut(); MAX_DEPTH];
+    for _ in 0..pairs / depth {
+        for block in &mut blocks[..depth] {
+            *block = malloc(bytes);
+        }
+        for block in &blocks[..depth] {
+            free(*block);
+        }
+    }
+}
+
+#[inline(always)]
+fn malloc(bytes: usize) -> *mut libc::c_void {
+    // SAFETY: malloc may be called with any size. `black_box` keeps the optimizer from removing the pair, which it may.
+    black_box(unsafe { libc::malloc(black_box(bytes)) })
+}
+
+#[inline(always)]
+fn free(block: *mut libc::c_void) {
+    // SAFETY: `pairs` frees each block once.
+    unsafe { libc::free(block) }
+}

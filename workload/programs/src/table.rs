@@ -1,0 +1,123 @@
+//! The table of the kernels, and that of the probes.
+
+use crate::frame::Scale;
+use crate::kernels::{foreign, handover, large, larson, lifetimes, shell, short_lived, threads, trees};
+use crate::probes::{pair, placed, server};
+
+/// One kernel.
+pub struct Kernel {
+    /// Its name on the command line, in kebab-case.
+    pub name: &'static str,
+    /// What it does with memory, as a short phrase.
+    pub about: &'static str,
+    run: Run,
+}
+
+/// How a kernel is run.
+#[derive(Clone, Copy)]
+enum Run {
+    /// In this process.
+    Alone(fn(Scale) -> u64),
+    /// With child processes, whose checksums come from the function that is handed in.
+    WithChildren(fn(Scale, &mut dyn FnMut(u64) -> u64) -> u64),
+}
+
+impl Kernel {
+    /// Does the work, and returns the checksum. `child` has a child process do its part; most kernels have none.
+    pub fn run(&self, scale: Scale, child: &mut dyn FnMut(u64) -> u64) -> u64 {
+        match self.run {
+            Run::Alone(run) => run(scale),
+            Run::WithChildren(run) => run(scale, child),
+        }
+    }
+}
+
+const fn alone(name: &'static str, about: &'static str, run: fn(Scale) -> u64) -> Kernel {
+    Kernel { name, about, run: Run::Alone(run) }
+}
+
+/// The kernels, in table order: one thread first, then several, then processes.
+pub const KERNELS: &[Kernel] = &[
+    alone("lifo", "a stack of blocks that grows and shrinks", lifetimes::lifo),
+    alone("fifo", "a queue of blocks: the oldest goes first", lifetimes::fifo),
+    alone("random", "random blocks of a big table are replaced", lifetimes::random),
+    alone("middle", "buffers of 32 KiB to 1 MiB are replaced", large::middle),
+    alone("large", "buffers of 1 MiB to 16 MiB are replaced", large::large),
+    alone("realloc", "buffers grow by half, from 32 bytes to 1 MiB", large::growing),
+    alone("larson", "threads inherit the blocks of threads that ended", larson::run),
+    alone("producer-consumer", "one thread allocates, another frees", handover::pair),
+    alone("producers-consumers", "four threads allocate, four others free", handover::several),
+    alone("trees", "threads build and drop trees of mixed sizes", trees::run),
+    alone("foreign", "threads free each other's blocks of 8 to 16,000 bytes", foreign::run),
+    alone("threads-in-turn", "thousands of threads come, allocate and go", threads::in_turn),
+    alone("idle-threads", "64 threads free what they had, and sleep", threads::idle),
+    alone("shell", "a process that forks and reads pipes, as a shell does", shell::run),
+    Kernel {
+        name: "short-lived",
+        about: "processes that start, read a configuration and end",
+        run: Run::WithChildren(short_lived::run),
+    },
+];
+
+/// A program that measures one thing and prints figures instead of a checksum.
+pub struct Probe {
+    /// Its name on the command line, in kebab-case.
+    pub name: &'static str,
+    /// What it measures, and its arguments.
+    pub about: &'static str,
+    /// Runs it with its arguments, or says what is wrong with them.
+    pub(crate) run: fn(&[String]) -> Result<(), String>,
+}
+
+/// The probes.
+pub const PROBES: &[Probe] = &[
+    Probe { name: "pair", about: "nanoseconds of a malloc and a free: solo|parked|both [ROUNDS]", run: pair::run },
+    Probe {
+        name: "threads-placed",
+        about: "memory left by 10,000 threads: [one|across|anywhere|std [NANOSECONDS]]",
+        run: placed::run,
+    },
+    Probe {
+        name: "server",
+        about: "slow mallocs of a load that swings, and memory after its peak: [INTERVAL_MS [INTERVALS]]",
+        run: server::run,
+    },
+];
+
+/// The kernel of that name.
+pub fn find(name: &str) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|kernel| kernel.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line for each kernel: its name and its checksum at two percent. A line that changes means other work, so that
+    /// older results can no longer be compared with newer ones.
+    const CHECKSUMS: &str = include_str!("../tests/checksums.txt");
+
+    #[test]
+    fn kernels_run_twice_give_the_known_checksums() {
+        let scale = Scale::from_percent(2).expect("it is in range");
+        let checksums = || -> String {
+            let line =
+                |kernel: &Kernel| format!("{} {:016x}\n", kernel.name, kernel.run(scale, &mut short_lived::child_sum));
+            KERNELS.iter().map(line).collect()
+        };
+        assert_eq!(checksums(), CHECKSUMS, "these are found, those are in tests/checksums.txt");
+        assert_eq!(checksums(), CHECKSUMS, "the second time");
+    }
+
+    #[test]
+    fn names_are_kebab_case_and_distinct() {
+        let mut names: Vec<&str> = KERNELS.iter().map(|kernel| kernel.name).collect();
+        names.extend(PROBES.iter().map(|probe| probe.name));
+        names.push(short_lived::CHILD);
+        assert!(names.iter().all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '-')));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
