@@ -13,6 +13,7 @@ use commensal_lab::finding::Finding;
 use commensal_lab::machine;
 use commensal_lab::metric::{Metric, WALL};
 use commensal_lab::process::{Interrupt, Program, Run};
+use commensal_lab::suite;
 use fastrand::Rng;
 
 use crate::gate::Found;
@@ -130,7 +131,17 @@ impl Bench {
     }
 
     fn suite(&self, which: &str) -> Result<Vec<Subject>> {
-        bail!("the suite's {which} are not there for {}", self.scratch.path().display())
+        let subjects = match which {
+            "kernels" => suite::kernels(&self.command, if self.quick { 10 } else { 100 }),
+            "programs" => {
+                let programs = suite::programs(self.scratch.path())?;
+                let missing: Vec<String> = programs.missing.iter().map(ToString::to_string).collect();
+                ensure!(missing.is_empty(), "{}", missing.join("; "));
+                programs.subjects
+            }
+            _ => bail!("the suite has kernels and programs; found {which}"),
+        };
+        Ok(subjects.into_iter().map(|subject| Subject { metrics: metrics(), read, ..subject }).collect())
     }
 
     /// Allocators, or what is told by a word; at least something that runs.
