@@ -156,14 +156,6 @@ pub struct Measured {
     pub plan: Plan,
 }
 
-impl Measured {
-    /// Takes the rows from this one on, as a measurement of their own that was made in the same blocks.
-    pub fn split_off(&mut self, at: usize) -> Measured {
-        let (arms, rows, plan) = (self.arms.clone(), self.rows.split_off(at), self.plan.clone());
-        Measured { arms, rows, plan, ..*self }
-    }
-}
-
 /// One subject under every arm.
 pub struct Row {
     /// What tells it from the others.

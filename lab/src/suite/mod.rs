@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use commensal_programs::KERNELS;
 use serde::Serialize;
 
-use crate::blocks::Subject;
+use crate::blocks::{Measured, Subject};
 use crate::process::Program;
 
 /// The kernels, of which the command does so many percent of the full work.
@@ -178,6 +178,13 @@ impl Real {
 /// What a command prints under no arm.
 fn output(mut command: Command) -> std::io::Result<Output> {
     command.env_remove("LD_PRELOAD").stdin(Stdio::null()).output()
+}
+
+impl Measured {
+    /// Takes the rows from this one on, as a measurement of their own that was made in the same blocks.
+    pub fn split_off(&mut self, at: usize) -> Measured {
+        Measured { rows: self.rows.split_off(at), arms: self.arms.clone(), plan: self.plan.clone(), ..*self }
+    }
 }
 
 #[cfg(test)]
