@@ -220,7 +220,7 @@ fn no_memory_to_be_laid_out_in(mode: Mode) {
         let line = format!("commensal: COMMENSAL_CONF: {key} cannot be '{value}'");
         assert!(wrong.stderr.contains(&line), "{}", wrong.report(&line));
     }
-    let line = "commensal: COMMENSAL_CONF: rcu has no knob 'stal_ms': did you mean 'stall_ms'?";
+    let line = "commensal: COMMENSAL_CONF: unknown key 'rcu.stal_ms': did you mean 'rcu.stall_ms'? ignored";
     assert!(wrong.stderr.contains(line) && wrong.stderr.lines().count() == 4, "{}", wrong.report(line));
 }
 

@@ -4,7 +4,7 @@ use crate::forks::well;
 use crate::heaps::{Handler, crowd};
 use crate::{Canary, Protocol};
 use commensal::heap;
-use commensal::rcu::{self, Head, Knob};
+use commensal::rcu::{self, Head};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates, fork, pause};
@@ -108,12 +108,12 @@ impl Drop for Dropped {
 /// Small limits, so that segments change places, and nobody is held up in vain.
 fn set_knobs() {
     let set = [
-        (Knob::LazyLimit, 3),
-        (Knob::Bulk, 2),
-        (Knob::BatchLimit, 2),
-        (Knob::LazyDelay, 1),
-        (Knob::HighMark, 12),
-        (Knob::HoldUp, 1),
+        ("lazy_limit", 3),
+        ("bulk", 2),
+        ("batch_limit", 2),
+        ("lazy_delay_ms", 1),
+        ("high_mark", 12),
+        ("hold_up_ms", 1),
     ];
     set.into_iter().for_each(|(knob, value)| rcu::set_knob(knob, value).expect("a value in range"));
 }

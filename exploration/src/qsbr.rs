@@ -5,8 +5,8 @@ use crate::heaps::crowd;
 use crate::rcu::{Objects, POLLS, must_end};
 use crate::{Canary, Protocol};
 use commensal::heap;
+use commensal::rcu;
 use commensal::rcu::qsbr::{self, Policy, Reader};
-use commensal::rcu::{self, Knob};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates, fork, pause};
@@ -42,7 +42,7 @@ const UPDATERS: usize = 2;
 const EACH: usize = 2;
 
 fn begin() {
-    rcu::set_knob(Knob::TillQs, 0).expect("a value in range");
+    rcu::set_knob("till_qs_ms", 0).expect("a value in range");
     // Every process has allocated before it has a second thread.
     // SAFETY: ours.
     unsafe { heap::free(heap::allocate(64)) };

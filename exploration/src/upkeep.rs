@@ -9,7 +9,7 @@ use crate::forks::{live, with_children};
 use crate::heaps::{Owned, crowd, end};
 use crate::{Canary, Protocol};
 use commensal::heap;
-use commensal::upkeep::{self, Knob, Report};
+use commensal::upkeep::{self, Report};
 use fastrand::Rng;
 use machine::clock;
 use machine::simulation::explore::Outcome;
@@ -71,8 +71,8 @@ fn steps(random: &mut Rng) {
 
 /// All steps are ours: what a shepherd did at the end, nobody could look at in peace.
 fn keep_up() {
-    upkeep::set_knob(Knob::Shepherd, 0).expect("it is in range");
-    upkeep::set_knob(Knob::Interval, 1).expect("it is in range");
+    upkeep::set_knob("shepherd", 0).expect("it is in range");
+    upkeep::set_knob("interval_ms", 1).expect("it is in range");
 }
 
 fn kept_up(seed: u64) -> Outcome {

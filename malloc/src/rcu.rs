@@ -5,7 +5,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use runtime::heap;
 use runtime::machine::slot::Counted;
-use runtime::rcu::{self, Caller, Cookie, Head, KNOBS, Open, Pace};
+use runtime::rcu::{self, Caller, Cookie, Head, Open, Pace};
 
 /// A read section that is open: what cm_rcu_read_unlock has to know.
 #[repr(C)]
@@ -161,18 +161,18 @@ pub unsafe extern "C" fn cm_rcu_count_waiting(waiting: *mut RcuWaiting) {
     unsafe { waiting.write(RcuWaiting { objects, bytes, most_bytes, held_up, lost }) };
 }
 
-/// Sets a knob of grace periods and of what waits for them, by the name that it has in COMMENSAL_CONF: cm_rcu_set("lazy_delay_ms", 5).
+/// Sets what can be set about grace periods and what waits for them, by the name behind "rcu." in COMMENSAL_CONF: cm_rcu_set("lazy_delay_ms", 5). `commensal
+/// conf` has the names. See cm_rcu_set_policy for the policy.
 ///
-/// Returns 0, or -1 if there is no such knob, or the value is out of its range: then it stays as it is.
+/// Returns 0, or -1 if there is no such setting, or the value is out of its range: then it stays as it is.
 ///
 /// errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cm_rcu_set(knob: *const c_char, value: u32) -> c_int {
+pub unsafe extern "C" fn cm_rcu_set(name: *const c_char, value: u32) -> c_int {
     // SAFETY: passed on: a string.
-    let name = unsafe { CStr::from_ptr(knob) };
-    let known = KNOBS.iter().find(|known| known.name.as_bytes() == name.to_bytes());
-    match known.map(|known| rcu::set_knob(known.knob, value)) {
-        Some(Ok(())) => 0,
+    let name = unsafe { CStr::from_ptr(name) };
+    match name.to_str().map(|name| rcu::set_knob(name, value)) {
+        Ok(Ok(())) => 0,
         _ => {
             heap::invalid();
             -1

@@ -105,7 +105,7 @@ pub unsafe extern "C" fn cm_rcu_reader_synchronize(reader: *mut RcuReader) {
 
 /// Sets how readers that registered come to report, for all of them, also while they read:
 ///
-/// "flagged"   at a checkpoint after they have held a grace period up for rcu.till_qs_ms (see cm_rcu_set); so it is at first.
+/// "flagged"   at a checkpoint after they have held a grace period up for rcu.till_qs_ms (see cm_rcu_set); so it is unless rcu.policy says otherwise.
 /// "counted"   at each n-th checkpoint, and when they have held one up for twice as long.
 /// "kicked"    as "flagged"; those that are kickable are interrupted after three times as long.
 /// "none"      by cm_rcu_checkpoint_always and cm_rcu_offline only.
@@ -118,13 +118,8 @@ pub unsafe extern "C" fn cm_rcu_reader_synchronize(reader: *mut RcuReader) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_set_policy(policy: *const c_char, n: u32) -> c_int {
     // SAFETY: passed on: a string.
-    let policy = match unsafe { CStr::from_ptr(policy) }.to_bytes() {
-        b"flagged" => Policy::Flagged,
-        b"counted" if n > 0 => Policy::Counted(n),
-        b"kicked" => Policy::Kicked,
-        b"none" => Policy::None,
-        _ => return failed(Error::Invalid),
-    };
+    let policy = unsafe { CStr::from_ptr(policy) }.to_str().ok().and_then(|name| Policy::named(name, n));
+    let Some(policy) = policy.filter(|policy| *policy != Policy::Counted(0)) else { return failed(Error::Invalid) };
     match set_policy(policy) {
         Ok(()) => 0,
         Err(SignalInUse) => failed(Error::Busy),

@@ -4,7 +4,7 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use runtime::heap;
-use runtime::upkeep::{self, KNOBS, Report};
+use runtime::upkeep::{self, Report};
 
 /// What upkeep did so far.
 #[repr(C)]
@@ -52,19 +52,18 @@ pub unsafe extern "C" fn cm_upkeep_report(report: *mut UpkeepFigures) {
     unsafe { report.write(told) };
 }
 
-/// Sets a knob of upkeep, by the name that it has behind "upkeep." in COMMENSAL_CONF: cm_upkeep_set("interval_ms", 250); and "on" and "shepherd", which are
-/// 0 or 1.
+/// Sets what can be set about upkeep, by the name behind "upkeep." in COMMENSAL_CONF: cm_upkeep_set("interval_ms", 250). `commensal conf` has the names.
+/// "on", for upkeep itself, and "shepherd" are 0 or 1.
 ///
-/// Returns 0, or -1 if there is no such knob, or the value is out of its range: then it stays as it is.
+/// Returns 0, or -1 if there is no such setting, or the value is out of its range: then it stays as it is.
 ///
 /// errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cm_upkeep_set(knob: *const c_char, value: u32) -> c_int {
+pub unsafe extern "C" fn cm_upkeep_set(name: *const c_char, value: u32) -> c_int {
     // SAFETY: passed on: a string.
-    let name = unsafe { CStr::from_ptr(knob) };
-    let known = KNOBS.iter().find(|known| known.name.as_bytes() == name.to_bytes());
-    match known.map(|known| upkeep::set_knob(known.knob, value)) {
-        Some(Ok(())) => 0,
+    let name = unsafe { CStr::from_ptr(name) };
+    match name.to_str().map(|name| upkeep::set_knob(name, value)) {
+        Ok(Ok(())) => 0,
         _ => {
             heap::invalid();
             -1
@@ -72,7 +71,7 @@ pub unsafe extern "C" fn cm_upkeep_set(knob: *const c_char, value: u32) -> c_int
     }
 }
 
-/// Does the upkeep that is due now: for programs that have a thread of their own for such things, with "shepherd:off". Takes some microseconds for each array that is
+/// Does the upkeep that is due now: for programs that have a thread of their own for such things, with "upkeep.shepherd:off". Takes some microseconds for each array that is
 /// emptied, and up to a millisecond for each MiB that goes back to the system.
 ///
 /// Returns in how many nanoseconds it should be called again; -1: not before other threads have allocated or released memory.

@@ -4,8 +4,8 @@
 //! This package is the product: it holds the algorithms and all of their state, and reaches the computer through `machine`
 //! alone, so that the same source runs on Linux and on a simulated machine.
 //!
-//! Each module may use those before it in this list: [`percpu`], [`counter`], [`observe`], [`page`], [`slab`],
-//! [`rcu`], [`group`], [`upkeep`], [`heap`].
+//! Each module may use those before it in this list: [`percpu`], [`counter`], [`observe`], [`settings`], [`page`],
+//! [`slab`], [`rcu`], [`group`], [`upkeep`], [`heap`].
 #![no_std]
 
 #[cfg(test)]
@@ -18,6 +18,7 @@ pub mod observe;
 pub mod page;
 pub mod percpu;
 pub mod rcu;
+pub mod settings;
 pub mod slab;
 pub mod upkeep;
 

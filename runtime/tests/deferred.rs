@@ -6,7 +6,7 @@ mod common;
 use commensal::group::Group;
 use commensal::heap::report::Report;
 use commensal::machine::slot;
-use commensal::rcu::{self, Head, Knob};
+use commensal::rcu::{self, Head};
 use commensal::slab::Cache;
 use commensal::{heap, rcu::Waiting};
 use common::forks::{self, Way};
@@ -58,7 +58,7 @@ fn blocks_are_freed_after_the_section_and_not_before() {
     act_out("blocks_are_freed_after_the_section_and_not_before", || {
         have_threads();
         // Nobody is held up here.
-        rcu::set_knob(Knob::HighKib, 1_000_000).unwrap();
+        rcu::set_knob("high_kib", 1_000_000).unwrap();
         for bytes in SIZES {
             const BLOCKS: usize = 1000;
             let section = rcu::read();
@@ -169,7 +169,7 @@ fn calls_come_in_order_and_a_barrier_waits_for_them() {
             ORDER.lock().unwrap().clear();
             // Held while calls are deferred: they must not be made by who defers.
             let held = (round % 2 == 0).then(|| ORDER.lock().unwrap());
-            rcu::set_knob(Knob::HoldUp, 0).unwrap();
+            rcu::set_knob("hold_up_ms", 0).unwrap();
             (0..CALLS).for_each(call_with);
             drop(held);
             rcu::barrier();
@@ -287,7 +287,7 @@ fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
         const UPDATERS: u64 = 4;
         const HOLD_OUT: Duration = Duration::from_millis(300);
         for (bytes, mark_kib) in [(64u64, 256u64), (4096, 1024), (100_000, 2048)] {
-            rcu::set_knob(Knob::HighKib, mark_kib as u32).unwrap();
+            rcu::set_knob("high_kib", mark_kib as u32).unwrap();
             let (end, deferred) = (AtomicBool::new(false), AtomicU64::new(0));
             let before = rcu::waiting();
             let section = rcu::read();

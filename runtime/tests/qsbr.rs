@@ -3,7 +3,7 @@
 mod common;
 
 use commensal::rcu::qsbr::{self, Policy, Reader};
-use commensal::rcu::{self, Cell, Knob};
+use commensal::rcu::{self, Cell};
 use common::forks::{self, Way};
 use common::{PATIENCE, child};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ const THRESHOLD: Duration = Duration::from_millis(40);
 /// Runs `test` again as a process of its own, in which `act` is done.
 fn act_out(test: &str, act: impl FnOnce()) {
     if child::case().is_some() {
-        rcu::set_knob(Knob::TillQs, THRESHOLD.as_millis() as u32).unwrap();
+        rcu::set_knob("till_qs_ms", THRESHOLD.as_millis() as u32).unwrap();
         return act();
     }
     child::run(&mut child::command(test, "act")).expect_success(test);
@@ -26,7 +26,7 @@ fn act_out(test: &str, act: impl FnOnce()) {
 fn is_over_beside<const KICKABLE: bool>(mut step: impl FnMut(&mut Reader<KICKABLE>) + Send) -> (bool, bool) {
     const ROUNDS: u32 = 200;
     let (steps, end) = (AtomicU64::new(0), AtomicBool::new(false));
-    let set = |threshold_ms| rcu::set_knob(Knob::TillQs, threshold_ms).unwrap();
+    let set = |threshold_ms| rcu::set_knob("till_qs_ms", threshold_ms).unwrap();
     set(1_000_000);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -132,8 +132,8 @@ fn what_was_found_stays_under_every_policy() {
     act_out("what_was_found_stays_under_every_policy", || {
         const READERS: usize = 3;
         const ROUNDS: u64 = 300;
-        rcu::set_knob(Knob::TillQs, 1).unwrap();
-        rcu::set_knob(Knob::LazyLimit, 8).unwrap();
+        rcu::set_knob("till_qs_ms", 1).unwrap();
+        rcu::set_knob("lazy_limit", 8).unwrap();
         let (cell, end) = (Cell::new([0u64; 6]).unwrap(), AtomicBool::new(false));
         let boxed = Cell::new(vec![0u64; 6]).unwrap();
         thread::scope(|scope| {
@@ -183,7 +183,7 @@ fn what_was_found_stays_under_every_policy() {
 #[test]
 fn children_wait_for_the_readers_of_the_thread_that_forked() {
     act_out("children_wait_for_the_readers_of_the_thread_that_forked", || {
-        rcu::set_knob(Knob::TillQs, 0).unwrap();
+        rcu::set_knob("till_qs_ms", 0).unwrap();
         let (ready, end) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             // Never reports.

@@ -3,7 +3,7 @@
 mod common;
 
 use commensal::machine::kick;
-use commensal::rcu::{self, Knob};
+use commensal::rcu;
 use common::child;
 use std::sync::Barrier;
 use std::thread;
@@ -26,7 +26,7 @@ fn grace_periods_keep_their_distance_unless_they_are_expedited() {
         const INTERVAL: Duration = Duration::from_secs(1);
         /// If these kept the distance, too, it would be longer than anybody waits.
         const EXPEDITED: u64 = 2000;
-        rcu::set_knob(Knob::MinimumInterval, INTERVAL.as_micros() as u32).unwrap();
+        rcu::set_knob("minimum_interval_us", INTERVAL.as_micros() as u32).unwrap();
         let (begun, start) = (rcu::grace_periods(), Instant::now());
         (0..EXPEDITED).for_each(|_| rcu::synchronize_expedited());
         // From the beginning of the last of those on.
@@ -102,7 +102,7 @@ fn who_waits_long_is_told_why() {
         let start = Instant::now();
         // The second one waits for longer than it may without a word.
         for (stall_ms, hold_ms) in [(1_000_000, 100), (50, 500)] {
-            rcu::set_knob(Knob::Stall, stall_ms).unwrap();
+            rcu::set_knob("stall_ms", stall_ms).unwrap();
             let both = Barrier::new(2);
             thread::scope(|scope| {
                 scope.spawn(|| {

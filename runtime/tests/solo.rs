@@ -10,7 +10,7 @@ use commensal::machine::thread;
 use commensal::rcu;
 use commensal::rcu::TypesafeCache;
 use commensal::rcu::qsbr::Reader;
-use commensal::upkeep::{self, Knob};
+use commensal::upkeep;
 use common::model::Heap;
 use common::programs::{hold, operations, run_one};
 use common::{PATIENCE, forked};
@@ -97,7 +97,7 @@ fn what_readers_might_have_seen_goes_at_once_but_in_sections() {
 /// By whoever comes along a slow path: here the only thread.
 fn memory_goes_back_and_nobody_is_made_for_it() {
     const BYTES: usize = 100_000;
-    upkeep::set_knob(Knob::Interval, 20).expect("it is in range");
+    upkeep::set_knob("interval_ms", 20).expect("it is in range");
     let use_some = |count: usize| {
         let blocks: Vec<_> = (0..count).map(|_| heap::allocate(BYTES)).collect();
         for block in blocks {

@@ -12,7 +12,7 @@ mod common;
 
 use commensal::heap;
 use commensal::machine::{clock, process, slot};
-use commensal::upkeep::{self, Knob, Report};
+use commensal::upkeep::{self, Report};
 use common::forks::{FINE, Way, wait_for};
 use common::peak::{Blocks, MIB, SIZES, after_a_peak, comes, in_child, resident};
 use common::random::Random;
@@ -61,7 +61,7 @@ fn a_peak_is_back_by_itself() {
 #[test]
 fn what_idles_in_a_slot_goes_in_time() {
     const INTERVAL_NS: u64 = 100_000_000;
-    in_child("what_idles_in_a_slot_goes_in_time", "upkeep.interval_ms:100,shepherd:off", &[None], || {
+    in_child("what_idles_in_a_slot_goes_in_time", "upkeep.interval_ms:100,upkeep.shepherd:off", &[None], || {
         let mut longest = 0;
         for phase in 0..8 {
             thread::spawn(|| Blocks::new(2 * MIB).free()).join().expect("no panic");
@@ -85,7 +85,7 @@ fn what_idles_in_a_slot_goes_in_time() {
 #[test]
 fn pages_of_what_idled_in_a_slot_go_with_it() {
     const INTERVAL_NS: u64 = 100_000_000;
-    in_child("pages_of_what_idled_in_a_slot_go_with_it", "upkeep.interval_ms:100,shepherd:off,keep:0", &[None], || {
+    in_child("pages_of_what_idled_in_a_slot_go_with_it", "upkeep.interval_ms:100,upkeep.shepherd:off,keep:0", &[None], || {
         thread::spawn(|| Blocks::new(8 * MIB).free()).join().expect("no panic");
         // Of the embedder's time, which is never behind the machine's clock, and of both after the last that was taken from the slot.
         let (mut now, mut emptied, mut given) = (clock::now_ns(), (0, Instant::now()), (0, Instant::now()));
@@ -158,7 +158,7 @@ fn whoever_holds_little_gets_no_shepherd() {
 /// Without a shepherd an embedder's thread does the same, when it is told to come.
 #[test]
 fn an_embedder_ticks_in_place_of_the_shepherd() {
-    in_child("an_embedder_ticks_in_place_of_the_shepherd", "upkeep.interval_ms:50,shepherd:off", &[None], || {
+    in_child("an_embedder_ticks_in_place_of_the_shepherd", "upkeep.interval_ms:50,upkeep.shepherd:off", &[None], || {
         const LIVE: usize = 10 * MIB;
         let before = resident();
         after_a_peak(LIVE, 80 * MIB, Duration::from_millis(300), || {
@@ -183,7 +183,7 @@ fn nothing_goes_back_where_it_is_off() {
             thread::sleep(Duration::from_millis(300));
             assert!(resident() - before > 70 * MIB && shepherds().is_empty());
             // And from now on it is on: by whoever comes along.
-            upkeep::set_knob(Knob::Upkeep, 1).expect("it is in range");
+            upkeep::set_knob("on", 1).expect("it is in range");
             let work = || {
                 Blocks::new(2 * MIB).free();
                 resident() - before < 20 * MIB
@@ -283,7 +283,7 @@ fn the_limit_of_a_control_group_is_found() {
 fn threads_at_work_lose_nothing_to_the_shepherd() {
     const TEST: &str = "threads_at_work_lose_nothing_to_the_shepherd";
     child::act_out("upkeep", TEST, 1.0, |seed, end| {
-        upkeep::set_knob(Knob::Interval, 1).expect("it is in range");
+        upkeep::set_knob("interval_ms", 1).expect("it is in range");
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             for number in 0..3 {
@@ -316,7 +316,7 @@ fn threads_at_work_lose_nothing_to_the_shepherd() {
             is_over.store(true, Ordering::Relaxed);
         });
         // Nobody may be in the heap while it is checked.
-        upkeep::set_knob(Knob::Shepherd, 0).expect("it is in range");
+        upkeep::set_knob("shepherd", 0).expect("it is in range");
         assert!(comes(|| shepherds().is_empty()), "the shepherd stays");
         let report = Report::read();
         assert!(report.deserted_turns > 20 || slot::mode() == slot::Mode::PerThread, "{report:?}");
@@ -374,7 +374,7 @@ fn a_child_gets_a_shepherd_of_its_own() {
 fn children_of_a_process_with_a_shepherd_go_on() {
     const TEST: &str = "children_of_a_process_with_a_shepherd_go_on";
     child::act_out("upkeep", TEST, 1.0, |seed, end| {
-        upkeep::set_knob(Knob::Interval, 1).expect("it is in range");
+        upkeep::set_knob("interval_ms", 1).expect("it is in range");
         let is_over = AtomicBool::new(false);
         let mut children = 0;
         thread::scope(|scope| {

@@ -5,8 +5,8 @@ use crate::Threads;
 use crate::timing::long_or_short;
 use commensal::heap;
 use commensal::heap::report::Report;
+use commensal::rcu;
 use commensal::rcu::qsbr::{Policy, Reader, set_policy};
-use commensal::rcu::{self, Knob};
 use commensal::slab::class;
 use core::cell::UnsafeCell;
 use core::hint::black_box;
@@ -89,9 +89,9 @@ pub struct Size {
 
 impl Arm {
     fn begin(self) -> Option<()> {
-        rcu::set_knob(Knob::TillQs, self.till_qs_ms).ok()?;
-        rcu::set_knob(Knob::LazyLimit, self.lazy_limit).ok()?;
-        rcu::set_knob(Knob::HandBack, self.hands_back.into()).ok()?;
+        rcu::set_knob("till_qs_ms", self.till_qs_ms).ok()?;
+        rcu::set_knob("lazy_limit", self.lazy_limit).ok()?;
+        rcu::set_knob("hand_back", self.hands_back.into()).ok()?;
         set_policy(self.reports.policy(self.threshold)).ok()
     }
 }

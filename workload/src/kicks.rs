@@ -5,7 +5,7 @@ use crate::timing::long_or_short;
 use commensal::group::{Entry, Group};
 use commensal::heap;
 use commensal::slab::{ObjectCache, Wanted};
-use commensal::upkeep::{self, Knob};
+use commensal::upkeep;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::slice;
@@ -182,7 +182,7 @@ fn among_busy<T: Send>(
     work: impl Fn(&Watch<'_>) -> Option<(T, Happened)> + Sync,
 ) -> Option<(T, Happened)> {
     // What is counted is what is done here: upkeep has kicks of its own, for slots that rest.
-    upkeep::set_knob(Knob::Upkeep, 0).ok()?;
+    upkeep::set_knob("on", 0).ok()?;
     let (came, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let outcome = Outcome(UnsafeCell::new(None));
     threads.run(busy + 1, &|number| {

@@ -73,7 +73,7 @@ macro_rules! with_figures {
                 "Whether there is a thread that sees to slots where nobody comes along.",
                 |heap| heap.upkeep.has_shepherd.into();
             upkeep_interval_ns: Gauge Nanoseconds Most, "The interval in which each slot has one turn of upkeep.",
-                |_| u64::from(upkeep::knob(upkeep::Knob::Interval)) * MILLISECOND;
+                |_| upkeep::interval_ns();
             upkeep_own_turns: Counter Count, "Turns that threads took in their own slots.",
                 |heap| heap.upkeep.own_turns;
             upkeep_deserted_turns: Counter Count, "Turns that were taken for slots where nobody came along.",

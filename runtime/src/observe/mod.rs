@@ -1,7 +1,5 @@
 //! What the runtime tells about itself, and lets itself be told: plain data, filled in by the parts that know.
 
-pub mod knobs;
-
 pub mod columns;
 pub mod figures;
 pub mod locks;

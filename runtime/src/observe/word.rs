@@ -3,22 +3,19 @@
 use core::fmt;
 use core::ops::Deref;
 
-/// A short text that lies in the table itself. A table of references is one of addresses, which the loader has to write in each process that has
+/// A short text, of so many bytes at most, that lies in the table itself. A table of references is one of addresses, which the loader has to write in each process that has
 /// the library, whether the table is used or not; one of words is left on disk until somebody reads it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Word {
+pub struct Word<const MOST: usize = 23> {
     len: u8,
-    text: [u8; Word::MOST],
+    text: [u8; MOST],
 }
 
-impl Word {
-    /// The longest, in bytes.
-    pub const MOST: usize = 23;
-
+impl<const MOST: usize> Word<MOST> {
     /// A word for a constant; one that is too long does not compile there.
     pub const fn new(text: &str) -> Self {
-        assert!(text.len() <= Self::MOST, "the word is too long");
-        let mut word = Word { len: text.len() as u8, text: [0; Self::MOST] };
+        assert!(text.len() <= MOST, "the word is too long");
+        let mut word = Word { len: text.len() as u8, text: [0; MOST] };
         word.text.split_at_mut(text.len()).0.copy_from_slice(text.as_bytes());
         word
     }
@@ -32,7 +29,7 @@ impl Word {
     }
 }
 
-impl Deref for Word {
+impl<const MOST: usize> Deref for Word<MOST> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -40,7 +37,7 @@ impl Deref for Word {
     }
 }
 
-impl fmt::Debug for Word {
+impl<const MOST: usize> fmt::Debug for Word<MOST> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_str().fmt(out)
     }

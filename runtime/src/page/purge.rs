@@ -13,11 +13,12 @@ use super::free_runs::FreeRuns;
 use super::segment::Kind;
 use super::zone::Zone;
 use crate::observe::LockReport;
+use crate::settings::Key;
 use machine::sync::{Ordering, compiler_fence};
 use machine::{here, vm};
 
-/// MiB of dirty pages that free runs may keep in any case, if nobody says otherwise.
-const USUAL_KEPT_MIB: u64 = 1;
+/// MiB of dirty pages that free runs may keep in any case.
+const KEEP: Key = Key::of("keep");
 /// Dirty pages that go back in one call at most: 4 MiB, which bounds the time under the lock as well as that in the kernel.
 pub const MOST_PURGED_AT_ONCE: u64 = 1024;
 
@@ -71,17 +72,9 @@ impl Zone {
         if done && put.is_some() { dirty } else { 0 }
     }
 
-    /// Sets how many dirty pages free runs may keep, whatever is in use.
-    pub fn set_kept_dirty(&self, pages: u64) {
-        self.kept_dirty.store(pages + 1, Ordering::Relaxed);
-    }
-
-    /// How many that are.
+    /// How many dirty pages free runs may keep, whatever is in use.
     pub fn kept_dirty(&self) -> u64 {
-        match self.kept_dirty.load(Ordering::Relaxed) {
-            0 => USUAL_KEPT_MIB * ((1 << 20) / PAGE as u64),
-            set => set - 1,
-        }
+        KEEP.get() * ((1 << 20) / PAGE as u64)
     }
 
     /// Takes a part of a free run that has up to `most` dirty pages out of its bin, of the longest first; it counts as in use until it is put back. Its first

@@ -8,9 +8,12 @@ use super::span::GRANULE;
 use super::units::UNIT;
 use super::zone::Zone;
 use crate::observe::LockReport;
+use crate::settings::Key;
 use core::ptr::null_mut;
 use machine::sync::{Ordering, compiler_fence};
 use machine::{here, process, vm};
+
+const HUGE: Key = Key::of("huge");
 
 const MAX_SEGMENTS: usize = 1 << 14;
 /// While a heap is no larger than this (32 MiB), none of it uses huge pages, whatever the system's setting.
@@ -34,7 +37,7 @@ impl Zone {
     fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<*mut Segment> {
         let start = reserve_aligned(bytes, UNIT)?;
         let is_small = self.counts.reserved.get() < SMALL_HEAP_PAGES;
-        let avoids_huge = is_small || self.avoid_huge.load(Ordering::Relaxed);
+        let avoids_huge = is_small || HUGE.is("avoid");
         if avoids_huge {
             // SAFETY: the mapping is ours.
             unsafe { vm::advise_huge(start, bytes, vm::Huge::Avoid) };

@@ -30,7 +30,7 @@ use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use machine::here;
-use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU64, Lock, Ordering, Site, compiler_fence};
+use machine::sync::{Acquired, AtomicPtr, AtomicU64, Lock, Ordering, Site, compiler_fence};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = 1 << 14;
@@ -73,9 +73,7 @@ pub struct Zone {
     /// The page map.
     pub map: PageMap,
     pub(super) map_start: *mut u8,
-    pub(super) avoid_huge: AtomicBool,
-    /// Dirty pages that free runs may keep, plus one; 0: as the constant says.
-    pub(super) kept_dirty: AtomicU64,
+    unused: [u64; 2],
     deferred: AtomicPtr<u8>,
     /// Runs handed out when somebody was last told that the heap is about to grow.
     growth_told_at: AtomicU64,
@@ -295,11 +293,6 @@ impl Zone {
         self.locked(locks, here!(), |state| {
             if new <= old { self.shrink_run(state, start, new as u32) } else { self.grow_run(state, start, new as u32) }
         }) == Some(true)
-    }
-
-    /// Sets that no segment uses huge pages.
-    pub fn set_avoid_huge(&self) {
-        self.avoid_huge.store(true, Ordering::Relaxed);
     }
 
     /// Shows the spans that a slab has among so many granules, from a place on, which 0 begins and the last call told; none: there are no more. Each as it is at some

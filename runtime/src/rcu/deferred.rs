@@ -6,8 +6,8 @@
 //! Blocks of the general classes are laid aside first, in an array of their slot's, as cheaply as they would be freed: only what fills it, or finds none, comes
 //! along the slow way that is told of here.
 //!
-//! **How much can wait.** In a slot, up to a mark ([`Knob::HighMark`] objects, [`Knob::HighKib`]). Beyond it, whoever comes along the slow way is held up until
-//! less waits, or until [`Knob::HoldUp`] milliseconds are over: it may have locks that readers wait for, so this cannot be for ever. With sections
+//! **How much can wait.** In a slot, up to a mark (`rcu.high_mark` objects, `rcu.high_kib`). Beyond it, whoever comes along the slow way is held up until
+//! less waits, or until `rcu.hold_up_ms` milliseconds are over: it may have locks that readers wait for, so this cannot be for ever. With sections
 //! open, or with a registered reader online, it is not held up, as it would wait for itself. So while readers keep a grace period from ending for T milliseconds, at most
 //!
 //! ```text
@@ -18,9 +18,9 @@
 
 use super::domain::{Domain, own_sections};
 use super::grace::{Caller, Pace, Patience, drive, start, wait_for};
-use super::knobs::Knob;
 use super::queue::{Head, Held, Put, Queue, bytes_of};
 use super::typesafe::does_any_linger;
+use crate::settings::Key;
 use crate::slab::misuse::{self, Line};
 use crate::slab::region::general;
 use crate::slab::{Aside, AsideWord, Batch, sharing};
@@ -37,6 +37,17 @@ const TRIED: u32 = 2;
 
 const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
+
+const LAZY_LIMIT: Key = Key::of("rcu.lazy_limit");
+const LAZY_KIB: Key = Key::of("rcu.lazy_kib");
+const BULK: Key = Key::of("rcu.bulk");
+const BATCH_LIMIT: Key = Key::of("rcu.batch_limit");
+const BATCH_TIME: Key = Key::of("rcu.batch_time_us");
+const HIGH_MARK: Key = Key::of("rcu.high_mark");
+const HIGH_KIB: Key = Key::of("rcu.high_kib");
+const LOW_MARK: Key = Key::of("rcu.low_percent");
+const HOLD_UP: Key = Key::of("rcu.hold_up_ms");
+const HAND_BACK: Key = Key::of("rcu.hand_back");
 
 /// Where things wait. Zeroes are a valid one.
 #[derive(Debug)]
@@ -187,10 +198,6 @@ impl Deferred {
 }
 
 impl Domain {
-    fn limit(&self, knob: Knob) -> u64 {
-        self.knobs.get(knob).into()
-    }
-
     /// Puts something into the slot's queue.
     fn put(&self, put: impl FnOnce(&mut Held<'_>, u32) -> Put) -> (&Queue, Put) {
         let deferred = &self.deferred;
@@ -215,15 +222,12 @@ impl Domain {
     }
 
     fn is_above(&self, queue: &Queue, percent: u64) -> bool {
-        queue.objects() * 100 > self.limit(Knob::HighMark) * percent
-            || queue.bytes() * 100 > (self.limit(Knob::HighKib) << 10) * percent
+        queue.objects() * 100 > HIGH_MARK.get() * percent || queue.bytes() * 100 > (HIGH_KIB.get() << 10) * percent
     }
 
     /// Asks for a grace period if enough waits, and frees a part of what has waited for long enough, or all of it.
     fn tend(&self, queue: &Queue, is_urgent: bool) {
-        let is_worth = |queue: &Queue| {
-            queue.objects() >= self.limit(Knob::LazyLimit) || queue.bytes() >= self.limit(Knob::LazyKib) << 10
-        };
+        let is_worth = |queue: &Queue| queue.objects() >= LAZY_LIMIT.get() || queue.bytes() >= LAZY_KIB.get() << 10;
         let Some(mut held) = queue.lock(&self.deferred.contention, here!()) else { return };
         held.seal(is_urgent, is_worth, start);
         let Some(cookie) = held.sealed() else { return };
@@ -231,7 +235,7 @@ impl Domain {
         let is_needed = is_urgent || is_worth(queue);
         let pace = if is_urgent { Pace::Expedited } else { Pace::Usual };
         if if is_needed { drive(self, cookie, pace) } else { self.grace.is_over(cookie) } {
-            let most = if is_urgent { u64::MAX } else { self.limit(Knob::BatchLimit) };
+            let most = if is_urgent { u64::MAX } else { BATCH_LIMIT.get() };
             self.free_from(queue, most);
         }
     }
@@ -250,7 +254,7 @@ impl Domain {
             if most != u64::MAX {
                 let now = clock::now_ns();
                 since = if since == 0 { now } else { since };
-                if now - since >= self.limit(Knob::BatchTime) * MICROSECOND {
+                if now - since >= BATCH_TIME.get() * MICROSECOND {
                     return;
                 }
             }
@@ -262,8 +266,8 @@ impl Domain {
     /// A slot that goes on as it did takes as many objects until the next ones come back as wait now, and will until a grace period is worth it. Kept
     /// anywhere else, they would have to be fetched from where all slots meet; put into their spans, one by one, they would be collected again.
     fn home_of(&self, queue: &Queue) -> Option<(u32, usize)> {
-        let kept = queue.bytes() + (self.limit(Knob::LazyKib) << 10);
-        (self.limit(Knob::HandBack) == 1).then(|| (self.deferred.slot_of(queue), kept as usize))
+        let kept = queue.bytes() + (LAZY_KIB.get() << 10);
+        (HAND_BACK.get() == 1).then(|| (self.deferred.slot_of(queue), kept as usize))
     }
 
     fn take_batch(&self, queue: &Queue) -> Option<(Batch, usize, usize)> {
@@ -274,18 +278,18 @@ impl Domain {
     /// Waits until less waits in a queue, but not for long.
     #[cold]
     fn hold_up(&self, queue: &Queue) {
-        let most = self.limit(Knob::HoldUp) * MILLISECOND;
+        let most = HOLD_UP.get() * MILLISECOND;
         // What it waits for could be its own section, or its own call.
         if most == 0 || self.waits_for_itself() {
             return;
         }
         self.deferred.held_up.fetch_add(1, Ordering::Relaxed);
         self.hurry();
-        let (mut patience, start) = (Patience::new(self, Pace::Usual), clock::now_ns());
+        let (mut patience, start) = (Patience::new(Pace::Usual), clock::now_ns());
         loop {
             let seen = self.grace.news();
             self.tend(queue, true);
-            if !self.is_above(queue, self.limit(Knob::LowMark)) || clock::now_ns() - start >= most {
+            if !self.is_above(queue, LOW_MARK.get()) || clock::now_ns() - start >= most {
                 return;
             }
             patience.rest(&self.grace, seen);
@@ -418,7 +422,7 @@ unsafe fn defer_slow(block: *mut u8) {
         let _ = deferred.readiness.compare_exchange(0, WANTED, Ordering::Relaxed, Ordering::Relaxed);
     }
     let aside = deferred.aside().filter(|_| class != 0 && slot::current().is_some());
-    let most = domain.knobs.get(Knob::Bulk) as usize;
+    let most = BULK.get() as usize;
     let put = |held: &mut Held<'_>, slot| match aside {
         // SAFETY: passed on.
         Some(aside) => unsafe { held.put_beside(aside, slot, class, block, most) },
@@ -466,7 +470,7 @@ pub unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head)
         }
         (queue, put) => {
             domain.has_put(queue, put);
-            if put == Put::Enough && queue.objects() >= domain.limit(Knob::LazyLimit) {
+            if put == Put::Enough && queue.objects() >= LAZY_LIMIT.get() {
                 domain.hurry();
             }
         }
@@ -558,7 +562,7 @@ pub fn barrier_for(caller: Caller) {
         process::die();
     }
     let deferred = &domain.deferred;
-    let mut patience = Patience::new(domain, Pace::Usual);
+    let mut patience = Patience::new(Pace::Usual);
     // Entered again each time: a handler may have forked meanwhile, and this be the child.
     while !Domain::enter().deferred.take_aside() {
         patience.rest(&domain.grace, domain.grace.news());

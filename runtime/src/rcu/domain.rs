@@ -31,10 +31,10 @@
 
 use super::deferred::Deferred;
 use super::grace::Grace;
-use super::knobs::Knobs;
 use super::qsbr::Registered;
 use super::worker::Worker;
 use crate::percpu;
+use crate::settings;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::slot::{self, COUNTS, Counted, Mode};
@@ -78,14 +78,13 @@ pub(super) struct Domain {
     /// A bit for each lane in which a section was ever counted.
     used_lanes: AtomicU32,
     pub(super) grace: Grace,
-    pub(super) knobs: Knobs,
     pub(super) worker: Worker,
     pub(super) registered: Registered,
     lanes: [Lane; LANES],
     pub(super) deferred: Deferred,
 }
 
-const _: () = assert!(size_of::<Domain>() <= root::DOMAIN_BYTES);
+const _: () = assert!(size_of::<Domain>() <= root::DOMAIN_BYTES - settings::BYTES);
 
 /// Sections that are not counted in rows.
 #[derive(Debug)]

@@ -12,7 +12,7 @@
 //! open when readers were ordered may be in either period.
 
 use super::domain::{Domain, Place, own_sections};
-use super::knobs::{Knob, OutOfRange};
+use crate::settings::{self, Key, Refused};
 use crate::slab::misuse::Line;
 use core::fmt::{self, Write};
 use core::panic::Location;
@@ -21,6 +21,11 @@ use machine::{clock, code, kick, process};
 
 /// Rank of the lock, which is never waited for.
 const GRACE_RANK: u8 = 0;
+
+const MINIMUM_INTERVAL: Key = Key::of("rcu.minimum_interval_us");
+const FIRST_SCAN: Key = Key::of("rcu.first_scan_us");
+const LONGEST_SCAN: Key = Key::of("rcu.longest_scan_us");
+const STALL: Key = Key::of("rcu.stall_ms");
 
 const IDLE: u32 = 0;
 const ORDERING: u32 = 1;
@@ -165,7 +170,7 @@ impl Grace {
         loop {
             match self.stage.load(Ordering::Relaxed) {
                 IDLE => {
-                    let interval = u64::from(domain.knobs.get(Knob::MinimumInterval)) * MICROSECOND;
+                    let interval = MINIMUM_INTERVAL.get() * MICROSECOND;
                     if interval > 0 && pace == Pace::Usual && self.age() < interval {
                         return Step::TooEarly;
                     }
@@ -229,7 +234,7 @@ impl Grace {
     /// Tells once in a while that a grace period takes long, and why.
     #[cold]
     fn report(&self, domain: &Domain, waited_ns: u64, caller: Caller) {
-        let patience = u64::from(domain.knobs.get(Knob::Stall)) * MILLISECOND;
+        let patience = STALL.get() * MILLISECOND;
         let (now, last) = (clock::now_ns(), self.reported_at_ns.load(Ordering::Relaxed));
         if patience == 0
             || waited_ns < patience
@@ -312,10 +317,10 @@ const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
 
 impl Patience {
-    pub(super) fn new(domain: &Domain, pace: Pace) -> Self {
+    pub(super) fn new(pace: Pace) -> Self {
         let glances = if pace == Pace::Expedited { EXPEDITED_GLANCES } else { GLANCES };
-        let of = |knob| u64::from(domain.knobs.get(knob)) * MICROSECOND;
-        Patience { glances, sleep_ns: of(Knob::FirstScan), longest_ns: of(Knob::LongestScan) }
+        let [sleep_ns, longest_ns] = [FIRST_SCAN, LONGEST_SCAN].map(|key| key.get() * MICROSECOND);
+        Patience { glances, sleep_ns, longest_ns }
     }
 
     /// Whether it was asleep.
@@ -336,14 +341,10 @@ impl Patience {
     }
 }
 
-/// What a knob is set to.
-pub fn knob(knob: Knob) -> u32 {
-    Domain::of_process().knobs.get(knob)
-}
-
-/// Sets a knob, also while grace periods are under way. An error: it stays as it is.
-pub fn set_knob(knob: Knob, value: u32) -> Result<(), OutOfRange> {
-    Domain::of_process().knobs.set(knob, value)
+/// Sets what can be set about grace periods and what waits for them, by the name behind `rcu.` in `settings::TABLE`, also while some are under way. An
+/// error: it stays as it is.
+pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
+    settings::set("rcu", name, value)
 }
 
 /// How many grace periods have been over in this process and its ancestors.
@@ -435,7 +436,7 @@ pub fn wait_for(pace: Pace, caller: Caller) {
 
 /// The same for who registered, and is offline.
 pub(super) fn wait_for_registered(pace: Pace, caller: Caller) {
-    let domain = Domain::enter();
+    Domain::enter();
     if own_sections() != 0 {
         let mut line = Line::new();
         let _ = writeln!(
@@ -446,7 +447,7 @@ pub(super) fn wait_for_registered(pace: Pace, caller: Caller) {
         process::die();
     }
     let cookie = start();
-    let mut patience = Patience::new(domain, pace);
+    let mut patience = Patience::new(pace);
     let mut asleep_since = 0;
     loop {
         // Again each time: a handler may have forked meanwhile, and this be the child.

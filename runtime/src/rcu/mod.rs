@@ -14,7 +14,6 @@
 //! | `domain` | where sections are counted, by period and by slot, and what a fork child makes of that |
 //! | `reader` | opening and ending a section: two restartable additions, or two atomic ones |
 //! | `grace` | grace periods, which callers share |
-//! | `knobs` | what can be set about them |
 //!
 //! Readers count in the rows of the slots where they run: `begun` in the row of the slot where a section opens, and `ended` in the same row,
 //! wherever the thread is by then. A grace period orders all running threads once (`kick::fence_all`), and then looks at each row until it has
@@ -33,7 +32,6 @@ mod cell;
 mod deferred;
 mod domain;
 mod grace;
-mod knobs;
 pub mod qsbr;
 mod queue;
 mod reader;
@@ -43,10 +41,9 @@ mod worker;
 pub use cell::{Cell, Loaded, NotExchanged};
 pub use deferred::{Waiting, barrier, barrier_for, call, call_of, contention, defer_drop, defer_free, waiting};
 pub use grace::{
-    Caller, Cookie, Pace, Standing, grace_periods, is_over, knob, set_knob, standing, start, synchronize,
+    Caller, Cookie, Pace, Standing, grace_periods, is_over, set_knob, standing, start, synchronize,
     synchronize_expedited, wait_for,
 };
-pub use knobs::{Description, KNOBS, Knob, OutOfRange};
 pub use queue::Head;
 pub use reader::{Open, ReadGuard, close, open, read};
 pub use typesafe::{Link, READERS, TypesafeBox, TypesafeCache};

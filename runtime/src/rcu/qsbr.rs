@@ -15,7 +15,7 @@
 //! | [`Policy::Kicked`] | likewise | is flagged after one, and interrupted after three if it is kickable |
 //! | [`Policy::None`] | likewise | is waited for |
 //!
-//! The threshold is [`Knob::TillQs`](super::Knob::TillQs). Whoever is flagged reports at its next checkpoint. [`Reader::checkpoint_always`] reports in any case.
+//! The threshold is the setting `rcu.till_qs_ms`. Whoever is flagged reports at its next checkpoint. [`Reader::checkpoint_always`] reports in any case.
 //! Short grace periods free memory early, and in small batches; long ones make large batches and few, and let more of it wait.
 //!
 //! **Why that is enough.** An updater takes something away, and then the number of grace periods is raised by a locked instruction. A reader that has seen the
@@ -29,7 +29,7 @@
 
 use super::domain::Domain;
 use super::grace::{Caller, Pace, wait_for_registered};
-use super::knobs::Knob;
+use crate::settings::Key;
 use crate::slab::region::general;
 use crate::slab::sharing;
 use core::marker::PhantomData;
@@ -37,6 +37,10 @@ use core::mem::{forget, offset_of};
 use core::panic::Location;
 use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 use machine::thread;
+
+const POLICY: Key = Key::of("rcu.policy");
+const COUNTED_EACH: Key = Key::of("rcu.counted_each");
+const TILL_QS: Key = Key::of("rcu.till_qs_ms");
 
 /// How readers come to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,21 @@ const KICKED: u32 = 2;
 const COUNTED: u32 = 1 << 31;
 
 impl Policy {
+    /// The policy that `rcu.policy` names so; each `each`-th checkpoint reports under the one that counts. None: there is none of this name.
+    pub fn named(name: &str, each: u32) -> Option<Self> {
+        POLICY.parse(name).map(|value| Self::valued(value, each))
+    }
+
+    /// That of the settings.
+    pub(crate) fn said() -> Self {
+        Self::valued(POLICY.get(), COUNTED_EACH.get() as u32)
+    }
+
+    /// By its place among the values of `rcu.policy`.
+    fn valued(value: u64, each: u32) -> Self {
+        [Policy::Flagged, Policy::Counted(each), Policy::Kicked, Policy::None][value as usize]
+    }
+
     fn word(self) -> u32 {
         match self {
             Policy::Flagged => 0,
@@ -484,6 +503,6 @@ impl<const KICKABLE: bool> Drop for Reader<KICKABLE> {
 impl Domain {
     /// After how long readers are flagged.
     pub(super) fn threshold_ns(&self) -> u64 {
-        u64::from(self.knobs.get(Knob::TillQs)) * 1_000_000
+        TILL_QS.get() * 1_000_000
     }
 }

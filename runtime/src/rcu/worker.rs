@@ -1,7 +1,7 @@
 //! The worker: a thread of the runtime's own, which comes into being when something is deferred for the first time, and sees to it that all of it
 //! is freed or called in the end.
 //!
-//! It is *none*, *awake* or *idle*. Idle, it sleeps until somebody defers something; awake, it looks over all queues each [`Knob::LazyDelay`], until they are
+//! It is *none*, *awake* or *idle*. Idle, it sleeps until somebody defers something; awake, it looks over all queues each `rcu.lazy_delay_ms`, until they are
 //! empty.
 //!
 //! Nothing is forgotten: it says that it is idle, and then looks whether anything waits; who defers puts it into a queue, and then looks whether the
@@ -9,8 +9,8 @@
 
 use super::domain::Domain;
 use super::grace::Caller;
-use super::knobs::Knob;
 use crate::percpu;
+use crate::settings::Key;
 use machine::process;
 use machine::sync::{AtomicU32, Ordering, wait, wake_one};
 use machine::thread::{self, Work};
@@ -24,6 +24,8 @@ const FAILED: u32 = 3;
 /// What it sleeps when nothing waits.
 const LONG_NS: u64 = 3_600_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
+
+const LAZY_DELAY: Key = Key::of("rcu.lazy_delay_ms");
 
 static WORK: Work = Work { name: c"commensal-rcu", job: work };
 
@@ -113,7 +115,7 @@ fn work() {
         worker.state.store(AWAKE, Ordering::SeqCst);
         let seen = worker.bell.load(Ordering::SeqCst);
         if worker.is_urgent.load(Ordering::SeqCst) == 0 {
-            wait(&worker.bell, seen, u64::from(domain.knobs.get(Knob::LazyDelay)) * MILLISECOND);
+            wait(&worker.bell, seen, LAZY_DELAY.get() * MILLISECOND);
         }
         // Who hurries after this rings again.
         worker.is_urgent.store(0, Ordering::SeqCst);

@@ -33,7 +33,6 @@ mod put;
 pub mod region;
 mod registry;
 mod reserve;
-pub mod rules;
 mod shape;
 mod shard;
 pub mod sharing;

@@ -18,13 +18,13 @@ use super::lingering::{Lingering, Readers};
 use super::panel::{Handle, take_index};
 use super::region::general;
 use super::reserve::Reserve;
-use super::rules::Rules;
 use super::shape::Shape;
 use super::sharing;
 use super::tune::Untunable;
 use crate::counter::{LazyCounter, NoMemory};
 use crate::observe::Events;
 use crate::percpu::Region;
+use crate::settings::Key;
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::marker::PhantomData;
@@ -35,6 +35,8 @@ use machine::{process, slot};
 
 /// Bytes of a cache's name, at most.
 pub const NAME_BYTES: usize = 31;
+const DEDICATED: Key = Key::of("cache.NAME.dedicated");
+
 /// The largest objects.
 pub const LARGEST_OBJECT: usize = 128 << 10;
 /// The coarsest alignment: that of spans.
@@ -147,10 +149,10 @@ impl ObjectCache {
         }
         let cache = Self::take_home(wanted).ok_or(Refused::NoMemory)?;
         let Wanted { bytes, .. } = *wanted;
-        let rules = Rules::of(wanted.name);
+        let options = Options::of(wanted.name);
         // What was constructed stays so, and what readers may look at is not written to.
         let is_kept = wanted.constructor.is_some() || wanted.readers.is_some();
-        let options = if is_kept { rules.debug.without(Options::POISON) } else { rules.debug };
+        let options = if is_kept { options.without(Options::POISON) } else { options };
         if options != Options::NONE {
             match cache.begin_debug(options, bytes, wanted.alignment) {
                 Some(whole) => cache.begin(Shape::of(whole), 0),
@@ -163,7 +165,9 @@ impl ObjectCache {
         }
         match class::class_for_aligned(bytes, wanted.alignment) {
             // Its memory must not be used as anything else.
-            Some(class) if !rules.is_dedicated && wanted.readers.is_none() => cache.begin_in_class(class),
+            Some(class) if wanted.readers.is_none() && DEDICATED.of_cache(wanted.name) == 0 => {
+                cache.begin_in_class(class)
+            }
             _ => cache.begin(shape, cache.handle().index(true)),
         }
         Ok(cache)

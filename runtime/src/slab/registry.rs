@@ -61,7 +61,6 @@ pub struct Rare {
     /// What is known of the statistics page, and who is to have one; see `heap::statistics`.
     pub statistics: AtomicPtr<u8>,
     pub statistics_wanted: AtomicU32,
-    pub statistics_interval_ms: AtomicU32,
     /// The groups that there are; null: there was none yet.
     pub groups: AtomicPtr<u8>,
     /// The first of the caches whose spans may linger.
@@ -87,7 +86,6 @@ impl Rare {
             upkeep: AtomicPtr::new(null_mut()),
             statistics: AtomicPtr::new(null_mut()),
             statistics_wanted: AtomicU32::new(0),
-            statistics_interval_ms: AtomicU32::new(0),
             groups: AtomicPtr::new(null_mut()),
             lingering: AtomicPtr::new(null_mut()),
             own: [const { AtomicPtr::new(null_mut()) }; OWN],

@@ -19,7 +19,6 @@
 
 pub mod decay;
 pub mod grid;
-mod knobs;
 mod own;
 mod report;
 pub mod shepherd;
@@ -27,15 +26,16 @@ mod state;
 mod step;
 pub mod timetable;
 
-pub use knobs::{Description, KNOBS, Knob, OutOfRange};
 pub(crate) use own::tend;
 pub use report::Report;
 pub use step::{step, tick};
 
+use crate::settings::{self, Refused};
 use crate::slab::region::general;
 use crate::slab::sharing;
 use machine::clock;
 use state::State;
+pub(crate) use state::interval_ns;
 use timetable::Turn;
 
 /// When the next turn of a slot begins, by the machine's clock; 0: it has none, or somebody else looks.
@@ -49,18 +49,18 @@ pub(crate) fn next_turn_ns(slot: u32) -> u64 {
     }
 }
 
-/// Sets a knob, also of a program that runs: it takes effect at once. Without memory for that, which is a few pages, there is no upkeep either.
-pub fn set_knob(knob: Knob, value: u32) -> Result<(), OutOfRange> {
-    let Some(state) = sharing::enter().then(State::make).flatten() else { return Ok(()) };
-    state.knobs.set(knob, value)?;
+/// Sets what can be set about upkeep, by the name behind `upkeep.` in `settings::TABLE`, or `on` for `upkeep` itself. It takes effect at once.
+pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
+    settings::set("upkeep", name, value)?;
+    look_again();
+    Ok(())
+}
+
+/// After something was set. Without memory for this, which is a few pages, there is no upkeep either.
+pub(crate) fn look_again() {
+    let Some(state) = sharing::enter().then(State::make).flatten() else { return };
     // Who waits for the time that the old value said looks again.
     (0..machine::slot::in_use()).for_each(|slot| general().watch(slot).look_now());
     state.shepherd.rouse();
     state.shepherd.ring();
-    Ok(())
-}
-
-/// What a knob is set to.
-pub fn knob(knob: Knob) -> u32 {
-    State::known().map_or(KNOBS[knob as usize].usual, |state| state.knobs.get(knob))
 }

@@ -1,6 +1,6 @@
 //! A thread's own turn: what is done for a slot by whoever comes along a slow path there.
 
-use super::state::{OwnTurn, State};
+use super::state::{OwnTurn, State, UPKEEP, interval_ns};
 use super::step::{Left, give_idle_pages_back};
 use super::timetable::{Timetable, Turn};
 use crate::percpu;
@@ -36,10 +36,10 @@ pub(crate) fn tend(slot: u32, allocates: bool) {
         None => watch.look_now(),
         // On top of a lock: what is done takes others.
         Some(_) if thread::holds_locks() => watch.look_at(now.wrapping_add(SOON)),
-        Some(state) if !state.is_on() => {
+        Some(_) if !UPKEEP.is_on() => {
             watch.look_at(now.wrapping_add(FAR));
             // Somebody who turns it on meanwhile may have said before that to look.
-            if state.is_on() {
+            if UPKEEP.is_on() {
                 watch.look_now();
             }
         }
@@ -104,7 +104,7 @@ impl State {
     /// The next part; true: there is more.
     fn keep_own(&self, slot: u32, most: usize) -> bool {
         let began = clock::now_ns();
-        let unvisited = self.coarse(self.interval_ns() / 2);
+        let unvisited = self.coarse(interval_ns() / 2);
         let place_of_turn = &self.turns[slot as usize].place;
         let from = place_of_turn.load(Ordering::Relaxed);
         let kept = self.freeing_idle_pages(|| general().keep_own(slot, from, most, unvisited));

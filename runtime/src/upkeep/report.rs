@@ -1,7 +1,6 @@
 //! What upkeep tells.
 
-use super::knobs::Knob;
-use super::state::State;
+use super::state::{State, UPKEEP};
 use crate::page::PAGE;
 use crate::percpu;
 
@@ -35,12 +34,14 @@ pub struct Report {
 impl Report {
     /// Reads it; each figure is exact, together they are only at rest.
     pub fn read() -> Report {
-        let Some(state) = State::known() else { return Report { is_on: true, patience: 1, ..Report::default() } };
+        let Some(state) = State::known() else {
+            return Report { is_on: UPKEEP.is_on(), patience: 1, ..Report::default() };
+        };
         // A new child has to see that it is one.
         percpu::enter();
         let counts = &state.counts;
         Report {
-            is_on: state.knobs.get(Knob::Upkeep) == 1,
+            is_on: UPKEEP.is_on(),
             has_shepherd: state.shepherd.is_there(),
             own_turns: counts.own.get(),
             deserted_turns: counts.deserted.get(),

@@ -12,11 +12,11 @@
 //! takes; not on top of a lock of ours; and not where a signal handler may run, on top of whatever. Where it cannot be made, threads do the
 //! upkeep of their own slots, and the next one tries again.
 
-use super::knobs::Knob;
-use super::state::State;
+use super::state::{State, interval_ns};
 use super::step;
 use crate::page::PAGE;
 use crate::percpu;
+use crate::settings::Key;
 use crate::slab::region::general;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wait, wake_one};
 use machine::thread::{self, FIRST_GENERATION, Work};
@@ -34,6 +34,8 @@ const LONG_NS: u64 = 2_000_000_000;
 const AFTER_FAILURE_NS: u64 = 100_000_000;
 /// A process whose runs have no more pages than this gets none: 2 MiB of address space, of which less is in memory.
 const LITTLE_PAGES: u64 = (2 << 20) / PAGE as u64;
+
+const SHEPHERD: Key = Key::of("upkeep.shepherd");
 
 static WORK: Work = Work { name: c"commensal-keep", job: work };
 
@@ -134,7 +136,7 @@ impl State {
     /// come who allocates.
     pub(super) fn try_to_have_shepherd(&self, now_ns: u64, allocates: bool) -> bool {
         let general = general().state();
-        let is_wanted = self.knobs.get(Knob::Shepherd) == 1
+        let is_wanted = SHEPHERD.is_on()
             && !self.shepherd.is_there()
             && general.sharing.upgraded_at_ns().is_some()
             && general.zone.counts.in_use.get() + general.zone.counts.free_dirty.get() > LITTLE_PAGES
@@ -170,7 +172,7 @@ fn work() {
     loop {
         percpu::enter();
         let Some(state) = State::known() else { return };
-        if state.knobs.get(Knob::Shepherd) == 0 {
+        if !SHEPHERD.is_on() {
             return state.shepherd.state.store(marked(NONE), Ordering::Relaxed);
         }
         // Who rings after this finds the word changed when we go to sleep.
@@ -183,7 +185,7 @@ fn work() {
                     wait(&state.shepherd.bell, bell, left);
                 }
             }
-            None if state.shepherd.rest(bell, LONG_NS.max(2 * state.interval_ns())) => {}
+            None if state.shepherd.rest(bell, LONG_NS.max(2 * interval_ns())) => {}
             None => return,
         }
     }

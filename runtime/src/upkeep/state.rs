@@ -3,10 +3,10 @@
 //! Runs at the same time: any threads. What is inside is used under a lock that nobody waits for: whoever does not get it looks again soon.
 
 use super::decay::Decay;
-use super::knobs::{Knob, Knobs};
 use super::shepherd::Shepherd;
 use super::timetable::Timetable;
 use crate::observe::Events;
+use crate::settings::Key;
 use crate::slab::region::general;
 use crate::slab::{FURTHEST, coarse_of};
 use core::cell::UnsafeCell;
@@ -21,11 +21,14 @@ const SECOND: u64 = 1_000 * MILLISECOND;
 /// Pages of a MiB.
 const MIB_PAGES: u64 = (1 << 20) / crate::page::PAGE as u64;
 
+pub(super) const UPKEEP: Key = Key::of("upkeep");
+const INTERVAL: Key = Key::of("upkeep.interval_ms");
+const BUDGET: Key = Key::of("upkeep.budget_mib");
+
 /// Everything. All-zero memory is how it begins, but for the times.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct State {
-    pub(super) knobs: Knobs,
     pub(super) shepherd: Shepherd,
     pub(super) counts: Counts,
     /// How far somebody has come over the heap who gives pages of free objects back, plus one; 0: there is nothing to do.
@@ -150,16 +153,8 @@ impl State {
         });
     }
 
-    pub(super) fn is_on(&self) -> bool {
-        self.knobs.get(Knob::Upkeep) == 1
-    }
-
-    pub(super) fn interval_ns(&self) -> u64 {
-        u64::from(self.knobs.get(Knob::Interval)) * MILLISECOND
-    }
-
     pub(super) fn pages_per_second(&self) -> u64 {
-        u64::from(self.knobs.get(Knob::Budget)) * MIB_PAGES
+        BUDGET.get() * MIB_PAGES
     }
 
     /// Intervals that pages have to be idle for; 0: somebody else is at it.
@@ -181,7 +176,7 @@ impl State {
             inside.table = Timetable::new();
             inside.decay = Decay::new();
         }
-        inside.table.advance(now_ns, self.interval_ns());
+        inside.table.advance(now_ns, interval_ns());
         let result = work(inside);
         // SAFETY: acquired above.
         unsafe { self.lock.release() };
@@ -213,6 +208,11 @@ impl State {
         }
         USUAL
     }
+}
+
+/// What an interval is.
+pub(crate) fn interval_ns() -> u64 {
+    INTERVAL.get() * MILLISECOND
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One step of what is due for slots where nobody comes along, and for pages of free runs: bounded, and by whoever calls.
 
 use super::decay::Seen;
-use super::state::{Inside, State};
+use super::state::{Inside, State, UPKEEP, interval_ns};
 use super::timetable::{Errand, Timetable};
 use crate::page::MOST_PURGED_AT_ONCE;
 use crate::percpu;
@@ -34,10 +34,10 @@ const SHORT_PART: u64 = 8;
 /// Takes some microseconds for each array that a slot has, and a millisecond for each MiB that goes back, at most.
 pub fn step(now_ns: u64) -> Option<u64> {
     percpu::enter();
-    let state = State::known().filter(|state| state.is_on())?;
+    let state = State::known().filter(|_| UPKEEP.is_on())?;
     // Who says that it is later than it is finds everything as long unvisited.
     let ahead = now_ns.checked_sub(clock::now_ns()).map_or(0, |ns| state.coarse(ns));
-    let (now, deserted) = (coarse_time().wrapping_add(ahead), state.coarse(state.interval_ns() / DESERTED_PART));
+    let (now, deserted) = (coarse_time().wrapping_add(ahead), state.coarse(interval_ns() / DESERTED_PART));
     let looks_deserted = |slot| general().watch(slot).since_last_visit(now) > deserted;
     let errand = state.with(now_ns, |inside| begin_errand(&mut inside.table, looks_deserted));
     let Some(errand) = errand else { return Some(now_ns + SOON_NS) };
@@ -59,7 +59,7 @@ pub fn step(now_ns: u64) -> Option<u64> {
     }
 }
 
-/// [`step`], by the machine's clock, until nothing is due now: for embedders, who have no shepherd (`shepherd:off`). Returns in how many nanoseconds it wants to be
+/// [`step`], by the machine's clock, until nothing is due now: for embedders, who have no shepherd (`upkeep.shepherd:off`). Returns in how many nanoseconds it wants to be
 /// called again; none: not before other threads have allocated or released memory. Not in signal handlers.
 pub fn tick() -> Option<u64> {
     if !sharing::enter() {
@@ -87,7 +87,7 @@ impl State {
     /// Empties what idles in a slot. One that has nothing any more goes: whoever comes along there again joins.
     fn serve(&self, slot: u32, now_ns: u64, now: u32) {
         let began = clock::now_ns();
-        let unvisited = self.coarse(self.interval_ns() / 2);
+        let unvisited = self.coarse(interval_ns() / 2);
         let Some(kept) = self.freeing_idle_pages(|| general().keep_deserted(slot, now, unvisited)) else { return };
         self.counts.longest_ns.raise(clock::now_ns() - began);
         self.counts.deserted.count();
@@ -136,7 +136,7 @@ impl State {
             return Some(self.until_allowed_ns());
         }
         let mut kept = Kept::default();
-        let pause_ns = self.interval_ns() / 2;
+        let pause_ns = interval_ns() / 2;
         let next = general().hollow_out(from, self.coarse(pause_ns), &mut kept);
         if kept.is_more {
             self.hollow_again_ns.store(began + pause_ns, Ordering::Relaxed);
@@ -223,7 +223,7 @@ pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> Lef
         let (least, counts) = (zone.take_least_dirty(), &zone.counts);
         let (refilled, in_use, handed_out) = (counts.refilled.get(), counts.in_use.get(), counts.allocations.get());
         let seen = Seen { least, refilled, in_use, handed_out };
-        inside.decay.observe(now_ns, state.interval_ns(), seen);
+        inside.decay.observe(now_ns, interval_ns(), seen);
         let dirty = zone.counts.free_dirty.get();
         let idle = match is_short {
             true => inside.decay.idle_without_patience().min(dirty),

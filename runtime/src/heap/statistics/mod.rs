@@ -23,6 +23,7 @@ use crate::group::register;
 use crate::observe::page::{Room, Text, Writer};
 use crate::page::PAGE;
 use crate::percpu;
+use crate::settings::Key;
 use crate::slab::region::general;
 use crate::slab::sharing;
 use crate::slab::survey::PANEL;
@@ -56,8 +57,8 @@ const SAVED_NS: i64 = 200_000;
 /// What is owed at most, and so made up for in two seconds. No writing takes so long by itself: a process that did was stopped meanwhile, maybe for hours, and would
 /// say nothing for days.
 const OWED_NS: i64 = 5 * MILLISECOND as i64;
-/// How often it is written, if nobody says otherwise.
-const USUAL_INTERVAL_MS: u32 = 500;
+/// How often it is written.
+const INTERVAL: Key = Key::of("observe.interval_ms");
 /// Memory in use has changed by much if it is by an eighth and so many pages.
 const MUCH: u64 = (1 << 18) / PAGE as u64;
 /// Caches that there is room for.
@@ -179,15 +180,11 @@ pub fn begin(who: Who) -> Result<(), &'static str> {
 
 /// Sets how often it is written.
 pub fn set_interval_ms(ms: u32) {
-    general().state().registry().rare.0.statistics_interval_ms.store(ms, Ordering::Relaxed);
+    INTERVAL.put(ms.into());
 }
 
 fn interval_ns() -> u64 {
-    let ms = match general().state().registry().rare.0.statistics_interval_ms.load(Ordering::Relaxed) {
-        0 => USUAL_INTERVAL_MS,
-        ms => ms,
-    };
-    u64::from(ms) * MILLISECOND
+    INTERVAL.get() * MILLISECOND
 }
 
 /// Does a part of what is due; or, before whoever sees to the process rests, all of it if anything has changed.

@@ -2,7 +2,7 @@
 
 use super::record::Record;
 use super::report::{Damage, Found};
-use crate::observe::Word;
+use crate::settings::Key;
 use core::slice;
 
 /// Around objects in use.
@@ -15,17 +15,11 @@ pub(super) const FREED: u8 = 0x6b;
 /// Bytes of a red zone, at least.
 const ZONE_BYTES: usize = 16;
 
-/// What a cache watches.
+const DEBUG: Key = Key::of("cache.NAME.debug");
+
+/// What a cache watches: bits in the order in which `cache.NAME.debug` has its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options(u8);
-
-/// As the configuration names them.
-static NAMES: [(Word, Options); 4] = [
-    (Word::new("redzone"), Options::REDZONE),
-    (Word::new("poison"), Options::POISON),
-    (Word::new("track"), Options::TRACK),
-    (Word::new("quarantine"), Options::QUARANTINE),
-];
 
 impl Options {
     /// Nothing.
@@ -39,14 +33,9 @@ impl Options {
     /// Objects that were freed stay so for a while.
     pub const QUARANTINE: Self = Options(8);
 
-    /// What the configuration means: names joined by `+`, or `all`, or `off`. None: that is nothing.
-    pub fn parse(text: &str) -> Option<Self> {
-        let of = |name: &str| NAMES.iter().find(|known| known.0.as_str() == name).map(|known| known.1.0);
-        match text {
-            "off" => Some(Options::NONE),
-            "all" => Some(Options(NAMES.iter().map(|known| known.1.0).sum())),
-            _ => text.split('+').try_fold(0, |all, name| Some(all | of(name)?)).map(Options),
-        }
+    /// What the configuration says of a cache.
+    pub fn of(name: &[u8]) -> Self {
+        Options(DEBUG.of_cache(name) as u8)
     }
 
     /// Whether one of them is among these.
@@ -154,20 +143,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_what_the_configuration_says() {
-        assert_eq!(Options::parse("off"), Some(Options::NONE));
-        assert_eq!(Options::parse("all"), Options::parse("quarantine+track+poison+redzone"));
-        let two = Options::parse("redzone+track").expect("two options");
-        assert!(two.has(Options::REDZONE) && two.has(Options::TRACK) && !two.has(Options::POISON));
-        for wrong in ["", "redzone+", "redzones", "redzone,poison", "on", "redzone+all"] {
-            assert_eq!(Options::parse(wrong), None, "{wrong:?}");
-        }
+    fn debug_option_is_the_bit_of_its_word() {
+        let all = ["redzone", "poison", "track", "quarantine"].map(|word| DEBUG.parse(word));
+        let bits =
+            [Options::REDZONE, Options::POISON, Options::TRACK, Options::QUARANTINE].map(|one| Some(one.0.into()));
+        assert_eq!(all, bits);
     }
 
     #[test]
     fn objects_lie_where_they_were_wanted_with_room_around() {
         for options in ["redzone", "poison", "track", "redzone+track", "all"] {
-            let options = Options::parse(options).expect("options");
+            let options = Options(DEBUG.parse(options).expect("options") as u8);
             for (bytes, alignment) in [(1, 1), (13, 8), (100, 16), (4096, 4096), (128 << 10, 64 << 10)] {
                 let layout = Layout::of(options, bytes, alignment);
                 let zone = if options.has(Options::REDZONE) { 16 } else { 0 };

@@ -26,7 +26,6 @@ use super::misuse::{self, Line};
 use super::object_cache::{ObjectCache, Wanted};
 use super::panel::Handle;
 use super::region::general;
-use super::rules::Rules;
 use super::sharing;
 use crate::page::{PAGE, Span};
 use crate::percpu;
@@ -337,7 +336,7 @@ impl<'a> General<'a> {
         for class in 1..CLASSES {
             let mut name = Line::new();
             let _ = write!(name, "malloc-{}", class::size(class));
-            let options = Rules::of(name.as_bytes()).debug;
+            let options = Options::of(name.as_bytes());
             if options != Options::NONE {
                 self.begin_debug_of(class, name.as_bytes());
             }

@@ -1,0 +1,188 @@
+use super::*;
+use std::collections::HashSet;
+use std::borrow::ToOwned;
+use std::format;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+/// A value that a row takes, as it stands in the environment, and as a number.
+fn examples(values: Values<&str>) -> Vec<(String, u64)> {
+    match values {
+        Values::Words(words) => words.split(' ').map(str::to_owned).zip(0..).collect(),
+        Values::AnyOf(words) => {
+            let each = words.split(' ').enumerate().map(|(place, word)| (word.to_owned(), 1 << place));
+            let all = (1 << words.split(' ').count()) - 1;
+            each.chain([("off".to_owned(), 0), ("all".to_owned(), all), (words.replace(' ', "+"), all)]).collect()
+        }
+        Values::Number(least, most) => [least, most].map(|number| (number.to_string(), number.into())).to_vec(),
+        Values::Process => {
+            [("off", 0), ("on", ALL_PROCESSES), ("17", 17)].map(|(text, value)| (text.into(), value)).into()
+        }
+        Values::Text(most) => [1, most].map(|length| ("x".repeat(length), length as u64)).to_vec(),
+    }
+}
+
+/// Values that a row does not take.
+fn mistakes(values: Values<&str>) -> Vec<String> {
+    let mut wrong: Vec<String> = ["", "perhaps+", "of", "0x10", "-1", "99999999999"].map(str::to_owned).to_vec();
+    match values {
+        Values::Number(least, most) => {
+            wrong.extend([u64::from(most) + 1, u64::from(least).wrapping_sub(1)].map(|number| number.to_string()));
+        }
+        Values::Text(most) => wrong = [String::new(), "x".repeat(most + 1)].to_vec(),
+        Values::AnyOf(words) => wrong.push(format!("{words} all")),
+        Values::Process => wrong.extend([0, u32::MAX].map(|number| number.to_string())),
+        Values::Words(_) => {}
+    }
+    wrong
+}
+
+fn complaints(conf: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    read(conf.as_bytes(), |why| complaints.push(why.to_string()));
+    complaints
+}
+
+/// Values are the process's, and so are these tests': one after the other.
+fn alone(test: impl FnOnce()) {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _held = ALONE.lock();
+    test();
+    values().iter().for_each(|value| value.store(0, Ordering::Relaxed));
+}
+
+#[test]
+fn every_row_has_a_key_of_its_own_and_a_default_that_it_takes() {
+    let keys: HashSet<&str> = TABLE.iter().map(|row| row.key).collect();
+    assert_eq!(keys.len(), TABLE.len());
+    for row in TABLE {
+        let is_said_in_words = ["locks.filter", "control", "possible_cpus"].contains(&row.key);
+        assert!(is_said_in_words || row.values.parse(row.default).is_some(), "{} is not {}", row.key, row.default);
+        assert!(row.help.ends_with('.') && !row.help.contains("  "), "{}: {}", row.key, row.help);
+        assert_eq!(Some(Key::of(row.key).default), row.values.parse(row.default).or(Some(0)), "{}", row.key);
+    }
+}
+
+#[test]
+fn every_value_of_every_row_is_set() {
+    alone(|| {
+        for (row, compact) in TABLE.iter().zip(&ROWS) {
+            assert_eq!((row.key, row.values), (&*compact.key, compact.values()));
+            let key = Key::of(row.key);
+            for (text, value) in examples(row.values) {
+                let conf = format!("{}:{text}", row.key);
+                assert_eq!(complaints(&conf), [""; 0], "{conf}");
+                let is_kept_in_the_environment = matches!(row.values, Values::Text(_));
+                assert_eq!(key.said(), (!is_kept_in_the_environment).then_some(value), "{conf}");
+            }
+        }
+    });
+}
+
+#[test]
+fn bad_value_of_any_row_is_told_and_changes_nothing() {
+    alone(|| {
+        for row in TABLE {
+            let key = Key::of(row.key);
+            let (text, _) = examples(row.values).pop().expect("there are some");
+            complaints(&format!("{}:{text}", row.key));
+            let before = key.said();
+            for wrong in mistakes(row.values) {
+                let expected = format!("{} cannot be '{wrong}': expected {};", row.key, row.values);
+                assert_eq!(complaints(&format!("{}:{wrong}", row.key)), [expected]);
+                assert_eq!(key.said(), before, "{} after '{wrong}'", row.key);
+            }
+        }
+    });
+}
+
+#[test]
+fn expected_values_are_told_in_words() {
+    let of = |key| ROWS[Key::of(key).place].values().to_string();
+    assert_eq!(of("locks"), "off, exit or json");
+    assert_eq!(of("lazy"), "off or on");
+    assert_eq!(of("observe.interval_ms"), "a number from 20 to 60000");
+    assert_eq!(of("locks.filter"), "a text of 1 to 64 bytes");
+    assert_eq!(of("cache.NAME.debug"), "off, all, or some of redzone, poison, track, quarantine, joined by '+'");
+}
+
+#[test]
+fn last_pair_of_a_key_holds_and_others_are_told() {
+    alone(|| {
+        assert_eq!(
+            complaints(",keep:5,,keep:x,lazy:off,keep:7,stats"),
+            [
+                "keep cannot be 'x': expected a number from 0 to 4294967295;",
+                "stats cannot be '': expected off or exit;"
+            ]
+        );
+        assert_eq!((Key::of("keep").get(), Key::of("lazy").get(), Key::of("stats").said()), (7, 0, None));
+        assert!(!Key::of("lazy").is_on() && Key::of("lazy").is("off") && Key::of("huge").is("system"));
+        assert!(is_said_of("keep") && !is_said_of("upkeep"));
+    });
+}
+
+#[test]
+fn unknown_key_is_told_with_the_nearest() {
+    for (key, near) in [
+        ("stat", "stats"),
+        ("kep", "keep"),
+        ("hugepages", "huge"),
+        ("possible-cpu", "possible_cpus"),
+        ("rcu.stal_ms", "rcu.stall_ms"),
+        ("cache.some/long.name-*.debog", "cache.NAME.debug"),
+        ("cache.debug", "cache.NAME.debug"),
+    ] {
+        assert_eq!(complaints(&format!("{key}:1")), [format!("unknown key '{key}': did you mean '{near}'?")]);
+    }
+    assert_eq!([distance(b"abc", b"abc"), distance(b"", b"abc"), distance(b"kitten", b"sitting")], [0, 3, 3]);
+}
+
+#[test]
+fn removed_key_is_told_with_its_successor() {
+    for (old, new) in [("shepherd", "upkeep.shepherd"), ("upkeep.on", "upkeep")] {
+        assert_eq!(
+            complaints(&format!("{old}:off")),
+            [format!("there is no key '{old}' any more: it is '{new}' now;")]
+        );
+    }
+}
+
+#[test]
+fn set_takes_what_may_change_in_its_range_only() {
+    alone(|| {
+        let settable = TABLE.iter().filter(|row| row.when == When::AnyTime);
+        for row in settable {
+            let (part, name) = row.key.split_once('.').unwrap_or((row.key, "on"));
+            let (values, key) = (row.values, Key::of(row.key));
+            for (_, value) in examples(values) {
+                assert_eq!((set(part, name, value as u32), key.get()), (Ok(()), value), "{}", row.key);
+            }
+            let before = key.get();
+            assert_eq!((set(part, name, u32::MAX), key.get()), (Err(Refused), before), "{}", row.key);
+        }
+        for (part, name) in
+            [("rcu", "policy"), ("rcu", "on"), ("rcu", "stal_ms"), ("upkeep", ""), ("observe", "interval_ms")]
+        {
+            assert_eq!(set(part, name, 30), Err(Refused), "{part} {name}");
+        }
+    });
+}
+
+#[test]
+fn last_rule_that_fits_a_cache_holds() {
+    let dedicated =
+        |conf: &str, name: &str| Key::of("cache.NAME.dedicated").in_rules(conf.as_bytes(), name.as_bytes()) == 1;
+    assert!(dedicated("", "context"));
+    assert!(!dedicated("cache.context.dedicated:off", "context"));
+    assert!(dedicated("cache.context.dedicated:off", "contexts"));
+    assert!(!dedicated("stats:exit,cache.net/*.dedicated:off", "net/tcp.v4"));
+    assert!(!dedicated("cache.net/tcp.v4.dedicated:off", "net/tcp.v4"));
+    assert!(dedicated("cache.*.dedicated:off,cache.context.dedicated:on", "context"));
+    assert!(dedicated("cache.context.dedicated:perhaps,cache.context.didicated:off", "context"));
+    let debug = |conf: &str| Key::of("cache.NAME.debug").in_rules(conf.as_bytes(), b"context");
+    assert_eq!(
+        ["cache.context.debug:all", "cache.con*.debug:poison+track", "cache.*.dedicated:off"].map(debug),
+        [15, 6, 0]
+    );
+}
