@@ -42,7 +42,7 @@ pub struct Compare {
 
     /// Settings of this library as an arm, "eager=lazy:off"; nothing but such arms is compared then
     #[arg(long = "arm", value_name = "NAME=CONF", value_parser = arms::named_settings)]
-    arm: Vec<(String, String)>,
+    pub arm: Vec<(String, String)>,
 
     /// How many blocks; each has one run of every arm [default: what fits into a minute, 10 to 40; more if they are short]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "until_ci")]
@@ -98,7 +98,7 @@ pub struct Compare {
 
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 /// Compares; status 1 if an arm fails or does something else than the baseline, or if a program is missing that is required.

@@ -1,10 +1,11 @@
 //! Merging `--conf`, `--stats`, `--slabinfo` and `--locks` into COMMENSAL_CONF.
 //!
-//! The syntax is `key:value,key:value`. Only the shape is checked here: which keys exist, and which one comes nearest to a
-//! misspelt one, is the library's knowledge and its message.
+//! The syntax is `key:value,key:value`. Only the shape is checked here: the library that is preloaded names what it does not know.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use runtime::settings::Key;
 
 /// The environment variable that the library reads.
 pub const VARIABLE: &str = "COMMENSAL_CONF";
@@ -19,9 +20,6 @@ pub const LOCKS_AT_EXIT: &str = "locks:exit";
 /// The setting behind `--locks-json`: the same as JSON.
 pub const LOCKS_JSON_AT_EXIT: &str = "locks:json";
 
-/// The longest filter that the library has room for.
-const LONGEST_FILTER: usize = 64;
-
 /// The setting behind the filter of `--locks`; none for an empty one: then what the environment has holds, or all rows are shown.
 pub fn lock_filter(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| format!("locks.filter:{text}"))
@@ -29,13 +27,14 @@ pub fn lock_filter(text: &str) -> Option<String> {
 
 /// Accepts what can be a filter: the library takes settings apart at commas. For clap.
 pub fn parse_filter(text: &str) -> Result<String, String> {
-    match text.len() {
-        _ if text.contains(',') => {
-            Err(format!("{text:?} has a comma, and settings end at commas; give one part of a name"))
-        }
-        ..=LONGEST_FILTER => Ok(text.to_owned()),
-        long => Err(format!("a filter has up to {LONGEST_FILTER} bytes; found {long}")),
+    const FILTER: Key = Key::of("locks.filter");
+    if text.contains(',') {
+        return Err(format!("{text:?} has a comma, and settings end at commas; give one part of a name"));
     }
+    if !text.is_empty() && FILTER.parse(text).is_none() {
+        return Err(format!("expected {}; found {}", FILTER.values(), text.len()));
+    }
+    Ok(text.to_owned())
 }
 
 /// The setting by which the program that takes this process's place writes a statistics page at once, and what it starts later; none, if somebody has
@@ -129,7 +128,7 @@ mod tests {
         assert_eq!(parse_filter("zone::Zone::free").as_deref(), Ok("zone::Zone::free"));
         assert!(parse_filter("zone,drain").unwrap_err().contains("has a comma"));
         assert!(parse_filter(&"z".repeat(64)).is_ok());
-        assert!(parse_filter(&"z".repeat(65)).unwrap_err().contains("up to 64 bytes; found 65"));
+        assert_eq!(parse_filter(&"z".repeat(65)).unwrap_err(), "expected a text of 1 to 64 bytes; found 65");
         assert_eq!(lock_filter("zone").as_deref(), Some("locks.filter:zone"));
         assert_eq!(lock_filter(""), None);
     }

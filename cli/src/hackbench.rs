@@ -84,9 +84,7 @@ fn number() -> clap::builder::RangedI64ValueParser<u32> {
 
 /// Runs it with the arguments behind its name, and prints what hackbench prints.
 pub fn main(words: impl Iterator<Item = String>) -> Result<ExitCode, Failure> {
-    // hackbench takes its first option with one dash.
-    let words = words.map(|word| if word == "-pipe" { "--pipe".to_owned() } else { word });
-    let options = match Options::try_parse_from([WORDS[1].to_owned()].into_iter().chain(words)) {
+    let options = match parse(words) {
         Ok(options) => options,
         Err(error) if !error.use_stderr() => error.exit(),
         Err(error) => return Err(Failure::new(Status::Usage, crate::one_line(&error.to_string()))),
@@ -97,6 +95,18 @@ pub fn main(words: impl Iterator<Item = String>) -> Result<ExitCode, Failure> {
     let time = bench.run().map_err(|why| Failure::ours(format!("hackbench: {why}")))?;
     println!("Time: {:.3}", time.as_secs_f64());
     Ok(ExitCode::SUCCESS)
+}
+
+fn parse(words: impl Iterator<Item = String>) -> Result<Options, clap::Error> {
+    // hackbench takes its first option with one dash.
+    let words = words.map(|word| if word == "-pipe" { "--pipe".to_owned() } else { word });
+    Options::try_parse_from([WORDS[1].to_owned()].into_iter().chain(words))
+}
+
+/// Whether it understands these words.
+#[cfg(test)]
+pub fn check(words: impl Iterator<Item = String>) -> Result<(), clap::Error> {
+    parse(words).map(|_| ())
 }
 
 fn bench(options: &Options) -> Hackbench {

@@ -7,6 +7,8 @@
 //! says which mode the library is in on this machine.
 
 mod arms;
+#[cfg(test)]
+mod command_lines;
 mod compare;
 mod conf;
 mod doctor;
@@ -23,6 +25,7 @@ mod preload;
 mod probe;
 mod program;
 mod run;
+mod settings;
 mod sigpipe;
 mod stat;
 mod top;
@@ -49,6 +52,7 @@ struct Cli {
 enum Action {
     Run(run::Run),
     Compare(compare::Compare),
+    Conf(settings::Conf),
     Lab(lab::Lab),
     Doctor(doctor::Doctor),
     Tune(tune::Tune),
@@ -102,6 +106,7 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         None => tour::tour(),
         Some(Action::Run(request)) => Err(run::run(&request)),
         Some(Action::Compare(request)) => compare::compare(&request),
+        Some(Action::Conf(request)) => Ok(settings::conf(&request)),
         Some(Action::Lab(request)) => lab::lab(&request),
         Some(Action::Doctor(request)) => doctor::doctor(&request),
         Some(Action::Tune(request)) => tune::tune(&request),

@@ -23,7 +23,7 @@ use crate::tune;
 pub struct Run {
     /// Settings for the library; they win over those in COMMENSAL_CONF
     #[arg(long, value_name = "KEY:VALUE,…", value_parser = conf::parse)]
-    conf: Option<String>,
+    pub conf: Option<String>,
 
     /// Let the library print its statistics to standard error when the program exits
     #[arg(long)]
@@ -46,7 +46,7 @@ pub struct Run {
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 impl Run {

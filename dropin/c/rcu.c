@@ -172,10 +172,10 @@ static void check_deferred(void) {
     cm_rcu_defer_free(NULL);
     cm_rcu_defer_free(malloc(100));
     cm_rcu_barrier();
-    CHECK(cm_rcu_set("high_kib", 100000) == 0, "a knob was refused");
+    CHECK(cm_rcu_set("high_kib", 100000) == 0, "a setting was refused");
     CHECK(errno == 1234, "errno is %d", errno);
-    CHECK(cm_rcu_set("high_kub", 1) == -1 && errno == EINVAL, "a knob that there is none of was set: errno %d", errno);
-    CHECK(cm_rcu_set("bulk", 1000000) == -1 && errno == EINVAL, "a knob was set out of its range");
+    CHECK(cm_rcu_set("high_kub", 1) == -1 && errno == EINVAL, "a setting that there is none of was set: errno %d", errno);
+    CHECK(cm_rcu_set("bulk", 1000000) == -1 && errno == EINVAL, "a setting was set out of its range");
     atomic_store(&step, 0);
     CHECK(pthread_create(&holder, NULL, hold, NULL) == 0, "no thread");
     wait_for(1);
@@ -275,7 +275,7 @@ static void check_registered(void) {
         {"kicked", 0, {true, cm_rcu_reader_lock, work}, false},
     };
     errno = 1234;
-    CHECK(cm_rcu_set("till_qs_ms", 10) == 0, "a knob was refused");
+    CHECK(cm_rcu_set("till_qs_ms", 10) == 0, "a setting was refused");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK(cm_rcu_set_policy(cases[i].policy, cases[i].n) == 0, "policy %s was refused", cases[i].policy);
         CHECK(is_over_beside(cases[i].part, cases[i].ends) == cases[i].ends, "case %zu: a grace period was %sover", i,

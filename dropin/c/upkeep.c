@@ -1,6 +1,6 @@
 /* Upkeep of commensal.h. Linked with the library, not preloaded.
  *
- * knobs      values in and out of range
+ * settings   values in and out of range
  * ticks      a program that does the upkeep in a thread of its own: memory goes back after a peak
  * shepherd   the same by the library's thread, while the program sleeps
  * user       the program sets its user and groups, which each thread has to do, beside that thread */
@@ -49,13 +49,13 @@ static void sleep_ns(int64_t ns) {
     nanosleep(&time, NULL);
 }
 
-static void check_knobs(void) {
+static void check_settings(void) {
     CHECK(figures().is_on && !figures().has_shepherd, "not as it should begin");
     CHECK(cm_upkeep_set("interval_ms", 20) == 0 && cm_upkeep_set("budget_mib", 1) == 0, "not set");
     errno = 0;
     CHECK(cm_upkeep_set("interval_ms", 0) == -1 && errno == EINVAL, "out of range, and set");
     errno = 0;
-    CHECK(cm_upkeep_set("interval", 20) == -1 && errno == EINVAL, "no such knob, and set");
+    CHECK(cm_upkeep_set("interval", 20) == -1 && errno == EINVAL, "no such setting, and set");
     CHECK(cm_upkeep_set("on", 0) == 0 && !figures().is_on, "not off");
     CHECK(cm_upkeep_tick() == -1, "it is off, and something is due");
 }
@@ -106,7 +106,7 @@ static void check_user(void) {
 }
 
 static const struct check checks[] = {
-    {"knobs", check_knobs}, {"ticks", check_ticks}, {"shepherd", check_shepherd}, {"user", check_user}, {NULL, NULL}};
+    {"settings", check_settings}, {"ticks", check_ticks}, {"shepherd", check_shepherd}, {"user", check_user}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

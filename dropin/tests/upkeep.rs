@@ -4,7 +4,7 @@ use commensal_dropin::in_both_modes;
 use commensal_dropin::linked::holds;
 
 in_both_modes! {
-    knobs: |mode| holds(mode, "upkeep knobs");
+    settings: |mode| holds(mode, "upkeep settings");
     ticks: |mode| holds(mode, "upkeep ticks");
     shepherd: |mode| holds(mode, "upkeep shepherd");
     user: |mode| holds(mode, "upkeep user");

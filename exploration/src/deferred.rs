@@ -106,7 +106,7 @@ impl Drop for Dropped {
 }
 
 /// Small limits, so that segments change places, and nobody is held up in vain.
-fn set_knobs() {
+fn set_settings() {
     let set = [
         ("lazy_limit", 3),
         ("bulk", 2),
@@ -115,7 +115,7 @@ fn set_knobs() {
         ("high_mark", 12),
         ("hold_up_ms", 1),
     ];
-    set.into_iter().for_each(|(knob, value)| rcu::set_knob(knob, value).expect("a value in range"));
+    set.into_iter().for_each(|(name, value)| rcu::set_knob(name, value).expect("a value in range"));
 }
 
 fn defer(counts: &Counts, object: *mut Object, random: u8) {
@@ -162,7 +162,7 @@ fn all_gone(counts: &Counts) -> Result<(), &'static str> {
 }
 
 fn begin() -> Counts {
-    set_knobs();
+    set_settings();
     let counts = Counts::default();
     // Every process has allocated before it has a second thread.
     // SAFETY: ours.

@@ -2,6 +2,7 @@
 
 mod common;
 
+use commensal::heap;
 use commensal::rcu::qsbr::{self, Policy, Reader};
 use commensal::rcu::{self, Cell};
 use common::forks::{self, Way};
@@ -245,4 +246,39 @@ fn what_cannot_be_is_refused() {
     let died = !outcome.status.is_some_and(|status| status.success());
     let told = outcome.stderr.contains("waits for readers in a thread that registered as one, and so for itself");
     assert!(died && told, "{}", outcome.report());
+}
+
+#[test]
+fn policy_of_the_settings_holds_from_the_start() {
+    const TEST: &str = "policy_of_the_settings_holds_from_the_start";
+    if let Some(case) = child::case() {
+        extern "C" fn mine(_: libc::c_int) {}
+        if case == "refused" {
+            // SAFETY: a handler that does nothing.
+            unsafe { libc::signal(libc::SIGURG, mine as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+        }
+        heap::conf::apply_environment();
+        let expected = match case.as_str() {
+            "counted" => Policy::Counted(3),
+            "kicked" => Policy::Kicked,
+            "none" => Policy::None,
+            _ => Policy::Flagged,
+        };
+        return assert_eq!(qsbr::policy(), expected, "{case}");
+    }
+    for (case, conf, says) in [
+        ("counted", "rcu.counted_each:3,rcu.policy:counted", ""),
+        ("kicked", "rcu.policy:kicked", ""),
+        ("none", "rcu.policy:none", ""),
+        ("usual", "rcu.policy:kick", "rcu.policy cannot be 'kick': expected flagged, counted, kicked or none; ignored"),
+        (
+            "refused",
+            "rcu.policy:kicked",
+            "rcu.policy cannot be 'kicked': the program has a handler for SIGURG; ignored",
+        ),
+    ] {
+        let outcome = child::run(child::command(TEST, case).env("COMMENSAL_CONF", conf), LIMIT);
+        outcome.expect_success(TEST);
+        assert!(outcome.stderr.contains(says), "{}", outcome.report());
+    }
 }

@@ -1,4 +1,4 @@
-//! What RCU promises besides that it waits for readers, which tests/torture and the explorations look at: knobs, reports, misuse.
+//! What RCU promises besides that it waits for readers, which tests/torture and the explorations look at: settings, reports, misuse.
 
 mod common;
 

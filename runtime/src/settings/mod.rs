@@ -286,9 +286,14 @@ impl Key {
         values()[self.place].store(value + 1, Ordering::Relaxed);
     }
 
+    /// What it may be set to.
+    pub fn values(self) -> Values<&'static str> {
+        ROWS[self.place].values()
+    }
+
     /// The value that a text stands for.
     pub fn parse(self, text: &str) -> Option<u64> {
-        ROWS[self.place].values().parse(text)
+        self.values().parse(text)
     }
 
     /// What the environment says, where that is a text.
@@ -364,6 +369,11 @@ fn read(conf: &[u8], mut complain: impl FnMut(&Misunderstood<'_>)) {
     }
 }
 
+/// Whether a pair of `COMMENSAL_CONF` would be understood.
+pub fn check<'a>(key: &'a str, text: &'a str) -> Result<(), Misunderstood<'a>> {
+    understand(key, text).map(|_| ())
+}
+
 /// The place, the values and the value that a pair stands for.
 fn understand<'a>(key: &'a str, text: &'a str) -> Result<(usize, Values<&'static str>, u64), Misunderstood<'a>> {
     let (word, mut known) = candidates(key);
@@ -376,11 +386,18 @@ fn understand<'a>(key: &'a str, text: &'a str) -> Result<(usize, Values<&'static
 
 /// What is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misunderstood<'a> {
+pub enum Misunderstood<'a> {
     /// There is no such key.
     Key(&'a str),
     /// The key, which there is, cannot have this value.
-    Value { key: &'a str, text: &'a str, values: Values<&'static str> },
+    Value {
+        /// The key.
+        key: &'a str,
+        /// The value.
+        text: &'a str,
+        /// What was expected.
+        values: Values<&'static str>,
+    },
 }
 
 impl fmt::Display for Misunderstood<'_> {

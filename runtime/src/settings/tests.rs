@@ -1,6 +1,6 @@
 use super::*;
-use std::collections::HashSet;
 use std::borrow::ToOwned;
+use std::collections::HashSet;
 use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;

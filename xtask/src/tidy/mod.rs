@@ -4,7 +4,6 @@
 
 mod book;
 mod citations;
-mod command_lines;
 mod finished;
 mod machine_paths;
 mod manifests;
@@ -28,7 +27,6 @@ const CHECKS: [(&str, Check); 11] = [
     ("dependencies are explained", manifests::check),
     ("cited names exist", citations::check),
     ("the book holds together", book::check),
-    ("command lines that there are", command_lines::check),
     ("no paths of one machine", machine_paths::check),
     ("the simulated machine runs what is shipped", twins::check),
 ];
