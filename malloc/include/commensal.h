@@ -1013,13 +1013,14 @@ void cm_rcu_barrier(void);
 void cm_rcu_count_waiting(struct cm_rcu_waiting *waiting);
 
 /**
- * Sets a knob of grace periods and of what waits for them, by the name that it has in COMMENSAL_CONF: cm_rcu_set("lazy_delay_ms", 5).
+ * Sets what can be set about grace periods and what waits for them, by the name behind "rcu." in COMMENSAL_CONF: cm_rcu_set("lazy_delay_ms", 5). `commensal
+ * conf` has the names. See cm_rcu_set_policy for the policy.
  *
- * Returns 0, or -1 if there is no such knob, or the value is out of its range: then it stays as it is.
+ * Returns 0, or -1 if there is no such setting, or the value is out of its range: then it stays as it is.
  *
  * errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
  */
-int cm_rcu_set(const char *knob, uint32_t value);
+int cm_rcu_set(const char *name, uint32_t value);
 
 /**
  * Registers a reader of the calling thread: what it finds by CM_RCU_DEREFERENCE stays until its next checkpoint (cm_rcu_checkpoint,
@@ -1081,7 +1082,7 @@ void cm_rcu_reader_synchronize(cm_rcu_reader *reader);
 /**
  * Sets how readers that registered come to report, for all of them, also while they read:
  *
- * "flagged"   at a checkpoint after they have held a grace period up for rcu.till_qs_ms (see cm_rcu_set); so it is at first.
+ * "flagged"   at a checkpoint after they have held a grace period up for rcu.till_qs_ms (see cm_rcu_set); so it is unless rcu.policy says otherwise.
  * "counted"   at each n-th checkpoint, and when they have held one up for twice as long.
  * "kicked"    as "flagged"; those that are kickable are interrupted after three times as long.
  * "none"      by cm_rcu_checkpoint_always and cm_rcu_offline only.
@@ -1115,17 +1116,17 @@ size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_
 void cm_upkeep_report(struct cm_upkeep_figures *report);
 
 /**
- * Sets a knob of upkeep, by the name that it has behind "upkeep." in COMMENSAL_CONF: cm_upkeep_set("interval_ms", 250); and "on" and "shepherd", which are
- * 0 or 1.
+ * Sets what can be set about upkeep, by the name behind "upkeep." in COMMENSAL_CONF: cm_upkeep_set("interval_ms", 250). `commensal conf` has the names.
+ * "on", for upkeep itself, and "shepherd" are 0 or 1.
  *
- * Returns 0, or -1 if there is no such knob, or the value is out of its range: then it stays as it is.
+ * Returns 0, or -1 if there is no such setting, or the value is out of its range: then it stays as it is.
  *
  * errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
  */
-int cm_upkeep_set(const char *knob, uint32_t value);
+int cm_upkeep_set(const char *name, uint32_t value);
 
 /**
- * Does the upkeep that is due now: for programs that have a thread of their own for such things, with "shepherd:off". Takes some microseconds for each array that is
+ * Does the upkeep that is due now: for programs that have a thread of their own for such things, with "upkeep.shepherd:off". Takes some microseconds for each array that is
  * emptied, and up to a millisecond for each MiB that goes back to the system.
  *
  * Returns in how many nanoseconds it should be called again; -1: not before other threads have allocated or released memory.

@@ -78,24 +78,6 @@ fn anchor(title: &str) -> String {
     kept.collect()
 }
 
-/// Plain text with what Markdown would take for markup made harmless; what is in backticks stays code.
-pub fn plain(text: &str) -> String {
-    let parts = text.split('`').enumerate().map(|(number, part)| {
-        if number % 2 == 1 {
-            return format!("`{part}`");
-        }
-        let letters: Vec<char> = part.chars().collect();
-        let is_letter = |at: Option<usize>| at.and_then(|at| letters.get(at)).is_some_and(|c| c.is_alphanumeric());
-        let escaped = letters.iter().enumerate().flat_map(|(at, &character)| {
-            let inside = character == '_' && is_letter(at.checked_sub(1)) && is_letter(Some(at + 1));
-            let escape = ("*_<>".contains(character) && !inside).then_some('\\');
-            escape.into_iter().chain([character])
-        });
-        escaped.collect()
-    });
-    parts.collect()
-}
-
 /// A table; what the cells say is Markdown already, but for the strokes between them.
 pub fn table(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -127,11 +109,6 @@ mod tests {
     fn headings_have_the_names_that_mdbook_gives_them() {
         let text = "# Lazy counters: why so\n## `cm_counter_add`\n## Twice\n## Twice\n```sh\n# no heading\n```\n#none\n<a id=\"x\"></a>\n";
         assert_eq!(anchors(text), ["lazy-counters-why-so", "cm_counter_add", "twice", "twice-1", "x"]);
-    }
-
-    #[test]
-    fn plain_text_stays_what_it_is() {
-        assert_eq!(plain("a <B> of `c <D>`, *e_f _g"), "a \\<B\\> of `c <D>`, \\*e_f \\_g");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::tree::{Tree, Violation};
 
 type Check = fn(&Tree) -> Vec<Violation>;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 10] = [
     ("module order", module_order::check),
     ("no Linux in the runtime", portable::check),
     ("files open with their purpose", size::check_opening),
