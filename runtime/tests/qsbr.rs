@@ -277,7 +277,7 @@ fn policy_of_the_settings_holds_from_the_start() {
             "rcu.policy cannot be 'kicked': the program has a handler for SIGURG; ignored",
         ),
     ] {
-        let outcome = child::run(child::command(TEST, case).env("COMMENSAL_CONF", conf), LIMIT);
+        let outcome = child::run(child::command(TEST, case).env("COMMENSAL_CONF", conf));
         outcome.expect_success(TEST);
         assert!(outcome.stderr.contains(says), "{}", outcome.report());
     }
