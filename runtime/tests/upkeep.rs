@@ -85,30 +85,35 @@ fn what_idles_in_a_slot_goes_in_time() {
 #[test]
 fn pages_of_what_idled_in_a_slot_go_with_it() {
     const INTERVAL_NS: u64 = 100_000_000;
-    in_child("pages_of_what_idled_in_a_slot_go_with_it", "upkeep.interval_ms:100,upkeep.shepherd:off,keep:0", &[None], || {
-        thread::spawn(|| Blocks::new(8 * MIB).free()).join().expect("no panic");
-        // Of the embedder's time, which is never behind the machine's clock, and of both after the last that was taken from the slot.
-        let (mut now, mut emptied, mut given) = (clock::now_ns(), (0, Instant::now()), (0, Instant::now()));
-        let (end, mut last) = (now + 9 * INTERVAL_NS, Report::read());
-        while let Some(next) = upkeep::step(now) {
-            let report = Report::read();
-            if report.bytes > last.bytes {
-                given = (now, Instant::now());
+    in_child(
+        "pages_of_what_idled_in_a_slot_go_with_it",
+        "upkeep.interval_ms:100,upkeep.shepherd:off,keep:0",
+        &[None],
+        || {
+            thread::spawn(|| Blocks::new(8 * MIB).free()).join().expect("no panic");
+            // Of the embedder's time, which is never behind the machine's clock, and of both after the last that was taken from the slot.
+            let (mut now, mut emptied, mut given) = (clock::now_ns(), (0, Instant::now()), (0, Instant::now()));
+            let (end, mut last) = (now + 9 * INTERVAL_NS, Report::read());
+            while let Some(next) = upkeep::step(now) {
+                let report = Report::read();
+                if report.bytes > last.bytes {
+                    given = (now, Instant::now());
+                }
+                now = next.max(clock::now_ns());
+                if report.arrays + report.spans > last.arrays + last.spans {
+                    emptied = (now, Instant::now());
+                }
+                last = report;
+                assert!(now < end, "there is no end of it: {last:?}");
             }
-            now = next.max(clock::now_ns());
-            if report.arrays + report.spans > last.arrays + last.spans {
-                emptied = (now, Instant::now());
-            }
-            last = report;
-            assert!(now < end, "there is no end of it: {last:?}");
-        }
-        // One or two quarters of an interval as things are, and three where pages have to be idle anew; what the machine took for it comes on top.
-        let after = given.0.saturating_sub(emptied.0);
-        let limit = INTERVAL_NS * 5 / 8 + given.1.saturating_duration_since(emptied.1).as_nanos() as u64;
-        println!("after {after} ns of {limit}; {last:?}");
-        assert!(last.arrays >= 10 && last.bytes >= 7 * MIB as u64, "{last:?}");
-        assert!(after <= limit, "the last went after {after} ns of {limit}: {last:?}");
-    });
+            // One or two quarters of an interval as things are, and three where pages have to be idle anew; what the machine took for it comes on top.
+            let after = given.0.saturating_sub(emptied.0);
+            let limit = INTERVAL_NS * 5 / 8 + given.1.saturating_duration_since(emptied.1).as_nanos() as u64;
+            println!("after {after} ns of {limit}; {last:?}");
+            assert!(last.arrays >= 10 && last.bytes >= 7 * MIB as u64, "{last:?}");
+            assert!(after <= limit, "the last went after {after} ns of {limit}: {last:?}");
+        },
+    );
 }
 
 /// Whoever waits for the shepherd waits for nothing where all is empty: it sleeps until somebody comes.
@@ -158,21 +163,26 @@ fn whoever_holds_little_gets_no_shepherd() {
 /// Without a shepherd an embedder's thread does the same, when it is told to come.
 #[test]
 fn an_embedder_ticks_in_place_of_the_shepherd() {
-    in_child("an_embedder_ticks_in_place_of_the_shepherd", "upkeep.interval_ms:50,upkeep.shepherd:off", &[None], || {
-        const LIVE: usize = 10 * MIB;
-        let before = resident();
-        after_a_peak(LIVE, 80 * MIB, Duration::from_millis(300), || {
-            let mut calls = 0;
-            while let Some(ns) = upkeep::tick() {
-                calls += 1;
-                assert!(calls < 200, "there is no end of it: {:?}", Report::read());
-                thread::sleep(Duration::from_nanos(ns));
-            }
-            let left = resident() - before;
-            assert!(left < LIVE * 13 / 10, "{left} bytes are left: {:?}", Report::read());
-            assert!(shepherds().is_empty() && !Report::read().has_shepherd);
-        });
-    });
+    in_child(
+        "an_embedder_ticks_in_place_of_the_shepherd",
+        "upkeep.interval_ms:50,upkeep.shepherd:off",
+        &[None],
+        || {
+            const LIVE: usize = 10 * MIB;
+            let before = resident();
+            after_a_peak(LIVE, 80 * MIB, Duration::from_millis(300), || {
+                let mut calls = 0;
+                while let Some(ns) = upkeep::tick() {
+                    calls += 1;
+                    assert!(calls < 200, "there is no end of it: {:?}", Report::read());
+                    thread::sleep(Duration::from_nanos(ns));
+                }
+                let left = resident() - before;
+                assert!(left < LIVE * 13 / 10, "{left} bytes are left: {:?}", Report::read());
+                assert!(shepherds().is_empty() && !Report::read().has_shepherd);
+            });
+        },
+    );
 }
 
 #[test]

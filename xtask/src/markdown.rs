@@ -78,15 +78,6 @@ fn anchor(title: &str) -> String {
     kept.collect()
 }
 
-/// A table; what the cells say is Markdown already, but for the strokes between them.
-pub fn table(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let head = line(heads.iter().map(|head| (*head).to_owned()).collect());
-    let rule = format!("|{}\n", "---|".repeat(heads.len()));
-    let rows = rows.into_iter().map(|row| line(row.iter().map(|cell| cell.replace('|', "\\|")).collect()));
-    head + &rule + &rows.collect::<String>()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,13 +100,5 @@ mod tests {
     fn headings_have_the_names_that_mdbook_gives_them() {
         let text = "# Lazy counters: why so\n## `cm_counter_add`\n## Twice\n## Twice\n```sh\n# no heading\n```\n#none\n<a id=\"x\"></a>\n";
         assert_eq!(anchors(text), ["lazy-counters-why-so", "cm_counter_add", "twice", "twice-1", "x"]);
-    }
-
-    #[test]
-    fn strokes_do_not_end_a_cell() {
-        assert_eq!(
-            table(&["a", "b"], [vec!["`x|y`".to_owned(), "z".to_owned()]]),
-            "| a | b |\n|---|---|\n| `x\\|y` | z |\n"
-        );
     }
 }

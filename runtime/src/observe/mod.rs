@@ -9,7 +9,7 @@ mod word;
 
 pub use locks::LockReport;
 pub use shown::Shown;
-pub use word::Word;
+pub use word::{Inline, Word};
 
 use machine::sync::{AtomicU64, Ordering};
 

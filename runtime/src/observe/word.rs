@@ -3,19 +3,23 @@
 use core::fmt;
 use core::ops::Deref;
 
-/// A short text, of so many bytes at most, that lies in the table itself. A table of references is one of addresses, which the loader has to write in each process that has
-/// the library, whether the table is used or not; one of words is left on disk until somebody reads it.
+/// A short text, of so many bytes at most, that lies in the table itself. A table of references is one of addresses, which the loader
+/// has to write in each process that has the library, whether the table is used or not; one of words is left on disk until somebody
+/// reads it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Word<const MOST: usize = 23> {
+pub struct Inline<const MOST: usize> {
     len: u8,
     text: [u8; MOST],
 }
 
-impl<const MOST: usize> Word<MOST> {
+/// One as most tables have it.
+pub type Word = Inline<23>;
+
+impl<const MOST: usize> Inline<MOST> {
     /// A word for a constant; one that is too long does not compile there.
     pub const fn new(text: &str) -> Self {
         assert!(text.len() <= MOST, "the word is too long");
-        let mut word = Word { len: text.len() as u8, text: [0; MOST] };
+        let mut word = Inline { len: text.len() as u8, text: [0; MOST] };
         word.text.split_at_mut(text.len()).0.copy_from_slice(text.as_bytes());
         word
     }
@@ -29,7 +33,7 @@ impl<const MOST: usize> Word<MOST> {
     }
 }
 
-impl<const MOST: usize> Deref for Word<MOST> {
+impl<const MOST: usize> Deref for Inline<MOST> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -37,7 +41,7 @@ impl<const MOST: usize> Deref for Word<MOST> {
     }
 }
 
-impl<const MOST: usize> fmt::Debug for Word<MOST> {
+impl<const MOST: usize> fmt::Debug for Inline<MOST> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_str().fmt(out)
     }

@@ -19,7 +19,7 @@ mod table;
 
 pub use table::TABLE;
 
-use crate::observe::Word;
+use crate::observe::{Inline, Word};
 use core::ffi::CStr;
 use core::fmt;
 use machine::sync::{AtomicU64, Ordering};
@@ -190,7 +190,7 @@ const fn bits(words: &str, text: &[u8]) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 struct Row {
     key: Word,
-    values: Values<Word<31>>,
+    values: Values<Inline<31>>,
     when: When,
 }
 
@@ -207,8 +207,8 @@ static ROWS: [Row; TABLE.len()] = {
 impl Row {
     const fn of(setting: &Setting) -> Self {
         let values = match setting.values {
-            Values::Words(words) => Values::Words(Word::new(words)),
-            Values::AnyOf(words) => Values::AnyOf(Word::new(words)),
+            Values::Words(words) => Values::Words(Inline::new(words)),
+            Values::AnyOf(words) => Values::AnyOf(Inline::new(words)),
             Values::Number(least, most) => Values::Number(least, most),
             Values::Process => Values::Process,
             Values::Text(most) => Values::Text(most),

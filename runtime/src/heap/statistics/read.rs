@@ -13,7 +13,6 @@ use crate::slab::survey::{self, Parts};
 use crate::{rcu, upkeep};
 use machine::{kick, slot};
 
-
 /// What a walk over slots, spans and caches has added up.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
