@@ -387,7 +387,7 @@ mod tests {
         let said =
             "test result: ok. 4 passed; 0 failed; 0 ignored\ntest result: FAILED. 2 passed; 1 failed; 0 ignored\n";
         assert_eq!(tests(said), "6 tests passed, 1 failed");
-        assert_eq!(means("x\n geometric  mean   1.02 \ny\n"), "geometric mean 1.02");
+        assert_eq!(means("x\n geometric mean   1.02 \ny\n"), "geometric mean 1.02");
         assert_eq!(
             last_with("1 of 3 mutations found\n3 of 3 mutations found\n", "mutations found"),
             "3 of 3 mutations found"
