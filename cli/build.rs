@@ -41,14 +41,14 @@ fn run_cargo(root: &Path, output: &Path, target: &str) {
     let cargo = env::var_os("CARGO").expect("Cargo sets CARGO");
     let status = Command::new(cargo)
         .current_dir(root)
-        .args(["build", "--release", "--package", "commensal-malloc"])
+        .args(["build", "--release", "--package", "malloc"])
         .args(["--target", target, "--target-dir"])
         .arg(output)
         .status();
     match status {
         Ok(status) if status.success() => {}
-        Ok(status) => panic!("building commensal-malloc for the command ended with {status}"),
-        Err(error) => panic!("could not start Cargo to build commensal-malloc: {error}"),
+        Ok(status) => panic!("building malloc for the command ended with {status}"),
+        Err(error) => panic!("could not start Cargo to build malloc: {error}"),
     }
 }
 

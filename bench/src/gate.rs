@@ -1,6 +1,6 @@
 //! The verdict: which rows reach their must, and what a person reads of it. Nothing is measured here.
 
-use commensal_lab::sheet::{Sheet, Side};
+use lab::sheet::{Sheet, Side};
 
 use crate::targets::{Limit, Row};
 

@@ -20,9 +20,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::{CommandFactory, Parser, error::ErrorKind};
-use commensal_lab::arm::{Arm, COMMENSAL};
-use commensal_lab::experiment::{EMPTY, EMPTY_LIBRARY};
-use commensal_lab::process::Interrupt;
+use lab::arm::{Arm, COMMENSAL};
+use lab::experiment::{EMPTY, EMPTY_LIBRARY};
+use lab::process::Interrupt;
 
 use gate::{Judged, Outcome};
 use measure::Bench;

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use commensal_lab::arm::{Arm, COMMENSAL, GLIBC};
-use commensal_lab::blocks::{self, Budget, Length, Measured, Plan, Subject};
-use commensal_lab::finding::Finding;
-use commensal_lab::machine;
-use commensal_lab::metric::{Metric, WALL};
-use commensal_lab::process::{Interrupt, Program, Run};
-use commensal_lab::suite;
 use fastrand::Rng;
+use lab::arm::{Arm, COMMENSAL, GLIBC};
+use lab::blocks::{self, Budget, Length, Measured, Plan, Subject};
+use lab::finding::Finding;
+use lab::machine;
+use lab::metric::{Metric, WALL};
+use lab::process::{Interrupt, Program, Run};
+use lab::suite;
 
 use crate::gate::Found;
 use crate::targets::{BEST_PEER, Figure, MOST_WORDS, Row};
@@ -105,7 +105,7 @@ impl Bench {
         let budget = if self.quick { QUICK } else { USUAL };
         let length = self.blocks.map_or(Length::Fitting(budget), |blocks| Length::Blocks(blocks.into()));
         let cpu = if row.one_cpu { machine::quiet_cpu() } else { None };
-        let plan = Plan { cpu, ..Plan::of(length, commensal_lab::any_seed()) };
+        let plan = Plan { cpu, ..Plan::of(length, lab::any_seed()) };
         let measured = blocks::measure(self.subjects(row, probe)?, &self.arms(row), plan, &self.interrupt)?;
         ensure!(!measured.interrupted, "it ended early");
         Ok(Done::Blocks(measured))
@@ -328,8 +328,8 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::targets::Limit;
-    use commensal_lab::blocks;
-    use commensal_lab::parameters::Parameters;
+    use lab::blocks;
+    use lab::parameters::Parameters;
 
     /// Arms glibc, its control, ours and two peers, whose runs took so long.
     fn measured(programs: &[[f64; 4]]) -> Measured {
@@ -354,8 +354,8 @@ mod tests {
     }
 
     fn read_of(wall_s: f64, printed: &str) -> Vec<f64> {
-        let cost = commensal_lab::process::Cost { wall_s, ..Default::default() };
-        let end = commensal_lab::process::End::Exited(0);
+        let cost = lab::process::Cost { wall_s, ..Default::default() };
+        let end = lab::process::End::Exited(0);
         read(&Run { end, cost, left_running: false }, printed).expect("it always reads")
     }
 

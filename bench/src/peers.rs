@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use commensal_lab::arm::{self, Arm};
+use lab::arm::{self, Arm};
 use serde_json::Value;
 
 use crate::targets::Peer;

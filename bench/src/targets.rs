@@ -116,7 +116,7 @@ pub struct Row {
 }
 
 fn ours() -> String {
-    commensal_lab::arm::COMMENSAL.to_owned()
+    lab::arm::COMMENSAL.to_owned()
 }
 
 /// A figure that is allowed, with its unit: `≤ 5 ns`.

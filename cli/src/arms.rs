@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use commensal_lab::arm::{self, Arm};
+use lab::arm::{self, Arm};
 
 use crate::conf;
 use crate::failure::{Failure, Status};

@@ -9,15 +9,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use commensal_lab::analysis::Analysis;
-use commensal_lab::arm;
-use commensal_lab::blocks::{self, Budget, LEAST_FOR_WIDTH, Length, Plan, Subject};
-use commensal_lab::finding::PRINTED;
-use commensal_lab::machine::{self, Machine};
-use commensal_lab::process::{Interrupt, Program};
-use commensal_lab::report::{self, Chapter, Section};
-use commensal_lab::suite::{self, Missing, Programs};
-use commensal_lab::{json, table};
+use lab::analysis::Analysis;
+use lab::arm;
+use lab::blocks::{self, Budget, LEAST_FOR_WIDTH, Length, Plan, Subject};
+use lab::finding::PRINTED;
+use lab::machine::{self, Machine};
+use lab::process::{Interrupt, Program};
+use lab::report::{self, Chapter, Section};
+use lab::suite::{self, Missing, Programs};
+use lab::{json, table};
 
 use crate::failure::{Failure, Status};
 use crate::library::Library;
@@ -196,7 +196,7 @@ fn plan(request: &Compare, subjects: usize) -> Plan {
         limit: request.time_limit,
         prepare: request.prepare.clone(),
         input: request.input.clone(),
-        ..Plan::of(length, request.seed.unwrap_or_else(commensal_lab::any_seed))
+        ..Plan::of(length, request.seed.unwrap_or_else(lab::any_seed))
     }
 }
 

@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use runtime::settings::Key;
+use commensal::settings::Key;
 
 /// The environment variable that the library reads.
 pub const VARIABLE: &str = "COMMENSAL_CONF";

@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use commensal_lab::answers::{Answers, Shard};
-use commensal_lab::forecast::calibrate::{self, calibrate};
-use commensal_lab::forecast::predict::predict;
-use commensal_lab::forecast::rounds::Rounds;
-use commensal_lab::forecast::validate::{self, Held, Here};
-use commensal_lab::forecast::{Model, Probes};
-use commensal_lab::json::Object;
-use commensal_lab::machine::Machine;
-use commensal_lab::process::Interrupt;
-use commensal_lab::profile::Profile;
-use commensal_lab::report::{self, Chapter};
-use commensal_lab::table;
+use lab::answers::{Answers, Shard};
+use lab::forecast::calibrate::{self, calibrate};
+use lab::forecast::predict::predict;
+use lab::forecast::rounds::Rounds;
+use lab::forecast::validate::{self, Held, Here};
+use lab::forecast::{Model, Probes};
+use lab::json::Object;
+use lab::machine::Machine;
+use lab::process::Interrupt;
+use lab::profile::Profile;
+use lab::report::{self, Chapter};
+use lab::table;
 
 use crate::failure::{Failure, Status};
 use crate::places;
@@ -65,7 +65,7 @@ pub fn calibrated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, 
     places::show(&format!("{}\n{}", table::place(&machine), profile.sheet()), None)?;
     let text = format!(
         "# Written by `{}` on {}.\n{}",
-        commensal_lab::json::command_line(),
+        lab::json::command_line(),
         machine,
         profile.text().map_err(Failure::of)?
     );
@@ -75,7 +75,7 @@ pub fn calibrated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, 
 }
 
 fn measured(rounds: &Rounds, machine: &Machine, probes: &Probes) -> Result<Profile, Failure> {
-    let are_siblings = commensal_lab::machine::are_siblings();
+    let are_siblings = lab::machine::are_siblings();
     if are_siblings {
         eprintln!(
             "commensal: the two CPUs are threads of one core: what is measured between them is near, and a core's other half is in all of it"

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use commensal_programs::hackbench::{Contexts, Hackbench, MOST_BYTES};
+use programs::hackbench::{Contexts, Hackbench, MOST_BYTES};
 
 use crate::failure::{Failure, Status};
 

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use commensal_lab::answers::{Answers, Shard};
-use commensal_lab::experiment::{self, ALL, Experiment, Outcome, Part, Setting, Title};
-use commensal_lab::machine::Machine;
-use commensal_lab::process::Interrupt;
-use commensal_lab::profile::Profile;
-use commensal_lab::sheet::{Sheet, Side};
-use commensal_lab::{report, table};
+use lab::answers::{Answers, Shard};
+use lab::experiment::{self, ALL, Experiment, Outcome, Part, Setting, Title};
+use lab::machine::Machine;
+use lab::process::Interrupt;
+use lab::profile::Profile;
+use lab::sheet::{Sheet, Side};
+use lab::{report, table};
 
 use crate::failure::{Failure, Status};
 use crate::{arms, forecast, merge, places};
@@ -123,13 +123,13 @@ pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure
     let machine = machine(request)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
     if !machine.is_simulated() {
-        commensal_lab::machine::preflight().iter().for_each(|line| eprintln!("commensal: {line}"));
+        lab::machine::preflight().iter().for_each(|line| eprintln!("commensal: {line}"));
     }
     let interrupt = interrupt()?;
     if let Some(shard) = request.shard {
         return merge::make(request, chosen[0], &setting(request, &machine, &interrupt, answers)?, shard);
     }
-    let seed = request.seed.unwrap_or_else(commensal_lab::any_seed);
+    let seed = request.seed.unwrap_or_else(lab::any_seed);
     let mut outcomes = Vec::new();
     for experiment in chosen {
         if !interrupt.seen() {

@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         if let Some(probe) = words.peek().and_then(|word| probe::find(word)) {
             return probe::main(probe, words.skip(1));
         }
-        return commensal_programs::main(&[WORKLOAD], words);
+        return programs::main(&[WORKLOAD], words);
     }
     let outcome = if is_hackbench() {
         hackbench::main(std::env::args_os().skip(3).map(|word| word.to_string_lossy().into_owned()))

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use commensal_lab::answers::{Answers, Shard};
-use commensal_lab::experiment::{self, Experiment, Setting};
-use commensal_lab::part::{Merged, Part, Request, Runs, merge};
-use commensal_lab::process::Interrupt;
+use ::lab::answers::{Answers, Shard};
+use ::lab::experiment::{self, Experiment, Setting};
+use ::lab::part::{Merged, Part, Request, Runs, merge};
+use ::lab::process::Interrupt;
 
 use crate::failure::{Failure, Status};
 use crate::lab::{self, FORECAST, Lab};

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal_lab::sheet::{Sheet, Side};
-use runtime::settings::{Setting, TABLE, Values, When};
+use commensal::settings::{Setting, TABLE, Values, When};
+use lab::sheet::{Sheet, Side};
 use serde_json::{Value, json};
 
 const COLUMNS: u16 = 110;

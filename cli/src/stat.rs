@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal_watch::{json, left, process, reference, server, text};
+use watch::{json, left, process, reference, server, text};
 
 use crate::failure::{Failure, Status};
 use crate::places;

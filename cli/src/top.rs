@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use commensal_watch::process;
+use watch::process;
 
 use crate::failure::{Failure, Status};
 use crate::stat;
@@ -48,7 +48,7 @@ pub fn top(request: &Top) -> Result<ExitCode, Failure> {
     }
     // One that is not there, or says nothing, is no reason to change the screen.
     request.pid.map(process::find).transpose().map_err(Failure::of)?;
-    commensal_watch::view::show(request.pid, Duration::from_secs_f64(request.delay), !request.no_color)
+    watch::view::show(request.pid, Duration::from_secs_f64(request.delay), !request.no_color)
         .map_err(|error| Failure::new(Status::Usage, format!("{error:#}")))?;
     Ok(ExitCode::SUCCESS)
 }

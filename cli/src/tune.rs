@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use runtime::slab::control::{MARK, NAME_BYTES, OFFSETS, REFUSED, REFUSED_BY_KERNEL};
+use commensal::slab::control::{MARK, NAME_BYTES, OFFSETS, REFUSED, REFUSED_BY_KERNEL};
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 
 use crate::failure::{Failure, Status};

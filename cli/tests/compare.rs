@@ -381,7 +381,7 @@ fn kernels_run_under_the_library_give_the_same_checksum() {
         assert!(done.status.success(), "{name} {}", text(&done.stderr));
         text(&done.stdout)
     };
-    for kernel in commensal_programs::KERNELS {
+    for kernel in programs::KERNELS {
         assert_eq!(run(kernel.name, false), run(kernel.name, true), "{}", kernel.name);
     }
 }
@@ -416,7 +416,7 @@ fn suite_measures_kernels_and_real_programs_in_tables_of_their_own() {
     assert_eq!(result["programs"][0]["name"], "sh");
     assert_eq!(result["missing"].as_array().unwrap().len(), 9);
     let workload = |of: &Value| of["parameters"]["workload"].as_str().map(str::to_owned);
-    let kernels = commensal_programs::KERNELS.iter().map(|kernel| kernel.name);
+    let kernels = programs::KERNELS.iter().map(|kernel| kernel.name);
     for name in kernels.chain(["sh"]) {
         let arms = result["arms"].as_array().unwrap().iter();
         assert_eq!(arms.filter(|arm| workload(arm).as_deref() == Some(name)).count(), 3, "{name}");

@@ -2,8 +2,8 @@
 
 mod common;
 
+use commensal::settings::TABLE;
 use common::{commensal_does, text};
-use runtime::settings::TABLE;
 use serde_json::Value;
 
 #[test]

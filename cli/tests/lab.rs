@@ -4,8 +4,8 @@ mod common;
 
 use std::fs;
 
-use commensal_lab::profile::Profile;
 use common::{commensal, result, text, valid};
+use lab::profile::Profile;
 use serde_json::{Value, json};
 
 #[test]

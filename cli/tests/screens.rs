@@ -1,4 +1,4 @@
-//! What the command prints, word by word. After a change that is meant: `TRYCMD=overwrite cargo test -p commensal-cli --test screens`.
+//! What the command prints, word by word. After a change that is meant: `TRYCMD=overwrite cargo test -p cli --test screens`.
 
 mod common;
 

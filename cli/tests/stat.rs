@@ -10,9 +10,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use commensal::observe::figures::{SLAB_COLUMNS, TABLES};
 use common::watched::{NAME, NOBODYS, Place, eventually};
 use common::{compile, install_program, library, skip, text};
-use runtime::observe::figures::{SLAB_COLUMNS, TABLES};
 use serde_json::Value;
 
 /// A user without rights, there on every Linux.
@@ -332,7 +332,7 @@ fn what_is_no_page_is_named_and_nothing_is_lost() {
     let good = watched.pid();
     watched.kill();
     let whole = fs::read(place.page(good)).unwrap();
-    let version = runtime::observe::page::VERSION + 1;
+    let version = commensal::observe::page::VERSION + 1;
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = whole.clone();
         change(&mut bytes);

@@ -1,7 +1,7 @@
 //! The live view in a real terminal, that of tmux: what is on its screen, what keys do, and that the terminal is as before when the view ends.
 //!
 //! Numbers that differ from run to run are replaced in the snapshots, and nothing else: where columns begin and end is seen. After a change that is meant:
-//! `INSTA_UPDATE=always cargo test -p commensal-cli --test top`.
+//! `INSTA_UPDATE=always cargo test -p cli --test top`.
 
 mod common;
 

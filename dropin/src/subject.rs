@@ -102,15 +102,15 @@ impl Linkage {
 fn build(name: &str) -> PathBuf {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--release", "-p", "commensal-malloc", "--message-format=json-render-diagnostics"])
+        .args(["build", "--release", "-p", "malloc", "--message-format=json-render-diagnostics"])
         .current_dir(crate::folder())
         .output()
         .expect("cargo runs");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "`cargo build --release -p commensal-malloc` failed:\n{stderr}");
+    assert!(output.status.success(), "`cargo build --release -p malloc` failed:\n{stderr}");
     let messages = String::from_utf8_lossy(&output.stdout);
     let file = messages.split('"').find(|text| text.ends_with(&format!("/{name}")));
-    PathBuf::from(file.unwrap_or_else(|| panic!("`cargo build --release -p commensal-malloc` made no {name}")))
+    PathBuf::from(file.unwrap_or_else(|| panic!("`cargo build --release -p malloc` made no {name}")))
 }
 
 /// Seconds that a stress check runs: one, times what `COMMENSAL_TEST_EFFORT` says.

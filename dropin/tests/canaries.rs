@@ -3,10 +3,10 @@
 //! The allocator is `c/broken.c`, built once for each defect. Without a defect it passes the same checks, so
 //! what fails them is the defect. Likewise `c/broken_counter.c` has defects for the checks of counters.
 
-use commensal_dropin::check::check;
-use commensal_dropin::compile;
-use commensal_dropin::run::{End, Outcome, Run};
-use commensal_dropin::subject::{Library, Mode};
+use dropin::check::check;
+use dropin::compile;
+use dropin::run::{End, Outcome, Run};
+use dropin::subject::{Library, Mode};
 use std::time::Duration;
 
 fn allocator(defect: &str) -> Library {

@@ -1,9 +1,9 @@
 //! The counters of `commensal.h`, as C and C++ programs use them: linked with the shared library and with the archive, in both modes.
 
-use commensal_dropin::in_both_modes;
-use commensal_dropin::linked::{ends_with, holds, outcomes};
-use commensal_dropin::run::End;
-use commensal_dropin::subject::Mode;
+use dropin::in_both_modes;
+use dropin::linked::{ends_with, holds, outcomes};
+use dropin::run::End;
+use dropin::subject::Mode;
 
 in_both_modes! {
     layout: |mode| holds(mode, "counter layout");

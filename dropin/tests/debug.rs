@@ -1,9 +1,9 @@
 //! Caches that watch their users: each misuse is found by the option that is there for it, and the report leads to the lines that did it.
 
-use commensal_dropin::in_both_modes;
-use commensal_dropin::linked::outcomes_with;
-use commensal_dropin::run::{End, Outcome};
-use commensal_dropin::subject::Mode;
+use dropin::in_both_modes;
+use dropin::linked::outcomes_with;
+use dropin::run::{End, Outcome};
+use dropin::subject::Mode;
 use std::process::Command;
 
 const ALL: &str = "cache.watched*.debug:all,cache.malloc-*.debug:all";

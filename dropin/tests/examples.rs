@@ -1,27 +1,35 @@
-//! The package in `examples/rust`, which the book shows: built as its readers build it, and run.
+//! The package in `examples/greeter`, which the book shows: built as its readers build it, and run.
 
-use commensal_dropin::folder;
-use commensal_dropin::run::{End, Run};
-use commensal_dropin::subject::{self, Library, Mode};
+use dropin::folder;
+use dropin::run::{End, Run};
+use dropin::subject::{self, Library, Mode};
 use std::path::PathBuf;
 use std::process::Command;
 
 /// What it prints; the book shows the same file.
-const ANSWER: &str = include_str!("../../examples/rust/answer.txt");
+const ANSWER: &str = include_str!("../../examples/greeter/answer.txt");
 
 /// Builds the package, whose target folder stays from one test to the next; returns its program.
 fn build() -> PathBuf {
     let root = folder().parent().expect("this package lies in the repository");
     let target = root.join("target/examples");
     let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-        .args(["build", "--quiet", "--release", "--locked", "--offline", "--manifest-path", "examples/rust/Cargo.toml"])
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--offline",
+            "--manifest-path",
+            "examples/greeter/Cargo.toml",
+        ])
         .arg("--target-dir")
         .arg(&target)
         .current_dir(root)
         .output()
         .expect("cargo runs");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && stderr.is_empty(), "examples/rust is not built without a word:\n{stderr}");
+    assert!(output.status.success() && stderr.is_empty(), "examples/greeter is not built without a word:\n{stderr}");
     target.join("release/greeter")
 }
 

@@ -1,7 +1,7 @@
 //! The memory groups of `commensal.h`, as C programs use them: linked with the shared library and with the archive, in both modes.
 
-use commensal_dropin::in_both_modes;
-use commensal_dropin::linked::holds;
+use dropin::in_both_modes;
+use dropin::linked::holds;
 
 in_both_modes! {
     basics: |mode| holds(mode, "group basics");

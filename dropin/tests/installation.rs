@@ -1,8 +1,8 @@
 //! What `cargo xtask install` installs: found by pkg-config and by CMake, wherever it was moved, and enough for the example.
 
-use commensal_dropin::run::{End, Outcome, Run};
-use commensal_dropin::subject::{self, Library, Mode};
-use commensal_dropin::{folder, scratch, skips};
+use dropin::run::{End, Outcome, Run};
+use dropin::subject::{self, Library, Mode};
+use dropin::{folder, scratch, skips};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

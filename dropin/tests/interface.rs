@@ -1,9 +1,9 @@
 //! The C and C++ interface: every function and operator, their results at the edges, and what is exported.
 
-use commensal_dropin::check::{check, promised};
-use commensal_dropin::run::{End, Run};
-use commensal_dropin::subject::{self, Library, Linkage, Mode};
-use commensal_dropin::{compile, in_both_modes, skips};
+use dropin::check::{check, promised};
+use dropin::run::{End, Run};
+use dropin::subject::{self, Library, Linkage, Mode};
+use dropin::{compile, in_both_modes, skips};
 
 in_both_modes! {
     names: promised("abi names {library}");

@@ -1,8 +1,8 @@
 //! Threads, forks, signals, libraries that come and go, and what happens before main and after it.
 
-use commensal_dropin::check::{check, promised, watched};
-use commensal_dropin::in_both_modes;
-use commensal_dropin::subject::{self, Mode};
+use dropin::check::{check, promised, watched};
+use dropin::in_both_modes;
+use dropin::subject::{self, Mode};
 
 in_both_modes! {
     threads_in_turn: "threads in_turn 10000";

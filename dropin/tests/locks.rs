@@ -1,9 +1,9 @@
 //! The lock report, as C programs use it and as it is printed at exit: linked with the shared library and with the archive, in both modes.
 
-use commensal_dropin::in_both_modes;
-use commensal_dropin::linked::{holds, outcomes_with};
-use commensal_dropin::run::End;
-use commensal_dropin::subject::Mode;
+use dropin::in_both_modes;
+use dropin::linked::{holds, outcomes_with};
+use dropin::run::End;
+use dropin::subject::Mode;
 
 in_both_modes! {
     none: |mode| holds(mode, "locks none");
@@ -21,7 +21,7 @@ const NOBODY: &str = "commensal: no lock was contended";
 
 /// What a program that ends well says on standard error.
 fn said(mode: Mode, line: &str, conf: &str) -> Vec<String> {
-    let ended = |outcome: commensal_dropin::run::Outcome| {
+    let ended = |outcome: dropin::run::Outcome| {
         let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
         outcome.stderr.to_string()
     };

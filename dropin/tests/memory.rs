@@ -1,7 +1,7 @@
 //! Memory goes back to the kernel when it is free, and serves again before new memory is asked for.
 
-use commensal_dropin::check::promised;
-use commensal_dropin::in_both_modes;
+use dropin::check::promised;
+use dropin::in_both_modes;
 
 in_both_modes! {
     small_blocks_go_back: promised("memory returns 48");

@@ -4,9 +4,9 @@
 //! run has an empty folder of its own and a fixed environment. The first run, without the library, must
 //! succeed: it says what is right.
 
-use commensal_dropin::run::{End, Outcome, Run};
-use commensal_dropin::subject::{self, Library, Mode};
-use commensal_dropin::{compile, folder, scratch, skips};
+use dropin::run::{End, Outcome, Run};
+use dropin::subject::{self, Library, Mode};
+use dropin::{compile, folder, scratch, skips};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

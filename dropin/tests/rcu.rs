@@ -1,7 +1,7 @@
 //! RCU of `commensal.h`, as C programs use it: linked with the shared library and with the archive, in both modes.
 
-use commensal_dropin::in_both_modes;
-use commensal_dropin::linked::holds;
+use dropin::in_both_modes;
+use dropin::linked::holds;
 
 in_both_modes! {
     basics: |mode| holds(mode, "rcu basics");

@@ -1,10 +1,10 @@
 //! What surrounds a process: limits on its memory, sandboxes, privileges, configuration; and programs that
 //! misuse the heap.
 
-use commensal_dropin::check::{check, hardly_watched, promised, unwatched, watched};
-use commensal_dropin::run::{End, Outcome, Run};
-use commensal_dropin::subject::{self, Mode};
-use commensal_dropin::{compile, in_both_modes, skips};
+use dropin::check::{check, hardly_watched, promised, unwatched, watched};
+use dropin::run::{End, Outcome, Run};
+use dropin::subject::{self, Mode};
+use dropin::{compile, in_both_modes, skips};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 

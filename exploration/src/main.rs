@@ -1,11 +1,11 @@
 //! `commensal-explore`: explores the protocols for as long as one likes, and replays what was found.
 
 use clap::{Parser, Subcommand};
-use commensal_exploration::schedules::{self, SMALL};
-use commensal_exploration::{Canary, Protocol, find, protocols, replay_command};
-use commensal_lab::answers::Shard;
-use commensal_lab::part::{self, Explored, Found, Part};
+use exploration::schedules::{self, SMALL};
+use exploration::{Canary, Protocol, find, protocols, replay_command};
 use indicatif::{ProgressBar, ProgressStyle};
+use lab::answers::Shard;
+use lab::part::{self, Explored, Found, Part};
 use machine::simulation::explore::{Until, Verdict};
 use machine::simulation::{Defect, Deviation};
 use machine::slot::Mode;
@@ -149,7 +149,7 @@ fn explore_runs(chosen: &[&'static Protocol], runs: u64, seed: u64, shard: Shard
     };
     let protocols = chosen.iter().map(explored).collect();
     bar.finish_and_clear();
-    let (commit, command) = (commensal_lab::commit(), commensal_lab::json::command_line());
+    let (commit, command) = (lab::commit(), lab::json::command_line());
     Explored { commit, command, shard, seed, runs, protocols }
 }
 

@@ -134,7 +134,7 @@ pub fn replay_command(finding: &Finding, canary: Option<Canary>) -> String {
     let canary = canary.map(|canary| format!(" --canary {:?}:{:?}", canary.defect, canary.mode)).unwrap_or_default();
     let release = if cfg!(debug_assertions) { "" } else { "--release " };
     format!(
-        "at commit {}: cargo run -q {release}-p commensal-exploration -- replay '{}' p{} {}{canary}",
+        "at commit {}: cargo run -q {release}-p exploration -- replay '{}' p{} {}{canary}",
         commit(),
         finding.name,
         finding.run.plan,

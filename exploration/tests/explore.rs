@@ -2,7 +2,7 @@
 //!
 //! `COMMENSAL_TEST_EFFORT` multiplies the number of runs. Seeds are always the same here: `cargo xtask explore` takes others.
 
-use commensal_exploration::{Canary, Protocol, protocols, replay_command};
+use exploration::{Canary, Protocol, protocols, replay_command};
 use machine::simulation::explore::{Searched, Until, Verdict};
 use std::time::Duration;
 
@@ -39,11 +39,11 @@ fn finds(protocol: &Protocol, canary: Canary) -> Option<String> {
 macro_rules! tests {
     ($($test:ident $name:literal)*) => {
         mod holds {
-            $(#[test] fn $test() { super::holds(commensal_exploration::find($name).unwrap()); })*
+            $(#[test] fn $test() { super::holds(exploration::find($name).unwrap()); })*
         }
         mod finds {
             $(#[test] fn $test() {
-                let protocol = commensal_exploration::find($name).unwrap();
+                let protocol = exploration::find($name).unwrap();
                 let missed: Vec<_> = protocol.canaries.iter().filter_map(|&canary| super::finds(protocol, canary)).collect();
                 assert!(missed.is_empty(), "{}", missed.concat());
             })*

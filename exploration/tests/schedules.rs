@@ -1,6 +1,6 @@
 //! Every schedule of the small bodies.
 
-use commensal_exploration::schedules::SMALL;
+use exploration::schedules::SMALL;
 
 #[test]
 fn every_schedule_of_small_bodies_keeps_what_counters_promise() {

@@ -1,15 +1,15 @@
-//! The C functions of `commensal.h` for object caches: names and errno for `runtime::slab::ObjectCache`.
+//! The C functions of `commensal.h` for object caches: names and errno for `commensal::slab::ObjectCache`.
 //!
 //! What `counter.rs` says of itself holds here too.
 //!
 //! Safety, for all of them: the pointer leads to a cache that `cm_cache_create` made and nobody destroyed; where a comment says who else may
 //! use it, nobody else does.
 
+use commensal::heap::{self, Error};
+use commensal::rcu::READERS;
+use commensal::slab::{Alive, Hook, ObjectCache, Refused, Untunable, Wanted};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
-use runtime::heap::{self, Error};
-use runtime::rcu::READERS;
-use runtime::slab::{Alive, Hook, ObjectCache, Refused, Untunable, Wanted};
 
 /// A cache of objects of one size. See cm_cache_create.
 pub struct Cache {
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn cm_cache_destroy(cache: *mut Cache) -> c_int {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
-    runtime::allocate_from_cache!()
+    commensal::allocate_from_cache!()
 }
 
 /// Gives an object back to the cache that it is from; constructed, if that has a constructor. NULL is nothing. free() does it too, but takes
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_free(cache: *mut Cache, object: *mut c_void) {
-    runtime::free_to_cache!()
+    commensal::free_to_cache!()
 }
 
 /// Objects for all `count` places of `objects`, or for the first of them.

@@ -1,4 +1,4 @@
-//! The C functions of `commensal.h` for one counter: names and errno for `runtime::counter::LazyCounter`.
+//! The C functions of `commensal.h` for one counter: names and errno for `commensal::counter::LazyCounter`.
 //!
 //! The header is generated from this file and `counters.rs` (`cargo xtask header`), comments and all: so they speak to who writes C,
 //! and each ends with the same four words of a manual page. What is common to all is in `malloc/cbindgen.toml`, and so are the
@@ -7,9 +7,9 @@
 //! Safety, for all of them: the pointer leads to a counter, which is zeroed memory or what these functions made of it, and stays there
 //! during the call; where a comment says who else may be there, nobody else is.
 
+use commensal::counter::{self, Counters, LazyCounter};
+use commensal::heap;
 use core::ffi::c_int;
-use runtime::counter::{self, Counters, LazyCounter};
-use runtime::heap;
 
 /// One lazy counter. Zeroed memory is a counter of value 0 that nobody owns, so a static one needs no initialisation. It must not be
 /// copied or moved, and not lie in memory that processes share. Its words are the library's own.

@@ -1,4 +1,4 @@
-//! The C functions of `commensal.h` for sets of counters: names and errno for `runtime::counter::Counters`.
+//! The C functions of `commensal.h` for sets of counters: names and errno for `commensal::counter::Counters`.
 //!
 //! What `counter.rs` says of itself holds here too. A set says how many counters it has, in its own memory, and an index beyond that
 //! ends the program: C has no other way to hear of it, and the words behind a set are somebody else's.
@@ -7,13 +7,13 @@
 //! there during the call; where a comment says who else may be there, nobody else is.
 
 use crate::counter::{Reading, status};
+use commensal::counter::Counters;
+use commensal::heap;
+use commensal::percpu::{CELL, LINES};
+use commensal::slab::misuse::Line;
 use core::ffi::{c_int, c_void};
 use core::fmt::Write;
 use core::ptr::NonNull;
-use runtime::counter::Counters;
-use runtime::heap;
-use runtime::percpu::{CELL, LINES};
-use runtime::slab::misuse::Line;
 
 /// The most counters that a set can have.
 pub const CM_COUNTERS_MOST: usize = 260;

@@ -8,10 +8,10 @@
 //!
 //! Safety, for all of them: as the C++ standard says; pointers come from this library and are the caller's to give up.
 
+use commensal::heap;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null_mut;
-use runtime::heap;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -98,7 +98,7 @@ new_or_throw!(new_slow tries heap::allocate_slow);
 new_or_throw!(#[unsafe(no_mangle)] _ZnwmSt11align_val_t tries attempt_aligned);
 new_or_throw!(#[unsafe(no_mangle)] _ZnamSt11align_val_t tries attempt_aligned);
 
-runtime::c_entries! {
+commensal::c_entries! {
     take _Znwm or new_slow;
     take _Znam or new_slow;
     put

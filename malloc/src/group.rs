@@ -1,4 +1,4 @@
-//! The C functions of `commensal.h` for memory groups: names and errno for `runtime::group`.
+//! The C functions of `commensal.h` for memory groups: names and errno for `commensal::group`.
 //!
 //! What `counter.rs` says of itself holds here too.
 //!
@@ -6,9 +6,9 @@
 //! use it, nobody else does.
 
 use crate::cache::failed;
+use commensal::group::{Core, Entry, Refused};
+use commensal::heap::{self, Error};
 use core::ffi::{CStr, c_char, c_int, c_void};
-use runtime::group::{Core, Entry, Refused};
-use runtime::heap::{self, Error};
 
 /// Memory that is charged, limited and released together. See cm_group_create.
 pub struct Group {
@@ -195,5 +195,5 @@ pub unsafe extern "C" fn cm_group_stats_read(group: *mut Group, stats: *mut Grou
 /// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_group_current() -> *mut Group {
-    runtime::group::innermost().cast_mut().cast()
+    commensal::group::innermost().cast_mut().cast()
 }

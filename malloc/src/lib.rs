@@ -28,7 +28,7 @@ pub static commensal_version: [u8; env!("CARGO_PKG_VERSION").len() + 1] = {
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
     extern "C" fn start() {
-        runtime::heap::conf::apply_environment();
+        commensal::heap::conf::apply_environment();
     }
     start
 };
@@ -60,7 +60,7 @@ core::arch::global_asm!(
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
-    runtime::heap::panicked(info)
+    commensal::heap::panicked(info)
 }
 
 #[link(name = "c")]

@@ -1,13 +1,13 @@
-//! The C function of `commensal.h` for the lock report: names for `runtime::heap::locks`.
+//! The C function of `commensal.h` for the lock report: names for `commensal::heap::locks`.
 //!
 //! What `counter.rs` says of itself holds here too. A row's fields are filled by their names; its texts lie in the row, since the compiler's
 //! names of functions end with no zero byte.
 
+use commensal::heap::locks;
+use commensal::observe::columns::{Name, Row, insert};
 use core::ffi::c_char;
 use core::fmt::Write;
 use core::mem::MaybeUninit;
-use runtime::heap::locks;
-use runtime::observe::columns::{Name, Row, insert};
 
 /// What one call site of the library waited for its locks of one type.
 #[repr(C)]
@@ -102,8 +102,8 @@ pub unsafe extern "C" fn cm_lock_report(rows: *mut LockRow, capacity: usize, los
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runtime::machine::here;
-    use runtime::machine::sync::Waited;
+    use commensal::machine::here;
+    use commensal::machine::sync::Waited;
 
     #[test]
     fn a_row_has_what_its_fields_say() {

@@ -1,11 +1,11 @@
-//! The C functions of `commensal.h` for RCU: names for `runtime::rcu`.
+//! The C functions of `commensal.h` for RCU: names for `commensal::rcu`.
 //!
 //! What `counter.rs` says of itself holds here too.
 
+use commensal::heap;
+use commensal::machine::slot::Counted;
+use commensal::rcu::{self, Caller, Cookie, Head, Open, Pace};
 use core::ffi::{CStr, c_char, c_int, c_void};
-use runtime::heap;
-use runtime::machine::slot::Counted;
-use runtime::rcu::{self, Caller, Cookie, Head, Open, Pace};
 
 /// A read section that is open: what cm_rcu_read_unlock has to know.
 #[repr(C)]

@@ -1,14 +1,14 @@
-//! The C functions of `commensal.h` for RCU's readers that register: names for `runtime::rcu::qsbr`.
+//! The C functions of `commensal.h` for RCU's readers that register: names for `commensal::rcu::qsbr`.
 //!
 //! What `counter.rs` says of itself holds here too. Checkpoints and sections are inlined in the header.
 
 use crate::cache::failed;
+use commensal::machine::process::Error;
+use commensal::rcu::qsbr::{NoMemory, Policy, Reader, SignalInUse, set_policy};
+use commensal::rcu::{Caller, Pace};
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::ManuallyDrop;
 use core::ptr::null_mut;
-use runtime::machine::process::Error;
-use runtime::rcu::qsbr::{NoMemory, Policy, Reader, SignalInUse, set_policy};
-use runtime::rcu::{Caller, Pace};
 
 /// What the header has of a reader.
 #[repr(C)]

@@ -3,12 +3,12 @@
 //! Safety, for all of them: as the C standard says of the function of that name; pointers come from this library and are
 //! the caller's to give up.
 
+use commensal::heap::{self, report::Report};
+use commensal::slab::sharing;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use runtime::heap::{self, report::Report};
-use runtime::slab::sharing;
 
-runtime::c_entries! {
+commensal::c_entries! {
     take malloc or heap::allocate_slow;
     put
     /// # Safety

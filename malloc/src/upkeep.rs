@@ -1,10 +1,10 @@
-//! The C functions of `commensal.h` for upkeep: names for `runtime::upkeep`.
+//! The C functions of `commensal.h` for upkeep: names for `commensal::upkeep`.
 //!
 //! What `counter.rs` says of itself holds here too.
 
+use commensal::heap;
+use commensal::upkeep::{self, Report};
 use core::ffi::{CStr, c_char, c_int};
-use runtime::heap;
-use runtime::upkeep::{self, Report};
 
 /// What upkeep did so far.
 #[repr(C)]

@@ -105,7 +105,7 @@ fn run_all(test: &str, point: Point, times: &str) {
     for skip in 0..TOO_MANY {
         let case = format!("{point:?} {times} {skip}");
         let outcome = child::run(&mut child::command(test, &case));
-        let replay = format!("COMMENSAL_TEST_CASE='{case}' cargo test -p commensal --test faults -- --exact {test}");
+        let replay = format!("COMMENSAL_TEST_CASE='{case}' cargo test -p runtime --test faults -- --exact {test}");
         outcome.expect_success(&format!("{case}; replay with\n  {replay}\n"));
         if outcome.stdout.contains("failure came: false") {
             return println!("{test}: {skip} places");

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use commensal_machine_host::publication;
+use host::publication;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat, unlinkat};
 use rustix::process::geteuid;
 

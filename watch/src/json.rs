@@ -1,7 +1,7 @@
 //! Everything as JSON.
 
-use runtime::observe::figures::{TABLES, Table};
-use runtime::observe::page::AnyRow;
+use commensal::observe::figures::{TABLES, Table};
+use commensal::observe::page::AnyRow;
 use serde_json::{Map, Value, json};
 
 use crate::process::Process;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use runtime::observe::page::VERSION;
+use commensal::observe::page::VERSION;
 
 use crate::folders;
 use crate::page::OtherVersion;

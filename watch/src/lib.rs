@@ -1,7 +1,7 @@
 //! What processes under Commensal say of themselves: found, read, shown and exported.
 //!
-//! Each of them has a statistics page (see `runtime::observe::page`), a file in its user's runtime directory. Reading one copies it, and nothing else: the
-//! process is not stopped, not asked and not slowed down. What is shown and exported comes from the table of figures (`runtime::observe::figures`), so
+//! Each of them has a statistics page (see `commensal::observe::page`), a file in its user's runtime directory. Reading one copies it, and nothing else: the
+//! process is not stopped, not asked and not slowed down. What is shown and exported comes from the table of figures (`commensal::observe::figures`), so
 //! that a figure that is added there appears everywhere.
 //!
 //! | file | what |

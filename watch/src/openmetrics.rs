@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 
+use commensal::observe::figures::{Cache, Figure, Kind, Row, TABLES, Table, Together, Unit, unitless};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit as OfFormat};
-use runtime::observe::figures::{Cache, Figure, Kind, Row, TABLES, Table, Together, Unit, unitless};
 
 use crate::process::{Process, State};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use runtime::observe::page::{MARK, Page, Snapshot, Unreadable, VERSION};
+use commensal::observe::page::{MARK, Page, Snapshot, Unreadable, VERSION};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -188,8 +188,8 @@ fn explained(why: Unreadable) -> String {
 mod tests {
     use super::*;
     use crate::sample;
-    use runtime::observe::figures::{Figures, Slot};
-    use runtime::observe::page::{Room, Text, Writer};
+    use commensal::observe::figures::{Figures, Slot};
+    use commensal::observe::page::{Room, Text, Writer};
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     use std::collections::HashSet;
     use std::fs;

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use commensal::observe::figures::{Cache, Figures, Row};
+use commensal::observe::page::AnyRow;
 use procfs::process::{MMapPath, Process as OfKernel};
-use runtime::observe::figures::{Cache, Figures, Row};
-use runtime::observe::page::AnyRow;
 use rustix::process::geteuid;
 use rustix::time::{ClockId, clock_gettime};
 

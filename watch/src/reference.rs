@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use runtime::observe::columns;
-use runtime::observe::figures::{Kind, SLAB_COLUMNS, TABLES, Unit};
+use commensal::observe::columns;
+use commensal::observe::figures::{Kind, SLAB_COLUMNS, TABLES, Unit};
 
 use crate::openmetrics::{OF_ALL, OF_KERNEL, name_of};
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runtime::observe::figures::{Cache, Figures, Group, Lock, Row, Slot};
-use runtime::observe::page::{Room, Text, Writer};
+use commensal::observe::figures::{Cache, Figures, Group, Lock, Row, Slot};
+use commensal::observe::page::{Room, Text, Writer};
 
 use crate::page::Copied;
 use crate::process::{Kernel, Process, State, now_ns};

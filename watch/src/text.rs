@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
-use runtime::observe::figures::{Cache, TABLES, unitless, write_slab_head, write_slab_row};
+use commensal::observe::figures::{Cache, TABLES, unitless, write_slab_head, write_slab_row};
 
 use crate::process::{Process, State, now_ns};
 use crate::units;

@@ -1,7 +1,7 @@
 //! Values as people read them.
 
-use runtime::observe::Shown;
-use runtime::observe::figures::Unit;
+use commensal::observe::Shown;
+use commensal::observe::figures::Unit;
 
 /// What a program calls something: a terminal must not do what is in it.
 pub fn word(text: &str) -> String {

@@ -44,7 +44,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 
 /// Leaves what the library is made of.
 fn strip_down(tree: &Path) -> Result<(), String> {
-    for folder in ["simulated", "machine/simulated", "exploration", "lab", "cli", "workload", "machine/conformance"] {
+    for folder in ["manifests", "machine/simulated", "exploration", "lab", "cli", "workload", "machine/conformance"] {
         fs::remove_dir_all(tree.join(folder)).map_err(|error| format!("{folder} cannot be removed: {error}"))?;
     }
     let path = tree.join("Cargo.toml");
@@ -62,7 +62,7 @@ fn strip_down(tree: &Path) -> Result<(), String> {
 
 fn build(tree: &Path, target: &Path) -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--quiet", "--release", "--package", "commensal-malloc", "--target-dir"]);
+    command.args(["build", "--quiet", "--release", "--package", "malloc", "--target-dir"]);
     let output =
         command.arg(target).current_dir(tree).output().map_err(|error| format!("cargo cannot be started: {error}"))?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }

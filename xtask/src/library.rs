@@ -13,7 +13,7 @@ pub struct Library {
 
 /// Builds it in the target directory that this program lies in.
 pub fn build(root: &Path) -> Result<Library, String> {
-    let made = release(root, &["--package", "commensal-malloc"])?;
+    let made = release(root, &["--package", "malloc"])?;
     Ok(Library { shared: made.join("libcommensal.so"), archive: made.join("libcommensal.a") })
 }
 

@@ -21,6 +21,7 @@ mod markdown;
 mod mutants;
 mod nightly;
 mod reference;
+mod simulated_manifests;
 mod size;
 mod tidy;
 mod tokens;
@@ -110,6 +111,8 @@ enum Task {
         #[arg(long)]
         destdir: Option<PathBuf>,
     },
+    /// Make the manifests that compile packages once more, on the simulated machine
+    Manifests,
     /// Build the library with and without everything else in the tree: both must be the same
     Alone,
     /// Measure the rows of targets.toml beside the peers, and fail if a must is missed; `targets --help` tells its options
@@ -155,6 +158,7 @@ fn main() -> ExitCode {
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
         Task::Valgrind => valgrind::run(&root()),
+        Task::Manifests => simulated_manifests::run(&root()),
         Task::Alone => alone::run(&root()),
         Task::Targets { options } => targets(&root(), &options),
         Task::Installed => installed::run(&root()),

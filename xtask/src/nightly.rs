@@ -73,7 +73,7 @@ const STEPS: [Step; 10] = [
     },
     Step {
         name: "tests",
-        words: ["cargo test --workspace --no-fail-fast", "cargo test --package commensal-exploration"],
+        words: ["cargo test --workspace --no-fail-fast", "cargo test --package exploration"],
         // Nothing is skipped without its being listed.
         variables: [&[("COMMENSAL_TEST_EFFORT", "20"), ("CI", "true")], &[]],
         figures: tests,

@@ -24,7 +24,7 @@ pub fn run(root: &Path, minutes: f64, build: Build) -> Result<(), String> {
         return Err(format!("found {minutes} minutes; expected more than none"));
     }
     let which: &[&str] = match build {
-        Build::Release => &["--release", "--package", "commensal"],
+        Build::Release => &["--release", "--package", "runtime"],
         Build::OfTests => &["--workspace"],
     };
     let cargo = || {

@@ -39,7 +39,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 
 fn under_valgrind(root: &Path, what: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
-    command.args([what, "--package", "commensal-machine-simulated"]).current_dir(root);
+    command.args([what, "--package", "simulated"]).current_dir(root);
     command.env(RUNNER, "valgrind --quiet --error-exitcode=9");
     command
 }

@@ -9,7 +9,7 @@ pub mod trial;
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal_lab::sheet::{Sheet, Side};
+use lab::sheet::{Sheet, Side};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

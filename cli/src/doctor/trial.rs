@@ -12,8 +12,8 @@ use std::ptr::null;
 use std::sync::Barrier;
 use std::thread;
 
-use commensal_watch::folders;
 use serde_json::{Value, json};
+use watch::folders;
 
 use crate::places;
 

@@ -11,10 +11,10 @@ mod simulated;
 
 use std::process::ExitCode;
 
-use commensal_lab::profile::{Operation, Profile};
 use host::Host;
 use host::figures::measure;
 pub use host::function;
+use lab::profile::{Operation, Profile};
 
 /// The probes by name.
 const NAMES: [&str; 8] = ["counters", "cache", "kicks", "grace", "primitives", "sections", STAGGER, INCREMENTS];

@@ -1,9 +1,9 @@
 //! Real programs with and without the library: is what they print identical, and how long do they take?
 
-use commensal_lab::analysis::Analysis;
-use commensal_lab::arm::{Arm, COMMENSAL};
-use commensal_lab::blocks::{self, Budget, Length, Plan};
-use commensal_lab::{suite, table};
+use lab::analysis::Analysis;
+use lab::arm::{Arm, COMMENSAL};
+use lab::blocks::{self, Budget, Length, Plan};
+use lab::{suite, table};
 
 use super::Tour;
 use crate::failure::Failure;

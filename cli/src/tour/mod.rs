@@ -18,12 +18,12 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use commensal_lab::answers::Answers;
-use commensal_lab::arm::Arm;
-use commensal_lab::experiment::{Experiment, Setting, Startup};
-use commensal_lab::machine::Machine;
-use commensal_lab::process::Interrupt;
-use commensal_lab::table;
+use lab::answers::Answers;
+use lab::arm::Arm;
+use lab::experiment::{Experiment, Setting, Startup};
+use lab::machine::Machine;
+use lab::process::Interrupt;
+use lab::table;
 use tempfile::TempDir;
 
 use crate::elf;
@@ -91,7 +91,7 @@ fn prepare(interrupt: Interrupt) -> Result<Tour, Failure> {
     check_loaded(&library)?;
     let scratch = places::scratch("commensal-tour-")?;
     let (arms, _) = arms::installed()?;
-    Ok(Tour { library, arms, scratch, interrupt, seed: commensal_lab::any_seed() })
+    Ok(Tour { library, arms, scratch, interrupt, seed: lab::any_seed() })
 }
 
 /// What the library costs a program that does nothing.

@@ -1,10 +1,10 @@
 //! One malloc and one free of 64 bytes, under every allocator: with one thread, with a second one that sleeps, and with two at work.
 
-use commensal_lab::analysis::Analysis;
-use commensal_lab::blocks::{self, Budget, Length, Plan, Subject};
-use commensal_lab::metric::Metric;
-use commensal_lab::process::{Program, Run};
-use commensal_lab::table;
+use lab::analysis::Analysis;
+use lab::blocks::{self, Budget, Length, Plan, Subject};
+use lab::metric::Metric;
+use lab::process::{Program, Run};
+use lab::table;
 
 use super::Tour;
 use crate::failure::Failure;
@@ -53,11 +53,7 @@ mod tests {
 
     #[test]
     fn the_best_round_at_the_depth_is_read() {
-        let run = Run {
-            end: commensal_lab::process::End::Exited(0),
-            cost: commensal_lab::process::Cost::default(),
-            left_running: false,
-        };
+        let run = Run { end: lab::process::End::Exited(0), cost: lab::process::Cost::default(), left_running: false };
         assert_eq!(read(&run, "1 6.000 6.500\n64 4.970 5.100\n1000 7.0 8.0\n"), Some(vec![4.97]));
         assert_eq!(read(&run, "nothing"), None);
     }

@@ -39,12 +39,12 @@ pub fn library() -> &'static Path {
 fn build_library() -> PathBuf {
     let target = Path::new(env!("CARGO_BIN_EXE_commensal")).ancestors().nth(2).unwrap();
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "commensal-malloc", "--target-dir"])
+        .args(["build", "--quiet", "--release", "--package", "malloc", "--target-dir"])
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .expect("Cargo starts");
-    assert!(status.success(), "building commensal-malloc ended with {status}");
+    assert!(status.success(), "building malloc ended with {status}");
     target.join("release/libcommensal.so")
 }
 

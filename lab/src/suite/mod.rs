@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use commensal_programs::KERNELS;
+use programs::KERNELS;
 use serde::Serialize;
 
 use crate::blocks::{Measured, Subject};

@@ -5,12 +5,12 @@
 
 mod runner;
 
-use commensal_machine_conformance_simulated::{Case, cases};
 use machine::simulation::explore::Plan;
 use machine::simulation::worker::{self, Exit};
 use machine::simulation::{Rates, Settings, simulate};
 use machine::slot::Mode;
 use runner::Simulated;
+use simulated_conformance::{Case, cases};
 use std::io::Write;
 use std::time::Duration;
 

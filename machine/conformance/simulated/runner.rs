@@ -1,9 +1,9 @@
 //! The runner of the simulated machine: its threads are coroutines, which a strategy disturbs between any two steps.
 
-use commensal_machine_conformance_simulated::runner::Child;
-use commensal_machine_conformance_simulated::{Ended, Fork, Job, Placement, Runner};
 use machine::simulation::{self, Place};
 use machine::slot::Mode;
+use simulated_conformance::runner::Child;
+use simulated_conformance::{Ended, Fork, Job, Placement, Runner};
 
 /// Few, so that threads meet.
 pub const CPUS: usize = 4;

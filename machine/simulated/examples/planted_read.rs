@@ -1,6 +1,6 @@
 //! A simulated thread that reads what was freed: what `cargo xtask valgrind` has to find before it believes that there is nothing to be found.
 
-use commensal_machine_simulated::simulation::{Place, Settings, run, simulate};
+use simulated::simulation::{Place, Settings, run, simulate};
 
 fn main() {
     let report = simulate(Settings::default(), None, || {

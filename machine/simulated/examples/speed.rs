@@ -1,11 +1,11 @@
 //! How many operations on cache lines the engine makes in a second.
 //!
 //! Every CPU has a thread of its own, which in turn adds to one word of all, to one of a few, and to one of its own: so lines are fought over,
-//! shared by some, and kept. `cargo run --release -p commensal-machine-simulated --example speed [CPUS]`
+//! shared by some, and kept. `cargo run --release -p simulated --example speed [CPUS]`
 
-use commensal_machine_simulated::simulation::{Job, Place, Settings, run, simulate};
-use commensal_machine_simulated::sync::{AtomicU64, Ordering};
-use commensal_machine_simulated::vm;
+use simulated::simulation::{Job, Place, Settings, run, simulate};
+use simulated::sync::{AtomicU64, Ordering};
+use simulated::vm;
 use std::time::Instant;
 
 const OPERATIONS: usize = 20_000_000;

@@ -1,8 +1,8 @@
 //! Contention where time is simulated: what is recorded of scripted waits is exact.
 
-use commensal_machine_simulated::simulation::{Job, Place, Settings, run, simulate, sleep};
-use commensal_machine_simulated::sync::{Acquired, AtomicBool, AtomicU64, Contention, Lock, Ordering, Site, Waited};
-use commensal_machine_simulated::{clock, here, thread};
+use simulated::simulation::{Job, Place, Settings, run, simulate, sleep};
+use simulated::sync::{Acquired, AtomicBool, AtomicU64, Contention, Lock, Ordering, Site, Waited};
+use simulated::{clock, here, thread};
 
 const MS: u64 = 1_000_000;
 /// Who sleeps on a lock has asked the clock before and after, and looked at the lock between: steps of some nanoseconds each.

@@ -1,12 +1,12 @@
 //! The same seed gives the same run: twice in one process, by its own choices, and on every machine.
 
-use commensal_machine_simulated::simulation::{
+use simulated::simulation::{
     Ended, Failure, Job, Place, Priorities, Random, Rates, Replay, Report, Settings, Strategy, fork, pause, run,
     simulate,
 };
-use commensal_machine_simulated::slot::Mode;
-use commensal_machine_simulated::sync::{Acquired, AtomicU64, Contention, Lock, Ordering};
-use commensal_machine_simulated::{clock, here, slot, thread, vm};
+use simulated::slot::Mode;
+use simulated::sync::{Acquired, AtomicU64, Contention, Lock, Ordering};
+use simulated::{clock, here, slot, thread, vm};
 
 /// Something of everything: locks, slots, signals, address space, a fork.
 fn main_thread() -> u64 {

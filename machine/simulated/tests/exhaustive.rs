@@ -1,7 +1,7 @@
 //! Small bodies, of which all runs within a bound are made.
 
-use commensal_machine_simulated::simulation::{Exhausted, Failure, Place, Settings, exhaust, run};
-use commensal_machine_simulated::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use simulated::simulation::{Exhausted, Failure, Place, Settings, exhaust, run};
+use simulated::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
 //! Exploration finds what a body has, in whatever way it shows, shortens it, and says how to see it again.
 
-use commensal_machine_simulated::process;
-use commensal_machine_simulated::simulation::explore::{Finding, Outcome, Plan, Subject, Until, Verdict};
-use commensal_machine_simulated::simulation::{Place, Rates, Settings, name, run};
-use commensal_machine_simulated::sync::{AtomicU64, Ordering};
+use simulated::process;
+use simulated::simulation::explore::{Finding, Outcome, Plan, Subject, Until, Verdict};
+use simulated::simulation::{Place, Rates, Settings, name, run};
+use simulated::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 
 const PLANS: [Plan; 2] = [Plan::Random(Rates::QUIET), Plan::Priorities(3, Rates::QUIET)];
@@ -91,7 +91,7 @@ fn deadlocks_and_endless_waits_are_findings() {
         let (first, second) = (AtomicU64::new(0), AtomicU64::new(0));
         let wait = |word: &AtomicU64| {
             while word.load(Ordering::Acquire) == 0 {
-                commensal_machine_simulated::sync::spin_loop();
+                simulated::sync::spin_loop();
             }
         };
         run(vec![(Box::new(|| wait(&first)), Place::On(0)), (Box::new(|| wait(&second)), Place::On(1))], None);

@@ -1,9 +1,9 @@
 //! Litmus tests: what the simulated machine's memory shows, and what it must never show.
 
-use commensal_machine_simulated::simulation::{Job, Place, Random, Rates, Settings, run, simulate};
-use commensal_machine_simulated::slot::{self, restartably};
-use commensal_machine_simulated::sync::{AtomicU64, Ordering, compiler_fence, fence};
-use commensal_machine_simulated::{kick, vm};
+use simulated::simulation::{Job, Place, Random, Rates, Settings, run, simulate};
+use simulated::slot::{self, restartably};
+use simulated::sync::{AtomicU64, Ordering, compiler_fence, fence};
+use simulated::{kick, vm};
 use std::collections::BTreeSet;
 
 const RUNS: u64 = 2000;

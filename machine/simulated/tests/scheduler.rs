@@ -1,11 +1,9 @@
 //! The simulated kernel's scheduler: threads that are sent elsewhere get there, and who watches sections.
 
-use commensal_machine_simulated::clock;
-use commensal_machine_simulated::simulation::{
-    Costs, Ended, Job, NS, Place, Random, Rates, Settings, fork, run, simulate, sleep, work,
-};
-use commensal_machine_simulated::slot::{self, Mode, restartably};
-use commensal_machine_simulated::sync::{AtomicU64, Ordering};
+use simulated::clock;
+use simulated::simulation::{Costs, Ended, Job, NS, Place, Random, Rates, Settings, fork, run, simulate, sleep, work};
+use simulated::slot::{self, Mode, restartably};
+use simulated::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 
 const QUIET: Rates = Rates { switch: 0, drain: 0, ..Rates::QUIET };

@@ -2,8 +2,8 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use runtime::observe::figures::{Figure, Kind, Table};
-use runtime::observe::page::AnyRow;
+use commensal::observe::figures::{Figure, Kind, Table};
+use commensal::observe::page::AnyRow;
 
 use crate::text::heading_of;
 use crate::units;
@@ -153,8 +153,8 @@ fn rate(figure: &Figure, value: u64, before: Option<u64>, passed_s: f64) -> Cell
 mod tests {
     use super::*;
     use crate::sample;
-    use runtime::observe::figures::{Lock, Row, TABLES};
-    use runtime::observe::page::{Page, Text};
+    use commensal::observe::figures::{Lock, Row, TABLES};
+    use commensal::observe::page::{Page, Text};
 
     /// The grid of locks that were waited for so often by callers, two seconds after what was before.
     fn grid(now: &[(&str, u64)], before: &[(&str, u64)]) -> Grid {

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use commensal::observe::figures::{Cache, Group, Lock, Row, Slot, TABLES};
+use commensal::observe::page::AnyRow;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use runtime::observe::figures::{Cache, Group, Lock, Row, Slot, TABLES};
-use runtime::observe::page::AnyRow;
 
 use super::grid::{Cell, Grid, Order};
 use crate::process::{Process, State, now_ns};

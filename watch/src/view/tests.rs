@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
 
-use runtime::observe::figures::{Kind, TABLES};
+use commensal::observe::figures::{Kind, TABLES};
 
 use super::draw::{Means, draw};
 use super::grid::Cell;

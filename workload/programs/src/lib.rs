@@ -5,9 +5,9 @@
 //! allocator that hands out overlapping memory is found out. [`KERNELS`] is the table and [`main`] runs one of it:
 //!
 //! ```
-//! assert!(commensal_programs::find("larson").is_some());
+//! assert!(programs::find("larson").is_some());
 //! // Two percent of the work; prints 16 hexadecimal digits.
-//! commensal_programs::main(&[], ["lifo", "2"].map(str::to_owned).into_iter());
+//! programs::main(&[], ["lifo", "2"].map(str::to_owned).into_iter());
 //! ```
 //!
 //! A kernel runs in a process of its own and allocates from the C library's malloc, which `LD_PRELOAD` replaces; so

@@ -7,7 +7,7 @@
 use std::env::{args, current_exe};
 use std::process::{Command, ExitCode, Output};
 
-use commensal_programs::{KERNELS, Scale};
+use programs::{KERNELS, Scale};
 
 /// The words before the name, as a command with subcommands has them.
 const PREFIX: &str = "workload";
@@ -17,7 +17,7 @@ const SLACK: usize = 64 << 10;
 
 fn main() -> ExitCode {
     match args().nth(1).as_deref() {
-        Some(PREFIX) => return commensal_programs::main(&[PREFIX], args().skip(2)),
+        Some(PREFIX) => return programs::main(&[PREFIX], args().skip(2)),
         Some(FREES) => println!("{}", left_by(&args().nth(2).expect("a name follows"))),
         _ => {
             checksums_are_those_of_the_table();
@@ -63,7 +63,7 @@ fn kernels_free_what_they_allocate() {
 fn left_by(name: &str) -> usize {
     // SAFETY: it only looks.
     let used = || unsafe { libc::mallinfo2() };
-    let kernel = commensal_programs::find(name).expect("it is in the table");
+    let kernel = programs::find(name).expect("it is in the table");
     let before = used();
     kernel.run(Scale::from_percent(2).expect("it is in range"), &mut |number| number);
     let after = used();

@@ -174,7 +174,7 @@ impl Copy {
 
     fn build(&self) -> Result<(), String> {
         let mut command = Command::new(env!("CARGO"));
-        command.args(["build", "--quiet", "--release", "--package", "commensal-exploration", "--target-dir"]);
+        command.args(["build", "--quiet", "--release", "--package", "exploration", "--target-dir"]);
         command.arg(&self.target).current_dir(&self.tree).env("RUSTFLAGS", "-Awarnings");
         // Quickly built is quick enough.
         command.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")]);

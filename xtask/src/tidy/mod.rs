@@ -10,10 +10,10 @@ mod manifests;
 mod module_order;
 mod portable;
 mod size;
-mod twins;
 
 use std::path::Path;
 
+use crate::simulated_manifests;
 use crate::tree::{Tree, Violation};
 
 type Check = fn(&Tree) -> Vec<Violation>;
@@ -28,7 +28,7 @@ const CHECKS: [(&str, Check); 10] = [
     ("cited names exist", citations::check),
     ("the book holds together", book::check),
     ("no paths of one machine", machine_paths::check),
-    ("the simulated machine runs what is shipped", twins::check),
+    ("the simulated machine runs what is shipped", simulated_manifests::check),
 ];
 
 /// Runs all checks on the tree at `root` and prints what they find.

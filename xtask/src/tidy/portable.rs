@@ -10,8 +10,8 @@ const FOLDERS: [&str; 2] = ["runtime/src/", "workload/src/"];
 /// What must not stand there, and where to look instead.
 const FORBIDDEN: [(&[&str], &str); 11] = [
     (&["libc", "::"], "ask `machine` for it"),
-    (&["commensal_machine_host"], "say `machine`, so that Cargo.toml chooses which"),
-    (&["commensal_machine_simulated"], "say `machine`, so that Cargo.toml chooses which"),
+    (&["host", "::"], "say `machine`, so that Cargo.toml chooses which"),
+    (&["simulated", "::"], "say `machine`, so that Cargo.toml chooses which"),
     (&["simulation", "::"], "only one of the machines has it"),
     (&["feature", "="], "the machine is chosen in Cargo.toml, by its name"),
     (&["syscall"], "ask `machine` for it"),
@@ -83,8 +83,8 @@ mod tests {
     fn each_forbidden_thing_is_found_in_both_folders() {
         let planted = [
             "use libc::c_int;",
-            "use commensal_machine_host::vm;",
-            "use commensal_machine_simulated::vm;",
+            "use host::vm;",
+            "use simulated::vm;",
             "use machine::simulation::pause;",
             "#[cfg(feature = \"simulated\")] fn f() {}",
             "use std::vec::Vec;",

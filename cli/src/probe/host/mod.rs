@@ -3,15 +3,15 @@
 #[path = "../figures/mod.rs"]
 pub mod figures;
 
-use commensal_workload as workload;
-use commensal_workload::Threads;
-use commensal_workload::caches::{CacheCalls, GeneralCalls, Source, construct};
-use commensal_workload::counters::{AddFunction, Calls, ShareFunction, SumFunction};
 use figures::Machine;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::{CStr, c_char};
 use std::ptr::null_mut;
 use std::{fs, mem, thread};
+use workload;
+use workload::Threads;
+use workload::caches::{CacheCalls, GeneralCalls, Source, construct};
+use workload::counters::{AddFunction, Calls, ShareFunction, SumFunction};
 
 /// This machine.
 pub struct Host;

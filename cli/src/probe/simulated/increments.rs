@@ -1,9 +1,9 @@
 //! What the published curves measured, on the simulated machine: each of so many threads adds, again and again.
 
-use commensal_lab::profile::Operation;
-use commensal_machine_simulated::simulation::{self, Costs, Job, Place, Settings, run, simulate, time_ns};
-use commensal_machine_simulated::slot;
-use commensal_machine_simulated::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use lab::profile::Operation;
+use simulated::simulation::{self, Costs, Job, Place, Settings, run, simulate, time_ns};
+use simulated::slot;
+use simulated::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Additions of each thread to its own word: they all take the same time.
 const OWN: u64 = 500;
@@ -91,7 +91,7 @@ fn own_ns(threads: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commensal_machine_simulated::simulation::{NS, Topology, Way};
+    use simulated::simulation::{NS, Topology, Way};
 
     fn costs() -> Costs {
         let way = |latency, service| Way { latency: latency * NS, service: service * NS };

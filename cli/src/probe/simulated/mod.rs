@@ -5,15 +5,13 @@
 mod figures;
 pub mod increments;
 
-use commensal_lab::profile::Profile;
-use commensal_machine_simulated::simulation::{
-    Costs, Job, NS, Place, Settings, Topology, Way, interrupts, run, simulate, work,
-};
-use commensal_workload_simulated as workload;
-use commensal_workload_simulated::Threads;
-use commensal_workload_simulated::caches::{Dedicated, General, Source};
-use commensal_workload_simulated::counters::Calls;
 use figures::{Machine, measure};
+use lab::profile::Profile;
+use simulated::simulation::{Costs, Job, NS, Place, Settings, Topology, Way, interrupts, run, simulate, work};
+use simulated_workload as workload;
+use simulated_workload::Threads;
+use simulated_workload::caches::{Dedicated, General, Source};
+use simulated_workload::counters::Calls;
 
 /// A simulation that takes an hour of its own time has no end.
 pub const MOST_NS: u64 = 3_600_000_000_000;

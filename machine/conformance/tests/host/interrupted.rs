@@ -3,7 +3,7 @@
 //!
 //! Here and not among the bodies, because the child goes on in the middle of interrupted code, as only real processes can.
 
-use commensal_machine_conformance::sync::Middle;
+use conformance::sync::Middle;
 use machine::sync::{Acquired, AtomicBool, AtomicU32, Contention, Ordering, Site};
 use machine::{here, thread};
 use std::fs;

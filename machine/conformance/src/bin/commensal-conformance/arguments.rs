@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::cases;
-use commensal_machine_conformance::Case;
+use conformance::Case;
 use machine::slot::Mode;
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -37,7 +37,7 @@ impl Arguments {
         let planted = self.case.planted.map(|what| format!(" --planted '{what}'")).unwrap_or_default();
         let release = if cfg!(debug_assertions) { "" } else { "--release " };
         format!(
-            "{tunables}cargo run -q {release}-p commensal-machine-conformance -- '{}'{planted} --seconds {} --seed {}",
+            "{tunables}cargo run -q {release}-p conformance -- '{}'{planted} --seconds {} --seed {}",
             self.case.name, self.seconds, self.seed
         )
     }

@@ -6,9 +6,9 @@
 
 use crate::sections::{LONG, RIGHT, SHORT, compare_store, draw, drawn_out, pop, push, replace_pair};
 use crate::{entries, filter};
-use commensal_machine_conformance::case::BY_IDS;
-use commensal_machine_conformance::slot::{self, Operations};
-use commensal_machine_conformance::{Case, Outcome, cases};
+use conformance::case::BY_IDS;
+use conformance::slot::{self, Operations};
+use conformance::{Case, Outcome, cases};
 use machine::kick::{self, Refused};
 
 cases! {

@@ -1,6 +1,6 @@
 //! What happens to threads while they work: they are moved from CPU to CPU, and interrupted by signals.
 
-use commensal_machine_conformance::Job;
+use conformance::Job;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::Duration;
 

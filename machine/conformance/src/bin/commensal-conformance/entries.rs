@@ -8,8 +8,8 @@
 //!   base ─▶ 1024 zeroes │ TABLE: byte n = n │ MAP: byte n = n │ MASK
 //! ```
 
-use commensal_machine_conformance::Outcome;
-use commensal_machine_conformance::slot::Operations;
+use conformance::Outcome;
+use conformance::slot::Operations;
 use core::ffi::c_void;
 use machine::root;
 use std::cell::Cell;

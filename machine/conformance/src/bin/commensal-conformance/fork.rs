@@ -3,8 +3,8 @@
 //! Between the fork and its end, the child calls nothing that could wait for a thread that does not exist there. What it
 //! found is static text, of which the pipe carries the address: the child is a copy.
 
-use commensal_machine_conformance::runner::Child;
-use commensal_machine_conformance::{Ended, Fork};
+use conformance::runner::Child;
+use conformance::{Ended, Fork};
 use std::time::{Duration, Instant};
 
 unsafe extern "C" {

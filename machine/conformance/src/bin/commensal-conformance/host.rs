@@ -3,8 +3,8 @@
 use crate::arguments::Arguments;
 use crate::disturbance::{self, Targets};
 use crate::{fork, registration};
-use commensal_machine_conformance::runner::{Child, Job};
-use commensal_machine_conformance::{Ended, Fork, Placement, Runner};
+use conformance::runner::{Child, Job};
+use conformance::{Ended, Fork, Placement, Runner};
 use machine::slot::Mode;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -23,7 +23,7 @@ mod registration;
 mod sections;
 
 use arguments::{Arguments, Request};
-use commensal_machine_conformance::Case;
+use conformance::Case;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

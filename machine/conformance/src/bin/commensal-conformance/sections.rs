@@ -7,9 +7,9 @@
 //! Without the check, the slot is looked up before the section, and an abort begins again with the same one, wherever the
 //! thread is by then.
 
-use commensal_machine_conformance::Outcome;
-use commensal_machine_conformance::slot::Operations;
-use commensal_machine_conformance::slot::rows::RANGE;
+use conformance::Outcome;
+use conformance::slot::Operations;
+use conformance::slot::rows::RANGE;
 use core::arch::asm;
 use core::arch::x86_64::_mm_set_epi64x;
 use machine::slot::{self, AREA_SHIFT, AREAS, ARRAY, Pair, ROW, Stored, WINDOW, WORDS};

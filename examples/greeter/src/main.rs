@@ -1,7 +1,7 @@
 //! A small service on Commensal: four threads answer requests with a greeting that somebody replaces meanwhile, and a tenant has a limit.
 //!
 //! ```text
-//! cargo run --release --manifest-path examples/rust/Cargo.toml
+//! cargo run --release --manifest-path examples/greeter/Cargo.toml
 //! ```
 
 // ANCHOR: allocator
