@@ -252,7 +252,7 @@ impl Targets {
         let peer = |(name, peer): (&String, &Spanned<Peer>)| {
             let of = Peer { name: name.clone(), ..peer.get_ref().clone() };
             ensure!(
-                of.unavailable.is_some() != !of.file.is_empty(),
+                of.unavailable.is_some() == of.file.is_empty(),
                 "targets.toml, line {}, peer {name}: expected either a file or why it is unavailable",
                 line(peer.span().start)
             );

@@ -53,7 +53,7 @@ fn findings_under(program: &Path, args: &[&str]) -> Value {
 fn table_says_the_same_as_json_in_80_columns() {
     let [done, json] = [&["doctor"][..], &["doctor", "--json"]].map(commensal_does);
     let (shown, found) = (text(&done.stdout), findings(&json));
-    assert_eq!([&done, &json].map(|it| (it.status.code(), &*text(&it.stderr) == "")), [(Some(0), true); 2]);
+    assert_eq!([&done, &json].map(|it| (it.status.code(), text(&it.stderr).is_empty())), [(Some(0), true); 2]);
     assert!(shown.starts_with(&format!("Commensal {} works here: ", env!("CARGO_PKG_VERSION"))), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 80) && !shown.contains('\u{1b}'), "{shown}");
     for it in found["items"].as_array().unwrap() {

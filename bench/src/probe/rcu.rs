@@ -257,7 +257,9 @@ struct Section {
     slot: u32,
 }
 
-type Functions = (extern "C" fn() -> Section, extern "C" fn(Section));
+type Begin = extern "C" fn() -> Section;
+type End = extern "C" fn(Section);
+type Functions = (Begin, End);
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
 fn function(name: &CStr) -> Option<*mut c_void> {
@@ -269,7 +271,7 @@ fn function(name: &CStr) -> Option<*mut c_void> {
 fn find_functions() {
     let (lock, unlock) = function(LOCK).zip(function(UNLOCK)).expect("the library is preloaded");
     // SAFETY: they are what the header says of them.
-    FUNCTIONS.get_or_init(|| unsafe { (transmute::<*mut c_void, _>(lock), transmute::<*mut c_void, _>(unlock)) });
+    FUNCTIONS.get_or_init(|| unsafe { (transmute::<*mut c_void, Begin>(lock), transmute::<*mut c_void, End>(unlock)) });
 }
 
 fn called(times: u64) {

@@ -23,8 +23,10 @@ const BATCH: u64 = 2_000;
 /// So many increments.
 type Work = Box<dyn Fn(u64) + Send + Sync>;
 
+type Arm = (&'static str, fn() -> Work);
+
 /// Theirs first, which the others are held against.
-const ARMS: [(&str, fn() -> Work); 5] = [
+const ARMS: [Arm; 5] = [
     ("prometheus", prometheus),
     ("prometheus-client", prometheus_client),
     ("nothing-behind-the-facade", || behind_facade(Counter::from_arc(Arc::new(Nobody)))),

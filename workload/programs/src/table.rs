@@ -2,7 +2,7 @@
 
 use crate::frame::Scale;
 use crate::kernels::{foreign, handover, large, larson, lifetimes, shell, short_lived, threads, trees};
-use crate::probes::{pair, placed, server};
+use crate::probes::{pair, placed, swing};
 
 /// One kernel.
 pub struct Kernel {
@@ -78,9 +78,9 @@ pub const PROBES: &[Probe] = &[
         run: placed::run,
     },
     Probe {
-        name: "server",
+        name: "swing",
         about: "slow mallocs of a load that swings, and memory after its peak: [INTERVAL_MS [INTERVALS]]",
-        run: server::run,
+        run: swing::run,
     },
 ];
 

@@ -75,7 +75,7 @@ fn probes_print_their_figures() {
     assert!(output.status.success(), "{output:?}");
     let depths: Vec<&str> = stdout(&output).lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(depths, ["1", "64", "1000"]);
-    let output = run(&[PREFIX, "server", "1", "1"]);
+    let output = run(&[PREFIX, "swing", "1", "1"]);
     let words: Vec<&str> = stdout(&output).lines().filter_map(|line| line.split(' ').next()).skip(1).collect();
     assert_eq!(words, ["malloc", "touch", "free", "memory"]);
 }
@@ -92,8 +92,8 @@ fn bad_usage_is_explained_in_one_line() {
         (&["pair", "alone"], "`alone`"),
         (&["pair", "solo", "9", "1001"], "1001"),
         (&["threads-placed", "nowhere"], "`nowhere`"),
-        (&["server", "soon"], "soon"),
-        (&["server", "1000", "0"], "0"),
+        (&["swing", "soon"], "soon"),
+        (&["swing", "1000", "0"], "0"),
     ] {
         let output = run(&[&[PREFIX], words].concat());
         let line = str::from_utf8(&output.stderr).expect("the message is text");

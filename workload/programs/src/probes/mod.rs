@@ -2,7 +2,7 @@
 
 pub mod pair;
 pub mod placed;
-pub mod server;
+pub mod swing;
 
 use std::fs;
 

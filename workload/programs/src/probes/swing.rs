@@ -1,4 +1,4 @@
-//! A server whose load swings, peaks and goes idle. Two threads have data that stays, 64 MiB in all. Each wakes every
+//! A probe: a load that swings, peaks and goes idle. Two threads have data that stays, 64 MiB in all. Each wakes every
 //! millisecond for the requests that came in: these take blocks of 24 bytes to 100 KiB, replace some of what stays, and
 //! release the rest a little later. Every other interval a burst of a tenth of a second doubles what is held; at last a
 //! peak quadruples it, and then only what stays is kept.
@@ -51,7 +51,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             start.wait();
             worker.serve(interval_ms, intervals);
             end.wait();
-            // A server that waits for requests.
+            // Idle, as a server is that waits for requests.
             seen.wait();
             worker
         };
@@ -75,7 +75,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     })
 }
 
-/// One thread of the server.
+/// One thread of the load.
 struct Worker {
     rng: Rng,
     live: Vec<Block>,
