@@ -45,8 +45,8 @@ fn wrong_rules(mode: Mode) {
     for outcome in outcomes_with(mode, "cache basics", "cache.test.dedicated:perhaps,cache.test.dedicatd:off") {
         let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
         for said in [
-            "cache.test.dedicated cannot be 'perhaps': expected on or off; ignored",
-            "caches have no option 'dedicatd': did you mean 'dedicated'? ignored",
+            "cache.test.dedicated cannot be 'perhaps': expected off or on; ignored",
+            "unknown key 'cache.test.dedicatd': did you mean 'cache.NAME.dedicated'? ignored",
         ] {
             assert!(outcome.stderr.contains(said), "{}", outcome.report(&format!("{said:?} was not said")));
         }

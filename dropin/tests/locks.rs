@@ -70,7 +70,7 @@ fn wrong_settings(mode: Mode) {
     let long = "z".repeat(65);
     for said in said(mode, "locks none", &format!("locks:perhaps,locks.filter:{long},lockz:exit,locks:off")) {
         let expected = [
-            "locks cannot be 'perhaps': expected exit, json or off; ignored".to_owned(),
+            "locks cannot be 'perhaps': expected off, exit or json; ignored".to_owned(),
             format!("locks.filter cannot be '{long}': expected a text of 1 to 64 bytes; ignored"),
             "unknown key 'lockz': did you mean 'locks'? ignored".to_owned(),
         ];

@@ -122,13 +122,13 @@ macro_rules! with_figures {
             cached: Gauge Count, "Free objects in arrays and depots.", |cache| cache.parts.cached();
             objects: Gauge Count, "Objects that the cache's spans have room for.", |cache| cache.spans.objects;
             spans: Gauge Count, "Spans of the cache.", |cache| cache.spans.spans;
-            active_spans: Gauge Count, "Spans of which objects are in use, or in arrays.", |cache| cache.spans.active;
             span_bytes: Gauge Bytes, "Bytes of the cache's spans.", |cache| cache.spans.bytes;
             limit: Gauge Count Most,
                 "Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.",
                 |cache| cache.known.limit as u64;
             batch: Gauge Count Most, "Objects that move at once.", |cache| cache.known.batch as u64;
             refills: Counter Count, "Times that an array to take from ran out.", |cache| cache.parts.refills;
+            active_spans: Gauge Count, "Spans of which objects are in use, or in arrays.", |cache| cache.spans.active;
         }
     }
 

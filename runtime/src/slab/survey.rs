@@ -237,16 +237,18 @@ impl Handle<'_> {
     pub(super) fn known(self) -> Option<Known> {
         let Some(cache) = self.object_cache() else {
             let peak = self.slab().registry().tally.peak_objects(self.number() as usize);
-            return Some(self.known_as(Name::General(self.object_bytes()), peak));
+            let shape = self.shape();
+            return Some(self.known_as(Name::General(shape.object_bytes()), peak, shape));
         };
         let turn = cache.label().turn()?;
-        let known = (self.shape() != Shape::NONE).then(|| self.known_as(Name::Created(cache.name()), 0))?;
+        // Read once: a cache that is being destroyed loses its shape at any moment.
+        let shape = self.shape();
+        let known = (shape != Shape::NONE).then(|| self.known_as(Name::Created(cache.name()), 0, shape))?;
         cache.label().is_still(turn).then_some(known)
     }
 
-    fn known_as(self, name: Name, peak: u64) -> Known {
-        let shape = self.shape();
+    fn known_as(self, name: Name, peak: u64, shape: Shape) -> Known {
         let (limit, batch) = (shape.limit(), shape.most());
-        Known { name, object_bytes: self.object_bytes(), counted: self.counted(), peak, limit, batch }
+        Known { name, object_bytes: shape.object_bytes(), counted: self.counted(), peak, limit, batch }
     }
 }
