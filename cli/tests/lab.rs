@@ -41,18 +41,6 @@ fn startup_measures_every_arm_and_writes_everything() {
 }
 
 #[test]
-fn all_experiments_are_one_page() {
-    let place = tempfile::tempdir().unwrap();
-    let done =
-        commensal().args(["lab", "all", "--quick", "--blocks", "1", "--report"]).arg(place.path()).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains("startup: "));
-    for name in ["counters: ", "cache: ", "kicks: ", "grace: ", "stagger: "] {
-        assert!(fs::read_to_string(place.path().join("index.html")).unwrap().contains(name), "{name}");
-    }
-}
-
-#[test]
 fn json_on_standard_output_is_nothing_but_json() {
     let done = commensal().args(["lab", "startup", "--blocks", "1", "--json", "-"]).output().unwrap();
     assert_eq!(valid(&done.stdout)["experiment"], "startup");

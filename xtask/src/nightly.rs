@@ -42,7 +42,7 @@ struct Step {
 
 const NONE: [&[(&str, &str)]; 2] = [&[], &[]];
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step {
         name: "explore",
         words: ["xtask explore --minutes 60", "xtask explore --minutes 1"],
@@ -78,6 +78,17 @@ const STEPS: [Step; 10] = [
         variables: [&[("COMMENSAL_TEST_EFFORT", "20"), ("CI", "true")], &[]],
         figures: tests,
         minutes: [60.0, 3.0],
+    },
+    // All experiments as one page.
+    Step {
+        name: "lab",
+        words: [
+            "cargo run --quiet --release -- lab all --quick --report target/nightly/lab",
+            "cargo run --quiet --release -- lab all --quick --blocks 1 --report target/nightly/lab",
+        ],
+        variables: NONE,
+        figures: |_| "target/nightly/lab".to_owned(),
+        minutes: [5.0, 1.0],
     },
     Step {
         name: "suite",

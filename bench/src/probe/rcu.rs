@@ -64,8 +64,10 @@ const FLAVOURS: [Flavour; 8] = [
     Flavour { name: "arc-swap", read: arc_swap, ..BARE },
 ];
 
+type Retire = fn(u64);
+
 /// What retires objects, and returns when all are freed. All of them allocate from Commensal's heap, so that nobody wins by the faster malloc.
-const RETIRING: [(&str, fn(u64)); 2] = [("commensal", retire), ("crossbeam-epoch", retire_crossbeam)];
+const RETIRING: [(&str, Retire); 2] = [("commensal", retire), ("crossbeam-epoch", retire_crossbeam)];
 
 /// What the words ask for.
 pub fn figures(words: &[&str]) -> Result<Vec<f64>> {

@@ -3,12 +3,14 @@
 #[path = "../figures/mod.rs"]
 pub mod figures;
 
+/// What `figures` measures: here the host's.
+extern crate workload;
+
 use figures::Machine;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::{CStr, c_char};
 use std::ptr::null_mut;
 use std::{fs, mem, thread};
-use workload;
 use workload::Threads;
 use workload::caches::{CacheCalls, GeneralCalls, Source, construct};
 use workload::counters::{AddFunction, Calls, ShareFunction, SumFunction};
