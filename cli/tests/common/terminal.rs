@@ -91,9 +91,15 @@ impl Terminal {
         self.does(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]);
     }
 
-    /// What is read on the screen.
+    /// What is read on the screen, when nothing is being drawn: two looks in a row see the same.
     pub fn screen(&self) -> String {
-        self.does(&["capture-pane", "-p"])
+        let look = || self.does(&["capture-pane", "-p"]);
+        let mut seen = look();
+        eventually("the screen stays as it is", || {
+            thread::sleep(Duration::from_millis(20));
+            let before = std::mem::replace(&mut seen, look());
+            (before == seen).then(|| seen.clone())
+        })
     }
 
     /// Likewise, with what colours and emphasises it.
