@@ -6,6 +6,8 @@
 
 use std::env::{args, current_exe};
 use std::process::{Command, ExitCode, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use programs::{KERNELS, Scale};
 
@@ -14,6 +16,8 @@ const PREFIX: &str = "workload";
 const FREES: &str = "frees";
 /// What may differ: the C library's own, of threads and of standard output.
 const SLACK: usize = 64 << 10;
+/// How long what threads leave may take to go.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     match args().nth(1).as_deref() {
@@ -59,15 +63,23 @@ fn kernels_free_what_they_allocate() {
     }
 }
 
-/// Bytes in use after a kernel that were not before it.
+/// Bytes in use after a kernel that were not before it. A scope ends before its threads have given back what the C library
+/// has for each: that is waited for.
 fn left_by(name: &str) -> usize {
     // SAFETY: it only looks.
     let used = || unsafe { libc::mallinfo2() };
     let kernel = programs::find(name).expect("it is in the table");
     let before = used();
     kernel.run(Scale::from_percent(2).expect("it is in range"), &mut |number| number);
-    let after = used();
-    (after.uordblks + after.hblkhd).saturating_sub(before.uordblks + before.hblkhd)
+    let start = Instant::now();
+    loop {
+        let after = used();
+        let left = (after.uordblks + after.hblkhd).saturating_sub(before.uordblks + before.hblkhd);
+        if left <= SLACK || start.elapsed() > PATIENCE {
+            return left;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn probes_print_their_figures() {
