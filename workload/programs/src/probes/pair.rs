@@ -8,16 +8,17 @@
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SIZE: usize = 64;
 const DEPTHS: [usize; 3] = [1, 64, MAX_DEPTH];
 const MAX_DEPTH: usize = 1000;
-const PAIRS: usize = 2_000_000;
-/// Blocks of more bytes than this are slow with some allocators, and fewer of them are made.
-const SMALL: usize = 32 << 10;
-const FEW_PAIRS: usize = PAIRS / 20;
 const ROUNDS: usize = 9;
+/// What a round of one thread takes, about, and pairs of a round at most.
+const ROUND: Duration = Duration::from_millis(20);
+const MOST_PAIRS: usize = 2_000_000;
+/// Pairs by which it is found out how many fit into a round. The first of them fill caches.
+const TRIED: usize = 5000;
 
 /// What the arguments should have been.
 const EXPECTED: &str = "solo|parked|both [ROUNDS [DEPTH [BYTES]]], at least one round and a depth from 1 to 1000";
@@ -37,35 +38,39 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         return Err(format!("the arguments are {words:?}; expected {EXPECTED}"));
     }
     match setting {
-        "solo" => report(&depths, rounds, |depth| round(depth, bytes)),
+        "solo" => report(&depths, rounds, bytes, round),
         "parked" => {
             let sleeper = thread::spawn(thread::park);
-            report(&depths, rounds, |depth| round(depth, bytes));
+            report(&depths, rounds, bytes, round);
             sleeper.thread().unpark();
             sleeper.join().expect("it only slept");
         }
-        "both" => report(&depths, rounds, |depth| both(depth, bytes)),
+        "both" => report(&depths, rounds, bytes, both),
         _ => return Err(format!("the setting is `{setting}`; expected {EXPECTED}")),
     }
     Ok(())
 }
 
-fn report(depths: &[usize], rounds: usize, mut measure: impl FnMut(usize) -> f64) {
+/// Measures rounds of so many pairs as fit: some allocators take a thousand times as long for large blocks as others.
+fn report(depths: &[usize], rounds: usize, bytes: usize, measure: fn(usize, usize, usize) -> f64) {
     for &depth in depths {
-        let mut times: Vec<f64> = (0..rounds).map(|_| measure(depth)).collect();
+        round(depth, bytes, TRIED);
+        let fitting = ROUND.as_secs_f64() * 1e9 / round(depth, bytes, TRIED);
+        let number = (fitting as usize).clamp(TRIED, MOST_PAIRS);
+        let mut times: Vec<f64> = (0..rounds).map(|_| measure(depth, bytes, number)).collect();
         times.sort_by(f64::total_cmp);
         println!("{depth} {:.3} {:.3}", times[0], times[rounds / 2]);
     }
 }
 
 /// Nanoseconds a pair, the mean of two threads that start together.
-fn both(depth: usize, bytes: usize) -> f64 {
+fn both(depth: usize, bytes: usize, number: usize) -> f64 {
     let start = Barrier::new(2);
     let work = || {
         // Its own caches fill before it is timed.
-        pairs(depth, bytes, number_of(bytes) / 20);
+        pairs(depth, bytes, number / 20);
         start.wait();
-        round(depth, bytes)
+        round(depth, bytes, number)
     };
     thread::scope(|scope| {
         let other = scope.spawn(work);
@@ -74,14 +79,10 @@ fn both(depth: usize, bytes: usize) -> f64 {
 }
 
 /// Nanoseconds a pair in one thread.
-fn round(depth: usize, bytes: usize) -> f64 {
+fn round(depth: usize, bytes: usize, number: usize) -> f64 {
     let start = Instant::now();
-    pairs(depth, bytes, number_of(bytes));
-    start.elapsed().as_secs_f64() * 1e9 / number_of(bytes) as f64
-}
-
-fn number_of(bytes: usize) -> usize {
-    if bytes > SMALL { FEW_PAIRS } else { PAIRS }
+    pairs(depth, bytes, number);
+    start.elapsed().as_secs_f64() * 1e9 / number as f64
 }
 
 /// At depth 1 the block stays in a register, as it does in a program that needs one for a moment.
