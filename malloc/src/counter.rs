@@ -64,7 +64,7 @@ unsafe fn lazy<'a>(counter: *const Counter) -> &'a LazyCounter {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_add(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on.
-    unsafe { lazy(counter) }.add(amount);
+    unsafe { lazy(counter) }.add_any(amount);
 }
 
 /// Subtracts `amount`. As cm_counter_add.
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn cm_counter_add(counter: *mut Counter, amount: i64) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_sub(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on.
-    unsafe { lazy(counter) }.sub(amount);
+    unsafe { lazy(counter) }.add_any(amount.wrapping_neg());
 }
 
 /// cm_counter_add for who knows to be the counter's owner, or that it is upgraded: spares a look at who is running. From another thread it

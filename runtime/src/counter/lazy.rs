@@ -80,6 +80,13 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         self.0.add(0, amount);
     }
 
+    /// See [`CounterSet::add_any`].
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn add_any(&self, amount: i64) {
+        self.0.add_any(0, amount);
+    }
+
     /// Adds, a little slower than [`add`](Self::add), or says why not.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Sets of lazy counters of a known size.
 
-use super::words::{Counters, Head, NOBODY};
+use super::words::{Amount, Counters, Head, NOBODY};
 use super::{DEFAULT_RANGE, LARGEST_RANGE, NoMemory, Reading};
 use crate::percpu::{Area, CELL, LINES};
 use core::cmp::Ordering as Order;
@@ -74,6 +74,18 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
     /// Adds to a counter. See [`LazyCounter::add`](super::LazyCounter::add).
     #[inline(always)]
     pub fn add(&self, index: usize, amount: i64) {
+        self.add_some(index, if amount == 1 { Amount::One } else { Amount::Any(amount) });
+    }
+
+    /// [`add`](Self::add) for a caller that does not know the amount when it is compiled: it spares a look at it.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn add_any(&self, index: usize, amount: i64) {
+        self.add_some(index, Amount::Any(amount));
+    }
+
+    #[inline(always)]
+    fn add_some(&self, index: usize, amount: Amount) {
         assert!(index < N, "no counter of this index");
         // SAFETY: asserted.
         unsafe { self.all().add_in_range(index, amount) }

@@ -121,6 +121,25 @@ impl<'a> Counters<'a> {
     }
 }
 
+/// What is added. Processors that do not wait for the addition before (Intel's since 2021) do so only if the amount is part of the instruction, as far as we
+/// saw: 0.25 ns instead of 1.76.
+#[derive(Clone, Copy)]
+pub(super) enum Amount {
+    /// 1, known to the compiler.
+    One,
+    Any(i64),
+}
+
+impl Amount {
+    #[inline(always)]
+    fn value(self) -> i64 {
+        match self {
+            Amount::One => 1,
+            Amount::Any(amount) => amount,
+        }
+    }
+}
+
 impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// # Safety
     /// The head of a whole set of this range lies there, for as long as the value is used.
@@ -212,11 +231,16 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// # Safety
     /// `index` is below the length.
     #[inline(always)]
-    unsafe fn add_to_local(self, index: usize, amount: i64) {
+    unsafe fn add_to_local(self, index: usize, amount: Amount) {
         const LOCAL: i32 = size_of::<Head>() as i32;
         let near = self.head.as_ptr().cast::<u8>().wrapping_add(index * size_of::<AtomicI64>());
         // SAFETY: the local word of that index (see `local`), which the owner alone adds to.
-        unsafe { slot::local_add::<LOCAL>(near, amount) }
+        unsafe {
+            match amount {
+                Amount::One => slot::local_increment::<LOCAL>(near),
+                Amount::Any(amount) => slot::local_add::<LOCAL>(near, amount),
+            }
+        }
     }
 
     /// See [`LazyCounter::add`](super::LazyCounter::add).
@@ -224,7 +248,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     pub fn add(self, index: usize, amount: i64) {
         assert!(index < self.len(), "no counter of this index");
         // SAFETY: asserted.
-        unsafe { self.add_in_range(index, amount) }
+        unsafe { self.add_in_range(index, Amount::Any(amount)) }
     }
 
     /// Two loads, a comparison and an addition, where the calling thread is the owner.
@@ -232,11 +256,11 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// # Safety
     /// `index` is below the length.
     #[inline(always)]
-    pub(super) unsafe fn add_in_range(self, index: usize, amount: i64) {
+    pub(super) unsafe fn add_in_range(self, index: usize, amount: Amount) {
         // SAFETY: passed on.
         if !unsafe { self.add_fast(index, amount) } {
             // SAFETY: passed on.
-            unsafe { self.add_slow(index, amount) }
+            unsafe { self.add_slow(index, amount.value()) }
         }
     }
 
@@ -247,7 +271,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     #[inline(always)]
     pub(super) unsafe fn try_add_in_range(self, index: usize, amount: i64) -> Result<(), NoMemory> {
         // SAFETY: passed on.
-        if unsafe { self.add_fast(index, amount) } {
+        if unsafe { self.add_fast(index, Amount::Any(amount)) } {
             return Ok(());
         }
         // SAFETY: passed on.
@@ -257,7 +281,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// # Safety
     /// `index` is below the length.
     #[inline(always)]
-    unsafe fn add_fast(self, index: usize, amount: i64) -> bool {
+    unsafe fn add_fast(self, index: usize, amount: Amount) -> bool {
         let state = self.state();
         if state == thread::id() {
             // SAFETY: passed on.
@@ -265,7 +289,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             return true;
         }
         others();
-        block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount))
+        block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount.value()))
     }
 
     /// # Safety
@@ -288,7 +312,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
         match self.state() {
             // SAFETY: passed on.
-            state if state == thread::id() => unsafe { self.add_to_local(index, amount) },
+            state if state == thread::id() => unsafe { self.add_to_local(index, Amount::Any(amount)) },
             state => return self.try_add_elsewhere(block_of(state), index, amount),
         }
         Ok(())
@@ -317,7 +341,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     pub(super) unsafe fn add_local_in_range(self, index: usize, amount: i64) {
         match self.block() {
             // SAFETY: passed on.
-            None => unsafe { self.add_to_local(index, amount) },
+            None => unsafe { self.add_to_local(index, Amount::Any(amount)) },
             Some(block) if slots::draw::<RANGE>(block, index, amount) => {}
             block => self.add_elsewhere(block, index, amount),
         }

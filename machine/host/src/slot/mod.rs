@@ -31,5 +31,5 @@ pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
 };
 pub use restartable::{change_places, compare_store, pop, push};
-pub use row::{draw, load_pair, local_add, replace_pair, store_pair};
+pub use row::{draw, load_pair, local_add, local_increment, replace_pair, store_pair};
 pub use words::{compare_exchange, exchange, load};

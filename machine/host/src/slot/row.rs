@@ -21,6 +21,18 @@ pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     };
 }
 
+/// [`local_add`] of 1.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
+    // SAFETY: as above.
+    unsafe {
+        asm!("add qword ptr [{near} + {offset}], 1", near = in(reg) near, offset = const OFFSET, options(nostack))
+    };
+}
+
 /// Draws `amount` from a cell in this thread's slot; false if what were left is not below `RANGE` and not negative, or if the thread has
 /// no slot. The cell is `OFFSET` bytes behind `near`, so that a caller's tagged pointer needs no untagging.
 ///

@@ -28,7 +28,7 @@ pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static s
 }
 
 pub use restartable::{change_places, compare_store, pop, push};
-pub use row::{draw, load_pair, local_add, replace_pair, store_pair};
+pub use row::{draw, load_pair, local_add, local_increment, replace_pair, store_pair};
 #[doc(hidden)]
 pub use section::{Aborted, Section, restartably};
 pub use words::{compare_exchange, exchange, load};

@@ -27,6 +27,16 @@ pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     }
 }
 
+/// [`local_add`] of 1.
+///
+/// # Safety
+/// As there.
+#[inline]
+pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
+    // SAFETY: passed on.
+    unsafe { local_add::<OFFSET>(near, 1) }
+}
+
 /// Draws `amount` from a cell in this thread's slot; false if what were left is not below `RANGE` and not negative, or if the thread has
 /// no slot. The cell is `OFFSET` bytes behind `near`.
 ///
