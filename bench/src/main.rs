@@ -22,6 +22,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use lab::arm::{Arm, COMMENSAL};
 use lab::experiment::{EMPTY, EMPTY_LIBRARY};
+use lab::machine::Machine;
 use lab::process::Interrupt;
 
 use gate::{Judged, Outcome};
@@ -79,7 +80,7 @@ fn run(options: Options) -> Result<bool> {
     };
     let file = root.join("targets.toml");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let mut targets = Targets::parse(&text).unwrap_or_else(|error| complain(error));
+    let mut targets = Targets::parse(&text, &Machine::host().model).unwrap_or_else(|error| complain(error));
     let only = options.only.or_else(|| Some(options.what).filter(|word| word != TARGETS));
     targets.choose(options.part, only.as_deref()).unwrap_or_else(|error| complain(error));
     build(&root)?;

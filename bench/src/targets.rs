@@ -70,6 +70,9 @@ pub struct Row {
     pub what: String,
     /// What has to be reached.
     pub must: Limit,
+    /// The must on processors with this word in their names, where it is another one.
+    #[serde(default)]
+    pub must_on: BTreeMap<String, Limit>,
     /// What is hoped for.
     pub goal: Option<Limit>,
     /// It takes minutes, and is left out of quick runs.
@@ -234,8 +237,8 @@ impl Row {
 }
 
 impl Targets {
-    /// Reads the file's text.
-    pub fn parse(text: &str) -> Result<Self> {
+    /// Reads the file's text, for the processor of this name.
+    pub fn parse(text: &str, processor: &str) -> Result<Self> {
         let file: File = toml::from_str(text)?;
         let line = |at: usize| text[..at].matches('\n').count() + 1;
         let (mut rows, mut names) = (Vec::new(), HashSet::new());
@@ -243,7 +246,10 @@ impl Targets {
             let told = |why: String| format!("targets.toml, line {}, row {name}: {why}", line(row.span().start));
             let number = part.parse().ok().filter(|number| (1..=8).contains(number));
             let part = number.with_context(|| told(format!("found part {part}; expected 1 to 8")))?;
-            let (start, row) = (row.span().start, Row { part, name: name.clone(), ..row.get_ref().clone() });
+            let (start, row) = (row.span().start, row.get_ref());
+            let here = row.must_on.iter().find(|(word, _)| processor.contains(*word));
+            let must = here.map_or(&row.must, |(_, must)| must).clone();
+            let row = Row { part, name: name.clone(), must, ..row.clone() };
             row.check().map_err(|why| anyhow!(told(why.to_string())))?;
             ensure!(names.insert(name), told("another row has this name".to_owned()));
             rows.push((start, row));
@@ -278,12 +284,12 @@ mod tests {
     const ROW: &str = "[part.1.a]\nwhat = \"a\"\nmust = \"≤ 5 ns\"\ncommand = \"true\"\n";
 
     fn told(text: &str) -> String {
-        format!("{:#}", Targets::parse(text).expect_err("it is wrong"))
+        format!("{:#}", Targets::parse(text, "").expect_err("it is wrong"))
     }
 
     #[test]
     fn committed_table_is_read_and_each_part_of_it_can_be_chosen() {
-        let targets = || Targets::parse(include_str!("../../targets.toml")).expect("it is sound");
+        let targets = || Targets::parse(include_str!("../../targets.toml"), "").expect("it is sound");
         let all = targets().rows.len();
         let parts: usize = (1..=8)
             .map(|part| {
@@ -317,6 +323,15 @@ mod tests {
     }
 
     #[test]
+    fn must_is_that_of_the_processor() {
+        let row = format!("{ROW}goal = \"≤ 4 ns\"\nmust_on.Intel = \"≤ 7 ns\"\n");
+        let must = |processor| Targets::parse(&row, processor).expect("it is sound").rows[0].must.value;
+        assert_eq!(["AMD EPYC", "Intel(R) Xeon(R)", ""].map(must), [5.0, 7.0, 5.0]);
+        let worse = row.replace("≤ 7 ns", "≤ 3 ns");
+        assert!(format!("{:#}", Targets::parse(&worse, "Intel").expect_err("it is wrong")).contains("goal is worse"));
+    }
+
+    #[test]
     fn arm_that_the_row_does_not_have_is_told() {
         let row = ROW.replace("command", "arms = [\"one\", \"two\"]\narm = \"one\"\nover = \"three\"\nprobe");
         assert!(told(&row).contains("found the arm \"three\""));
@@ -325,7 +340,7 @@ mod tests {
     #[test]
     fn peer_without_a_file_needs_a_reason() {
         assert!(told(&format!("[peer.p]\nversion = \"1\"\n{ROW}")).contains("line 1, peer p"));
-        assert!(Targets::parse(&format!("[peer.p]\nversion = \"1\"\nunavailable = \"gone\"\n{ROW}")).is_ok());
+        assert!(Targets::parse(&format!("[peer.p]\nversion = \"1\"\nunavailable = \"gone\"\n{ROW}"), "").is_ok());
     }
 
     #[test]
