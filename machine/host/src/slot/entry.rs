@@ -1,6 +1,6 @@
 //! The two operations as whole functions: what a C program calls when it calls malloc and free.
 //!
-//! They do what `pop` and `push` do behind the runtime's two table lookups, instruction for instruction; as functions of their
+//! They do what `pop` and `push` do behind the runtime's two table lookups; as functions of their
 //! own they test the outcome once, where inline assembly (which cannot jump out and give a value) makes its caller test it
 //! again. What differs from slot to slot of a word's address is added last, and the word is named by that sum alone: processors that
 //! forward a store to the next load by the form of its address do so only for simple ones, and each operation reads what the one before
@@ -25,20 +25,20 @@ macro_rules! take_entry {
                 "lea rax, [rdi + 15]",
                 "shr rax, 4",
                 "movzx edx, byte ptr [rcx + rax + {table}]",
+                "lea rdx, [rcx + rdx*8 + {areas}]",
                 "mov rsi, qword ptr [rip + {words}]",
                 "5: lea r8, [rip + 77b]",
                 "mov qword ptr fs:[rsi + 8], r8",
                 "2: cmp dword ptr fs:[rsi + 4], 0",
                 "js {slow}",
-                "mov r9d, dword ptr fs:[rsi + 24]",
-                "shl r9d, {shift}",
-                "add r9, rcx",
-                "mov r8, qword ptr [r9 + rdx*8 + {areas}]",
+                "imul r9d, dword ptr fs:[rsi + 24], {area}",
+                "add r9, rdx",
+                "mov r8, qword ptr [r9]",
                 "mov rax, qword ptr [rcx + r8]",
                 "test rax, rax",
                 "jz {slow}",
                 "sub r8, 8",
-                "mov qword ptr [r9 + rdx*8 + {areas}], r8",
+                "mov qword ptr [r9], r8",
                 "3: ret",
                 ".p2align 6",
                 limit = const $limit,
@@ -46,7 +46,7 @@ macro_rules! take_entry {
                 slow = sym $slow,
                 base = sym $crate::root::BASE,
                 words = sym $crate::slot::WORDS,
-                shift = const $crate::slot::AREA_SHIFT,
+                area = const 1 << $crate::slot::AREA_SHIFT,
                 areas = const $crate::slot::AREAS,
             )
         }
@@ -72,20 +72,20 @@ macro_rules! put_entry {
                 "shr rax, 16",
                 "and rax, qword ptr [rcx + {mask}]",
                 "movzx edx, byte ptr [rcx + rax + {map}]",
+                "lea rdx, [rcx + rdx*8 + {gives}]",
                 "mov rsi, qword ptr [rip + {words}]",
                 "5: lea r8, [rip + 77b]",
                 "mov qword ptr fs:[rsi + 8], r8",
                 "2: cmp dword ptr fs:[rsi + 4], 0",
                 "js {slow}",
-                "mov r9d, dword ptr fs:[rsi + 24]",
-                "shl r9d, {shift}",
-                "add r9, rcx",
-                "mov r8, qword ptr [r9 + rdx*8 + {gives}]",
+                "imul r9d, dword ptr fs:[rsi + 24], {area}",
+                "add r9, rdx",
+                "mov r8, qword ptr [r9]",
                 "test r8d, {full}",
                 "jz {slow}",
                 "mov qword ptr [rcx + r8], rdi",
                 "add r8, 8",
-                "mov qword ptr [r9 + rdx*8 + {gives}], r8",
+                "mov qword ptr [r9], r8",
                 "3: ret",
                 ".p2align 6",
                 map = const $map,
@@ -93,7 +93,7 @@ macro_rules! put_entry {
                 slow = sym $slow,
                 base = sym $crate::root::BASE,
                 words = sym $crate::slot::WORDS,
-                shift = const $crate::slot::AREA_SHIFT,
+                area = const 1 << $crate::slot::AREA_SHIFT,
                 gives = const $crate::slot::AREAS + 8,
                 full = const $crate::slot::ARRAY - 1,
             )
