@@ -1,16 +1,13 @@
-/* The object caches of commensal.h. Linked with the library, not preloaded.
+/* The object caches of commensal.h: each function, errno, and what settings and exits do with caches. Linked with the library, not preloaded.
+ * What caches promise is tested in runtime/tests.
  *
- * basics     every function, and each edge of its arguments, and errno
+ * basics     every function, and how it refuses
  * hooks      constructors and destructors, with an argument, that allocate themselves
- * threads    threads that allocate, hand over and free while the cache is tuned
- * forks      children that go on where their parent was
  * general    caches that a rule has served by the general classes: hooks run for each use
  * table      some objects of a tuned cache are in use at the end
  * mixed_up   an object given back to another cache: ends by SIGABRT */
 #include "check.h"
 #include <commensal.h>
-#include <pthread.h>
-#include <sys/wait.h>
 
 static cm_cache *create(size_t size) {
     cm_cache *cache = cm_cache_create("test", size, 0, NULL);
@@ -33,35 +30,22 @@ static void refused(const char *name, size_t size, size_t alignment, const cm_ca
 static void check_basics(void) {
     const cm_cache_options half_tuned = {.limit = 10};
     refused(NULL, 8, 8, NULL);
-    refused("", 8, 8, NULL);
     refused("a name", 8, 8, NULL);
     refused("a", 0, 8, NULL);
-    refused("a", 131073, 8, NULL);
     refused("a", 8, 3, NULL);
-    refused("a", 8, 131072, NULL);
     refused("a", 8, 8, &half_tuned);
 
-    enum { MANY = 1000 };
-    static void *objects[MANY];
+    enum { MANY = 100 };
+    void *objects[MANY];
     cm_cache *cache = create(100);
     errno = 0;
-    for (int i = 0; i < MANY; i++) {
-        objects[i] = cm_cache_alloc(cache);
-        CHECK(objects[i] != NULL && (uintptr_t)objects[i] % 16 == 0, "object %d is %p", i, objects[i]);
-        memset(objects[i], i, 100);
-    }
-    CHECK(cm_cache_alive(cache) == MANY, "%zu are alive", cm_cache_alive(cache));
+    void *first = cm_cache_alloc(cache), *second = cm_cache_alloc(cache);
+    CHECK(first != NULL && second != NULL && cm_cache_alive(cache) == 2, "%zu are alive", cm_cache_alive(cache));
     CHECK(errno == 0, "errno is %d", errno);
     CHECK(cm_cache_destroy(cache) == -1 && errno == EBUSY, "a cache with live objects was destroyed");
     errno = 0;
-    for (int i = 0; i < MANY; i++) {
-        unsigned char *object = objects[i];
-        CHECK(object[0] == (unsigned char)i && object[99] == (unsigned char)i, "object %d was overwritten", i);
-        if (i % 2 == 0)
-            cm_cache_free(cache, object);
-        else
-            free(object);
-    }
+    cm_cache_free(cache, first);
+    free(second);
     cm_cache_free(cache, NULL);
     CHECK(cm_cache_alive(cache) == 0, "%zu are alive", cm_cache_alive(cache));
 
@@ -75,13 +59,11 @@ static void check_basics(void) {
     CHECK(cm_cache_tune(cache, 1, 2) == -1 && errno == EINVAL, "a limit below the batch");
     destroy(cache);
 
-    for (size_t alignment = 1; alignment <= 65536; alignment *= 2) {
-        cache = cm_cache_create("aligned", 24, alignment, NULL);
-        void *object = cm_cache_alloc(cache);
-        CHECK((uintptr_t)object % alignment == 0, "%p is not aligned to %zu", object, alignment);
-        cm_cache_free(cache, object);
-        destroy(cache);
-    }
+    cache = cm_cache_create("aligned", 24, 4096, NULL);
+    void *object = cm_cache_alloc(cache);
+    CHECK((uintptr_t)object % 4096 == 0, "%p is not aligned", object);
+    cm_cache_free(cache, object);
+    destroy(cache);
 }
 
 /* -- hooks -- */
@@ -164,101 +146,6 @@ static void check_general(void) {
     destroy(hooked);
 }
 
-/* -- threads -- */
-
-static cm_cache *shared;
-static _Atomic(void *) handed_over[4];
-static _Atomic int is_done;
-
-static void *work(void *seed) {
-    unsigned state = (unsigned)(uintptr_t)seed;
-    void *own[50] = {NULL};
-    for (int i = 0; i < 200000; i++) {
-        int at = rand_r(&state) % 50;
-        if (own[at] == NULL) {
-            own[at] = cm_cache_alloc(shared);
-            memset(own[at], at, 64);
-        } else {
-            CHECK(*(char *)own[at] == at && ((char *)own[at])[63] == at, "an object is another's, too");
-            void *theirs = own[at];
-            if (rand_r(&state) % 4 == 0)
-                theirs = __atomic_exchange_n((void **)&handed_over[at % 4], theirs, __ATOMIC_ACQ_REL);
-            cm_cache_free(shared, theirs);
-            own[at] = NULL;
-        }
-    }
-    for (int at = 0; at < 50; at++)
-        cm_cache_free(shared, own[at]);
-    return NULL;
-}
-
-static void *tune(void *unused) {
-    (void)unused;
-    for (size_t i = 0; !is_done; i++) {
-        size_t batch = i % 5 * 20 + 1;
-        CHECK(cm_cache_tune(shared, batch * (i % 3 + 1), batch) == 0 || errno == EAGAIN, "not tuned: %d", errno);
-    }
-    return NULL;
-}
-
-static void check_threads(void) {
-    enum { WORKERS = 3 };
-    pthread_t workers[WORKERS], tuner;
-    shared = create(64);
-    CHECK(pthread_create(&tuner, NULL, tune, NULL) == 0, "no thread");
-    for (uintptr_t i = 0; i < WORKERS; i++)
-        CHECK(pthread_create(&workers[i], NULL, work, (void *)(i + 1)) == 0, "no thread");
-    for (int i = 0; i < WORKERS; i++)
-        pthread_join(workers[i], NULL);
-    is_done = 1;
-    pthread_join(tuner, NULL);
-    for (int i = 0; i < 4; i++)
-        cm_cache_free(shared, handed_over[i]);
-    CHECK(cm_cache_alive(shared) == 0, "%zu are alive", cm_cache_alive(shared));
-    destroy(shared);
-}
-
-/* -- forks -- */
-
-static void *churn(void *unused) {
-    (void)unused;
-    while (!is_done)
-        cm_cache_free(shared, cm_cache_alloc(shared));
-    return NULL;
-}
-
-static void check_forks(void) {
-    pthread_t churning;
-    shared = create(200);
-    void *kept = cm_cache_alloc(shared);
-    memset(kept, 7, 200);
-    CHECK(pthread_create(&churning, NULL, churn, NULL) == 0, "no thread");
-    for (int i = 0; i < 100; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            CHECK(((char *)kept)[199] == 7, "the child has another object");
-            for (int j = 0; j < 500; j++) {
-                void *object = cm_cache_alloc(shared);
-                CHECK(object != NULL && object != kept, "the child got %p", object);
-                memset(object, j, 200);
-                if (j % 3 != 0)
-                    cm_cache_free(shared, object);
-            }
-            cm_cache *own = create(48);
-            cm_cache_free(own, cm_cache_alloc(own));
-            destroy(own);
-            cm_cache_free(shared, kept);
-            _exit(0);
-        }
-        int status;
-        CHECK(waitpid(child, &status, 0) == child && status == 0, "a child ended with status %#x", status);
-    }
-    is_done = 1;
-    pthread_join(churning, NULL);
-    cm_cache_free(shared, kept);
-    destroy(shared);
-}
-
 /* -- table -- */
 
 static void leave_some(void) {
@@ -280,8 +167,7 @@ static void mix_up(void) {
 }
 
 static const struct check checks[] = {{"basics", check_basics}, {"hooks", check_hooks}, {"general", check_general},
-                                      {"threads", check_threads}, {"forks", check_forks}, {"table", leave_some},
-                                      {"mixed_up", mix_up},       {NULL, NULL}};
+                                      {"table", leave_some},    {"mixed_up", mix_up},   {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -1,21 +1,15 @@
-/* The memory groups of commensal.h. Linked with the library, not preloaded.
+/* The memory groups of commensal.h: each function, errno, and what the C library and the kernel see of groups. Linked with the library, not preloaded.
+ * What groups promise is tested in runtime/tests.
  *
  * basics     every function, and each edge of its arguments, and errno
- * nesting    groups inside groups, left in any order; what realloc, calloc and the C library's own allocations do there
- * limits     a limit that threads reach at the same time: exact, and nobody else is disturbed
+ * nesting    groups inside groups, left in any order; what realloc and the C library's own allocations do there
  * own        a thread that the library makes while a thread is inside: it is charged to nobody, and outlives the group
- * forks      children of a process whose threads are inside groups
- * busy       a group with threads inside, while they allocate
- * bulk       a million blocks that go at once; memory goes back where it was
- * many       a hundred thousand groups at once
  * faults     pages that groups take fault once each: a page that is read first faults twice, and the second time interrupts other CPUs */
 #include "check.h"
 #include <commensal.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static cm_group *create(const char *name, cm_group *parent, uint64_t limit) {
@@ -99,63 +93,6 @@ static void check_nesting(void) {
     destroy(two);
 }
 
-/* -- limits -- */
-
-enum { THREADS = 8, OBJECT = 512, MOST = 2000 };
-
-struct taker {
-    cm_group *group;
-    pthread_barrier_t *barrier;
-    size_t held;
-    void *blocks[MOST];
-};
-
-static void *take_all(void *argument) {
-    struct taker *taker = argument;
-    cm_group_entry entry;
-    CHECK(cm_group_enter(taker->group, &entry) == 0, "not entered");
-    for (int i = 0; i < 20000; i++)
-        free(malloc(OBJECT));
-    pthread_barrier_wait(taker->barrier);
-    void *block;
-    while ((block = malloc(OBJECT)) != NULL)
-        taker->blocks[taker->held++] = block;
-    CHECK(errno == ENOMEM, "errno is %d", errno);
-    CHECK(cm_group_leave(&entry) == 0, "not left");
-    free(make(OBJECT));
-    return NULL;
-}
-
-static void check_limits(void) {
-    static struct taker takers[THREADS];
-    cm_group *group = create("limited", NULL, (uint64_t)MOST * OBJECT);
-    pthread_t threads[THREADS];
-    pthread_barrier_t barrier;
-    pthread_barrier_init(&barrier, NULL, THREADS);
-    for (int round = 0; round < 5; round++) {
-        size_t held = 0;
-        for (int i = 0; i < THREADS; i++) {
-            takers[i] = (struct taker){.group = group, .barrier = &barrier};
-            CHECK(pthread_create(&threads[i], NULL, take_all, &takers[i]) == 0, "no thread");
-        }
-        for (int i = 0; i < THREADS; i++) {
-            pthread_join(threads[i], NULL);
-            held += takers[i].held;
-        }
-        /* What lies in arrays is charged. Nobody can empty those of a thread that lives, where each has its own. */
-        size_t in_arrays = getenv("GLIBC_TUNABLES") ? (size_t)2 * 32 * (THREADS - 1) : 0;
-        CHECK(held <= MOST && held + in_arrays >= MOST, "%zu blocks within a limit of %d", held, MOST);
-        uint64_t charged = stats_of(group).charged;
-        CHECK(charged <= (uint64_t)MOST * OBJECT && charged >= held * OBJECT, "%llu bytes are charged",
-              (unsigned long long)charged);
-        for (int i = 0; i < THREADS; i++)
-            while (takers[i].held > 0)
-                free(takers[i].blocks[--takers[i].held]);
-    }
-    CHECK(stats_of(group).peak == (uint64_t)MOST * OBJECT, "a peak of %llu", (unsigned long long)stats_of(group).peak);
-    destroy(group);
-}
-
 /* -- own -- */
 
 /* Without a function that allocates. */
@@ -202,142 +139,7 @@ static void check_own(void) {
     CHECK(pthread_mutex_unlock(&end) == 0 && pthread_join(thread, NULL) == 0, "the thread does not end");
 }
 
-/* -- forks, busy -- */
-
-static volatile int is_done;
-
-static void *churn_inside(void *argument) {
-    cm_group *group = argument;
-    while (!is_done) {
-        cm_group_entry entry;
-        CHECK(cm_group_enter(group, &entry) == 0, "not entered");
-        void *kept[50];
-        for (int i = 0; i < 50; i++)
-            kept[i] = make((size_t)(1 + i * 97 % 40000));
-        for (int i = 0; i < 50; i++)
-            free(kept[i]);
-        CHECK(cm_group_leave(&entry) == 0, "not left");
-    }
-    return NULL;
-}
-
-static void *look_in_child(void *group) {
-    CHECK(cm_group_current() == NULL && stats_of(group).inside == 1, "%u are inside", stats_of(group).inside);
-    CHECK(cm_group_destroy(group) == -1 && errno == EBUSY, "destroyed with the thread inside that forked");
-    return NULL;
-}
-
-static void in_child(cm_group *group, cm_group_entry *entry, void *block) {
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, look_in_child, group) == 0, "no thread");
-    pthread_join(thread, NULL);
-    CHECK(cm_group_current() == group, "the child is outside");
-    CHECK(stats_of(group).inside == 1, "%u are inside", stats_of(group).inside);
-    CHECK(cm_group_destroy(group) == -1 && errno == EBUSY, "destroyed with the child's thread inside");
-    free(block);
-    for (int i = 1; i < 2000; i++)
-        make((size_t)i * 13);
-    CHECK(cm_group_leave(entry) == 0 && cm_group_current() == NULL, "not left");
-    /* Whoever else was inside is not in this process. */
-    destroy(group);
-    group = create("the/childs", NULL, 100000);
-    CHECK(cm_group_alloc(group, 1000) != NULL, "no memory in a group of the child's");
-    destroy(group);
-}
-
-static void check_forks(void) {
-    cm_group *group = create("forked", NULL, 0);
-    pthread_t threads[2];
-    for (int i = 0; i < 2; i++)
-        CHECK(pthread_create(&threads[i], NULL, churn_inside, group) == 0, "no thread");
-    for (int round = 0; round < 30; round++) {
-        cm_group_entry entry;
-        CHECK(cm_group_enter(group, &entry) == 0, "not entered");
-        void *block = make(3000);
-        pid_t child = fork();
-        if (child == 0) {
-            in_child(group, &entry, block);
-            _exit(0);
-        }
-        int status;
-        CHECK(waitpid(child, &status, 0) == child && status == 0, "a child ended with status %#x", status);
-        free(block);
-        CHECK(cm_group_leave(&entry) == 0, "not left");
-    }
-    is_done = 1;
-    for (int i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
-    destroy(group);
-}
-
-static void *stay(void *argument) {
-    cm_group_entry entry;
-    CHECK(cm_group_enter(argument, &entry) == 0, "not entered");
-    while (!is_done)
-        free(make(1000));
-    CHECK(cm_group_leave(&entry) == 0, "not left");
-    return NULL;
-}
-
-static void check_busy(void) {
-    cm_group *group = create("busy", NULL, 0);
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, stay, group) == 0, "no thread");
-    while (stats_of(group).inside == 0)
-        continue;
-    for (int i = 0; i < 10000; i++)
-        CHECK(cm_group_destroy(group) == -1 && errno == EBUSY, "destroyed while a thread allocates in it");
-    is_done = 1;
-    pthread_join(thread, NULL);
-    destroy(group);
-}
-
-/* -- bulk, many -- */
-
-static void check_bulk(void) {
-    enum { MANY = 1000000 };
-    malloc_trim(0);
-    size_t before = mallinfo2().uordblks;
-    for (int round = 0; round < 3; round++) {
-        cm_group *group = create("bulk", NULL, 0);
-        cm_group_entry entry;
-        CHECK(cm_group_enter(group, &entry) == 0, "not entered");
-        for (size_t i = 0; i < MANY; i++)
-            make(1 + i % 150);
-        for (size_t i = 0; i < 30; i++)
-            make(i * 100000);
-        CHECK(cm_group_leave(&entry) == 0, "not left");
-        CHECK(stats_of(group).charged > (uint64_t)MANY * 75, "too little is charged");
-        destroy(group);
-    }
-    size_t after = mallinfo2().uordblks;
-    CHECK(after < before + 100000, "%zu bytes were in use, and %zu are", before, after);
-}
-
-static void check_many(void) {
-    enum { MANY = 100000 };
-    static cm_group *groups[MANY];
-    cm_group *parent = create("parent", NULL, 0);
-    for (int i = 0; i < MANY; i++)
-        groups[i] = create("idle", parent, 1 << 30);
-    for (int i = 0; i < MANY; i += 100)
-        CHECK(cm_group_alloc(groups[i], 64) != NULL, "no memory");
-    CHECK(stats_of(parent).children == MANY && stats_of(parent).charged >= MANY / 100 * 64, "charged otherwise");
-    for (int i = 0; i < MANY; i++)
-        destroy(groups[i]);
-    CHECK(stats_of(parent).charged == 0, "%llu bytes are left", (unsigned long long)stats_of(parent).charged);
-    destroy(parent);
-}
-
 /* -- faults -- */
-
-static long resident_pages(void) {
-    FILE *file = fopen("/proc/self/statm", "r");
-    long all, resident;
-    CHECK(file != NULL && fscanf(file, "%ld %ld", &all, &resident) == 2, "statm is not readable");
-    fclose(file);
-    return resident;
-}
 
 static long faults(void) {
     struct rusage usage;
@@ -345,22 +147,26 @@ static long faults(void) {
     return usage.ru_minflt;
 }
 
+static void *allocate_once(void *unused) {
+    free(make(1000));
+    return unused;
+}
+
 static void check_faults(void) {
     enum { MANY = 2000, SIZES = 5 };
     static cm_group *groups[MANY];
-    /* A thread that was there once, so that the process is upgraded. */
+    /* So that the process is upgraded. */
     pthread_t thread;
-    cm_group *busy = create("busy", NULL, 0);
-    is_done = 1;
-    CHECK(pthread_create(&thread, NULL, stay, busy) == 0 && pthread_join(thread, NULL) == 0, "no thread");
-    destroy(busy);
-    long pages = resident_pages(), before = faults();
+    CHECK(pthread_create(&thread, NULL, allocate_once, NULL) == 0 && pthread_join(thread, NULL) == 0, "no thread");
+    free(cm_group_alloc(create("first", NULL, 0), 1000));
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    long pages = (long)(resident_bytes() / page), before = faults();
     for (int i = 0; i < MANY; i++) {
         groups[i] = create("fresh", NULL, 1 << 30);
         for (size_t size = 0; size < SIZES; size++)
             CHECK(cm_group_alloc(groups[i], 24 << size) != NULL, "no memory");
     }
-    long took = faults() - before, grown = resident_pages() - pages;
+    long took = faults() - before, grown = (long)(resident_bytes() / page) - pages;
     CHECK(grown > MANY, "%ld pages for %d groups", grown, MANY);
     /* The kernel counts resident pages in batches. */
     CHECK(took < grown + grown / 10 + 300, "%ld faults for %ld pages", took, grown);
@@ -368,10 +174,8 @@ static void check_faults(void) {
         destroy(groups[i]);
 }
 
-static const struct check checks[] = {{"basics", check_basics}, {"nesting", check_nesting}, {"limits", check_limits},
-                                      {"own", check_own},       {"forks", check_forks},     {"busy", check_busy},
-                                      {"bulk", check_bulk},     {"many", check_many},       {"faults", check_faults},
-                                      {NULL, NULL}};
+static const struct check checks[] = {
+    {"basics", check_basics}, {"nesting", check_nesting}, {"own", check_own}, {"faults", check_faults}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -1,9 +1,8 @@
-/* Upkeep of commensal.h. Linked with the library, not preloaded.
+/* Upkeep of commensal.h. Linked with the library, not preloaded. What upkeep does, and when, is tested in runtime/tests.
  *
- * settings   values in and out of range
- * ticks      a program that does the upkeep in a thread of its own: memory goes back after a peak
- * shepherd   the same by the library's thread, while the program sleeps
- * user       the program sets its user and groups, which each thread has to do, beside that thread */
+ * settings   values in and out of range, and errno
+ * ticks      a program that does the upkeep in a thread of its own
+ * user       the program sets its user and groups, which each thread has to do, beside the library's thread */
 #include "check.h"
 #include <commensal.h>
 #include <pthread.h>
@@ -74,19 +73,6 @@ static void check_ticks(void) {
     CHECK(!figures().has_shepherd, "a shepherd that nobody wants");
 }
 
-static void check_shepherd(void) {
-    CHECK(cm_upkeep_set("interval_ms", 20) == 0, "not set");
-    in_a_thread();
-    /* So that it is made: by an allocation, when it is known that there is much. */
-    for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && figures().bytes < (uint64_t)(40 * MIB); turn++) {
-        if (!figures().has_shepherd)
-            free(malloc(100000));
-        sleep_ns(10000000);
-    }
-    CHECK(figures().bytes > (uint64_t)(40 * MIB), "%llu bytes", (unsigned long long)figures().bytes);
-    CHECK(figures().has_shepherd && figures().longest_ns > 0, "no shepherd");
-}
-
 static void check_user(void) {
     CHECK(cm_upkeep_set("interval_ms", 20) == 0, "not set");
     /* It ends when there is nothing to do, and may do so before. */
@@ -106,7 +92,7 @@ static void check_user(void) {
 }
 
 static const struct check checks[] = {
-    {"settings", check_settings}, {"ticks", check_ticks}, {"shepherd", check_shepherd}, {"user", check_user}, {NULL, NULL}};
+    {"settings", check_settings}, {"ticks", check_ticks}, {"user", check_user}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

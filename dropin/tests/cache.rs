@@ -8,8 +8,6 @@ use dropin::subject::Mode;
 in_both_modes! {
     basics: |mode| holds(mode, "cache basics");
     hooks: |mode| holds(mode, "cache hooks");
-    threads: |mode| holds(mode, "cache threads");
-    forks: |mode| holds(mode, "cache forks");
     served_by_general_classes: super::served_by_general_classes;
     wrong_rules: super::wrong_rules;
     table_at_exit: super::table_at_exit;

@@ -6,11 +6,6 @@ use dropin::linked::holds;
 in_both_modes! {
     basics: |mode| holds(mode, "group basics");
     nesting: |mode| holds(mode, "group nesting");
-    limits: |mode| holds(mode, "group limits");
     own: |mode| holds(mode, "group own");
-    forks: |mode| holds(mode, "group forks");
-    busy: |mode| holds(mode, "group busy");
-    bulk: |mode| holds(mode, "group bulk");
-    many: |mode| holds(mode, "group many");
     faults: |mode| holds(mode, "group faults");
 }

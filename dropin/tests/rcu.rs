@@ -5,11 +5,8 @@ use dropin::linked::holds;
 
 in_both_modes! {
     basics: |mode| holds(mode, "rcu basics");
-    waiting: |mode| holds(mode, "rcu waiting");
     list: |mode| holds(mode, "rcu list");
-    forks: |mode| holds(mode, "rcu forks");
-    fork_before: |mode| holds(mode, "rcu fork_before");
     deferred: |mode| holds(mode, "rcu deferred");
     registered: |mode| holds(mode, "rcu registered");
-    handlers: |mode| holds(mode, "rcu handlers");
+    forks: |mode| holds(mode, "rcu forks");
 }

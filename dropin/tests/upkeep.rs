@@ -6,6 +6,5 @@ use dropin::linked::holds;
 in_both_modes! {
     settings: |mode| holds(mode, "upkeep settings");
     ticks: |mode| holds(mode, "upkeep ticks");
-    shepherd: |mode| holds(mode, "upkeep shepherd");
     user: |mode| holds(mode, "upkeep user");
 }
