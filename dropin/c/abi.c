@@ -8,7 +8,6 @@
  * alignments        every alignment from 16 bytes to 4 MiB, and the refused ones
  * realloc           contents are kept, from 1 byte to 100 MiB
  * calloc            memory that was dirty comes back zeroed
- * overlap           many live blocks never share a byte
  * sized             free_sized and free_aligned_sized (C23)
  * information       mallinfo, malloc_info and their like answer */
 #include "churn.h"
@@ -344,50 +343,6 @@ static void check_calloc(void) {
         dirty_then_zeroed(size);
 }
 
-/* -- overlap -- */
-
-enum { LIVE_BLOCKS = 20000, OVERLAP_STEPS = 150000 };
-
-static struct block live[LIVE_BLOCKS];
-
-static int by_address(const void *left, const void *right) {
-    uintptr_t a = (uintptr_t)((const struct block *)left)->at,
-              b = (uintptr_t)((const struct block *)right)->at;
-    return (a > b) - (a < b);
-}
-
-/* Sorted by address, each block ends before the next begins. */
-static void check_disjoint(void) {
-    qsort(live, LIVE_BLOCKS, sizeof *live, by_address);
-    for (size_t i = 1; i < LIVE_BLOCKS; i++) {
-        if (!live[i - 1].at)
-            continue;
-        unsigned char *end = live[i - 1].at + malloc_usable_size(live[i - 1].at);
-        CHECK(end <= live[i].at, "blocks overlap: %p to %p and %p", (void *)live[i - 1].at, (void *)end,
-              (void *)live[i].at);
-    }
-}
-
-static void check_overlap(void) {
-    uint64_t random = number_argument(0, 1);
-    for (size_t i = 0; i < OVERLAP_STEPS; i++) {
-        struct block *block = &live[random_below(&random, LIVE_BLOCKS)];
-        if (!block->at)
-            block_get(block, &random, 256 * KIB);
-        else if (random_below(&random, 3) == 0)
-            block_resize(block, &random, 256 * KIB);
-        else if (random_below(&random, 3) == 0)
-            block_drop(block);
-        else
-            block_check(block, "while others came and went");
-    }
-    check_disjoint();
-    for (size_t i = 0; i < LIVE_BLOCKS; i++) {
-        if (live[i].at)
-            block_drop(&live[i]);
-    }
-}
-
 /* -- sized -- */
 
 static void check_sized(void) {
@@ -496,7 +451,6 @@ static const struct check checks[] = {{"names", check_names},
                                       {"alignments", check_alignments},
                                       {"realloc", check_realloc},
                                       {"calloc", check_calloc},
-                                      {"overlap", check_overlap},
                                       {"sized", check_sized},
                                       {"information", check_information},
                                       {NULL, NULL}};

@@ -1,7 +1,6 @@
 // The C++ interface: operators new and delete, what the standard library builds on them, and exceptions.
 //
 // operators      every form of new and delete, and that what they give is aligned and distinct
-// containers     the standard containers, strings and streams under load, from several threads
 // bad_alloc      a request that cannot be had throws bad_alloc, or gives nullptr in the nothrow forms
 // new_handler    the new-handler is called until it gives up, throws or has made room
 // constructors   a constructor that throws gives the object's memory back
@@ -11,19 +10,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <deque>
 #include <functional>
-#include <list>
-#include <map>
 #include <memory>
 #include <new>
-#include <set>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 namespace {
@@ -119,51 +112,6 @@ void check_operators() {
     // Memory from new may be freed by free in all common libraries, and programs rely on it.
     std::free(::operator new(100));
     ::operator delete(std::malloc(100));
-}
-
-// -- containers --
-
-std::size_t fill_containers(std::uint64_t seed) {
-    std::map<std::string, std::vector<int>> map;
-    std::unordered_map<int, std::string> table;
-    std::list<std::string> list;
-    std::deque<std::size_t> deque;
-    std::multiset<std::shared_ptr<std::string>> set;
-    std::ostringstream stream;
-    for (std::size_t i = 0; i < 4000; i++) {
-        std::size_t number = random_below(&seed, 1000);
-        std::string key = std::to_string(number) + std::string(number % 90, 'x');
-        map[key].push_back(static_cast<int>(i));
-        table[static_cast<int>(number)] += "entry ";
-        list.push_front(key);
-        deque.push_back(key.size());
-        set.insert(std::make_shared<std::string>(key));
-        stream << key << ' ' << i << '\n';
-        if (i % 3 == 0) {
-            list.pop_back();
-            deque.pop_front();
-            map.erase(key);
-        }
-    }
-    list.sort();
-    std::size_t total = stream.str().size() + list.size() + deque.size() + set.size() + table.size();
-    for (const auto &[key, values] : map)
-        total += key.size() * values.size();
-    return total;
-}
-
-void check_containers() {
-    for (int round = 0; round < 5; round++) {
-        std::size_t totals[4] = {};
-        std::vector<std::thread> threads;
-        for (std::size_t &total : totals)
-            threads.emplace_back(
-                [&total, round] { total = fill_containers(static_cast<std::uint64_t>(round) + 1); });
-        for (std::thread &thread : threads)
-            thread.join();
-        for (std::size_t total : totals)
-            CHECK(total == totals[0] && total > 0, "equal work gave %zu and %zu", total, totals[0]);
-    }
 }
 
 // -- bad_alloc --
@@ -340,7 +288,6 @@ void check_thread_local() {
 }
 
 const struct check checks[] = {{"operators", check_operators},
-                               {"containers", check_containers},
                                {"bad_alloc", check_bad_alloc},
                                {"new_handler", check_new_handler},
                                {"constructors", check_constructors},

@@ -14,13 +14,10 @@ in_both_modes! {
     alignments: "abi alignments";
     realloc: "abi realloc";
     calloc: "abi calloc";
-    overlap: "abi overlap";
-    overlap_otherwise: "abi overlap 2";
     sized_free: promised("abi sized");
     information: super::information;
 
     operators: "cxx operators";
-    containers: "cxx containers";
     bad_alloc: "cxx bad_alloc";
     new_handler: "cxx new_handler";
     throwing_constructors: "cxx constructors";
@@ -45,7 +42,7 @@ fn linked(mode: Mode, output: &str, linkage: Linkage) {
     }
     let flags = linkage.flags();
     let program = compile::variant("abi", output, &flags.iter().map(String::as_str).collect::<Vec<_>>());
-    for name in ["zero", "huge", "realloc", "overlap"] {
+    for name in ["zero", "huge", "realloc", "calloc"] {
         let outcome = Run::new(&program).args([name]).with(&Library::none(), mode).ending(End::Exited(0));
         outcome.unwrap_or_else(|report| panic!("{output} {name} failed: {report}"));
     }
