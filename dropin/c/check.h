@@ -180,6 +180,12 @@ static inline size_t number_argument(int index, size_t otherwise) {
     return word ? strtoul(word, NULL, 10) : otherwise;
 }
 
+static inline double seconds_argument(int index) {
+    const char *word = argument(index);
+    CHECK(word != NULL, "the check needs its seconds");
+    return strtod(word, NULL);
+}
+
 /* Runs the check that the command line names; the last entry of `checks` has no name. */
 static inline int run_named(int count, char **arguments, const struct check *checks) {
     check_argument_count = count;

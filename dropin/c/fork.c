@@ -1,9 +1,8 @@
 /* Fork at any moment, in every way there is: the child can use the heap fully.
  *
- * storm FORKS SECONDS WAYS [PATIENCE]
- *                              four threads fork while three others allocate and free like mad, until both
- *                              FORKS children ended and SECONDS went by; WAYS is a comma-separated list
- *                              of fork, _Fork, syscall, clone, vfork, spawn
+ * storm FORKS WAYS [PATIENCE]  four threads fork while three others allocate and free like mad, until FORKS
+ *                              children ended; WAYS is a comma-separated list of fork, _Fork, syscall, clone,
+ *                              vfork, spawn
  * handlers FORKS               the same with fork(), and fork handlers that allocate in prepare, parent and
  *                              child; some registered before any library's constructor ran, some late
  * solo                         forks of a process with one thread: nested, and followed by threads
@@ -21,6 +20,7 @@
 
 #include <dirent.h>
 #include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -135,6 +135,7 @@ static void child(const struct way *way, struct churn *own, size_t number) {
         churn_steps(own, 1000);
         mailboxes_empty();
         free(realloc(malloc(100), random_below(&seed, MIB)));
+        malloc_trim(0);
         churn_end(own);
     }
     if (number % 16 < 2)
@@ -149,7 +150,6 @@ static void child(const struct way *way, struct churn *own, size_t number) {
 
 static atomic_bool stop;
 static atomic_size_t forks_begun, forks_wanted;
-static double storm_end;
 
 /* Polite, so that forks are not held up by time slices; a fork then catches it wherever it was preempted. */
 static void *churner(void *argument) {
@@ -170,7 +170,7 @@ static void *forker(void *argument) {
     churn_begin(&churn, (uintptr_t)argument, 128 * KIB);
     for (;;) {
         size_t number = atomic_fetch_add(&forks_begun, 1);
-        if (number >= atomic_load(&forks_wanted) && seconds_now() >= storm_end)
+        if (number >= atomic_load(&forks_wanted))
             break;
         churn_steps(&churn, 20);
         mailbox_steps(&churn.random, 10, 2 * KIB);
@@ -184,10 +184,9 @@ static void *forker(void *argument) {
     return NULL;
 }
 
-static void storm(size_t forks, size_t seconds) {
+static void storm(size_t forks) {
     pthread_t threads[FORKERS + CHURNERS];
     atomic_store(&forks_wanted, forks);
-    storm_end = seconds_now() + (double)seconds;
     for (size_t i = 0; i < FORKERS + CHURNERS; i++) {
         int error =
             pthread_create(&threads[i], NULL, i < FORKERS ? forker : churner, (void *)(uintptr_t)(i + 1));
@@ -202,9 +201,9 @@ static void storm(size_t forks, size_t seconds) {
 }
 
 static void check_storm(void) {
-    choose_ways(argument(2) ? argument(2) : "fork");
-    patience_seconds = (unsigned)number_argument(3, patience_seconds);
-    storm(number_argument(0, 1000), number_argument(1, 0));
+    choose_ways(argument(1) ? argument(1) : "fork");
+    patience_seconds = (unsigned)number_argument(2, patience_seconds);
+    storm(number_argument(0, 1000));
 }
 
 /* -- Fork handlers that allocate. -- */
@@ -259,7 +258,7 @@ static void check_handlers(void) {
     register_2();
     handlers_active = true;
     choose_ways("fork");
-    storm(number_argument(0, 1000), 0);
+    storm(number_argument(0, 1000));
     CHECK(atomic_load(&handlers_run) > 0, "no fork handler ran");
 }
 

@@ -1,11 +1,11 @@
 /* Threads: many in turn, many at once, blocks that one allocates and another frees.
  *
  * in_turn [COUNT]        COUNT threads one after the other; the footprint comes back
- * together [SECONDS]     200 threads at once, each with blocks of its own and blocks that change hands; doing
+ * together ROUNDS [MIB]  200 threads at once, each with blocks of its own and blocks that change hands; doing
  *                        the same again takes no more memory
- * footprint [SECONDS]    the same; after malloc_trim the memory is back
- * pipeline [SECONDS]     producers allocate, consumers free; two and eight threads
- * migrate [SECONDS]      the same while threads are moved from CPU to CPU all the time
+ * footprint ROUNDS [MIB] the same; after malloc_trim the memory is back
+ * pipeline SECONDS       producers allocate, consumers free; two and eight threads
+ * migrate SECONDS        as together, by four threads that are moved from CPU to CPU all the time
  * small_stacks           threads with the least stack there is use every size of block
  * left_behind            what a thread allocated lives on after it and is freed by others
  * much                   a thread has 20 GiB at a time, untouched */
@@ -71,10 +71,12 @@ static void check_in_turn(void) {
 
 enum { AT_ONCE = 200 };
 
+static size_t crowd_rounds = SIZE_MAX;
+
 static void *crowd_member(void *argument) {
     struct churn churn;
     churn_begin(&churn, (uintptr_t)argument, 32 * KIB);
-    while (!atomic_load(&stop)) {
+    for (size_t round = 0; round < crowd_rounds && !atomic_load(&stop); round++) {
         churn_steps(&churn, 200);
         mailbox_steps(&churn.random, 100, 8 * KIB);
         burst(&churn.random);
@@ -83,23 +85,20 @@ static void *crowd_member(void *argument) {
     return NULL;
 }
 
-static void run_crowd(size_t count, double seconds) {
+static void run_crowd(void) {
     pthread_t threads[AT_ONCE];
-    atomic_store(&stop, false);
-    for (size_t i = 0; i < count; i++)
+    crowd_rounds = number_argument(0, 20);
+    for (size_t i = 0; i < AT_ONCE; i++)
         threads[i] = start_thread(256 * KIB, crowd_member, (void *)(uintptr_t)(i + 1));
-    sleep_us((long)(seconds * 1e6));
-    atomic_store(&stop, true);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < AT_ONCE; i++)
         join(threads[i]);
     mailboxes_empty();
 }
 
 static void check_together(void) {
-    double seconds = (double)number_argument(0, 1);
-    run_crowd(AT_ONCE, seconds);
+    run_crowd();
     size_t once = resident_bytes();
-    run_crowd(AT_ONCE, seconds);
+    run_crowd();
     size_t twice = resident_bytes();
     CHECK(twice < once + (size_t)number_argument(1, 48) * MIB, "memory is not reused: resident %zu, then %zu after the same again", once,
           twice);
@@ -109,7 +108,7 @@ static void check_together(void) {
  * that wait for the next threads. */
 static void check_footprint(void) {
     size_t before = resident_bytes();
-    run_crowd(AT_ONCE, (double)number_argument(0, 1));
+    run_crowd();
     size_t after = resident_bytes();
     malloc_trim(0);
     size_t trimmed = resident_bytes();
@@ -175,7 +174,7 @@ static void run_pairs(size_t pairs, double seconds, size_t largest) {
 }
 
 static void check_pipeline(void) {
-    double seconds = (double)number_argument(0, 2);
+    double seconds = seconds_argument(0);
     run_pairs(1, seconds / 4, 100);
     run_pairs(PAIRS, seconds / 4, 100);
     size_t settled = resident_bytes();
@@ -206,7 +205,7 @@ static void move_thread(pthread_t thread, size_t step) {
 }
 
 static void check_migrate(void) {
-    double end = seconds_now() + (double)number_argument(0, 2);
+    double end = seconds_now() + seconds_argument(0);
     pthread_t threads[MOVED];
     uint64_t random = 1;
     for (size_t i = 0; i < MOVED; i++)

@@ -2,8 +2,8 @@
 //!
 //! A line is the program, the check's name in it and its arguments. Words in braces are filled in:
 //! `{library}` is the name of the library's file, `{library_path}` its path, `{plugin}` the shared library
-//! built from `c/plugin.cc`, `{seconds}` the length of a stress check, and `{NAME}` in capitals the program
-//! built from `c/name.c`.
+//! built from `c/plugin.cc`, and `{NAME}` in capitals the program built from `c/name.c`. A number in braces says
+//! how much a stress check does, and is multiplied by the effort.
 
 use crate::run::{End, Outcome, Run};
 use crate::subject::{self, Library, Mode};
@@ -11,7 +11,7 @@ use crate::{compile, skips};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Time for a check that is not a stress check; far more than it needs, as machines are slow at times.
+/// Time for a check; far more than it needs, as machines are slow at times.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A line of this module's little language.
@@ -24,9 +24,7 @@ pub struct Check {
 
 /// The check of this line.
 pub fn check(line: &str) -> Check {
-    let stress =
-        if line.contains("{seconds}") { Duration::from_secs(10 * subject::stress_seconds()) } else { Duration::ZERO };
-    Check { line: line.to_owned(), limit: LIMIT + stress, variables: Vec::new() }
+    Check { line: line.to_owned(), limit: LIMIT.mul_f64(subject::effort().max(1.0)), variables: Vec::new() }
 }
 
 impl Check {
@@ -113,8 +111,10 @@ fn filled_in(word: &str, library: &Library) -> String {
         Some("library") => library.name().to_owned(),
         Some("library_path") => library.path().expect("this check needs a library").display().to_string(),
         Some("plugin") => compile::shared_library("plugin", "plugin", &[]).display().to_string(),
-        Some("seconds") => subject::stress_seconds().to_string(),
-        Some(program) => compile::program(&program.to_lowercase()).display().to_string(),
+        Some(word) => match word.parse::<f64>() {
+            Ok(number) => (number * subject::effort()).to_string(),
+            Err(_) => compile::program(&word.to_lowercase()).display().to_string(),
+        },
         None => word.to_owned(),
     }
 }

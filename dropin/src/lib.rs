@@ -9,7 +9,7 @@
 //! - [`compile`]: the C and C++ sources, compiled once per test process;
 //! - [`linked`]: a check of a program that is linked with the library;
 //! - [`run`]: one command, bounded in time, and how it ended;
-//! - [`check`]: one line such as `fork storm 1000 0 fork`, as a test in both modes;
+//! - [`check`]: one line such as `fork storm {600} fork,vfork`, as a test in both modes;
 //! - [`skips`]: what is not here to be tested, and who allowed that.
 //!
 //! Environment variables that change what is tested:
@@ -17,7 +17,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `COMMENSAL_DROPIN_LIBRARY` | test this shared library instead; `none` tests libc itself |
-//! | `COMMENSAL_TEST_EFFORT` | multiplies the second that each stress check runs |
+//! | `COMMENSAL_TEST_EFFORT` | multiplies the seconds and the counts of stress checks |
 //! | `CI` | programs that are missing must be listed in `.ci/skips` |
 
 pub mod check;

@@ -113,9 +113,8 @@ fn build(name: &str) -> PathBuf {
     PathBuf::from(file.unwrap_or_else(|| panic!("`cargo build --release -p malloc` made no {name}")))
 }
 
-/// Seconds that a stress check runs: one, times what `COMMENSAL_TEST_EFFORT` says.
-pub fn stress_seconds() -> u64 {
+/// What the seconds and the counts of stress checks are multiplied by: what `COMMENSAL_TEST_EFFORT` says.
+pub fn effort() -> f64 {
     let text = std::env::var("COMMENSAL_TEST_EFFORT").unwrap_or_else(|_| "1".into());
-    let effort: f64 = text.parse().unwrap_or_else(|_| panic!("COMMENSAL_TEST_EFFORT is {text:?}, not a number"));
-    effort.ceil().max(1.0) as u64
+    text.parse().unwrap_or_else(|_| panic!("COMMENSAL_TEST_EFFORT is {text:?}, not a number"))
 }

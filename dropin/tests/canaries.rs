@@ -30,7 +30,7 @@ fn found_by_a_strict_check(defect: &str, line: &str, text: &str) {
 #[test]
 fn a_block_handed_out_twice() {
     // Blocks that say themselves how long they are may also lead astray when they are overwritten.
-    found("TWICE", "threads together 1", "");
+    found("TWICE", "threads together 20", "");
 }
 
 #[test]
@@ -54,15 +54,17 @@ fn memory_that_does_not_go_back() {
 
 #[test]
 fn a_lock_that_a_forked_child_finds_taken() {
-    found("LOCKED", "fork storm 1500 0 fork 15", "a child of fork hangs");
+    check("fork storm 300 fork").verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
+    // Whatever is slow may count as hanging here.
+    found_by_a_strict_check("LOCKED", "fork storm 1500 fork 2", "a child of fork hangs");
 }
 
 #[test]
 fn a_lock_that_a_signal_handler_finds_taken() {
-    let timer = check("signals timer 1");
+    let timer = check("signals timer 0.5");
     timer.verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
     let report =
-        timer.limit(Duration::from_secs(5)).verdict(&allocator("LOCKED"), Mode::Normal).expect_err("a hang was missed");
+        timer.limit(Duration::from_secs(2)).verdict(&allocator("LOCKED"), Mode::Normal).expect_err("a hang was missed");
     assert!(report.contains("TimedOut"), "it fails for another reason: {report}");
 }
 

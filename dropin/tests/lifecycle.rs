@@ -5,24 +5,23 @@ use dropin::in_both_modes;
 use dropin::subject::{self, Mode};
 
 in_both_modes! {
-    threads_in_turn: "threads in_turn 10000";
+    threads_in_turn: "threads in_turn {3000}";
     /// In fallback mode each of the 200 threads has a slot, and what rests there is much more.
-    threads_together: |mode| check(&["threads together {seconds} ", by_mode(mode, "48", "160")].concat()).holds(mode);
-    footprint_of_threads: |mode| promised(&["threads footprint {seconds} ", by_mode(mode, "32", "48")].concat())(mode);
-    producers_and_consumers: "threads pipeline {seconds}";
-    threads_that_migrate: "threads migrate {seconds}";
+    threads_together: |mode| check(&["threads together {20} ", by_mode(mode, "48", "160")].concat()).holds(mode);
+    footprint_of_threads: |mode| promised(&["threads footprint {20} ", by_mode(mode, "32", "48")].concat())(mode);
+    producers_and_consumers: "threads pipeline {0.5}";
+    threads_that_migrate: "threads migrate {0.5}";
     threads_with_small_stacks: "threads small_stacks";
     blocks_that_outlive_their_thread: "threads left_behind";
 
     /// Most malloc libraries, libc's among them, hang in children of `_Fork` and of the raw system calls.
-    forks_of_every_kind: promised("fork storm 10000 {seconds} fork,_Fork,syscall,clone");
-    forks: "fork storm 1000 0 fork";
-    spawned_processes: "fork storm 1500 0 vfork,spawn";
-    fork_handlers_that_allocate: "fork handlers 500";
+    forks_of_every_kind: promised("fork storm {2000} fork,_Fork,syscall,clone");
+    forks_and_spawned_processes: "fork storm {600} fork,vfork,spawn";
+    fork_handlers_that_allocate: "fork handlers {200}";
     forks_of_one_thread: "fork solo";
     vfork_children_that_allocate: "fork vfork_allocates";
     vfork_children_have_no_page: watched("fork vfork_pages");
-    watched_forks: watched("fork storm 1000 {seconds} fork,_Fork,syscall,clone,vfork,spawn");
+    watched_forks: watched("fork storm {600} fork,_Fork,syscall,clone,vfork,spawn");
 
     before_main: "exits before_main";
     key_destructors: "exits keys";
@@ -33,10 +32,10 @@ in_both_modes! {
     _exit_while_threads_allocate: "exits detached _exit";
 
     /// libc's malloc hangs in these.
-    signals_by_timer: promised_with_restarts("signals timer {seconds}");
-    signals_to_threads: promised_with_restarts("signals storm {seconds}");
-    signals_at_the_first_thread: promised_with_restarts("signals births 100");
-    signals_at_forks: promised_with_restarts("signals forks 200");
+    signals_by_timer: promised_with_restarts("signals timer {0.5}");
+    signals_to_threads: promised_with_restarts("signals storm {0.5}");
+    signals_at_the_first_thread: promised_with_restarts("signals births {50}");
+    signals_at_forks: promised_with_restarts("signals forks {100}");
 
     plugins: "dlopen repeat {plugin}";
     plugins_in_threads: "dlopen threads {plugin}";
