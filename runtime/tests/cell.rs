@@ -3,23 +3,9 @@
 mod common;
 
 use commensal::rcu::{self, Cell, NotExchanged};
-use common::child;
+use common::child::in_both_modes;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
-
-/// Runs `test` again in processes of its own, with slots by concurrency ids and by threads.
-fn act_out(test: &str, act: impl FnOnce()) {
-    if child::case().is_some() {
-        return act();
-    }
-    for fallback in [false, true] {
-        let mut command = child::command(test, "act");
-        if fallback {
-            command.env(child::FALLBACK.0, child::FALLBACK.1);
-        }
-        child::run(&mut command).expect_success(test);
-    }
-}
 
 static ALIVE: AtomicI64 = AtomicI64::new(0);
 
@@ -49,7 +35,7 @@ impl Drop for Pair {
 
 #[test]
 fn what_was_loaded_stays_and_no_update_is_lost() {
-    act_out("what_was_loaded_stays_and_no_update_is_lost", || {
+    in_both_modes(|| {
         const UPDATERS: u64 = 3;
         const UPDATES: u64 = 20_000;
         let (cell, plain) = (Cell::new(Pair::new(0)).unwrap(), Cell::new([0u64; 8]).unwrap());
@@ -95,7 +81,7 @@ fn what_was_loaded_stays_and_no_update_is_lost() {
 
 #[test]
 fn values_are_exchanged_if_they_are_the_same_ones() {
-    act_out("values_are_exchanged_if_they_are_the_same_ones", || {
+    in_both_modes(|| {
         let mut cell = Cell::new(String::from("one")).unwrap();
         let first = cell.load();
         cell.store("two".into()).unwrap();

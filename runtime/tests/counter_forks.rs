@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const FILE: &str = "counter_forks";
 const ADDERS: usize = 3;
 const FORKERS: usize = 2;
 
@@ -231,19 +230,17 @@ fn fork_while_others_add(way: Way, seed: u64, end: Instant) {
 
 #[test]
 fn counter_plain_forks() {
-    act_out(FILE, "counter_plain_forks", 0.7, |seed, end| fork_while_others_add(Way::Fork, seed, end));
+    act_out(0.7, |seed, end| fork_while_others_add(Way::Fork, seed, end));
 }
 
 #[test]
 fn counter_forks_without_handlers() {
-    act_out(FILE, "counter_forks_without_handlers", 0.7, |seed, end| {
-        fork_while_others_add(Way::WithoutHandlers, seed, end)
-    });
+    act_out(0.7, |seed, end| fork_while_others_add(Way::WithoutHandlers, seed, end));
 }
 
 #[test]
 fn counter_bare_system_calls() {
-    act_out(FILE, "counter_bare_system_calls", 0.7, |seed, end| fork_while_others_add(Way::Bare, seed, end));
+    act_out(0.7, |seed, end| fork_while_others_add(Way::Bare, seed, end));
 }
 
 /// One process that has no area yet: a thread makes it, while another one forks.
@@ -284,7 +281,7 @@ fn make_the_area_in_a_fork(seed: u64) -> Result<(), i32> {
 /// Planted: forks noticed only from the second area's making on.
 #[test]
 fn counter_bare_system_calls_while_the_area_is_made() {
-    act_out(FILE, "counter_bare_system_calls_while_the_area_is_made", 0.5, |seed, end| {
+    act_out(0.5, |seed, end| {
         let mut rounds = 0;
         while Instant::now() < end {
             let status = wait_for(Way::Fork.fork_and(|| make_the_area_in_a_fork(seed + rounds)), PATIENCE);
@@ -316,7 +313,7 @@ fn draw_with_threads() -> Result<(), i32> {
 /// none of them may be given the same slot.
 #[test]
 fn counter_a_child_makes_the_first_area() {
-    act_out(FILE, "counter_a_child_makes_the_first_area", 0.2, |_, end| {
+    act_out(0.2, |_, end| {
         while Instant::now() < end {
             let take_a_slot_and_fork = || {
                 // Few enough that the counter stays lazy.
@@ -386,7 +383,7 @@ fn end_if_child() {
 #[test]
 fn counter_handlers_that_fork() {
     static CROWD: Crowd = Crowd::new();
-    act_out(FILE, "counter_handlers_that_fork", 0.7, |seed, end| {
+    act_out(0.7, |seed, end| {
         INTERRUPTED.share().expect("there is memory");
         disturbed::handle(fork_here);
         CROWD.disturb_while(seed, || {

@@ -18,14 +18,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
 use std::thread;
 use std::time::Instant;
 
-const FILE: &str = "counter_limits";
 const THREADS: usize = 8;
 
 static CROWD: Crowd = Crowd::new();
 
 /// Rounds until the time is over, disturbed.
-fn repeat(test: &str, usual_seconds: f64, mut round: impl FnMut(&mut Random)) {
-    act_out(FILE, test, usual_seconds, |seed, end| {
+fn repeat(usual_seconds: f64, mut round: impl FnMut(&mut Random)) {
+    act_out(usual_seconds, |seed, end| {
         disturbed::handle(disturbed::nothing);
         let (mut random, mut rounds) = (Random::new(seed, 0), 0);
         CROWD.disturb_while(seed, || {
@@ -69,7 +68,7 @@ fn watch(counter: &LazyCounter, limit: i64, stop: &AtomicBool) {
 /// a restart; a limited addition past the cells that adds without comparing.
 #[test]
 fn counter_as_many_as_the_limit() {
-    repeat("counter_as_many_as_the_limit", 0.8, |random| {
+    repeat(0.8, |random| {
         let (counter, limit, stop) = (LazyCounter::new(), some_limit(random), AtomicBool::new(false));
         if random.once_in(3) {
             counter.share().expect("there is memory");
@@ -128,7 +127,7 @@ fn round_of_holders(part: i64, turns: usize, random: &mut Random) {
 /// Planted: a limited addition that is refused as soon as the bound has no room, without closing the cells.
 #[test]
 fn counter_each_of_eight_holds_one_of_eight() {
-    repeat("counter_each_of_eight_holds_one_of_eight", 0.6, |random| round_of_holders(1, 1000, random));
+    repeat(0.6, |random| round_of_holders(1, 1000, random));
 }
 
 /// The threads together come near the limit, and go far from it, so that cells are closed and opened again.
@@ -136,7 +135,7 @@ fn counter_each_of_eight_holds_one_of_eight() {
 /// Planted: as above; and cells that are closed but not taken from the sum of edges.
 #[test]
 fn counter_eight_hold_thousands() {
-    repeat("counter_eight_hold_thousands", 0.8, |random| {
+    repeat(0.8, |random| {
         let part = 500 + random.below(2000) as i64;
         round_of_holders(part, 3000, random);
     });
@@ -148,7 +147,7 @@ fn counter_eight_hold_thousands() {
 /// Planted: cells taken for closed although the kick was refused.
 #[test]
 fn counter_refused_kicks_pass_no_limit() {
-    repeat("counter_refused_kicks_pass_no_limit", 0.6, |random| {
+    repeat(0.6, |random| {
         let (counter, limit) = (LazyCounter::new(), some_limit(random));
         counter.share().expect("there is memory");
         let plan = match random.below(3) {
@@ -174,7 +173,7 @@ fn counter_refused_kicks_pass_no_limit() {
 /// Planted: cells closed without a restart, by a fence, or though the kick was refused.
 #[test]
 fn counter_cells_are_closed_amid_draws() {
-    act_out(FILE, "counter_cells_are_closed_amid_draws", 0.6, |seed, end| {
+    act_out(0.6, |seed, end| {
         let (counter, stop) = (LazyCounter::new(), AtomicBool::new(false));
         counter.share().expect("there is memory");
         let draw = || {
@@ -235,7 +234,7 @@ extern "C" fn upgrade_and_take(_signal: libc::c_int) {
 /// Planted: the remote word not frozen, or looked at but not minded; an addition refused because the word is frozen.
 #[test]
 fn counter_limits_across_the_upgrade() {
-    act_out(FILE, "counter_limits_across_the_upgrade", 0.5, |seed, end| {
+    act_out(0.5, |seed, end| {
         disturbed::handle(upgrade_and_take);
         let (mut upgrades, mut places) = (0, [const { LazyCounter::new() }; 4]);
         CROWD.disturb_while(seed, || {
@@ -283,7 +282,7 @@ extern "C" fn add_within(_signal: libc::c_int) {
 /// Planted: a handler that adds without comparing.
 #[test]
 fn counter_handlers_pass_no_limit() {
-    act_out(FILE, "counter_handlers_pass_no_limit", 0.6, |seed, end| {
+    act_out(0.6, |seed, end| {
         disturbed::handle(add_within);
         CROWD.disturb_while(seed, || {
             let mut random = Random::new(seed, 0);

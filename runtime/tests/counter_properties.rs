@@ -22,7 +22,6 @@ use proptest::strategy::{BoxedStrategy, Just, Strategy};
 use proptest::test_runner::{TestCaseError, TestError};
 use std::time::Instant;
 
-const FILE: &str = "counter_properties";
 /// Counters of a set.
 const COUNTERS: usize = 3;
 
@@ -219,7 +218,7 @@ fn hold<T: std::fmt::Debug>(
 /// trusts a reading, a stock of another range than the block's.
 #[test]
 fn counter_any_calls() {
-    act_out(FILE, "counter_any_calls", 1.0, |seed, end| {
+    act_out(1.0, |seed, end| {
         hold(seed, end, (steps(amounts()), 0..3), |(steps, range)| match range {
             0 => run::<DEFAULT_RANGE>(steps),
             1 => run::<4>(steps),
@@ -238,7 +237,7 @@ fn counter_amounts_at_the_ends_of_64_bits() {
         steps.retain(|step| !matches!(step.0, Call::LimitedAdd(..)));
         steps
     });
-    act_out(FILE, "counter_amounts_at_the_ends_of_64_bits", 0.5, |seed, end| {
+    act_out(0.5, |seed, end| {
         hold(seed, end, without_limits, |steps| run::<DEFAULT_RANGE>(steps));
     });
 }

@@ -13,7 +13,7 @@ use commensal::counter::{
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::slot::{self, Mode, Pair, ROW};
 use commensal::percpu::{Area, Block, CELL, Preparation};
-use common::child::{self, act_out};
+use common::child::{self, in_both_modes};
 use common::random::{self, Random};
 use std::cmp::Ordering as Order;
 use std::os::unix::process::ExitStatusExt;
@@ -24,12 +24,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::{array, process, thread};
-
-const FILE: &str = "counter_sets";
-
-fn in_both_modes(test: &str, act: impl FnOnce()) {
-    act_out(FILE, test, 0.0, |_, _| act());
-}
 
 fn area() -> &'static Area {
     Area::of_process().expect("there is address space")
@@ -43,7 +37,7 @@ fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 /// Planted: `rebind` that forgets the remote word, or keeps the block.
 #[test]
 fn counter_handed_from_thread_to_thread() {
-    in_both_modes("counter_handed_from_thread_to_thread", || {
+    in_both_modes(|| {
         let mut counter = Box::new(LazyCounter::new());
         for turn in 1..=100 {
             counter = elsewhere(move || {
@@ -72,7 +66,7 @@ fn counter_handed_from_thread_to_thread() {
 /// Also in a process that uses several slots, where few additions from elsewhere are enough for an upgrade.
 #[test]
 fn counter_an_owner_alone_is_not_upgraded() {
-    in_both_modes("counter_an_owner_alone_is_not_upgraded", || {
+    in_both_modes(|| {
         use_several_slots();
         let counter = LazyCounter::bound();
         for n in 0..10_000 {
@@ -90,7 +84,7 @@ fn counter_an_owner_alone_is_not_upgraded() {
 /// Whoever adds within limits only is an owner as well; a certain refusal adds nothing; and each owner is counted anew what others add.
 #[test]
 fn counter_limits_and_new_owners_do_not_upgrade() {
-    in_both_modes("counter_limits_and_new_owners_do_not_upgrade", || {
+    in_both_modes(|| {
         use_several_slots();
         let mut counter = LazyCounter::new();
         (0..3000).for_each(|n| assert!(counter.limited_add(1, n + 1)));
@@ -179,7 +173,7 @@ fn use_many_sets<const N: usize>(random: &mut Random) {
 /// Planted: blocks that are not wiped, or wiped but for their shared words, their modes, the touched mask or the last row that it names.
 #[test]
 fn counter_blocks_come_back_zero() {
-    in_both_modes("counter_blocks_come_back_zero", || {
+    in_both_modes(|| {
         let mut random = Random::new(random::seed(), 0);
         for _ in 0..15 {
             use_many_sets::<1>(&mut random);
@@ -194,7 +188,7 @@ fn counter_blocks_come_back_zero() {
 /// Planted: an index that is looked at only where a set is not upgraded.
 #[test]
 fn counter_indices_beyond_the_end_panic() {
-    in_both_modes("counter_indices_beyond_the_end_panic", || {
+    in_both_modes(|| {
         let (lazy, shared, per_cpu) = (CounterSet::<3>::bound(), CounterSet::<3>::new(), PerCpuSet::<3>::new());
         shared.share().expect("there is memory");
         let per_cpu = per_cpu.expect("there is memory");
@@ -238,7 +232,7 @@ fn counter_indices_beyond_the_end_panic() {
 /// Planted: remote words that begin one too early.
 #[test]
 fn counter_sets_of_any_length() {
-    in_both_modes("counter_sets_of_any_length", || {
+    in_both_modes(|| {
         const MOST: usize = ROW / CELL;
         let mut memory = [0u64; Counters::bytes(MOST) / 8 + 1];
         let place = NonNull::from(&mut memory).cast::<u8>();
@@ -283,7 +277,7 @@ fn counter_sets_of_any_length() {
 /// Planted: an eager area that prepares for one CPU less, or wipes nothing on return of what lies beyond its CPUs.
 #[test]
 fn counter_areas_of_both_schools() {
-    in_both_modes("counter_areas_of_both_schools", || {
+    in_both_modes(|| {
         for preparation in [Preparation::ForAll { cpus: 256 }, Preparation::ForAll { cpus: 2 }, Preparation::OnReturn] {
             let area = Area::new(256, preparation).expect("there is address space");
             assert!(area.rows() >= 256);
@@ -334,7 +328,7 @@ fn add_from_several_threads(add: &(dyn Fn(i64) + Sync)) {
 /// Planted: a limited addition that has no room in a remote word, and is said to be made.
 #[test]
 fn counter_no_memory_for_an_upgrade() {
-    in_both_modes("counter_no_memory_for_an_upgrade", || {
+    in_both_modes(|| {
         fault::arm(Point::Reserve, Plan::Always { skip: 0 });
         let set = CounterSet::<2>::bound();
         set.add(0, 5);
@@ -376,7 +370,7 @@ fn counter_no_memory_for_an_upgrade() {
 fn counter_stock_is_there_for_the_next() {
     const FIRST: i64 = 222;
     const NEXT: i64 = 300;
-    in_both_modes("counter_stock_is_there_for_the_next", || {
+    in_both_modes(|| {
         // The first use says how slots are given.
         LazyCounter::new().share().expect("there is memory");
         if slot::mode() == Mode::PerThread {
@@ -405,7 +399,7 @@ fn counter_stock_is_there_for_the_next() {
 fn counter_memory_comes_and_goes() {
     const COUNTERS: usize = 300;
     const THREADS: usize = 8;
-    in_both_modes("counter_memory_comes_and_goes", || {
+    in_both_modes(|| {
         fault::arm(Point::Reserve, Plan::Always { skip: 0 });
         let counters: Vec<LazyCounter> = (0..COUNTERS).map(|_| LazyCounter::new()).collect();
         let add = |number: usize| {
@@ -451,7 +445,7 @@ fn counter_memory_comes_and_goes() {
 /// Planted: a failed upgrade that leaves the set to whoever adds next.
 #[test]
 fn counter_no_memory_leaves_the_owner() {
-    in_both_modes("counter_no_memory_leaves_the_owner", || {
+    in_both_modes(|| {
         let counter = LazyCounter::bound();
         elsewhere(|| {
             fault::arm(Point::Reserve, Plan::Always { skip: 0 });
@@ -489,7 +483,6 @@ fn exhaust_a_chunk() {
 /// Planted: a remote word that wraps; a message that is not one line.
 #[test]
 fn counter_nowhere_to_put_an_addition() {
-    const TEST: &str = "counter_nowhere_to_put_an_addition";
     if let Some(case) = child::case() {
         fault::arm(Point::Reserve, Plan::Always { skip: 0 });
         let counter = LazyCounter::bound();
@@ -500,7 +493,7 @@ fn counter_nowhere_to_put_an_addition() {
     for (step, variable) in
         [1i64 << 40, 1 << 27, -(1 << 29)].iter().flat_map(|step| [(step, None), (step, Some(child::FALLBACK))])
     {
-        let outcome = child::run(child::command(TEST, &step.to_string()).envs(variable));
+        let outcome = child::run(child::command(&step.to_string()).envs(variable));
         assert_eq!(outcome.status.and_then(|status| status.signal()), Some(libc::SIGABRT), "{}", outcome.report());
         let lines: Vec<&str> = outcome.stderr.lines().collect();
         assert!(
@@ -516,7 +509,7 @@ fn counter_nowhere_to_put_an_addition() {
 /// Planted: the amount dropped where the upgrade succeeds.
 #[test]
 fn counter_large_remote_additions_upgrade() {
-    in_both_modes("counter_large_remote_additions_upgrade", || {
+    in_both_modes(|| {
         for step in [i64::MIN, -(1 << 40), -(1 << 29), (1 << 27) + 1, 1 << 30, i64::MAX] {
             let counter = LazyCounter::bound();
             counter.add(3);
@@ -530,7 +523,7 @@ fn counter_large_remote_additions_upgrade() {
 /// A counter that went past the ends of 64 bits reads as what is left; its limits go by what it reads as.
 #[test]
 fn counter_limits_of_what_wrapped() {
-    in_both_modes("counter_limits_of_what_wrapped", || {
+    in_both_modes(|| {
         let counter = LazyCounter::bound();
         counter.add(i64::MAX);
         elsewhere(|| counter.add(5));
@@ -548,7 +541,7 @@ fn counter_limits_of_what_wrapped() {
 /// A reading near the ends of 64 bits may be beyond them; comparisons are right there, too.
 #[test]
 fn counter_comparisons_near_the_ends() {
-    in_both_modes("counter_comparisons_near_the_ends", || {
+    in_both_modes(|| {
         for end in [i64::MIN, i64::MAX] {
             let counter = LazyCounter::bound();
             counter.add(end);

@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const FILE: &str = "counters";
 const THREADS: usize = 8;
 /// Counters of a set.
 const COUNTERS: usize = 3;
@@ -118,7 +117,7 @@ fn one_round(random: &mut Random) -> bool {
 /// amount where somebody holds the lock, an owner that is anybody.
 #[test]
 fn counter_sums_are_exact() {
-    act_out(FILE, "counter_sums_are_exact", 1.0, |seed, end| {
+    act_out(1.0, |seed, end| {
         disturbed::handle(disturbed::nothing);
         let (mut random, mut rounds, mut upgraded) = (Random::new(seed, 0), 0, 0);
         CROWD.disturb_while(seed, || {
@@ -137,7 +136,7 @@ fn counter_sums_are_exact() {
 /// Planted: a reset that stores zero, and loses what came after the sum.
 #[test]
 fn counter_resets_lose_nothing() {
-    act_out(FILE, "counter_resets_lose_nothing", 0.5, |seed, end| {
+    act_out(0.5, |seed, end| {
         disturbed::handle(disturbed::nothing);
         let (mut random, mut rounds, mut resets) = (Random::new(seed, 0), 0, 0);
         CROWD.disturb_while(seed, || {
@@ -201,7 +200,7 @@ extern "C" fn add_too(_signal: libc::c_int) {
 /// Planted: the owner's addition by a load and a store; stock drawn by them; a handler that finds the lock held adds nothing.
 #[test]
 fn counter_handlers_that_add_lose_nothing() {
-    act_out(FILE, "counter_handlers_that_add_lose_nothing", 1.0, |seed, end| {
+    act_out(1.0, |seed, end| {
         disturbed::handle(add_too);
         let mut random = Random::new(seed, 0);
         CROWD.disturb_while(seed, || {
@@ -263,7 +262,7 @@ extern "C" fn upgrade_by_a_large_addition(_signal: libc::c_int) {
 /// Planted: the amount dropped where there is no block.
 #[test]
 fn counter_handlers_that_need_memory_get_some() {
-    act_out(FILE, "counter_handlers_that_need_memory_get_some", 0.4, |seed, end| {
+    act_out(0.4, |seed, end| {
         disturbed::handle(upgrade_by_a_large_addition);
         CROWD.disturb_while(seed, || {
             let _member = CROWD.enrol();
@@ -359,8 +358,8 @@ fn round_with_reader(manner: Manner, random: &mut Random) -> u64 {
     reads
 }
 
-fn readings_are_within_their_bound(test: &str, manner: Manner) {
-    act_out(FILE, test, 0.7, |seed, end| {
+fn readings_are_within_their_bound(manner: Manner) {
+    act_out(0.7, |seed, end| {
         disturbed::handle(disturbed::nothing);
         let (mut random, mut rounds, mut reads) = (Random::new(seed, 0), 0, 0);
         CROWD.disturb_while(seed, || {
@@ -375,17 +374,17 @@ fn readings_are_within_their_bound(test: &str, manner: Manner) {
 
 #[test]
 fn counter_readings_of_what_only_grows() {
-    readings_are_within_their_bound("counter_readings_of_what_only_grows", Manner::Up);
+    readings_are_within_their_bound(Manner::Up);
 }
 
 #[test]
 fn counter_readings_of_what_grows_and_shrinks() {
-    readings_are_within_their_bound("counter_readings_of_what_grows_and_shrinks", Manner::UpAndDown);
+    readings_are_within_their_bound(Manner::UpAndDown);
 }
 
 #[test]
 fn counter_readings_amid_limits() {
-    readings_are_within_their_bound("counter_readings_amid_limits", Manner::Limited);
+    readings_are_within_their_bound(Manner::Limited);
 }
 
 /// Two slots are full of what can be drawn, and a limited addition takes it out again and is refused: the sum stays as it is, so every
@@ -398,7 +397,7 @@ fn counter_readings_while_cells_are_closed() {
     /// The first subtraction opens a cell with half a range in it, the second fills it.
     const FILLING: [i64; 2] = [1, 511];
     const SUM: i64 = -2 * (FILLING[0] + FILLING[1]);
-    act_out(FILE, "counter_readings_while_cells_are_closed", 0.5, |_, end| {
+    act_out(0.5, |_, end| {
         let (mut reads, mut rounds) = (0u64, 0);
         while Instant::now() < end {
             let counters: [_; AT_ONCE] = array::from_fn(|_| LazyCounter::new());

@@ -9,8 +9,9 @@ use commensal::machine::slot;
 use commensal::rcu::{self, Head};
 use commensal::slab::Cache;
 use commensal::{heap, rcu::Waiting};
+use common::PATIENCE;
+use common::child::{self, in_both_modes};
 use common::forks::{self, Way};
-use common::{PATIENCE, child};
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -18,20 +19,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SIZES: [usize; 6] = [16, 64, 200, 4096, 30_000, 200_000];
-
-/// Runs `test` again in processes of its own, with slots by concurrency ids and by threads, in which `act` is done.
-fn act_out(test: &str, act: impl FnOnce()) {
-    if child::case().is_some() {
-        return act();
-    }
-    for fallback in [false, true] {
-        let mut command = child::command(test, "act");
-        if fallback {
-            command.env(child::FALLBACK.0, child::FALLBACK.1);
-        }
-        child::run(&mut command).expect_success(test);
-    }
-}
 
 /// The process is to have had a second thread.
 fn have_threads() {
@@ -55,7 +42,7 @@ fn come(what: &str, mut is_there: impl FnMut() -> bool) {
 
 #[test]
 fn blocks_are_freed_after_the_section_and_not_before() {
-    act_out("blocks_are_freed_after_the_section_and_not_before", || {
+    in_both_modes(|| {
         have_threads();
         // Nobody is held up here.
         rcu::set_knob("high_kib", 1_000_000).unwrap();
@@ -87,7 +74,7 @@ fn blocks_are_freed_after_the_section_and_not_before() {
 
 #[test]
 fn all_is_freed_and_called_without_anybody_asking() {
-    act_out("all_is_freed_and_called_without_anybody_asking", || {
+    in_both_modes(|| {
         static CALLED: AtomicU32 = AtomicU32::new(0);
         have_threads();
         for round in 1..=3 {
@@ -113,7 +100,7 @@ impl Drop for Told {
 
 #[test]
 fn values_are_dropped_once_and_after_the_section() {
-    act_out("values_are_dropped_once_and_after_the_section", || {
+    in_both_modes(|| {
         const VALUES: u32 = 10_000;
         static DROPPED: AtomicU32 = AtomicU32::new(0);
         struct Large(#[expect(dead_code, reason = "takes place")] [u64; 200]);
@@ -161,7 +148,7 @@ fn call_with(number: u32) {
 
 #[test]
 fn calls_come_in_order_and_a_barrier_waits_for_them() {
-    act_out("calls_come_in_order_and_a_barrier_waits_for_them", || {
+    in_both_modes(|| {
         const CALLS: u32 = 20_000;
         // In one slot.
         common::disturbed::pin(0);
@@ -182,7 +169,7 @@ fn calls_come_in_order_and_a_barrier_waits_for_them() {
 
 #[test]
 fn objects_of_caches_and_groups_go_back_where_they_came_from() {
-    act_out("objects_of_caches_and_groups_go_back_where_they_came_from", || {
+    in_both_modes(|| {
         have_threads();
         let cache: Cache<[u64; 20]> = Cache::new("deferred");
         let group = Group::new("deferred").unwrap();
@@ -216,8 +203,7 @@ fn threads() -> Vec<String> {
 
 #[test]
 fn a_process_that_defers_nothing_has_no_worker_and_one_that_does_has_one() {
-    const TEST: &str = "a_process_that_defers_nothing_has_no_worker_and_one_that_does_has_one";
-    act_out(TEST, || {
+    in_both_modes(|| {
         let has_worker = || threads().iter().filter(|name| *name == "commensal-rcu").count();
         drop(rcu::read());
         rcu::synchronize();
@@ -246,7 +232,6 @@ fn registrations() -> libc::c_long {
 
 #[test]
 fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
-    const TEST: &str = "the_first_who_defers_beside_threads_at_work_waits_for_no_kernel";
     if child::case().is_some() {
         let end = AtomicBool::new(false);
         let registered = thread::scope(|scope| {
@@ -277,13 +262,12 @@ fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
             slot::mode() != slot::Mode::ConcurrencyId || has_kicked
         });
     }
-    child::run(&mut child::command(TEST, "act")).expect_success(TEST);
+    child::run(&mut child::command("act")).expect_success();
 }
 
 #[test]
 fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
-    const TEST: &str = "no_more_waits_than_is_promised_while_a_reader_holds_out";
-    act_out(TEST, || {
+    in_both_modes(|| {
         const UPDATERS: u64 = 4;
         const HOLD_OUT: Duration = Duration::from_millis(300);
         for (bytes, mark_kib) in [(64u64, 256u64), (4096, 1024), (100_000, 2048)] {
@@ -329,8 +313,7 @@ fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
 
 #[test]
 fn children_go_on_with_what_waits_whatever_their_parent_was_doing() {
-    const TEST: &str = "children_go_on_with_what_waits_whatever_their_parent_was_doing";
-    act_out(TEST, || {
+    in_both_modes(|| {
         const ROUNDS: usize = 40;
         static DROPPED: AtomicU32 = AtomicU32::new(0);
         struct Count;
@@ -381,7 +364,7 @@ fn children_go_on_with_what_waits_whatever_their_parent_was_doing() {
 /// Deferred by handlers, on top of whatever their thread does.
 #[test]
 fn handlers_may_defer_on_top_of_anything() {
-    act_out("handlers_may_defer_on_top_of_anything", || {
+    in_both_modes(|| {
         static DEFERRED: AtomicU32 = AtomicU32::new(0);
         static STOCK: [AtomicPtr<u8>; 64] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
         extern "C" fn defer(_: libc::c_int) {
@@ -427,7 +410,6 @@ fn handlers_may_defer_on_top_of_anything() {
 /// What ends the program with a message.
 #[test]
 fn who_waits_for_itself_or_defers_what_is_none_of_the_heap_is_told_so() {
-    const TEST: &str = "who_waits_for_itself_or_defers_what_is_none_of_the_heap_is_told_so";
     unsafe extern "C" fn waits(_: *mut Head) {
         rcu::barrier();
     }
@@ -461,8 +443,8 @@ fn who_waits_for_itself_or_defers_what_is_none_of_the_heap_is_told_so() {
         return cases.iter().find(|(name, ..)| *name == case).map(|(_, act, _)| act()).unwrap();
     }
     for (name, _, message) in cases {
-        let outcome = child::run(&mut child::command(TEST, name));
-        let died = !outcome.status.is_some_and(|status| status.success());
+        let outcome = child::run(&mut child::command(name));
+        let died = !outcome.has_succeeded();
         assert!(died && outcome.stderr.contains(message), "{name}: {}", outcome.report());
     }
 }

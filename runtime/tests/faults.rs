@@ -96,7 +96,7 @@ fn parse(case: &str) -> (Point, Plan) {
 }
 
 /// Runs the program for every n in processes of their own.
-fn run_all(test: &str, point: Point, times: &str) {
+fn run_all(point: Point, times: &str) {
     if let Some(case) = child::case() {
         let (point, plan) = parse(&case);
         let came = run(point, plan, Heap).unwrap_or_else(|failure| panic!("{failure}"));
@@ -104,11 +104,10 @@ fn run_all(test: &str, point: Point, times: &str) {
     }
     for skip in 0..TOO_MANY {
         let case = format!("{point:?} {times} {skip}");
-        let outcome = child::run(&mut child::command(test, &case));
-        let replay = format!("COMMENSAL_TEST_CASE='{case}' cargo test -p runtime --test faults -- --exact {test}");
-        outcome.expect_success(&format!("{case}; replay with\n  {replay}\n"));
+        let outcome = child::run(&mut child::command(&case));
+        outcome.expect_success();
         if outcome.stdout.contains("failure came: false") {
-            return println!("{test}: {skip} places");
+            return println!("{skip} places");
         }
     }
     panic!("the program needs more than {TOO_MANY} passages");
@@ -116,32 +115,31 @@ fn run_all(test: &str, point: Point, times: &str) {
 
 #[test]
 fn any_one_reservation_may_fail() {
-    run_all("any_one_reservation_may_fail", Point::Reserve, "once");
+    run_all(Point::Reserve, "once");
 }
 
 #[test]
 fn all_reservations_may_fail_from_some_on() {
-    run_all("all_reservations_may_fail_from_some_on", Point::Reserve, "always");
+    run_all(Point::Reserve, "always");
 }
 
 #[test]
 fn any_one_commit_may_fail() {
-    run_all("any_one_commit_may_fail", Point::Commit, "once");
+    run_all(Point::Commit, "once");
 }
 
 #[test]
 fn all_commits_may_fail_from_some_on() {
-    run_all("all_commits_may_fail_from_some_on", Point::Commit, "always");
+    run_all(Point::Commit, "always");
 }
 
 #[test]
 fn planted_ignoring_a_failed_reservation_is_found() {
-    const TEST: &str = "planted_ignoring_a_failed_reservation_is_found";
     if child::case().is_some() {
         let found = run(Point::Reserve, Plan::Always { skip: 4 }, IgnoresFailedReserve::default());
         return println!("found: {}", found.expect_err("the planted bug was not found"));
     }
-    let outcome = child::run(&mut child::command(TEST, "planted"));
-    outcome.expect_success(TEST);
+    let outcome = child::run(&mut child::command("planted"));
+    outcome.expect_success();
     assert!(outcome.stdout.contains("found: "), "{}", outcome.report());
 }

@@ -10,7 +10,8 @@ use commensal::heap::{self, check, report::Report};
 use commensal::machine::slot;
 use commensal::machine::vm::PAGE;
 use commensal::slab::{ObjectCache, Wanted};
-use common::{PATIENCE, child};
+use common::PATIENCE;
+use common::child::{self, with_settings};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::thread;
@@ -44,19 +45,12 @@ fn free(blocks: Vec<*mut u8>) {
     blocks.into_iter().for_each(|block| unsafe { heap::free(block) });
 }
 
-/// Acts out `body` in a process of its own, with COMMENSAL_CONF set so.
-fn in_child(test: &str, conf: &str, body: fn()) {
-    if child::case().is_some() {
-        heap::conf::apply_environment();
+/// Acts a test out in both modes, with these settings, after some use of memory.
+fn in_child(conf: &str, body: fn()) {
+    with_settings(conf, &child::MODES, || {
         free(allocate(MIB, &[64]));
-        return body();
-    }
-    for variable in [None, Some(child::FALLBACK)] {
-        let mut command = child::command(test, "act");
-        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable));
-        outcome.expect_success(test);
-        println!("{}", outcome.stdout);
-    }
+        body();
+    });
 }
 
 /// What a use of memory leaves resident, after it was freed and after it was trimmed.
@@ -72,7 +66,7 @@ fn leftovers(use_memory: impl FnOnce()) -> (usize, usize) {
 
 #[test]
 fn small_blocks_after_trim() {
-    in_child("small_blocks_after_trim", "stats:off", || {
+    in_child("stats:off", || {
         let (_, trimmed) = leftovers(|| free(allocate(64 * MIB, &[16, 48, 112, 640, 3000])));
         assert!(trimmed < MIB, "{trimmed} bytes are left of 64 MiB");
     });
@@ -80,7 +74,7 @@ fn small_blocks_after_trim() {
 
 #[test]
 fn large_blocks_after_trim() {
-    in_child("large_blocks_after_trim", "stats:off", || {
+    in_child("stats:off", || {
         let (_, trimmed) = leftovers(|| free(allocate(64 * MIB, &[100_000, MIB, 3 * MIB])));
         assert!(trimmed < MIB, "{trimmed} bytes are left of 64 MiB");
     });
@@ -88,7 +82,7 @@ fn large_blocks_after_trim() {
 
 #[test]
 fn huge_blocks_at_once() {
-    in_child("huge_blocks_at_once", "stats:off", || {
+    in_child("stats:off", || {
         let (freed, _) = leftovers(|| free(allocate(100 * MIB, &[100 * MIB])));
         assert!(freed < MIB, "{freed} bytes are left of 100 MiB");
     });
@@ -97,7 +91,7 @@ fn huge_blocks_at_once() {
 /// What other threads left in their arrays and depots goes back too.
 #[test]
 fn blocks_of_threads_that_ended() {
-    in_child("blocks_of_threads_that_ended", "stats:off", || {
+    in_child("stats:off", || {
         let work = || thread::spawn(|| free(allocate(8 * MIB, &[32, 200, 1500])));
         let (_, trimmed) = leftovers(|| {
             let threads: Vec<_> = (0..8).map(|_| work()).collect();
@@ -110,7 +104,7 @@ fn blocks_of_threads_that_ended() {
 /// Arrays that many threads leave go back, too, as far as they lie in pages that are theirs alone; and the next threads use the same again.
 #[test]
 fn arrays_of_many_threads() {
-    in_child("arrays_of_many_threads", "stats:off", || {
+    in_child("stats:off", || {
         const THREADS: usize = 64;
         let sizes: Vec<usize> = (1..=64).map(|step| step * 16).collect();
         let crowd = || {
@@ -149,7 +143,7 @@ fn arrays_of_many_threads() {
 /// Trimming keeps what it is told to keep, and no more.
 #[test]
 fn trim_keeps_some() {
-    in_child("trim_keeps_some", "stats:off", || {
+    in_child("stats:off", || {
         free(allocate(64 * MIB, &[MIB]));
         heap::trim(16 * MIB);
         let dirty = Report::read().expect("the heap was used").process.dirty_bytes as usize;
@@ -160,12 +154,12 @@ fn trim_keeps_some() {
 /// Without a trim, pages that are of no use go back by and by, down to what may be kept.
 #[test]
 fn idle_pages_by_and_by() {
-    in_child("idle_pages_by_and_by", "stats:off", || must_decay_to(9 * MIB));
+    in_child("stats:off", || must_decay_to(9 * MIB));
 }
 
 #[test]
 fn idle_pages_by_and_by_down_to_what_conf_keeps() {
-    in_child("idle_pages_by_and_by_down_to_what_conf_keeps", "keep:1", || must_decay_to(2 * MIB));
+    in_child("keep:1", || must_decay_to(2 * MIB));
 }
 
 fn must_decay_to(bound: usize) {

@@ -11,13 +11,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 /// Acts out `crime` in a process of its own, which must die of it, saying `expected`.
-fn must_die(test: &str, expected: &str, crime: fn()) {
+fn must_die(expected: &str, crime: fn()) {
     if child::case().is_some() {
         crime();
         heap::trim(0);
         return;
     }
-    let outcome = child::run(&mut child::command(test, "crime"));
+    let outcome = child::run(&mut child::command("crime"));
     let signal = outcome.status.and_then(|status| status.signal());
     assert_eq!(signal, Some(libc::SIGABRT), "{}", outcome.report());
     let lines: Vec<&str> = outcome.stderr.lines().collect();
@@ -44,7 +44,7 @@ fn block_with_neighbour(bytes: usize) -> *mut u8 {
 
 #[test]
 fn small_block_freed_twice() {
-    must_die("small_block_freed_twice", "double free", || {
+    must_die("double free", || {
         let block = block_with_neighbour(40);
         free(block);
         free(block);
@@ -53,7 +53,7 @@ fn small_block_freed_twice() {
 
 #[test]
 fn small_block_freed_twice_with_others_in_between() {
-    must_die("small_block_freed_twice_with_others_in_between", "double free", || {
+    must_die("double free", || {
         let blocks: Vec<_> = (0..5000).map(|_| block(200)).collect();
         // Some stay, so that no span is given back as a whole: nobody could tell then what was in it.
         let freed = blocks.iter().enumerate().filter(|(number, _)| number % 10 != 0);
@@ -64,7 +64,7 @@ fn small_block_freed_twice_with_others_in_between() {
 
 #[test]
 fn small_block_freed_by_two_threads() {
-    must_die("small_block_freed_by_two_threads", "double free", || {
+    must_die("double free", || {
         let address = block_with_neighbour(1000) as usize;
         let threads = [(); 2].map(|()| std::thread::spawn(move || free(address as *mut u8)));
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
@@ -73,7 +73,7 @@ fn small_block_freed_by_two_threads() {
 
 #[test]
 fn large_block_freed_twice() {
-    must_die("large_block_freed_twice", "free of", || {
+    must_die("free of", || {
         let block = block(100_000);
         free(block);
         free(block);
@@ -82,7 +82,7 @@ fn large_block_freed_twice() {
 
 #[test]
 fn huge_block_freed_twice() {
-    must_die("huge_block_freed_twice", "free of", || {
+    must_die("free of", || {
         let block = block(100 << 20);
         free(block);
         free(block);
@@ -91,14 +91,14 @@ fn huge_block_freed_twice() {
 
 #[test]
 fn pointer_into_a_small_block() {
-    must_die("pointer_into_a_small_block", "pointer into an object", || {
+    must_die("pointer into an object", || {
         free(block_with_neighbour(100).wrapping_add(16));
     });
 }
 
 #[test]
 fn pointer_behind_the_last_object() {
-    must_die("pointer_behind_the_last_object", "pointer into an object", || {
+    must_die("pointer into an object", || {
         let block = block(100);
         free((block as usize / 0x10000 * 0x10000 + 0xffc0) as *mut u8);
     });
@@ -106,12 +106,12 @@ fn pointer_behind_the_last_object() {
 
 #[test]
 fn pointer_into_a_large_block() {
-    must_die("pointer_into_a_large_block", "pointer into an object", || free(block(100_000).wrapping_add(4096)));
+    must_die("pointer into an object", || free(block(100_000).wrapping_add(4096)));
 }
 
 #[test]
 fn pointer_to_the_stack() {
-    must_die("pointer_to_the_stack", "foreign pointer", || {
+    must_die("foreign pointer", || {
         let mut local = [0u64; 4];
         free(local.as_mut_ptr().cast());
     });
@@ -119,7 +119,7 @@ fn pointer_to_the_stack() {
 
 #[test]
 fn pointer_of_another_allocator() {
-    must_die("pointer_of_another_allocator", "foreign pointer", || {
+    must_die("foreign pointer", || {
         free(block(10));
         free(Box::into_raw(Box::new([0u64; 100])).cast());
     });
@@ -127,14 +127,14 @@ fn pointer_of_another_allocator() {
 
 #[test]
 fn foreign_pointer_before_the_first_allocation() {
-    must_die("foreign_pointer_before_the_first_allocation", "foreign pointer", || {
+    must_die("foreign pointer", || {
         free(Box::into_raw(Box::new(1u64)).cast());
     });
 }
 
 #[test]
 fn reallocation_of_a_foreign_pointer() {
-    must_die("reallocation_of_a_foreign_pointer", "foreign pointer", || {
+    must_die("foreign pointer", || {
         let mut local = [0u64; 4];
         // SAFETY: it is not safe; that is the point.
         unsafe { heap::reallocate(local.as_mut_ptr().cast(), 100) };
@@ -143,7 +143,7 @@ fn reallocation_of_a_foreign_pointer() {
 
 #[test]
 fn wrong_size_at_a_sized_free() {
-    must_die("wrong_size_at_a_sized_free", "with size", || {
+    must_die("with size", || {
         let block = block(100);
         // SAFETY: the block is ours.
         unsafe { heap::check_size(block, 1000, heap::ALIGNMENT) };
@@ -152,7 +152,6 @@ fn wrong_size_at_a_sized_free() {
 
 #[test]
 fn proper_use_does_not_die() {
-    const TEST: &str = "proper_use_does_not_die";
     if child::case().is_some() {
         let blocks: Vec<_> = (0..10_000).map(|number| block(number * 7)).collect();
         blocks.into_iter().for_each(free);
@@ -160,8 +159,8 @@ fn proper_use_does_not_die() {
         heap::trim(0);
         return;
     }
-    let outcome = child::run(&mut child::command(TEST, "use"));
-    outcome.expect_success(TEST);
+    let outcome = child::run(&mut child::command("use"));
+    outcome.expect_success();
     assert_eq!(outcome.stderr, "");
 }
 
@@ -198,14 +197,13 @@ mod watched {
 
     #[test]
     fn an_overrun_leads_to_its_owners() {
-        const TEST: &str = "watched::an_overrun_leads_to_its_owners";
         if child::case().is_some() {
             let mut tally = make_tally();
             // SAFETY: it is not safe; that is the point.
             unsafe { tally.as_mut_ptr().add(40).write(1) };
             return drop_tally(tally);
         }
-        let mut command = child::command(TEST, "crime");
+        let mut command = child::command("crime");
         let outcome = child::run(command.env("COMMENSAL_CONF", "cache.tally.debug:all"));
         let text = "commensal: cache tally: object ";
         assert!(outcome.stderr.starts_with(text), "{}", outcome.report());

@@ -18,13 +18,11 @@ use proptest::collection::vec;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{TestCaseError, TestError};
 
-const FILE: &str = "properties";
-
 /// Runs random programs on a planted bug, in a process of its own, until it shows; it must show as one of `expected`.
-fn must_show<S: Subject>(test: &str, expected: &[Violation], subject: impl Fn() -> S) {
+fn must_show<S: Subject>(expected: &[Violation], subject: impl Fn() -> S) {
     if child::case().is_none() {
-        let outcome = child::run(&mut child::command(test, "planted"));
-        return outcome.expect_success(test);
+        let outcome = child::run(&mut child::command("planted"));
+        return outcome.expect_success();
     }
     let tested = runner(random::seed(), 256).run(&operations(120).no_shrink(), |operations| {
         let run = || play(0, || run_one(subject(), &operations));
@@ -37,7 +35,7 @@ fn must_show<S: Subject>(test: &str, expected: &[Violation], subject: impl Fn() 
 
 #[test]
 fn one_program_in_a_shared_process() {
-    hold(FILE, "one_program_in_a_shared_process", 1.0, operations(200), |program| {
+    hold(1.0, operations(200), |program| {
         become_shared();
         run_one(Heap, program)
     });
@@ -46,44 +44,42 @@ fn one_program_in_a_shared_process() {
 #[test]
 fn programs_that_hand_blocks_over() {
     let programs = vec(operations(150), 2..=4);
-    hold(FILE, "programs_that_hand_blocks_over", 1.5, programs, |programs| run_several(programs));
+    hold(1.5, programs, |programs| run_several(programs));
 }
 
 #[test]
 fn programs_that_meet_in_two_classes() {
     let programs = vec(operations_that_meet(60), 2..=4);
-    hold(FILE, "programs_that_meet_in_two_classes", 1.0, programs, |programs| run_several(programs));
+    hold(1.0, programs, |programs| run_several(programs));
 }
 
 #[test]
 fn planted_a_block_given_twice_is_an_overlap() {
     let subject = || planted::SameBlockTwice::new(20);
-    must_show("planted_a_block_given_twice_is_an_overlap", &[Violation::Overlap], subject);
+    must_show(&[Violation::Overlap], subject);
 }
 
 #[test]
 fn planted_forgotten_zeroing_is_found() {
-    must_show("planted_forgotten_zeroing_is_found", &[Violation::Zero], || planted::ForgetsToZero);
+    must_show(&[Violation::Zero], || planted::ForgetsToZero);
 }
 
 #[test]
 fn planted_lost_alignment_is_found() {
-    must_show("planted_lost_alignment_is_found", &[Violation::Alignment], || planted::LosesAlignment);
+    must_show(&[Violation::Alignment], || planted::LosesAlignment);
 }
 
 #[test]
 fn planted_lost_contents_are_found() {
-    must_show("planted_lost_contents_are_found", &[Violation::Contents], || planted::MovesWithoutContents);
+    must_show(&[Violation::Contents], || planted::MovesWithoutContents);
 }
 
 #[test]
 fn planted_room_of_the_neighbour_is_found() {
-    must_show("planted_room_of_the_neighbour_is_found", &[Violation::Overlap, Violation::Contents], || {
-        planted::PromisesTooMuch
-    });
+    must_show(&[Violation::Overlap, Violation::Contents], || planted::PromisesTooMuch);
 }
 
 #[test]
 fn planted_leaks_are_counted() {
-    must_show("planted_leaks_are_counted", &[Violation::Count], planted::Leaks::default);
+    must_show(&[Violation::Count], planted::Leaks::default);
 }

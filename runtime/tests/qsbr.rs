@@ -14,13 +14,12 @@ use std::time::{Duration, Instant};
 /// After which readers are told to report.
 const THRESHOLD: Duration = Duration::from_millis(40);
 
-/// Runs `test` again as a process of its own, in which `act` is done.
-fn act_out(test: &str, act: impl FnOnce()) {
-    if child::case().is_some() {
+/// Acts a test out in a process of its own.
+fn act_out(act: impl FnOnce()) {
+    child::alone(|| {
         rcu::set_knob("till_qs_ms", THRESHOLD.as_millis() as u32).unwrap();
-        return act();
-    }
-    child::run(&mut child::command(test, "act")).expect_success(test);
+        act();
+    });
 }
 
 /// Whether a grace period is over while another thread is a reader that does `step` many times: before anybody is flagged or kicked, and with that.
@@ -67,7 +66,7 @@ fn checkpoint<const KICKABLE: bool>(reader: &mut Reader<KICKABLE>) {
 
 #[test]
 fn grace_periods_are_as_short_as_the_policy_wants_them() {
-    act_out("grace_periods_are_as_short_as_the_policy_wants_them", || {
+    act_out(|| {
         const AT_ONCE: (bool, bool) = (true, true);
         const WHEN_TOLD: (bool, bool) = (false, true);
         let set = |policy| qsbr::set_policy(policy).unwrap();
@@ -94,7 +93,7 @@ fn grace_periods_are_as_short_as_the_policy_wants_them() {
 
 #[test]
 fn a_kick_in_a_section_waits_for_its_end() {
-    act_out("a_kick_in_a_section_waits_for_its_end", || {
+    act_out(|| {
         qsbr::set_policy(Policy::Kicked).unwrap();
         for inner in [false, true] {
             let (step, section) = (AtomicU32::new(0), 8 * THRESHOLD);
@@ -130,7 +129,7 @@ fn a_kick_in_a_section_waits_for_its_end() {
 
 #[test]
 fn what_was_found_stays_under_every_policy() {
-    act_out("what_was_found_stays_under_every_policy", || {
+    act_out(|| {
         const READERS: usize = 3;
         const ROUNDS: u64 = 300;
         rcu::set_knob("till_qs_ms", 1).unwrap();
@@ -183,7 +182,7 @@ fn what_was_found_stays_under_every_policy() {
 
 #[test]
 fn children_wait_for_the_readers_of_the_thread_that_forked() {
-    act_out("children_wait_for_the_readers_of_the_thread_that_forked", || {
+    act_out(|| {
         rcu::set_knob("till_qs_ms", 0).unwrap();
         let (ready, end) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -225,7 +224,6 @@ fn children_wait_for_the_readers_of_the_thread_that_forked() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    const TEST: &str = "what_cannot_be_is_refused";
     extern "C" fn mine(_: libc::c_int) {}
     match child::case().as_deref() {
         Some("signal") => {
@@ -241,16 +239,15 @@ fn what_cannot_be_is_refused() {
         }
         None => {}
     }
-    child::run(&mut child::command(TEST, "signal")).expect_success(TEST);
-    let outcome = child::run(&mut child::command(TEST, "itself"));
-    let died = !outcome.status.is_some_and(|status| status.success());
+    child::run(&mut child::command("signal")).expect_success();
+    let outcome = child::run(&mut child::command("itself"));
+    let died = !outcome.has_succeeded();
     let told = outcome.stderr.contains("waits for readers in a thread that registered as one, and so for itself");
     assert!(died && told, "{}", outcome.report());
 }
 
 #[test]
 fn policy_of_the_settings_holds_from_the_start() {
-    const TEST: &str = "policy_of_the_settings_holds_from_the_start";
     if let Some(case) = child::case() {
         extern "C" fn mine(_: libc::c_int) {}
         if case == "refused" {
@@ -277,8 +274,8 @@ fn policy_of_the_settings_holds_from_the_start() {
             "rcu.policy cannot be 'kicked': the program has a handler for SIGURG; ignored",
         ),
     ] {
-        let outcome = child::run(child::command(TEST, case).env("COMMENSAL_CONF", conf));
-        outcome.expect_success(TEST);
+        let outcome = child::run(child::command(case).env("COMMENSAL_CONF", conf));
+        outcome.expect_success();
         assert!(outcome.stderr.contains(says), "{}", outcome.report());
     }
 }

@@ -4,25 +4,14 @@ mod common;
 
 use commensal::machine::kick;
 use commensal::rcu;
-use common::child;
+use common::child::{self, alone};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs `test` again as a process of its own, in which `act` is done; what it wrote on standard error.
-fn act_out(test: &str, act: impl FnOnce()) -> Option<String> {
-    if child::case().is_some() {
-        act();
-        return None;
-    }
-    let outcome = child::run(&mut child::command(test, "act"));
-    outcome.expect_success(test);
-    Some(outcome.stderr)
-}
-
 #[test]
 fn grace_periods_keep_their_distance_unless_they_are_expedited() {
-    let act = || {
+    alone(|| {
         const INTERVAL: Duration = Duration::from_secs(1);
         /// If these kept the distance, too, it would be longer than anybody waits.
         const EXPEDITED: u64 = 2000;
@@ -37,15 +26,14 @@ fn grace_periods_keep_their_distance_unless_they_are_expedited() {
             took >= INTERVAL,
             "the usual one began too early, {took:?} after the first expedited one was asked for"
         );
-    };
-    act_out("grace_periods_keep_their_distance_unless_they_are_expedited", act);
+    });
 }
 
 #[test]
 fn callers_share_grace_periods() {
     const CALLERS: usize = 8;
     const TRIES: usize = 100;
-    let act = || {
+    alone(|| {
         // They all wait for a section, and then need one grace period, or two. On a busy machine some of them may come too late for that.
         let share = || {
             let (all, begun) = (Barrier::new(CALLERS + 1), rcu::grace_periods());
@@ -65,13 +53,12 @@ fn callers_share_grace_periods() {
         };
         let taken: Vec<u64> = (0..TRIES).map(|_| share()).take_while(|over| !(1..=3).contains(over)).collect();
         assert!(taken.len() < TRIES, "{CALLERS} callers took {taken:?} grace periods");
-    };
-    act_out("callers_share_grace_periods", act);
+    });
 }
 
 #[test]
 fn who_waits_kicks_once_however_long_it_takes() {
-    let act = || {
+    alone(|| {
         rcu::synchronize();
         let (made, refused) = kick::counts();
         for hold in [0, 300] {
@@ -92,13 +79,12 @@ fn who_waits_kicks_once_however_long_it_takes() {
         }
         // Where the kernel grants them: else lanes are used, and nobody is kicked.
         assert!(kick::counts().0 > made || refused > 0, "nobody was kicked at all");
-    };
-    act_out("who_waits_kicks_once_however_long_it_takes", act);
+    });
 }
 
 #[test]
 fn who_waits_long_is_told_why() {
-    let act = || {
+    if child::case().is_some() {
         let start = Instant::now();
         // The second one waits for longer than it may without a word.
         for (stall_ms, hold_ms) in [(1_000_000, 100), (50, 500)] {
@@ -114,28 +100,28 @@ fn who_waits_long_is_told_why() {
                 rcu::synchronize();
             });
         }
-        eprintln!("all took ms: {}", start.elapsed().as_millis());
-    };
-    if let Some(told) = act_out("who_waits_long_is_told_why", act) {
-        let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("commensal: a grace period")).collect();
-        let place = concat!("; asked for at ", file!(), ":");
-        let is_well = |line: &&str| line.contains("a read section is open that was begun in ") && line.contains(place);
-        assert!(lines.first().is_some_and(is_well), "{told}");
-        let took = told.lines().find_map(|line| line.strip_prefix("all took ms: ")?.parse::<usize>().ok()).unwrap();
-        assert!(lines.len() <= took / 50 + 1, "in {took} ms: {told}");
+        return eprintln!("all took ms: {}", start.elapsed().as_millis());
     }
+    let outcome = child::run(&mut child::command("act"));
+    outcome.expect_success();
+    let told = outcome.stderr;
+    let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("commensal: a grace period")).collect();
+    let place = concat!("; asked for at ", file!(), ":");
+    let is_well = |line: &&str| line.contains("a read section is open that was begun in ") && line.contains(place);
+    assert!(lines.first().is_some_and(is_well), "{told}");
+    let took = told.lines().find_map(|line| line.strip_prefix("all took ms: ")?.parse::<usize>().ok()).unwrap();
+    assert!(lines.len() <= took / 50 + 1, "in {took} ms: {told}");
 }
 
 #[test]
 fn who_waits_for_itself_is_told_so() {
-    const TEST: &str = "who_waits_for_itself_is_told_so";
     if child::case().is_some() {
         let _section = rcu::read();
         return rcu::synchronize();
     }
-    let outcome = child::run(&mut child::command(TEST, "act"));
+    let outcome = child::run(&mut child::command("act"));
     let told = outcome.stderr.lines().any(|line| {
         line.starts_with(concat!("commensal: ", file!(), ":")) && line.contains("waits for readers in a read section")
     });
-    assert!(told && !outcome.status.is_some_and(|status| status.success()), "{}", outcome.report());
+    assert!(told && !outcome.has_succeeded(), "{}", outcome.report());
 }

@@ -13,7 +13,7 @@ use commensal::rcu::qsbr::Reader;
 use commensal::upkeep;
 use common::model::Heap;
 use common::programs::{hold, operations, run_one};
-use common::{PATIENCE, forked};
+use common::{PATIENCE, child, forked};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,10 +22,10 @@ const TEST: &str = "one_program_with_one_thread";
 
 fn main() {
     let mut names = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
-    if names.peek().is_some() && !names.any(|name| TEST.contains(&name)) {
+    if child::case().is_none() && names.peek().is_some() && !names.any(|name| TEST.contains(&name)) {
         return;
     }
-    hold("solo", TEST, 1.0, operations(200), |program| {
+    hold(1.0, operations(200), |program| {
         run_one(Heap, program)?;
         assert!(Report::read().is_none_or(|report| report.process.shared_since_ns == 0), "one thread is not solo mode");
         Ok(())

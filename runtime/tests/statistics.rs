@@ -57,19 +57,19 @@ fn with_page<R>(process: u32, show: impl FnOnce(Snapshot<'_>) -> R) -> R {
 static BEGAN: OnceLock<Instant> = OnceLock::new();
 
 /// Acts `body` out in a process of its own, with such settings, which exits in an orderly way and leaves no page.
-fn in_child(test: &str, conf: &str, body: fn()) {
+fn in_child(conf: &str, body: fn()) {
     if child::case().is_some() {
         BEGAN.get_or_init(Instant::now);
         heap::conf::apply_environment();
         return body();
     }
-    for variable in [None, Some(child::FALLBACK)] {
-        let folder = std::env::temp_dir().join(format!("commensal-{test}-{}", std::process::id()));
+    for variable in child::MODES {
+        let folder = std::env::temp_dir().join(format!("commensal-{}-{}", child::test(), std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        let mut command = child::command(test, "act");
+        let mut command = child::command("act");
         command.env("COMMENSAL_CONF", conf).env("XDG_RUNTIME_DIR", &folder).envs(variable);
         let outcome = child::run(&mut command);
-        outcome.expect_success(test);
+        outcome.expect_success();
         let left = fs::read_dir(folder.join("commensal")).into_iter().flatten().count();
         assert_eq!(left, 0, "an orderly exit left a page");
         fs::remove_dir_all(&folder).expect("the folder is ours");
@@ -93,7 +93,7 @@ fn free(blocks: Vec<usize>) {
 /// At rest the page says what a report says, and what there is.
 #[test]
 fn page_at_rest_equals_report() {
-    in_child("page_at_rest_equals_report", "observe:on,upkeep:off", || {
+    in_child("observe:on,upkeep:off", || {
         let bytes = |number: usize| number * 37 % 9000 + 1;
         let kept = blocks(20_000, bytes);
         free(blocks(20_000, |number| number * 91 % 33_000 + 1));
@@ -130,7 +130,7 @@ fn page_at_rest_equals_report() {
 /// Each figure of the process, and each of a size class, is printed once, in the table's order.
 #[test]
 fn printed_report_has_each_figure_once() {
-    in_child("printed_report_has_each_figure_once", "observe:off", || {
+    in_child("observe:off", || {
         free(blocks(1000, |number| number + 1));
         let mut text = String::new();
         Report::read().expect("the heap was used").write_text(&mut text).expect("a string takes any text");
@@ -173,7 +173,7 @@ fn printed_report_has_each_figure_once() {
 /// What a cache was tuned to is told, and before that what the slab table tells, too.
 #[test]
 fn tuned_caches_are_told() {
-    in_child("tuned_caches_are_told", "observe:on", || {
+    in_child("observe:on", || {
         let cache: SlabCache<[u64; 9]> = SlabCache::new("tuned");
         let of_table = || {
             let mut text = String::new();
@@ -201,7 +201,7 @@ fn tuned_caches_are_told() {
 /// Nobody who does not ask for it has one, and so nobody has a file.
 #[test]
 fn without_being_asked_for_there_is_none() {
-    in_child("without_being_asked_for_there_is_none", "stats:off", || {
+    in_child("stats:off", || {
         free(blocks(100_000, |number| number % 1000 + 1));
         statistics::write_now();
         assert_eq!(owners(), []);
@@ -239,7 +239,7 @@ fn written_meanwhile(least: usize, long: Duration) -> (Vec<u64>, Vec<u64>) {
 /// Whoever comes along slow paths writes it, often enough and not too often.
 #[test]
 fn it_is_written_again_and_again() {
-    in_child("it_is_written_again_and_again", "observe:on,observe.interval_ms:20", || {
+    in_child("observe:on,observe.interval_ms:20", || {
         const INTERVAL_NS: u64 = 20_000_000;
         let (seen, costs) = written_meanwhile(8, Duration::from_millis(500));
         // In a young process more often. How much less often depends on who else wants the CPU.
@@ -251,7 +251,7 @@ fn it_is_written_again_and_again() {
 /// However often it shall be written, that takes no more than one part in 400.
 #[test]
 fn it_takes_no_more_than_its_share() {
-    in_child("it_takes_no_more_than_its_share", "observe:on", || {
+    in_child("observe:on", || {
         // More often than anybody may ask for by a setting.
         statistics::set_interval_ms(1);
         let (seen, costs) = written_meanwhile(4, Duration::from_millis(500));
@@ -265,7 +265,7 @@ fn it_takes_no_more_than_its_share() {
 /// If memory in use changes by much, it is said soon, however long the interval is.
 #[test]
 fn much_more_memory_is_told_soon() {
-    in_child("much_more_memory_is_told_soon", "observe:on,observe.interval_ms:60000", || {
+    in_child("observe:on,observe.interval_ms:60000", || {
         let in_use = || with_page(process::id(), |page| page.figures().in_use_bytes);
         free(blocks(2000, |_| 100));
         statistics::write_now();
@@ -286,7 +286,7 @@ fn much_more_memory_is_told_soon() {
 /// A child has its own, and its parent keeps his.
 #[test]
 fn children_have_their_own() {
-    in_child("children_have_their_own", "observe:on", || {
+    in_child("observe:on", || {
         let kept = blocks(10_000, |_| 1000);
         statistics::write_now();
         let parent = process::id();
@@ -328,7 +328,7 @@ fn children_have_their_own() {
 /// A child that exits in an orderly way takes its own with it, and not its parent's.
 #[test]
 fn an_orderly_exit_removes_it() {
-    in_child("an_orderly_exit_removes_it", "observe:on", || {
+    in_child("observe:on", || {
         free(blocks(10_000, |_| 1000));
         statistics::write_now();
         let parent = process::id();
@@ -358,14 +358,14 @@ fn a_crash_leaves_it() {
         std::process::abort();
     };
     if child::case().is_some() {
-        return in_child("a_crash_leaves_it", "observe:on", body);
+        return in_child("observe:on", body);
     }
     let folder = std::env::temp_dir().join(format!("commensal-crash-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
-    let mut command = child::command("a_crash_leaves_it", "act");
+    let mut command = child::command("act");
     command.env("COMMENSAL_CONF", "observe:on").env("XDG_RUNTIME_DIR", &folder);
     let outcome = child::run(&mut command);
-    assert!(!outcome.status.is_some_and(|status| status.success()), "{}", outcome.report());
+    assert!(!outcome.has_succeeded(), "{}", outcome.report());
     let files: Vec<_> = fs::read_dir(folder.join("commensal")).expect("it is there").collect();
     assert_eq!(files.len(), 1, "{}", outcome.report());
     let bytes = fs::read(files[0].as_ref().expect("a file").path()).expect("it is ours");
@@ -390,7 +390,7 @@ const AT_LEAST: Duration = Duration::from_millis(40);
 /// Others than the process that is named have one when they have lived for a while.
 #[test]
 fn the_short_lived_have_none() {
-    in_child("the_short_lived_have_none", "observe:1", || {
+    in_child("observe:1", || {
         let after = |moment| has_one_after(moment, || free(blocks(1000, |_| 1000)));
         let passed = after(*BEGAN.get().expect("it has begun"));
         assert!(passed > AT_LEAST, "after {passed:?}");
@@ -405,7 +405,7 @@ fn the_short_lived_have_none() {
 /// Nor has a process whose page nobody asked for by its number.
 #[test]
 fn at_the_start_there_is_none() {
-    in_child("at_the_start_there_is_none", "observe:on", || {
+    in_child("observe:on", || {
         // Some MiB are not much, and a while is not long.
         let passed = has_one_after(*BEGAN.get().expect("it has begun"), || free(blocks(3000, |_| 1000)));
         assert!(passed > AT_LEAST, "after {passed:?}");
@@ -415,7 +415,7 @@ fn at_the_start_there_is_none() {
 /// Who holds much has one before.
 #[test]
 fn who_holds_much_has_one_soon() {
-    in_child("who_holds_much_has_one_soon", "observe:on", || {
+    in_child("observe:on", || {
         // Each child begins anew. Where others have the CPU, one may live for a while before it comes to hold much.
         let is_early = || {
             let forked = Instant::now();
@@ -457,7 +457,7 @@ fn without_room_the_program_goes_on() {
     }
     let folder = std::env::temp_dir().join(format!("commensal-room-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
-    let mut command = child::command("without_room_the_program_goes_on", "act");
+    let mut command = child::command("act");
     command.env("XDG_RUNTIME_DIR", &folder);
     let limit = || {
         let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
@@ -471,7 +471,7 @@ fn without_room_the_program_goes_on() {
     // SAFETY: the closure makes one system call.
     unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, limit) };
     let outcome = child::run(&mut command);
-    outcome.expect_success("a process that may write no such file");
+    outcome.expect_success();
     assert!(outcome.stderr.contains("no statistics page: files must not be so large"), "{}", outcome.stderr);
     fs::remove_dir_all(&folder).expect("it is ours");
 }
@@ -479,7 +479,7 @@ fn without_room_the_program_goes_on() {
 /// Threads allocate, groups come and go, and whatever is read meanwhile is whole.
 #[test]
 fn it_can_be_read_at_any_time() {
-    in_child("it_can_be_read_at_any_time", "observe:on,observe.interval_ms:20", || {
+    in_child("observe:on,observe.interval_ms:20", || {
         const THREADS: usize = 4;
         let (stop, together) = (AtomicBool::new(false), Barrier::new(THREADS + 1));
         let work = |thread: usize| {
@@ -532,7 +532,7 @@ fn it_can_be_read_at_any_time() {
 /// Groups are shown as long as they are there, with their parents, and as many as there is room for.
 #[test]
 fn groups_are_shown() {
-    in_child("groups_are_shown", "observe:on", || {
+    in_child("observe:on", || {
         let shown = || {
             statistics::write_now();
             with_page(process::id(), |page| (page.rows::<Group>().collect::<Vec<_>>(), page.lost_in(Group::NUMBER)))

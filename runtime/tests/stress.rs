@@ -154,56 +154,41 @@ fn stress<S: Subject + 'static>(seed: u64, duration: Duration, subject: impl Fn(
     at_rest.check(&Owned::default())
 }
 
-fn act_out(test: &str) {
-    let seed = random::seed();
-    if let Err(failure) = stress(seed, Duration::from_secs_f64(seconds(1.0)), || Heap) {
-        panic!("{failure}\n{}", random::replay("stress", test, seed));
+/// Acts the stress out in a process that is prepared so.
+fn act_out(prepare: impl FnOnce(&mut Command) -> &mut Command) {
+    if child::case().is_some() {
+        let seed = random::seed();
+        let result = stress(seed, Duration::from_secs_f64(seconds(1.0)), || Heap);
+        return result.unwrap_or_else(|failure| panic!("{failure}\n{}", random::replay(seed)));
     }
-}
-
-fn run(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) {
-    let mut command = child::command(test, "stress");
-    let outcome = child::run(prepare(&mut command));
-    outcome.expect_success(test);
+    let outcome = child::run(prepare(&mut child::command("stress")));
+    outcome.expect_success();
     println!("{}", outcome.stdout.trim());
 }
 
 #[test]
 fn with_concurrency_ids() {
-    const TEST: &str = "with_concurrency_ids";
-    if child::case().is_some() {
-        return act_out(TEST);
-    }
-    run(TEST, |command| command);
+    act_out(|command| command);
 }
 
 #[test]
 fn in_fallback_mode() {
-    const TEST: &str = "in_fallback_mode";
-    if child::case().is_some() {
-        act_out(TEST);
-        return assert_eq!(slot::mode(), slot::Mode::PerThread);
-    }
-    run(TEST, |command| command.envs([child::FALLBACK]));
+    act_out(|command| command.envs([child::FALLBACK]));
+    assert!(child::case().is_none() || slot::mode() == slot::Mode::PerThread);
 }
 
 #[test]
 fn with_limited_address_space() {
-    const TEST: &str = "with_limited_address_space";
-    if child::case().is_some() {
-        return act_out(TEST);
-    }
-    run(TEST, child::limit_address_space);
+    act_out(child::limit_address_space);
 }
 
 #[test]
 fn planted_a_block_given_twice_is_found() {
-    const TEST: &str = "planted_a_block_given_twice_is_found";
     if child::case().is_some() {
         let found = stress(random::seed(), PATIENCE, || SameBlockTwice::new(1000));
         return println!("found: {}", found.expect_err("the planted bug was not found"));
     }
-    let outcome = child::run(&mut child::command(TEST, "planted"));
+    let outcome = child::run(&mut child::command("planted"));
     // Whoever frees the block second may be faster than whoever looks into it.
     let found = outcome.stdout.contains("found: Contents") || outcome.stderr.starts_with("commensal: ");
     assert!(found, "{}", outcome.report());

@@ -6,8 +6,9 @@ mod common;
 use commensal::heap;
 use commensal::rcu::{self, Link, TypesafeCache};
 use commensal::slab::Cache;
+use common::child::{self, in_both_modes};
 use common::forks::{self, Way};
-use common::{PATIENCE, child, goes_on};
+use common::{PATIENCE, goes_on};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -51,20 +52,6 @@ fn existing() -> usize {
 
 static OBJECTS: TypesafeCache<Object> = TypesafeCache::new("object", Object::new);
 
-/// Runs `test` again in processes of its own, with slots by concurrency ids and by threads, in which `act` is done.
-fn act_out(test: &str, act: impl FnOnce()) {
-    if child::case().is_some() {
-        return act();
-    }
-    for fallback in [false, true] {
-        let mut command = child::command(test, "act");
-        if fallback {
-            command.env(child::FALLBACK.0, child::FALLBACK.1);
-        }
-        child::run(&mut command).expect_success(test);
-    }
-}
-
 /// The process is to have had a second thread.
 fn have_threads() {
     thread::spawn(|| ()).join().unwrap();
@@ -93,7 +80,7 @@ fn write_elsewhere() {
 
 #[test]
 fn what_a_section_found_stays_an_object_of_its_type() {
-    act_out("what_a_section_found_stays_an_object_of_its_type", || {
+    in_both_modes(|| {
         static LINKS: [Link<Object>; 8] = [const { Link::new(&OBJECTS) }; 8];
         let (end, found, wrong) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
@@ -144,7 +131,7 @@ fn what_a_section_found_stays_an_object_of_its_type() {
 
 #[test]
 fn memory_stays_below_its_peak_while_a_section_is_open() {
-    act_out("memory_stays_below_its_peak_while_a_section_is_open", || {
+    in_both_modes(|| {
         const MANY: usize = 200;
         have_threads();
         let section = rcu::read();
@@ -168,7 +155,7 @@ fn memory_stays_below_its_peak_while_a_section_is_open() {
 
 #[test]
 fn a_cache_that_goes_waits_for_its_readers() {
-    act_out("a_cache_that_goes_waits_for_its_readers", || {
+    in_both_modes(|| {
         // In safe Rust nobody could look at objects of a cache that another thread ends; in C anybody can.
         let cache = Box::into_raw(Box::new(TypesafeCache::new("passing", Object::new)));
         // SAFETY: it ends below, after the link.
@@ -202,7 +189,6 @@ fn a_cache_that_goes_waits_for_its_readers() {
 
 #[test]
 fn who_ends_a_cache_in_his_own_section_is_told_so() {
-    const TEST: &str = "who_ends_a_cache_in_his_own_section_is_told_so";
     if child::case().is_some() {
         have_threads();
         let cache = TypesafeCache::new("passing", Object::new);
@@ -211,7 +197,7 @@ fn who_ends_a_cache_in_his_own_section_is_told_so() {
         drop(cache);
         return;
     }
-    let outcome = child::run(&mut child::command(TEST, "act"));
+    let outcome = child::run(&mut child::command("act"));
     assert!(outcome.status.is_some_and(|status| !status.success()), "{}", outcome.report());
     assert!(outcome.stderr.contains("waits for readers in a read section"), "{}", outcome.report());
 }
@@ -227,7 +213,6 @@ fn objects_of_two_caches_are_not_mixed_up() {
 
 #[test]
 fn rules_that_would_harm_readers_are_not_followed() {
-    const TEST: &str = "rules_that_would_harm_readers_are_not_followed";
     if child::case().is_some() {
         have_threads();
         let link = Link::new(&OBJECTS);
@@ -243,14 +228,13 @@ fn rules_that_would_harm_readers_are_not_followed() {
         return;
     }
     for conf in ["cache.object.debug:all", "cache.object.debug:poison", "cache.object.dedicated:off"] {
-        let mut command = child::command(TEST, "act");
-        child::run(command.env("COMMENSAL_CONF", conf)).expect_success(conf);
+        let mut command = child::command("act");
+        child::run(command.env("COMMENSAL_CONF", conf)).expect_success();
     }
 }
 
 #[test]
 fn what_is_constructed_is_constructed_once_whatever_is_watched() {
-    const TEST: &str = "what_is_constructed_is_constructed_once_whatever_is_watched";
     if child::case().is_some() {
         let cache = Cache::constructed("object", Object::new);
         // A watched cache keeps no spare memory.
@@ -261,14 +245,14 @@ fn what_is_constructed_is_constructed_once_whatever_is_watched() {
         return;
     }
     for conf in ["cache.object.debug:poison", "cache.object.debug:poison+redzone+track"] {
-        let mut command = child::command(TEST, "act");
-        child::run(command.env("COMMENSAL_CONF", conf)).expect_success(conf);
+        let mut command = child::command("act");
+        child::run(command.env("COMMENSAL_CONF", conf)).expect_success();
     }
 }
 
 #[test]
 fn children_go_on_with_what_lingers() {
-    act_out("children_go_on_with_what_lingers", || {
+    in_both_modes(|| {
         static LINK: Link<Object> = Link::new(&OBJECTS);
         let end = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -13,10 +13,11 @@ mod common;
 use commensal::heap;
 use commensal::machine::{clock, process, slot};
 use commensal::upkeep::{self, Report};
+use common::child::{self, act_out, with_settings};
 use common::forks::{FINE, Way, wait_for};
-use common::peak::{Blocks, MIB, SIZES, after_a_peak, comes, in_child, resident};
+use common::peak::{Blocks, MIB, SIZES, after_a_peak, comes, resident};
 use common::random::Random;
-use common::{PATIENCE, child, goes_on};
+use common::{PATIENCE, goes_on};
 use std::fs;
 use std::hint::black_box;
 use std::os::unix::process::CommandExt;
@@ -43,7 +44,7 @@ fn sleeps_of(number: &str) -> Option<u64> {
 /// A server that peaks and goes idle: nobody comes along a slow path any more.
 #[test]
 fn a_peak_is_back_by_itself() {
-    in_child("a_peak_is_back_by_itself", "upkeep.interval_ms:100", &[None], || {
+    with_settings("upkeep.interval_ms:100", &[None], || {
         const LIVE: usize = 32 * MIB;
         let before = resident();
         after_a_peak(LIVE, 160 * MIB, Duration::from_millis(400), || {
@@ -61,7 +62,7 @@ fn a_peak_is_back_by_itself() {
 #[test]
 fn what_idles_in_a_slot_goes_in_time() {
     const INTERVAL_NS: u64 = 100_000_000;
-    in_child("what_idles_in_a_slot_goes_in_time", "upkeep.interval_ms:100,upkeep.shepherd:off", &[None], || {
+    with_settings("upkeep.interval_ms:100,upkeep.shepherd:off", &[None], || {
         let mut longest = 0;
         for phase in 0..8 {
             thread::spawn(|| Blocks::new(2 * MIB).free()).join().expect("no panic");
@@ -85,54 +86,51 @@ fn what_idles_in_a_slot_goes_in_time() {
 #[test]
 fn pages_of_what_idled_in_a_slot_go_with_it() {
     const INTERVAL_NS: u64 = 100_000_000;
-    in_child(
-        "pages_of_what_idled_in_a_slot_go_with_it",
-        "upkeep.interval_ms:100,upkeep.shepherd:off,keep:0",
-        &[None],
-        || {
-            thread::spawn(|| Blocks::new(8 * MIB).free()).join().expect("no panic");
-            // Of the embedder's time, which is never behind the machine's clock, and of both after the last that was taken from the slot.
-            let (mut now, mut emptied, mut given) = (clock::now_ns(), (0, Instant::now()), (0, Instant::now()));
-            let (end, mut last) = (now + 9 * INTERVAL_NS, Report::read());
-            while let Some(next) = upkeep::step(now) {
-                let report = Report::read();
-                if report.bytes > last.bytes {
-                    given = (now, Instant::now());
-                }
-                now = next.max(clock::now_ns());
-                if report.arrays + report.spans > last.arrays + last.spans {
-                    emptied = (now, Instant::now());
-                }
-                last = report;
-                assert!(now < end, "there is no end of it: {last:?}");
+    with_settings("upkeep.interval_ms:100,upkeep.shepherd:off,keep:0", &[None], || {
+        thread::spawn(|| Blocks::new(8 * MIB).free()).join().expect("no panic");
+        // Of the embedder's time, which is never behind the machine's clock, and of both after the last that was taken from the slot.
+        let (mut now, mut emptied, mut given) = (clock::now_ns(), (0, Instant::now()), (0, Instant::now()));
+        let (end, mut last) = (now + 9 * INTERVAL_NS, Report::read());
+        while let Some(next) = upkeep::step(now) {
+            let report = Report::read();
+            if report.bytes > last.bytes {
+                given = (now, Instant::now());
             }
-            // One or two quarters of an interval as things are, and three where pages have to be idle anew; what the machine took for it comes on top.
-            let after = given.0.saturating_sub(emptied.0);
-            let limit = INTERVAL_NS * 5 / 8 + given.1.saturating_duration_since(emptied.1).as_nanos() as u64;
-            println!("after {after} ns of {limit}; {last:?}");
-            assert!(last.arrays >= 10 && last.bytes >= 7 * MIB as u64, "{last:?}");
-            assert!(after <= limit, "the last went after {after} ns of {limit}: {last:?}");
-        },
-    );
+            now = next.max(clock::now_ns());
+            if report.arrays + report.spans > last.arrays + last.spans {
+                emptied = (now, Instant::now());
+            }
+            last = report;
+            assert!(now < end, "there is no end of it: {last:?}");
+        }
+        // One or two quarters of an interval as things are, and three where pages have to be idle anew; what the machine took for it comes on top.
+        let after = given.0.saturating_sub(emptied.0);
+        let limit = INTERVAL_NS * 5 / 8 + given.1.saturating_duration_since(emptied.1).as_nanos() as u64;
+        println!("after {after} ns of {limit}; {last:?}");
+        assert!(last.arrays >= 10 && last.bytes >= 7 * MIB as u64, "{last:?}");
+        assert!(after <= limit, "the last went after {after} ns of {limit}: {last:?}");
+    });
 }
 
 /// Whoever waits for the shepherd waits for nothing where all is empty: it sleeps until somebody comes.
 #[test]
 fn an_idle_process_is_not_woken() {
-    in_child("an_idle_process_is_not_woken", "upkeep.interval_ms:20", &[None, Some(child::FALLBACK)], || {
-        const TRIES: usize = 60;
+    with_settings("upkeep.interval_ms:20", &child::MODES, || {
         after_a_peak(4 * MIB, 20 * MIB, Duration::from_millis(200), || {
             let number = match &shepherds()[..] {
                 [one] => one.clone(),
                 others => panic!("shepherds: {others:?}; {:?}", Report::read()),
             };
             // There is something left to do for a while, also for the harness's own thread; then it is not woken in 50 intervals any more.
-            let is_at_rest = || {
-                let before = sleeps_of(&number);
-                thread::sleep(Duration::from_millis(1000));
-                before.is_some() && sleeps_of(&number) == before
-            };
-            assert!((0..TRIES).any(|_| is_at_rest()), "the shepherd is woken all the time: {:?}", Report::read());
+            let (mut sleeps, mut since) = (sleeps_of(&number), Instant::now());
+            let is_at_rest = comes(|| {
+                let seen = sleeps_of(&number).expect("it ended before anybody saw it rest");
+                if sleeps.replace(seen) != Some(seen) {
+                    since = Instant::now();
+                }
+                since.elapsed() > Duration::from_secs(1)
+            });
+            assert!(is_at_rest, "the shepherd is woken all the time: {:?}", Report::read());
             // And then it ends: a process whose main thread has ended would wait for it.
             assert!(comes(|| shepherds().is_empty()), "it rests for ever");
             assert!(!Report::read().has_shepherd, "{:?}", Report::read());
@@ -147,7 +145,7 @@ fn an_idle_process_is_not_woken() {
 
 #[test]
 fn whoever_holds_little_gets_no_shepherd() {
-    in_child("whoever_holds_little_gets_no_shepherd", "upkeep.interval_ms:10", &[None], || {
+    with_settings("upkeep.interval_ms:10", &[None], || {
         thread::spawn(|| {
             for _ in 0..300 {
                 Blocks::new(MIB / 8).free();
@@ -163,31 +161,26 @@ fn whoever_holds_little_gets_no_shepherd() {
 /// Without a shepherd an embedder's thread does the same, when it is told to come.
 #[test]
 fn an_embedder_ticks_in_place_of_the_shepherd() {
-    in_child(
-        "an_embedder_ticks_in_place_of_the_shepherd",
-        "upkeep.interval_ms:50,upkeep.shepherd:off",
-        &[None],
-        || {
-            const LIVE: usize = 10 * MIB;
-            let before = resident();
-            after_a_peak(LIVE, 80 * MIB, Duration::from_millis(300), || {
-                let mut calls = 0;
-                while let Some(ns) = upkeep::tick() {
-                    calls += 1;
-                    assert!(calls < 200, "there is no end of it: {:?}", Report::read());
-                    thread::sleep(Duration::from_nanos(ns));
-                }
-                let left = resident() - before;
-                assert!(left < LIVE * 13 / 10, "{left} bytes are left: {:?}", Report::read());
-                assert!(shepherds().is_empty() && !Report::read().has_shepherd);
-            });
-        },
-    );
+    with_settings("upkeep.interval_ms:50,upkeep.shepherd:off", &[None], || {
+        const LIVE: usize = 10 * MIB;
+        let before = resident();
+        after_a_peak(LIVE, 80 * MIB, Duration::from_millis(300), || {
+            let mut calls = 0;
+            while let Some(ns) = upkeep::tick() {
+                calls += 1;
+                assert!(calls < 200, "there is no end of it: {:?}", Report::read());
+                thread::sleep(Duration::from_nanos(ns));
+            }
+            let left = resident() - before;
+            assert!(left < LIVE * 13 / 10, "{left} bytes are left: {:?}", Report::read());
+            assert!(shepherds().is_empty() && !Report::read().has_shepherd);
+        });
+    });
 }
 
 #[test]
 fn nothing_goes_back_where_it_is_off() {
-    in_child("nothing_goes_back_where_it_is_off", "upkeep.interval_ms:20,upkeep:off", &[None], || {
+    with_settings("upkeep.interval_ms:20,upkeep:off", &[None], || {
         let before = resident();
         after_a_peak(4 * MIB, 80 * MIB, Duration::from_millis(100), || {
             thread::sleep(Duration::from_millis(300));
@@ -206,7 +199,7 @@ fn nothing_goes_back_where_it_is_off() {
 /// A load that swings within an interval, or a few, keeps its pages, once it is known.
 #[test]
 fn a_load_that_swings_keeps_its_pages() {
-    in_child("a_load_that_swings_keeps_its_pages", "upkeep.interval_ms:50", &[None], || {
+    with_settings("upkeep.interval_ms:50", &[None], || {
         const TRIES: usize = 20;
         thread::spawn(|| ()).join().expect("no panic");
         let faulted = |rounds: usize| {
@@ -238,7 +231,6 @@ fn memory_of_groups() -> Vec<(u64, u64)> {
 /// A group of its own, with a limit, where the kernel lets us make one.
 #[test]
 fn the_limit_of_a_control_group_is_obeyed_by_who_is_in_it() {
-    const TEST: &str = "the_limit_of_a_control_group_is_obeyed_by_who_is_in_it";
     const LIMIT: u64 = 1 << 30;
     if child::case().is_some() {
         let found = memory_of_groups();
@@ -258,14 +250,14 @@ fn the_limit_of_a_control_group_is_obeyed_by_who_is_in_it() {
         is_limited.then_some(folder.clone()).or_else(|| fs::remove_dir(folder).ok().and(None))
     });
     let Some(folder) = made else { return println!("no group can be made here") };
-    let mut command = child::command(TEST, "act");
+    let mut command = child::command("act");
     let members = folder.join("cgroup.procs");
     // SAFETY: a child of a fork writes to a file; the path was made before.
     unsafe { command.pre_exec(move || fs::write(&members, "0")) };
     let outcome = child::run(&mut command);
     // The kernel may take a moment to see that nobody is in it any more.
     let is_gone = comes(|| fs::remove_dir(&folder).is_ok());
-    outcome.expect_success(TEST);
+    outcome.expect_success();
     assert!(is_gone, "{} stays", folder.display());
 }
 
@@ -291,8 +283,7 @@ fn the_limit_of_a_control_group_is_found() {
 /// Threads at work, whose slots are said to be deserted again and again; everything is checked.
 #[test]
 fn threads_at_work_lose_nothing_to_the_shepherd() {
-    const TEST: &str = "threads_at_work_lose_nothing_to_the_shepherd";
-    child::act_out("upkeep", TEST, 1.0, |seed, end| {
+    act_out(1.0, |seed, end| {
         upkeep::set_knob("interval_ms", 1).expect("it is in range");
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -355,7 +346,7 @@ fn check(&(block, words, mark): &(*mut u64, usize, u64)) {
 /// A child does not take its parent's shepherd for its own.
 #[test]
 fn a_child_gets_a_shepherd_of_its_own() {
-    in_child("a_child_gets_a_shepherd_of_its_own", "upkeep.interval_ms:20", &[None, Some(child::FALLBACK)], || {
+    with_settings("upkeep.interval_ms:20", &child::MODES, || {
         // From time to time somebody allocates; who comes first, and finds that there is much, makes it.
         let comes = || {
             comes(|| {
@@ -382,8 +373,7 @@ fn a_child_gets_a_shepherd_of_its_own() {
 /// Children that are forked while the shepherd is at it can go on, and get a shepherd of their own if they need one.
 #[test]
 fn children_of_a_process_with_a_shepherd_go_on() {
-    const TEST: &str = "children_of_a_process_with_a_shepherd_go_on";
-    child::act_out("upkeep", TEST, 1.0, |seed, end| {
+    act_out(1.0, |seed, end| {
         upkeep::set_knob("interval_ms", 1).expect("it is in range");
         let is_over = AtomicBool::new(false);
         let mut children = 0;

@@ -8,15 +8,15 @@ mod common;
 use commensal::heap;
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::upkeep::Report;
-use common::child;
-use common::peak::{Blocks, MIB, after_a_peak, comes, in_child, resident};
+use common::child::{self, with_settings};
+use common::peak::{Blocks, MIB, after_a_peak, comes, resident};
 use std::thread;
 use std::time::Duration;
 
 /// Somebody has locked a page and freed it as it is: that is no reason to keep the rest, nor the page.
 #[test]
 fn a_lock_on_a_page_that_was_freed_keeps_nothing() {
-    in_child("a_lock_on_a_page_that_was_freed_keeps_nothing", "upkeep.interval_ms:20,keep:0", &[None], || {
+    with_settings("upkeep.interval_ms:20,keep:0", &[None], || {
         let before = resident();
         thread::spawn(|| {
             let blocks = Blocks::new(60 * MIB);
@@ -41,7 +41,7 @@ fn a_lock_on_a_page_that_was_freed_keeps_nothing() {
 /// Who locks all of its memory wants no page to come in late.
 #[test]
 fn a_process_that_locks_all_memory_keeps_it() {
-    in_child("a_process_that_locks_all_memory_keeps_it", "upkeep.interval_ms:20,keep:0", &[None], || {
+    with_settings("upkeep.interval_ms:20,keep:0", &[None], || {
         // SAFETY: it changes no memory.
         if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
             return println!("skipped: this user may not lock as much");
@@ -59,7 +59,7 @@ fn a_process_that_locks_all_memory_keeps_it() {
 /// The kernel refuses to take pages back: nothing is lost, and nobody tries again and again.
 #[test]
 fn refused_pages_stay_as_they_are() {
-    in_child("refused_pages_stay_as_they_are", "upkeep.interval_ms:20", &[None], || {
+    with_settings("upkeep.interval_ms:20", &[None], || {
         fault::arm(Point::Decommit, Plan::Always { skip: 0 });
         after_a_peak(4 * MIB, 40 * MIB, Duration::from_millis(100), || {
             assert!(comes(|| Report::read().refused > 0), "{:?}", Report::read());
@@ -86,11 +86,10 @@ fn refused_pages_stay_as_they_are() {
 /// With little address space, where each mapping counts.
 #[test]
 fn pages_go_back_under_a_limit_of_address_space() {
-    const TEST: &str = "pages_go_back_under_a_limit_of_address_space";
     if child::case().is_none() {
-        let mut command = child::command(TEST, "act");
+        let mut command = child::command("act");
         child::limit_address_space(&mut command).env("COMMENSAL_CONF", "upkeep.interval_ms:50");
-        return child::run(&mut command).expect_success(TEST);
+        return child::run(&mut command).expect_success();
     }
     heap::conf::apply_environment();
     let before = resident();

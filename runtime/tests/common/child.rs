@@ -3,6 +3,7 @@
 //! Whatever hangs is ended after a while and reported.
 
 use super::{PATIENCE, random, seconds};
+use commensal::heap;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,10 +19,15 @@ pub fn case() -> Option<String> {
     std::env::var(CASE).ok()
 }
 
-/// A command that runs `test` of this binary again, as the process's only thread, to act out `case`.
-pub fn command(test: &str, case: &str) -> Command {
+/// The name of the running test, for whoever is on the thread that the harness made for it.
+pub fn test() -> String {
+    thread::current().name().expect("the harness names its threads").to_owned()
+}
+
+/// A command that runs the test again, as its process's only one, to act out `case`.
+pub fn command(case: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, case).env("RUST_BACKTRACE", "0");
+    command.args([&*test(), "--exact", "--nocapture", "--test-threads=1"]).env(CASE, case).env("RUST_BACKTRACE", "0");
     command.env_remove("COMMENSAL_CONF").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -29,6 +35,8 @@ pub fn command(test: &str, case: &str) -> Command {
 /// How a child ended, and what it wrote.
 #[derive(Debug)]
 pub struct Outcome {
+    /// By which it can be had again.
+    command: String,
     /// None if it had to be killed.
     pub status: Option<ExitStatus>,
     pub stdout: String,
@@ -37,14 +45,18 @@ pub struct Outcome {
 
 impl Outcome {
     /// Panics, with what the child said, unless it ended well.
-    pub fn expect_success(&self, what: &str) {
-        assert!(self.status.is_some_and(|status| status.success()), "{what}: {}", self.report());
+    pub fn expect_success(&self) {
+        assert!(self.has_succeeded(), "{}", self.report());
+    }
+
+    pub fn has_succeeded(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
     }
 
     /// What happened, in words.
     pub fn report(&self) -> String {
         let end = self.status.map_or("hung and was killed".to_string(), |status| status.to_string());
-        format!("{end}\n--- stdout\n{}\n--- stderr\n{}", self.stdout.trim(), self.stderr.trim())
+        format!("{end}: {}\n--- stdout\n{}\n--- stderr\n{}", self.command, self.stdout.trim(), self.stderr.trim())
     }
 }
 
@@ -56,7 +68,8 @@ pub fn run(command: &mut Command) -> Outcome {
     let stdout = collect(child.stdout.take());
     let stderr = collect(child.stderr.take());
     let status = wait(&mut child, limit);
-    Outcome { status, stdout: stdout.join().expect("text"), stderr: stderr.join().expect("text") }
+    let command = format!("{command:?}");
+    Outcome { command, status, stdout: stdout.join().expect("text"), stderr: stderr.join().expect("text") }
 }
 
 /// Limits the address space of the process that `command` makes, so that the page map covers a window only.
@@ -95,38 +108,61 @@ pub fn refuse_membarrier(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(refuse) }
 }
 
-/// Runs `test` again for `case`, which must end well; with the machine's usual mode and in fallback mode. `seed` is passed on.
-pub fn run_in_both_modes(test: &str, case: &str, seed: u64) {
-    for (mode, variable) in [("concurrency ids", None), ("fallback", Some(FALLBACK))] {
-        let mut command = command(test, case);
-        command.envs(variable).env("COMMENSAL_TEST_SEED", seed.to_string());
-        let outcome = run(&mut command);
-        outcome.expect_success(&format!("{test} with {mode}, seed {seed}"));
-        println!("{mode}: {}", outcome.stderr.trim());
+/// What puts a process into each of the machine's modes: concurrency ids, and fallback mode.
+pub const MODES: [Option<(&str, &str)>; 2] = [None, Some(FALLBACK)];
+
+/// Runs the test again for `case`, which must end well, in both modes. `seed` is passed on.
+pub fn run_in_both_modes(case: &str, seed: u64) {
+    for variable in MODES {
+        let outcome = run(command(case).envs(variable).env("COMMENSAL_TEST_SEED", seed.to_string()));
+        outcome.expect_success();
+        println!("mode {variable:?}: {}", outcome.stderr.trim());
     }
 }
 
-/// Acts a test out in processes of its own, in both modes. `act` gets the seed, and the moment when it is to end.
-pub fn act_out(file: &str, test: &str, usual_seconds: f64, act: impl FnOnce(u64, Instant)) {
+/// Acts the test out in a process of its own.
+pub fn alone(act: impl FnOnce()) {
+    match case() {
+        Some(_) => act(),
+        None => run(&mut command("act")).expect_success(),
+    }
+}
+
+/// Acts the test out in processes of its own, in both modes.
+pub fn in_both_modes(act: impl FnOnce()) {
+    act_out(0.0, |_, _| act());
+}
+
+/// The same, with the seed, and the moment when it is to end.
+pub fn act_out(usual_seconds: f64, act: impl FnOnce(u64, Instant)) {
     let (seed, duration) = (random::seed(), Duration::from_secs_f64(seconds(usual_seconds)));
     if case().is_none() {
-        return run_in_both_modes(test, "act", seed);
+        return run_in_both_modes("act", seed);
     }
-    let _replay = Replay { file, test, seed };
+    let _replay = Replay(seed);
     act(seed, Instant::now() + duration);
 }
 
-/// Says how to have a failure again, if there is one.
-struct Replay<'a> {
-    file: &'a str,
-    test: &'a str,
-    seed: u64,
+/// Acts the test out in a process of its own in each of these modes, with these settings.
+pub fn with_settings(conf: &str, modes: &[Option<(&str, &str)>], act: impl FnOnce()) {
+    if case().is_some() {
+        heap::conf::apply_environment();
+        return act();
+    }
+    for &variable in modes {
+        let outcome = run(command("act").env("COMMENSAL_CONF", conf).envs(variable));
+        outcome.expect_success();
+        println!("{}", outcome.stdout);
+    }
 }
 
-impl Drop for Replay<'_> {
+/// Says how to have a failure again, if there is one.
+struct Replay(u64);
+
+impl Drop for Replay {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("{}", random::replay(self.file, self.test, self.seed));
+            eprintln!("{}", random::replay(self.0));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Loads that come to a peak, each in a process of its own, and what is in memory of it.
 
-use super::{PATIENCE, child};
+use super::PATIENCE;
 use commensal::heap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,20 +12,6 @@ use std::time::{Duration, Instant};
 pub const MIB: usize = 1 << 20;
 /// Of blocks, in turn.
 pub const SIZES: [usize; 8] = [24, 100, 400, 1500, 5000, 12_000, 28_000, 90_000];
-
-/// Acts out `body` in a process of its own.
-pub fn in_child(test: &str, conf: &str, modes: &[Option<(&str, &str)>], body: fn()) {
-    if child::case().is_some() {
-        heap::conf::apply_environment();
-        return body();
-    }
-    for &variable in modes {
-        let mut command = child::command(test, "act");
-        let outcome = child::run(command.env("COMMENSAL_CONF", conf).envs(variable));
-        outcome.expect_success(test);
-        println!("{}", outcome.stdout);
-    }
-}
 
 /// Bytes of this process in memory.
 pub fn resident() -> usize {

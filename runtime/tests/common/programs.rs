@@ -143,8 +143,6 @@ pub fn runner(seed: u64, cases: u32) -> TestRunner {
 /// Tests `property` on random input in a process of its own, with a fresh heap for each case, until the time is over; in the
 /// machine's usual mode and in fallback mode. A failing input is shortened and shown with how to have it again.
 pub fn hold<T: std::fmt::Debug>(
-    file: &str,
-    test: &str,
     usual_seconds: f64,
     strategy: impl Strategy<Value = T>,
     property: impl Fn(&T) -> Result<(), Failure>,
@@ -152,7 +150,7 @@ pub fn hold<T: std::fmt::Debug>(
     const CASES: u32 = 32;
     let duration = Duration::from_secs_f64(seconds(usual_seconds));
     if child::case().is_none() {
-        return child::run_in_both_modes(test, "hold", random::seed());
+        return child::run_in_both_modes("hold", random::seed());
     }
     let end = Instant::now() + duration;
     for seed in random::seed().. {
@@ -162,7 +160,7 @@ pub fn hold<T: std::fmt::Debug>(
         });
         match tested {
             Ok(()) => {}
-            Err(TestError::Fail(why, input)) => panic!("{why}\n{input:?}\n{}", random::replay(file, test, seed)),
+            Err(TestError::Fail(why, input)) => panic!("{why}\n{input:?}\n{}", random::replay(seed)),
             Err(TestError::Abort(why)) => panic!("{why}"),
         }
         if Instant::now() > end {

@@ -1,5 +1,6 @@
 //! Randomness that can be had again: a seed, a generator, and the words that say how to replay a failure.
 
+use super::child;
 use super::model::Operation;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,14 +16,16 @@ pub fn seed() -> u64 {
 }
 
 /// Seed, commit, and the command that runs the test again with them.
-pub fn replay(file: &str, test: &str, seed: u64) -> String {
+pub fn replay(seed: u64) -> String {
     let git =
         Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let commit = git.map_or_else(|_| "unknown\n".into(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
     format!(
-        "seed {seed}, commit {}; replay with\n  {SEED}={seed} cargo test -p {} --test {file} -- --exact {test}",
+        "seed {seed}, commit {}; replay with\n  {SEED}={seed} cargo test -p {} --test {} -- --exact {}",
         commit.trim(),
-        env!("CARGO_PKG_NAME")
+        env!("CARGO_PKG_NAME"),
+        env!("CARGO_CRATE_NAME"),
+        child::test()
     )
 }
 

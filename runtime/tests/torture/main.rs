@@ -425,79 +425,62 @@ fn failure() -> Option<String> {
     Some(found.collect::<Vec<_>>().join(", ")).filter(|found| !found.is_empty())
 }
 
-fn act_out<F: Flavour>(test: &str) {
-    let seed = random::seed();
-    if let Err(found) = torture::<F>(seed, Duration::from_secs_f64(seconds(USUAL_SECONDS))) {
-        panic!("{found}\n{}", random::replay("torture", test, seed));
+/// Tortures in a process that is prepared so.
+fn act_out(prepare: impl FnOnce(&mut Command) -> &mut Command) {
+    if child::case().is_some() {
+        let seed = random::seed();
+        let result = torture::<Rcu>(seed, Duration::from_secs_f64(seconds(USUAL_SECONDS)));
+        return result.unwrap_or_else(|found| panic!("{found}\n{}", random::replay(seed)));
     }
-}
-
-fn run(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) {
-    let outcome = child::run(prepare(&mut child::command(test, "torture")));
-    outcome.expect_success(test);
+    let outcome = child::run(prepare(&mut child::command("torture")));
+    outcome.expect_success();
     println!("{}", outcome.stdout.trim());
 }
 
 #[test]
 fn with_concurrency_ids() {
-    const TEST: &str = "with_concurrency_ids";
-    match child::case() {
-        Some(_) => act_out::<Rcu>(TEST),
-        None => run(TEST, |command| command),
-    }
+    act_out(|command| command);
 }
 
 #[test]
 fn without_restartable_sequences() {
-    const TEST: &str = "without_restartable_sequences";
-    match child::case() {
-        Some(_) => {
-            act_out::<Rcu>(TEST);
-            assert_eq!(slot::mode(), slot::Mode::PerThread);
-        }
-        None => run(TEST, |command| command.envs([child::FALLBACK])),
-    }
+    act_out(|command| command.envs([child::FALLBACK]));
+    assert!(child::case().is_none() || slot::mode() == slot::Mode::PerThread);
 }
 
 #[test]
 fn without_membarrier() {
-    const TEST: &str = "without_membarrier";
-    match child::case() {
-        Some(_) => {
-            act_out::<Rcu>(TEST);
-            assert!(commensal::machine::kick::fence_all().is_err());
-        }
-        None => run(TEST, child::refuse_membarrier),
-    }
+    act_out(child::refuse_membarrier);
+    assert!(child::case().is_none() || commensal::machine::kick::fence_all().is_err());
 }
 
-fn must_find<F: Flavour>(test: &str) {
+fn must_find<F: Flavour>() {
     if child::case().is_some() {
         let found = torture::<F>(random::seed(), PATIENCE).expect_err("the planted bug was not found");
         assert!(found.contains(F::FINDS), "found was something else: {found}");
         return println!("found: {found}");
     }
-    let outcome = child::run(&mut child::command(test, "planted"));
+    let outcome = child::run(&mut child::command("planted"));
     assert!(outcome.stdout.contains("found: "), "{}", outcome.report());
     println!("{}", outcome.stdout.trim());
 }
 
 #[test]
 fn planted_sections_that_are_not_counted() {
-    must_find::<Uncounted>("planted_sections_that_are_not_counted");
+    must_find::<Uncounted>();
 }
 
 #[test]
 fn planted_an_impatient_updater() {
-    must_find::<Impatient>("planted_an_impatient_updater");
+    must_find::<Impatient>();
 }
 
 #[test]
 fn planted_a_hasty_flood() {
-    must_find::<Amiss<HASTY>>("planted_a_hasty_flood");
+    must_find::<Amiss<HASTY>>();
 }
 
 #[test]
 fn planted_a_registered_reader_that_is_offline() {
-    must_find::<Amiss<ABSENT>>("planted_a_registered_reader_that_is_offline");
+    must_find::<Amiss<ABSENT>>();
 }
