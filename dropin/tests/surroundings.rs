@@ -39,15 +39,10 @@ in_both_modes! {
     watched_under_limits_when_a_page_is_due: watched("limits staircase as 60");
 
     double_free: |mode| misused(mode, "double_free", &[16, 100, 2000, 30_000, 300_000, 5_000_000]);
-    double_free_with_others_between: |mode| misused(mode, "double_free_apart", &[16, 1000, 30_000]);
     double_free_by_another_thread: |mode| misused(mode, "double_free_other_thread", &[16, 1000, 30_000]);
     double_free_by_realloc: |mode| misused(mode, "double_free_by_realloc", &[16, 1000, 300_000]);
     free_of_the_stack: |mode| misused(mode, "stack", &[100]);
-    free_of_the_program: |mode| misused(mode, "program", &[100]);
-    free_of_a_mapping: |mode| misused(mode, "mapping", &[100]);
-    free_of_nowhere: |mode| misused(mode, "wild", &[100]);
     free_of_the_middle: |mode| misused(mode, "interior", &[64, 1000, 30_000, 300_000, 5_000_000]);
-    free_of_the_middle_unaligned: |mode| misused(mode, "unaligned", &[64, 1000, 30_000, 300_000, 5_000_000]);
     realloc_of_the_stack: |mode| misused(mode, "realloc_stack", &[100, 100_000]);
     free_with_a_wrong_size: |mode| misused(mode, "wrong_size", &[64, 1000, 300_000]);
 

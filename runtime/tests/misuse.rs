@@ -10,21 +10,6 @@ use common::child;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-/// Acts out `crime` in a process of its own, which must die of it, saying `expected`.
-fn must_die(expected: &str, crime: fn()) {
-    if child::case().is_some() {
-        crime();
-        heap::trim(0);
-        return;
-    }
-    let outcome = child::run(&mut child::command("crime"));
-    let signal = outcome.status.and_then(|status| status.signal());
-    assert_eq!(signal, Some(libc::SIGABRT), "{}", outcome.report());
-    let lines: Vec<&str> = outcome.stderr.lines().collect();
-    assert!(lines.len() == 1 && lines[0].starts_with("commensal: "), "expected one line: {}", outcome.report());
-    assert!(lines[0].contains(expected), "expected {expected:?}: {}", outcome.report());
-}
-
 fn block(bytes: usize) -> *mut u8 {
     let block = heap::allocate(bytes);
     assert!(!block.is_null());
@@ -42,112 +27,76 @@ fn block_with_neighbour(bytes: usize) -> *mut u8 {
     first
 }
 
-#[test]
-fn small_block_freed_twice() {
-    must_die("double free", || {
+/// What is done, what is said of it, and how it is done.
+const CRIMES: [(&str, &str, fn()); 15] = [
+    ("small block freed twice", "double free", || {
         let block = block_with_neighbour(40);
         free(block);
         free(block);
-    });
-}
-
-#[test]
-fn small_block_freed_twice_with_others_in_between() {
-    must_die("double free", || {
+    }),
+    ("small block freed twice with others in between", "double free", || {
         let blocks: Vec<_> = (0..5000).map(|_| block(200)).collect();
         // Some stay, so that no span is given back as a whole: nobody could tell then what was in it.
         let freed = blocks.iter().enumerate().filter(|(number, _)| number % 10 != 0);
         freed.for_each(|(_, &block)| free(block));
         free(blocks[17]);
-    });
-}
-
-#[test]
-fn small_block_freed_by_two_threads() {
-    must_die("double free", || {
+    }),
+    ("small block freed by two threads", "double free", || {
         let address = block_with_neighbour(1000) as usize;
         let threads = [(); 2].map(|()| std::thread::spawn(move || free(address as *mut u8)));
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
-    });
-}
-
-#[test]
-fn large_block_freed_twice() {
-    must_die("free of", || {
+    }),
+    ("large block freed twice", "free of", || {
         let block = block(100_000);
         free(block);
         free(block);
-    });
-}
-
-#[test]
-fn huge_block_freed_twice() {
-    must_die("free of", || {
+    }),
+    ("huge block freed twice", "free of", || {
         let block = block(100 << 20);
         free(block);
         free(block);
-    });
-}
-
-#[test]
-fn pointer_into_a_small_block() {
-    must_die("pointer into an object", || {
-        free(block_with_neighbour(100).wrapping_add(16));
-    });
-}
-
-#[test]
-fn pointer_behind_the_last_object() {
-    must_die("pointer into an object", || {
-        let block = block(100);
-        free((block as usize / 0x10000 * 0x10000 + 0xffc0) as *mut u8);
-    });
-}
-
-#[test]
-fn pointer_into_a_large_block() {
-    must_die("pointer into an object", || free(block(100_000).wrapping_add(4096)));
-}
-
-#[test]
-fn pointer_to_the_stack() {
-    must_die("foreign pointer", || {
-        let mut local = [0u64; 4];
-        free(local.as_mut_ptr().cast());
-    });
-}
-
-#[test]
-fn pointer_of_another_allocator() {
-    must_die("foreign pointer", || {
+    }),
+    ("pointer into a small block", "pointer into an object", || free(block_with_neighbour(100).wrapping_add(16))),
+    ("pointer that is not aligned", "pointer into an object", || free(block_with_neighbour(1000).wrapping_add(1))),
+    ("pointer behind the last object", "pointer into an object", || {
+        free((block(100) as usize / 0x10000 * 0x10000 + 0xffc0) as *mut u8);
+    }),
+    ("pointer into a large block", "pointer into an object", || free(block(100_000).wrapping_add(4096))),
+    ("pointer to nowhere", "foreign pointer", || free(std::ptr::without_provenance_mut(0x1234_5678_9000))),
+    ("pointer to the stack", "foreign pointer", || free([0u64; 4].as_mut_ptr().cast())),
+    ("pointer of another allocator", "foreign pointer", || {
         free(block(10));
         free(Box::into_raw(Box::new([0u64; 100])).cast());
-    });
-}
-
-#[test]
-fn foreign_pointer_before_the_first_allocation() {
-    must_die("foreign pointer", || {
+    }),
+    ("foreign pointer before the first allocation", "foreign pointer", || {
         free(Box::into_raw(Box::new(1u64)).cast());
-    });
-}
-
-#[test]
-fn reallocation_of_a_foreign_pointer() {
-    must_die("foreign pointer", || {
-        let mut local = [0u64; 4];
+    }),
+    ("reallocation of a foreign pointer", "foreign pointer", || {
         // SAFETY: it is not safe; that is the point.
-        unsafe { heap::reallocate(local.as_mut_ptr().cast(), 100) };
-    });
-}
+        unsafe { heap::reallocate([0u64; 4].as_mut_ptr().cast(), 100) };
+    }),
+    ("wrong size at a sized free", "with size", || {
+        // SAFETY: the block is ours.
+        unsafe { heap::check_size(block(100), 1000, heap::ALIGNMENT) };
+    }),
+];
 
 #[test]
-fn wrong_size_at_a_sized_free() {
-    must_die("with size", || {
-        let block = block(100);
-        // SAFETY: the block is ours.
-        unsafe { heap::check_size(block, 1000, heap::ALIGNMENT) };
-    });
+fn each_misuse_ends_the_program_by_a_line_that_names_it() {
+    if let Some(case) = child::case() {
+        let (_, _, commit) = CRIMES.iter().find(|(crime, ..)| *crime == case).expect("it is in the table");
+        commit();
+        heap::trim(0);
+        return;
+    }
+    for (crime, expected, _) in CRIMES {
+        let outcome = child::run(&mut child::command(crime));
+        let signal = outcome.status.and_then(|status| status.signal());
+        assert_eq!(signal, Some(libc::SIGABRT), "{}", outcome.report());
+        let lines: Vec<&str> = outcome.stderr.lines().collect();
+        assert!(lines.len() == 1 && lines[0].starts_with("commensal: "), "expected one line: {}", outcome.report());
+        assert!(lines[0].contains(expected), "expected {expected:?}: {}", outcome.report());
+    }
 }
 
 #[test]
