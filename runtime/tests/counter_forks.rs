@@ -229,18 +229,11 @@ fn fork_while_others_add(way: Way, seed: u64, end: Instant) {
 }
 
 #[test]
-fn counter_plain_forks() {
-    act_out(0.7, |seed, end| fork_while_others_add(Way::Fork, seed, end));
-}
-
-#[test]
-fn counter_forks_without_handlers() {
-    act_out(0.7, |seed, end| fork_while_others_add(Way::WithoutHandlers, seed, end));
-}
-
-#[test]
-fn counter_bare_system_calls() {
-    act_out(0.7, |seed, end| fork_while_others_add(Way::Bare, seed, end));
+fn counter_forks_of_every_kind() {
+    act_out(1.2, |seed, end| {
+        let each = end.saturating_duration_since(Instant::now()) / Way::ALL.len() as u32;
+        Way::ALL.iter().for_each(|&way| fork_while_others_add(way, seed, Instant::now() + each));
+    });
 }
 
 /// One process that has no area yet: a thread makes it, while another one forks.

@@ -358,77 +358,20 @@ fn round_with_reader(manner: Manner, random: &mut Random) -> u64 {
     reads
 }
 
-fn readings_are_within_their_bound(manner: Manner) {
-    act_out(0.7, |seed, end| {
+#[test]
+fn counter_readings_are_within_their_bound() {
+    act_out(1.0, |seed, end| {
         disturbed::handle(disturbed::nothing);
         let (mut random, mut rounds, mut reads) = (Random::new(seed, 0), 0, 0);
         CROWD.disturb_while(seed, || {
-            while Instant::now() < end {
+            for manner in [Manner::Up, Manner::UpAndDown, Manner::Limited].into_iter().cycle() {
+                if Instant::now() > end {
+                    break;
+                }
                 rounds += 1;
                 reads += round_with_reader(manner, &mut random);
             }
         });
-        eprintln!("{:?}: {rounds} rounds, {reads} readings", slot::mode());
-    });
-}
-
-#[test]
-fn counter_readings_of_what_only_grows() {
-    readings_are_within_their_bound(Manner::Up);
-}
-
-#[test]
-fn counter_readings_of_what_grows_and_shrinks() {
-    readings_are_within_their_bound(Manner::UpAndDown);
-}
-
-#[test]
-fn counter_readings_amid_limits() {
-    readings_are_within_their_bound(Manner::Limited);
-}
-
-/// Two slots are full of what can be drawn, and a limited addition takes it out again and is refused: the sum stays as it is, so every
-/// reading is of the same number. (What a reader meets there once in many days, exploration's small bodies meet each time.)
-///
-/// Planted: a reading that does not look at the sequence again.
-#[test]
-fn counter_readings_while_cells_are_closed() {
-    const AT_ONCE: usize = 64;
-    /// The first subtraction opens a cell with half a range in it, the second fills it.
-    const FILLING: [i64; 2] = [1, 511];
-    const SUM: i64 = -2 * (FILLING[0] + FILLING[1]);
-    act_out(0.5, |_, end| {
-        let (mut reads, mut rounds) = (0u64, 0);
-        while Instant::now() < end {
-            let counters: [_; AT_ONCE] = array::from_fn(|_| LazyCounter::new());
-            counters.iter().for_each(|counter| counter.share().expect("there is memory"));
-            let (filled, closed) = (AtomicU64::new(0), AtomicU64::new(0));
-            let fill = |round: usize| {
-                FILLING.iter().for_each(|&amount| counters[round].sub(amount));
-                filled.fetch_add(1, Ordering::SeqCst);
-                while filled.load(Ordering::SeqCst) < 2 * (round as u64 + 1) {
-                    thread::yield_now();
-                }
-            };
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    for (round, counter) in counters.iter().enumerate() {
-                        fill(round);
-                        assert!(!counter.limited_add(1, SUM));
-                        closed.store(round as u64 + 1, Ordering::SeqCst);
-                    }
-                });
-                for (round, counter) in counters.iter().enumerate() {
-                    fill(round);
-                    while closed.load(Ordering::SeqCst) <= round as u64 {
-                        let reading = counter.read();
-                        assert!(SUM.abs_diff(reading.value) <= reading.error, "{reading:?} of {SUM}");
-                        reads += 1;
-                    }
-                }
-            });
-            rounds += AT_ONCE;
-        }
         eprintln!("{:?}: {rounds} rounds, {reads} readings", slot::mode());
     });
 }
