@@ -1,5 +1,5 @@
 //! Deferring: nothing is freed, dropped or called before the sections that are open have ended, all of it is afterwards, once, and not more waits
-//! than is promised.
+//! than is promised. Forks meanwhile, and handlers that defer, are explored (`exploration/src/deferred.rs`).
 
 mod common;
 
@@ -9,35 +9,21 @@ use commensal::machine::slot;
 use commensal::rcu::{self, Head};
 use commensal::slab::Cache;
 use commensal::{heap, rcu::Waiting};
-use common::PATIENCE;
 use common::child::{self, in_both_modes};
-use common::forks::{self, Way};
+use common::peak::comes;
+use common::{PATIENCE, have_threads};
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const SIZES: [usize; 6] = [16, 64, 200, 4096, 30_000, 200_000];
 
-/// The process is to have had a second thread.
-fn have_threads() {
-    thread::spawn(|| ()).join().unwrap();
-}
-
 fn block(bytes: usize) -> *mut u8 {
     let block = heap::allocate(bytes);
     assert!(!block.is_null());
     block
-}
-
-/// Waits for something that comes by itself.
-fn come(what: &str, mut is_there: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_there() {
-        assert!(start.elapsed() < PATIENCE, "{what} does not come; {:?}", rcu::waiting());
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -81,7 +67,8 @@ fn all_is_freed_and_called_without_anybody_asking() {
             // SAFETY: ours.
             unsafe { rcu::defer_free(block(100)) };
             rcu::defer_drop(Told(&CALLED, thread::current().id()));
-            come("what was deferred", || rcu::waiting().objects == 0 && CALLED.load(Ordering::SeqCst) == round);
+            let is_done = || rcu::waiting().objects == 0 && CALLED.load(Ordering::SeqCst) == round;
+            assert!(comes(is_done), "{:?}", rcu::waiting());
             // The worker goes to sleep.
             thread::sleep(Duration::from_millis(100));
         }
@@ -217,7 +204,7 @@ fn a_process_that_defers_nothing_has_no_worker_and_one_that_does_has_one() {
             }
         });
         rcu::barrier();
-        come("the worker's name", || has_worker() > 0);
+        assert!(comes(|| has_worker() > 0), "{:?}", threads());
         thread::sleep(Duration::from_millis(50));
         assert_eq!(has_worker(), 1, "{:?}", threads());
     });
@@ -232,7 +219,7 @@ fn registrations() -> libc::c_long {
 
 #[test]
 fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
-    if child::case().is_some() {
+    child::alone(|| {
         let end = AtomicBool::new(false);
         let registered = thread::scope(|scope| {
             for _ in 0..4 {
@@ -254,15 +241,15 @@ fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
         });
         assert_eq!(registered[0], registered[1], "it registered for kicks, which takes long where threads run");
         // Later ones are laid aside: whoever frees them kicks.
-        return come("a kick", || {
+        let is_kicked = comes(|| {
             // SAFETY: ours.
             unsafe { rcu::defer_free(block(64)) };
             rcu::barrier();
             let has_kicked = Report::read().is_some_and(|report| report.process.kicks_deferred > 0);
             slot::mode() != slot::Mode::ConcurrencyId || has_kicked
         });
-    }
-    child::run(&mut child::command("act")).expect_success();
+        assert!(is_kicked, "nobody was kicked");
+    });
 }
 
 #[test]
@@ -288,10 +275,11 @@ fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
                 }
                 let start = Instant::now();
                 thread::sleep(HOLD_OUT);
-                come("the mark", || {
+                let is_reached = comes(|| {
                     let waiting = rcu::waiting();
                     waiting.bytes >= mark_kib << 10 && waiting.held_up > before.held_up
                 });
+                assert!(is_reached, "the mark does not come: {:?}", rcu::waiting());
                 let waiting = rcu::waiting();
                 took = start.elapsed();
                 end.store(true, Ordering::Relaxed);
@@ -308,102 +296,6 @@ fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
             assert_eq!(rcu::waiting().bytes, 0);
             assert_eq!(rcu::waiting().lost, 0);
         }
-    });
-}
-
-#[test]
-fn children_go_on_with_what_waits_whatever_their_parent_was_doing() {
-    in_both_modes(|| {
-        const ROUNDS: usize = 40;
-        static DROPPED: AtomicU32 = AtomicU32::new(0);
-        struct Count;
-        impl Drop for Count {
-            fn drop(&mut self) {
-                DROPPED.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-        let end = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    while !end.load(Ordering::Relaxed) {
-                        // SAFETY: ours.
-                        unsafe { rcu::defer_free(block(128)) };
-                        rcu::defer_drop(Count);
-                    }
-                });
-            }
-            for round in 0..ROUNDS {
-                let way = Way::ALL[round % 3];
-                let child = way.fork_and(|| {
-                    let before = DROPPED.load(Ordering::SeqCst);
-                    let section = rcu::read();
-                    (0..1000).for_each(|_| rcu::defer_drop(Count));
-                    // SAFETY: ours.
-                    (0..1000).for_each(|_| unsafe { rcu::defer_free(block(128)) });
-                    let early = DROPPED.load(Ordering::SeqCst) != before;
-                    drop(section);
-                    rcu::barrier();
-                    let dropped = DROPPED.load(Ordering::SeqCst) - before;
-                    let all = rcu::waiting();
-                    match (early, dropped >= 1000, all.objects) {
-                        (false, true, 0) => Ok(()),
-                        (true, ..) => Err(2),
-                        (_, false, _) => Err(3),
-                        _ => Err(4),
-                    }
-                });
-                let status = forks::wait_for(child, PATIENCE);
-                assert_eq!(status, Some(0), "a child of {way:?}: 2: dropped too early, 3: not all, 4: some wait still");
-            }
-            end.store(true, Ordering::Relaxed);
-        });
-    });
-}
-
-/// Deferred by handlers, on top of whatever their thread does.
-#[test]
-fn handlers_may_defer_on_top_of_anything() {
-    in_both_modes(|| {
-        static DEFERRED: AtomicU32 = AtomicU32::new(0);
-        static STOCK: [AtomicPtr<u8>; 64] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
-        extern "C" fn defer(_: libc::c_int) {
-            for place in &STOCK {
-                let taken = place.swap(std::ptr::null_mut(), Ordering::Relaxed);
-                if !taken.is_null() {
-                    DEFERRED.fetch_add(1, Ordering::Relaxed);
-                    // SAFETY: ours since the exchange.
-                    return unsafe { rcu::defer_free(taken) };
-                }
-            }
-        }
-        have_threads();
-        common::disturbed::handle(defer);
-        let crowd = common::disturbed::Crowd::new();
-        let end = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    let _member = crowd.enrol();
-                    while !end.load(Ordering::Relaxed) {
-                        // SAFETY: ours.
-                        unsafe { rcu::defer_free(block(48)) };
-                        let stock = block(256);
-                        let place = &STOCK[stock as usize / 4096 % STOCK.len()];
-                        // SAFETY: ours since the exchange.
-                        unsafe { rcu::defer_free(place.swap(stock, Ordering::Relaxed)) };
-                    }
-                });
-            }
-            crowd.disturb_while(1, || {
-                thread::sleep(Duration::from_millis(500));
-                come("a handler that defers", || DEFERRED.load(Ordering::Relaxed) > 0);
-            });
-            end.store(true, Ordering::Relaxed);
-        });
-        rcu::barrier();
-        assert!(DEFERRED.load(Ordering::Relaxed) > 0, "no handler deferred anything");
-        assert_eq!((rcu::waiting().objects, rcu::waiting().lost), (0, 0));
     });
 }
 

@@ -5,7 +5,6 @@ mod common;
 use commensal::heap;
 use commensal::rcu::qsbr::{self, Policy, Reader};
 use commensal::rcu::{self, Cell};
-use common::forks::{self, Way};
 use common::{PATIENCE, child};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -177,48 +176,6 @@ fn what_was_found_stays_under_every_policy() {
         });
         rcu::barrier();
         assert_eq!((rcu::waiting().objects, rcu::waiting().lost), (0, 0));
-    });
-}
-
-#[test]
-fn children_wait_for_the_readers_of_the_thread_that_forked() {
-    act_out(|| {
-        rcu::set_knob("till_qs_ms", 0).unwrap();
-        let (ready, end) = (AtomicBool::new(false), AtomicBool::new(false));
-        thread::scope(|scope| {
-            // Never reports.
-            scope.spawn(|| {
-                let _reader = Reader::<false>::register().unwrap();
-                ready.store(true, Ordering::Relaxed);
-                while !end.load(Ordering::Relaxed) {
-                    thread::yield_now();
-                }
-            });
-            while !ready.load(Ordering::Relaxed) {
-                thread::yield_now();
-            }
-            for way in Way::ALL {
-                let mut own = Reader::<false>::register().unwrap();
-                let child = way.fork_and(|| {
-                    let cookie = rcu::start();
-                    if (0..1000).any(|_| rcu::is_over(cookie)) {
-                        return Err(2);
-                    }
-                    own.checkpoint_always();
-                    let is_over = (0..1000).any(|_| rcu::is_over(cookie));
-                    drop(own);
-                    rcu::synchronize();
-                    if is_over { Ok(()) } else { Err(3) }
-                });
-                let status = forks::wait_for(child, PATIENCE);
-                assert_eq!(
-                    status,
-                    Some(0),
-                    "a child of {way:?}: 2: over before its thread reported, 3: not over after it had"
-                );
-            }
-            end.store(true, Ordering::Relaxed);
-        });
     });
 }
 

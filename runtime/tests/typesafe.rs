@@ -1,5 +1,5 @@
 //! Typesafe caches: what a section has found stays an object of its type, whatever becomes of it; its memory goes back afterwards, all of it, and until then is
-//! what the cache uses first.
+//! what the cache uses first. Readers, updaters and sweepers at the same time are explored (`exploration/src/typesafe.rs`).
 
 mod common;
 
@@ -8,7 +8,7 @@ use commensal::rcu::{self, Link, TypesafeCache};
 use commensal::slab::Cache;
 use common::child::{self, in_both_modes};
 use common::forks::{self, Way};
-use common::{PATIENCE, goes_on};
+use common::{PATIENCE, have_threads};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -52,11 +52,6 @@ fn existing() -> usize {
 
 static OBJECTS: TypesafeCache<Object> = TypesafeCache::new("object", Object::new);
 
-/// The process is to have had a second thread.
-fn have_threads() {
-    thread::spawn(|| ()).join().unwrap();
-}
-
 /// Takes many objects and gives them back, so that whole spans are given up.
 fn churn(many: usize) {
     let objects: Vec<_> = (0..many).map(|_| OBJECTS.get().expect("there is memory")).collect();
@@ -76,57 +71,6 @@ fn write_elsewhere() {
             heap::free(block);
         }
     }
-}
-
-#[test]
-fn what_a_section_found_stays_an_object_of_its_type() {
-    in_both_modes(|| {
-        static LINKS: [Link<Object>; 8] = [const { Link::new(&OBJECTS) }; 8];
-        let (end, found, wrong) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-        thread::scope(|scope| {
-            for number in 0..3 {
-                let (end, found, wrong) = (&end, &found, &wrong);
-                scope.spawn(move || {
-                    for at in (0..LINKS.len()).cycle().skip(number) {
-                        if end.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        let section = rcu::read();
-                        let Some(object) = LINKS[at].load(&section) else { continue };
-                        found.fetch_add(1, Ordering::Relaxed);
-                        let start = Instant::now();
-                        while start.elapsed() < Duration::from_micros(200) {
-                            if !object.is_whole() {
-                                wrong.fetch_add(1, Ordering::Relaxed);
-                            }
-                            thread::yield_now();
-                        }
-                    }
-                });
-            }
-            let due = Instant::now() + Duration::from_millis(700);
-            let is_enough = || found.load(Ordering::Relaxed) > 20 && DROPPED.load(Ordering::Relaxed) > 0;
-            while goes_on(due, is_enough()) {
-                LINKS.iter().for_each(|link| drop(link.swap(OBJECTS.get())));
-                LINKS.iter().for_each(|link| drop(link.swap(None)));
-                churn(50);
-                write_elsewhere();
-            }
-            end.store(true, Ordering::Relaxed);
-        });
-        let (found, wrong) = (found.into_inner(), wrong.into_inner());
-        println!(
-            "{found} objects found, {} made, {} dropped",
-            MADE.load(Ordering::Relaxed),
-            DROPPED.load(Ordering::Relaxed)
-        );
-        assert!(found > 20, "readers found {found} objects only");
-        assert_eq!(wrong, 0, "of {found} objects that were found");
-        assert!(DROPPED.load(Ordering::Relaxed) > 0, "no memory went back");
-        OBJECTS.shrink();
-        rcu::barrier();
-        assert_eq!((OBJECTS.alive(), existing()), (0, 0), "all went back");
-    });
 }
 
 #[test]

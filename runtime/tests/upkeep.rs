@@ -15,7 +15,7 @@ use commensal::machine::{clock, process, slot};
 use commensal::upkeep::{self, Report};
 use common::child::{self, act_out, with_settings};
 use common::forks::{FINE, Way, wait_for};
-use common::peak::{Blocks, MIB, SIZES, after_a_peak, comes, resident};
+use common::peak::{Blocks, MIB, after_a_peak, comes, resident};
 use common::random::Random;
 use common::{PATIENCE, goes_on};
 use std::fs;
@@ -368,65 +368,4 @@ fn a_child_gets_a_shepherd_of_its_own() {
         });
         assert_eq!(wait_for(child, PATIENCE), Some(FINE), "{:?}", Report::read());
     });
-}
-
-/// Children that are forked while the shepherd is at it can go on, and get a shepherd of their own if they need one.
-#[test]
-fn children_of_a_process_with_a_shepherd_go_on() {
-    act_out(1.0, |seed, end| {
-        upkeep::set_knob("interval_ms", 1).expect("it is in range");
-        let is_over = AtomicBool::new(false);
-        let mut children = 0;
-        thread::scope(|scope| {
-            for number in 0..2 {
-                let is_over = &is_over;
-                scope.spawn(move || {
-                    let mut random = Random::new(seed, number);
-                    while !is_over.load(Ordering::Relaxed) {
-                        Blocks::new(MIB * (1 + random.below(4))).free();
-                        thread::sleep(Duration::from_millis(random.below(4) as u64));
-                    }
-                });
-            }
-            while goes_on(end, children > 10) {
-                for way in Way::ALL {
-                    let status = wait_for(way.fork_and(child_goes_on), PATIENCE);
-                    assert_eq!(status, Some(FINE), "a child of {way:?}");
-                    children += 1;
-                }
-            }
-            is_over.store(true, Ordering::Relaxed);
-        });
-        assert!(children > 10, "{children} children");
-        eprintln!("{children} children; {:?}", Report::read());
-    });
-}
-
-/// In a child, which has no memory but this heap's: allocates and frees, with steps of upkeep between.
-fn child_goes_on() -> Result<(), i32> {
-    let mut blocks = [core::ptr::null_mut::<u8>(); 64];
-    for round in 0..20_u8 {
-        for (index, block) in blocks.iter_mut().enumerate() {
-            let bytes = SIZES[index % SIZES.len()];
-            *block = heap::allocate(bytes);
-            if block.is_null() {
-                return Err(1);
-            }
-            // SAFETY: the block is ours.
-            unsafe { block.write_bytes(round ^ index as u8, bytes) };
-        }
-        upkeep::tick();
-        for (index, &block) in blocks.iter().enumerate() {
-            let last = SIZES[index % SIZES.len()] - 1;
-            // SAFETY: the block is ours, and written.
-            unsafe {
-                if (block.read(), block.add(last).read()) != (round ^ index as u8, round ^ index as u8) {
-                    return Err(2);
-                }
-                heap::free(block);
-            }
-        }
-    }
-    heap::trim(0);
-    Ok(())
 }

@@ -29,6 +29,11 @@ pub fn run(jobs: Vec<Job<'_>>) {
     test_support::run(jobs, |jobs| thread::scope(|scope| jobs.into_iter().for_each(|job| drop(scope.spawn(job)))));
 }
 
+/// The process is to have had a second thread.
+pub fn have_threads() {
+    thread::spawn(|| ()).join().expect("no panic");
+}
+
 /// What may pass before something counts as hanging: far more than a busy machine needs.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
