@@ -4,7 +4,7 @@
  * keys             destructors of thread-specific data allocate, free and set the data again
  * atexit           exit handlers and destructors allocate and free; exits with status 7
  * main_leaves      main ends by pthread_exit while another thread goes on
- * detached WAY     the process ends by exit, quick_exit or _exit while threads allocate; 100 times */
+ * detached WAY COUNT   so many processes end by exit, quick_exit or _exit while threads allocate */
 #include "churn.h"
 
 #include <pthread.h>
@@ -190,7 +190,7 @@ static void detached_child(const char *way) {
 
 static void check_detached(void) {
     const char *way = argument(0) ? argument(0) : "exit";
-    for (int i = 0; i < 100; i++) {
+    for (size_t i = 0; i < number_argument(1, 40); i++) {
         int status = 0;
         pid_t child = fork();
         if (child == 0)

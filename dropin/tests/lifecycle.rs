@@ -9,13 +9,12 @@ in_both_modes! {
     /// In fallback mode each of the 200 threads has a slot, and what rests there is much more.
     threads_together: |mode| check(&["threads together {20} ", by_mode(mode, "48", "160")].concat()).holds(mode);
     footprint_of_threads: |mode| promised(&["threads footprint {20} ", by_mode(mode, "32", "48")].concat())(mode);
-    producers_and_consumers: "threads pipeline {0.5}";
     threads_that_migrate: "threads migrate {0.5}";
     threads_with_small_stacks: "threads small_stacks";
     blocks_that_outlive_their_thread: "threads left_behind";
 
     /// Most malloc libraries, libc's among them, hang in children of `_Fork` and of the raw system calls.
-    forks_of_every_kind: promised("fork storm {2000} fork,_Fork,syscall,clone");
+    forks_of_every_kind: promised("fork storm {1000} fork,_Fork,syscall,clone");
     forks_and_spawned_processes: "fork storm {600} fork,vfork,spawn";
     fork_handlers_that_allocate: "fork handlers {200}";
     forks_of_one_thread: "fork solo";
@@ -27,9 +26,9 @@ in_both_modes! {
     key_destructors: "exits keys";
     exit_handlers: super::exit_handlers;
     main_that_leaves: |mode| check("exits main_leaves").ends(mode, 0, &["a thread outlived main"]);
-    exit_while_threads_allocate: "exits detached exit";
-    quick_exit_while_threads_allocate: "exits detached quick_exit";
-    _exit_while_threads_allocate: "exits detached _exit";
+    exit_while_threads_allocate: "exits detached exit {40}";
+    quick_exit_while_threads_allocate: "exits detached quick_exit {40}";
+    _exit_while_threads_allocate: "exits detached _exit {40}";
 
     /// libc's malloc hangs in these.
     signals_by_timer: promised_with_restarts("signals timer {0.5}");

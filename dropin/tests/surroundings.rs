@@ -20,20 +20,20 @@ in_both_modes! {
     limit_at_every_step: promised("limits staircase as");
     limit_of_data_at_every_step: promised("limits staircase data");
 
-    membarrier_refused: "seccomp run membarrier=1 {THREADS} together {10} 160";
+    membarrier_refused: "seccomp run membarrier=1 {THREADS} together {5} 160";
     membarrier_unknown: "seccomp run membarrier=38 {THREADS} migrate {0.5}";
     membarrier_refused_and_forks: "seccomp run membarrier=1 {FORK} storm {300} fork";
-    rseq_unknown: "seccomp run rseq=38 {THREADS} together {10} 160";
+    rseq_unknown: "seccomp run rseq=38 {THREADS} together {5} 160";
     rseq_refused: "seccomp run rseq=1,membarrier=1 {THREADS} migrate {0.5}";
     advice_refused: "seccomp run madvise=1,mremap=1 {ABI} realloc";
-    advice_unknown: "seccomp run madvise=38,mremap=38,sched_getaffinity=38 {THREADS} together {10} 160";
+    advice_unknown: "seccomp run madvise=38,mremap=38,sched_getaffinity=38 {THREADS} together {2} 160";
     much_where_forks_are_not_noticed: "seccomp run madvise=1 {THREADS} much";
     membarrier_refused_before_the_first_thread: "seccomp solo membarrier=1";
     membarrier_refused_at_work: "seccomp late membarrier=1";
     everything_refused_at_work: "seccomp late membarrier=1,rseq=1,madvise=1,mremap=1";
-    watched_where_forks_are_not_told: unwatched("seccomp run madvise=1 {THREADS} together {10} 160");
+    watched_where_forks_are_not_told: unwatched("seccomp run madvise=1 {THREADS} together {2} 160");
     watched_where_no_file_is_made: hardly_watched("seccomp solo openat=1,fallocate=38,mkdirat=1");
-    watched_where_files_have_no_memory: hardly_watched("seccomp run fallocate=38 {THREADS} together {10} 160");
+    watched_where_files_have_no_memory: hardly_watched("seccomp run fallocate=38 {THREADS} together {5} 160");
     watched_in_a_sandbox: watched("seccomp late openat=1,unlinkat=1,membarrier=1,madvise=1,getpid=1");
     watched_under_limits: watched("limits staircase as");
     watched_under_limits_when_a_page_is_due: watched("limits staircase as 60");
