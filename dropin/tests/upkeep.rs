@@ -5,6 +5,5 @@ use dropin::linked::holds;
 
 in_both_modes! {
     settings: |mode| holds(mode, "upkeep settings");
-    ticks: |mode| holds(mode, "upkeep ticks");
     user: |mode| holds(mode, "upkeep user");
 }
