@@ -30,7 +30,6 @@ programs! {
     sh: "sh" "awk" "tar" "gzip";
     git: "git";
     gcc: "gcc" "g++" "ar" "objdump";
-    make: "make" "gcc";
     python: "python3";
     python_tests: "python3";
     perl: "perl";
