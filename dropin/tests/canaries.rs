@@ -27,29 +27,36 @@ fn found_by_a_strict_check(defect: &str, line: &str, text: &str) {
     }
 }
 
-#[test]
-fn a_block_handed_out_twice() {
+/// Each test is what finds a defect.
+macro_rules! defects {
+    ($($name:ident: $($found:expr),+;)*) => {
+        $(#[test] fn $name() {
+            $($found;)+
+        })*
+    };
+}
+
+defects! {
     // Blocks that say themselves how long they are may also lead astray when they are overwritten.
-    found("TWICE", "threads together 20", "");
-}
-
-#[test]
-fn a_misaligned_block() {
-    found("MISALIGNED", "abi sizes", "misaligned");
-    found("MISALIGNED", "abi alignments", "misaligned");
-}
-
-#[test]
-fn memory_that_is_never_used_again() {
-    found("LEAKS", "memory reuse 64", "memory is not reused");
-    found("LEAKS", "threads in_turn 3000", "memory is not reused");
-    found("LEAKS", "threads left_behind", "memory is not reused");
-}
-
-#[test]
-fn memory_that_does_not_go_back() {
-    found("KEEPS", "memory returns 5000000", "memory is kept");
-    found_by_a_strict_check("NONE", "memory returns 48", "memory is kept");
+    a_block_handed_out_twice: found("TWICE", "threads together 20", "");
+    a_misaligned_block:
+        found("MISALIGNED", "abi sizes", "misaligned"),
+        found("MISALIGNED", "abi alignments", "misaligned");
+    memory_that_is_never_used_again:
+        found("LEAKS", "memory reuse 64", "memory is not reused"),
+        found("LEAKS", "threads in_turn 3000", "memory is not reused"),
+        found("LEAKS", "threads left_behind", "memory is not reused");
+    memory_that_does_not_go_back:
+        found("KEEPS", "memory returns 5000000", "memory is kept"),
+        found_by_a_strict_check("NONE", "memory returns 48", "memory is kept");
+    memory_that_calloc_leaves_dirty: found("DIRTY", "threads together 20", "calloc(1, ");
+    a_product_that_overflows: found("OVERFLOWS", "abi huge", "calloc");
+    an_errno_that_free_changes: found("EATS_ERRNO", "abi errno", "set errno to");
+    contents_that_realloc_loses: found("FORGETS", "abi realloc", "after realloc");
+    a_usable_size_that_is_too_large: found("BOASTS", "abi sizes", "CHECK");
+    a_full_address_space_that_crashes: found("ABORTS_WHEN_FULL", "limits lowered", "Signalled");
+    a_process_that_ends_otherwise: found("CHANGES_STATUS", "abi zero", "Exited(9)");
+    another_library_than_expected: found_by_a_strict_check("NONE", "abi names elsewhere", "comes from");
 }
 
 #[test]
@@ -69,47 +76,7 @@ fn a_lock_that_a_signal_handler_finds_taken() {
 }
 
 #[test]
-fn memory_that_calloc_leaves_dirty() {
-    found("DIRTY", "threads together 20", "calloc(1, ");
-}
-
-#[test]
-fn a_product_that_overflows() {
-    found("OVERFLOWS", "abi huge", "calloc");
-}
-
-#[test]
-fn an_errno_that_free_changes() {
-    found("EATS_ERRNO", "abi errno", "set errno to");
-}
-
-#[test]
-fn contents_that_realloc_loses() {
-    found("FORGETS", "abi realloc", "after realloc");
-}
-
-#[test]
-fn a_usable_size_that_is_too_large() {
-    found("BOASTS", "abi sizes", "CHECK");
-}
-
-#[test]
-fn a_full_address_space_that_crashes() {
-    found("ABORTS_WHEN_FULL", "limits lowered", "Signalled");
-}
-
-#[test]
-fn a_process_that_ends_otherwise() {
-    found("CHANGES_STATUS", "abi zero", "Exited(9)");
-}
-
-#[test]
 fn misuse_that_nobody_notices() {
     let outcome = check("misuse interior 5000000").outcome(&allocator("NONE"), Mode::Normal);
     assert!(outcome.stdout.contains("not found"), "{}", outcome.report("the sound allocator reports misuse"));
-}
-
-#[test]
-fn another_library_than_expected() {
-    found_by_a_strict_check("NONE", "abi names elsewhere", "comes from");
 }
