@@ -57,7 +57,7 @@ gcc -std=c11 -O3 -flto -o sieve sieve.c
 ./sieve
 g++ -std=c++17 -O2 -S -o words.s words.cc
 cksum < words.s
-g++ -std=c++17 -O0 -g -o words words.cc
+g++ -o words words.s
 ./words
 ar rcs libsieve.a sieve.c
 objdump -d sieve | tail -n +4 | wc -l

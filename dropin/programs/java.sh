@@ -41,13 +41,13 @@ public class Work {
     public static void main(String[] arguments) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(8);
         List<Future<Long>> results = new ArrayList<>();
-        for (int i = 0; i < 16; i++) {
+        for (int i = 0; i < 8; i++) {
             final int seed = i;
             results.add(pool.submit(() -> objects(seed) + nativeMemory(seed)));
         }
         for (Future<Long> result : results) System.out.println(result.get());
         pool.shutdown();
-        for (int round = 0; round < 5; round++) {
+        for (int round = 0; round < 2; round++) {
             Thread[] threads = new Thread[10];
             for (int i = 0; i < 10; i++) (threads[i] = new Thread(() -> objects(1))).start();
             for (Thread thread : threads) thread.join();

@@ -2,7 +2,7 @@
 set -eu
 export PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
 
-for test in test_list test_dict test_json test_threading; do
+for test in test_list test_dict test_json test_thread; do
     status=0
     /usr/bin/python3 -m test "$test" > log 2>&1 || status=$?
     echo "$test: status $status"

@@ -18,13 +18,13 @@ until [ "$(cli ping 2>/dev/null)" = PONG ]; do
     sleep 0.05
 done
 
-redis-benchmark -s redis.socket -q -n 4000 -c 20 -P 4 -r 1000 -d 200 --threads 2 \
+redis-benchmark -s redis.socket -q -n 2000 -c 20 -P 4 -r 1000 -d 200 --threads 2 \
     -t ping,set,get,incr,lpush,rpush,lpop,sadd,hset,zadd,lrange_100,mset > benchmark.log 2>&1
 tr '\r' '\n' < benchmark.log | grep -c 'requests per second, p50'
 cli flushall
 
 awk 'BEGIN {
-    for (i = 0; i < 20000; i++) {
+    for (i = 0; i < 10000; i++) {
         printf "SET key:%d %s\r\n", i % 3000, sprintf("%0" (i % 400 + 1) "d", i)
         printf "RPUSH list:%d item%d\r\n", i % 50, i
         printf "HSET hash:%d field%d %d\r\n", i % 70, i % 333, i
