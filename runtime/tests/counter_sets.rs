@@ -7,9 +7,7 @@
 
 mod common;
 
-use commensal::counter::{
-    CounterSet, Counters, DEFAULT_RANGE, LazyCounter, NoMemory, PerCpuCounter, PerCpuSet, Reading,
-};
+use commensal::counter::{CounterSet, Counters, DEFAULT_RANGE, LazyCounter, NoMemory, PerCpuCounter, PerCpuSet};
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::slot::{self, Mode, Pair, ROW};
 use commensal::percpu::{Area, Block, CELL, Preparation};
@@ -32,35 +30,6 @@ fn area() -> &'static Area {
 /// Does `work` on another thread, and waits for it.
 fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| scope.spawn(work).join().expect("no panic"))
-}
-
-/// Planted: `rebind` that forgets the remote word, or keeps the block.
-#[test]
-fn counter_handed_from_thread_to_thread() {
-    in_both_modes(|| {
-        let mut counter = Box::new(LazyCounter::new());
-        for turn in 1..=100 {
-            counter = elsewhere(move || {
-                counter.rebind();
-                (0..1000).for_each(|_| counter.add(turn));
-                assert!(!counter.is_shared(), "one owner after another needs no upgrade");
-                counter
-            });
-        }
-        assert_eq!((counter.sum(), area().in_use()), (1000 * 5050, 0));
-        // Not by `add`: a new thread may have the id of the dead one that owns the counter.
-        elsewhere(|| (0..10).for_each(|_| counter.add_remote(7)));
-        counter.share().expect("there is memory");
-        elsewhere(|| (0..3000).for_each(|_| counter.add(7)));
-        counter.add(-70);
-        let sum = counter.sum();
-        assert_eq!((sum, area().in_use()), (5_050_000 + 7 * 3000, 1));
-        counter.rebind();
-        assert_eq!((counter.read(), area().in_use()), (Reading { value: sum, error: 0 }, 0));
-        counter.add(1);
-        assert!(counter.limited_add(2, sum + 3), "the remote word is frozen no more");
-        assert_eq!((counter.sum(), counter.is_shared()), (sum + 3, false));
-    });
 }
 
 /// Also in a process that uses several slots, where few additions from elsewhere are enough for an upgrade.
