@@ -202,7 +202,7 @@ static void *churn(void *argument) {
     enum { KEPT = 64 };
     unsigned char *kept[KEPT] = {NULL};
     char *blocks[KEPT] = {NULL};
-    for (unsigned i = 0; i < 20000; i++) {
+    for (unsigned i = 0; i < 5000; i++) {
         unsigned at = i * 7 % KEPT;
         cm_cache_free(cache, kept[at]);
         kept[at] = cm_cache_alloc(cache);
