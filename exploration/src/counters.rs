@@ -98,10 +98,7 @@ fn shared(seed: u64) -> Outcome {
     for (index, accounts) in accounts.iter().enumerate() {
         let added = sum(accounts.iter().map(|account| &account.complete[0]));
         let subtracted = sum(accounts.iter().map(|account| &account.complete[1]));
-        let (expected, found) = (added - subtracted, set.sum(index));
-        if expected != found {
-            return Err(format!("what was added to counter {index} sums to {expected}, and it says {found}"));
-        }
+        assert_eq!(set.sum(index), added - subtracted, "counter {index} says another sum than was added");
     }
     drop(set);
     no_blocks_left()
@@ -109,10 +106,8 @@ fn shared(seed: u64) -> Outcome {
 
 /// Whoever lost an upgrade, and every set that ended, has given its block back.
 fn no_blocks_left() -> Outcome {
-    match Area::of_process().map_or(0, Area::in_use) {
-        0 => Ok(String::new()),
-        left => Err(format!("{left} blocks of counters are in use, and no counters are left")),
-    }
+    assert_eq!(Area::of_process().map_or(0, Area::in_use), 0, "blocks are in use, and no counters are left");
+    Ok(())
 }
 
 /// What is read has in it all that was complete before, and nothing that was not begun afterwards.
@@ -151,23 +146,16 @@ fn limited(seed: u64) -> Outcome {
             assert!(sum <= LIMIT, "a limit of {LIMIT} was passed: {sum}");
         }
     });
-    let (expected, found) = (got.load(Ordering::SeqCst), set.sum(0));
-    if expected != found {
-        return Err(format!("what was accepted sums to {expected}, and the counter says {found}"));
-    }
+    let found = set.sum(0);
+    assert_eq!(found, got.load(Ordering::SeqCst), "the counter says another sum than was accepted");
     let room = LIMIT - found;
-    if !(0..=LIMIT).contains(&room) {
-        return Err(format!("a limit of {LIMIT} was passed: {found}"));
-    }
+    assert!((0..=LIMIT).contains(&room), "a limit of {LIMIT} was passed: {found}");
     // Nobody else adds now, so the room is there, and no more.
     let outcome = [set.limited_add(0, room + 1, LIMIT), set.limited_add(0, room, LIMIT), set.limited_add(0, 1, LIMIT)];
     // What was subtracted before the counter knew of a limit may have put stock into slots, which a kernel without kicks leaves there.
     let may_refuse = kick::register().is_err();
-    if outcome[0] || !(outcome[1] || may_refuse) || (outcome[1] && outcome[2]) {
-        return Err(format!(
-            "with room for {room}, that and one more, that, and one more were answered with {outcome:?}"
-        ));
-    }
+    let is_right = !outcome[0] && (outcome[1] || may_refuse) && !(outcome[1] && outcome[2]);
+    assert!(is_right, "with room for {room}, that and one more, that, and one more were answered with {outcome:?}");
     drop(set);
     no_blocks_left()
 }

@@ -1,6 +1,6 @@
 //! What is deferred: nothing goes in a section that could have found it, and everything goes in the end.
 
-use crate::forks::well;
+use crate::forks::must_be_well;
 use crate::heaps::{Handler, crowd};
 use crate::{Canary, Protocol};
 use commensal::heap;
@@ -10,7 +10,7 @@ use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates, fork, pause};
 use machine::slot::Mode;
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ptr::null_mut;
 
 /// The protocols of this file.
@@ -202,7 +202,7 @@ fn replaced(seed: u64) -> Outcome {
     last.into_iter().filter(|last| !last.is_null()).for_each(|last| defer(&counts, last, 1));
     rcu::barrier();
     all_gone(&counts)?;
-    Ok(String::new())
+    Ok(())
 }
 
 fn left_alone(seed: u64) -> Outcome {
@@ -227,32 +227,27 @@ fn left_alone(seed: u64) -> Outcome {
         pause();
         all_gone(&counts).is_ok()
     });
-    if is_gone { Ok(String::new()) } else { Err("what was deferred waits for ever".into()) }
+    if is_gone { Ok(()) } else { Err("what was deferred waits for ever".into()) }
 }
 
 fn forked(seed: u64) -> Outcome {
     let counts = begin();
     COUNTS.set(&counts);
     let current = AtomicPtr::new(counts.object());
-    let ended = RefCell::new(Ok(()));
     crowd(READERS + UPDATERS, seed, None, &|thread, random| {
         let when = if thread == READERS { random.usize(..10) } else { usize::MAX };
         for step in 0..10 {
             if step == when {
                 let mut random = random.fork();
-                let child = fork(random.bool(), &mut || live(&counts, &current, &mut random));
-                if let Err(what) = well(child) {
-                    *ended.borrow_mut() = Err(what);
-                }
+                must_be_well(fork(random.bool(), &mut || live(&counts, &current, &mut random)));
             }
             if thread < READERS { read(&current, random) } else { update(&counts, &current, random) }
         }
     });
     defer(&counts, current.load(Ordering::Relaxed), 1);
     rcu::barrier();
-    ended.into_inner()?;
     all_gone(&counts)?;
-    Ok(String::new())
+    Ok(())
 }
 
 /// What a child does: what others had in their hands is lost there, but nothing that waits is.

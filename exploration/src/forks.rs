@@ -10,7 +10,7 @@ use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Ended, Rates, fork, fork_on};
 use machine::slot::Mode;
 use machine::sync::{AtomicI64, Ordering};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
@@ -79,81 +79,67 @@ pub(crate) fn live(owned: &mut Owned, in_handler: bool, random: &mut Rng) -> Res
     Ok(())
 }
 
-/// An error if a child did not end well.
-pub(crate) fn well(ended: Ended) -> Result<(), String> {
+/// Panics unless a child ended well.
+pub(crate) fn must_be_well(ended: Ended) {
     match ended {
-        Ended::Well => Ok(()),
-        Ended::Found(what) => Err(what),
-        Ended::Died(why) => Err(format!("a fork child died: {why}")),
-        Ended::Hung(why) => Err(format!("a fork child hung: {why}")),
+        Ended::Well => {}
+        Ended::Found(what) => panic!("{what}"),
+        Ended::Died(why) => panic!("a fork child died: {why}"),
+        Ended::Hung(why) => panic!("a fork child hung: {why}"),
     }
-}
-
-/// Runs a body that says how its children ended; then the parent's heap must be whole and empty.
-pub(crate) fn with_children(body: impl FnOnce(&Table, &dyn Fn(Ended))) -> Outcome {
-    let (table, found) = (Table::new(3), RefCell::new(Ok(())));
-    body(&table, &|ended| {
-        if let Err(what) = well(ended) {
-            *found.borrow_mut() = Err(what);
-        }
-    });
-    found.into_inner()?;
-    end(&table)
 }
 
 fn forked(seed: u64) -> Outcome {
     begin(seed);
-    with_children(|table, note| {
-        crowd(THREADS, seed, None, &|thread, random| {
-            let mut owned = Owned::default();
-            let when = if thread == 0 { random.usize(..25) } else { usize::MAX };
-            for step in 0..25 {
-                if step == when {
-                    let mut child_random = random.fork();
-                    note(fork(random.bool(), &mut || live(&mut owned, false, &mut child_random)));
-                }
-                owned.step(&SIZES, table, random);
+    let table = Table::new(3);
+    crowd(THREADS, seed, None, &|thread, random| {
+        let mut owned = Owned::default();
+        let when = if thread == 0 { random.usize(..25) } else { usize::MAX };
+        for step in 0..25 {
+            if step == when {
+                let mut child_random = random.fork();
+                must_be_well(fork(random.bool(), &mut || live(&mut owned, false, &mut child_random)));
             }
-            owned.free_all();
-        });
-    })
+            owned.step(&SIZES, &table, random);
+        }
+        owned.free_all();
+    });
+    end(&table)
 }
 
 fn forked_by_handlers(seed: u64) -> Outcome {
     begin(seed);
-    with_children(|table, note| {
-        let forks = Cell::new(0);
-        let handler = Handler(&|| {
-            forks.set(forks.get() + 1);
-            if forks.get() <= 2 {
-                let mut random = Rng::with_seed(seed ^ forks.get());
-                // The child goes on where its thread was interrupted.
-                match fork_on(random.bool()) {
-                    Some(ended) => note(ended),
-                    None if random.bool() => {}
-                    None => live(&mut Owned::default(), true, &mut random).expect("a child lives on"),
-                }
+    let (table, forks) = (Table::new(3), Cell::new(0));
+    let handler = Handler(&|| {
+        forks.set(forks.get() + 1);
+        if forks.get() <= 2 {
+            let mut random = Rng::with_seed(seed ^ forks.get());
+            // The child goes on where its thread was interrupted.
+            match fork_on(random.bool()) {
+                Some(ended) => must_be_well(ended),
+                None if random.bool() => {}
+                None => live(&mut Owned::default(), true, &mut random).expect("a child lives on"),
             }
-        });
-        crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
-            let mut owned = Owned::default();
-            (0..25).for_each(|_| owned.step(&SIZES, table, random));
-            owned.free_all();
-        });
-    })
+        }
+    });
+    crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
+        let mut owned = Owned::default();
+        (0..25).for_each(|_| owned.step(&SIZES, &table, random));
+        owned.free_all();
+    });
+    end(&table)
 }
 
 fn counted(seed: u64) -> Outcome {
     let counter = LazyCounter::<64>::with_range();
     let added = AtomicI64::new(0);
-    let found = RefCell::new(Ok(()));
     if Rng::with_seed(seed).bool() {
         let _ = counter.share();
     }
     crowd(THREADS, seed, None, &|thread, random| {
         for step in 0..20 {
             if thread == 0 && step == 10 {
-                let ended = fork(random.bool(), &mut || {
+                must_be_well(fork(random.bool(), &mut || {
                     let before = counter.sum();
                     // Each of the others may be between an addition and its account of that.
                     if before.abs_diff(added.load(Ordering::SeqCst)) > 2 * 20 {
@@ -163,21 +149,14 @@ fn counted(seed: u64) -> Outcome {
                         counter.add(3);
                     }
                     if counter.sum() == before + 600 { Ok(()) } else { Err("a child lost additions of its own") }
-                });
-                if let Err(what) = well(ended) {
-                    *found.borrow_mut() = Err(what);
-                }
+                }));
             }
             let amount = random.i64(-20..=20);
             counter.add(amount);
             added.fetch_add(amount, Ordering::SeqCst);
         }
     });
-    found.into_inner()?;
     let (expected, found) = (added.load(Ordering::SeqCst), counter.sum());
-    if expected == found {
-        Ok(String::new())
-    } else {
-        Err(format!("{expected} was added, and the counter says {found}"))
-    }
+    assert_eq!(expected, found, "what was added, and what the counter says");
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Memory groups: first caches that threads race for, limits that they reach together, entries, forks.
 
 use crate::blocks::{Block, Table, check_empty_heap};
-use crate::forks::well;
+use crate::forks::must_be_well;
 use crate::heaps::crowd;
 use crate::{Canary, Protocol};
 use commensal::group::Group;
@@ -83,7 +83,7 @@ fn end(group: Group<'_>) -> Result<(), String> {
 }
 
 fn shared(seed: u64) -> Outcome {
-    let (Ok(one), Ok(two)) = (Group::new("one"), Group::new("two")) else { return Ok(String::new()) };
+    let (Ok(one), Ok(two)) = (Group::new("one"), Group::new("two")) else { return Ok(()) };
     let table = Table::new(2);
     crowd(THREADS, seed, None, &|_, random| {
         let mut own = Vec::new();
@@ -101,12 +101,8 @@ fn shared(seed: u64) -> Outcome {
     // Where the machine refused a kick, arrays of other slots keep what they have until the group goes.
     for group in [one, two] {
         let caches = group.statistics().caches;
-        if caches > 2 {
-            return Err(format!("{caches} caches of two classes"));
-        }
-        if group.destroy().is_err() {
-            return Err("a group was not destroyed".to_owned());
-        }
+        assert!(caches <= 2, "{caches} caches of two classes");
+        group.destroy().expect("a group is destroyed");
     }
     let mut left = Vec::new();
     general().rows(|row| {
@@ -115,18 +111,16 @@ fn shared(seed: u64) -> Outcome {
                 .then_some(row.spans.objects),
         )
     });
-    if !left.is_empty() {
-        return Err(format!("caches of groups that are no more have room for {left:?} objects"));
-    }
+    assert!(left.is_empty(), "caches of groups that are no more have room for {left:?} objects");
     check_empty_heap();
-    Ok(String::new())
+    Ok(())
 }
 
 fn limited(seed: u64) -> Outcome {
     const OBJECT: usize = 5120;
     const MOST: usize = 12;
-    let Ok(parent) = Group::new("parent") else { return Ok(String::new()) };
-    let Ok(group) = parent.child("child") else { return Ok(String::new()) };
+    let Ok(parent) = Group::new("parent") else { return Ok(()) };
+    let Ok(group) = parent.child("child") else { return Ok(()) };
     let bytes = (MOST * OBJECT) as u64;
     let limiting = if Rng::with_seed(seed).bool() { &parent } else { &group };
     limiting.set_limit(Some(bytes));
@@ -159,14 +153,14 @@ fn limited(seed: u64) -> Outcome {
         end(group)?;
         end(parent)?;
     }
-    Ok(String::new())
+    Ok(())
 }
 
 fn forked(seed: u64) -> Outcome {
     // Every process has allocated before it has a second thread.
     Block::new(100).into_iter().for_each(Block::free);
-    let Ok(group) = Group::new("forked") else { return Ok(String::new()) };
-    let (table, found) = (Table::new(2), RefCell::new(Ok(())));
+    let Ok(group) = Group::new("forked") else { return Ok(()) };
+    let table = Table::new(2);
     let live = |own: &mut Vec<Block>, random: &mut Rng| {
         let table = Table::new(1);
         (0..10).for_each(|_| step(own, &group, &table, random));
@@ -184,20 +178,16 @@ fn forked(seed: u64) -> Outcome {
         for at in 0..12 {
             if at == when {
                 let mut child_random = random.fork();
-                let mut fork_inside = || well(fork(random.bool(), &mut || live(&mut own, &mut child_random)));
-                let ended = within(&group, &mut fork_inside);
-                found.borrow_mut().clone_from(&ended);
+                let ended = within(&group, || fork(random.bool(), &mut || live(&mut own, &mut child_random)));
+                must_be_well(ended);
             }
             step(&mut own, &group, &table, random);
         }
         own.into_iter().for_each(Block::free);
     });
-    found.into_inner()?;
     table.empty();
     heap::check::check_valid(|_| {});
-    if group.destroy().is_err() {
-        return Err("a group was not destroyed".to_owned());
-    }
+    group.destroy().expect("a group is destroyed");
     check_empty_heap();
-    Ok(String::new())
+    Ok(())
 }

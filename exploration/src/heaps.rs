@@ -161,7 +161,7 @@ impl Owned {
 pub(crate) fn end(table: &Table) -> Outcome {
     table.empty();
     check_empty_heap();
-    Ok(String::new())
+    Ok(())
 }
 
 fn upgrade(seed: u64) -> Outcome {
@@ -292,7 +292,7 @@ fn take_over(seed: u64) -> Outcome {
             }
         });
     });
-    Ok(String::new())
+    Ok(())
 }
 
 fn interrupted(seed: u64) -> Outcome {

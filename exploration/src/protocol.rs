@@ -5,7 +5,6 @@ use machine::simulation::explore::{Finding, Outcome, Plan, Replayed, Run, Search
 use machine::simulation::worker::Progress;
 use machine::simulation::{Defect, Deviation, Rates, Settings};
 use machine::slot::Mode;
-use std::process::Command;
 
 /// A body on the simulated machine, and on what machines it is explored.
 #[derive(Debug)]
@@ -135,22 +134,11 @@ pub fn replay_command(finding: &Finding, canary: Option<Canary>) -> String {
     let release = if cfg!(debug_assertions) { "" } else { "--release " };
     format!(
         "at commit {}: cargo run -q {release}-p exploration -- replay '{}' p{} {}{canary}",
-        commit(),
+        lab::commit(),
         finding.name,
         finding.run.plan,
         finding.run.seed
     )
-}
-
-/// The commit of the sources, and whether they were changed since.
-fn commit() -> String {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
-        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|lines| !lines.is_empty());
-    let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(|| "unknown".into());
-    if changed { format!("{commit}, with changes") } else { commit }
 }
 
 /// The protocol of a name.

@@ -1,6 +1,6 @@
 //! Sections and grace periods: what a section has found stays until it ends, and grace periods end.
 
-use crate::forks::well;
+use crate::forks::must_be_well;
 use crate::heaps::{Handler, crowd};
 use crate::{Canary, Protocol};
 use commensal::rcu::{self, Cookie, ReadGuard};
@@ -10,7 +10,7 @@ use machine::simulation::{Defect, Rates, fork, fork_on, pause};
 use machine::slot::Mode;
 use machine::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use machine::thread;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
 
@@ -162,7 +162,7 @@ fn read_and_update(seed: u64) -> Outcome {
             own.push(old);
         }
     });
-    Ok(String::new())
+    Ok(())
 }
 
 fn hand_over_hand(seed: u64) -> Outcome {
@@ -185,7 +185,7 @@ fn hand_over_hand(seed: u64) -> Outcome {
             pause();
         }
     });
-    Ok(String::new())
+    Ok(())
 }
 
 fn nested(seed: u64) -> Outcome {
@@ -212,7 +212,7 @@ fn nested(seed: u64) -> Outcome {
             pause();
         }
     });
-    Ok(String::new())
+    Ok(())
 }
 
 /// Polls that a grace period takes at most when nobody is in its way.
@@ -261,7 +261,7 @@ fn live(open: &mut Vec<Section>, objects: &Objects, random: &mut Rng) -> Result<
     must_end(cookie)?;
     objects.remove(old);
     let grandchild = &mut || must_end(rcu::start());
-    well(fork(random.bool(), grandchild)).map_err(|_| "a grandchild did not end well")?;
+    must_be_well(fork(random.bool(), grandchild));
     crowd(2, random.u64(..), None, &|thread, random| {
         let mut open = Vec::new();
         (0..10).for_each(|_| read(&mut open, objects, random));
@@ -274,7 +274,7 @@ fn live(open: &mut Vec<Section>, objects: &Objects, random: &mut Rng) -> Result<
 }
 
 fn forked(seed: u64) -> Outcome {
-    let (objects, ended) = (Objects::new(), RefCell::new(Ok(())));
+    let objects = Objects::new();
     crowd(READERS + 1, seed, None, &|thread, random| {
         if thread == READERS {
             for number in 1..4 {
@@ -290,15 +290,11 @@ fn forked(seed: u64) -> Outcome {
             read(&mut open, &objects, random);
             if step == when {
                 let mut random = random.fork();
-                let child = fork(random.bool(), &mut || live(&mut open, &objects, &mut random));
-                if let Err(what) = well(child) {
-                    *ended.borrow_mut() = Err(what);
-                }
+                must_be_well(fork(random.bool(), &mut || live(&mut open, &objects, &mut random)));
             }
         }
     });
-    ended.into_inner()?;
-    Ok(String::new())
+    Ok(())
 }
 
 /// What a handler needs to know of the thread that it interrupts.
@@ -315,7 +311,6 @@ struct Interrupted {
 
 fn forked_by_handlers(seed: u64) -> Outcome {
     const THREADS: usize = 3;
-    let ended = RefCell::new(Ok(()));
     let threads: [Interrupted; THREADS] = Default::default();
     let forks = Cell::new(0);
     let handler = || {
@@ -329,11 +324,7 @@ fn forked_by_handlers(seed: u64) -> Outcome {
         let is_inside = forks.get() == 2;
         let guard = is_inside.then(rcu::read);
         match fork_on(seed.is_multiple_of(2)) {
-            Some(child) => {
-                if let Err(what) = well(child) {
-                    *ended.borrow_mut() = Err(what);
-                }
-            }
+            Some(child) => must_be_well(child),
             None => {
                 let cookie = rcu::start();
                 let open = own.open.load(Ordering::Relaxed);
@@ -389,6 +380,5 @@ fn forked_by_handlers(seed: u64) -> Outcome {
             must_end(rcu::start()).expect("in a handler's child, another one");
         }
     });
-    ended.into_inner()?;
-    Ok(String::new())
+    Ok(())
 }

@@ -5,11 +5,11 @@
 
 use crate::blocks::{Block, Table};
 use crate::caches::{create, destroy};
-use crate::forks::{live, with_children};
+use crate::forks::{live, must_be_well};
 use crate::heaps::{Owned, crowd, end};
 use crate::{Canary, Protocol};
 use commensal::heap;
-use commensal::upkeep::{self, Report};
+use commensal::upkeep;
 use fastrand::Rng;
 use machine::clock;
 use machine::simulation::explore::Outcome;
@@ -113,31 +113,29 @@ fn kept_up(seed: u64) -> Outcome {
         }
         owned.free_all();
     });
-    let outcome = end(&table);
-    let Report { deserted_turns, .. } = Report::read();
-    outcome.map(|_| format!("{deserted_turns} turns"))
+    end(&table)
 }
 
 fn forked(seed: u64) -> Outcome {
     keep_up();
-    with_children(|table, note| {
-        crowd(THREADS, seed, None, &|thread, random| {
-            let mut owned = Owned::default();
-            let when = if thread == 0 { random.usize(..20) } else { usize::MAX };
-            for step in 0..20 {
-                if step == when {
-                    let mut child_random = random.fork();
-                    note(fork(random.bool(), &mut || {
-                        steps(&mut child_random);
-                        live(&mut owned, false, &mut child_random)
-                    }));
-                }
-                if thread != 0 && random.bool() {
-                    steps(random);
-                }
-                owned.step(&SIZES, table, random);
+    let table = Table::new(3);
+    crowd(THREADS, seed, None, &|thread, random| {
+        let mut owned = Owned::default();
+        let when = if thread == 0 { random.usize(..20) } else { usize::MAX };
+        for step in 0..20 {
+            if step == when {
+                let mut child_random = random.fork();
+                must_be_well(fork(random.bool(), &mut || {
+                    steps(&mut child_random);
+                    live(&mut owned, false, &mut child_random)
+                }));
             }
-            owned.free_all();
-        });
-    })
+            if thread != 0 && random.bool() {
+                steps(random);
+            }
+            owned.step(&SIZES, &table, random);
+        }
+        owned.free_all();
+    });
+    end(&table)
 }

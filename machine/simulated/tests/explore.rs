@@ -33,7 +33,7 @@ fn count(lost: fn(u64) -> Outcome) -> Outcome {
     };
     run(vec![(Box::new(add), Place::On(0)), (Box::new(add), Place::On(1))], None);
     match word.into_inner() {
-        40 => Ok("40".into()),
+        40 => Ok(()),
         less => lost(less),
     }
 }
@@ -79,7 +79,7 @@ fn whatever_ends_a_process_is_a_finding() {
         count(|_| {
             // SAFETY: none: that it crashes is what is tested.
             unsafe { core::ptr::null_mut::<u8>().wrapping_add(8).write_volatile(1) };
-            Ok(String::new())
+            Ok(())
         })
     });
     assert!(crashed.what.contains("signal 11"), "{crashed}");
@@ -95,7 +95,7 @@ fn deadlocks_and_endless_waits_are_findings() {
             }
         };
         run(vec![(Box::new(|| wait(&first)), Place::On(0)), (Box::new(|| wait(&second)), Place::On(1))], None);
-        Ok(String::new())
+        Ok(())
     });
     assert!(waits.what.contains("no end within"), "{waits}");
 }
@@ -108,7 +108,7 @@ fn a_body_that_is_not_the_same_twice_is_a_finding() {
     let finding = found(|_| {
         let word = AtomicU64::new(0);
         word.store(TIMES.replace(TIMES.get() + 1), Ordering::Relaxed);
-        Ok(String::new())
+        Ok(())
     });
     assert!(finding.what.contains("not the same"), "{finding}");
 }
@@ -123,7 +123,7 @@ fn nothing_is_found_where_nothing_is() {
             }
         };
         run(vec![(Box::new(add), Place::On(0)), (Box::new(add), Place::On(1))], None);
-        if word.into_inner() == 40 { Ok(String::new()) } else { Err("lost".into()) }
+        if word.into_inner() == 40 { Ok(()) } else { Err("lost".into()) }
     };
     match explore(body, &PLANS, 500) {
         Verdict::Nothing { runs, steps } => assert!(runs == 500 && steps > 500 * 40, "{steps}"),

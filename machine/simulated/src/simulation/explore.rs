@@ -8,8 +8,8 @@ use std::fmt;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// What a body found: a summary if all was well, else what was wrong.
-pub type Outcome = Result<String, String>;
+/// What a body found wrong, if anything was.
+pub type Outcome = Result<(), String>;
 
 /// What is explored.
 #[derive(Clone, Copy)]
@@ -141,8 +141,8 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 /// What shortening a failure may take in all.
 const SHORTENING: Duration = Duration::from_secs(20);
 
-/// What a run without a body's error came to.
-fn result(report: Report<Outcome>) -> Result<String, String> {
+/// What was wrong with a run, whether its body found it or its end.
+fn result(report: Report<Outcome>) -> Outcome {
     report.outcome.map_err(|failure| failure.to_string())?
 }
 
