@@ -25,11 +25,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: tuned,
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[
-            Canary::by_ids(Defect::RestartIsFence),
-            Canary::by_ids(Defect::KicksGetLost),
-            Canary::by_ids(Defect::SectionsGoOn),
-        ],
+        canaries: &[Canary::by_ids(Defect::RestartIsFence), Canary::by_ids(Defect::SectionsGoOn)],
     },
     Protocol {
         name: "cache creation",
@@ -45,7 +41,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: sized,
         rates: NO_SIGNALS,
         modes: &[Mode::ConcurrencyId],
-        canaries: &[Canary::by_ids(Defect::RestartIsFence), Canary::by_ids(Defect::KicksGetLost)],
+        canaries: &[Canary::by_ids(Defect::RestartIsFence)],
     },
     Protocol {
         name: "watched cache",

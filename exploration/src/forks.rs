@@ -20,7 +20,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: forked,
         rates: Rates { signal: 0, ..Rates::USUAL },
         modes: &[Mode::ConcurrencyId, Mode::PerThread],
-        canaries: &[Canary { defect: Defect::NoWipe, mode: Mode::ConcurrencyId }],
+        canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
     Protocol {
         name: "fork in handlers",
@@ -28,7 +28,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: forked_by_handlers,
         rates: Rates { signal: 400, ..Rates::USUAL },
         modes: &[Mode::ConcurrencyId],
-        canaries: &[Canary { defect: Defect::NoWipe, mode: Mode::ConcurrencyId }],
+        canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
     Protocol {
         name: "counter forks",
@@ -36,7 +36,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: counted,
         rates: Rates { signal: 0, ..Rates::USUAL },
         modes: &[Mode::ConcurrencyId, Mode::PerThread],
-        canaries: &[Canary { defect: Defect::SectionsGoOn, mode: Mode::ConcurrencyId }],
+        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
     },
 ];
 

@@ -48,11 +48,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: take_away,
         rates: NO_SIGNALS,
         modes: BOTH,
-        canaries: &[
-            Canary::by_ids(Defect::RestartIsFence),
-            Canary::by_ids(Defect::KicksGetLost),
-            Canary::by_ids(Defect::SectionsGoOn),
-        ],
+        canaries: &[Canary::by_ids(Defect::RestartIsFence), Canary::by_ids(Defect::SectionsGoOn)],
     },
     Protocol {
         name: "span owners",

@@ -17,7 +17,7 @@ pub const PROTOCOLS: &[Protocol] = &[Protocol {
     body: ranked,
     rates: Rates { signal: 600, ..Rates::USUAL },
     modes: &[Mode::ConcurrencyId],
-    canaries: &[Canary { defect: Defect::ChangesTear, mode: Mode::ConcurrencyId }],
+    canaries: &[Canary::by_ids(Defect::ChangesTear)],
 }];
 
 const THREADS: usize = 3;

@@ -23,7 +23,8 @@ pub struct Protocol {
     pub canaries: &'static [Canary],
 }
 
-/// A machine that is broken in one way, on which a body must find something.
+/// A machine that is broken in one way, on which a body must find something. A lost kick restarts nothing either, so a body that finds
+/// `RestartIsFence` need not be tried with `KicksGetLost`.
 #[derive(Clone, Copy, Debug)]
 pub struct Canary {
     /// What is wrong.

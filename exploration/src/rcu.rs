@@ -23,7 +23,6 @@ pub const PROTOCOLS: &[Protocol] = &[
         rates: Rates { signal: 100, ..Rates::USUAL },
         modes: &[Mode::ConcurrencyId, Mode::PerThread],
         canaries: &[
-            Canary::by_ids(Defect::KicksGetLost),
             Canary::by_ids(Defect::SectionsGoOn),
             Canary::by_ids(Defect::StoresOvertake),
             Canary::in_fallback(Defect::ChangesTear),

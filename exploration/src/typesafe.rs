@@ -20,7 +20,6 @@ pub const PROTOCOLS: &[Protocol] = &[Protocol {
     rates: Rates { signal: 60, ..Rates::USUAL },
     modes: &[Mode::ConcurrencyId, Mode::PerThread],
     canaries: &[
-        Canary::by_ids(Defect::KicksGetLost),
         Canary::by_ids(Defect::RestartIsFence),
         Canary::by_ids(Defect::SectionsGoOn),
         Canary::in_fallback(Defect::ChangesTear),

@@ -26,7 +26,6 @@ pub const PROTOCOLS: &[Protocol] = &[
         modes: &[Mode::ConcurrencyId, Mode::PerThread],
         canaries: &[
             Canary::by_ids(Defect::RestartIsFence),
-            Canary::by_ids(Defect::KicksGetLost),
             Canary::by_ids(Defect::SectionsGoOn),
             Canary::in_fallback(Defect::ChangesTear),
         ],

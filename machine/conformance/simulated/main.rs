@@ -19,7 +19,7 @@ const STEPS: [u64; 5] = [30_000, 100_000, 300_000, 1_000_000, 4_000_000];
 /// A run that makes so many times more steps than it should go on for has no end.
 const GRACE: u64 = 50;
 /// Every body has some work to do however short it may go on.
-const LEAST: u64 = 20_000_000;
+const LEAST: u64 = 5_000_000;
 /// What a worker may take between two signs of life: it gives none within a run.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Runs of a machine's case without more effort, and tries of each length at a planted one.

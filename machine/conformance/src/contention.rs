@@ -158,7 +158,7 @@ pub fn bounded(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{TABLES} times {recorded:?}"))
 }
 
-const TABLES: usize = 40;
+const TABLES: usize = 10;
 const RECORDERS: u32 = 2;
 
 fn check_reading(table: &Contention, findings: &Findings) {

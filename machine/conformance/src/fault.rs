@@ -41,7 +41,7 @@ pub fn planned(runner: &dyn Runner, operations: &Operations) -> Outcome {
 }
 
 fn pass_by_plans(runner: &dyn Runner, operations: &Operations) -> Result<u64, String> {
-    const PASSAGES: u64 = 50_000;
+    const PASSAGES: u64 = 5_000;
     let all = PASSAGES * runner.width() as u64;
     let skip = (all / 3) as u32;
     let plans = [

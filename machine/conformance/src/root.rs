@@ -118,7 +118,7 @@ pub fn kept(runner: &dyn Runner, operations: &Operations) -> Outcome {
 pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const MARK: usize = 0x5e7;
     const TIMES: usize = 10;
-    const MAKING_NS: u64 = 40_000_000;
+    const MAKING_NS: u64 = 10_000_000;
     ensure!(!(operations.install)(&mut || None), "no region was made, and it was installed");
     ensure!(!(operations.is_installed)(), "no region was made, and one is installed");
     let before = (operations.base)().addr();
