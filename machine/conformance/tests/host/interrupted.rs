@@ -17,7 +17,7 @@ type Acquire = fn(&Middle, &Contention, Site) -> Acquired;
 
 /// Far more than the second after which a wait looks again.
 const PATIENCE: Duration = Duration::from_secs(600);
-const PATIENCE_IF_PLANTED: Duration = Duration::from_secs(3);
+const PATIENCE_IF_PLANTED: Duration = Duration::from_millis(1500);
 
 /// The child that the handler made; 0: none yet.
 static CHILD: AtomicI32 = AtomicI32::new(0);

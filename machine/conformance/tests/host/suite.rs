@@ -16,7 +16,7 @@ pub enum Mode {
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
 /// How long, in seconds, a planted bug may take to be found: the first tries are short, because some bugs make bodies hang.
-const PATIENCE: [&str; 4] = ["0.5", "2", "10", "20"];
+const PATIENCE: [&str; 4] = ["0.2", "2", "10", "20"];
 
 /// A line of the suite's list.
 #[derive(Debug)]
@@ -94,9 +94,9 @@ pub fn find(mode: Mode, module: &str) {
     assert!(missed.is_empty(), "{}", missed.concat());
 }
 
-/// Whether what is planted killed the process before the body could say what it found: it crashed, or ended itself.
+/// Whether what is planted ended the process before the body could say what it found: it crashed, ended itself, or came to no end.
 fn died(status: ExitStatus) -> bool {
-    const OF_ITSELF: [i32; 4] = [libc::SIGILL, libc::SIGABRT, libc::SIGBUS, libc::SIGSEGV];
+    const OF_ITSELF: [i32; 5] = [libc::SIGILL, libc::SIGABRT, libc::SIGBUS, libc::SIGSEGV, libc::SIGALRM];
     status.signal().is_some_and(|signal| OF_ITSELF.contains(&signal))
 }
 

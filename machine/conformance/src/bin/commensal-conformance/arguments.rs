@@ -1,25 +1,39 @@
 //! The command line.
 
 use crate::cases;
+use clap::Parser;
 use conformance::Case;
 use machine::slot::Mode;
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long a body that could go on for ever does.
-const SECONDS: f64 = 0.3;
+/// How long a body that could go on for ever does, in seconds.
+const SECONDS: f64 = 0.15;
 /// What multiplies that.
 const EFFORT_VARIABLE: &str = "COMMENSAL_TEST_EFFORT";
 /// What turns restartable sequences off in the C library.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const FALLBACK: &str = "glibc.pthread.rseq=0";
 
-/// What is wanted.
-pub enum Request {
-    /// The names of all cases.
-    List,
-    /// One of them.
-    Run(Arguments),
+/// Runs one case of the conformance suite in this process.
+#[derive(Parser)]
+#[command(name = "commensal-conformance")]
+pub struct Cli {
+    /// Print all cases: name, what is planted, and the only mode, parted by tabs
+    #[arg(long)]
+    pub list: bool,
+    /// The case
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+    /// What is wrong with the operation
+    #[arg(long, value_name = "WHAT")]
+    planted: Option<String>,
+    /// For how long a body goes on that could go on for ever
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// What random choices start from; otherwise the time tells
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 /// A case to run, and how.
@@ -51,45 +65,22 @@ pub fn name_of(mode: Mode) -> &'static str {
     }
 }
 
-/// Reads the command line and the environment.
-pub fn read() -> Result<Request, String> {
-    let (mut name, mut planted, mut seconds, mut seed) = (None, None, None, None);
-    let mut words = env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-        match word.as_str() {
-            "--list" => return Ok(Request::List),
-            "--planted" => planted = Some(value()?),
-            "--seconds" => seconds = Some(value()?),
-            "--seed" => seed = Some(value()?),
-            _ if name.is_none() && !word.starts_with('-') => name = Some(word),
-            _ => {
-                return Err(format!("found {word}; expected a CASE, --planted WHAT, --seconds S, --seed N, or --list"));
-            }
-        }
+impl Cli {
+    /// The case that is named, with what the environment says.
+    pub fn arguments(self) -> Result<Arguments, String> {
+        let is_fallback = env::var(TUNABLES).is_ok_and(|value| value.contains(FALLBACK));
+        let mode = if is_fallback { Mode::PerThread } else { Mode::ConcurrencyId };
+        let effort = env::var(EFFORT_VARIABLE).map_or(Ok(1.0), |text| text.parse());
+        let effort: f64 = effort.map_err(|error| format!("{EFFORT_VARIABLE}: {error}"))?;
+        let (name, planted) = (self.name.unwrap_or_default(), self.planted.as_deref());
+        let case = cases::all().find(|case| case.name == name && case.planted == planted && case.fits(mode));
+        let case = case.ok_or_else(|| {
+            let what = planted.map(|what| format!(" with '{what}' planted")).unwrap_or_default();
+            format!("there is no case '{name}'{what} in mode {}; --list names all", name_of(mode))
+        })?;
+        let seconds = self.seconds.unwrap_or(SECONDS * effort);
+        Ok(Arguments { case, mode, seconds, seed: self.seed.unwrap_or_else(moment) })
     }
-    let name = name.ok_or("which case? --list names them")?;
-    let mode = if env::var(TUNABLES).is_ok_and(|value| value.contains(FALLBACK)) {
-        Mode::PerThread
-    } else {
-        Mode::ConcurrencyId
-    };
-    let effort = env::var(EFFORT_VARIABLE).map_or(Ok(1.0), |text| number::<f64>(&text))?;
-    let seconds = seconds.map_or(Ok(SECONDS * effort), |text| number(&text))?;
-    let seed = seed.map_or_else(|| Ok(moment()), |text| number(&text))?;
-    Ok(Request::Run(Arguments { case: find(&name, planted.as_deref(), mode)?, mode, seconds, seed }))
-}
-
-fn find(name: &str, planted: Option<&str>, mode: Mode) -> Result<&'static Case, String> {
-    let case = cases::all().find(|case| case.name == name && case.planted == planted && case.fits(mode));
-    case.ok_or_else(|| {
-        let what = planted.map(|what| format!(" with '{what}' planted")).unwrap_or_default();
-        format!("there is no case '{name}'{what} in mode {}; --list names all", name_of(mode))
-    })
-}
-
-fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("found '{text}'; expected a number"))
 }
 
 fn moment() -> u64 {

@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a fork child may take.
-const CHILD_LIMIT: Duration = Duration::from_secs(600);
+/// How long a fork child may take, in seconds.
+const CHILD_LIMIT: u32 = 600;
 /// The same where hanging is what the planted bug does.
-const CHILD_LIMIT_IF_PLANTED: Duration = Duration::from_secs(1);
+const CHILD_LIMIT_IF_PLANTED: u32 = 1;
 
 /// The machine that this process runs on.
 pub struct Host {
     mode: Mode,
     seed: u64,
     deadline: Instant,
-    child_limit: Duration,
+    child_limit: u32,
     cpus: Vec<usize>,
 }
 
