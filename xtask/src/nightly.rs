@@ -4,10 +4,10 @@
 //! with the commit at which it ran last. Its minutes are by what the next night tells how long it still takes.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::commit;
 
@@ -31,103 +31,66 @@ pub enum Amount {
 /// A step of the night.
 struct Step {
     name: &'static str,
-    /// The program, `cargo` for any of cargo's, and its words; of a quick night after those of a full one.
+    /// Its words, of which `xtask` is this program; of a quick night after those of a full one.
     words: [&'static str; 2],
-    variables: [&'static [(&'static str, &'static str)]; 2],
     /// What its output comes to.
     figures: fn(&str) -> String,
     /// What it takes, as long as no page says so, in minutes.
     minutes: [f64; 2],
 }
 
-const NONE: [&[(&str, &str)]; 2] = [&[], &[]];
+const fn step(name: &'static str, words: [&'static str; 2], figures: fn(&str) -> String, minutes: [f64; 2]) -> Step {
+    Step { name, words, figures, minutes }
+}
 
 const STEPS: [Step; 11] = [
-    Step {
-        name: "explore",
-        words: ["xtask explore --minutes 60", "xtask explore --minutes 1"],
-        variables: NONE,
-        figures: explored,
-        minutes: [62.0, 3.0],
-    },
-    Step {
-        name: "mutants",
-        words: ["xtask mutants", "xtask mutants --rotating 2"],
-        variables: NONE,
-        figures: |said| last_with(said, "mutations found"),
-        minutes: [60.0, 3.0],
-    },
-    Step {
-        name: "torture",
-        words: ["xtask torture --minutes 30", "xtask torture --minutes 0.5"],
-        variables: NONE,
-        figures: tortured,
-        minutes: [32.0, 3.0],
-    },
-    Step {
-        name: "valgrind",
-        words: ["xtask valgrind", "xtask valgrind"],
-        variables: NONE,
-        figures: tests,
-        minutes: [10.0, 10.0],
-    },
-    Step {
-        name: "tests",
-        words: ["cargo test --workspace --no-fail-fast", "cargo test --package exploration"],
-        // Nothing is skipped without its being listed.
-        variables: [&[("COMMENSAL_TEST_EFFORT", "20"), ("CI", "true")], &[]],
-        figures: tests,
-        minutes: [60.0, 3.0],
-    },
+    step("explore", ["xtask explore --minutes 60", "xtask explore --minutes 1"], explored, [62.0, 3.0]),
+    step(
+        "mutants",
+        ["xtask mutants", "xtask mutants --rotating 2"],
+        |said| last_with(said, "mutations found"),
+        [60.0, 3.0],
+    ),
+    step("torture", ["xtask torture --minutes 30", "xtask torture --minutes 0.5"], tortured, [32.0, 3.0]),
+    step("valgrind", ["xtask valgrind"; 2], tests, [10.0; 2]),
+    step(
+        "tests",
+        [
+            // For CI nothing is skipped without its being listed.
+            "env COMMENSAL_TEST_EFFORT=20 CI=true cargo test --workspace --no-fail-fast",
+            "cargo test --package exploration",
+        ],
+        tests,
+        [60.0, 3.0],
+    ),
     // All experiments as one page.
-    Step {
-        name: "lab",
-        words: [
+    step(
+        "lab",
+        [
             "cargo run --quiet --release -- lab all --quick --report target/nightly/lab",
             "cargo run --quiet --release -- lab all --quick --blocks 1 --report target/nightly/lab",
         ],
-        variables: NONE,
-        figures: |_| "target/nightly/lab".to_owned(),
-        minutes: [5.0, 1.0],
-    },
-    Step {
-        name: "suite",
-        words: [
+        |_| "target/nightly/lab".to_owned(),
+        [5.0, 1.0],
+    ),
+    step(
+        "suite",
+        [
             "cargo run --quiet --release -- compare --suite --require-programs",
             "cargo run --quiet --release -- compare --suite --quick --blocks 2",
         ],
-        variables: NONE,
-        figures: means,
-        minutes: [60.0, 5.0],
-    },
-    Step {
-        name: "targets",
-        words: ["xtask targets --markdown", "xtask targets --markdown --quick"],
-        variables: NONE,
-        figures: |said| format!("{} rows, below", table(said).count().saturating_sub(2)),
-        minutes: [60.0, 10.0],
-    },
-    Step {
-        name: "equal-arms",
-        words: ["xtask equal-arms", "xtask equal-arms 10"],
-        variables: NONE,
-        figures: |said| last_with(said, "in all "),
-        minutes: [2.0, 1.0],
-    },
-    Step {
-        name: "alone",
-        words: ["xtask alone", "xtask alone"],
-        variables: NONE,
-        figures: |said| last_with(said, "is the same"),
-        minutes: [2.0, 2.0],
-    },
-    Step {
-        name: "installed",
-        words: ["xtask installed", "xtask installed"],
-        variables: NONE,
-        figures: |said| last_with(said, "installed: "),
-        minutes: [3.0, 3.0],
-    },
+        means,
+        [60.0, 5.0],
+    ),
+    step(
+        "targets",
+        ["xtask targets --markdown", "xtask targets --markdown --quick"],
+        |said| format!("{} rows, below", table(said).count().saturating_sub(2)),
+        [60.0, 10.0],
+    ),
+    step("equal-arms", ["xtask equal-arms", "xtask equal-arms 10"], |said| last_with(said, "in all "), [2.0, 1.0]),
+    step("alone", ["xtask alone"; 2], |said| last_with(said, "is the same"), [2.0; 2]),
+    step("installed", ["xtask installed"; 2], |said| last_with(said, "installed: "), [3.0; 2]),
 ];
 
 /// Runs the steps, or those that are named, and writes the page.
@@ -195,32 +158,40 @@ fn make(
     let cannot = |error| format!("{}: {error}", log.display());
     let output = File::create(log).map_err(cannot)?;
     let mut command = command(step.words[amount as usize])?;
-    command.current_dir(root).envs(step.variables[amount as usize].iter().copied());
+    command.current_dir(root);
     command.stdout(output.try_clone().map_err(cannot)?).stderr(output);
-    let (start, mut reported) = (Instant::now(), Instant::now());
-    let mut child = command.spawn().map_err(|error| format!("{command:?} cannot be started: {error}"))?;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(|error| format!("{command:?} is lost: {error}"))? {
-            break status;
-        }
-        if reported.elapsed() >= REPORT {
-            reported = Instant::now();
-            let passed = minutes(start.elapsed());
-            let left = (expected - passed).max(0.0) + after;
-            println!("{title}: {passed:.0} of about {expected:.0} min; about {left:.0} min left");
-        }
-        thread::sleep(GLANCE);
-    };
+    let start = Instant::now();
+    let status = watch(&mut command, |time| {
+        let passed = minutes(time);
+        let left = (expected - passed).max(0.0) + after;
+        println!("{title}: {passed:.0} of about {expected:.0} min; about {left:.0} min left");
+    })?;
     let said = fs::read(log).map_err(cannot)?;
     Ok((status.success(), String::from_utf8_lossy(&said).into_owned(), start.elapsed()))
 }
 
-/// The command of a step's words; `xtask` is this program.
+/// Runs a command, and says every minute for how long it has run.
+pub fn watch(command: &mut Command, mut say: impl FnMut(Duration)) -> Result<ExitStatus, String> {
+    let (start, mut reported) = (Instant::now(), Instant::now());
+    let mut child = command.spawn().map_err(|error| format!("{command:?} cannot be started: {error}"))?;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| format!("{command:?} is lost: {error}"))? {
+            return Ok(status);
+        }
+        if reported.elapsed() >= REPORT {
+            reported = Instant::now();
+            say(start.elapsed());
+        }
+        thread::sleep(GLANCE);
+    }
+}
+
+/// The command of a step's words.
 fn command(words: &str) -> Result<Command, String> {
     let mut words = words.split(' ');
     let program = match words.next() {
         Some("xtask") => std::env::current_exe().map_err(|error| error.to_string())?,
-        _ => PathBuf::from(env!("CARGO")),
+        program => program.unwrap_or_default().into(),
     };
     let mut command = Command::new(program);
     command.args(words);
@@ -242,37 +213,30 @@ fn last_with(said: &str, words: &str) -> String {
     said.lines().rfind(|line| line.contains(words)).unwrap_or("").trim().to_owned()
 }
 
+/// How many lines have a number before each of these words, and the sums of these.
+fn sums(said: &str, words: [&str; 2]) -> (u64, [u64; 2]) {
+    let number = |line: &str, word: &str| -> Option<u64> {
+        line.split_once(word)?.0.split_whitespace().next_back()?.parse().ok()
+    };
+    let rows = said.lines().filter_map(|line| Some((number(line, words[0])?, number(line, words[1])?)));
+    rows.fold((0, [0, 0]), |(lines, sums), row| (lines + 1, [sums[0] + row.0, sums[1] + row.1]))
+}
+
 /// What the explorer says of each protocol: so many runs and steps.
 fn explored(said: &str) -> String {
-    let before = |line: &str, word: &str| {
-        line.split_once(word).and_then(|(before, _)| before.split_whitespace().next_back()?.parse::<u64>().ok())
-    };
-    let rows = said.lines().filter_map(|line| Some((before(line, " runs,")?, before(line, " million steps")?)));
-    let (protocols, runs, steps) = rows.fold((0, 0, 0), |sums, row| (sums.0 + 1, sums.1 + row.0, sums.2 + row.1));
+    let (protocols, [runs, steps]) = sums(said, [" runs,", " million steps"]);
     format!("{protocols} protocols, {runs} runs, {steps} million steps")
 }
 
 /// What torture says of each mode: sections and grace periods.
 fn tortured(said: &str) -> String {
-    let of = |line: &str, word: &str| {
-        let (before, _) = line.split_once(word)?;
-        before.split([' ', ';']).rfind(|text| !text.is_empty())?.parse::<u64>().ok()
-    };
-    let rows = said.lines().filter(|line| !line.starts_with("found"));
-    let rows = rows.filter_map(|line| Some((of(line, " sections, of age")?, of(line, " grace periods")?)));
-    let (modes, sections, periods) = rows.fold((0, 0, 0), |sums, row| (sums.0 + 1, sums.1 + row.0, sums.2 + row.1));
+    let (modes, [sections, periods]) = sums(said, [" sections, of age", " grace periods"]);
     format!("{modes} modes, {sections} sections, {periods} grace periods")
 }
 
 /// The sums of what test programs say at their ends.
 fn tests(said: &str) -> String {
-    let of = |line: &str, word: &str| {
-        let (before, _) = line.split_once(word)?;
-        before.split_whitespace().next_back()?.parse::<u64>().ok()
-    };
-    let results = said.lines().filter(|line| line.starts_with("test result: "));
-    let rows = results.filter_map(|line| Some((of(line, " passed;")?, of(line, " failed;")?)));
-    let (passed, failed) = rows.fold((0, 0), |sums, row| (sums.0 + row.0, sums.1 + row.1));
+    let (_, [passed, failed]) = sums(said, [" passed;", " failed;"]);
     format!("{passed} tests passed, {failed} failed")
 }
 
@@ -367,20 +331,8 @@ fn machine() -> String {
 
 /// The date, of Greenwich.
 fn today() -> String {
-    let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
-    let [year, month, day] = date(days as i64);
-    format!("{year}-{month:02}-{day:02}")
-}
-
-/// Year, month and day, so many days after 1970 began (H. Hinnant, "chrono-compatible low-level date algorithms").
-fn date(days: i64) -> [i64; 3] {
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    [year + era * 400 + i64::from(month <= 2), month, of_year - (153 * shifted + 2) / 5 + 1]
+    let output = Command::new("date").args(["-u", "+%F"]).output();
+    output.map_or_else(|_| "?".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]
@@ -433,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_step_that_fails_is_told_and_has_its_log() {
-        let step = Step { words: ["cargo no-such-command"; 2], ..STEPS.into_iter().next().expect("there are some") };
+        let step = step("fails", ["cargo no-such-command"; 2], tests, [0.0; 2]);
         let log = std::env::temp_dir().join(format!("commensal-xtask-nightly-{}", std::process::id()));
         let (passed, said, _) = make(&crate::root(), &step, Amount::Quick, &log, "", 0.0, 0.0).unwrap();
         assert!(!passed && said.contains("no-such-command"), "{said}");
@@ -445,13 +397,5 @@ mod tests {
         assert_eq!(choose(&[]).unwrap().len(), STEPS.len());
         assert_eq!(choose(&["torture".into()]).unwrap()[0].name, "torture");
         assert!(choose(&["tortur".into()]).is_err_and(|why| why.contains("explore, mutants, torture")));
-    }
-
-    #[test]
-    fn days_are_dates() {
-        assert_eq!(
-            [date(0), date(59), date(11_016), date(20_783)],
-            [[1970, 1, 1], [1970, 3, 1], [2000, 2, 29], [2026, 11, 26]]
-        );
     }
 }

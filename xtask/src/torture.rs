@@ -2,12 +2,9 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Between two lines that say how long it still takes.
-const REPORT: Duration = Duration::from_secs(30);
-const GLANCE: Duration = Duration::from_millis(200);
+use crate::nightly::watch;
 
 /// What is tortured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,24 +34,14 @@ pub fn run(root: &Path, minutes: f64, build: Build) -> Result<(), String> {
     if !built.success() {
         return Err("the test cannot be built".into());
     }
-    let start = Instant::now();
     let all = Duration::from_secs_f64(minutes * 60.0);
     let mut command = cargo();
     // Three modes, and the planted bugs, however few CPUs there are. Without more effort a mode takes a second.
     command
         .args(["--", "--nocapture", "--test-threads", "16"])
         .env("COMMENSAL_TEST_EFFORT", all.as_secs_f64().to_string());
-    let mut child = command.spawn().map_err(failed)?;
-    let mut reported = start;
-    let status = loop {
-        match child.try_wait().map_err(|error| format!("cargo is lost: {error}"))? {
-            Some(status) => break status,
-            None if reported.elapsed() >= REPORT => {
-                reported = Instant::now();
-                println!("torture: about {} min left", all.saturating_sub(start.elapsed()).as_secs().div_ceil(60));
-            }
-            None => thread::sleep(GLANCE),
-        }
-    };
+    let status = watch(&mut command, |time| {
+        println!("torture: about {} min left", all.saturating_sub(time).as_secs().div_ceil(60));
+    })?;
     if status.success() { Ok(()) } else { Err("torture found what stands above".into()) }
 }

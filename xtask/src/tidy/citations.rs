@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use crate::markdown::{quoted, take_apart, targets};
 use crate::tree::{File, Tree, Violation};
 
 const TEXT: &str = "ARCHITECTURE.md";
@@ -43,17 +44,13 @@ enum Cited {
 }
 
 fn citations(file: &File) -> Vec<(usize, Cited)> {
-    let mut cited = Vec::new();
-    let mut in_block = false;
-    for (index, line) in file.text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            in_block = !in_block;
-        } else if !in_block {
-            let quoted = line.split('`').skip(1).step_by(2).filter_map(understand);
-            cited.extend(quoted.chain(links(line)).map(|citation| (index + 1, citation)));
-        }
-    }
-    cited
+    let (_, prose) = take_apart(&file.text);
+    let in_line = |(number, line)| {
+        let linked = targets(line).into_iter().filter(|target| !target.contains("://"));
+        let linked = linked.filter_map(|target| Some(Cited::Path(target.split('#').next()?.to_owned())));
+        quoted(line).filter_map(understand).chain(linked).map(move |cited| (number, cited)).collect::<Vec<_>>()
+    };
+    prose.into_iter().flat_map(in_line).collect()
 }
 
 /// What a word in backticks cites, if it is a path or a name.
@@ -68,14 +65,6 @@ fn understand(quoted: &str) -> Option<Cited> {
     let is_name = of("_:", name) && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     let parts_are_names = name.split("::").all(|part| !part.is_empty() && !part.contains(':'));
     (is_name && parts_are_names && (name == quoted || quoted.ends_with(')'))).then(|| Cited::Name(name.to_owned()))
-}
-
-/// The relative targets of `[text](target)`.
-fn links(line: &str) -> impl Iterator<Item = Cited> {
-    line.split("](").skip(1).filter_map(|rest| {
-        let target = rest.split([')', '#']).next()?;
-        (!target.is_empty() && !target.contains("://")).then(|| Cited::Path(target.to_owned()))
-    })
 }
 
 /// Every word of the code: names, and words in strings; not those in Rust's comments.

@@ -23,7 +23,7 @@ const CHECKS: [(&str, Check); 10] = [
     ("no Linux in the runtime", portable::check),
     ("files open with their purpose", size::check_opening),
     ("file length", size::check_length),
-    ("nothing unfinished", finished::check),
+    ("nothing is switched off", finished::check),
     ("dependencies are explained", manifests::check),
     ("cited names exist", citations::check),
     ("the book holds together", book::check),

@@ -1,12 +1,10 @@
 //! A file opens with its purpose, and is short enough to be one noun.
 
+use crate::header;
 use crate::tree::{Tree, Violation};
 
 const MAX_LINES: usize = 600;
 const CODE: [&str; 7] = ["rs", "c", "h", "cc", "cpp", "sh", "py"];
-
-/// Files that may be longer, each line `path: reason`.
-const EXCEPTIONS: &str = "xtask/tidy-exceptions.txt";
 
 /// Finds Rust files that do not open with `//!`.
 pub fn check_opening(tree: &Tree) -> Vec<Violation> {
@@ -16,51 +14,12 @@ pub fn check_opening(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-/// Finds long files without an exception, and exceptions without a reason or a long file.
+/// Finds long files. The C header may be one: it is generated, and C programs include a single one.
 pub fn check_length(tree: &Tree) -> Vec<Violation> {
-    let exceptions = exceptions(tree);
-    let long: Vec<_> =
-        tree.files.iter().filter(|file| file.has_extension(&CODE) && file.text.lines().count() > MAX_LINES).collect();
-    let mut violations: Vec<Violation> = long
-        .iter()
-        .filter(|file| !exceptions.iter().any(|exception| exception.path == file.path))
-        .map(|file| {
-            let lines = file.text.lines().count();
-            file.violation(
-                lines,
-                format!("has {lines} lines, over {MAX_LINES}; split it, or give a reason in {EXCEPTIONS}"),
-            )
-        })
-        .collect();
-    for exception in exceptions {
-        let problem = if exception.reason.is_empty() {
-            "gives no reason"
-        } else if long.iter().all(|file| file.path != exception.path) {
-            "is not needed: there is no such file, or it is short enough"
-        } else {
-            continue;
-        };
-        let what = format!("the exception for {} {problem}", exception.path);
-        violations.push(Violation { path: EXCEPTIONS.to_owned(), line: exception.line, what });
-    }
-    violations
-}
-
-struct Exception<'a> {
-    path: &'a str,
-    reason: &'a str,
-    line: usize,
-}
-
-fn exceptions(tree: &Tree) -> Vec<Exception<'_>> {
-    let lines = tree.file(EXCEPTIONS).map_or("", |file| &file.text).lines();
-    lines
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
-        .map(|(index, line)| {
-            let (path, reason) = line.split_once(':').unwrap_or((line, ""));
-            Exception { path: path.trim(), reason: reason.trim(), line: index + 1 }
-        })
+    let read = tree.files.iter().filter(|file| file.has_extension(&CODE) && file.path != header::FILE);
+    let lengths = read.map(|file| (file, file.text.lines().count())).filter(|(_, lines)| *lines > MAX_LINES);
+    lengths
+        .map(|(file, lines)| file.violation(lines, format!("has {lines} lines, over {MAX_LINES}; split it")))
         .collect()
 }
 
@@ -76,15 +35,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_needs_a_reason() {
+    fn a_long_file_is_found() {
         let long = "//! Long.\n".repeat(MAX_LINES + 1);
-        let found = |exceptions: &str| {
-            let tree = Tree::of([("a.rs", &long), ("b.md", &long), (EXCEPTIONS, exceptions)]);
-            check_length(&tree).len()
-        };
-        assert_eq!(found(""), 1);
-        assert_eq!(found("a.rs"), 1, "no reason");
-        assert_eq!(found("# Comment\n\na.rs: a table, one row a case\n"), 0);
-        assert_eq!(found("a.rs: a table\ngone.rs: was long\n"), 1);
+        let tree = Tree::of([("a.rs", &long), ("b.rs", "//! Short.\n"), ("c.md", &long), (header::FILE, &long)]);
+        let found: Vec<String> = check_length(&tree).into_iter().map(|violation| violation.path).collect();
+        assert_eq!(found, ["a.rs"]);
     }
 }
