@@ -4,10 +4,10 @@
 //! instructions of a slow path finds words of every kind.
 
 use super::Operations;
-use super::cached::interrupts;
+use super::cached::under_restarts;
 use super::owners::{KINDS, Owners};
 use crate::case::{Outcome, ensure};
-use crate::runner::{Placement, Runner, alone, crowd};
+use crate::runner::{Runner, alone};
 use machine::slot::{MAX, Stored};
 use machine::sync::{AtomicU64, AtomicUsize, Ordering};
 
@@ -16,23 +16,14 @@ const ARRAYS: usize = 12;
 
 /// The body of [`Operations::compare_store`].
 pub fn replaced(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let workers = runner.width();
-    let owners = Owners::new(operations, workers * ARRAYS, machine::slot::ARRAY, runner.seed())?;
+    let owners = Owners::new(operations, runner.width() * ARRAYS, machine::slot::ARRAY, runner.seed())?;
     alone(runner, || one_replaces(&owners, operations))?;
-    let (moves, at_work, turn) = (AtomicU64::new(0), AtomicUsize::new(workers), AtomicUsize::new(0));
-    let job = |thread| {
-        if thread < workers {
-            moves.fetch_add(owners.work(runner, thread, &|| runner.goes_on()), Ordering::Relaxed);
-            at_work.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        while at_work.load(Ordering::Relaxed) > 0 {
-            let _ = (operations.restart)(0);
-            runner.pause();
-        }
+    let (moves, turn) = (AtomicU64::new(0), AtomicUsize::new(0));
+    let work = |thread| {
+        moves.fetch_add(owners.work(runner, thread, &|| runner.goes_on()), Ordering::Relaxed);
     };
     let handler = || owners.interrupt(turn.fetch_add(1, Ordering::Relaxed) % KINDS);
-    runner.run(Placement::Moved, crowd(workers + 1, &job), interrupts(runner, &handler));
+    under_restarts(runner, operations, &handler, &work);
     let tokens = owners.account()?;
     let (moves, replaced) = (moves.into_inner(), owners.replaced.load(Ordering::Relaxed));
     ensure!(moves > 0 && replaced > 0, "nothing moved: {moves} tokens, {replaced} arrays");

@@ -4,7 +4,7 @@
 use super::thread::State;
 use super::{Access, Engine, Happening, Here};
 use crate::simulation::{Deviation, Failure};
-use std::time::{Duration, Instant};
+use std::io::{PipeReader, PipeWriter, Read, Write};
 
 /// The first simulated process has this number, and its first thread, too.
 pub const FIRST_PROCESS: u32 = 1000;
@@ -24,8 +24,8 @@ pub enum Ended {
     Hung(String),
 }
 
-/// How long a child may take, in real time: less than whoever waits for the whole.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a child may take, in seconds of real time: less than whoever waits for the whole.
+const PATIENCE: u32 = 60;
 /// Children that a process has.
 const CHILDREN: u32 = 16;
 
@@ -53,16 +53,13 @@ impl Here {
     /// the parent, which waits for that: how it ended.
     pub fn fork_on(self, runs_handlers: bool) -> Option<Ended> {
         self.step(Access::System { number: FORK });
-        let mut pipe = [0; 2];
         self.with(|engine| {
             // Plain writes have overtaken the stores that wait: a copy without these would be of a moment that never was.
             engine.drain_all();
             engine.processes += 1;
             engine.happened(Happening::Forked(engine.processes));
         });
-        // SAFETY: makes two descriptors.
-        assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe could not be made");
-        let [reader, writer] = pipe;
+        let (reader, writer) = std::io::pipe().expect("a pipe can be made");
         // SAFETY: the child is simulated on, on this host thread, which is the only one that it has, and leaves by _exit.
         let process = unsafe { libc::fork() };
         assert!(process >= 0, "a child could not be made");
@@ -74,11 +71,9 @@ impl Here {
             }
             return None;
         }
-        // SAFETY: closes our end, so that the pipe ends with the child.
-        unsafe { libc::close(writer) };
+        // So that the pipe ends with the child.
+        drop(writer);
         let Report { ended, hash, deviations } = wait(process, reader);
-        // SAFETY: the descriptor is ours.
-        unsafe { libc::close(reader) };
         self.with(|engine| {
             engine.trace.deviations.extend(deviations);
             engine.happened(Happening::ChildEnded { how: format!("{ended:?}"), hash });
@@ -91,9 +86,12 @@ const FORK: usize = 57;
 
 impl Engine {
     /// This is the child: other threads are not here.
-    fn become_child(&mut self, report_to: i32) {
-        // SAFETY: no effects on memory. A child must not outlive a parent that gives up.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    fn become_child(&mut self, report_to: PipeWriter) {
+        // SAFETY: no effects on memory. A child that hangs ends by itself, and must not outlive a parent that gives up.
+        unsafe {
+            libc::alarm(PATIENCE);
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        }
         // SAFETY: a limit of this process, which may die on purpose, silently.
         unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
         // The first children of the first process have the next numbers; theirs, and so on, have none in common.
@@ -143,7 +141,7 @@ impl Engine {
 
     /// In a child: reports how it ended, and ends it.
     pub(super) fn end_child(&mut self, ended: Result<(), &Failure>) {
-        let Some(report_to) = self.report_to else { return };
+        let Some(mut report_to) = self.report_to.take() else { return };
         let (kind, text) = match ended {
             Ok(()) => (WELL, String::new()),
             Err(Failure::Found(what)) => (FOUND, what.clone()),
@@ -158,11 +156,9 @@ impl Engine {
         }
         report.push(END_OF_CHOICES);
         report.extend(text.bytes());
-        // SAFETY: the report is as long as is said; nothing of the parent's is to be finished here.
-        unsafe {
-            libc::write(report_to, report.as_ptr().cast(), report.len());
-            libc::_exit(0);
-        }
+        report_to.write_all(&report).expect("the parent reads");
+        // SAFETY: nothing of the parent's is to be finished here.
+        unsafe { libc::_exit(0) };
     }
 }
 
@@ -174,10 +170,6 @@ struct Report {
 }
 
 impl Report {
-    fn without(ended: Ended) -> Self {
-        Report { ended, hash: 0, deviations: Vec::new() }
-    }
-
     fn read(report: &[u8]) -> Option<Self> {
         let (kind, rest) = report.split_first()?;
         let (hash, rest) = rest.split_first_chunk()?;
@@ -194,36 +186,19 @@ impl Report {
     }
 }
 
-/// Waits for the child's report or its death, then for the latter.
-fn wait(process: libc::pid_t, reader: libc::c_int) -> Report {
-    let end = Instant::now() + PATIENCE;
+/// Waits for the child's end, and reads its report.
+fn wait(process: libc::pid_t, mut reader: PipeReader) -> Report {
     let mut report = Vec::new();
-    let in_time = loop {
-        let left = end.saturating_duration_since(Instant::now()).as_millis() as libc::c_int;
-        let mut descriptor = libc::pollfd { fd: reader, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor.
-        match unsafe { libc::poll(&mut descriptor, 1, left) } {
-            0 => break false,
-            ready if ready < 0 => continue,
-            _ => {}
-        }
-        let mut part = [0u8; 4096];
-        // SAFETY: the buffer is as long as is said.
-        match unsafe { libc::read(reader, part.as_mut_ptr().cast(), part.len()) } {
-            0 => break true,
-            bytes if bytes > 0 => report.extend_from_slice(&part[..bytes as usize]),
-            _ => {}
-        }
-    };
-    // SAFETY: the child is ours.
-    unsafe {
-        if !in_time {
-            libc::kill(process, libc::SIGKILL);
-        }
-        while libc::waitpid(process, std::ptr::null_mut(), 0) < 0 {}
-    }
-    if !in_time {
-        return Report::without(Ended::Hung("a thread goes on without a step".into()));
-    }
-    Report::read(&report).unwrap_or_else(|| Report::without(Ended::Died("a real signal, and no report".into())))
+    reader.read_to_end(&mut report).expect("a pipe can be read");
+    let mut status = 0;
+    // SAFETY: the child is ours. Signals may interrupt.
+    while unsafe { libc::waitpid(process, &mut status, 0) } < 0 {}
+    Report::read(&report).unwrap_or_else(|| {
+        let is_late = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
+        let ended = match is_late {
+            true => Ended::Hung("a thread goes on without a step".into()),
+            false => Ended::Died("a real signal, and no report".into()),
+        };
+        Report { ended, hash: 0, deviations: Vec::new() }
+    })
 }

@@ -58,6 +58,7 @@ use space::Space;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ffi::CString;
+use std::io::PipeWriter;
 use thread::Thread;
 use trace::{Event, Happening, Trace};
 
@@ -171,7 +172,7 @@ pub struct Engine {
     process: u32,
     had_threads: bool,
     /// In a fork child: where it reports to.
-    report_to: Option<i32>,
+    report_to: Option<PipeWriter>,
     /// Steps that the current thread has made in a row.
     in_a_row: u32,
     /// The current thread waits for others.
