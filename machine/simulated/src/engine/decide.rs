@@ -5,9 +5,10 @@
 
 use super::costs::NS;
 use super::lines::{Actor, Asked, Grant};
+use super::scene::{Moment, Scene};
 use super::thread::{Place, State, Wait};
 use super::{Access, Due, Engine, Happening, Next};
-use crate::simulation::{Choice, Deviation, Failure, Moment, Scene};
+use crate::simulation::{Choice, Deviation, Failure};
 use std::cmp::Reverse;
 
 /// Steps that a thread makes in a row while others could: who waits without saying so must not wait for ever.
@@ -281,7 +282,7 @@ impl Engine {
         }
     }
 
-    fn is_possible(&self, choice: Choice, access: Option<Access>) -> bool {
+    pub(super) fn is_possible(&self, choice: Choice, access: Option<Access>) -> bool {
         let may_go = access.is_some();
         let is_disturbed = |thread: usize| self.threads[thread].place == Place::Anywhere;
         match choice {
@@ -313,51 +314,5 @@ impl Engine {
             State::Blocked(Wait::Time) => Some(format!("{} sleeps", thread.name)),
         };
         self.threads.iter().filter_map(describe).collect::<Vec<_>>().join(", ")
-    }
-
-    // What strategies may see.
-
-    pub(crate) fn running(&self) -> &[usize] {
-        &self.running
-    }
-
-    pub(crate) fn current_thread(&self) -> usize {
-        self.current
-    }
-
-    pub(crate) fn current_process(&self) -> u32 {
-        self.process
-    }
-
-    pub(crate) fn steps_of_current(&self) -> u64 {
-        self.threads[self.current].steps
-    }
-
-    pub(crate) fn asks_of_current(&self) -> u32 {
-        self.threads[self.current].asks
-    }
-
-    pub(crate) fn all_steps(&self) -> u64 {
-        self.steps
-    }
-
-    pub(crate) fn cpu_count(&self) -> usize {
-        self.cpus.len()
-    }
-
-    pub(crate) fn has_waiting_stores(&self) -> bool {
-        self.waiting_stores > 0
-    }
-
-    pub(crate) fn waiting_stores_of(&self, cpu: usize) -> usize {
-        self.cpus[cpu].stores.len()
-    }
-
-    pub(crate) fn may_be_signalled(&self, thread: usize) -> bool {
-        self.is_possible(Choice::Signal(thread), None)
-    }
-
-    pub(crate) fn thread_count(&self) -> usize {
-        self.threads.len()
     }
 }

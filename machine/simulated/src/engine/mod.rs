@@ -20,6 +20,7 @@
 //! | `memory` | loads, stores, and what reads and writes at once |
 //! | `schedule` | which thread is on which CPU and in which slot; waiting and waking |
 //! | `decide` | what happens before a step |
+//! | `scene` | what strategies see |
 //! | `kernel` | system calls |
 //! | `space` | address space |
 //! | `costs` | what takes how long, and how far CPUs are from each other |
@@ -36,6 +37,7 @@ mod fork;
 mod kernel;
 mod lines;
 mod memory;
+mod scene;
 mod schedule;
 mod space;
 mod state;
@@ -44,6 +46,7 @@ mod trace;
 
 pub use costs::{Costs, NS, Topology, Way};
 pub use fork::Ended;
+pub use scene::{Moment, Scene};
 pub use thread::{Job, Place};
 
 use crate::simulation::{Defect, Failure, Settings, Strategy};
@@ -267,6 +270,16 @@ impl Engine {
         self.threads[self.current].cpu
     }
 
+    /// Steps of all threads so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// CPUs that kicks have interrupted so far.
+    pub fn interrupts(&self) -> u64 {
+        self.interrupts
+    }
+
     /// The time where the current thread is.
     fn time(&self) -> u64 {
         self.cpus[self.cpu()].time
@@ -421,16 +434,6 @@ impl Here {
             unsafe { (*handler)() };
         }
         self.with(|engine| engine.leave_handler(before));
-    }
-
-    /// The current thread computes for so long.
-    pub fn work(self, ns: u64) {
-        self.step(Access::Work { ns });
-    }
-
-    /// CPUs that kicks have interrupted.
-    pub fn interrupts(self) -> u64 {
-        self.with(|engine| engine.interrupts)
     }
 
     /// The current thread waits for others, by looking again and again.

@@ -4,8 +4,8 @@
 //! to. Which thread goes on where one cannot is free. So with a bound of b these are all runs with at most b such choices; threads
 //! stay on their CPUs, and nothing is refused.
 
-use super::strategy::{Choice, Scene, Strategy};
-use super::{Report, Settings, simulate};
+use super::strategy::{Choice, Strategy};
+use super::{Report, Scene, Settings, simulate};
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -12,12 +12,12 @@ mod pct;
 mod strategy;
 pub mod worker;
 
-pub use crate::engine::{Costs, Ended, Job, NS, Place, Topology, Way};
+pub use crate::engine::{Costs, Ended, Job, Moment, NS, Place, Scene, Topology, Way};
 pub use exhaustive::{Exhausted, exhaust};
 pub use pct::Priorities;
-pub use strategy::{Choice, Deviation, Moment, Random, Rates, Replay, Scene, Strategy};
+pub use strategy::{Choice, Deviation, Random, Rates, Replay, Strategy};
 
-use crate::engine::{self, Engine};
+use crate::engine::{self, Access, Engine};
 use crate::slot::Mode;
 use std::ffi::CString;
 use std::fmt;
@@ -223,7 +223,7 @@ pub fn sleep(ns: u64) {
 
 /// The calling thread computes for so long, where time is what decides.
 pub fn work(ns: u64) {
-    here().work(ns);
+    here().step(Access::Work { ns });
 }
 
 /// The time where the calling thread is, which does not ask for it: so it takes none.
@@ -233,12 +233,12 @@ pub fn time_ns() -> u64 {
 
 /// CPUs that kicks have interrupted so far, those of the threads that kicked not among them.
 pub fn interrupts() -> u64 {
-    here().interrupts()
+    here().with(|engine| engine.interrupts())
 }
 
 /// Steps of all threads so far.
 pub fn steps() -> u64 {
-    here().with(|engine| engine.all_steps())
+    here().with(|engine| engine.steps())
 }
 
 /// Says who knows what lies where in what the simulation is about, for the trace. It makes no steps.

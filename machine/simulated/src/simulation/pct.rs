@@ -3,7 +3,8 @@
 //! something happens to the one that goes on. In the paper that is always a lower priority, and then a bug that needs d orderings is found in
 //! a run of k steps by n threads with a chance of at least 1 in n·k^(d−1). Here it may also be something else, and k is guessed.
 
-use super::strategy::{Choice, Rates, Scene, Strategy};
+use super::Scene;
+use super::strategy::{Choice, Rates, Strategy};
 use fastrand::Rng;
 
 /// Runs are this long, for the choice of the steps at which something happens: a power of two between these two.

@@ -1,6 +1,6 @@
 //! Strategies: who decides what happens next.
 
-use crate::engine::{Access, Engine};
+use crate::engine::Scene;
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -93,95 +93,6 @@ impl FromStr for Deviation {
             _ => return Err(wrong()),
         };
         Ok(Deviation { process, thread, step, ask, choice })
-    }
-}
-
-/// What is to be decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// The current thread can make its step.
-    pub may_go: bool,
-    /// The current thread should let others go on: it waits for them, or has gone on for long.
-    pub must_leave: bool,
-    /// What happens if nothing in particular is chosen.
-    pub usual: Choice,
-    pub(crate) access: Option<Access>,
-}
-
-/// What a strategy sees.
-pub struct Scene<'a> {
-    engine: &'a Engine,
-    moment: Moment,
-}
-
-impl<'a> Scene<'a> {
-    pub(crate) fn new(engine: &'a Engine, moment: Moment) -> Self {
-        Scene { engine, moment }
-    }
-
-    /// What is to be decided.
-    pub fn moment(&self) -> Moment {
-        self.moment
-    }
-
-    /// The threads that are on CPUs, the current one among them if it is.
-    pub fn running(&self) -> &[usize] {
-        self.engine.running()
-    }
-
-    /// The current thread.
-    pub fn current(&self) -> usize {
-        self.engine.current_thread()
-    }
-
-    /// The process.
-    pub fn process(&self) -> u32 {
-        self.engine.current_process()
-    }
-
-    /// Steps that the current thread has come to.
-    pub fn step(&self) -> u64 {
-        self.engine.steps_of_current()
-    }
-
-    /// How often something was decided for the current thread since its step before.
-    pub fn ask(&self) -> u32 {
-        self.engine.asks_of_current()
-    }
-
-    /// Steps that all threads have come to.
-    pub fn all_steps(&self) -> u64 {
-        self.engine.all_steps()
-    }
-
-    /// CPUs of the machine.
-    pub fn cpus(&self) -> usize {
-        self.engine.cpu_count()
-    }
-
-    /// Threads that there have been.
-    pub fn threads(&self) -> usize {
-        self.engine.thread_count()
-    }
-
-    /// Whether any CPU has stores that others don't see.
-    pub fn has_waiting_stores(&self) -> bool {
-        self.engine.has_waiting_stores()
-    }
-
-    /// Stores of a CPU that others don't see.
-    pub fn waiting_stores(&self, cpu: usize) -> usize {
-        self.engine.waiting_stores_of(cpu)
-    }
-
-    /// Whether a thread can get a signal.
-    pub fn may_be_signalled(&self, thread: usize) -> bool {
-        self.engine.may_be_signalled(thread)
-    }
-
-    /// Whether the current thread is about to make a system call.
-    pub fn enters_kernel(&self) -> bool {
-        matches!(self.moment.access, Some(Access::System { .. }))
     }
 }
 

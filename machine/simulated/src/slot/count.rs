@@ -5,12 +5,10 @@ use super::section::{Aborted, Section, restartably};
 use crate::sync::AtomicPtr;
 use std::ptr::with_exposed_provenance_mut;
 
-/// Adds one to the first word of the counts of this thread's slot, and says where that was. `counts` leads to those of slot 0; signal handlers
-/// of this thread that let it lead elsewhere do so before or after the operation.
+/// Adds one to the first word of the counts of this thread's slot, and says where that was.
 ///
 /// # Safety
-/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId), and the thread has a slot. Where `counts` leads there are counts for every
-/// possible slot, and only this operation and [`count_in`] write the word.
+/// As for the host's.
 pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     restartably(|section| {
         let slot = section.slot()?.expect("a thread that counts has a slot");

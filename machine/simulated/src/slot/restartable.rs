@@ -11,7 +11,7 @@ fn at_offset(base: *mut u8, offset: u64) -> *mut u64 {
 /// no slot.
 ///
 /// # Safety
-/// `base` is the base of a region in which every slot has an area, and word `index` is a take word.
+/// As for the host's, here and below.
 pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     restartably(|section| {
         let Some(slot) = section.slot()? else { return Ok(core::ptr::null_mut()) };
@@ -32,7 +32,7 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
 /// is full or the thread has no slot.
 ///
 /// # Safety
-/// As for [`pop`]. The caller owns what the pointer names, and gives it up if the answer is true.
+/// As for [`pop`].
 pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     restartably(|section| {
         let Some(slot) = section.slot()? else { return Ok(false) };
@@ -51,11 +51,10 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
 }
 
 /// Lets the two arrays of word `index` and the next, a take word and its give word, change places, and takes the topmost pointer of
-/// the one that was given to; null, and nothing has changed, if the words are others than `take` and `give`, if the array of
-/// `take` is not empty or the one of `give` is, or if the thread has no slot.
+/// the one that was given to; null, and nothing has changed, if that cannot be done.
 ///
 /// # Safety
-/// As for [`pop`]; `take` and `give` were words of arrays when they were read.
+/// As for [`pop`].
 pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
     let (take, give) = (take as u64, give as u64);
     restartably(|section| {
@@ -81,8 +80,7 @@ pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usiz
 /// Replaces word `index` of slot `slot` by `new` if this thread is in that slot and the word is `expected`.
 ///
 /// # Safety
-/// As for [`pop`]. An array that the word stops to name is the caller's if the answer is [`Stored::Done`]; one that it starts to
-/// name is the slot's.
+/// As for [`pop`].
 pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
     restartably(|section| {
         if section.slot()? != Some(slot) {

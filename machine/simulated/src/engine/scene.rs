@@ -1,0 +1,93 @@
+//! What a strategy sees of the engine that asks it.
+
+use super::{Access, Engine};
+use crate::simulation::Choice;
+
+/// What is to be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The current thread can make its step.
+    pub may_go: bool,
+    /// The current thread should let others go on: it waits for them, or has gone on for long.
+    pub must_leave: bool,
+    /// What happens if nothing in particular is chosen.
+    pub usual: Choice,
+    pub(super) access: Option<Access>,
+}
+
+/// What a strategy sees.
+pub struct Scene<'a> {
+    engine: &'a Engine,
+    moment: Moment,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(engine: &'a Engine, moment: Moment) -> Self {
+        Scene { engine, moment }
+    }
+
+    /// What is to be decided.
+    pub fn moment(&self) -> Moment {
+        self.moment
+    }
+
+    /// The threads that are on CPUs, the current one among them if it is.
+    pub fn running(&self) -> &[usize] {
+        &self.engine.running
+    }
+
+    /// The current thread.
+    pub fn current(&self) -> usize {
+        self.engine.current
+    }
+
+    /// The process.
+    pub fn process(&self) -> u32 {
+        self.engine.process
+    }
+
+    /// Steps that the current thread has come to.
+    pub fn step(&self) -> u64 {
+        self.engine.threads[self.engine.current].steps
+    }
+
+    /// How often something was decided for the current thread since its step before.
+    pub fn ask(&self) -> u32 {
+        self.engine.threads[self.engine.current].asks
+    }
+
+    /// Steps that all threads have come to.
+    pub fn all_steps(&self) -> u64 {
+        self.engine.steps
+    }
+
+    /// CPUs of the machine.
+    pub fn cpus(&self) -> usize {
+        self.engine.cpus.len()
+    }
+
+    /// Threads that there have been.
+    pub fn threads(&self) -> usize {
+        self.engine.threads.len()
+    }
+
+    /// Whether any CPU has stores that others don't see.
+    pub fn has_waiting_stores(&self) -> bool {
+        self.engine.waiting_stores > 0
+    }
+
+    /// Stores of a CPU that others don't see.
+    pub fn waiting_stores(&self, cpu: usize) -> usize {
+        self.engine.cpus[cpu].stores.len()
+    }
+
+    /// Whether a thread can get a signal.
+    pub fn may_be_signalled(&self, thread: usize) -> bool {
+        self.engine.is_possible(Choice::Signal(thread), None)
+    }
+
+    /// Whether the current thread is about to make a system call.
+    pub fn enters_kernel(&self) -> bool {
+        matches!(self.moment.access, Some(Access::System { .. }))
+    }
+}
