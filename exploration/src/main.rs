@@ -153,49 +153,30 @@ fn explore_runs(chosen: &[&'static Protocol], runs: u64, seed: u64, shard: Shard
     Explored { commit, command, shard, seed, runs, protocols }
 }
 
-/// Each protocol gets its turn again and again, a few seconds at a time.
+/// Each protocol gets as much of the time.
 fn explore(chosen: &[&'static Protocol], seconds: f64, seed: u64) -> bool {
-    const TURN: f64 = 10.0;
-    let turn = TURN.min(seconds / chosen.len() as f64);
+    let turn = Duration::from_secs_f64(seconds / chosen.len() as f64);
     let (start, bar) = (Instant::now(), ProgressBar::new((seconds * 1000.0) as u64));
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {msg}").expect("the template is right");
-    bar.set_style(style);
-    let mut sums = vec![(0, 0); chosen.len()];
-    for round in 0.. {
-        for (number, protocol) in chosen.iter().enumerate() {
-            if start.elapsed().as_secs_f64() >= seconds {
-                bar.finish_and_clear();
-                for (protocol, (runs, steps)) in chosen.iter().zip(&sums) {
-                    println!(
-                        "{:26} {runs:>9} runs, {:>6} million steps, nothing found",
-                        protocol.name,
-                        steps / 1_000_000
-                    );
-                }
-                return true;
+    bar.set_style(ProgressStyle::with_template("{bar:30} {percent:>3} %, {msg}").expect("the template is right"));
+    for protocol in chosen {
+        let verdict = protocol.explore(None, TWICE_ONE_IN, seed, Until::Time(turn), |progress| {
+            let time = start.elapsed().as_secs_f64();
+            bar.set_position((time * 1000.0) as u64);
+            bar.set_message(format!("{:.0} s left: {}, run {}", (seconds - time).max(0.0), protocol.name, progress.at));
+        });
+        let said = match &verdict {
+            Verdict::Nothing { runs, steps } => {
+                format!("{:26} {runs:>9} runs, {:>6} million steps, nothing found", protocol.name, steps / 1_000_000)
             }
-            let first_seed = seed.wrapping_add(round << 32);
-            let verdict = protocol.explore(
-                None,
-                TWICE_ONE_IN,
-                first_seed,
-                Until::Time(Duration::from_secs_f64(turn)),
-                |progress| {
-                    let left = (seconds - start.elapsed().as_secs_f64()).max(0.0);
-                    bar.set_position((start.elapsed().as_secs_f64() * 1000.0) as u64);
-                    bar.set_message(format!("{:.0} s left: {}, run {}", left, protocol.name, progress.at));
-                },
-            );
-            match verdict {
-                Verdict::Nothing { runs, steps } => sums[number] = (sums[number].0 + runs, sums[number].1 + steps),
-                Verdict::Found(finding) => {
-                    bar.finish_and_clear();
-                    println!("{finding}\nreplay: {}", replay_command(&finding, None));
-                    return false;
-                }
-            }
+            Verdict::Found(finding) => format!("{finding}\nreplay: {}", replay_command(finding, None)),
+        };
+        bar.suspend(|| println!("{said}"));
+        if matches!(verdict, Verdict::Found(_)) {
+            bar.finish_and_clear();
+            return false;
         }
     }
+    bar.finish_and_clear();
     true
 }
 

@@ -118,16 +118,18 @@ pub fn kept(runner: &dyn Runner, operations: &Operations) -> Outcome {
 pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const MARK: usize = 0x5e7;
     const TIMES: usize = 10;
-    const MAKING_NS: u64 = 10_000_000;
+    // Long enough for others, and for handlers, to come meanwhile.
+    const MAKING_NS: u64 = 40_000_000;
+    const INTERRUPTS: usize = 50;
     ensure!(!(operations.install)(&mut || None), "no region was made, and it was installed");
     ensure!(!(operations.is_installed)(), "no region was made, and one is installed");
     let before = (operations.base)().addr();
-    let (made, findings) = (AtomicUsize::new(0), Findings::new());
+    let (made, interrupts, findings) = (AtomicUsize::new(0), AtomicUsize::new(0), Findings::new());
     let make = || {
         let page = vm::reserve(null_mut(), vm::PAGE, vm::Access::ReadWrite)?;
         made.fetch_add(1, Ordering::Relaxed);
         let end = clock::now_ns() + MAKING_NS;
-        while clock::now_ns() < end {}
+        while clock::now_ns() < end && interrupts.load(Ordering::Relaxed) < INTERRUPTS {}
         // SAFETY: the page is ours until it is installed.
         unsafe { page.cast::<usize>().write_volatile(MARK) };
         Some(page)
@@ -150,7 +152,11 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
         findings.demand(look() != before, "the region was installed, and is not at the base", [0; 3]);
     };
     let job = |_| (0..TIMES).for_each(|_| work());
-    runner.run(Placement::Anywhere, crowd(runner.width(), &job), Some(&work));
+    let handler = || {
+        interrupts.fetch_add(1, Ordering::Relaxed);
+        work();
+    };
+    runner.run(Placement::Anywhere, crowd(runner.width(), &job), Some(&handler));
     findings.outcome()?;
     let made = made.into_inner();
     ensure!(made == 1, "{made} regions were made");

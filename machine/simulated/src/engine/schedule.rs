@@ -90,7 +90,7 @@ impl Engine {
         if self.settings.is_broken(Defect::OneSlot) {
             return Some(0);
         }
-        let bound = self.living().min(self.cpus.len());
+        let bound = self.living().take(self.cpus.len()).count();
         let is_free = |slot: &u32| !self.slots[*slot as usize];
         let coin = if self.strategy.is_none() { 0 } else { self.coin(thread) };
         let last = self.cpus[cpu].last_slot.filter(|&slot| coin % 8 < 5 && (slot as usize) < bound).filter(is_free);

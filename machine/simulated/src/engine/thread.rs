@@ -208,16 +208,15 @@ impl Engine {
 
     /// The lowest number that no living thread has: kernels give those of the dead again, though not so soon.
     fn free_tid(&self) -> u32 {
-        let is_free = |tid: &u32| !self.threads.iter().any(|thread| thread.tid == *tid && thread.state != State::Dead);
-        (self.process..).find(is_free).expect("there are more numbers than threads")
+        let taken: Vec<u32> = self.living().map(|thread| thread.tid).collect();
+        (self.process..).find(|tid| !taken.contains(tid)).expect("there are more numbers than threads")
     }
 
     /// The lowest id that no living thread has.
     fn free_pointer(&self) -> u64 {
-        let is_free = |pointer: &u64| {
-            !self.threads.iter().any(|thread| thread.pointer == *pointer && thread.state != State::Dead)
-        };
-        (1u64..).map(|number| number * POINTER_STEP).find(is_free).expect("there are more numbers than threads")
+        let taken: Vec<u64> = self.living().map(|thread| thread.pointer).collect();
+        let mut all = (1u64..).map(|number| number * POINTER_STEP);
+        all.find(|pointer| !taken.contains(pointer)).expect("there are more numbers than threads")
     }
 
     /// The current thread has made another one, which is ready.
@@ -236,8 +235,8 @@ impl Engine {
     }
 
     /// Threads that are not dead.
-    pub(super) fn living(&self) -> usize {
-        self.threads.iter().filter(|thread| thread.state != State::Dead).count()
+    pub(super) fn living(&self) -> impl Iterator<Item = &Thread> {
+        self.threads.iter().filter(|thread| thread.state != State::Dead)
     }
 
     /// The current thread's job is done.
@@ -251,7 +250,7 @@ impl Engine {
                 self.wake(parent, Woken::Come);
             }
         }
-        if self.living() > 0 {
+        if self.living().next().is_some() {
             self.leave_to_others();
         }
     }
