@@ -3,19 +3,16 @@
 use crate::blocks::{Block, Table, check_empty_heap};
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
+use crate::protocol::{BOTH, NO_SIGNALS};
 use crate::{Canary, Protocol};
 use commensal::heap;
 use commensal::slab::{Cache, ObjectCache, Untunable, Wanted};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates, fork, sleep};
+use machine::simulation::{Defect, fork, sleep};
 use machine::slot::Mode;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
-/// Signal handlers use no slots in fallback mode.
-const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
 
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[

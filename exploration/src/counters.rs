@@ -1,6 +1,7 @@
 //! Lazy counters: their upgrade, reading while they change, limits.
 
 use crate::heaps::{Handler, crowd};
+use crate::protocol::{BOTH, NO_SIGNALS};
 use crate::{Canary, Protocol};
 use commensal::counter::CounterSet;
 use commensal::percpu::Area;
@@ -8,11 +9,8 @@ use fastrand::Rng;
 use machine::kick;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates};
-use machine::slot::Mode;
 use machine::sync::{AtomicI64, Ordering};
 use std::cell::RefCell;
-
-const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
 
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
@@ -33,7 +31,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         about: "additions that must not lead above a limit, and are refused only there",
         body: limited,
         // Threads that meet in one slot, one after the other.
-        rates: Rates { signal: 0, preempt: 3000, ..Rates::USUAL },
+        rates: Rates { preempt: 3000, ..NO_SIGNALS },
         modes: BOTH,
         canaries: &[Canary::by_ids(Defect::RestartIsFence), Canary::by_ids(Defect::SectionsGoOn)],
     },

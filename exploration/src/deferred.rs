@@ -2,13 +2,13 @@
 
 use crate::forks::must_be_well;
 use crate::heaps::{Handler, crowd};
+use crate::protocol::{BOTH, NO_SIGNALS};
 use crate::{Canary, Protocol};
 use commensal::heap;
 use commensal::rcu::{self, Head};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates, fork, pause};
-use machine::slot::Mode;
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -20,7 +20,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         about: "objects that are replaced, and then freed, called for or dropped by the runtime, with barriers, and handlers that defer",
         body: replaced,
         rates: Rates { signal: 60, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        modes: BOTH,
         canaries: &[
             Canary::by_ids(Defect::KicksGetLost),
             Canary::by_ids(Defect::SectionsGoOn),
@@ -31,16 +31,16 @@ pub const PROTOCOLS: &[Protocol] = &[
         name: "worker",
         about: "a process that defers something now and then, and asks for nothing: all of it goes",
         body: left_alone,
-        rates: Rates { signal: 0, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        rates: NO_SIGNALS,
+        modes: BOTH,
         canaries: &[Canary::in_fallback(Defect::ChangesTear)],
     },
     Protocol {
         name: "deferred forks",
         about: "forks while objects wait, are taken out and are freed: the child frees what waits, and not too early",
         body: forked,
-        rates: Rates { signal: 0, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        rates: NO_SIGNALS,
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
 ];

@@ -2,6 +2,7 @@
 
 use crate::blocks::{Block, SIZES, Table};
 use crate::heaps::{Handler, Owned, crowd, end};
+use crate::protocol::{BOTH, NO_SIGNALS};
 use crate::{Canary, Protocol};
 use commensal::counter::LazyCounter;
 use commensal::heap;
@@ -18,8 +19,8 @@ pub const PROTOCOLS: &[Protocol] = &[
         name: "fork",
         about: "bare and ordinary forks by threads while others are anywhere in the heap",
         body: forked,
-        rates: Rates { signal: 0, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        rates: NO_SIGNALS,
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
     Protocol {
@@ -34,8 +35,8 @@ pub const PROTOCOLS: &[Protocol] = &[
         name: "counter forks",
         about: "a child sees a counter as it was, and counts on by itself",
         body: counted,
-        rates: Rates { signal: 0, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        rates: NO_SIGNALS,
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
     },
 ];

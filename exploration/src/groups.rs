@@ -3,6 +3,7 @@
 use crate::blocks::{Block, Table, check_empty_heap};
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
+use crate::protocol::{BOTH, NO_SIGNALS};
 use crate::{Canary, Protocol};
 use commensal::group::Group;
 use commensal::heap;
@@ -14,8 +15,6 @@ use machine::simulation::{Defect, Rates, fork};
 use machine::slot::Mode;
 use std::cell::RefCell;
 
-const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
-
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
     Protocol {
@@ -23,7 +22,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         about: "groups that threads enter, allocate in at the same time, also for the first time, and hand blocks of to each other",
         body: shared,
         rates: NO_SIGNALS,
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::ChangesTear)],
     },
     Protocol {
@@ -39,7 +38,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         about: "forks while threads are inside groups: in the child, only the one that forked is",
         body: forked,
         rates: NO_SIGNALS,
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
 ];

@@ -3,6 +3,7 @@
 use crate::Canary;
 use crate::Protocol;
 use crate::blocks::{Block, SIZES, Table, check_empty_heap};
+use crate::protocol::{BOTH, NO_SIGNALS};
 use commensal::{heap, percpu};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
@@ -11,10 +12,7 @@ use machine::slot::{self, Mode};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
 const BY_IDS: &[Mode] = &[Mode::ConcurrencyId];
-/// Signal handlers use no slots in fallback mode.
-const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
 
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[

@@ -45,6 +45,11 @@ impl Canary {
     }
 }
 
+/// By concurrency ids, and where each thread has its own slot.
+pub(crate) const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
+/// Signal handlers use no slots in fallback mode.
+pub(crate) const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
+
 /// CPUs of the machines: from two, where everything is about one neighbour, to more than there are threads.
 const CPUS: [usize; 4] = [2, 3, 2, 8];
 /// Stores that wait: none, few, more.

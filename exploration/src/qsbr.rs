@@ -2,6 +2,7 @@
 
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
+use crate::protocol::{BOTH, NO_SIGNALS};
 use crate::rcu::{Objects, POLLS, must_end};
 use crate::{Canary, Protocol};
 use commensal::heap;
@@ -9,11 +10,8 @@ use commensal::rcu;
 use commensal::rcu::qsbr::{self, Policy, Reader};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates, fork, pause};
-use machine::slot::Mode;
+use machine::simulation::{Defect, fork, pause};
 use machine::sync::{AtomicBool, Ordering, fence};
-
-const RATES: Rates = Rates { signal: 0, ..Rates::USUAL };
 
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
@@ -21,16 +19,16 @@ pub const PROTOCOLS: &[Protocol] = &[
         name: "registered",
         about: "readers that registered, under policies that change, beside readers that did not, and updaters",
         body: registered,
-        rates: RATES,
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        rates: NO_SIGNALS,
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::StoresOvertake), Canary::in_fallback(Defect::ChangesTear)],
     },
     Protocol {
         name: "registered forks",
         about: "forks by threads that registered, and by others: the child waits for the readers of the one that forked",
         body: forked,
-        rates: RATES,
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        rates: NO_SIGNALS,
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
 ];

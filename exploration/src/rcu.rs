@@ -2,17 +2,15 @@
 
 use crate::forks::must_be_well;
 use crate::heaps::{Handler, crowd};
+use crate::protocol::{BOTH, NO_SIGNALS};
 use crate::{Canary, Protocol};
 use commensal::rcu::{self, Cookie, ReadGuard};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates, fork, fork_on, pause};
-use machine::slot::Mode;
 use machine::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use machine::thread;
 use std::cell::Cell;
-
-const NO_SIGNALS: Rates = Rates { signal: 0, ..Rates::USUAL };
 
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
@@ -21,7 +19,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         about: "sections that lie inside of others, overlap, migrate and are interrupted by sections, and grace periods of all kinds",
         body: read_and_update,
         rates: Rates { signal: 100, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        modes: BOTH,
         canaries: &[
             Canary::by_ids(Defect::SectionsGoOn),
             Canary::by_ids(Defect::StoresOvertake),
@@ -33,7 +31,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         about: "a reader that opens the next section before it ends the last one, until a grace period is over",
         body: hand_over_hand,
         rates: NO_SIGNALS,
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
     },
     Protocol {
@@ -42,7 +40,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         body: nested,
         // A section has to fit between two steps of the updater.
         rates: Rates { switch: 22_000, ..NO_SIGNALS },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::KicksGetLost)],
     },
     Protocol {
@@ -50,7 +48,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         about: "forks with sections open: the child waits for those of the thread that forked, and for no others",
         body: forked,
         rates: NO_SIGNALS,
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
     Protocol {
@@ -58,7 +56,7 @@ pub const PROTOCOLS: &[Protocol] = &[
         about: "forks by handlers, on top of threads that are anywhere in opening and ending sections",
         body: forked_by_handlers,
         rates: Rates { signal: 400, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
 ];

@@ -1,6 +1,7 @@
 //! Typesafe caches: what a section has found stays an object of its type, whoever frees it, uses it again, trims the cache or waits for it to be empty.
 
 use crate::heaps::{Handler, crowd};
+use crate::protocol::BOTH;
 use crate::{Canary, Protocol};
 use commensal::heap;
 use commensal::rcu::{self, Link, TypesafeCache};
@@ -18,7 +19,7 @@ pub const PROTOCOLS: &[Protocol] = &[Protocol {
     about: "objects that are found, freed, used again and trimmed at the same time, and memory that becomes something else as soon as it may",
     body: found,
     rates: Rates { signal: 60, ..Rates::USUAL },
-    modes: &[Mode::ConcurrencyId, Mode::PerThread],
+    modes: BOTH,
     canaries: &[
         Canary::by_ids(Defect::RestartIsFence),
         Canary::by_ids(Defect::SectionsGoOn),

@@ -7,6 +7,7 @@ use crate::blocks::{Block, Table};
 use crate::caches::{create, destroy};
 use crate::forks::{live, must_be_well};
 use crate::heaps::{Owned, crowd, end};
+use crate::protocol::{BOTH, NO_SIGNALS};
 use crate::{Canary, Protocol};
 use commensal::heap;
 use commensal::upkeep;
@@ -14,7 +15,6 @@ use fastrand::Rng;
 use machine::clock;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates, fork, sleep};
-use machine::slot::Mode;
 
 /// The protocols of this file.
 pub const PROTOCOLS: &[Protocol] = &[
@@ -22,8 +22,8 @@ pub const PROTOCOLS: &[Protocol] = &[
         name: "upkeep",
         about: "threads that take and give blocks of few classes, while some of them empty slots that they say are deserted",
         body: kept_up,
-        rates: Rates { signal: 0, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        rates: NO_SIGNALS,
+        modes: BOTH,
         canaries: &[
             Canary::by_ids(Defect::RestartIsFence),
             Canary::by_ids(Defect::SectionsGoOn),
@@ -34,16 +34,16 @@ pub const PROTOCOLS: &[Protocol] = &[
         name: "upkeep refused",
         about: "the same, while the kernel refuses pages that it should take back, kicks, and memory",
         body: kept_up,
-        rates: Rates { signal: 0, refuse: 12_000, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        rates: Rates { refuse: 12_000, ..NO_SIGNALS },
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
     },
     Protocol {
         name: "upkeep forks",
         about: "forks while a slot is emptied: the child's heap is whole, and it can keep its own slots up",
         body: forked,
-        rates: Rates { signal: 0, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId, Mode::PerThread],
+        rates: NO_SIGNALS,
+        modes: BOTH,
         canaries: &[Canary::by_ids(Defect::NoWipe)],
     },
 ];

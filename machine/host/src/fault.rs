@@ -71,16 +71,3 @@ fn step(plan: &AtomicU64) -> bool {
     };
     plan.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok_and(|old| old != 0 && old as u32 == 0)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_plan_skips_then_fails() {
-        let plan = AtomicU64::new(ONCE | 2);
-        assert_eq!([(); 4].map(|()| step(&plan)), [false, false, true, false]);
-        let plan = AtomicU64::new(ALWAYS | 1);
-        assert_eq!([(); 3].map(|()| step(&plan)), [false, true, true]);
-    }
-}

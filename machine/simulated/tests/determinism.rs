@@ -1,4 +1,4 @@
-//! The same seed gives the same run: twice in one process, by its own choices, and on every machine.
+//! The same seed gives the same run: by its own choices, and on every machine.
 
 use simulated::simulation::{
     Ended, Failure, Job, Place, Priorities, Random, Rates, Replay, Report, Settings, Strategy, fork, pause, run,
@@ -71,17 +71,6 @@ fn strategies(seed: u64) -> [Option<Box<dyn Strategy>>; 3] {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace() {
-    for seed in 0..20 {
-        for (first, second) in strategies(seed).into_iter().zip(strategies(seed)) {
-            let (first, second) = (report(seed, first), report(seed, second));
-            assert!(first.outcome.is_ok() && first.trace.len() > 500, "{:?}", first.outcome);
-            assert_eq!(all(&first), all(&second));
-        }
-    }
-}
-
-#[test]
 fn another_seed_gives_another_trace() {
     let hashes: std::collections::BTreeSet<u64> =
         (0..20).map(|seed| report(seed, Some(Box::new(Random::new(seed, Rates::USUAL)))).hash).collect();
@@ -93,6 +82,7 @@ fn its_own_choices_repeat_a_run() {
     for seed in 0..20 {
         for strategy in strategies(seed).into_iter().flatten() {
             let first = report(seed, Some(strategy));
+            assert!(first.outcome.is_ok() && first.trace.len() > 500, "{:?}", first.outcome);
             let second = report(seed, Some(Box::new(Replay::new(first.deviations.iter().copied()))));
             let differs = first.trace.iter().zip(&second.trace).position(|(first, second)| first != second);
             if let Some(at) = differs {

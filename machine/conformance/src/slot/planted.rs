@@ -18,7 +18,7 @@ use std::ptr::null_mut;
 
 crate::cases! {
     CASES of Operations::MACHINE;
-    "slot::mode" => words::mode, {
+    "slot::mode" => words::initialised, {
         "says the other mode" { mode: other_mode }
     }
     "slot::current" => words::current, {

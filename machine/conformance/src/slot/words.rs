@@ -10,7 +10,7 @@ use machine::slot::{MAX, Mode, Pair, Stored, WINDOW};
 use machine::sync::{AtomicU32, AtomicUsize, Ordering};
 use machine::thread;
 
-/// The body of [`Operations::initialise`]: the first ones come at once, and they come again.
+/// The body of [`Operations::initialise`] and [`Operations::mode`]: the first ones come at once, and they come again.
 pub(super) fn initialised(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const TIMES: usize = 100;
     let (findings, arrived) = (Findings::new(), AtomicUsize::new(0));
@@ -68,14 +68,6 @@ pub(super) fn possible(runner: &dyn Runner, operations: &Operations) -> Outcome 
     let bound = (operations.in_use)();
     ensure!(bound as usize <= possible, "slots below {bound} are in use, of {possible} possible ones");
     Ok(format!("slots below {bound}, of {possible}"))
-}
-
-/// The body of [`Operations::mode`].
-pub(super) fn mode(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let _region = Region::new(1, machine::slot::ARRAY)?;
-    let (wanted, found) = (runner.mode(), (operations.mode)());
-    ensure!(found == wanted, "the machine was told to be in mode {wanted:?}, and is in mode {found:?}");
-    Ok(format!("{found:?}"))
 }
 
 /// The body of [`Operations::current`]: all threads are in other slots, or are in other slots when they run at the same time.

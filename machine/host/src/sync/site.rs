@@ -155,13 +155,6 @@ mod tests {
     }
 
     #[test]
-    fn a_site_survives_as_a_word() {
-        let site = here!();
-        // SAFETY: a site's.
-        assert_eq!(unsafe { Site::of_word(site.word()) }, site);
-    }
-
-    #[test]
     fn sites_are_equal_in_one_function_only() {
         let of = Of(&0);
         assert_eq!(Some(()).map(|()| here!()), Some(here!()));

@@ -81,6 +81,12 @@ impl<'a> Scene<'a> {
         self.engine.cpus[cpu].stores.len()
     }
 
+    /// The oldest store of a CPU becomes visible: of the next one that has any, from this one on.
+    pub fn drain_from(&self, first: usize) -> Choice {
+        let cpus = (0..self.cpus()).map(|next| (first + next) % self.cpus());
+        cpus.into_iter().find(|&cpu| self.waiting_stores(cpu) > 0).map_or(self.moment.usual, Choice::Drain)
+    }
+
     /// Whether a thread can get a signal.
     pub fn may_be_signalled(&self, thread: usize) -> bool {
         self.engine.is_possible(Choice::Signal(thread), None)

@@ -3,7 +3,7 @@
 use super::minimise::minimise;
 use super::pct::Priorities;
 use super::worker::{self, Exit, Progress};
-use super::{Deviation, Failure, Random, Rates, Replay, Report, Settings, Strategy, simulate};
+use super::{Deviation, Random, Rates, Replay, Report, Settings, Strategy, simulate};
 use std::fmt;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -341,11 +341,5 @@ impl fmt::Display for Finding {
             writeln!(formatter, "{line}")?;
         }
         Ok(())
-    }
-}
-
-impl From<Failure> for String {
-    fn from(failure: Failure) -> Self {
-        failure.to_string()
     }
 }

@@ -88,10 +88,7 @@ impl Strategy for Priorities {
     fn choose(&mut self, scene: &Scene<'_>) -> Choice {
         let moment = scene.moment();
         if scene.has_waiting_stores() && self.random.u16(..) < self.drain {
-            let cpus = scene.cpus();
-            let first = self.random.usize(..cpus);
-            let with_stores = (0..cpus).map(|next| (first + next) % cpus).find(|&cpu| scene.waiting_stores(cpu) > 0);
-            return with_stores.map_or(moment.usual, Choice::Drain);
+            return scene.drain_from(self.random.usize(..scene.cpus()));
         }
         if moment.may_go
             && let Some(&(_, lower)) = self.changes.last().filter(|(step, _)| *step <= scene.all_steps())

@@ -168,10 +168,7 @@ impl Strategy for Random {
             falls
         };
         if scene.has_waiting_stores() && falls_on(rates.drain) {
-            let cpus = scene.cpus();
-            let first = self.random.usize(..cpus);
-            let with_stores = (0..cpus).map(|next| (first + next) % cpus).find(|&cpu| scene.waiting_stores(cpu) > 0);
-            return with_stores.map_or(scene.moment().usual, Choice::Drain);
+            return scene.drain_from(self.random.usize(..scene.cpus()));
         }
         if scene.moment().must_leave || !scene.moment().may_go {
             return self.other(scene);

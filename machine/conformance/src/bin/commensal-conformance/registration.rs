@@ -16,10 +16,6 @@ pub fn undo() -> bool {
 fn area() -> Option<*mut u8> {
     // SAFETY: the name ends with a zero byte, and the symbol is a constant offset from the thread pointer.
     let offset = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>().as_ref() }?;
-    let pointer: *mut u8;
-    // SAFETY: the word at fs:0 is the thread pointer itself.
-    unsafe {
-        core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack, preserves_flags))
-    };
-    Some(pointer.wrapping_offset(*offset))
+    // The host's ids are thread pointers.
+    Some(std::ptr::with_exposed_provenance_mut::<u8>(machine::thread::id() as usize).wrapping_offset(*offset))
 }
