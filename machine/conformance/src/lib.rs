@@ -25,21 +25,21 @@
 //! A case needs a process, or a simulated machine, of its own: slots are initialised and regions installed once.
 
 pub mod case;
-pub mod clock;
-pub mod code;
-pub mod contention;
-pub mod fault;
-pub mod interrupt;
-pub mod kick;
-pub mod publication;
-pub mod root;
+mod clock;
+mod code;
+mod contention;
+mod fault;
+mod interrupt;
+mod kick;
+mod publication;
+mod root;
 pub mod runner;
 pub mod slot;
-pub mod spawn;
+mod spawn;
 pub mod sync;
-pub mod thread;
-pub mod vm;
-pub mod wait;
+mod thread;
+mod vm;
+mod wait;
 
 pub use case::{Case, Findings, Outcome};
 pub use runner::{Ended, Fork, Job, Placement, Runner};

@@ -8,12 +8,12 @@
 
 use super::Operations;
 use super::cached::under_restarts;
+use super::memory::Memory;
 use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Places, Runner, alone};
 use machine::slot::{self, COUNTS, Counted};
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 use machine::vm;
-use std::ptr::null_mut;
 
 /// Counts between two looks at the clock.
 const BURST: usize = 64;
@@ -98,27 +98,19 @@ pub(super) fn counted_in(runner: &dyn Runner, operations: &Operations) -> Outcom
     Ok(format!("{counts} counts"))
 }
 
-/// Counts of all slots, given back when dropped.
+/// Counts of all slots.
 #[derive(Debug)]
 struct Counts {
-    start: *mut u8,
-    bytes: usize,
+    memory: Memory,
     slots: u32,
 }
-
-// SAFETY: all access to its memory is atomic, or that of operations under test.
-unsafe impl Sync for Counts {}
-// SAFETY: it owns its mapping.
-unsafe impl Send for Counts {}
 
 impl Counts {
     /// All zero. Initialises the slots.
     fn new() -> Result<Self, String> {
         slot::initialise();
         let slots = slot::possible();
-        let bytes = (BEFORE + slots * COUNTS).next_multiple_of(vm::PAGE);
-        let start = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite).ok_or("no address space for counts")?;
-        Ok(Counts { start, bytes, slots: slots as u32 })
+        Ok(Counts { memory: Memory::new(BEFORE + slots * COUNTS)?, slots: slots as u32 })
     }
 
     /// The last slot that there could be, in which no thread of a test will be.
@@ -129,19 +121,12 @@ impl Counts {
     fn word(&self, slot: u32, number: usize) -> &AtomicU64 {
         debug_assert!(slot < self.slots && number < WORDS);
         // SAFETY: the slot has counts, and the mapping lives as long as we do.
-        unsafe { &*self.start.wrapping_add(BEFORE + slot as usize * COUNTS + number * 8).cast() }
+        unsafe { &*self.memory.at(BEFORE + slot as usize * COUNTS + number * 8).cast() }
     }
 
     /// What all slots counted in their words of a number.
     fn sum(&self, number: usize) -> u64 {
         (0..self.slots).map(|slot| self.word(slot, number).load(Ordering::Relaxed)).sum()
-    }
-}
-
-impl Drop for Counts {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever could use it has borrowed us.
-        unsafe { vm::release(self.start, self.bytes) };
     }
 }
 

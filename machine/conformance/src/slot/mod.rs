@@ -21,12 +21,6 @@
 //!
 //! The bodies move *tokens* about, see [`tokens`]: each is either in one array or held by one thread, and knows which.
 
-pub mod owners;
-pub mod region;
-pub mod rows;
-pub mod stock;
-pub mod tokens;
-
 mod added;
 mod adopted;
 mod cached;
@@ -35,16 +29,18 @@ mod drained;
 mod drawn;
 mod held_up;
 mod marked;
+mod memory;
+mod owners;
 mod paired;
 mod planted;
+mod region;
 mod replaced;
+mod rows;
+mod stock;
+mod tokens;
 mod words;
 
 pub use cached::{popped, pushed};
-pub use drained::drained;
-pub use drawn::{drawn, refilled};
-pub use held_up::held_up;
-pub use marked::marked;
 pub use planted::{CASES, RESTARTS_OF_ALL};
 pub use replaced::replaced;
 

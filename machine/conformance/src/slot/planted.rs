@@ -6,8 +6,7 @@
 use super::region::{DRAINING, WORDS};
 use super::rows::{MARK, RANGE};
 use super::{
-    Operations, added, adopted, counted, drained, drawn, held_up, marked, paired, popped, pushed, refilled, replaced,
-    words,
+    Operations, added, adopted, counted, drained, drawn, held_up, marked, paired, popped, pushed, replaced, words,
 };
 use crate::case::{BY_IDS, PER_THREAD};
 use machine::kick;
@@ -54,7 +53,7 @@ crate::cases! {
         "not restartable" in BY_IDS { change_places: change_in_steps }
         "one word of two" { change_places: change_take_word }
     }
-    "slot::exchange" in BY_IDS => drained, {
+    "slot::exchange" in BY_IDS => drained::drained, {
         "load, then store" { exchange: load_then_store }
         "its second half does not look" { compare_exchange: exchange_anyway }
     }
@@ -83,15 +82,15 @@ crate::cases! {
         "load, look where, then store" { count_in: count_if_there }
         "in any slot" { count_in: count_anywhere }
     }
-    "slot::draw" => drawn, {
+    "slot::draw" => drawn::drawn, {
         "not restartable" in BY_IDS { draw: |cell, amount| draw_in(cell, own_slot(), amount) }
         "the same slot for all threads" { draw: |cell, amount| draw_in(cell, 1, amount) }
         "no window" { draw: draw_anything }
     }
-    "slot::draw while cells are closed" in BY_IDS => marked, {
+    "slot::draw while cells are closed" in BY_IDS => marked::marked, {
         "sees no marks" { draw: draw_past_marks }
     }
-    "slot::replace_pair" => refilled, {
+    "slot::replace_pair" => drawn::refilled, {
         "not restartable" in BY_IDS { replace_pair: compare_rest_replace }
         "does not compare the slot" { replace_pair: |cell, slot, left, new| replace_by(store, cell, slot, left, new) }
         "does not compare what is left" { replace_pair: replace_anyway }
@@ -104,7 +103,7 @@ crate::cases! {
     "slot::store_pair" => paired::stored, {
         "one word after the other" { store_pair: store_in_two }
     }
-    "kick::restart" in BY_IDS => held_up, {
+    "kick::restart" in BY_IDS => held_up::held_up, {
         "no restart" { restart: |_| Ok(()) }
         "a fence in place of the restart" { restart: |_| kick::fence_all() }
     }
@@ -138,7 +137,7 @@ const RESTARTING_ALL: Operations = Operations { restart: |_| kick::restart_all()
 
 crate::cases! {
     RESTARTS_OF_ALL of RESTARTING_ALL;
-    "kick::restart_all" in BY_IDS => held_up, {
+    "kick::restart_all" in BY_IDS => held_up::held_up, {
         "a fence in place of the restart" { restart: |_| kick::fence_all() }
     }
 }

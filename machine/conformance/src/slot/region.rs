@@ -8,6 +8,7 @@
 //! The zeroes before the base are what a draining word names. Cells are accessed as atomics throughout, relaxed: an array
 //! is either private, or handed over by words, whose operations order it.
 
+use super::memory::Memory;
 use machine::slot::{self, AREA, AREAS, ARRAY};
 use machine::sync::{AtomicUsize, Ordering};
 use machine::vm;
@@ -21,38 +22,28 @@ pub const DRAINING: usize = 0usize.wrapping_sub(ARRAY);
 /// The most pointers in an array: all words but the owner's and the bottom.
 pub const CAPACITY: usize = ARRAY / 8 - 2;
 
-/// A region of its own, given back when dropped.
+/// A region of its own.
 #[derive(Debug)]
 pub struct Region {
-    start: *mut u8,
-    bytes: usize,
-    base: *mut u8,
+    memory: Memory,
     first: usize,
     stride: usize,
     count: usize,
 }
-
-// SAFETY: all access to its memory is atomic.
-unsafe impl Sync for Region {}
-// SAFETY: it owns its mapping.
-unsafe impl Send for Region {}
 
 impl Region {
     /// A region with `count` empty arrays, `stride` bytes apart. Initialises the slots: one for each process.
     pub fn new(count: usize, stride: usize) -> Result<Self, String> {
         slot::initialise();
         let slots_end = vm::PAGE + AREAS + slot::MAX * AREA;
-        let bytes = slots_end + ALIGNMENT + count * stride;
-        let start = vm::reserve(core::ptr::null_mut(), bytes.next_multiple_of(vm::PAGE), vm::Access::ReadWrite)
-            .ok_or("no address space for a region")?;
-        let base = start.wrapping_add(vm::PAGE);
-        let first = (start as usize + slots_end).next_multiple_of(ALIGNMENT) - base as usize;
-        Ok(Region { start, bytes: bytes.next_multiple_of(vm::PAGE), base, first, stride, count })
+        let memory = Memory::new(slots_end + ALIGNMENT + count * stride)?;
+        let first = memory.at(slots_end).addr().next_multiple_of(ALIGNMENT) - memory.at(vm::PAGE).addr();
+        Ok(Region { memory, first, stride, count })
     }
 
     /// Its address, as operations take it.
     pub fn base(&self) -> *mut u8 {
-        self.base
+        self.memory.at(vm::PAGE)
     }
 
     /// The number of arrays.
@@ -70,7 +61,7 @@ impl Region {
 
     /// The memory that belongs to array `number`: a stride's worth.
     pub fn memory(&self, number: usize) -> *mut u8 {
-        self.base.wrapping_add(self.first + number * self.stride)
+        self.base().wrapping_add(self.first + number * self.stride)
     }
 
     /// The number of the array that an offset lies in.
@@ -82,20 +73,13 @@ impl Region {
     fn cell(&self, offset: usize) -> &AtomicUsize {
         // SAFETY: offsets come from arrays of this region, or are below the base by less than a page; the mapping lives as
         // long as we do, and zeroes are atomics.
-        unsafe { &*self.base.wrapping_add(offset).cast() }
+        unsafe { &*self.base().wrapping_add(offset).cast() }
     }
 
     /// The pointers of an array, topmost first, down to the bottom.
     pub fn pointers(&self, array: Array) -> impl Iterator<Item = *mut u8> {
         let down = (0..CAPACITY).map(move |depth| self.cell(array.0 - 8 * depth).load(Ordering::Relaxed));
         down.take_while(|&cell| cell != 0).map(|cell| cell as *mut u8)
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever could use it has borrowed us.
-        unsafe { vm::release(self.start, self.bytes) };
     }
 }
 

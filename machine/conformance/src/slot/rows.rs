@@ -9,9 +9,9 @@
 //! There is a row for each slot that can ever be. The words are accessed as atomics, relaxed, but for the operations under test: a
 //! test that prepares rows, or looks at them, does so while nobody draws there, before or after threads run.
 
+use super::memory::Memory;
 use machine::slot::{self, Mode, Pair, ROW, WINDOW};
 use machine::sync::{AtomicI64, AtomicU64, Ordering};
-use machine::vm;
 use std::ops::Range;
 
 /// The range of draws: small, so that both of its ends are met often, and what was left once is soon left again.
@@ -24,34 +24,25 @@ pub const MARK: u64 = 1 << 62;
 /// Where in the rows the cell lies: not where they begin.
 const CELL: usize = ROW - size_of::<Pair>();
 
-/// A cell in rows of its own, given back when dropped.
+/// A cell in rows of its own.
 #[derive(Debug)]
 pub struct Rows {
-    start: *mut u8,
-    bytes: usize,
+    memory: Memory,
     slots: Range<u32>,
 }
-
-// SAFETY: all access to its memory is atomic, or that of operations under test.
-unsafe impl Sync for Rows {}
-// SAFETY: it owns its mapping.
-unsafe impl Send for Rows {}
 
 impl Rows {
     /// Zeroed rows. Initialises the slots.
     pub fn new() -> Result<Self, String> {
         slot::initialise();
         let count = slot::possible();
-        let bytes = (count * ROW).next_multiple_of(vm::PAGE);
-        let start =
-            vm::reserve(core::ptr::null_mut(), bytes, vm::Access::ReadWrite).ok_or("no address space for rows")?;
         let first = (slot::mode() == Mode::PerThread) as u32;
-        Ok(Rows { start, bytes, slots: first..count as u32 })
+        Ok(Rows { memory: Memory::new(count * ROW)?, slots: first..count as u32 })
     }
 
     /// The cell, as operations take it.
     pub fn cell(&self) -> *mut u8 {
-        self.start.wrapping_add(CELL)
+        self.memory.at(CELL)
     }
 
     /// The slots in which the cell may be used: where slots belong to threads nobody is given slot 0.
@@ -91,13 +82,6 @@ impl Rows {
     /// Writes the same pair in all rows where the cell may be used, while nobody works.
     pub fn prepare_all(&self, pair: Pair) {
         self.slots().for_each(|slot| self.prepare(slot, pair));
-    }
-}
-
-impl Drop for Rows {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever could use it has borrowed us.
-        unsafe { vm::release(self.start, self.bytes) };
     }
 }
 

@@ -19,7 +19,7 @@ const FALLBACK: &str = "glibc.pthread.rseq=0";
 #[derive(Parser)]
 #[command(name = "commensal-conformance")]
 pub struct Cli {
-    /// Print all cases: name, what is planted, and the only mode, parted by tabs
+    /// Print the cases of this mode: name and what is planted, parted by tabs
     #[arg(long)]
     pub list: bool,
     /// The case
@@ -57,26 +57,23 @@ impl Arguments {
     }
 }
 
-/// The name of a mode on the command line and in lists.
-pub fn name_of(mode: Mode) -> &'static str {
-    match mode {
-        Mode::ConcurrencyId => "ids",
-        Mode::PerThread => "fallback",
-    }
+/// The mode that the environment asks for.
+pub fn mode() -> Mode {
+    let is_fallback = env::var(TUNABLES).is_ok_and(|value| value.contains(FALLBACK));
+    if is_fallback { Mode::PerThread } else { Mode::ConcurrencyId }
 }
 
 impl Cli {
     /// The case that is named, with what the environment says.
     pub fn arguments(self) -> Result<Arguments, String> {
-        let is_fallback = env::var(TUNABLES).is_ok_and(|value| value.contains(FALLBACK));
-        let mode = if is_fallback { Mode::PerThread } else { Mode::ConcurrencyId };
+        let mode = mode();
         let effort = env::var(EFFORT_VARIABLE).map_or(Ok(1.0), |text| text.parse());
         let effort: f64 = effort.map_err(|error| format!("{EFFORT_VARIABLE}: {error}"))?;
         let (name, planted) = (self.name.unwrap_or_default(), self.planted.as_deref());
         let case = cases::all().find(|case| case.name == name && case.planted == planted && case.fits(mode));
         let case = case.ok_or_else(|| {
             let what = planted.map(|what| format!(" with '{what}' planted")).unwrap_or_default();
-            format!("there is no case '{name}'{what} in mode {}; --list names all", name_of(mode))
+            format!("there is no case '{name}'{what} in mode {mode:?}; --list names all")
         })?;
         let seconds = self.seconds.unwrap_or(SECONDS * effort);
         Ok(Arguments { case, mode, seconds, seed: self.seed.unwrap_or_else(moment) })

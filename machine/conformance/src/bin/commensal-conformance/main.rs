@@ -22,12 +22,13 @@ mod registration;
 
 use arguments::{Arguments, Cli};
 use clap::Parser;
+use conformance::Case;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if cli.list {
-        list();
+        cases::all().filter(|case| case.fits(arguments::mode())).for_each(list);
         return ExitCode::SUCCESS;
     }
     match cli.arguments() {
@@ -39,11 +40,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn list() {
-    for case in cases::all() {
-        let mode = case.only.map_or("both", arguments::name_of);
-        println!("{}\t{}\t{mode}", case.name, case.planted.unwrap_or(""));
-    }
+fn list(case: &Case) {
+    println!("{}\t{}", case.name, case.planted.unwrap_or(""));
 }
 
 /// Seconds beyond those that a case goes on by itself.
