@@ -6,20 +6,20 @@
 //!
 //! Explore by `cargo test`, for longer by `cargo xtask explore --minutes N`; a finding prints the command that replays it.
 
-pub mod blocks;
-pub mod caches;
-pub mod counters;
-pub mod deferred;
-pub mod forks;
-pub mod groups;
-pub mod heaps;
-pub mod locks;
+mod blocks;
+mod caches;
+mod counters;
+mod deferred;
+mod forks;
+mod groups;
+mod heaps;
+mod locks;
 mod names;
 mod protocol;
-pub mod qsbr;
-pub mod rcu;
+mod qsbr;
+mod rcu;
 pub mod schedules;
-pub mod typesafe;
+mod typesafe;
 mod upkeep;
 
 pub use protocol::{Canary, Protocol, find, replay_command};

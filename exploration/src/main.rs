@@ -11,7 +11,7 @@ use machine::simulation::{Defect, Deviation};
 use machine::slot::Mode;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 #[derive(Parser)]
 #[command(name = "commensal-explore", about = "Explores Commensal's protocols on the simulated machine")]
@@ -31,7 +31,7 @@ enum Task {
         /// For how long, all in all
         #[arg(long, default_value_t = 60.0, conflicts_with = "runs")]
         seconds: f64,
-        /// The first seed; otherwise the time tells
+        /// The first seed; otherwise it is drawn
         #[arg(long)]
         seed: Option<u64>,
         /// So many runs of each protocol, however long they take
@@ -99,7 +99,7 @@ fn run(task: Task) -> Result<bool, String> {
             } else {
                 names.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?
             };
-            let seed = seed.unwrap_or_else(moment);
+            let seed = seed.unwrap_or_else(lab::any_seed);
             let Some(runs) = runs else { return Ok(explore(&chosen, seconds, seed)) };
             let explored = explore_runs(&chosen, runs, seed, shard.unwrap_or(Shard::WHOLE));
             print!("{}", explored.text());
@@ -193,8 +193,4 @@ fn parse_canary(text: &str) -> Result<Canary, String> {
         _ => return Err(format!("found '{mode}'; expected ConcurrencyId or PerThread")),
     };
     Ok(Canary { defect, mode })
-}
-
-fn moment() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

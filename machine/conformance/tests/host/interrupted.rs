@@ -11,31 +11,37 @@ use std::process;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicI32;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 type Acquire = fn(&Middle, &Contention, Site) -> Acquired;
 
-/// Far more than the second after which a wait looks again.
-const PATIENCE: Duration = Duration::from_secs(600);
-const PATIENCE_IF_PLANTED: Duration = Duration::from_millis(1500);
+/// Far more than the second after which a wait looks again, in seconds.
+const PATIENCE: u32 = 600;
+const PATIENCE_IF_PLANTED: u32 = 2;
 
 /// The child that the handler made; 0: none yet.
 static CHILD: AtomicI32 = AtomicI32::new(0);
+/// What it may take.
+static LIMIT: AtomicU32 = AtomicU32::new(0);
 /// The tests share the signal and the child.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 extern "C" fn fork_here(_: libc::c_int) {
     // SAFETY: the child goes on in what was interrupted, and ends soon after.
-    let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
-    CHILD.store(child as i32, Ordering::Release);
+    match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } {
+        // SAFETY: no effects on memory.
+        0 => _ = unsafe { libc::alarm(LIMIT.load(Ordering::Relaxed)) },
+        child => CHILD.store(child as i32, Ordering::Release),
+    }
 }
 
 /// How the lock was acquired in the child of a thread that slept on it; none if that took too long.
-fn acquired_in_a_child(acquire: Acquire, patience: Duration) -> Option<Acquired> {
+fn acquired_in_a_child(acquire: Acquire, patience: u32) -> Option<Acquired> {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     assert!(thread::notice_forks());
     CHILD.store(0, Ordering::Relaxed);
-    // SAFETY: the handler makes one system call, and stores.
+    LIMIT.store(patience, Ordering::Relaxed);
+    // SAFETY: the handler makes system calls, and stores.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = fork_here as *const () as usize;
@@ -75,7 +81,7 @@ fn acquired_in_a_child(acquire: Acquire, patience: Duration) -> Option<Acquired>
         // SAFETY: the thread is one of ours.
         unsafe { libc::syscall(libc::SYS_tgkill, parent, thread, libc::SIGUSR2) };
         wait_until(|| CHILD.load(Ordering::Acquire) != 0);
-        ended = exit_status(CHILD.load(Ordering::Relaxed), patience);
+        ended = exit_status(CHILD.load(Ordering::Relaxed));
         done.store(true, Ordering::Release);
     });
     let outcomes = [Acquired::Clean, Acquired::Abandoned, Acquired::WouldDeadlock];
@@ -94,23 +100,14 @@ fn sleeps(thread: i32) -> bool {
     stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('S'))
 }
 
-/// None if the child had to be ended.
-fn exit_status(child: i32, patience: Duration) -> Option<i32> {
-    let (end, mut status) = (Instant::now() + patience, 0);
-    // SAFETY: the child is ours; the status is a local.
-    while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
-        if Instant::now() > end {
-            // SAFETY: the child is ours, and not waited for yet.
-            unsafe {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, &mut status, 0);
-            }
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(libc::WIFEXITED(status), "the child died of {status}");
-    Some(libc::WEXITSTATUS(status))
+/// None if its alarm ended the child.
+fn exit_status(child: i32) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: the child is ours. Signals may interrupt.
+    while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {}
+    let is_late = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
+    assert!(is_late || libc::WIFEXITED(status), "the child died of {status}");
+    (!is_late).then(|| libc::WEXITSTATUS(status))
 }
 
 #[test]

@@ -6,14 +6,15 @@
 mod interrupted;
 mod suite;
 
-use suite::{Mode, cases, find, pass};
+use machine::slot::Mode;
+use suite::{cases, find, pass};
 
 macro_rules! tests {
     ($($module:ident)*) => {
-        tests! { by_ids, Mode::Ids, pass, $($module)* }
-        tests! { in_fallback, Mode::Fallback, pass, $($module)* }
-        tests! { planted_by_ids, Mode::Ids, find, $($module)* }
-        tests! { planted_in_fallback, Mode::Fallback, find, $($module)* }
+        tests! { by_ids, Mode::ConcurrencyId, pass, $($module)* }
+        tests! { in_fallback, Mode::PerThread, pass, $($module)* }
+        tests! { planted_by_ids, Mode::ConcurrencyId, find, $($module)* }
+        tests! { planted_in_fallback, Mode::PerThread, find, $($module)* }
         const MODULES: &[&str] = &[$(stringify!($module)),*];
     };
     ($name:ident, $mode:expr, $run:ident, $($module:ident)*) => {
@@ -28,7 +29,7 @@ tests! { slot kick sync thread vm publication clock root fault code }
 
 #[test]
 fn no_case_is_left_out() {
-    for mode in [Mode::Ids, Mode::Fallback] {
+    for mode in [Mode::ConcurrencyId, Mode::PerThread] {
         let left_out: Vec<_> = cases(mode).into_iter().filter(|case| !MODULES.contains(&case.module())).collect();
         assert!(left_out.is_empty(), "these cases belong to no module that is tested: {left_out:?}");
     }
@@ -37,7 +38,7 @@ fn no_case_is_left_out() {
 /// A body that nothing planted makes fail would be no test.
 #[test]
 fn something_is_planted_in_each_operation() {
-    for mode in [Mode::Ids, Mode::Fallback] {
+    for mode in [Mode::ConcurrencyId, Mode::PerThread] {
         let cases = cases(mode);
         let is_planted = |name: &str| cases.iter().any(|case| case.operation() == name && case.is_planted());
         let bare: Vec<_> = cases.iter().filter(|case| !is_planted(case.operation())).collect();

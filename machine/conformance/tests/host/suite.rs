@@ -1,16 +1,8 @@
 //! Runs cases of the conformance suite, each in a process of its own.
 
+use machine::slot::Mode;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Output};
-
-/// How slots are given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// As the system offers it: by the kernel's concurrency ids.
-    Ids,
-    /// Without restartable sequences.
-    Fallback,
-}
 
 /// What turns restartable sequences off in the C library.
 const TUNABLES: &str = "GLIBC_TUNABLES";
@@ -63,8 +55,8 @@ fn of_module(mode: Mode, module: &str, planted: bool) -> Vec<Case> {
 fn suite(mode: Mode) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_commensal-conformance"));
     match mode {
-        Mode::Ids => command.env_remove(TUNABLES),
-        Mode::Fallback => command.env(TUNABLES, "glibc.pthread.rseq=0"),
+        Mode::ConcurrencyId => command.env_remove(TUNABLES),
+        Mode::PerThread => command.env(TUNABLES, "glibc.pthread.rseq=0"),
     };
     command
 }
