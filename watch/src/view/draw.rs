@@ -1,11 +1,14 @@
 //! Draws the state. Whatever colours say is said by words or forms, too: there may be none.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::symbols::Marker;
-use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Axis, Chart, Clear, Dataset, GraphType, LegendPosition, Paragraph, Row, Table, TableState};
+use ratatui_core::layout::{Constraint, Layout, Rect};
+use ratatui_core::style::{Color, Modifier, Style};
+use ratatui_core::symbols::Marker;
+use ratatui_core::terminal::Frame;
+use ratatui_core::text::{Line, Span, Text};
+use ratatui_widgets::chart::{Axis, Chart, Dataset, GraphType, LegendPosition};
+use ratatui_widgets::clear::Clear;
+use ratatui_widgets::paragraph::Paragraph;
+use ratatui_widgets::table::{Row, Table, TableState};
 
 use super::grid::Grid;
 use super::model::{Known, Model, Point, Screen, Tab};

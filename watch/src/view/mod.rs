@@ -15,8 +15,7 @@ use std::io::{IsTerminal, stdout};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui_crossterm::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::{left, process};
 use draw::Means;
@@ -38,7 +37,7 @@ pub fn show(pid: Option<u32>, pause: Duration, colours: bool) -> Result<()> {
     let means = Means { colours: colours && is_unset("NO_COLOR") && has_colours(&term), unicode: speaks_unicode() };
     let mut model = Model::new(pid, pause.as_millis() as u64);
     ending::restore_on_signals().context("signals cannot be waited for")?;
-    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let mut terminal = ending::take().context("the terminal cannot be used")?;
     let ended = run(&mut terminal, &mut model, means);
     ended.and(ending::restore().context("the terminal cannot be given back"))
 }
@@ -47,7 +46,7 @@ fn has_colours(term: &str) -> bool {
     !COLOURLESS.contains(&term) && !COLOURLESS_ENDS.iter().any(|end| term.ends_with(end))
 }
 
-fn run(terminal: &mut DefaultTerminal, model: &mut Model, means: Means) -> Result<()> {
+fn run(terminal: &mut ending::Taken, model: &mut Model, means: Means) -> Result<()> {
     let mut looked: Option<Instant> = None;
     loop {
         let pause = Duration::from_millis(model.pause_ms);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use commensal::observe::figures::{Cache, Group, Lock, Row, Slot, TABLES};
 use commensal::observe::page::AnyRow;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::grid::{Cell, Grid, Order};
 use crate::process::{Process, State, now_ns};

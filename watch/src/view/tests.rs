@@ -1,11 +1,11 @@
 //! Screens, drawn into a buffer, and what keys do.
 
 use insta::assert_snapshot;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::style::Color;
+use ratatui_core::backend::TestBackend;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::Color;
+use ratatui_core::terminal::Terminal;
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use commensal::observe::figures::{Kind, TABLES};
 
@@ -29,7 +29,7 @@ fn drawn(model: &Model, means: Means, width: u16, height: u16) -> Buffer {
 fn text(model: &Model, means: Means, width: u16, height: u16) -> String {
     let buffer = drawn(model, means, width, height);
     let rows = buffer.content().chunks(usize::from(width));
-    let line = |cells: &[ratatui::buffer::Cell]| {
+    let line = |cells: &[ratatui_core::buffer::Cell]| {
         cells.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned()
     };
     rows.map(|row| line(row) + "\n").collect()
