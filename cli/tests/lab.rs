@@ -278,34 +278,6 @@ fn hackbench_prints_what_hackbench_prints() {
             "{options:?}: {said}"
         );
     }
-    let done = commensal().args(["lab", "hackbench", "ten"]).output().unwrap();
-    assert!(done.status.code() == Some(2) && text(&done.stderr).contains("'ten'"), "{}", text(&done.stderr));
-}
-
-#[test]
-fn what_cannot_be_simulated_is_refused() {
-    for (words, named) in [
-        (&["lab", "startup", "--cpus", "8"][..], "startup cannot be simulated"),
-        (&["lab", "counters", "--cpus", "0"], "0 is not in 1..=1024"),
-        (
-            &["lab", "counters", "--cpus", "8", "--profile", "best"],
-            "there is no profile `best`; expected one of here-2,",
-        ),
-        (&["lab", "counters", "--cpus", "8", "--profile", "none.toml"], "cannot read the profile none.toml"),
-        (&["lab", "counters", "--profile", "x86-256"], "say --cpus N, too"),
-        (&["lab", "counters", "--profile", "simple"], "say --cpus N, too"),
-        (&["lab", "forecast", "--quick"], "--quick means nothing to `lab forecast`"),
-        (&["lab", "calibrate", "--out", "/no/such/place/x.toml"], "cannot be written"),
-        (&["lab", "counters", "--out", "x.toml"], "leave it out"),
-        (&["lab", "calibrate"], "say where by --out FILE.toml"),
-        (&["lab", "calibrate", "--out", "here"], "ends with .toml"),
-        (&["lab", "calibrate", "--out", "x.toml", "--cpus", "8"], "--cpus means nothing to `lab calibrate`"),
-        (&["lab", "validate", "--profile", "best"], "there is no profile `best`"),
-    ] {
-        let done = commensal().args(words).output().unwrap();
-        assert_eq!(done.status.code(), Some(2), "{words:?}");
-        assert!(text(&done.stderr).contains(named), "{words:?}: {}", text(&done.stderr));
-    }
 }
 
 /// A profile of this machine is written, read again, and says what simulated times are.

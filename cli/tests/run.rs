@@ -87,25 +87,6 @@ fn a_program_that_cannot_be_executed_is_126_and_one_line() {
 }
 
 #[test]
-fn bad_usage_is_2_and_one_line() {
-    let wrong: [&[&str]; 8] = [
-        &["run"],
-        &["run", "--no-such-option", "true"],
-        &["run", "--conf", "novalue", "--", "true"],
-        &["run", "--conf", "a:1,", "--", "true"],
-        &["run", "--conf"],
-        &["run", "--locks=zone,drain", "--", "true"],
-        &["run", "--locks", "--locks-json", "--", "true"],
-        &["nonsense"],
-    ];
-    for args in wrong {
-        let done = commensal_does(args);
-        assert_eq!(done.status.code(), Some(2), "{args:?}");
-        assert_one_line(&done.stderr, "see commensal --help");
-    }
-}
-
-#[test]
 fn the_library_is_loaded_first() {
     let maps = commensal_does(&["run", "--", "cat", "/proc/self/maps"]);
     assert!(text(&maps.stdout).contains(library().canonicalize().unwrap().to_str().unwrap()));

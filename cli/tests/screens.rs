@@ -1,12 +1,83 @@
-//! What the command prints, word by word. After a change that is meant: `TRYCMD=overwrite cargo test -p cli --test screens`.
+//! What the command prints, word by word. After a change that is meant: `INSTA_UPDATE=always cargo test -p cli --test screens`.
 
 mod common;
 
-#[test]
-fn screens_are_as_they_were() {
-    let cases = trycmd::TestCases::new();
-    cases.env("COMMENSAL_LIBRARY", common::library().to_string_lossy());
+use std::process::Output;
+
+use common::{commensal, text};
+
+fn done(words: &str) -> Output {
     // Words are wrapped at the terminal's width if there is one.
-    cases.env("COLUMNS", "100");
-    cases.case("tests/screens/*.trycmd");
+    commensal().args(words.split(' ')).env("COLUMNS", "100").output().unwrap()
+}
+
+#[test]
+fn help_is_as_it_was() {
+    let words = ["--help", "run --help", "compare --help", "lab --help", "lab list", "tune --help", "doctor --help"];
+    let screens = words.map(|words| format!("$ commensal {words}\n{}\n", text(&done(words).stdout)));
+    insta::assert_snapshot!(screens.concat());
+}
+
+#[test]
+fn bad_usage_is_one_line_and_status_2() {
+    let wrong = [
+        "nonsense",
+        "run",
+        "run --no-such-option true",
+        "run --conf novalue -- true",
+        "run --conf a:1, -- true",
+        "run --conf",
+        "run --locks=zone,drain -- true",
+        "run --locks --locks-json -- true",
+        "compare --blocks 0 -- true",
+        "compare --blocks 9 --until-ci 1% -- true",
+        "compare --until-ci 3 -- true",
+        "compare --with mine -- true",
+        "compare --with mine=/no/such/library.so -- true",
+        "compare --with glibc=libc.so.6 -- true",
+        "compare --arm lean=keep -- true",
+        "compare --arm a= --arm a= -- true",
+        "compare --suite -- true",
+        "compare --require-programs",
+        "compare --json /no/such/place -- true",
+        "compare --input /no/such/file -- true",
+        "compare --input /tmp -- true",
+        "compare --time-limit 1e19 -- true",
+        "lab dinner",
+        "lab startup --json /no/such/place/result.json",
+        "lab startup --cpus 8",
+        "lab counters --cpus 0",
+        "lab counters --cpus 8 --profile best",
+        "lab counters --cpus 8 --profile none.toml",
+        "lab counters --profile x86-256",
+        "lab counters --profile simple",
+        "lab counters --out x.toml",
+        "lab forecast --quick",
+        "lab calibrate",
+        "lab calibrate --out /no/such/place/x.toml",
+        "lab calibrate --out here",
+        "lab calibrate --out x.toml --cpus 8",
+        "lab validate --profile best",
+        "lab hackbench ten",
+        "doctor dinner",
+        "doctor --json=/tmp/findings",
+        "stat sleep",
+        "stat -1",
+        "stat --json --prometheus 9464",
+        "stat --prometheus here",
+        "slabinfo",
+        "top --delay 0",
+        "top --delay soon",
+        "top --once --delay 2",
+        "top",
+        "workload dinner",
+    ];
+    let screens = wrong.map(|words| {
+        let done = done(words);
+        let line = text(&done.stderr);
+        assert_eq!((done.status.code(), line.matches('\n').count()), (Some(2), 1), "{words}: {line}");
+        assert!(done.stdout.is_empty(), "{words}: {}", text(&done.stdout));
+        format!("$ commensal {words}\n{line}")
+    });
+    insta::assert_snapshot!(screens.concat());
 }

@@ -442,34 +442,6 @@ fn a_page_is_for_its_user_and_root() {
     fs::remove_file(format!("/dev/shm/commensal-{NOBODY}/{}", theirs.id())).unwrap();
 }
 
-#[test]
-fn bad_usage_is_2_and_one_line() {
-    let place = Place::new();
-    let wrong: [(&[&str], &str); 9] = [
-        (&["stat", "sleep"], "invalid value 'sleep' for '[PID]'"),
-        (&["stat", "-1"], "unexpected argument '-1'"),
-        (&["stat", "--json", "--prometheus", "9464"], "cannot be used with"),
-        (
-            &["stat", "--prometheus", "here"],
-            "--prometheus: \"here\" is no address; expected one such as 127.0.0.1:9464",
-        ),
-        (&["slabinfo"], "not provided: <PID>"),
-        (&["top", "--delay", "0"], "expected a number of seconds from 0.1 to 60"),
-        (&["top", "--delay", "soon"], "expected a number of seconds from 0.1 to 60"),
-        (&["top", "--once", "--delay", "2"], "cannot be used with"),
-        (&["top"], "standard output is no terminal; use --once, with --json for programs"),
-    ];
-    for (args, expected) in wrong {
-        let done = does(&place, args);
-        let line = text(&done.stderr);
-        assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(2), ""), "{args:?}: {line}");
-        assert!(
-            line.starts_with("commensal: ") && line.contains(expected) && line.matches('\n').count() == 1,
-            "{line}"
-        );
-    }
-}
-
 /// A server, until it is dropped; where it is, and what it said before.
 struct Server(Child, String, String);
 
