@@ -6,19 +6,16 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use common::form::Findings;
 use common::{commensal, commensal_does, compile, skip, text};
 use serde_json::{Value, json};
 
-/// The findings, after they were held against the schema.
+/// The findings, after their form was checked.
 #[track_caller]
 fn findings(done: &Output) -> Value {
-    let value: Value = serde_json::from_slice(&done.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}{}", text(&done.stdout), text(&done.stderr)));
-    let schema: Value = serde_json::from_str(include_str!("../doctor.schema.json")).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
-    assert_eq!(errors, Vec::<String>::new());
-    value
+    let read = |error| panic!("{error}: {}{}", text(&done.stdout), text(&done.stderr));
+    serde_json::from_slice::<Findings>(&done.stdout).unwrap_or_else(read).check();
+    serde_json::from_slice(&done.stdout).unwrap()
 }
 
 /// The verdict of an item, and what was found.

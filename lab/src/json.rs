@@ -1,4 +1,4 @@
-//! A result as one JSON object, in the form that all experiments share; lab/result.schema.json describes it.
+//! A result as one JSON object, in the form that all experiments share.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,22 +50,27 @@ pub const UNDOCUMENTED: Document = |_| None;
 #[derive(Serialize)]
 pub struct Object {
     experiment: String,
+    /// With a plus if the tree had changes of its own.
     commit: String,
     command: String,
     seed: u64,
+    /// Whole blocks that count; of several parts, those of the shortest.
     blocks: usize,
     interrupted: bool,
     machine: Machine,
     arms: Vec<ArmObject>,
     comparisons: Vec<ComparisonObject>,
     findings: Vec<Finding>,
+    /// What only some results have: the programs of a suite, what was forecast.
     #[serde(flatten)]
     besides: serde_json::Map<String, serde_json::Value>,
 }
 
+/// An arm with one row's parameters.
 #[derive(Serialize)]
 struct ArmObject {
     name: String,
+    /// The library and its settings, or what the program was told; where parts had several, all.
     origin: String,
     parameters: Parameters,
     metrics: BTreeMap<&'static str, MetricObject>,
@@ -85,11 +90,16 @@ struct ComparisonObject {
     parameters: Parameters,
     baseline: String,
     candidate: String,
+    /// Candidate over baseline, the median of the blocks; half of what the metric can resolve is added to both.
     ratio: f64,
     ci95: [f64; 2],
+    /// Corrected for the number of candidates.
     p: f64,
+    /// The smallest effect that such a run finds four times in five; none if it can find none.
     mde: Option<f64>,
+    /// Of every metric less is better: faster means less of it, for memory too.
     verdict: &'static str,
+    /// How the ratio goes with the order of the blocks, from -1 to 1.
     drift: f64,
     document: Option<Documented>,
 }
