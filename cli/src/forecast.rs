@@ -181,12 +181,11 @@ pub fn forecast(request: &Request, answers: &Answers, interrupt: &Interrupt) -> 
         object.write(path).map_err(Failure::of)?;
     }
     if let Some(directory) = request.report {
-        let pictures = prediction.pictures().map_err(Failure::of)?;
         let chapter = Chapter {
             title: format!("Forecast: {name}, simulated"),
             about: vec![profile.about.clone(), ABOUT.to_owned()],
             sheets: vec![prediction.sheet(), prediction.sensitivity(), profile.sheet()],
-            pictures: &pictures,
+            pictures: &prediction.pictures(),
             sections: Vec::new(),
             object,
         };

@@ -186,12 +186,9 @@ fn working(setting: &Setting) -> Result<Measured> {
     Ok(Part::of("Threads that open and close files", analysis, plots_of_files).into())
 }
 
-fn plots_of_files(analysis: &Analysis) -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
-    for at in (0..OF_FILES.len()).filter(|at| [OPERATIONS, PERIODS, PEAK].contains(&OF_FILES[*at])) {
-        figures.extend(dots(analysis, at)?);
-    }
-    Ok(figures)
+fn plots_of_files(analysis: &Analysis) -> Vec<Figure> {
+    let drawn = (0..OF_FILES.len()).filter(|at| [OPERATIONS, PERIODS, PEAK].contains(&OF_FILES[*at]));
+    drawn.flat_map(|at| dots(analysis, at)).collect()
 }
 
 fn holding(setting: &Setting) -> Result<Measured> {
@@ -349,14 +346,14 @@ mod tests {
     #[test]
     fn what_policies_differ_in_is_drawn() {
         let [working, holding] = &parts([1.0; 4], [50.0; 4])[..] else { panic!("two parts") };
-        let drawn = plots_of_files(&working.analysis).unwrap();
+        let drawn = plots_of_files(&working.analysis);
         let titles = ["operations per second", "grace periods per second", "most bytes that waited"];
         assert_eq!(drawn.len(), titles.len());
         for (figure, title) in drawn.iter().zip(titles) {
             assert!(figure.svg.contains(title), "{title}");
             assert_eq!(count_of_dots(&figure.svg), 3 * ARMS.len() + ARMS.len(), "in three rows, and in the key");
         }
-        let held = &dots(&holding.analysis, 0).unwrap()[0].svg;
+        let held = &dots(&holding.analysis, 0)[0].svg;
         assert!(held.contains(LONGEST.title) && held.contains("100 ms") && !held.contains("100 ns"), "{held}");
     }
 

@@ -116,11 +116,11 @@ fn replacing(setting: &Setting) -> Result<Measured> {
     arms.iter_mut().for_each(|arm| arm.words.clear());
     let analysis = measured(setting, vec![subject], &arms, blocks(&setting.machine), None)?;
     let title = "As many times, the arrays of a cache are replaced that every busy thread uses";
-    Ok(Part::of(title, analysis, |_| Ok(Vec::new())).into())
+    Ok(Part::of(title, analysis, |_| Vec::new()).into())
 }
 
 /// Time to the first object.
-fn plots(analysis: &Analysis) -> Result<Vec<Figure>> {
+fn plots(analysis: &Analysis) -> Vec<Figure> {
     dots(analysis, FIRST_AT)
 }
 

@@ -148,7 +148,7 @@ pub const fn nanoseconds(name: &'static str, title: &'static str) -> Metric {
 }
 
 /// A dot for each arm, a row for each row, in one metric.
-pub fn dots(analysis: &Analysis, metric: usize) -> Result<Vec<Figure>> {
+pub fn dots(analysis: &Analysis, metric: usize) -> Vec<Figure> {
     let arms = || analysis.measured.arms.iter().enumerate().filter(|(arm, _)| *arm != CONTROL);
     let row = |(row, judged): (&blocks::Row, &Vec<Judged>)| {
         let dots = arms().filter_map(|(arm, _)| Some((arm, judged[metric].medians[arm]?.value))).collect();
@@ -157,7 +157,7 @@ pub fn dots(analysis: &Analysis, metric: usize) -> Result<Vec<Figure>> {
     let rows: Vec<(String, Vec<(usize, f64)>)> = analysis.measured.rows.iter().zip(&analysis.rows).map(row).collect();
     let names: Vec<(usize, &str)> = arms().map(|(arm, described)| (arm, described.name.as_str())).collect();
     let Metric { title, unit, .. } = analysis.measured.rows[0].metrics[metric];
-    Ok(plot::dots(title, &rows, &names, Scale::Powers(unit))?.into_iter().map(Figure::bare).collect())
+    plot::dots(title, &rows, &names, Scale::Powers(unit)).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ impl Prediction {
     }
 
     /// All of them in one plot, and each with its band.
-    pub fn pictures(&self) -> Result<Vec<Figure>> {
+    pub fn pictures(&self) -> Vec<Figure> {
         let at: Vec<f64> = self.cpus.iter().map(|cpus| f64::from(*cpus)).collect();
         let points =
             |row: usize, of: fn(&Band) -> f64| at.iter().copied().zip(self.bands[row].iter().map(of)).collect();
@@ -162,17 +162,16 @@ impl Prediction {
             ROWS.iter().enumerate().map(|(row, (name, ..))| curve(row, name, points(row, |band| band.value))).collect();
         let mut pictures: Vec<Figure> = Vec::new();
         let title = format!("an operation of each CPU, simulated ({}), without bands", self.name);
-        pictures.extend(plot::curves(&title, &all, axes())?.map(Figure::bare));
+        pictures.extend(plot::curves(&title, &all, axes()));
         for (row, (name, ..)) in ROWS.iter().enumerate() {
             let band = [
                 curve(row, "simulated", points(row, |band| band.value)),
                 curve(7, "least costs", points(row, |band| band.low)),
                 curve(7, "most costs", points(row, |band| band.high)),
             ];
-            pictures
-                .extend(plot::curves(&format!("{name}, simulated, with its band"), &band, axes())?.map(Figure::bare));
+            pictures.extend(plot::curves(&format!("{name}, simulated, with its band"), &band, axes()));
         }
-        Ok(pictures)
+        pictures
     }
 
     /// For machines, in the form of all results: what is an interval elsewhere is a band here.
@@ -234,7 +233,7 @@ mod tests {
         assert!(sheet.headings[0].0.contains("simulated") && sheet.rows.len() == 2);
         assert!(sheet.rows[1][1..].iter().all(|cell| cell == "20 ns (10 ns to 4 µs)"), "{:?}", sheet.rows[1]);
         assert!(prediction.sensitivity().to_string().contains("simulated"));
-        let pictures = prediction.pictures().unwrap();
+        let pictures = prediction.pictures();
         assert_eq!(pictures.len(), 1 + ROWS.len());
         assert!(pictures.iter().all(|picture| picture.svg.contains("simulated")));
         let object = serde_json::to_value(prediction.object(&Machine::simulated(256, None))).unwrap();

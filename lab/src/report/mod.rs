@@ -44,7 +44,7 @@ pub struct Section<'a> {
 }
 
 /// Draws the plots of a measurement.
-pub type Plots = fn(&Analysis) -> Result<Vec<Figure>>;
+pub type Plots = fn(&Analysis) -> Vec<Figure>;
 
 /// A plot as SVG, with a line above it, which may be empty.
 pub struct Figure {
@@ -74,18 +74,16 @@ impl<'a> Section<'a> {
 pub fn write(directory: &Path, chapters: &[Chapter]) -> Result<()> {
     let place = || format!("cannot write into {}; expected a directory for the report", directory.display());
     fs::create_dir_all(directory).with_context(place)?;
-    let page = page(chapters)?;
-    fs::write(directory.join("index.html"), page.into_string()).with_context(place)?;
+    fs::write(directory.join("index.html"), page(chapters).into_string()).with_context(place)?;
     for chapter in chapters {
         chapter.object.write(&directory.join(chapter.object.file_name()))?;
     }
     Ok(())
 }
 
-fn page(chapters: &[Chapter]) -> Result<Markup> {
-    let chapters_markup: Vec<Markup> = chapters.iter().map(chapter).collect::<Result<_>>()?;
+fn page(chapters: &[Chapter]) -> Markup {
     let title = chapters.first().map_or("", |chapter| &chapter.title);
-    Ok(html! {
+    html! {
         (DOCTYPE)
         html lang="en" {
             head {
@@ -94,37 +92,36 @@ fn page(chapters: &[Chapter]) -> Result<Markup> {
                 title { (title) " – Commensal" }
                 style { (PreEscaped(STYLE)) }
             }
-            body { @for chapter in chapters_markup { (chapter) } }
+            body { @for of in chapters { (chapter(of)) } }
         }
-    })
+    }
 }
 
-fn chapter(chapter: &Chapter) -> Result<Markup> {
-    let sections: Vec<Markup> = chapter.sections.iter().map(section).collect::<Result<_>>()?;
-    Ok(html! {
+fn chapter(chapter: &Chapter) -> Markup {
+    html! {
         h1 { (chapter.title) }
         @for paragraph in &chapter.about { p { (paragraph) } }
         @for sheet in &chapter.sheets { (table_of(sheet)) }
         @for picture in chapter.pictures { (figure(picture)) }
-        @for section in sections { (section) }
+        @for of in &chapter.sections { (section(of)) }
         h2 { @if chapter.object.machine().is_simulated() { "On what it was simulated" } @else { "Where it was measured" } }
         pre { (table::place(chapter.object.machine())) }
         p { a href=(chapter.object.file_name()) { "Every run, as JSON" } }
-    })
+    }
 }
 
-fn section(section: &Section) -> Result<Markup> {
+fn section(section: &Section) -> Markup {
     let analysis = section.analysis;
     let notes = table::notes(analysis);
-    let figures = if analysis.measured.blocks == 0 { Vec::new() } else { (section.plots)(analysis)? };
-    Ok(html! {
+    let figures = if analysis.measured.blocks == 0 { Vec::new() } else { (section.plots)(analysis) };
+    html! {
         @if !section.title.is_empty() { h2 { (section.title) } }
         @if !notes.is_empty() { pre.notes { (notes) } }
         @for sheet in &section.sheets { (table_of(sheet)) }
         @if !section.sheets.is_empty() { p { (table::LEGEND) } }
         @for shown in &figures { (figure(shown)) }
         pre { (table::how(analysis)) }
-    })
+    }
 }
 
 fn figure(figure: &Figure) -> Markup {
@@ -137,32 +134,32 @@ fn figure(figure: &Figure) -> Markup {
 }
 
 /// The plots that every measurement has.
-pub fn usual_plots(analysis: &Analysis) -> Result<Vec<Figure>> {
+pub fn usual_plots(analysis: &Analysis) -> Vec<Figure> {
     if analysis.rows.len() == 1 { one_subject(analysis) } else { many_subjects(analysis) }
 }
 
-fn one_subject(analysis: &Analysis) -> Result<Vec<Figure>> {
+fn one_subject(analysis: &Analysis) -> Vec<Figure> {
     let judged = analysis.rows[0].iter().enumerate();
     let mut plots = Vec::new();
     for (metric, judged) in judged.filter(|(metric, of)| *metric == 0 || of.metric == crate::metric::PEAK) {
-        plots.extend(plot::intervals(analysis, judged, BASELINE)?);
-        plots.extend(plot::runs(analysis, 0, metric)?);
+        plots.extend(plot::intervals(analysis, judged, BASELINE));
+        plots.extend(plot::runs(analysis, 0, metric));
     }
-    Ok(plots.into_iter().map(Figure::bare).collect())
+    plots
 }
 
-fn many_subjects(analysis: &Analysis) -> Result<Vec<Figure>> {
+fn many_subjects(analysis: &Analysis) -> Vec<Figure> {
     let rows = &analysis.measured.rows;
     let metrics = &rows[0].metrics;
     let main = (0..metrics.len()).filter(|&metric| metric == 0 || metrics[metric] == crate::metric::PEAK);
     let mut figures = Vec::new();
     for metric in main {
-        figures.extend(plot::subjects(analysis, metric)?.map(Figure::bare));
+        figures.extend(plot::subjects(analysis, metric));
     }
     for (at, row) in rows.iter().enumerate() {
-        figures.extend(plot::runs(analysis, at, 0)?.map(|svg| Figure { caption: row.name(), ..Figure::bare(svg) }));
+        figures.extend(plot::runs(analysis, at, 0).map(|figure| Figure { caption: row.name(), ..figure }));
     }
-    Ok(figures)
+    figures
 }
 
 fn table_of(sheet: &Sheet) -> Markup {
@@ -192,7 +189,7 @@ mod tests {
         let object = json::object("compare", &crate::machine::Machine::host(), &[(&analysis, json::UNDOCUMENTED)]);
         let (title, sections) = ("a <program>".to_owned(), vec![Section::usual(&analysis)]);
         let chapter = Chapter { title, about: Vec::new(), sheets: Vec::new(), pictures: &[], sections, object };
-        page(&[chapter]).unwrap().into_string()
+        page(&[chapter]).into_string()
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Plots of the parts that are measured at several numbers of CPUs or updates: a curve for each form.
 
-use anyhow::Result;
-
 use super::{CPUS, MAIN_CPUS, UPDATES, USUAL_UPDATES};
 use crate::analysis::{Analysis, CONTROL};
 use crate::parameters::Parameters;
@@ -9,23 +7,23 @@ use crate::report::Figure;
 use crate::report::plot::{self, Curve, Scale};
 
 /// One metric in nanoseconds over possible CPUs, where nothing else varies; both axes have logarithms.
-pub fn by_cpus(analysis: &Analysis, metric: usize, title: &str) -> Result<Option<Figure>> {
+pub fn by_cpus(analysis: &Analysis, metric: usize, title: &str) -> Option<Figure> {
     let at = |parameters: &Parameters| {
         let is_usual = ["updates", "touched_slots"].iter().all(|name| parameters.number(name).is_none());
         parameters.number("possible_cpus").filter(|_| is_usual)
     };
     let axes = [Scale::At(marks(CPUS)), Scale::Powers("ns")];
-    Ok(plot::curves(title, &curves(analysis, metric, at), axes)?.map(Figure::bare))
+    plot::curves(title, &curves(analysis, metric, at), axes)
 }
 
 /// A share over the updates in a task, at the main number of CPUs.
-pub fn by_updates(analysis: &Analysis, metric: usize, title: &str) -> Result<Option<Figure>> {
+pub fn by_updates(analysis: &Analysis, metric: usize, title: &str) -> Option<Figure> {
     let at = |parameters: &Parameters| {
         let is_main = parameters.number("possible_cpus") == Some(MAIN_CPUS);
         is_main.then(|| parameters.number("updates").unwrap_or(USUAL_UPDATES))
     };
     let axes = [Scale::At(marks(UPDATES)), Scale::Percent];
-    Ok(plot::curves(title, &curves(analysis, metric, at), axes)?.map(Figure::bare))
+    plot::curves(title, &curves(analysis, metric, at), axes)
 }
 
 fn marks<const N: usize>(numbers: [u64; N]) -> Vec<f64> {
@@ -64,7 +62,7 @@ mod tests {
         assert_eq!(of_cpus.len(), 5, "a curve for each form, none for the control");
         assert_eq!(at(&of_cpus, 0), [2.0, 8.0, 80.0, 256.0, 512.0]);
         let (cpus, updates) = (by_cpus(&part.analysis, 2, "a"), by_updates(&part.analysis, 3, "b"));
-        let (cpus, updates) = (cpus.unwrap().unwrap().svg, updates.unwrap().unwrap().svg);
+        let (cpus, updates) = (cpus.unwrap().svg, updates.unwrap().svg);
         // Five forms at five numbers of CPUs and at four of updates, and five in the key.
         assert_eq!((count_of_dots(&cpus), count_of_dots(&updates)), (5 * 5 + 5, 5 * 4 + 5));
         assert!([cpus, updates].iter().all(|svg| svg.contains("lazy and cached") && !svg.contains('#')));
@@ -73,7 +71,7 @@ mod tests {
     #[test]
     fn rows_where_something_else_varies_are_left_out() {
         let part = example(&look::METRICS, look::parameters());
-        let svg = by_cpus(&part.analysis, 1, "sum").unwrap().unwrap().svg;
+        let svg = by_cpus(&part.analysis, 1, "sum").unwrap().svg;
         assert_eq!(count_of_dots(&svg), 5 * 5 + 5);
     }
 }

@@ -56,9 +56,9 @@ fn both(setting: &Setting) -> Result<Part> {
     Ok(Part { document, ..Part::of(title, analysis, plots) })
 }
 
-fn plots(analysis: &Analysis) -> Result<Vec<Figure>> {
+fn plots(analysis: &Analysis) -> Vec<Figure> {
     let title = format!("{}, by possible CPUs", analysis.measured.rows[0].metrics[0].title);
-    Ok(curves::by_cpus(analysis, 0, &title)?.into_iter().collect())
+    curves::by_cpus(analysis, 0, &title).into_iter().collect()
 }
 
 fn document(of: &Compared) -> Option<Documented> {

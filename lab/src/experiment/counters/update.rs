@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn each_row_has_a_dot_for_each_arm() {
         let part = example(&[UPGRADED], of_upgraded().into_iter().map(|(parameters, _)| parameters));
-        let figures = dots(&part.analysis, 0).unwrap();
+        let figures = dots(&part.analysis, 0);
         let [figure] = &figures[..] else { panic!("one plot") };
         assert_eq!(count_of_dots(&figure.svg), 2 * 5 + 5, "in two rows, and in the key");
         assert!(figure.svg.contains("2 threads") && !figure.svg.contains('#'));

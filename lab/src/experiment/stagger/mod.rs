@@ -259,7 +259,7 @@ fn part(setting: &Setting, title: &str, rows: Vec<Row>, blocks: Blocks, shown: &
     let subjects = rows.into_iter().map(subject).collect();
     let analysis = measured(setting, subjects, &forms(ARMS), blocks, None)?;
     let sheets = some_tables(&analysis, shown);
-    let part = Part { title: title.to_owned(), sheets, analysis, plots: |_| Ok(Vec::new()), document: UNDOCUMENTED };
+    let part = Part { title: title.to_owned(), sheets, analysis, plots: |_| Vec::new(), document: UNDOCUMENTED };
     Ok(Measured { parts: vec![part], missing: Vec::new() })
 }
 
@@ -332,11 +332,11 @@ fn picture(setting: &Setting) -> Result<Figure> {
     };
     let panels = [panel(ALIGNED)?, panel(POSTED)?, panel(GRID)?];
     let words = ["intervals", "a drain that had to wait for the zone's lock", "one that had not"];
-    let svg = plot::turns(&panels, (size.cpus as u32, SHOWN), words)?;
+    let drawn = plot::turns(&panels, (size.cpus as u32, SHOWN), words);
     let machine =
         if size.is_simulated { "simulated".to_owned() } else { format!("served by {} threads", size.threads) };
     let caption = format!("Each drain of {} CPUs, {machine}, over {SHOWN} intervals, {}", size.cpus, COLUMNS[0].words);
-    Ok(Figure { caption, is_wide: true, ..Figure::bare(svg) })
+    Ok(Figure { caption, is_wide: true, ..drawn })
 }
 
 #[cfg(test)]
