@@ -33,19 +33,6 @@ fn fake_in(folder: &Path, fake: &str) -> PathBuf {
     folder.join(format!("{}.so", fake.to_lowercase()))
 }
 
-/// Compares the program on nothing but glibc, this library, and a fake.
-fn compare(fake: &str, more: &[&str]) -> (Output, Value) {
-    let place = tempfile::tempdir().unwrap();
-    let json = place.path().join("result.json");
-    let with = format!("{}={}", fake.to_lowercase(), fake_in(folder(), fake).display());
-    // Nothing but this library and the fake, so that the tests do not depend on what is installed.
-    let mut command = commensal();
-    command.args(["compare", "--arm", "usual=", "--arm", "other=keep:64", "--with", &with, "--json"]).arg(&json);
-    let done = command.args(more).arg("--").arg(folder().join("guest")).output().unwrap();
-    let result = common::result(&json);
-    (done, result)
-}
-
 fn comparison<'a>(result: &'a Value, candidate: &str, metric: &str) -> &'a Value {
     let all = result["comparisons"].as_array().unwrap();
     let is_it = |one: &&Value| one["candidate"] == candidate && one["metric"] == metric;
@@ -59,52 +46,38 @@ fn assert_says(done: &Output, expected: &[&str]) {
     }
 }
 
+/// In one comparison, of which each arm but the sound ones does another thing wrong.
 #[test]
-fn an_allocator_that_sleeps_is_found_to_be_slower() {
-    let (done, result) = compare("SLOW", &["--blocks", "12", "--seed", "1"]);
-    assert_eq!(done.status.code(), Some(0), "slower is no fault\n{}", text(&done.stderr));
-    let slow = comparison(&result, "slow", "wall_s");
-    assert_eq!(slow["verdict"], "slower", "{slow}");
-    assert!(slow["ratio"].as_f64().unwrap() > 1.0, "{slow}");
-    assert_says(&done, &["over usual", "slower", "12 blocks", "seed 1"]);
-}
-
-#[test]
-fn a_leak_is_found_in_memory() {
-    let (done, result) = compare("LEAKING", &["--blocks", "12"]);
-    assert_eq!(done.status.code(), Some(0));
-    let leaking = comparison(&result, "leaking", "peak_kb");
-    assert_eq!(leaking["verdict"], "slower", "{leaking}");
-    assert!(leaking["ratio"].as_f64().unwrap() > 1.5, "{leaking}");
-    assert_says(&done, &["peak memory", "more"]);
-}
-
-#[test]
-fn a_crash_is_a_finding_with_what_was_said() {
-    let (done, result) = compare("CRASHING", &["--blocks", "2"]);
-    assert_eq!(done.status.code(), Some(1));
-    assert_says(&done, &["FINDING: under crashing: was killed by signal 6 (SIGABRT)", "out of order", "not measured"]);
-    assert_eq!(result["findings"][0]["arm"], "crashing");
-    assert_eq!(result["findings"][0]["is_fault"], true);
-    assert_eq!(comparison(&result, "other", "wall_s")["baseline"], "usual", "the others go on");
-}
-
-#[test]
-fn a_hang_is_ended_and_a_finding() {
+fn allocators_that_do_one_thing_wrong_are_found_out() {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("result.json");
+    // Nothing but this library and the fakes, so that the test does not depend on what is installed.
+    let mut command = commensal();
+    command.args(["compare", "--arm", "usual=", "--arm", "other=keep:64", "--blocks", "12", "--seed", "1"]);
+    for fake in FAKES {
+        command.arg("--with").arg(format!("{}={}", fake.to_lowercase(), fake_in(folder(), fake).display()));
+    }
     // The others need some hundredths of a second, and more where others have the CPU.
-    let (done, _) = compare("HANGING", &["--blocks", "2", "--time-limit", "7.5"]);
-    assert_eq!(done.status.code(), Some(1));
+    command.args(["--time-limit", "7.5", "--json"]).arg(&json).arg("--").arg(folder().join("guest"));
+    let done = command.output().unwrap();
+    assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
+    assert_says(&done, &["over usual", "slower", "peak memory", "more", "not measured", "12 blocks", "seed 1"]);
+    assert_says(&done, &["FINDING: under crashing: was killed by signal 6 (SIGABRT)", "out of order"]);
     assert_says(&done, &["FINDING: under hanging: still ran after 7.5 s and was killed"]);
-}
-
-#[test]
-fn another_output_is_a_finding_with_the_difference() {
-    let (done, _) = compare("DIRTY", &["--blocks", "2"]);
-    assert_eq!(done.status.code(), Some(1));
-    assert_says(
-        &done,
-        &["FINDING: under dirty: printed something else on standard output", "-sum 11400000", "+sum 11400020"],
-    );
+    assert_says(&done, &["FINDING: under dirty: printed something else on standard output"]);
+    assert_says(&done, &["-sum 11400000", "+sum 11400020"]);
+    let result = result(&json);
+    for (candidate, metric, least) in [("slow", "wall_s", 1.0), ("leaking", "peak_kb", 1.5)] {
+        let compared = comparison(&result, candidate, metric);
+        assert_eq!(compared["verdict"], "slower", "{compared}");
+        assert!(compared["ratio"].as_f64().unwrap() > least, "{compared}");
+    }
+    let findings = result["findings"].as_array().unwrap();
+    let mut accused: Vec<&str> = findings.iter().map(|finding| finding["arm"].as_str().unwrap()).collect();
+    accused.sort_unstable();
+    assert_eq!(accused, ["crashing", "dirty", "hanging"], "slower is no fault");
+    assert!(findings.iter().all(|finding| finding["is_fault"] == true), "{findings:?}");
+    assert_eq!(comparison(&result, "other", "wall_s")["baseline"], "usual", "the others go on");
 }
 
 #[test]
