@@ -40,13 +40,6 @@ fn startup_measures_every_arm_and_writes_everything() {
     common::result(&report.join("startup.json"));
 }
 
-#[test]
-fn json_on_standard_output_is_nothing_but_json() {
-    let done = commensal().args(["lab", "startup", "--blocks", "1", "--json", "-"]).output().unwrap();
-    assert_eq!(valid(&done.stdout)["experiment"], "startup");
-    assert!(text(&done.stderr).contains("over glibc"));
-}
-
 /// Every part, small; the names are those that results are compared by over the years.
 #[test]
 fn counters_measures_every_part_and_writes_one_object() {

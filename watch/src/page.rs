@@ -208,11 +208,6 @@ mod tests {
             assert!(said(empty).contains("nothing was written there yet"), "{}", said(empty));
         }
         assert!(said(b"hello, world").contains("is no statistics page"));
-        let mark = |version: u32| [&b"cmstats\0"[..], &version.to_ne_bytes(), &[0; 500]].concat();
-        let expected = format!("version 9, and this command reads version {VERSION}");
-        assert!(said(&mark(9)).contains(&expected), "{}", said(&mark(9)));
-        let cut = &mark(VERSION)[..100];
-        assert!(said(cut).contains("100 bytes that should have"), "{}", said(cut));
         fs::remove_file(&path).unwrap();
         assert!(format!("{:#}", Copied::of(&path, true).unwrap_err()).contains("No such file"));
     }

@@ -424,6 +424,33 @@ mod tests {
         assert_eq!(found(own, own + 1), []);
     }
 
+    /// Half of them have said nothing for long: then it is looked at whether they have their pages mapped still.
+    #[test]
+    fn a_look_reads_a_few_times_for_each_process() {
+        const MOST_READS: u64 = 15;
+        let folder = tempfile::tempdir().unwrap();
+        let mut children: Vec<_> = (0..20).map(|_| Command::new("sleep").arg("1000").spawn().unwrap()).collect();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        for (number, child) in children.iter().enumerate() {
+            let age = if number % 2 == 0 { 0 } else { 3_000_000_000 };
+            write(folder.path(), child.id(), now_ns(), now_ns() - age);
+        }
+        let reads = || {
+            let told = fs::read_to_string("/proc/thread-self/io").unwrap();
+            told.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap().parse::<u64>().unwrap()
+        };
+        let before = reads();
+        let (found, _) = all_in(&[folder.path().to_owned()]);
+        let made = reads() - before;
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(found.iter().filter(|process| process.state == State::Running).count(), 10);
+        assert_eq!(found.len(), 20);
+        assert!(made > 20 && made <= MOST_READS * 20, "{made}");
+    }
+
     #[test]
     fn who_is_gone_is_counted_once() {
         let process = |pid, state| Process { state, ..sample::process(pid, 0) };

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use ratatui_core::backend::TestBackend;
 use ratatui_core::buffer::Buffer;
-use ratatui_core::style::Color;
+use ratatui_core::style::{Color, Modifier};
 use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -147,16 +147,24 @@ fn colours_and_letters_beyond_ascii_are_where_they_are_wanted_only() {
     assert!(ascii.is_ascii(), "{ascii}");
 }
 
+/// What stands out as the column by which rows are sorted.
+fn underlined(model: &Model) -> String {
+    let buffer = drawn(model, PLAIN, 80, 24);
+    let cells = buffer.content().iter().filter(|cell| cell.modifier.contains(Modifier::UNDERLINED));
+    cells.map(|cell| cell.symbol()).collect::<String>().trim().to_owned()
+}
+
 #[test]
 fn keys_change_what_is_shown() {
     let mut model = model();
+    assert_eq!(underlined(&model), "in use");
     let first = |model: &Model| model.grid().rows[0].0.clone();
     // By bytes in use, the most first.
     assert_eq!(first(&model), "101");
     letters(&mut model, "r");
     assert_eq!(first(&model), "7");
     letters(&mut model, "rS");
-    assert_eq!(model.order().map(|order| order.column), Some(2));
+    assert_eq!(underlined(&model), "state");
     press(&mut model, &[KeyCode::Down, KeyCode::Down, KeyCode::Down]);
     assert_eq!(model.chosen, 1);
     press(&mut model, &[KeyCode::PageUp]);
@@ -175,6 +183,8 @@ fn keys_change_what_is_shown() {
     assert!(matches!(model.screen, Screen::One(_, Tab::Activity)), "{:?}", model.screen);
     press(&mut model, &[KeyCode::Tab]);
     assert!(matches!(model.screen, Screen::One(_, Tab::Memory)), "{:?}", model.screen);
+    letters(&mut model, "2");
+    assert_eq!(underlined(&model), "span");
     assert_eq!(press(&mut model, &[KeyCode::Esc]), Wish::Look);
     assert_eq!(model.screen, Screen::List);
 }
