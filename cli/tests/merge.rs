@@ -53,14 +53,8 @@ fn parts_of_an_experiment_are_what_one_machine_says() {
     assert_eq!(said(Path::new(&merged)), said(Path::new(&whole)));
     result(Path::new(&merged));
     refused(&["lab", "merge", one, three], "shards are missing: 2/3");
-    refused(&["lab", "merge", one, two, three, two], "the shard 2/3 is there twice");
-    refused(&["lab", "merge", one, &whole], "expected what a run with --shard wrote");
     refused(&["lab", "merge"], "expected the files of all shards");
     refused(&["lab", "merge", one, two, three, "--seed", "3"], "--seed means nothing to `lab merge`");
-    // A part that was changed, or that other sources made.
-    let another = said(Path::new(two)).to_string().replace("x86-80", "x86-256");
-    fs::write(two, another.replace("\"command\":null", "\"command\":\"x\"")).unwrap();
-    refused(&["lab", "merge", one, two, three], "differ in their request");
 }
 
 #[test]
@@ -79,16 +73,18 @@ fn parts_are_of_what_says_the_same_everywhere() {
 /// The predictions are printed beside what is simulated, on the machine that they are about, and with what was measured here.
 #[test]
 fn what_was_predicted_stands_beside_what_is_simulated() {
-    let simulated = must(&["lab", "kicks", "--quick", "--cpus", "80", "--seed", "3"]);
-    for words in ["as predicted", "as the document", "least and most costs", "simulated, of 80 (x86-80)"] {
-        assert!(simulated.contains(words), "{words:?} is missing in {simulated}");
-    }
     let of_others = must(&KICKS);
     assert!(!of_others.contains("as predicted"), "nobody predicted anything of 8 CPUs");
     let here = must(&["lab", "kicks", "--blocks", "1", "--seed", "3"]);
-    for words in
-        ["on 79 busy CPUs, of 80 (x86-80); ", "on 255 busy CPUs, of 256 (x86-256)", "of 10000 on ", "as predicted"]
-    {
+    for words in [
+        "on 79 busy CPUs, of 80 (x86-80); ",
+        "on 255 busy CPUs, of 256 (x86-256)",
+        "of 10000 on ",
+        "as predicted",
+        "as the document",
+        "least and most costs",
+        "simulated, of 80 (x86-80)",
+    ] {
         assert!(here.contains(words), "{words:?} is missing in {here}");
     }
 }
