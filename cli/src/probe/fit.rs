@@ -3,6 +3,8 @@
 //! Each column of figures has a time of its own for a batch, and all have one time for the zone's other users. One of the times after the other is made longer or
 //! shorter by a factor, as long as that makes the error less, and then by a smaller one.
 
+use lab::forecast::validate::median;
+
 use super::simulated;
 
 const EXPECTED: &str =
@@ -58,11 +60,6 @@ fn column(words: &[&str]) -> Option<Waits> {
         words.iter().map(|word| word.parse().ok().filter(|number| *number >= 0.0)).collect();
     let [contended, total_us, longest_us] = numbers?[..] else { return None };
     Some([contended, total_us / 1e3, longest_us / 1e3])
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
 /// The squares of the logarithms by which figures are off.

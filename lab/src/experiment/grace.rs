@@ -225,13 +225,9 @@ fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
     let over = |metric: &Metric, one: (&Parameters, &str), other: (&Parameters, &str)| {
         quotient(of(metric, one.0, one.1)?, of(metric, other.0, other.1)?)
     };
-    let claim = |claim: &str, document: &str, ratio: Option<f64>, holds: fn(f64) -> bool| Claim {
-        claim: claim.to_owned(),
-        document: document.to_owned(),
-        measured: ratio.map(|ratio| format!("{} ×", factor(ratio))),
-        simulated: None,
-        figure: ratio,
-        holds: ratio.map(holds),
+    let claim = |claim: &str, document: &str, ratio: Option<f64>, holds: fn(f64) -> bool| {
+        let found = ratio.map(|ratio| (format!("{} ×", factor(ratio)), ratio));
+        Claim::of(claim, document, found, ratio.map(holds))
     };
     let held = |arm: &str, looks: &str| {
         let hold_ms = size.holds_ms[1];

@@ -147,28 +147,24 @@ fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
     let before = told(of("interrupts", size.groups, ON_CREATE), size.groups);
     let after = told(of("interrupts", size.groups, ON_REPLACE), size.groups);
     let replaced = told(of("interrupts", size.replacements, REPLACE), size.replacements);
-    let claim = |claim: &str, document: String, figure: &Option<(String, f64)>, holds: fn(f64) -> bool| Claim {
-        claim: claim.to_owned(),
-        document,
-        measured: figure.as_ref().map(|(figure, _)| figure.clone()),
-        simulated: None,
-        figure: figure.as_ref().map(|(_, each)| *each),
-        holds: figure.as_ref().map(|(_, each)| holds(*each)),
+    let claim = |claim: &str, document: String, found: Option<(String, f64)>, holds: fn(f64) -> bool| {
+        let is_so = found.as_ref().map(|(_, each)| holds(*each));
+        Claim::of(claim, document, found, is_so)
     };
     vec![
         claim(
             "kick on create: interrupts, several for each group",
             format!("{BEFORE:.0} of {DOCUMENTS_GROUPS:.0}"),
-            &before,
+            before,
             |each| each >= 1.0,
         ),
         claim(
             "kick on replace only: interrupts, hardly any",
             format!("{AFTER:.0} of {DOCUMENTS_GROUPS:.0}"),
-            &after,
+            after,
             |each| each <= AFTER / DOCUMENTS_GROUPS,
         ),
-        claim("replacing arrays that others use needs interrupts", "yes".to_owned(), &replaced, |each| each >= 0.5),
+        claim("replacing arrays that others use needs interrupts", "yes".to_owned(), replaced, |each| each >= 0.5),
     ]
 }
 

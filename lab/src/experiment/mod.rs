@@ -143,6 +143,17 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// What was found, in words and as a number; none if there was nothing to measure it on.
+    fn of(
+        claim: impl Into<String>,
+        document: impl Into<String>,
+        found: Option<(String, f64)>,
+        holds: Option<bool>,
+    ) -> Self {
+        let (measured, figure) = found.unzip();
+        Claim { claim: claim.into(), document: document.into(), measured, simulated: None, figure, holds }
+    }
+
     /// The same, where what was measured was simulated.
     fn simulated_at(self, cpus: usize) -> Self {
         let simulated = self.measured.map(|figure| format!("{figure}, of {cpus}"));
@@ -309,15 +320,8 @@ mod tests {
 
     #[test]
     fn a_claim_that_does_not_hold_is_printed_as_such() {
-        let claim = |measured: Option<&str>, holds| Claim {
-            claim: "less".to_owned(),
-            document: "0.9".to_owned(),
-            measured: measured.map(str::to_owned),
-            simulated: None,
-            figure: None,
-            holds,
-        };
-        let text = claims(&[claim(Some("1.2"), Some(false)), claim(None, None)]).to_string();
+        let found = Claim::of("less", "0.9", Some(("1.2".to_owned(), 1.2)), Some(false));
+        let text = claims(&[found, Claim::of("less", "0.9", None, None)]).to_string();
         assert!(text.contains("1.2                –   NO\n") && text.contains("cannot be told"), "{text}");
     }
 

@@ -127,18 +127,10 @@ fn claims(analysis: &Analysis) -> Vec<Claim> {
     let claim = |(baseline, rows): &(usize, Vec<Vec<Judged>>)| {
         let judged = rows[0].iter().find(|judged| judged.metric == CPU)?;
         let compared = judged.comparisons[ours?]?;
-        Some(Claim {
-            claim: format!("{COMMENSAL} over {}: less processor time", arms[*baseline].name),
-            document: figures.clone(),
-            measured: Some(format!(
-                "{:.2} at {}",
-                compared.ratio,
-                std::thread::available_parallelism().map_or(1, usize::from)
-            )),
-            simulated: None,
-            figure: Some(compared.ratio),
-            holds: Some(compared.verdict == Verdict::Less),
-        })
+        let claim = format!("{COMMENSAL} over {}: less processor time", arms[*baseline].name);
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let found = (format!("{:.2} at {cpus}", compared.ratio), compared.ratio);
+        Some(Claim::of(claim, figures.clone(), Some(found), Some(compared.verdict == Verdict::Less)))
     };
     against.filter_map(claim).collect()
 }

@@ -24,13 +24,9 @@ pub fn claims(parts: &[Part]) -> Vec<Claim> {
         let [low, high] = compared.interval;
         format!("{} ({} to {}), {}", factor(compared.ratio), factor(low), factor(high), verdict(compared, &HACKBENCH))
     };
-    let claim = |claim: &str, document: String, compared: Option<Comparison>| Claim {
-        claim: claim.to_owned(),
-        document,
-        measured: compared.as_ref().map(told),
-        simulated: None,
-        figure: compared.as_ref().map(|compared| compared.ratio),
-        holds: compared.as_ref().and_then(shows_none),
+    let claim = |claim: &str, document: String, compared: Option<Comparison>| {
+        let found = compared.as_ref().map(|compared| (told(compared), compared.ratio));
+        Claim::of(claim, document, found, compared.as_ref().and_then(shows_none))
     };
     let document = format!("{} (0.973 to 1.067), no difference shown", factor(documented()));
     vec![
@@ -46,14 +42,9 @@ pub fn pairs(parts: &[Part], machine: &Machine) -> Vec<Claim> {
         let row = rust(with_threads(threads));
         let ratio =
             Figures(&analyses).compared(POP_PUSH.name, &row, [GENERAL, DEDICATED]).map(|compared| compared.ratio);
-        Claim {
-            claim: format!("an allocation and a release, {words}, dedicated over general"),
-            document: format!("{}, no difference shown, of hackbench", factor(documented())),
-            measured: ratio.map(factor),
-            simulated: None,
-            figure: ratio,
-            holds: None,
-        }
+        let claim = format!("an allocation and a release, {words}, dedicated over general");
+        let document = format!("{}, no difference shown, of hackbench", factor(documented()));
+        Claim::of(claim, document, ratio.map(|ratio| (factor(ratio), ratio)), None)
     };
     vec![claim("one thread", 1), claim("a thread on each CPU", of_all(machine))]
 }

@@ -150,13 +150,4 @@ mod tests {
         assert_eq!(names[0], "process solo, 1 thread");
         assert_eq!(with_threads(2).number("threads"), Some(2));
     }
-
-    /// The names in the JSON are fixed.
-    #[test]
-    fn names_are_those_that_results_are_compared_by() {
-        assert_eq!(
-            [POP_PUSH.name, BYTES.name, super::super::hackbench::HACKBENCH.name],
-            ["pop_push_ns", "bytes_per_object", "hackbench_s"]
-        );
-    }
 }

@@ -41,17 +41,9 @@ fn analyses(parts: &[Part]) -> Vec<&Analysis> {
 /// Ratios of system time, and besides of all processor time, of which the parts are told from each other by sampling.
 fn of_system_time(figures: Figures, names: [&str; 2], parameters: &Parameters, claim: String, value: f64) -> Claim {
     let [system, all] = names.map(|metric| figures.compared(metric, parameters, [EAGER, LAZY]));
-    let measured =
-        system.zip(all).map(|(system, all)| format!("{} (with user time {})", factor(system.ratio), factor(all.ratio)));
-    let holds = system.and_then(|system| holds(&system, value));
-    Claim {
-        claim,
-        document: factor(value),
-        measured,
-        simulated: None,
-        figure: system.map(|system| system.ratio),
-        holds,
-    }
+    let words = |all: f64, system: f64| format!("{} (with user time {})", factor(system), factor(all));
+    let found = system.zip(all).map(|(system, all)| (words(all.ratio, system.ratio), system.ratio));
+    Claim::of(claim, factor(value), found, system.and_then(|system| holds(&system, value)))
 }
 
 fn spawn(figures: Figures, cpus: u64, value: f64) -> Claim {
@@ -72,26 +64,17 @@ fn share(figures: Figures) -> Claim {
         let shares = shares(figures, LAZY);
         shares.into_iter().rev().find(|(at, _)| *at <= updates.number).map(|(_, share)| share)
     });
-    Claim {
-        claim: format!("share of set-up and tear-down, eager to lazy at {MAIN_CPUS}"),
-        document: format!("{} to < {}", percent(SHARE), percent(SHARE_AFTER)),
-        measured: lazy.map(|share| format!("{} to {}", percent(SHARE), percent(share))),
-        simulated: None,
-        figure: lazy,
-        holds: lazy.map(|share| share < SHARE_AFTER),
-    }
+    let claim = format!("share of set-up and tear-down, eager to lazy at {MAIN_CPUS}");
+    let document = format!("{} to < {}", percent(SHARE), percent(SHARE_AFTER));
+    let found = lazy.map(|share| (format!("{} to {}", percent(SHARE), percent(share)), share));
+    Claim::of(claim, document, found, lazy.map(|share| share < SHARE_AFTER))
 }
 
 fn two_threads(figures: Figures) -> Claim {
     let compared = figures.compared("shared_total_ns", &by_two(MAIN_CPUS), [EAGER, LAZY]);
-    Claim {
-        claim: format!("two threads, lazy over eager at {MAIN_CPUS} (here of the object alone)"),
-        document: "0.96 to 0.98".to_owned(),
-        measured: compared.map(|compared| factor(compared.ratio)),
-        simulated: None,
-        figure: compared.map(|compared| compared.ratio),
-        holds: compared.and_then(|compared| holds(&compared, TWO_THREADS)),
-    }
+    let claim = format!("two threads, lazy over eager at {MAIN_CPUS} (here of the object alone)");
+    let found = compared.map(|compared| (factor(compared.ratio), compared.ratio));
+    Claim::of(claim, "0.96 to 0.98", found, compared.and_then(|compared| holds(&compared, TWO_THREADS)))
 }
 
 /// The reviewers' objection: how much of what lazy saves does an arm without it save?
@@ -99,14 +82,9 @@ fn objection(figures: Figures, metric: &str, how: &str, (arm, words): (&str, &st
     let median = |arm| figures.median(metric, &at_cpus(MAIN_CPUS), arm);
     let saved = |arm| Some(median(EAGER)? - median(arm)?);
     let part = saved(arm).zip(saved(LAZY)).filter(|(_, lazy)| *lazy > 0.0).map(|(arm, lazy)| arm / lazy);
-    Claim {
-        claim: format!("objection: {words} most of the gain ({how})"),
-        document: "may be".to_owned(),
-        measured: part.map(|part| format!("{} of it", percent(part))),
-        simulated: None,
-        figure: part,
-        holds: part.map(|part| part > 0.5),
-    }
+    let claim = format!("objection: {words} most of the gain ({how})");
+    let found = part.map(|part| (format!("{} of it", percent(part)), part));
+    Claim::of(claim, "may be", found, part.map(|part| part > 0.5))
 }
 
 /// What follows besides; a line each.

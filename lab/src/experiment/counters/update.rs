@@ -24,9 +24,6 @@ const UPGRADED: Metric = nanoseconds("upgraded_add_ns", "update of an upgraded c
 const AUTO: Metric = nanoseconds("auto_add_ns", "update, the path chosen or told");
 const CALLED_OWNER: Metric = nanoseconds("called_owner_add_ns", "update by the owner, through a call");
 const CALLED_UPGRADED: Metric = nanoseconds("called_upgraded_add_ns", "update of an upgraded counter, through a call");
-/// All of the part's.
-#[cfg(test)]
-pub const METRICS: [Metric; 6] = [OWNER, REMOTE, UPGRADED, AUTO, CALLED_OWNER, CALLED_UPGRADED];
 
 /// Libraries whose counters are words, which are called as the real one's are.
 const PLAIN_WORDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libplain.so"));
