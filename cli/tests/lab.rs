@@ -176,12 +176,16 @@ fn cache_measures_every_part() {
     assert!((documented["document"]["value"].as_f64().unwrap() - 1.0199).abs() < 1e-4);
 }
 
-/// On this machine. What happens on one where nothing else does is told by the probe's own tests.
+/// Counted on this machine; what happens on one where nothing else does is told by the probe's own tests. With it stands what is simulated of the
+/// document's machines, and what had been predicted of them.
 #[test]
 fn kicks_are_made_on_replacing_only() {
-    let done = commensal().args(["lab", "kicks", "--quick", "--blocks", "1", "--json", "-"]).output().unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("kicks.json");
+    let done =
+        commensal().args(["lab", "kicks", "--blocks", "1", "--seed", "3", "--json"]).arg(&json).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    let result = valid(&done.stdout);
+    let result = result(&json);
     let arms = result["arms"].as_array().unwrap();
     let kicks = |name: &str| {
         let arm = arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no {name}"));
@@ -191,6 +195,12 @@ fn kicks_are_made_on_replacing_only() {
     assert_eq!(on_create, 5.0 * groups, "five caches in each group");
     assert_eq!(kicks("kick on replace only").1, 0.0);
     assert!(kicks("replace").1 >= 1.0);
+    for words in ["on 79 busy CPUs, of 80 (x86-80); ", "on 255 busy CPUs, of 256 (x86-256)", "of 10000 on "] {
+        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
+    }
+    for words in ["as predicted", "as the document", "least and most costs", "simulated, of 80 (x86-80)"] {
+        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
+    }
 }
 
 /// The herd is simulated, of as many CPUs as the document had, and its absence; on two cores only when turns come is shown.

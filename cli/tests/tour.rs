@@ -3,13 +3,14 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use common::{PATIENCE, commensal, text, write_program};
+use common::{commensal, text, write_program};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What the tour itself and its job for `sh` need.
 const PROGRAMS: [&str; 9] = ["sh", "cat", "true", "sort", "cut", "uniq", "cksum", "rm", "mkdir"];
@@ -39,21 +40,9 @@ fn assert_says(done: &Output, expected: &[&str]) {
     }
 }
 
+/// With the planted fault: a program that notices the library and prints it.
 #[test]
 fn the_tour_compares_what_is_there_and_names_what_is_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let done = tour(folder.path()).output().unwrap();
-    let expected =
-        ["all print the same: yes", "not installed", "glibc again", "Start-up", "malloc + free", "What to type next"];
-    assert_says(&done, &expected);
-    assert_eq!(done.status.code(), Some(0));
-    assert_eq!(text(&done.stdout).matches("not installed").count(), 3);
-    assert_eq!(left_behind(folder.path()), 0);
-}
-
-/// The planted fault: a program that notices the library and prints it.
-#[test]
-fn a_program_that_behaves_differently_fails_the_tour() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = tour(folder.path());
     let sum = folder.path().join("bin/cksum");
@@ -61,21 +50,21 @@ fn a_program_that_behaves_differently_fails_the_tour() {
     write_program(&sum, "#!/bin/sh\necho \"sum ${LD_PRELOAD:+seen}\"\n");
     let done = command.output().unwrap();
     assert_says(&done, &["all print the same: NO", "FINDING: sh, under commensal", "+sum seen"]);
+    assert_says(&done, &["not installed", "glibc again", "Start-up", "malloc + free", "What to type next"]);
     assert_eq!(done.status.code(), Some(1));
+    assert_eq!(text(&done.stdout).matches("not installed").count(), 3);
     assert_eq!(left_behind(folder.path()), 0);
 }
 
+/// Without it, up to what it says of that.
 #[test]
 fn an_interrupted_tour_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = tour(folder.path()).stdout(Stdio::null()).spawn().unwrap();
-    let start = Instant::now();
-    while left_behind(folder.path()) == 0 {
-        assert!(start.elapsed() < PATIENCE, "the tour makes no directory");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let id = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let mut child = tour(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("all print the same: yes")));
+    assert!(left_behind(folder.path()) > 0);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(2));
     assert_eq!(left_behind(folder.path()), 0);
 }
