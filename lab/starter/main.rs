@@ -4,9 +4,10 @@
 //! hides all programs that are smaller. And the fork of a large process takes longer than that of a small one. So the lab
 //! starts programs by way of this one, which has neither a C library nor a heap: some 40 kB.
 //!
-//! A request is a byte in a pipe; what is to be started stands in shared memory (protocol.rs), and there the answer goes. Between
-//! the two readings of the clock are vfork, execve and wait4, and nothing else. Orphans of what was started become children of
-//! this process, so that none is overlooked. When the lab ends, it is killed, and so is what runs.
+//! It starts one program, as its arguments say: how often one after the other, where, the program's file, and the program's own arguments.
+//! The environment is the program's. Between the two readings of the clock are vfork, execve and wait4, and nothing else. What came of it goes into a
+//! pipe (protocol.rs). Orphans of what was started become children of this process, so that none is overlooked: it stays until the lab, which
+//! looks for them, ends it. When the lab ends, it is killed, and so is what runs.
 #![no_std]
 #![no_main]
 
@@ -16,13 +17,12 @@ use core::arch::{asm, naked_asm};
 use core::panic::PanicInfo;
 use core::ptr;
 
-use protocol::{ADDRESS, MEMORY, Page, REPLIES, REQUESTS};
+use protocol::{REPLY, Reply};
 
 /// Numbers of system calls.
 mod call {
-    pub const READ: usize = 0;
     pub const WRITE: usize = 1;
-    pub const MMAP: usize = 9;
+    pub const PAUSE: usize = 34;
     pub const EXECVE: usize = 59;
     pub const EXIT: usize = 60;
     pub const WAIT4: usize = 61;
@@ -33,9 +33,6 @@ mod call {
     pub const CLOCK_GETTIME: usize = 228;
 }
 
-const PAGE: *mut Page = ADDRESS as *mut Page;
-const READ_AND_WRITE: usize = 1 | 2;
-const SHARED_AND_FIXED: usize = 0x01 | 0x10;
 const SET_DESCRIPTOR_FLAGS: usize = 2;
 const CLOSE_ON_EXEC: usize = 1;
 const SET_CHILD_SUBREAPER: usize = 36;
@@ -66,44 +63,66 @@ struct Usage {
     involuntary_switches: u64,
 }
 
+/// What is to be started, in the kernel's form; and why it could not be, an errno, else 0.
+struct Program {
+    directory: *const u8,
+    path: *const u8,
+    arguments: *const *const u8,
+    environment: *const *const u8,
+    error: i32,
+}
+
 /// The kernel enters here, with a stack that is aligned, but not as a called function has it.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn _start() -> ! {
-    naked_asm!("xor ebp, ebp", "call {}", "ud2", sym serve)
+    naked_asm!("mov rdi, rsp", "xor ebp, ebp", "call {}", "ud2", sym serve)
 }
 
-extern "C" fn serve() -> ! {
+/// # Safety
+/// On the stack are what the kernel puts there: the number of arguments, these, a null, the environment, and a null.
+unsafe extern "C" fn serve(stack: *const usize) -> ! {
+    // SAFETY: the caller's; the lab gives three arguments before the program's own.
+    let (times, mut program) = unsafe {
+        let words = stack.add(1).cast::<*const u8>();
+        let (arguments, environment) = (words.add(3), words.add(*stack + 1));
+        let (directory, path) = (*words.add(1), *words.add(2));
+        (number(*words), Program { directory, path, arguments, environment, error: 0 })
+    };
     prepare();
-    let mut byte = 0u8;
-    // SAFETY: the kernel writes at most one byte there.
-    while unsafe { system(call::READ, [REQUESTS as usize, &raw mut byte as usize, 1, 0, 0, 0]) } == 1 {
-        // SAFETY: the lab wrote a request before it wrote the byte, and waits for ours.
-        unsafe { answer(&mut *PAGE) };
-        // SAFETY: the kernel reads one byte there.
-        unsafe { system(call::WRITE, [REPLIES as usize, &raw const byte as usize, 1, 0, 0, 0]) };
+    let mut reply = Reply::default();
+    for _ in 0..times {
+        once(&mut program, &mut reply);
+        if reply.error != 0 || reply.status != 0 {
+            break;
+        }
     }
-    exit(0)
+    reply.left_running = reap().into();
+    // SAFETY: the kernel reads the reply there.
+    unsafe { system(call::WRITE, [REPLY as usize, (&raw const reply).addr(), size_of::<Reply>(), 0, 0, 0]) };
+    loop {
+        // SAFETY: it waits for a signal.
+        unsafe { system(call::PAUSE, [0; 6]) };
+    }
 }
 
-/// Maps the shared memory and sees to it that programs do not inherit what is ours.
+/// # Safety
+/// It is a string of digits.
+unsafe fn number(digits: *const u8) -> u64 {
+    // SAFETY: the caller's; a zero ends it.
+    let digits = (0..).map(|at| unsafe { *digits.add(at) }).take_while(|digit| *digit != 0);
+    digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
+}
+
+/// Sees to it that programs do not inherit what is ours, and have no page fault that is.
 fn prepare() {
-    // SAFETY: nothing else is at the address: this program is small, and mapped elsewhere.
-    let first = unsafe { system(call::MMAP, [ADDRESS, 4096, READ_AND_WRITE, SHARED_AND_FIXED, MEMORY as usize, 0]) };
-    if first != ADDRESS as isize {
-        exit(1);
-    }
-    // SAFETY: it was just mapped, and the lab wrote its size before it started us.
-    let bytes = unsafe { (*PAGE).bytes } as usize;
-    // SAFETY: as above; it maps the first page once more.
-    unsafe { system(call::MMAP, [ADDRESS, bytes, READ_AND_WRITE, SHARED_AND_FIXED, MEMORY as usize, 0]) };
-    for descriptor in [REQUESTS, REPLIES, MEMORY] {
-        // SAFETY: it changes a flag of a descriptor.
-        unsafe { system(call::FCNTL, [descriptor as usize, SET_DESCRIPTOR_FLAGS, CLOSE_ON_EXEC, 0, 0, 0]) };
-    }
+    // SAFETY: it changes a flag of a descriptor.
+    unsafe { system(call::FCNTL, [REPLY as usize, SET_DESCRIPTOR_FLAGS, CLOSE_ON_EXEC, 0, 0, 0]) };
     die_with_parent();
     // SAFETY: it changes who adopts orphans.
     unsafe { system(call::PRCTL, [SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0]) };
+    // SAFETY: nobody uses it yet.
+    unsafe { (&raw mut STACK).cast::<u8>().add(size_of::<Stack>() - 1).write_volatile(0) };
 }
 
 /// What is measured must not outlive who measures, however that ends.
@@ -112,42 +131,23 @@ fn die_with_parent() {
     unsafe { system(call::PRCTL, [SET_PARENT_DEATH_SIGNAL, KILL, 0, 0, 0, 0]) };
 }
 
-fn answer(page: &mut Page) {
-    *page = Page { status: 0, error: 0, left_running: 0, wall_ns: 0, user_us: 0, system_us: 0, ..*page };
-    *page = Page { peak_kb: 0, minor_faults: 0, major_faults: 0, ..*page };
-    *page = Page { voluntary_switches: 0, involuntary_switches: 0, ..*page };
-    for _ in 0..page.times {
-        once(page);
-        if page.error != 0 || page.status != 0 {
-            break;
-        }
-    }
-    page.left_running = i32::from(reap());
-}
-
-fn once(page: &mut Page) {
+fn once(program: &mut Program, reply: &mut Reply) {
     let mut usage = Usage::default();
     let mut status = 0i32;
     let begin = now();
-    // SAFETY: the page is in use by nobody else, and lasts.
-    let child = unsafe { start(page, (&raw mut page.running).addr()) };
-    if child < 0 {
-        page.error = -child as i32;
-        return;
-    }
-    let arguments = [child as usize, &raw mut status as usize, 0, &raw mut usage as usize, 0, 0];
-    // SAFETY: the kernel writes the status and the usage.
+    // SAFETY: the program is in use by nobody else, and lasts.
+    let child = unsafe { start(program) };
+    let arguments = [child as usize, (&raw mut status).addr(), 0, (&raw mut usage).addr(), 0, 0];
+    // SAFETY: the kernel writes the status and the usage; without a child, nothing.
     while unsafe { system(call::WAIT4, arguments) } == INTERRUPTED {}
-    page.wall_ns += now() - begin;
-    page.running = 0;
-    page.status = status;
-    page.user_us += microseconds(usage.user);
-    page.system_us += microseconds(usage.system);
-    page.peak_kb = if usage.peak_kb > page.peak_kb { usage.peak_kb } else { page.peak_kb };
-    page.minor_faults += usage.minor_faults;
-    page.major_faults += usage.major_faults;
-    page.voluntary_switches += usage.voluntary_switches;
-    page.involuntary_switches += usage.involuntary_switches;
+    reply.wall_ns += now() - begin;
+    reply.error = if child < 0 { -child as i64 } else { program.error.into() };
+    reply.status = status.into();
+    reply.user_us += microseconds(usage.user);
+    reply.system_us += microseconds(usage.system);
+    reply.peak_kb = if usage.peak_kb > reply.peak_kb { usage.peak_kb } else { reply.peak_kb };
+    reply.page_faults += usage.minor_faults + usage.major_faults;
+    reply.context_switches += usage.voluntary_switches + usage.involuntary_switches;
 }
 
 /// Forgets children that have ended; whether others still run.
@@ -161,14 +161,14 @@ fn reap() -> bool {
     }
 }
 
-/// vfork and execve: the child runs in our memory, on a stack of its own, until it has become the program. The kernel writes
-/// its number to `number`, where the lab looks if it has to end it. Returns the number, or an errno negated.
+/// vfork and execve: the child runs in our memory, on a stack of its own, until it has become the program. Returns its number, or an errno
+/// negated.
 ///
 /// # Safety
-/// The request in the page is complete.
-unsafe fn start(page: *mut Page, number: usize) -> isize {
-    /// Share memory, wait for execve, write the number; tell the parent by SIGCHLD.
-    const FLAGS: usize = 0x100 | 0x4000 | 0x10_0000 | 17;
+/// The program's pointers are those of strings and of lists that end with a null.
+unsafe fn start(program: *mut Program) -> isize {
+    /// Share memory, wait for execve; tell the parent by SIGCHLD.
+    const FLAGS: usize = 0x100 | 0x4000 | 17;
     let stack = (&raw mut STACK).addr() + size_of::<Stack>();
     let child: isize;
     // SAFETY: the child has a stack of its own and never returns; to the parent this is a system call that changes rcx and r11.
@@ -183,7 +183,7 @@ unsafe fn start(page: *mut Page, number: usize) -> isize {
             "2:",
             become = sym become_program,
             inlateout("rax") 56usize => child,
-            in("rdi") FLAGS, in("rsi") stack, in("rdx") number, in("r10") 0, in("r8") page,
+            in("rdi") FLAGS, in("rsi") stack, in("rdx") 0, in("r10") 0, in("r8") program,
             lateout("rcx") _, lateout("r11") _,
         );
     }
@@ -194,16 +194,16 @@ unsafe fn start(page: *mut Page, number: usize) -> isize {
 ///
 /// # Safety
 /// As of [`start`].
-unsafe extern "C" fn become_program(page: *mut Page) -> ! {
-    // SAFETY: the pointers are the lab's and point to strings and lists that end with a zero.
+unsafe extern "C" fn become_program(program: *mut Program) -> ! {
+    // SAFETY: the caller's.
     unsafe {
         system(call::SETSID, [0; 6]);
         die_with_parent();
-        let directory = (*page).directory as usize;
-        let moved = if directory == 0 { 0 } else { system(call::CHDIR, [directory, 0, 0, 0, 0, 0]) };
-        let request = [(*page).path, (*page).arguments, (*page).environment, 0, 0, 0].map(|word| word as usize);
-        let error = if moved < 0 { moved } else { system(call::EXECVE, request) };
-        (*page).error = -error as i32;
+        let Program { directory, path, arguments, environment, .. } = *program;
+        let moved = system(call::CHDIR, [directory.addr(), 0, 0, 0, 0, 0]);
+        let words = [path.addr(), arguments.addr(), environment.addr(), 0, 0, 0];
+        let error = if moved < 0 { moved } else { system(call::EXECVE, words) };
+        (*program).error = -error as i32;
     }
     exit(NOT_STARTED)
 }
