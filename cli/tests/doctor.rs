@@ -6,16 +6,42 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::form::Findings;
 use common::{commensal, commensal_does, compile, skip, text};
 use serde_json::{Value, json};
 
-/// The findings, after their form was checked.
+const VERDICTS: [&str; 4] = ["fine", "unknown", "less", "fails"];
+const ITEMS: [&str; 6] = ["library", "mode", "membarrier", "statistics-page", "settings", "huge-pages"];
+
+/// The names in an object, sorted.
+fn names(object: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The findings, after their form was checked: programs go by these names and words.
 #[track_caller]
 fn findings(done: &Output) -> Value {
-    let read = |error| panic!("{error}: {}{}", text(&done.stdout), text(&done.stderr));
-    serde_json::from_slice::<Findings>(&done.stdout).unwrap_or_else(read).check();
-    serde_json::from_slice(&done.stdout).unwrap()
+    let found: Value = serde_json::from_slice(&done.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", text(&done.stdout), text(&done.stderr)));
+    let is_one_of = |value: &Value, words: &[&str]| words.contains(&value.as_str().unwrap());
+    assert_eq!(names(&found), ["items", "seen", "verdict", "version"]);
+    assert!(is_one_of(&found["verdict"], &VERDICTS), "{found}");
+    let seen = &found["seen"];
+    if !seen.is_null() {
+        assert_eq!(names(seen), ["kicks", "mode"]);
+        assert!(is_one_of(&seen["mode"], &["concurrency-ids", "slot-per-thread"]), "{found}");
+        assert!(is_one_of(&seen["kicks"], &["possible", "refused", "not-used"]), "{found}");
+    }
+    let items = found["items"].as_array().unwrap();
+    for item in items {
+        assert_eq!(names(item), ["advice", "found", "item", "meaning", "verdict"]);
+        assert!(is_one_of(&item["item"], &ITEMS) && is_one_of(&item["verdict"], &VERDICTS), "{item}");
+        assert!(["found", "meaning"].iter().all(|name| !item[*name].as_str().unwrap().is_empty()), "{item}");
+        assert!(item["advice"].is_null() || item["advice"].is_string(), "{item}");
+    }
+    assert!(!items.is_empty());
+    found
 }
 
 /// The verdict of an item, and what was found.

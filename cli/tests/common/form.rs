@@ -1,4 +1,4 @@
-//! The form of what is written as JSON, as a program in another language would read it: whatever has another name or type is an error.
+//! The form of a result, as a program in another language would read it: whatever has another name or type is an error.
 
 use std::collections::BTreeMap;
 
@@ -113,56 +113,5 @@ impl Outcome {
             assert!(mde.is_none_or(|effect| effect >= 0.0), "{mde:?}");
             assert!(["faster", "slower", "no difference shown"].contains(&&**verdict), "{verdict}");
         }
-    }
-}
-
-/// What `doctor --json` found.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Findings {
-    version: String,
-    verdict: Verdict,
-    seen: Option<Seen>,
-    items: Vec<Item>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    Fine,
-    Unknown,
-    Less,
-    Fails,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Seen {
-    mode: String,
-    kicks: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Item {
-    item: String,
-    verdict: Verdict,
-    found: String,
-    meaning: String,
-    advice: Option<String>,
-}
-
-impl Findings {
-    /// Likewise.
-    pub fn check(&self) {
-        if let Some(Seen { mode, kicks }) = &self.seen {
-            assert!(["concurrency-ids", "slot-per-thread"].contains(&&**mode), "{mode}");
-            assert!(["possible", "refused", "not-used"].contains(&&**kicks), "{kicks}");
-        }
-        for Item { item, found, meaning, .. } in &self.items {
-            let known = ["library", "mode", "membarrier", "statistics-page", "settings", "huge-pages"];
-            assert!(known.contains(&&**item) && !found.is_empty() && !meaning.is_empty(), "{item}: {found}: {meaning}");
-        }
-        assert!(!self.items.is_empty());
     }
 }
