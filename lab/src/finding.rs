@@ -4,13 +4,14 @@
 //! program that says something else each time even there (say, the time) cannot be held to it: that is found out, and told.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Read;
 
 use anyhow::Result;
 use similar::TextDiff;
 
-use crate::process::{End, Printed, Run};
+use crate::process::{End, Run};
 
 /// Of a longer output, only so much is kept to be shown; all of it is compared.
 const KEPT_BYTES: usize = 1 << 20;
@@ -65,7 +66,7 @@ impl Witness {
     }
 
     /// Takes note of a run. Whether it ended as it should have, so that its cost means something.
-    pub fn saw(&mut self, arm: usize, run: &Run, printed: Printed<'_>) -> Result<bool> {
+    pub fn saw(&mut self, arm: usize, run: &Run, printed: &mut [File; 2]) -> Result<bool> {
         let is_expected = match (self.expected, run.end) {
             (Some(expected), end) => end == expected,
             // A program may mean to exit with 1. No program means to crash or to hang.
@@ -76,7 +77,7 @@ impl Witness {
         conduct.runs += 1;
         conduct.left_running += usize::from(run.left_running);
         let mut kept = [Vec::new(), Vec::new()];
-        for ((file, seen), kept) in printed.files.into_iter().zip(&mut conduct.printed).zip(&mut kept) {
+        for ((file, seen), kept) in printed.iter_mut().zip(&mut conduct.printed).zip(&mut kept) {
             let hash = digest(file, kept)?;
             // What a run printed before it failed is not what the program prints.
             if is_expected {

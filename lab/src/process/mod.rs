@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use interrupt::Interrupt;
-pub use starter::{Printed, Starter};
+pub use starter::Starter;
 
 /// A program with its arguments, its environment and where it runs.
 #[derive(Clone, Debug)]

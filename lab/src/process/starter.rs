@@ -31,12 +31,6 @@ const OUTPUT_LIMIT_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 const OUTPUT_POLL: Duration = Duration::from_secs(1);
 const LEFT_RUNNING_POLL: Duration = Duration::from_millis(5);
 
-/// What the last run printed.
-pub struct Printed<'a> {
-    /// To standard output and to standard error. Each is a file in memory, rewound.
-    pub files: [&'a mut File; 2],
-}
-
 /// What starts programs.
 pub struct Starter {
     program: OwnedFd,
@@ -113,18 +107,18 @@ impl Starter {
         Ok(Running { starter: command.spawn()?, replies })
     }
 
-    /// What the last run printed.
-    pub fn printed(&mut self) -> Result<Printed<'_>> {
-        let [output, errors] = &mut self.printed;
-        output.rewind()?;
-        errors.rewind()?;
-        Ok(Printed { files: [output, errors] })
+    /// What the last run printed to standard output and to standard error: files in memory, rewound.
+    pub fn printed(&mut self) -> Result<&mut [File; 2]> {
+        for file in &mut self.printed {
+            file.rewind()?;
+        }
+        Ok(&mut self.printed)
     }
 
     /// What the last run printed to standard output.
     pub fn text(&mut self) -> Result<String> {
         let mut text = Vec::new();
-        self.printed()?.files[0].read_to_end(&mut text)?;
+        self.printed()?[0].read_to_end(&mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
@@ -300,7 +294,7 @@ mod tests {
     fn ran(starter: &mut Starter, script: &str) -> (Run, [String; 2]) {
         let run = starter.run(&shell(script), PATIENCE).unwrap().unwrap();
         let mut printed = [String::new(), String::new()];
-        for (file, text) in starter.printed().unwrap().files.into_iter().zip(&mut printed) {
+        for (file, text) in starter.printed().unwrap().iter_mut().zip(&mut printed) {
             file.read_to_string(text).unwrap();
         }
         (run, printed)
