@@ -90,11 +90,11 @@ impl Copied {
     }
 
     fn try_once(file: &mut File) -> io::Result<Result<Self, Unreadable>> {
+        let length = file.metadata()?.len().min(MOST_BYTES);
         // At once: it would grow, and be copied, again and again.
-        let mut bytes = vec![0; file.metadata()?.len().min(MOST_BYTES) as usize];
+        let mut bytes = Vec::with_capacity(length as usize);
         io::Seek::rewind(file)?;
-        let there = fill(file, &mut bytes)?;
-        bytes.truncate(there);
+        file.take(length).read_to_end(&mut bytes)?;
         // Its mark comes last: zeroes, or a file without any, are a page that is being made.
         if bytes.iter().take(MARK.len()).all(|&byte| byte == 0) {
             return Ok(Err(Unreadable::Empty));
@@ -129,20 +129,6 @@ impl Copied {
     pub fn snapshot(&self) -> Snapshot<'_> {
         self.page().snapshot().expect("it was read before")
     }
-}
-
-/// Reads what there is, at most as much as there is room for; how much it was.
-fn fill(file: &mut File, bytes: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read(&mut bytes[filled..]) {
-            Ok(0) => break,
-            Ok(more) => filled += more,
-            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-            Err(why) => return Err(why),
-        }
-    }
-    Ok(filled)
 }
 
 /// How long a page says that it is.
