@@ -109,14 +109,8 @@ pub const PEERS: [Peer; 3] = [
 pub fn peers() -> Result<(Vec<Arm>, Vec<&'static Peer>)> {
     let (mut arms, mut absent) = (Vec::new(), Vec::new());
     for peer in &PEERS {
-        let mut found = None;
-        for library in peer.libraries {
-            found = loaded(Path::new(library))?.ok();
-            if found.is_some() {
-                break;
-            }
-        }
-        match found {
+        let asked = peer.libraries.iter().map(|library| loaded(Path::new(library)));
+        match asked.collect::<Result<Vec<_>>>()?.into_iter().find_map(Result::ok) {
             Some(library) => arms.push(Arm { is_peer: true, ..Arm::preloading(peer.name, library) }),
             None => absent.push(peer),
         }

@@ -50,10 +50,11 @@ pub fn figures(cost: &Cost) -> Vec<f64> {
 
 /// A value with a unit that leaves one to three digits before the point.
 pub fn for_people(value: f64, unit: &str) -> String {
+    const TIMES: [(f64, &str); 5] = [(60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
     let (scales, one): (&[(f64, &str)], f64) = match unit {
-        "s" => (&[(60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")], 1.0),
-        "ms" => (&[(60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")], 1e-3),
-        "ns" => (&[(60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")], 1e-9),
+        "s" => (&TIMES, 1.0),
+        "ms" => (&TIMES, 1e-3),
+        "ns" => (&TIMES, 1e-9),
         "kB" => (&[(1048576.0, "GiB"), (1024.0, "MiB"), (1.0, "KiB")], 1.0),
         "MiB" => (&[(1.0, "MiB")], 1.0),
         _ => (&[(1e6, "million"), (1.0, "")], 1.0),

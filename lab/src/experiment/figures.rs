@@ -76,14 +76,7 @@ pub fn example(
     let arms = all.iter().map(|(arm, _)| arm.clone()).collect();
     let (plan, elapsed) = (Plan::of(Length::Blocks(BLOCKS), 1), std::time::Duration::from_secs(1));
     let analysis = Analysis::of(Measured { arms, rows, blocks: BLOCKS, interrupted: false, elapsed, plan });
-    let plots = |_: &Analysis| Vec::new();
-    crate::experiment::Part {
-        title: String::new(),
-        analysis,
-        sheets: Vec::new(),
-        plots,
-        document: crate::json::UNDOCUMENTED,
-    }
+    crate::experiment::Part::of("", analysis, |_| Vec::new())
 }
 
 #[cfg(test)]
