@@ -260,8 +260,8 @@ fn a_program_that_wants_the_terminal_has_none() {
         env!("CARGO_BIN_EXE_commensal")
     );
     let mut on_terminal = Command::new("script");
-    on_terminal.args(["-qec", &command, "/dev/null"]).env("COMMENSAL_LIBRARY", library()).stdin(Stdio::null());
-    let Ok(done) = on_terminal.output() else {
+    on_terminal.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null());
+    let Ok(done) = common::as_commensal(&mut on_terminal).output() else {
         return common::skip("a_program_that_wants_the_terminal_has_none", "there is no program script");
     };
     assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));

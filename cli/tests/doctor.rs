@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{commensal, commensal_does, compile, skip, text};
+use common::{as_commensal, commensal, commensal_does, compile, skip, text};
 use serde_json::{Value, json};
 
 const VERDICTS: [&str; 4] = ["fine", "unknown", "less", "fails"];
@@ -63,13 +63,7 @@ fn has_all() -> bool {
 fn findings_under(program: &Path, args: &[&str]) -> Value {
     let mut under = Command::new(program);
     under.args(args).args([env!("CARGO_BIN_EXE_commensal"), "doctor", "--json"]);
-    for (variable, value) in commensal().get_envs() {
-        match value {
-            Some(value) => under.env(variable, value),
-            None => under.env_remove(variable),
-        };
-    }
-    findings(&under.output().unwrap())
+    findings(&as_commensal(&mut under).output().unwrap())
 }
 
 #[test]

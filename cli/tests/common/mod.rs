@@ -25,6 +25,17 @@ pub fn commensal() -> Command {
     command
 }
 
+/// Gives a command that starts the command under test what that one is given.
+pub fn as_commensal(command: &mut Command) -> &mut Command {
+    for (name, value) in commensal().get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 /// What `commensal ARGS…` does.
 pub fn commensal_does(args: &[&str]) -> Output {
     commensal().args(args).output().expect("the command starts")

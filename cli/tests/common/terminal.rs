@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::watched::{Place, eventually};
-use super::{PATIENCE, commensal, skip, text};
+use super::{PATIENCE, as_commensal, skip, text};
 
 /// So that all of the screen is the shell's, and keys come at once.
 const SETTINGS: &str = "set -g status off\nset -g escape-time 0\nset -g history-limit 0\n";
@@ -40,17 +40,14 @@ impl Terminal {
         self.folder.path().join("settings")
     }
 
-    /// It inherits what the command under test does.
     fn tmux(&self, args: &[&str]) -> Command {
-        let own = commensal();
         let mut tmux = Command::new("tmux");
-        for (name, value) in own.get_envs() {
-            match value {
-                Some(value) => tmux.env(name, value),
-                None => tmux.env_remove(name),
-            };
-        }
-        tmux.env_remove("TMUX").env("LC_ALL", "C.UTF-8").arg("-u").arg("-S").arg(self.folder.path().join("socket"));
+        as_commensal(&mut tmux)
+            .env_remove("TMUX")
+            .env("LC_ALL", "C.UTF-8")
+            .arg("-u")
+            .arg("-S")
+            .arg(self.folder.path().join("socket"));
         tmux.arg("-f").arg(self.settings()).args(args);
         tmux
     }
