@@ -1,4 +1,4 @@
-//! local_add: a thread adds to its word, its handlers add to the same, and others read it.
+//! local_add and local_increment: a thread adds to its word, its handlers add to the same, and others read it.
 //!
 //! Whatever is added has equal halves and never carries from one into the other, so that a reader can tell a part of a sum. The
 //! thread puts back what it added; what is in the word at the end is from its interrupts, which have counted themselves.
@@ -51,6 +51,32 @@ pub(super) fn added(runner: &dyn Runner, operations: &Operations) -> Outcome {
     }
     ensure!(interrupts > 0, "no thread was interrupted");
     Ok(format!("{} additions, {interrupts} by interrupts", additions.into_inner() + interrupts))
+}
+
+/// The body of [`Operations::local_increment`]: none of the thread's or of its handlers' is lost.
+pub(super) fn incremented(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let words: Places<Word> = Places::new(runner.width());
+    let increments = AtomicU64::new(0);
+    let handler = || {
+        if let Some(own) = words.own() {
+            (operations.local_increment)(&own.sum);
+            own.interrupts.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let job = |number| {
+        let own = words.settle(number);
+        while runner.goes_on() {
+            (0..BURST).for_each(|_| (operations.local_increment)(&own.sum));
+            increments.fetch_add(BURST as u64, Ordering::Relaxed);
+        }
+    };
+    runner.run(Placement::Moved, crowd(runner.width(), &job), Some(&handler));
+    let increments = increments.into_inner();
+    let interrupts: u64 = words.all().map(|word| word.interrupts.load(Ordering::Relaxed)).sum();
+    let sum: i64 = words.all().map(|word| word.sum.load(Ordering::Relaxed)).sum();
+    ensure!(sum as u64 == increments + interrupts, "{increments} increments and {interrupts} by interrupts left {sum}");
+    ensure!(interrupts > 0, "no thread was interrupted");
+    Ok(format!("{increments} increments, {interrupts} by interrupts"))
 }
 
 fn look(word: &Word, findings: &Findings) {

@@ -207,6 +207,14 @@ operations! {
     /// ```
     local_add: fn(word: &AtomicI64, amount: i64) = local_add,
 
+    /// [`local_add`](Self::local_add) of 1.
+    ///
+    /// ```text
+    /// local_increment(word):
+    ///     between two interrupts: word = word + 1
+    /// ```
+    local_increment: fn(word: &AtomicI64) = local_increment,
+
     /// By ids: adds one to the first word of the counts of this thread's slot, and says where that was. Nobody writes counts but this operation
     /// and [`count_in`](Self::count_in), so nobody comes in between in an addition. Handlers of this thread may let `counts` lead elsewhere.
     ///
@@ -338,6 +346,12 @@ fn local_add(word: &AtomicI64, amount: i64) {
     const OFFSET: usize = 16;
     // SAFETY: behind that many bytes is the word.
     unsafe { slot::local_add::<{ OFFSET as i32 }>(word.as_ptr().cast::<u8>().wrapping_sub(OFFSET), amount) }
+}
+
+fn local_increment(word: &AtomicI64) {
+    const OFFSET: usize = 16;
+    // SAFETY: as above.
+    unsafe { slot::local_increment::<{ OFFSET as i32 }>(word.as_ptr().cast::<u8>().wrapping_sub(OFFSET)) }
 }
 
 /// # Safety

@@ -73,6 +73,9 @@ crate::cases! {
         "load, then store" { local_add: add_in_two_steps }
         "one half after the other" { local_add: add_halves }
     }
+    "slot::local_increment" => added::incremented, {
+        "load, then store" { local_increment: |word| add_in_two_steps(word, 1) }
+    }
     "slot::count" in BY_IDS => counted::counted, {
         "load, look where, then store" { count: count_in_two_steps }
         "says where it is afterwards" { count: count_and_look }
