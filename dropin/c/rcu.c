@@ -282,8 +282,33 @@ static void check_forks(void) {
     CHECK(pthread_join(thread, NULL) == 0, "not joined");
 }
 
-static const struct check checks[] = {{"basics", check_basics},         {"list", check_list},   {"deferred", check_deferred},
-                                      {"registered", check_registered}, {"forks", check_forks}, {NULL, NULL}};
+static void say_so(void) {
+    say("an exit handler ran");
+}
+
+static void *defer(void *unused) {
+    for (int i = 0; i < 1000; i++)
+        cm_rcu_defer_free(malloc(100));
+    cm_rcu_barrier();
+    return unused;
+}
+
+/* The process ends with its last thread, though the library made one of its own for what was deferred. */
+static void check_main_leaves(void) {
+    pthread_t thread;
+    CHECK(atexit(say_so) == 0, "atexit failed");
+    CHECK(pthread_create(&thread, NULL, defer, NULL) == 0, "no thread");
+    pthread_detach(thread);
+    pthread_exit(NULL);
+}
+
+static const struct check checks[] = {{"basics", check_basics},
+                                      {"list", check_list},
+                                      {"deferred", check_deferred},
+                                      {"registered", check_registered},
+                                      {"forks", check_forks},
+                                      {"main_leaves", check_main_leaves},
+                                      {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

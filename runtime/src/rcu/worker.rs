@@ -2,10 +2,11 @@
 //! is freed or called in the end.
 //!
 //! It is *none*, *awake* or *idle*. Idle, it sleeps until somebody defers something; awake, it looks over all queues each `rcu.lazy_delay_ms`, until they are
-//! empty.
+//! empty. When nobody defers anything for two seconds it ends, and another one is made when it is needed: a process whose main thread has ended by
+//! `pthread_exit` ends with its last thread, which must not be ours.
 //!
-//! Nothing is forgotten: it says that it is idle, and then looks whether anything waits; who defers puts it into a queue, and then looks whether the
-//! worker is idle. Between both there is a locked instruction on either side, so at least one sees the other.
+//! Nothing is forgotten: it says that it is idle, or none, and then looks whether anything waits; who defers puts it into a queue, and then looks whether
+//! the worker is idle, or none. Between both there is a locked instruction on either side, so at least one sees the other.
 
 use super::domain::Domain;
 use super::grace::Caller;
@@ -21,8 +22,8 @@ const IDLE: u32 = 2;
 /// There is none, and the last try to make one failed.
 const FAILED: u32 = 3;
 
-/// What it sleeps when nothing waits.
-const LONG_NS: u64 = 3_600_000_000_000;
+/// What it sleeps when nothing waits, before it ends.
+const LONG_NS: u64 = 2_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 
 const LAZY_DELAY: Key = Key::of("rcu.lazy_delay_ms");
@@ -45,6 +46,16 @@ impl Worker {
     pub(super) fn begin_anew(&self) {
         self.state.store(NONE, Ordering::Relaxed);
         self.is_urgent.store(0, Ordering::Relaxed);
+    }
+
+    /// Says that there is none, unless somebody defers something meanwhile. False: go on.
+    fn ends(&self, domain: &Domain) -> bool {
+        if self.state.compare_exchange(IDLE, NONE, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        // Who deferred before that found us idle, and rang in vain; who does later makes another one.
+        !domain.deferred.is_busy()
+            || self.state.compare_exchange(NONE, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_err()
     }
 
     fn ring(&self) {
@@ -111,6 +122,9 @@ fn work() {
         worker.state.store(IDLE, Ordering::SeqCst);
         if !domain.deferred.is_busy() {
             wait(&worker.bell, seen, LONG_NS);
+        }
+        if worker.bell.load(Ordering::SeqCst) == seen && !domain.deferred.is_busy() && worker.ends(&domain) {
+            return;
         }
         worker.state.store(AWAKE, Ordering::SeqCst);
         let seen = worker.bell.load(Ordering::SeqCst);
