@@ -53,6 +53,8 @@ pub fn upgrade_before_a_thread() {
     if is_solo_no_longer() {
         upgrade();
         let _ = kick::register();
+        // It is looked up under a lock of the loader, so not later, when a thread may be needed in whatever allocation.
+        thread::prepare_to_spawn();
     }
 }
 

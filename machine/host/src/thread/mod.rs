@@ -17,4 +17,4 @@ pub use identity::{
 };
 pub(crate) use identity::{fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid};
 pub use interrupt::{interrupt, may_be_in_handler, on_interrupt};
-pub use spawn::{Work, spawn};
+pub use spawn::{Work, prepare_to_spawn, spawn};

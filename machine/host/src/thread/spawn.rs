@@ -2,8 +2,10 @@
 
 use super::identity::without_signals;
 use crate::syscall;
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::transmute;
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// What a thread of the runtime's own does.
 #[derive(Debug)]
@@ -14,13 +16,15 @@ pub struct Work {
     pub job: fn(),
 }
 
+type Create = unsafe extern "C" fn(
+    thread: *mut usize,
+    attributes: *const Attributes,
+    start: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int;
+
 unsafe extern "C" {
-    fn pthread_create(
-        thread: *mut usize,
-        attributes: *const Attributes,
-        start: extern "C" fn(*mut c_void) -> *mut c_void,
-        argument: *mut c_void,
-    ) -> c_int;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
     fn pthread_attr_destroy(attributes: *mut Attributes) -> c_int;
     fn pthread_attr_setstacksize(attributes: *mut Attributes, bytes: usize) -> c_int;
@@ -36,6 +40,36 @@ struct Attributes([u64; 7]);
 /// As much as functions may need that a program has called in a thread of ours.
 const STACK_BYTES: usize = 2 << 20;
 
+/// The C library's own `pthread_create`: programs that have a function of that name before it may call malloc under a lock that theirs takes. Null: not
+/// looked up yet.
+static CREATE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Looks up what [`spawn`] needs, under a lock of the loader's.
+pub fn prepare_to_spawn() {
+    const LAZY: c_int = 1;
+    const NO_LOAD: c_int = 4;
+    // SAFETY: null, or a function of this type, which everybody sees. It is not imported: that would take time at the start of each process.
+    let open = unsafe {
+        transmute::<*mut c_void, Option<unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void>>(dlsym(
+            null_mut(),
+            c"dlopen".as_ptr(),
+        ))
+    };
+    let Some(open) = open else { return };
+    // Before glibc 2.34 it had a library of its own.
+    for library in [c"libc.so.6", c"libpthread.so.0"] {
+        // SAFETY: names end with a zero byte. Nothing is loaded, and what is found stays: the C library is never unloaded.
+        let found = unsafe {
+            let library = open(library.as_ptr(), LAZY | NO_LOAD);
+            if library.is_null() { null_mut() } else { dlsym(library, c"pthread_create".as_ptr()) }
+        };
+        if !found.is_null() {
+            // Relaxed: everybody finds the same.
+            return CREATE.store(found, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Starts a thread that no signal handler of the program's interrupts, and that nobody waits for. False: none could be made. The C library allocates for it, so
 /// whoever calls holds no lock.
 pub fn spawn(work: &'static Work) -> bool {
@@ -45,6 +79,12 @@ pub fn spawn(work: &'static Work) -> bool {
     let (mut thread, mut attributes) = (0, Attributes([0; 7]));
     // Attributes of our own: without any, or without a stack's size, the C library looks at the program's under a lock that the calling thread may hold. And the thread
     // is no more urgent than others, whoever makes it.
+    if CREATE.load(Ordering::Relaxed).is_null() {
+        prepare_to_spawn();
+    }
+    // SAFETY: null, or a function of this type.
+    let create = unsafe { transmute::<*mut c_void, Option<Create>>(CREATE.load(Ordering::Relaxed)) };
+    let Some(create) = create else { return false };
     // SAFETY: the attributes are ours, begun before they are used; the work lives as long as the process.
     unsafe {
         if pthread_attr_init(&mut attributes) != 0 {
@@ -55,9 +95,8 @@ pub fn spawn(work: &'static Work) -> bool {
         pthread_attr_setinheritsched(&mut attributes, EXPLICIT);
         pthread_attr_setschedpolicy(&mut attributes, ORDINARY);
         // A thread begins with the signals of its parent, and this one keeps them.
-        let is_made = without_signals(|| {
-            pthread_create(&mut thread, &attributes, begin, (&raw const *work).cast_mut().cast()) == 0
-        });
+        let is_made =
+            without_signals(|| create(&mut thread, &attributes, begin, (&raw const *work).cast_mut().cast()) == 0);
         pthread_attr_destroy(&mut attributes);
         is_made
     }

@@ -13,6 +13,9 @@ pub struct Work {
     pub job: fn(),
 }
 
+/// Nothing has to be looked up.
+pub fn prepare_to_spawn() {}
+
 /// Starts a thread that no signal handler interrupts, and that nobody waits for: a simulation ends without it. False: none could be made.
 pub fn spawn(work: &'static Work) -> bool {
     let name = work.name.to_string_lossy().into_owned();

@@ -1,0 +1,56 @@
+/* A program with a pthread_create of its own, which takes a lock, as collectors, profilers and sanitizers have it.
+ *
+ * under_lock    it allocates while it holds that lock, until the library has made a thread of its own */
+#include "check.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+
+static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
+static int threads_made;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+    int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+        (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(RTLD_NEXT, "pthread_create");
+    pthread_mutex_lock(&threads_lock);
+    threads_made++;
+    int result = next(thread, attributes, start, argument);
+    pthread_mutex_unlock(&threads_lock);
+    return result;
+}
+
+static int threads_there(void) {
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    while (readdir(tasks) != NULL)
+        count++;
+    closedir(tasks);
+    return count - 2;
+}
+
+static void *waits(void *unused) {
+    pause();
+    return unused;
+}
+
+static void check_under_lock(void) {
+    static void *blocks[4000];
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, waits, NULL) == 0, "pthread_create failed");
+    while (threads_there() < 3) {
+        pthread_mutex_lock(&threads_lock);
+        for (size_t i = 0; i < 4000; i++)
+            blocks[i] = malloc(16 + i * 37 % 8000);
+        for (size_t i = 0; i < 4000; i++)
+            free(blocks[i]);
+        pthread_mutex_unlock(&threads_lock);
+    }
+    CHECK(threads_made == 1, "the library made its thread by the program's pthread_create");
+}
+
+static const struct check checks[] = {{"under_lock", check_under_lock}, {NULL, NULL}};
+
+int main(int count, char **arguments) {
+    return run_named(count, arguments, checks);
+}
