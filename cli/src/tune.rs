@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use commensal::slab::control::{MARK, NAME_BYTES, OFFSETS, REFUSED, REFUSED_BY_KERNEL};
-use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
+use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, fcntl_add_seals, flock, memfd_create};
 
 use crate::failure::{Failure, Status};
 
@@ -44,8 +44,10 @@ pub struct Tune {
 
 /// Makes a page for this process, or the program that takes its place; it stays open there. None: there is no memory for one.
 pub fn page_for_this_process() -> Option<OwnedFd> {
-    let file = File::from(memfd_create(FILE, MemfdFlags::empty()).ok()?);
+    let file = File::from(memfd_create(FILE, MemfdFlags::ALLOW_SEALING).ok()?);
     file.set_len(PAGE_BYTES).ok()?;
+    // The program maps no file that somebody can take from under it.
+    fcntl_add_seals(&file, SealFlags::SHRINK).ok()?;
     file.write_all_at(&MARK, 0).ok()?;
     file.write_all_at(&std::process::id().to_ne_bytes(), OFFSETS[0] as u64).ok()?;
     Some(file.into())

@@ -1,7 +1,7 @@
 //! The process: its environment and limits, what it says, and how it dies.
 
 pub use crate::error::Error;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::syscall;
 use core::ffi::{CStr, c_char, c_int};
 
@@ -43,8 +43,9 @@ pub fn set_error(error: Error) {
     unsafe { *__errno_location() = error as c_int };
 }
 
-/// Where messages go: standard error, or the copy that [`keep_standard_error`] made.
-static MESSAGES: AtomicUsize = AtomicUsize::new(STANDARD_ERROR);
+/// The copy of standard error that [`keep_standard_error`] made, and which file it is; 0: there is none.
+static COPY: AtomicUsize = AtomicUsize::new(0);
+static COPY_OF: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Makes a copy of standard error for messages at exit: some programs close the original before. Children do not inherit it.
 pub fn keep_standard_error() {
@@ -54,14 +55,32 @@ pub fn keep_standard_error() {
     let copy =
         unsafe { syscall::call(syscall::FCNTL, [STANDARD_ERROR, DUPLICATE_CLOSE_ON_EXEC, HIGH_ENOUGH, 0, 0, 0]) };
     if let Ok(copy) = copy {
-        MESSAGES.store(copy, Ordering::Relaxed);
+        let file = file_of(copy).unwrap_or_default();
+        COPY_OF.iter().zip(file).for_each(|(known, is)| known.store(is, Ordering::Relaxed));
+        COPY.store(copy, Ordering::Relaxed);
     }
+}
+
+/// Which file a descriptor is of: its device and its number there.
+fn file_of(descriptor: usize) -> Option<[u64; 2]> {
+    const STAT_WORDS: usize = 18;
+    let mut status = [0_u64; STAT_WORDS];
+    // SAFETY: fills one `struct stat`, which begins with both.
+    let known = unsafe { syscall::call(syscall::FSTAT, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    known.is_ok().then_some([status[0], status[1]])
+}
+
+/// Where messages go: the copy, unless the program has closed it, or has something else there.
+fn messages() -> usize {
+    let copy = COPY.load(Ordering::Relaxed);
+    let is_copy = copy != 0 && file_of(copy) == Some(COPY_OF.each_ref().map(|known| known.load(Ordering::Relaxed)));
+    if is_copy { copy } else { STANDARD_ERROR }
 }
 
 /// Writes a message to standard error, unbuffered. What cannot be written is dropped.
 pub fn complain(message: &[u8]) {
     let mut rest = message;
-    let to = MESSAGES.load(Ordering::Relaxed);
+    let to = messages();
     while !rest.is_empty() {
         // SAFETY: reads `rest`.
         match unsafe { syscall::call(syscall::WRITE, [to, rest.as_ptr() as usize, rest.len(), 0, 0, 0]) } {

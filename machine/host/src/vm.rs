@@ -76,6 +76,26 @@ pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
     Some(got)
 }
 
+/// Whether a descriptor is of a file in memory that begins so and has at least `bytes`, and that nobody can shorten (`F_SEAL_SHRINK`): so mapping it cannot kill
+/// the program. Changes nothing, whatever the descriptor is.
+pub fn is_kept(descriptor: i32, beginning: &[u8], bytes: usize) -> bool {
+    const GET_SEALS: usize = 1034;
+    const CANNOT_SHRINK: usize = 2;
+    const MOST: usize = 64;
+    let mut room = [0_u8; MOST];
+    let mut holds = |from: usize, many: usize| {
+        let arguments = [descriptor as usize, room.as_mut_ptr() as usize, many.min(MOST), from, 0, 0];
+        // SAFETY: writes at most as many bytes as there is room for.
+        unsafe { syscall::call(syscall::PREAD64, arguments) == Ok(many) }
+    };
+    // SAFETY: asks for a number.
+    let seals = unsafe { syscall::call(syscall::FCNTL, [descriptor as usize, GET_SEALS, 0, 0, 0, 0]) };
+    seals.is_ok_and(|seals| seals & CANNOT_SHRINK != 0)
+        && holds(bytes - 1, 1)
+        && holds(0, beginning.len())
+        && room.starts_with(beginning)
+}
+
 /// Maps the first `bytes` of a file that others have mapped, too: what one writes, all see. The descriptor is closed when the process executes
 /// another program.
 ///

@@ -57,20 +57,18 @@ pub const OFFSETS: [usize; 7] = [
 ];
 
 impl General<'_> {
-    /// Begins to heed the operator who made the page behind a descriptor. False: there is no such page, or it is not for this process.
-    pub fn begin_control(self, descriptor: i32) -> bool {
-        // SAFETY: the descriptor was made for this; else the page is left again. Any contents are valid.
-        let Some(mapped) = (unsafe { vm::share(descriptor, vm::PAGE) }) else { return false };
-        let page = mapped.cast::<Page>();
-        // SAFETY: it is mapped.
-        let is_ours = unsafe { (*page).mark == MARK && (*page).process == process::id() };
-        if is_ours {
-            self.slab.control.store(page, Ordering::Release);
-        } else {
-            // SAFETY: nobody else knows the mapping.
-            unsafe { vm::release(mapped, vm::PAGE) };
+    /// Begins to heed the operator who made the page behind a descriptor. Where there is no such page, or another process's, nothing happens: children inherit the
+    /// setting, and have whatever they like behind that descriptor.
+    pub fn begin_control(self, descriptor: i32) {
+        let mut beginning = [0; offset_of!(Page, asked)];
+        beginning[..MARK.len()].copy_from_slice(&MARK);
+        beginning[MARK.len()..].copy_from_slice(&process::id().to_ne_bytes());
+        if vm::is_kept(descriptor, &beginning, vm::PAGE)
+            // SAFETY: the descriptor was made for this, and the file stays as long as it is. Any contents are valid.
+            && let Some(page) = unsafe { vm::share(descriptor, vm::PAGE) }
+        {
+            self.slab.control.store(page.cast(), Ordering::Release);
         }
-        is_ours
     }
 
     /// Does what the operator asks, if there is one, who asks.

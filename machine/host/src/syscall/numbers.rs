@@ -12,6 +12,7 @@ pub const RT_SIGACTION: usize = 13;
 pub const RT_SIGPROCMASK: usize = 14;
 pub const MADVISE: usize = 28;
 pub const GETPID: usize = 39;
+pub const PREAD64: usize = 17;
 pub const FCNTL: usize = 72;
 pub const GETEUID: usize = 107;
 pub const SIGALTSTACK: usize = 131;
