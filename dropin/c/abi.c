@@ -13,6 +13,7 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
 
 /* Requests that cannot be had are the subject here. */
 #pragma GCC diagnostic ignored "-Walloc-size-larger-than="
@@ -351,8 +352,24 @@ static size_t bytes_in_use(void) {
     return information.uordblks + information.hblkhd;
 }
 
+/* What is held is counted once, whatever its size is. */
+static void check_held(size_t size) {
+    size_t count = 200 * MIB / size, before = bytes_in_use();
+    void **blocks = malloc(count * sizeof *blocks);
+    for (size_t i = 0; i < count; i++)
+        blocks[i] = malloc(size);
+    size_t held = bytes_in_use() - before, asked = count * (size + sizeof *blocks);
+    for (size_t i = 0; i < count; i++)
+        free(blocks[i]);
+    free(blocks);
+    CHECK(held > asked / 10 * 9 && held < asked / 10 * 13, "mallinfo2 counts %zu bytes, of %zu", held, asked);
+}
+
 static void check_counts(void) {
     static void *blocks[1000];
+    check_held(1000);
+    check_held(100 * KIB);
+    check_held(20 * MIB);
     size_t before = bytes_in_use();
     for (size_t i = 0; i < 1000; i++)
         blocks[i] = malloc(i % 2 ? 100 * KIB : 2 * MIB);
@@ -388,9 +405,42 @@ static void check_xml(const char *text) {
     CHECK(depth == 0 && elements > 1, "malloc_info leaves %zu of %zu elements open", depth, elements);
 }
 
+/* The totals that programs read stand in the root, behind the heaps. */
+static void check_totals(const char *text) {
+    static const char *const TOTALS[] = {"<total type=\"fast\"", "<total type=\"rest\"", "<total type=\"mmap\"",
+                                         "<system type=\"current\"", "<system type=\"max\"",
+                                         "<aspace type=\"total\""};
+    const char *at = text;
+    for (const char *heap; (heap = strstr(at, "</heap>")) != NULL;)
+        at = heap + 1;
+    for (size_t i = 0; i < sizeof TOTALS / sizeof *TOTALS; i++)
+        CHECK(strstr(at, TOTALS[i]) != NULL, "malloc_info has no %s> of all heaps", TOTALS[i]);
+}
+
+/* As much stack as a thread has at least: what tells of the heap gets by with it. */
+static void *tell_all(void *stream) {
+    call_mallinfo();
+    bytes_in_use();
+    CHECK(malloc_info(0, stream) == 0, "malloc_info failed");
+    malloc_trim(0);
+    return NULL;
+}
+
+static void check_small_stack(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    FILE *nowhere = fopen("/dev/null", "w");
+    pthread_attr_init(&attributes);
+    CHECK(pthread_attr_setstacksize(&attributes, 16 * KIB) == 0, "no stack of 16 KiB");
+    CHECK(pthread_create(&thread, &attributes, tell_all, nowhere) == 0, "pthread_create failed");
+    pthread_join(thread, NULL);
+    fclose(nowhere);
+}
+
 static void check_information(void) {
     check_counts();
     call_mallinfo();
+    check_small_stack();
     CHECK(mallopt(M_MMAP_THRESHOLD, 256 * 1024) <= 1, "mallopt returned neither 0 nor 1");
     CHECK(mallopt(-12345, 1) <= 1, "mallopt of an unknown parameter returned neither 0 nor 1");
     int trimmed = malloc_trim(0);
@@ -406,6 +456,7 @@ static void check_information(void) {
     CHECK(malloc_info(1, memory) != 0, "malloc_info(1) is no valid request and succeeded");
     fclose(memory);
     check_xml(text);
+    check_totals(text);
     free(text);
 }
 

@@ -54,6 +54,19 @@ void *realloc(void *old, size_t size) {
     return block;
 }
 
+/* glibc's own names for what it has, whatever a program has under the usual ones. */
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+extern void __libc_free(void *);
+
+static void use_glibcs_names(void) {
+    void *blocks[] = {__libc_malloc(100), __libc_calloc(10, 10), __libc_realloc(NULL, 100), __libc_memalign(64, 100)};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        CHECK((char *)blocks[i] < memory || (char *)blocks[i] >= memory + sizeof memory, "it is the program's own");
+        memset(blocks[i], 1, 100);
+        __libc_free(__libc_realloc(blocks[i], 1000));
+    }
+}
+
 static void *in_thread(void *text) {
     free(text);
     return strdup("from a thread");
@@ -80,6 +93,7 @@ int main(void) {
     CHECK(pthread_create(&thread, NULL, in_thread, strdup("to a thread")) == 0, "pthread_create failed");
     pthread_join(thread, &result);
     free(result);
+    use_glibcs_names();
     say("own malloc served");
     return 0;
 }

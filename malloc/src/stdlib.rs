@@ -3,7 +3,7 @@
 //! Safety, for all of them: as the C standard says of the function of that name; pointers come from this library and are
 //! the caller's to give up.
 
-use commensal::heap::{self, report::Report};
+use commensal::heap::{self, report};
 use commensal::slab::sharing;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
@@ -16,31 +16,87 @@ commensal::c_entries! {
     free;
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
-    // Whoever creates a thread comes here: glibc's pthread_create asks for the thread's tables.
-    sharing::upgrade_before_a_thread();
-    match count.checked_mul(bytes) {
-        Some(all) => heap::allocate_zeroed(all).cast(),
-        None => heap::out_of_memory().cast(),
+/// Defines functions each under two names: the standard's, and glibc's own for what it is, whatever the program has under the standard's name. So a
+/// program that puts a function before `malloc` reaches it by `__libc_malloc`.
+macro_rules! with_glibcs_name {
+    ($($(#[$attribute:meta])* $name:ident as $other:ident($($argument:ident: $type:ty),*) $body:block)*) => {$(
+        $(#[$attribute])*
+        ///
+        /// # Safety
+        /// See the module.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> *mut c_void $body
+
+        #[doc = concat!("[`", stringify!($name), "`], also where the program has another one.")]
+        ///
+        /// # Safety
+        /// See the module.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $other($($argument: $type),*) -> *mut c_void $body
+    )*};
+}
+
+with_glibcs_name! {
+    /// As in the C standard.
+    calloc as __libc_calloc(count: usize, bytes: usize) {
+        // Whoever creates a thread comes here: glibc's pthread_create asks for the thread's tables.
+        sharing::upgrade_before_a_thread();
+        match count.checked_mul(bytes) {
+            Some(all) => heap::allocate_zeroed(all).cast(),
+            None => heap::out_of_memory().cast(),
+        }
+    }
+
+    /// As in the C standard; as in glibc, nothing is left of a block of which 0 bytes are wanted.
+    realloc as __libc_realloc(block: *mut c_void, bytes: usize) {
+        match (block.is_null(), bytes) {
+            (true, _) => heap::allocate(bytes).cast(),
+            // SAFETY: passed on.
+            (false, 0) => unsafe {
+                heap::free(block.cast());
+                null_mut()
+            },
+            // SAFETY: passed on.
+            (false, _) => unsafe { heap::reallocate(block.cast(), bytes).cast() },
+        }
+    }
+
+    /// As glibc does, an alignment that is no power of two is rounded up to one.
+    memalign as __libc_memalign(alignment: usize, bytes: usize) {
+        match alignment.checked_next_power_of_two() {
+            Some(alignment) => heap::allocate_aligned(bytes, alignment).cast(),
+            None => heap::invalid().cast(),
+        }
+    }
+
+    /// A block that begins a page.
+    valloc as __libc_valloc(bytes: usize) {
+        heap::allocate_aligned(bytes, heap::PAGE).cast()
+    }
+
+    /// The same, of whole pages.
+    pvalloc as __libc_pvalloc(bytes: usize) {
+        match bytes.max(1).checked_next_multiple_of(heap::PAGE) {
+            Some(bytes) => heap::allocate_aligned(bytes, heap::PAGE).cast(),
+            None => heap::out_of_memory().cast(),
+        }
     }
 }
 
+/// [`malloc`], also where the program has another one.
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_malloc(bytes: usize) -> *mut c_void {
+    heap::allocate(bytes).cast()
+}
+
+/// [`free`], also where the program has another one.
+///
 /// # Safety
 /// See the module.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
-    if block.is_null() {
-        return malloc(bytes);
-    }
+pub unsafe extern "C" fn __libc_free(block: *mut c_void) {
     // SAFETY: passed on.
-    unsafe {
-        if bytes == 0 {
-            free(block);
-            return null_mut();
-        }
-        heap::reallocate(block.cast(), bytes).cast()
-    }
+    unsafe { heap::free(block.cast()) }
 }
 
 /// Calls `realloc` by its name, as glibc does: a program may bring a malloc of its own that has no `reallocarray`.
@@ -84,28 +140,6 @@ pub extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c_void {
     heap::allocate_aligned(bytes, alignment).cast()
 }
 
-/// As glibc does, an alignment that is no power of two is rounded up to one.
-#[unsafe(no_mangle)]
-pub extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
-    match alignment.checked_next_power_of_two() {
-        Some(alignment) => heap::allocate_aligned(bytes, alignment).cast(),
-        None => heap::invalid().cast(),
-    }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
-    heap::allocate_aligned(bytes, heap::PAGE).cast()
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
-    match bytes.max(1).checked_next_multiple_of(heap::PAGE) {
-        Some(bytes) => heap::allocate_aligned(bytes, heap::PAGE).cast(),
-        None => heap::out_of_memory().cast(),
-    }
-}
-
 /// # Safety
 /// See the module.
 #[unsafe(no_mangle)]
@@ -145,23 +179,23 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     (heap::trim(pad) > 0) as c_int
 }
 
-/// Nothing can be tuned this way; as in glibc, 1 means that nothing went wrong.
+/// Nothing can be tuned this way; as in glibc, 0 says that nothing was.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
-    1
+    0
 }
 
 /// glibc's `struct mallinfo2`, and with `c_int` its `struct mallinfo`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct MallInfo<T> {
-    /// Bytes of address space in segments.
+    /// Bytes of the system's memory, but for large blocks.
     pub arena: T,
     /// Free objects in arrays.
     pub ordblks: T,
     /// Unused.
     pub smblks: T,
-    /// Unused.
+    /// Large blocks.
     pub hblks: T,
     /// Bytes of large blocks.
     pub hblkhd: T,
@@ -169,26 +203,29 @@ pub struct MallInfo<T> {
     pub usmblks: T,
     /// Unused.
     pub fsmblks: T,
-    /// Bytes that the program holds.
+    /// Bytes that the program holds, but for large blocks.
     pub uordblks: T,
-    /// Bytes that are free.
+    /// Bytes of the system's memory that are free.
     pub fordblks: T,
     /// Bytes that `malloc_trim` could give back at once.
     pub keepcost: T,
 }
 
+/// Each byte is counted once: what the program holds is `uordblks` and `hblkhd`, what the system gave is `arena` and `hblkhd`.
 fn information<T: Default>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
-    let Some(report) = Report::read() else {
+    let Some(process) = report::process() else {
         return MallInfo::default();
     };
-    let process = &report.process;
+    let mut cached_objects = 0;
+    report::for_each_class(|class| cached_objects += class.cached);
     MallInfo {
-        arena: convert(process.segment_bytes),
-        ordblks: convert(report.classes().map(|class| class.cached).sum()),
+        arena: convert(report::small_bytes(&process)),
+        ordblks: convert(cached_objects),
+        hblks: convert(process.large_blocks),
         hblkhd: convert(process.large_bytes),
         usmblks: convert(process.peak_bytes),
-        uordblks: convert(process.in_use_bytes),
-        fordblks: convert(process.segment_bytes.saturating_sub(process.in_use_bytes)),
+        uordblks: convert(process.in_use_bytes.saturating_sub(process.large_bytes)),
+        fordblks: convert(report::free_bytes(&process)),
         keepcost: convert(process.dirty_bytes),
         ..MallInfo::default()
     }
@@ -207,7 +244,7 @@ pub extern "C" fn mallinfo() -> MallInfo<c_int> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
-    heap::report::print();
+    report::print();
 }
 
 /// A C stream as a place to write to.
@@ -232,8 +269,5 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
     if options != 0 {
         return INVALID;
     }
-    let Some(report) = Report::read() else {
-        return 0;
-    };
-    if report.write_xml(&mut Stream(stream)).is_ok() { 0 } else { -1 }
+    if report::write_xml(&mut Stream(stream)).is_ok() { 0 } else { -1 }
 }

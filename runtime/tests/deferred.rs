@@ -4,7 +4,7 @@
 mod common;
 
 use commensal::group::Group;
-use commensal::heap::report::Report;
+use commensal::heap::report;
 use commensal::machine::slot;
 use commensal::rcu::{self, Head};
 use commensal::slab::Cache;
@@ -245,7 +245,7 @@ fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
             // SAFETY: ours.
             unsafe { rcu::defer_free(block(64)) };
             rcu::barrier();
-            let has_kicked = Report::read().is_some_and(|report| report.process.kicks_deferred > 0);
+            let has_kicked = report::process().is_some_and(|process| process.kicks_deferred > 0);
             slot::mode() != slot::Mode::ConcurrencyId || has_kicked
         });
         assert!(is_kicked, "nobody was kicked");

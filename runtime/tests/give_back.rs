@@ -6,7 +6,7 @@
 
 mod common;
 
-use commensal::heap::{self, check, report::Report};
+use commensal::heap::{self, check, report};
 use commensal::machine::slot;
 use commensal::machine::vm::PAGE;
 use commensal::slab::{ObjectCache, Wanted};
@@ -121,7 +121,7 @@ fn arrays_of_many_threads() {
                 threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
             });
         };
-        let metadata = || Report::read().expect("the heap was used").process.metadata_bytes;
+        let metadata = || report::process().expect("the heap was used").metadata_bytes;
         let (_, trimmed) = leftovers(crowd);
         let needed = metadata();
         let (_, again) = leftovers(crowd);
@@ -146,7 +146,7 @@ fn trim_keeps_some() {
     in_child("stats:off", || {
         free(allocate(64 * MIB, &[MIB]));
         heap::trim(16 * MIB);
-        let dirty = Report::read().expect("the heap was used").process.dirty_bytes as usize;
+        let dirty = report::process().expect("the heap was used").dirty_bytes as usize;
         assert!((12 * MIB..=16 * MIB).contains(&dirty), "{dirty} bytes are kept, expected up to 16 MiB");
     });
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use commensal::group::{Busy, Core, Entry, Group, NotInside, Refused, innermost};
-use commensal::heap::{self, check::check_valid, report::Report};
+use commensal::heap::{self, check::check_valid, report};
 use commensal::machine::test_support::play;
 use common::{Job, run};
 use std::sync::Mutex;
@@ -307,7 +307,7 @@ fn large_block_that_shrinks_at_a_limit_leaves_the_peak_as_it_is() {
     alone(|| {
         let group = group("shrinks");
         group.set_limit(Some(MIB as u64));
-        let peak = || Report::read().expect("there is a heap").process.peak_bytes;
+        let peak = || report::process().expect("there is a heap").peak_bytes;
         let before = peak();
         // So often that what is counted would pass any peak that other tests left.
         for _ in 0..before / MIB as u64 + 4 {
@@ -379,7 +379,7 @@ fn a_million_objects_go_at_once() {
 fn an_idle_group_is_small() {
     const MANY: usize = 100_000;
     alone(|| {
-        let bytes = || Report::read().map_or(0, |report| report.process.run_bytes + report.process.metadata_bytes);
+        let bytes = || report::process().map_or(0, |process| process.run_bytes + process.metadata_bytes);
         let before = bytes();
         let parent = group("parent");
         let groups: Vec<_> = (0..MANY).map(|_| parent.child("idle").expect("there is memory")).collect();

@@ -5,7 +5,7 @@
 mod common;
 
 use commensal::heap;
-use commensal::heap::report::Report;
+use commensal::heap::report;
 use commensal::machine::thread;
 use commensal::rcu;
 use commensal::rcu::TypesafeCache;
@@ -27,7 +27,7 @@ fn main() {
     }
     hold(1.0, operations(200), |program| {
         run_one(Heap, program)?;
-        assert!(Report::read().is_none_or(|report| report.process.shared_since_ns == 0), "one thread is not solo mode");
+        assert!(report::process().is_none_or(|process| process.shared_since_ns == 0), "one thread is not solo mode");
         Ok(())
     });
     // Not where a machine cannot tell.
@@ -110,8 +110,8 @@ fn memory_goes_back_and_nobody_is_made_for_it() {
     };
     use_some(500);
     let end = Instant::now() + PATIENCE;
-    while Report::read().expect("it is used").process.upkeep_released_bytes < 40_000_000 {
-        assert!(Instant::now() < end, "little goes back: {:?}", Report::read());
+    while report::process().expect("it is used").upkeep_released_bytes < 40_000_000 {
+        assert!(Instant::now() < end, "little goes back: {:?}", report::process());
         use_some(1);
         sleep(Duration::from_millis(1));
     }

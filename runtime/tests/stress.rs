@@ -12,7 +12,7 @@
 
 mod common;
 
-use commensal::heap::{self, report::Report};
+use commensal::heap::{self, locks};
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::{kick, slot};
 use commensal::slab;
@@ -148,8 +148,12 @@ fn stress<S: Subject + 'static>(seed: u64, duration: Duration, subject: impl Fn(
         worker.model.free_all()?;
     }
     println!("{:?}: {operations} operations, {trims} trims, {kicks} kicks, {signals} signals", slot::mode());
-    for (name, lock) in Report::read().expect("the heap has begun").locks {
-        assert_eq!(lock.out_of_order, 0, "locks of {name} were asked for by who held one of their rank or above");
+    for (name, contention) in locks::classes() {
+        assert_eq!(
+            contention.report().out_of_order,
+            0,
+            "locks of {name} were asked for by who held one of their rank or above"
+        );
     }
     at_rest.check(&Owned::default())
 }

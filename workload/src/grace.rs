@@ -4,7 +4,7 @@
 use crate::Threads;
 use crate::timing::long_or_short;
 use commensal::heap;
-use commensal::heap::report::Report;
+use commensal::heap::{locks, report};
 use commensal::rcu;
 use commensal::rcu::qsbr::{Policy, Reader, set_policy};
 use commensal::slab::class;
@@ -244,13 +244,19 @@ struct Moment {
 
 impl Moment {
     fn now(desks: &Desks) -> Option<Self> {
-        let report = Report::read()?;
+        let mut refills = 0;
+        report::for_each_class(|class| {
+            if class.object_bytes == class::size(class::class_for(BYTES)) as u64 {
+                refills = class.refills;
+            }
+        });
+        let (_, shards) = locks::classes().next()?;
         Some(Moment {
             at_ns: now_ns(),
             operations: desks.operations(),
             grace_periods: rcu::grace_periods(),
-            refills: report.class(class::class_for(BYTES)).refills,
-            contended: report.locks[0].1.waited.contended,
+            refills,
+            contended: shards.report().waited.contended,
         })
     }
 

@@ -10,7 +10,7 @@ use crate::percpu::Area;
 use crate::rcu;
 use crate::slab::region::general;
 use core::fmt::{self, Write};
-use machine::sync::{Contention, ContentionReport, Waited};
+use machine::sync::{Contention, Waited};
 use machine::{process, root};
 
 /// The names of locks that there may be without a heap.
@@ -31,14 +31,6 @@ pub fn classes() -> impl Iterator<Item = (&'static str, &'static Contention)> {
     let others = [Some(rcu::contention()), area.map(Area::block_contention), area.map(Area::contention)];
     let all = heap.map_or([None; HEAPS], |heap| heap.map(Some)).into_iter().chain(others);
     NAMES.iter().zip(all).filter_map(|(class, contention)| Some((class.as_str(), contention?)))
-}
-
-/// What waiting for each class of locks cost; for one that there is not yet, nothing.
-pub(super) fn reports() -> [(&'static str, ContentionReport); NAMES.len()] {
-    NAMES.each_ref().map(|class| {
-        let found = classes().find(|&(name, _)| name == class.as_str());
-        (class.as_str(), found.map_or_else(ContentionReport::default, |(_, contention)| contention.report()))
-    })
 }
 
 /// Shows all rows. Returns the waits of those who found no place.

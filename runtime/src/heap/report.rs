@@ -11,74 +11,58 @@ use crate::observe::figures::{Cache, Figures, unitless, write_slab_head, write_s
 use crate::slab::class::{self, CLASSES};
 use crate::slab::misuse::Line;
 use crate::slab::region::general;
-use crate::slab::survey::{Parts, Reading, Spans};
+use crate::slab::survey::Spans;
 use core::fmt::{self, Write};
 use machine::sync::ContentionReport;
 use machine::{clock, process, root, slot};
 
-/// The heap, read.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The figures of the process.
-    pub process: Figures,
-    /// What slots have of the classes, and their spans; class 0 is none.
-    classes: [(Parts, Spans); CLASSES],
-    /// Contention of locks, by class; the shards' is the first. See `heap::locks`.
-    pub locks: [(&'static str, ContentionReport); locks::NAMES.len()],
+/// The figures of the process; none before the first allocation.
+pub fn process() -> Option<Figures> {
+    if !root::is_installed() {
+        return None;
+    }
+    let listed_bytes = (0..slot::in_use()).map(|slot| general().listed_bytes_of(slot)).sum();
+    let mut walked = Walked { listed_bytes, ..Walked::default() };
+    general().survey_all_spans(|_, spans| walked.span_bytes += spans.bytes);
+    general().survey_all_caches(|_, known, parts| {
+        walked.small_bytes += known.counted.saturating_sub(parts.in_words) * known.object_bytes as u64;
+        walked.cached_bytes += parts.cached() * known.object_bytes as u64;
+    });
+    Some(Figures::read(&Heap::after(walked)))
 }
 
-impl Report {
-    /// Reads the heap's state; none before the first allocation.
-    pub fn read() -> Option<Report> {
-        if !root::is_installed() {
-            return None;
-        }
-        let mut classes = [(Parts::default(), Spans::default()); CLASSES];
-        let listed_bytes = (0..slot::in_use()).map(|slot| general().listed_bytes_of(slot)).sum();
-        let mut walked = Walked { listed_bytes, ..Walked::default() };
+/// Shows all size classes that were ever used. Some at a time, as the caller's stack may be small and spans may be many.
+pub fn for_each_class(mut show: impl FnMut(&Cache)) {
+    const AT_ONCE: usize = 8;
+    for first in (1..CLASSES).step_by(AT_ONCE) {
+        let mut spans = [Spans::default(); AT_ONCE];
         // The first caches are the classes.
-        general().survey_all_spans(|cache, spans| {
-            walked.span_bytes += spans.bytes;
-            if let Some(class) = classes.get_mut(cache + 1) {
-                class.1 += spans;
+        general().survey_all_spans(|cache, more| {
+            if let Some(known) = (cache + 1).checked_sub(first).and_then(|at| spans.get_mut(at)) {
+                *known += more;
             }
         });
-        general().survey_all_caches(|cache, known, parts| {
-            walked.small_bytes += known.counted.saturating_sub(parts.in_words) * known.object_bytes as u64;
-            walked.cached_bytes += parts.cached() * known.object_bytes as u64;
-            if let Some(class) = classes.get_mut(cache + 1) {
-                class.0 += parts;
-            }
-        });
-        Some(Report { process: Figures::read(&Heap::after(walked)), classes, locks: locks::reports() })
+        for (class, spans) in (first..CLASSES).zip(spans) {
+            let row = general().class_reading(class, spans).map(|reading| Cache::read(&reading));
+            row.filter(|row| row.peak > 0 || row.spans > 0).iter().for_each(&mut show);
+        }
     }
+}
 
-    /// The figures of a size class: its counts are those of now, what slots have of it and its spans were read before.
-    pub fn class(&self, class: usize) -> Cache {
-        let (parts, spans) = self.classes[class];
-        let mut row = Cache::NONE;
-        general().survey_caches(class - 1, 1, |_, known| row = Cache::read(&Reading { known, parts, spans }));
-        row
-    }
-
-    /// All size classes that were ever used.
-    pub fn classes(&self) -> impl Iterator<Item = Cache> {
-        (1..CLASSES).map(|class| self.class(class)).filter(|class| class.peak > 0 || class.spans > 0)
-    }
-
-    /// Writes the report as text: the figures of the process by what they are about, locks, and size classes.
-    pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
-        writeln!(out, "commensal: statistics")?;
-        let (mut paragraph, now_ns, mut result) = (Paragraph::new(out), clock::now_ns(), Ok(()));
-        self.process.for_each(|topic, name, unit, value| {
-            let written = paragraph.add(topic, name, Shown { unit, value, now_ns });
-            result = result.and(written);
-        });
-        result.and(paragraph.end())?;
+/// Writes the report as text: the figures of the process by what they are about, locks, and size classes.
+pub fn write_text(out: &mut impl Write) -> fmt::Result {
+    let Some(figures) = process() else { return Ok(()) };
+    writeln!(out, "commensal: statistics")?;
+    let (mut paragraph, now_ns, mut result) = (Paragraph::new(out), clock::now_ns(), Ok(()));
+    figures.for_each(|topic, name, unit, value| {
+        let written = paragraph.add(topic, name, Shown { unit, value, now_ns });
+        result = result.and(written);
+    });
+    result.and(paragraph.end())?;
+    for (number, (name, contention)) in locks::classes().enumerate() {
+        let lock = contention.report();
         // The heap's three great locks always, others if anybody waited for them.
-        let is_told =
-            |(number, (_, lock)): &(usize, &(_, ContentionReport))| *number < 3 || *lock != ContentionReport::default();
-        for (_, (name, lock)) in self.locks.iter().enumerate().filter(is_told) {
+        if number < 3 || lock != ContentionReport::default() {
             writeln!(
                 out,
                 "  lock {name}: contended {}, waited {} us in all, {} us at most, by signal handlers {}",
@@ -88,33 +72,57 @@ impl Report {
                 lock.out_of_order
             )?;
         }
-        let mut result = out.write_str(" ");
-        Cache::NONE.for_each(|_, name, _, _| result = result.and(write_cell(out, name, unitless(name))));
-        result.and(out.write_str("\n"))?;
-        self.classes().try_for_each(|class| {
-            let mut result = out.write_str(" ");
-            class.for_each(|_, name, _, value| result = result.and(write_cell(out, name, value)));
-            result.and(out.write_str("\n"))
-        })
     }
+    let mut result = out.write_str(" ");
+    Cache::NONE.for_each(|_, name, _, _| result = result.and(write_cell(out, name, unitless(name))));
+    result = result.and(out.write_str("\n"));
+    for_each_class(|class| {
+        result = result.and(out.write_str(" "));
+        class.for_each(|_, name, _, value| result = result.and(write_cell(out, name, value)));
+        result = result.and(out.write_str("\n"));
+    });
+    result
+}
 
-    /// Writes the report as XML, in the shape that readers of glibc's `malloc_info` know.
-    pub fn write_xml(&self, out: &mut impl Write) -> fmt::Result {
-        writeln!(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>")?;
-        for class in self.classes().filter(|class| class.spans > 0) {
-            let Cache { object_bytes, cached, in_use, peak, .. } = class;
-            let from = class::size(class::class_for(object_bytes as usize) - 1) + 1;
-            let total = cached * object_bytes;
-            write!(out, "  <size from=\"{from}\" to=\"{object_bytes}\" total=\"{total}\" count=\"{cached}\"")?;
-            writeln!(out, " in_use=\"{in_use}\" peak=\"{peak}\"/>")?;
+/// Writes the report as XML, in the shape that readers of glibc's `malloc_info` know: a heap, and the totals of all heaps, of which there is one. Free
+/// objects in arrays and depots are "fast"; other free memory is "rest", and large blocks are "mmap".
+pub fn write_xml(out: &mut impl Write) -> fmt::Result {
+    let Some(figures) = process() else { return Ok(()) };
+    let mut result = writeln!(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>");
+    let mut cached_objects = 0;
+    for_each_class(|class| {
+        let &Cache { object_bytes, cached, in_use, peak, .. } = class;
+        cached_objects += cached;
+        let from = class::size(class::class_for(object_bytes as usize) - 1) + 1;
+        let total = cached * object_bytes;
+        let row = format_args!("from=\"{from}\" to=\"{object_bytes}\" total=\"{total}\" count=\"{cached}\"");
+        result = result.and(writeln!(out, "  <size {row} in_use=\"{in_use}\" peak=\"{peak}\"/>"));
+    });
+    result.and(out.write_str("</sizes>\n"))?;
+    let Figures { cached_bytes, peak_run_bytes, segment_bytes, large_bytes, large_blocks, .. } = figures;
+    let (current, free) = (small_bytes(&figures), free_bytes(&figures));
+    for end in ["</heap>\n", "</malloc>\n"] {
+        writeln!(out, "<total type=\"fast\" count=\"{cached_objects}\" size=\"{cached_bytes}\"/>")?;
+        writeln!(out, "<total type=\"rest\" count=\"0\" size=\"{}\"/>", free.saturating_sub(cached_bytes))?;
+        if end == "</malloc>\n" {
+            writeln!(out, "<total type=\"mmap\" count=\"{large_blocks}\" size=\"{large_bytes}\"/>")?;
         }
-        let Figures { run_bytes, in_use_bytes, dirty_bytes, peak_run_bytes, segment_bytes, .. } = self.process;
-        let free = run_bytes.saturating_sub(in_use_bytes) + dirty_bytes;
-        writeln!(out, "</sizes>\n<total type=\"rest\" count=\"0\" size=\"{free}\"/>")?;
-        writeln!(out, "<system type=\"current\" size=\"{}\"/>", run_bytes + dirty_bytes)?;
+        writeln!(out, "<system type=\"current\" size=\"{current}\"/>")?;
         writeln!(out, "<system type=\"max\" size=\"{peak_run_bytes}\"/>")?;
-        writeln!(out, "<aspace type=\"total\" size=\"{segment_bytes}\"/>\n</heap>\n</malloc>")
+        writeln!(out, "<aspace type=\"total\" size=\"{segment_bytes}\"/>")?;
+        write!(out, "<aspace type=\"mprotect\" size=\"{segment_bytes}\"/>\n{end}")?;
     }
+    Ok(())
+}
+
+/// Bytes that the heap has of the system, but for large blocks: what glibc's reports call its arenas.
+pub fn small_bytes(figures: &Figures) -> u64 {
+    figures.run_bytes.saturating_sub(figures.large_bytes) + figures.dirty_bytes
+}
+
+/// Those of them that are free.
+pub fn free_bytes(figures: &Figures) -> u64 {
+    small_bytes(figures).saturating_sub(figures.in_use_bytes.saturating_sub(figures.large_bytes))
 }
 
 /// A cell of the column of a figure.
@@ -199,9 +207,7 @@ impl Write for StandardError {
 
 /// Prints the report on standard error.
 pub fn print() {
-    if let Some(report) = Report::read() {
-        let _ = report.write_text(&mut StandardError::default());
-    }
+    let _ = write_text(&mut StandardError::default());
 }
 
 /// Has the report printed on standard error when the program exits.

@@ -187,6 +187,12 @@ impl General<'_> {
         }
     }
 
+    /// A general size class, with spans that somebody else has counted.
+    pub fn class_reading(self, class: usize, spans: Spans) -> Option<Reading> {
+        let cache = self.class(class);
+        cache.known().map(|known| Reading { known, parts: cache.parts(), spans })
+    }
+
     /// Shows all spans at once, without a lock.
     pub fn survey_all_spans(self, mut show: impl FnMut(usize, Spans)) {
         self.slab.zone.for_each_span(|span| show_span(span, &mut show));
