@@ -2,6 +2,8 @@
  *
  * repeat PLUGIN        opens, calls and closes a C++ library 200 times
  * threads PLUGIN       the same in threads that end while the library's thread_local objects live
+ * bad_alloc PLUGIN     has it ask for more than there is
+ * closed PLUGIN        opens and closes one that has Commensal inside
  * late ALLOCATOR       opens a malloc library at run time and uses it beside the one the program has, from
  *                      several threads */
 #include "churn.h"
@@ -56,6 +58,29 @@ static void check_threads(void) {
     }
 }
 
+static void check_bad_alloc(void) {
+    int (*has_bad_alloc)(void) = (int (*)(void))symbol(open_library(argument(0)), "plugin_has_bad_alloc");
+    CHECK(has_bad_alloc(), "operator new did not throw bad_alloc");
+}
+
+/* A thread that was in the library ends after that was closed. */
+static void *uses_and_ends(void *library) {
+    CHECK(((int (*)(void))symbol(library, "plugin_use"))(), "the library lost something");
+    CHECK(dlclose(library) == 0, "dlclose: %s", dlerror());
+    return NULL;
+}
+
+static void check_closed(void) {
+    void *library = open_library(argument(0));
+    pthread_t thread;
+    CHECK(((int (*)(void))symbol(library, "plugin_use"))(), "the library lost something");
+    CHECK(pthread_create(&thread, NULL, uses_and_ends, library) == 0, "pthread_create failed");
+    pthread_join(thread, NULL);
+    /* The kernel looks at what a thread was last in when it goes to sleep. */
+    for (int i = 0; i < 100; i++)
+        sleep_us(1000);
+}
+
 /* -- late -- */
 
 static void *(*late_malloc)(size_t size);
@@ -104,7 +129,8 @@ static void check_late(void) {
 }
 
 static const struct check checks[] = {
-    {"repeat", check_repeat}, {"threads", check_threads}, {"late", check_late}, {NULL, NULL}};
+    {"repeat", check_repeat}, {"threads", check_threads}, {"bad_alloc", check_bad_alloc},
+    {"closed", check_closed}, {"late", check_late},       {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -1,7 +1,9 @@
-// A C++ library for dlopen.c to load: strings, streams, containers, exceptions and thread_local objects.
+// A C++ library for dlopen.c to load: strings, streams, containers, exceptions and thread_local objects. That program is in C, so nobody else sees the C++
+// library.
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -29,6 +31,17 @@ std::string describe(int number) {
 }
 
 } // namespace
+
+// Whether a request that cannot be had is told by an exception, and in the form that does not throw by a null pointer.
+extern "C" int plugin_has_bad_alloc() {
+    volatile std::size_t bytes = std::size_t(1) << 60;
+    try {
+        delete[] new char[bytes];
+        return 0;
+    } catch (const std::bad_alloc &) {
+        return new (std::nothrow) char[bytes] == nullptr;
+    }
+}
 
 // Returns the length of what it made, which depends on the number only, or -1.
 extern "C" int plugin_run(int number) {

@@ -38,6 +38,8 @@ in_both_modes! {
 
     plugins: "dlopen repeat {plugin}";
     plugins_in_threads: "dlopen threads {plugin}";
+    plugin_alone_with_its_c_plus_plus_library: "dlopen bad_alloc {plugin}";
+    thread_of_the_library_beside_a_pthread_create_of_the_program: promised("wraps under_lock");
     loaded_at_run_time: super::loaded_at_run_time;
 }
 

@@ -7,6 +7,7 @@ mod counter;
 mod counters;
 mod cxx;
 mod group;
+mod loaded;
 mod locks;
 mod rcu;
 mod rcu_reader;
@@ -28,6 +29,7 @@ pub static commensal_version: [u8; env!("CARGO_PKG_VERSION").len() + 1] = {
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
     extern "C" fn start() {
+        loaded::stay();
         commensal::heap::conf::apply_environment();
     }
     start

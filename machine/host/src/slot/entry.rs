@@ -6,6 +6,22 @@
 //! forward a store to the next load by the form of its address do so only for simple ones, and each operation reads what the one before
 //! wrote. The layout and the slow path come from the runtime as arguments.
 
+/// A second name of the function that begins here, which no other library can take over: `commensal_own_$name`.
+#[macro_export]
+macro_rules! own_label {
+    ($name:ident) => {
+        concat!(
+            ".globl commensal_own_",
+            stringify!($name),
+            "\n.hidden commensal_own_",
+            stringify!($name),
+            "\ncommensal_own_",
+            stringify!($name),
+            ":"
+        )
+    };
+}
+
 /// Defines `extern "C" fn $name(bytes: usize) -> *mut c_void`: for up to `$limit` bytes, a [`pop`](super::pop) from the take word
 /// whose index is in the byte table at offset `$table` of the region, by steps of 16 bytes; `$slow(bytes)` if that gives null.
 ///
@@ -19,6 +35,7 @@ macro_rules! take_entry {
         pub extern "C-unwind" fn $name(bytes: usize) -> *mut core::ffi::c_void {
             core::arch::naked_asm!(
                 $crate::restartable_section!(),
+                $crate::own_label!($name),
                 "cmp rdi, {limit}",
                 "ja {slow}",
                 "mov rcx, qword ptr [rip + {base}]",
