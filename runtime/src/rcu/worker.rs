@@ -123,7 +123,7 @@ fn work() {
         if !domain.deferred.is_busy() {
             wait(&worker.bell, seen, LONG_NS);
         }
-        if worker.bell.load(Ordering::SeqCst) == seen && !domain.deferred.is_busy() && worker.ends(&domain) {
+        if worker.bell.load(Ordering::SeqCst) == seen && !domain.deferred.is_busy() && worker.ends(domain) {
             return;
         }
         worker.state.store(AWAKE, Ordering::SeqCst);
