@@ -51,6 +51,19 @@ fn tune(words: &[&str]) -> (Option<i32>, String) {
     (done.status.code(), text(&done.stdout) + &text(&done.stderr))
 }
 
+/// Children inherit the setting, and not the page: whatever they have behind its descriptor stays as it is.
+#[test]
+fn a_file_of_a_childs_is_not_taken_for_the_page() {
+    let place = Place::new();
+    let file = place.path().join("empty");
+    // In the child the descriptor is one of an empty file: to map that is to die. It still is there when the child executes another program.
+    let script =
+        "page=${COMMENSAL_CONF##*control:}; page=${page%%,*}; eval \"exec $page<>$0\"; sh -c \"echo child >&$page\"";
+    let done = commensal_does(&["run", "--", "sh", "-c", script, file.to_str().expect("a path of letters")]);
+    assert_eq!((done.status.code(), text(&done.stderr)), (Some(0), String::new()));
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "child\n");
+}
+
 #[test]
 fn a_running_program_is_tuned() {
     let place = Place::new();
