@@ -129,6 +129,11 @@ impl Engine {
         self.threads[me].children = 0;
         self.threads[me].has_signal = false;
         self.threads[me].has_kick = false;
+        // A handler may have forked where its thread had looked who holds a lock, and was about to sleep until that one lets go, who is not here: it finds out after
+        // `A_SECOND` of `machine/host/src/sync/lock.rs`.
+        if self.threads[me].in_handler {
+            self.settings.most_ns = self.settings.most_ns.saturating_mul(2);
+        }
         self.happened(Happening::Child(self.process));
     }
 
