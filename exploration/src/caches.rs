@@ -174,26 +174,31 @@ const NAMES: [&[u8]; 2] = [b"explored-which-has-a-long-name", b"explored"];
 
 /// The slab table has no row that is partly of one cache, and partly of another.
 fn check_table() {
+    const SPAN: usize = 256 << 10;
     let mut table = String::new();
     heap::report::write_slabinfo(&mut table).expect("a string takes it");
     for row in table.lines().filter(|row| row.starts_with("explored")) {
-        let mut words = row.split_whitespace();
-        let (name, bytes) = (words.next(), words.nth(2).and_then(|bytes| bytes.parse::<usize>().ok()));
-        let kind = NAMES.iter().position(|known| name.is_some_and(|name| name.as_bytes() == *known));
-        assert_eq!(kind.map(|kind| BYTES + kind * 1000), bytes, "{row}");
+        let (name, figures) = row.split_once(' ').expect("a name, and figures");
+        let kind = NAMES.iter().position(|known| name.as_bytes() == *known).expect(row);
+        let figures: Vec<usize> = figures.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
+        let (objects, bytes, spans) = (figures[1], figures[2], figures[9]);
+        let wanted = BYTES + kind * 1000;
+        assert_eq!((bytes, objects), (wanted, spans * (SPAN / wanted)), "{row}");
     }
 }
 
 fn created(seed: u64) -> Outcome {
     let shared = Cache::<[u64; 700]>::new("shared");
-    crowd(THREADS, seed, None, &|_, random| {
+    crowd(THREADS, seed, None, &|thread, random| {
+        if thread == 0 {
+            (0..random.usize(1..4)).for_each(|_| check_table());
+        }
         for _ in 0..random.usize(1..5) {
             if random.u8(..3) == 0 {
                 heap::trim(0);
             }
             let kind = random.usize(..2);
             let Some(cache) = create_called(NAMES[kind], BYTES + kind * 1000) else { continue };
-            check_table();
             let blocks: Vec<_> = (0..random.usize(1..5)).filter_map(|_| Block::of(cache)).collect();
             let object = shared.alloc([seed; 700]);
             blocks.into_iter().for_each(|block| block.free_to(cache));

@@ -239,22 +239,27 @@ impl Handle<'_> {
         part
     }
 
-    /// None: there is no cache at the place, or another one than before; see `label`.
+    /// What is known of the cache. None as in [`Self::steadily`].
     pub(super) fn known(self) -> Option<Known> {
-        let Some(cache) = self.object_cache() else {
-            let peak = self.slab().registry().tally.peak_objects(self.number() as usize);
-            let shape = self.shape();
-            return Some(self.known_as(Name::General(shape.object_bytes()), peak, shape));
-        };
-        let turn = cache.label().turn()?;
-        // Read once: a cache that is being destroyed loses its shape at any moment.
-        let shape = self.shape();
-        let known = (shape != Shape::NONE).then(|| self.known_as(Name::Created(cache.name()), 0, shape))?;
-        cache.label().is_still(turn).then_some(known)
+        self.steadily(|known, _| known)
     }
 
-    fn known_as(self, name: Name, peak: u64, shape: Shape) -> Known {
-        let (limit, batch) = (shape.limit(), shape.most());
-        Known { name, object_bytes: shape.object_bytes(), counted: self.counted(), peak, limit, batch }
+    /// What `read` finds of the cache, with what is known of it and its shape. None: there is no cache at the place, or another one than before; see
+    /// `label`.
+    pub(super) fn steadily<R>(self, read: impl FnOnce(Known, Shape) -> R) -> Option<R> {
+        let cache = self.object_cache();
+        let turn = match cache {
+            Some(cache) => cache.label().turn()?,
+            None => 0,
+        };
+        // Read once: a cache that is being destroyed loses its shape at any moment.
+        let shape = Some(self.shape()).filter(|&shape| shape != Shape::NONE)?;
+        let (name, peak) = match cache {
+            Some(cache) => (Name::Created(cache.name()), 0),
+            None => (Name::General(shape.object_bytes()), self.slab().registry().tally.peak_objects(self.number() as usize)),
+        };
+        let (object_bytes, limit, batch) = (shape.object_bytes(), shape.limit(), shape.most());
+        let found = read(Known { name, object_bytes, counted: self.counted(), peak, limit, batch }, shape);
+        cache.is_none_or(|cache| cache.label().is_still(turn)).then_some(found)
     }
 }

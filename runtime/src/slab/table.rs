@@ -6,6 +6,7 @@ use super::General;
 use super::label::CacheName;
 use super::misuse::Line;
 use super::panel::Handle;
+use super::shape::Shape;
 use super::shard::Held;
 use super::sharing;
 use super::survey::{Reading, Spans};
@@ -48,18 +49,11 @@ impl Handle<'_> {
         own.as_bytes() == name
     }
 
-    /// None: there is no cache at the place, or another one than before; see `label`.
     fn reading(self) -> Option<Reading> {
-        let cache = self.object_cache();
-        let turn = match cache {
-            Some(cache) => cache.label().turn()?,
-            None => 0,
-        };
-        let reading = Reading { known: self.known()?, parts: self.parts(), spans: self.spans() };
-        cache.is_none_or(|cache| cache.label().is_still(turn)).then_some(reading)
+        self.steadily(|known, shape| Reading { known, parts: self.parts(), spans: self.spans(shape) })
     }
 
-    fn spans(self) -> Spans {
+    fn spans(self, shape: Shape) -> Spans {
         let mut spans = Spans::default();
         for slot in self.slots() {
             // Whoever holds it changes what we would count.
@@ -68,8 +62,8 @@ impl Handle<'_> {
             held.spans.iter().for_each(|span| spans += Spans::of(unsafe { &*span }));
         }
         let lingering = self.object_cache().map_or(0, |cache| cache.lingering.count(self)) as u64;
-        let bytes = self.shape().granules() as u64 * GRANULE as u64;
-        let objects = bytes / self.shape().object_bytes().max(1) as u64;
+        let bytes = shape.granules() as u64 * GRANULE as u64;
+        let objects = bytes / shape.object_bytes().max(1) as u64;
         spans += Spans { spans: lingering, active: 0, bytes: lingering * bytes, objects: lingering * objects };
         spans
     }

@@ -68,9 +68,9 @@ pub const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         what: "a row of the slab table may be half of one cache, half of the next one",
-        file: "runtime/src/slab/table.rs",
-        from: "cache.is_none_or(|cache| cache.label().is_still(turn)).then_some(reading)",
-        to: "cache.is_none_or(|cache| cache.label().is_still(turn) || turn > 0).then_some(reading)",
+        file: "runtime/src/slab/survey.rs",
+        from: "cache.is_none_or(|cache| cache.label().is_still(turn)).then_some(found)",
+        to: "cache.is_none_or(|cache| cache.label().is_still(turn) || turn > 0).then_some(found)",
         protocols: &["cache creation"],
     },
     Mutant {
