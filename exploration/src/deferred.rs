@@ -192,7 +192,7 @@ fn replaced(seed: u64) -> Outcome {
             if !stocked.is_null() {
                 defer(&counts, stocked, 1);
             }
-            if step % 6 == 5 {
+            if step % 2 == 1 {
                 rcu::barrier();
             }
         }

@@ -43,7 +43,7 @@ pub const MUTANTS: &[Mutant] = &[
         what: "an owner decides by one look how to add, and by another one where",
         file: "runtime/src/counter/words.rs",
         from: "// SAFETY: passed on.\n            unsafe { self.add_to_local(index, amount) };\n            return true;",
-        to: "match self.block() {\n                None => unsafe { self.add_to_local(index, amount) },\n                Some(block) => {\n                    let direct = block.direct(index);\n                    direct.store(direct.load(Ordering::Relaxed) + amount, Ordering::Relaxed);\n                }\n            }\n            return true;",
+        to: "match self.block() {\n                None => unsafe { self.add_to_local(index, amount) },\n                Some(block) => {\n                    let direct = block.direct(index);\n                    direct.store(direct.load(Ordering::Relaxed) + amount.value(), Ordering::Relaxed);\n                }\n            }\n            return true;",
         protocols: &["every upgrade"],
     },
     Mutant {
