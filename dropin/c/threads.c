@@ -7,14 +7,22 @@
  * migrate SECONDS        as together, by four threads that are moved from CPU to CPU all the time
  * small_stacks           threads with the least stack there is use every size of block
  * left_behind            what a thread allocated lives on after it and is freed by others
- * much                   a thread has 20 GiB at a time, untouched */
+ * much                   a thread has 20 GiB at a time, untouched
+ * very_many COUNT        one more thread than COUNT that rest does not ask the kernel, block by block, who lives */
 #include "churn.h"
 
 #include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 static atomic_bool stop;
 
@@ -234,6 +242,70 @@ static void check_much(void) {
     free(own);
 }
 
+/* -- very_many -- */
+
+static sem_t rests, ends;
+static atomic_int questions;
+
+static void *rest(void *unused) {
+    for (size_t i = 0; i < 40; i++)
+        free(malloc(100 + 10 * i));
+    sem_post(&rests);
+    sem_wait(&ends);
+    return unused;
+}
+
+static void count_question(int signal) {
+    (void)signal;
+    atomic_fetch_add(&questions, 1);
+}
+
+/* From here on a question of this thread after another one is counted, and has no answer. */
+static void count_questions(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_tgkill, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(signal(SIGSYS, count_question) != SIG_ERR, "no handler");
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "errno %d", errno);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "no filter: errno %d", errno);
+}
+
+static void *work_beside(void *unused) {
+    enum { BLOCKS = 100, ROUNDS = 20, MOST = 200 };
+    void *blocks[BLOCKS];
+    count_questions();
+    for (size_t round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < BLOCKS; i++)
+            CHECK((blocks[i] = malloc(64)) != NULL, "no block");
+        for (size_t i = 0; i < BLOCKS; i++)
+            free(blocks[i]);
+    }
+    int asked = atomic_load(&questions);
+    CHECK(asked <= MOST, "for %d blocks the kernel was asked %d times whether a thread lives", BLOCKS * ROUNDS, asked);
+    return unused;
+}
+
+static void check_very_many(void) {
+    size_t count = number_argument(0, 1100);
+    pthread_t *threads = malloc(count * sizeof *threads);
+    sem_init(&rests, 0, 0);
+    sem_init(&ends, 0, 0);
+    for (size_t i = 0; i < count; i++) {
+        threads[i] = start_thread(64 * KIB, rest, NULL);
+        sem_wait(&rests);
+    }
+    join(start_thread(64 * KIB, work_beside, NULL));
+    for (size_t i = 0; i < count; i++)
+        sem_post(&ends);
+    for (size_t i = 0; i < count; i++)
+        join(threads[i]);
+    free(threads);
+}
+
 static const struct check checks[] = {{"in_turn", check_in_turn},
                                       {"together", check_together},
                                       {"footprint", check_footprint},
@@ -241,6 +313,7 @@ static const struct check checks[] = {{"in_turn", check_in_turn},
                                       {"small_stacks", check_small_stacks},
                                       {"left_behind", check_left_behind},
                                       {"much", check_much},
+                                      {"very_many", check_very_many},
                                       {NULL, NULL}};
 
 int main(int count, char **arguments) {

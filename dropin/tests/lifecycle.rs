@@ -10,6 +10,7 @@ in_both_modes! {
     threads_together: |mode| check(&["threads together {20} ", by_mode(mode, "48", "160")].concat()).holds(mode);
     footprint_of_threads: |mode| promised(&["threads footprint {20} ", by_mode(mode, "32", "48")].concat())(mode);
     threads_that_migrate: "threads migrate {0.5}";
+    threads_beyond_all_slots: "threads very_many 1100";
     threads_with_small_stacks: "threads small_stacks";
     blocks_that_outlive_their_thread: "threads left_behind";
 

@@ -28,10 +28,17 @@ pub use set::CounterSet;
 pub use words::Counters;
 
 use core::fmt;
+use machine::slot::{self, Mode};
 
 /// How far a slot's part of a counter may vary before others hear of it: a reading is off by no more than half as much for each slot.
 pub const DEFAULT_RANGE: i32 = 1024;
 const LARGEST_RANGE: i32 = 1 << 28;
+
+/// Whether a reading takes little time: where threads own slots, it looks at the rows of all.
+pub(crate) fn reads_at_once() -> bool {
+    const FEW: u32 = 64;
+    slot::mode() == Mode::ConcurrencyId || slot::in_use() <= FEW
+}
 
 /// An approximate value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use super::reserve::Reserve;
 use super::shape::Shape;
 use super::sharing;
 use super::tune::Untunable;
-use crate::counter::{LazyCounter, NoMemory};
+use crate::counter::{self, LazyCounter, NoMemory};
 use crate::observe::Events;
 use crate::percpu::Region;
 use crate::settings::Key;
@@ -457,7 +457,7 @@ impl ObjectCache {
     pub(super) fn count(&self, objects: isize) {
         // As in the tally: what cannot be counted is not.
         let _ = self.objects.try_add(objects as i64);
-        if objects > 0 {
+        if objects > 0 && counter::reads_at_once() {
             self.peak.raise(self.objects.read_positive().value as u64);
         }
     }

@@ -94,6 +94,9 @@ pub struct Handle<'a> {
     pub(super) lives: PhantomData<&'a Slab>,
 }
 
+/// So many slots are looked at for one that has what another one needs.
+const MOST_OTHERS: usize = 64;
+
 impl<'a> Handle<'a> {
     /// The general caches, and what concerns all.
     pub(super) fn general(self) -> General<'a> {
@@ -115,9 +118,10 @@ impl<'a> Handle<'a> {
         self.head().slots()
     }
 
-    /// The same but one.
+    /// The same but one, from its next neighbour on; in a process with very many slots some of them.
     pub(super) fn others(self, slot: u32) -> impl Iterator<Item = u32> + use<'a> {
-        self.slots().filter(move |&other| other != slot)
+        let behind = self.slots().skip_while(move |&other| other <= slot);
+        behind.chain(self.slots().take_while(move |&other| other < slot)).take(MOST_OTHERS)
     }
 
     /// Whether a slot may have anything of the cache.

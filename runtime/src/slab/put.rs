@@ -27,7 +27,10 @@ impl Handle<'_> {
     #[cold]
     pub unsafe fn put_slow(self, object: *mut u8) {
         let Some(slot) = slot::current() else {
-            return self.put_one(object);
+            if !self.put_slotless(object) {
+                self.put_one(object);
+            }
+            return;
         };
         self.general().heed();
         self.count_visit(slot, false);

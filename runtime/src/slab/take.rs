@@ -64,21 +64,59 @@ impl Handle<'_> {
     #[cold]
     pub fn take_slow(self) -> Option<*mut u8> {
         self.general().put_deferred();
-        let slot = slot::current();
-        let at = self.slot_for_spans(slot);
-        let mut array = slot.and_then(|slot| self.take_given(slot)).or_else(|| self.find_array(at))?;
+        let Some(slot) = slot::current() else { return self.take_slotless() };
+        let mut array = self.take_given(slot).or_else(|| self.find_array(slot))?;
         let object = array.pop(self.panel);
-        match slot {
-            Some(slot) => self.install_to_take(slot, array),
-            None => self.stow(at, array),
-        }
+        self.install_to_take(slot, array);
         object
+    }
+
+    /// An object for a thread without a slot: of the topmost array in the depot of all of these.
+    fn take_slotless(self) -> Option<*mut u8> {
+        let slot = self.slot_for_spans(None);
+        let mut own = self.lock(slot, here!());
+        let Some(mut array) = own.pop_full(self.panel) else {
+            drop(own);
+            let mut array = self.find_array(slot)?;
+            let object = array.pop(self.panel);
+            self.stow_keeping(slot, array, self.capacity(slot) * self.object_bytes());
+            return object;
+        };
+        let object = array.pop(self.panel)?;
+        match array.is_empty(self.panel) {
+            true => self.keep_empty(&mut own, array),
+            false => own.push_full(self.panel, array),
+        }
+        drop(own);
+        if self.count_within_limit(1) == 1 {
+            return Some(object);
+        }
+        drop(self.give_back(object, None));
+        None
+    }
+
+    /// Puts an object of such a thread where [`Self::take_slotless`] takes it, if there is room. False: it is the caller's still.
+    pub(super) fn put_slotless(self, object: *mut u8) -> bool {
+        let mut own = self.lock(self.slot_for_spans(None), here!());
+        let Some(mut array) = own.pop_full(self.panel) else { return false };
+        let has_room = !array.is_full();
+        if has_room {
+            array.push(self.panel, object);
+        }
+        own.push_full(self.panel, array);
+        drop(own);
+        if has_room {
+            self.count(-1);
+        }
+        has_room
     }
 
     /// The slot whose shard serves: a thread's own, or that of all threads without.
     pub(super) fn slot_for_spans(self, slot: Option<u32>) -> u32 {
         slot.unwrap_or_else(|| {
-            self.slab().serves_slotless.store(true, Ordering::Relaxed);
+            if !self.slab().serves_slotless.load(Ordering::Relaxed) {
+                self.slab().serves_slotless.store(true, Ordering::Relaxed);
+            }
             NO_SLOT
         })
     }

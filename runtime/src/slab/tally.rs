@@ -8,7 +8,7 @@
 //! Runs at the same time: any thread, also in signal handlers, and under any lock of the slab.
 
 use super::class::CLASSES;
-use crate::counter::{CounterSet, LazyCounter};
+use crate::counter::{self, CounterSet, LazyCounter};
 use crate::observe::Events;
 use crate::percpu::Area;
 
@@ -49,7 +49,7 @@ impl Tally {
     pub fn count(&self, class: usize, objects: isize, bytes: isize) {
         // No statistic is worth the program that it is of: what cannot be counted is not.
         let _ = self.objects.try_add(class, objects as i64);
-        if objects > 0 {
+        if objects > 0 && counter::reads_at_once() {
             self.peak_objects[class].raise(self.objects.read_positive(class).value as u64);
         }
         self.count_bytes(bytes);
@@ -63,7 +63,7 @@ impl Tally {
     /// Counts bytes of objects of any cache.
     pub fn count_bytes(&self, bytes: isize) {
         let _ = self.bytes.try_add(bytes as i64 / UNIT as i64);
-        if bytes > 0 {
+        if bytes > 0 && counter::reads_at_once() {
             self.peak_bytes.raise(self.bytes.read_positive().value as u64);
         }
     }

@@ -29,6 +29,8 @@ process_state! {
 
 /// Old slots that are looked at before a new one is given: enough to keep up with threads that come and go in turn.
 const GLANCES: u32 = 4;
+/// A thread that found none does without so often, which takes less time than to look.
+const SLOTLESS: u32 = 1024;
 
 /// The owner is the thread whose number is that of the process: where one thread runs, that is the one, and forks, which go
 /// unnoticed then, give it another number.
@@ -40,12 +42,24 @@ const BORROWED: u32 = u32::MAX;
 #[cold]
 pub(super) fn adopt_slot() -> Option<u32> {
     debug_assert!(mode() == Mode::PerThread);
+    let slotless = thread::slotless();
+    // SAFETY: the word is this thread's own; handlers that come in between count, too, or do not.
+    unsafe {
+        if *slotless > 0 {
+            *slotless -= 1;
+            return None;
+        }
+    }
     let me = if thread::is_alone() { FIRST_THREAD } else { thread::tid() };
     if thread::tid() == process::id() {
         // The thread that forked, or the first one ever: it has no slot yet.
         CLAIMED.store(thread::generation(), Ordering::Relaxed);
     }
-    let slot = (0..GLANCES).find_map(|_| adopt_dead(next_old()?, me)).or_else(|| give_new(me)).or_else(|| sweep(me))?;
+    let Some(slot) = (0..GLANCES).find_map(|_| adopt_dead(next_old()?, me)).or_else(|| give_new(me)) else {
+        // SAFETY: as above.
+        unsafe { *slotless = SLOTLESS };
+        return None;
+    };
     // SAFETY: the word is this thread's own.
     unsafe { *thread::fallback_slot() = slot };
     if me != FIRST_THREAD && me != thread::tid() {
@@ -130,8 +144,4 @@ fn give_new(me: u32) -> Option<u32> {
     let slot = GIVEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, bump).ok()? + 1;
     OWNERS[slot as usize].store(me.into(), Ordering::Relaxed);
     Some(slot)
-}
-
-fn sweep(me: u32) -> Option<u32> {
-    (1..MAX as u32).find_map(|slot| adopt_dead(slot, me))
 }

@@ -19,7 +19,9 @@ use core::ptr::null_mut;
 /// The thread's block; all zero when the thread starts.
 #[repr(C)]
 pub struct Block {
-    stand_in: [u32; 6],
+    /// The first word of what the kernel would have there, of which operations use others.
+    slotless: u32,
+    stand_in: [u32; 5],
     slot: u32,
     generation: u32,
     identity: u64,
@@ -240,6 +242,12 @@ pub(crate) fn set_held_ranks(counts: u64) {
 pub(crate) fn fallback_slot() -> *mut u32 {
     // SAFETY: only the address is taken.
     unsafe { &raw mut (*block()).slot }
+}
+
+/// How often the thread will do without a slot before it looks for one again.
+pub(crate) fn slotless() -> *mut u32 {
+    // SAFETY: as above.
+    unsafe { &raw mut (*block()).slotless }
 }
 
 /// The kernel's number of this thread, which is asked for once in each process. Call [`enter`] before.

@@ -15,6 +15,6 @@ pub use identity::{
     FIRST_GENERATION, declare_forked, enter, forget_number, forked, generation, holds_locks, identity, level, local,
     notice_forks, set_level, set_local, when_forked, without_signals,
 };
-pub(crate) use identity::{fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, tid};
+pub(crate) use identity::{fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, slotless, tid};
 pub use interrupt::{interrupt, may_be_in_handler, on_interrupt};
 pub use spawn::{Work, prepare_to_spawn, spawn};
