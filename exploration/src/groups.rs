@@ -27,7 +27,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     },
     Protocol {
         name: "group limits",
-        about: "a limit that threads reach at the same time: never passed, and refused only when it is really reached",
+        about: "a limit that threads reach at the same time, also beside groups that come and go: never passed, and refused only when it is really reached",
         body: limited,
         rates: Rates { refuse: 0, ..NO_SIGNALS },
         modes: &[Mode::ConcurrencyId],
@@ -125,8 +125,15 @@ fn limited(seed: u64) -> Outcome {
     limiting.set_limit(Some(bytes));
     let held = RefCell::new(Vec::new());
     crowd(THREADS, seed, None, &|_, random| {
-        let mut own = Vec::new();
+        let (mut own, mut others) = (Vec::new(), Vec::new());
         for _ in 0..10 {
+            // What another group has in arrays is charged to the parent, too.
+            if random.u8(..6) == 0
+                && let Ok(other) = parent.child("other")
+            {
+                Block::of_group(other.core(), OBJECT).into_iter().for_each(Block::free);
+                others.extend(random.bool().then_some(other));
+            }
             if random.u8(..3) > 0 {
                 own.extend(Block::of_group(group.core(), OBJECT));
             } else {

@@ -5,10 +5,10 @@ use super::entry::Users;
 use super::large::{self, List};
 use super::register;
 use crate::page::PAGE;
-use crate::slab::class::{self, CLASSES};
+use crate::slab::class;
 use crate::slab::misuse::Line;
 use crate::slab::region::general;
-use crate::slab::{Account, Handle, ObjectCache, Wanted, is_plain, sharing};
+use crate::slab::{Account, Charged, Handle, ObjectCache, Wanted, is_plain, sharing};
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub struct Core {
     pub(super) users: Users,
     children: AtomicU32,
     /// Null until the first object.
-    table: AtomicPtr<Table>,
+    table: AtomicPtr<Charged>,
     pub(super) large: List,
     name: [u8; NAME_BYTES],
     name_bytes: u8,
@@ -32,11 +32,6 @@ const _: () = assert!(core::mem::offset_of!(Core, account) == 0 && size_of::<Cor
 
 /// As often are arrays emptied for an allocation.
 const ROUNDS: usize = 4;
-
-/// The group's caches, by class; 0: none yet.
-#[derive(Debug)]
-#[repr(transparent)]
-struct Table([AtomicUsize; CLASSES]);
 
 /// Why a group was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +115,7 @@ impl Own {
         let registry = general().state().registry();
         let (name, bytes): (&[u8], usize) = match self {
             Own::Group => (b"group", size_of::<Core>()),
-            Own::Table => (b"group/table", size_of::<Table>()),
+            Own::Table => (b"group/table", size_of::<Charged>()),
             Own::Large => (b"group/large", large::Block::BYTES),
         };
         let wanted = Wanted {
@@ -197,7 +192,7 @@ impl Core {
             return Err(Busy::Interrupting);
         }
         // SAFETY: passed on: nobody uses the caches any more.
-        if !unsafe { Handle::end_all(general(), core.caches()) } {
+        if core.known_table().is_some_and(|table| !unsafe { general().end_charged(table) }) {
             register::enter(this);
             core.users.open();
             return Err(Busy::Interrupting);
@@ -256,21 +251,14 @@ impl Core {
             refused: self.account.refused(),
             inside: self.users.count(),
             children: self.children.load(Ordering::Relaxed),
-            caches: self.caches().count() as u32,
+            caches: self.known_table().map_or(0, |table| table.caches().count()) as u32,
             large_blocks: self.large.len(),
         }
     }
 
-    /// The caches that were made.
-    fn caches(&self) -> impl Iterator<Item = Handle<'static>> {
-        // SAFETY: the table lives as long as the group.
-        let table = unsafe { self.table.load(Ordering::Acquire).as_ref() };
-        table.into_iter().flat_map(|table| &table.0).filter_map(|entry| Self::cache_of(entry.load(Ordering::Acquire)))
-    }
-
-    fn cache_of(word: usize) -> Option<Handle<'static>> {
-        // SAFETY: an entry of the table, whose cache lives as long as the group.
-        (word != 0).then(|| unsafe { Handle::from_word_of_both(word) })
+    fn known_table(&self) -> Option<&Charged> {
+        // SAFETY: the table lives as long as the group. Acquire pairs with the release in `table`.
+        unsafe { self.table.load(Ordering::Acquire).as_ref() }
     }
 
     // ---- allocating ----
@@ -307,10 +295,9 @@ impl Core {
     /// An object of a class.
     #[inline]
     pub fn allocate_small(&self, class: usize) -> Option<*mut u8> {
-        // SAFETY: the table lives as long as the group. Acquire pairs with the releases below.
-        let word = unsafe { self.table.load(Ordering::Acquire).as_ref() }
-            .map_or(0, |table| table.0[class].load(Ordering::Acquire));
-        let object = Self::cache_of(word).and_then(Handle::take);
+        // Acquire pairs with the release in `make_cache`.
+        let word = self.known_table().map_or(0, |table| table.entry(class).load(Ordering::Acquire));
+        let object = Charged::cache_of(word).and_then(Handle::take);
         object.or_else(|| self.allocate_slow(class))
     }
 
@@ -336,7 +323,8 @@ impl Core {
                 return attempt().or_else(|| (general().trim(0) > 0).then(attempt)?);
             };
             // What lies in arrays is charged: nobody is refused for that. Others may have emptied them, and others may take what was there.
-            let drained = general().drain_account(full);
+            let table = Self::of_account(Some(full)).and_then(Core::known_table);
+            let drained = table.and_then(|table| general().drain_charged(table));
             let again = attempt();
             if again.is_some() || drained.is_none_or(|arrays| arrays == 0) {
                 if again.is_none() {
@@ -350,8 +338,8 @@ impl Core {
     }
 
     fn cache_for(&self, class: usize) -> Option<Handle<'static>> {
-        let entry = &self.table()?.0[class];
-        Self::cache_of(entry.load(Ordering::Acquire)).or_else(|| self.make_cache(entry, class))
+        let entry = self.table()?.entry(class);
+        Charged::cache_of(entry.load(Ordering::Acquire)).or_else(|| self.make_cache(entry, class))
     }
 
     #[cold]
@@ -380,21 +368,21 @@ impl Core {
                 if unsafe { cache.destroy() }.is_err() {
                     cache.disown();
                 }
-                Self::cache_of(theirs)
+                Charged::cache_of(theirs)
             }
         }
     }
 
-    /// The table, which is made now if there is none.
-    fn table(&self) -> Option<&Table> {
+    /// The table, which is made now if there is none, and put below that of the parent.
+    fn table(&self) -> Option<&Charged> {
         let mut table = self.table.load(Ordering::Acquire);
         if table.is_null() {
-            let made = Own::Table.allocate().cast::<Table>();
+            let made = Own::Table.allocate().cast::<Charged>();
             if made.is_null() {
                 return None;
             }
             // SAFETY: the place is ours; zeroes are an empty table.
-            unsafe { made.cast::<u8>().write_bytes(0, size_of::<Table>()) };
+            unsafe { made.cast::<u8>().write_bytes(0, size_of::<Charged>()) };
             // Release: who sees the table sees it empty, or later.
             match self.table.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => table = made,
@@ -406,6 +394,10 @@ impl Core {
             }
         }
         // SAFETY: it lives as long as the group.
-        unsafe { table.as_ref() }
+        let table = unsafe { table.as_ref() }?;
+        if let Some(parent) = self.parent() {
+            general().link_charged(table, parent.table()?);
+        }
+        Some(table)
     }
 }

@@ -54,11 +54,6 @@ impl Account {
         core::iter::successors(Some(self), |account| account.parent())
     }
 
-    /// Whether it is an account, or one of those that are charged with it.
-    pub fn is_under(&self, other: &Account) -> bool {
-        self.chain().any(|account| core::ptr::eq(account, other))
-    }
-
     /// Bytes that are charged: exact at rest.
     pub fn charged(&self) -> u64 {
         self.charge.sum_positive() as u64 * UNIT as u64

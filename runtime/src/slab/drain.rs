@@ -11,8 +11,8 @@
 //!
 //! Nobody else replaces a draining word: slow paths see it and leave it alone. One kick serves many words, of all slots and caches.
 
-use super::account::Account;
 use super::array::{Array, DRAINING};
+use super::charged::Charged;
 use super::lingering::GivenUp;
 use super::panel::Handle;
 use super::spans::Spans;
@@ -40,8 +40,8 @@ struct Marked {
 pub(super) enum Which<'a> {
     All,
     One(Handle<'a>),
-    /// Those that an account is charged for.
-    Of(&'a Account),
+    /// Those of a table, and of those below it.
+    Of(&'a Charged),
     /// Those of caches that have risen in the slot; see `fit`.
     Risen,
     /// Those of caches that nobody came along for in the slot, at a coarse time, since so many units.
@@ -106,9 +106,9 @@ impl<'a> General<'a> {
         self.as_drainer(acquired, || work(self))
     }
 
-    /// Empties the arrays of all caches that an account is charged for. Returns their number; none: not now.
-    pub fn drain_account(self, account: &'a Account) -> Option<usize> {
-        self.as_only_drainer(here!(), |general| general.drain_arrays(Which::Of(account), Why::Limit).arrays)
+    /// Empties the arrays of all caches that an account is charged for, by its table. Returns their number; none: not now.
+    pub fn drain_charged(self, table: &'a Charged) -> Option<usize> {
+        self.as_only_drainer(here!(), |general| general.drain_arrays(Which::Of(table), Why::Limit).arrays)
     }
 
     /// Runs `work` as the only one who takes arrays from others and goes over all caches. None: in a signal handler that must not wait.
@@ -244,16 +244,12 @@ impl<'a> General<'a> {
     }
 
     fn chosen(self, which: Which<'a>) -> impl Iterator<Item = Handle<'a>> {
-        let (all, one) = match which {
-            Which::One(cache) => (None, Some(cache)),
-            Which::All | Which::Of(_) | Which::Risen | Which::Unvisited(..) => (Some(self.caches()), None),
+        let (all, charged, one) = match which {
+            Which::One(cache) => (None, None, Some(cache)),
+            Which::Of(table) => (None, Some(table.caches_below()), None),
+            Which::All | Which::Risen | Which::Unvisited(..) => (Some(self.caches()), None, None),
         };
-        let belongs = move |cache: &Handle<'_>| match which {
-            // A cache that never gave an object may be one that somebody was making who vanished in a fork, and its group be no more.
-            Which::Of(account) => cache.counted() > 0 && cache.account().is_some_and(|theirs| theirs.is_under(account)),
-            Which::All | Which::One(_) | Which::Risen | Which::Unvisited(..) => true,
-        };
-        all.into_iter().flatten().chain(one).filter(belongs)
+        all.into_iter().flatten().chain(charged.into_iter().flatten()).chain(one)
     }
 
     /// All words of a slot that may name arrays, as caches and whether the word is to take from.

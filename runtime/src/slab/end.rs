@@ -65,20 +65,8 @@ impl Handle<'_> {
         self.general().as_only_drainer(here!(), end).unwrap_or(Err(Alive::Interrupting))
     }
 
-    /// Ends several caches at once, whatever is alive. False: a signal handler interrupted somebody who goes over all caches, and nothing happened.
-    ///
-    /// # Safety
-    /// As for [`Self::end`], for each of them; nor does anybody use their objects.
-    pub unsafe fn end_all(general: General<'_>, caches: impl Iterator<Item = Self>) -> bool {
-        let end = |general: General<'_>| {
-            general.put_deferred_as_drainer();
-            caches.for_each(Self::end_at_once);
-        };
-        general.as_only_drainer(here!(), end).is_some()
-    }
-
     /// Ends the cache, whatever is alive. Under the drain lock.
-    fn end_at_once(self) {
+    pub(super) fn end_at_once(self) {
         let out = self.counted() as isize;
         for slot in self.slots() {
             self.take_apart(slot);
