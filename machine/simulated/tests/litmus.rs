@@ -2,7 +2,7 @@
 //! see `exhaustive.rs`.
 
 use simulated::simulation::{Job, Place, Random, Rates, Settings, run, simulate};
-use simulated::slot::{self, restartably};
+use simulated::slot::{self, Section, restartably};
 use simulated::sync::{AtomicU64, Ordering, compiler_fence, fence};
 use simulated::{kick, vm};
 use std::collections::BTreeSet;
@@ -111,16 +111,18 @@ fn appended(looks_inside: bool, seed: u64) -> (usize, usize) {
             |slot: u32, index: u64| base.wrapping_add(slot as usize * ROW).cast::<u64>().wrapping_add(index as usize);
         let append = || {
             let before = slot::current().expect("a thread has a slot");
-            restartably(|section| {
+            let work = |section: &Section| {
                 let now = section.slot()?.expect("a thread has a slot");
                 let slot = if looks_inside { now } else { before };
                 // SAFETY: every slot has a row, which has room for all.
                 unsafe {
                     let length = section.load(word(slot, 0))?;
                     section.prepare(word(slot, 1 + length), 1)?;
-                    section.store(word(slot, 0), length + 1)
+                    section.store(word(slot, 0), length + 1)?;
                 }
-            });
+                Ok(true)
+            };
+            while !restartably(work, || false) {}
         };
         let job = |_| -> (Job<'_>, Place) { (Box::new(|| (0..TIMES).for_each(|_| append())), Place::Anywhere) };
         run((0..THREADS).map(job).collect(), None);

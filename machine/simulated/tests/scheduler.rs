@@ -2,7 +2,7 @@
 
 use simulated::clock;
 use simulated::simulation::{Costs, Ended, Job, NS, Place, Random, Rates, Settings, fork, run, simulate, sleep, work};
-use simulated::slot::{self, Mode, restartably};
+use simulated::slot::{self, Mode, Section, restartably};
 use simulated::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 
@@ -55,11 +55,12 @@ fn sections_begun(mode: Mode) -> u32 {
         slot::initialise();
         let job = || {
             for _ in 0..100 {
-                restartably(|section| {
+                let work = |section: &Section| {
                     begun.set(begun.get() + 1);
                     section.slot()?;
                     section.slot()
-                });
+                };
+                restartably(work, || None);
             }
         };
         run(vec![(Box::new(job), Place::Anywhere)], None);
@@ -72,6 +73,25 @@ fn sections_begun(mode: Mode) -> u32 {
 fn sections_begin_again_where_the_kernel_watches_them() {
     assert!(sections_begun(Mode::ConcurrencyId) > 120);
     assert_eq!(sections_begun(Mode::PerThread), 100);
+}
+
+/// As under a debugger that stops at each instruction.
+#[test]
+fn section_that_is_interrupted_at_each_step_is_given_up() {
+    let given_up = Cell::new(false);
+    let rates = Rates { preempt: u16::MAX, ..QUIET };
+    let report = simulate(Settings::default(), Some(Box::new(Random::new(1, rates))), || {
+        slot::initialise();
+        let job = || {
+            let work = |section: &Section| (0..1000).try_fold(None, |_, _| section.slot());
+            restartably(work, || {
+                given_up.set(true);
+                None
+            });
+        };
+        run(vec![(Box::new(job), Place::Anywhere)], None);
+    });
+    assert_eq!((report.outcome, given_up.get()), (Ok(()), true));
 }
 
 /// Where time is what decides, threads wait for lines; in a child of another thread nobody does.

@@ -1,14 +1,14 @@
 //! Where sections are counted.
 //!
 //! ```text
-//!   counts ─▶ │ period 0: begun, ended, ended elsewhere │ period 1: … │   slot 0    two lines for each slot
-//!             │                                         │             │   slot 1
+//!   counts ─▶ │ period 0: begun, ended, ended elsewhere, begun beside │ period 1: … │   slot 0    two lines for each slot
+//!             │                                                       │             │   slot 1
 //!
 //!   lanes     │ period 0: begun, ended │ period 1: … │   each marked with the generation of the process
 //! ```
 //!
 //! Where the kernel gives concurrency ids and grants kicks, sections are counted in the rows of slots: by restartable additions, but for ends of
-//! threads that have left the slot meanwhile. Everywhere else, and by threads that have no slot, sections are counted in *lanes*, by locked instructions.
+//! threads that have left the slot meanwhile, and for begins of threads that get no restartable section to its end. Everywhere else, and by threads that have no slot, sections are counted in *lanes*, by locked instructions.
 //!
 //! **Levels.** Each thread counts its own open sections, in the word by which it knows what to do: `thread::level` is one lower for each, from what it
 //! is *based* on.
@@ -107,12 +107,14 @@ struct Row {
     begun: AtomicU64,
     ended: AtomicU64,
     ended_elsewhere: AtomicU64,
-    unused: u64,
+    /// By threads that get no section to its end.
+    begun_beside: AtomicU64,
 }
 
 /// From where a section was begun in a row to where it ends.
 pub(super) const TO_END: i32 = offset_of!(Row, ended) as i32;
 const _: () = assert!(2 * size_of::<Row>() <= COUNTS);
+const _: () = assert!(offset_of!(Row, begun_beside) == slot::COUNTED_BESIDE);
 
 /// What a thread's level is counted down from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -418,18 +420,15 @@ impl Domain {
                 let row = self.row(slot, period);
                 // Acquire: what was read in sections that have ended was read before.
                 let ended = row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire));
-                row.begun.load(Ordering::Acquire) == ended
+                row.begun.load(Ordering::Acquire).wrapping_add(row.begun_beside.load(Ordering::Acquire)) == ended
             }
         }
     }
 
-    /// Opens a section of a thread that has gone a level down, in a lane; or it is inherited by now.
+    /// Opens a section of a thread that has gone a level down, in a lane; or it is inherited by now. If the thread forked since it went down, and this is the child, it
+    /// is both, and waited for twice.
     pub(super) fn begin_in_lane(&self) -> Counted {
         let mark = self.mark();
-        if thread::level() == INHERITED {
-            // The thread forked since it went down, and this is the child: it was put in order with this section as one of the thread's.
-            return UNCOUNTED;
-        }
         let (lane, period) = (self.own_lane(), self.period());
         if self.used_lanes.load(Ordering::Relaxed) & 1 << lane == 0 {
             // SeqCst: see `has_no_sections`.

@@ -207,6 +207,13 @@ pub const MUTANTS: &[Mutant] = &[
         protocols: &["groups"],
     },
     Mutant {
+        what: "who is at a limit takes back only what the group itself has in arrays",
+        file: "runtime/src/slab/charged.rs",
+        from: "self.tables().flat_map(Charged::caches)",
+        to: "self.tables().take(1).flat_map(Charged::caches)",
+        protocols: &["group limits"],
+    },
+    Mutant {
         what: "in a fork child, nobody says where the thread is inside that forked",
         file: "runtime/src/group/entry.rs",
         from: "entries().for_each(|entry| unsafe { (*(*entry).group).users.recount() });",
@@ -237,8 +244,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "RCU: begins are counted before ends",
         file: "runtime/src/rcu/domain.rs",
-        from: "let ended = row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire));\n                row.begun.load(Ordering::Acquire) == ended",
-        to: "let begun = row.begun.load(Ordering::Acquire);\n                row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire)) == begun",
+        from: "let ended = row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire));\n                row.begun.load(Ordering::Acquire).wrapping_add(row.begun_beside.load(Ordering::Acquire)) == ended",
+        to: "let begun = row.begun.load(Ordering::Acquire).wrapping_add(row.begun_beside.load(Ordering::Acquire));\n                row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire)) == begun",
         protocols: &["sections in sections", "grace periods"],
     },
     Mutant {
@@ -316,13 +323,6 @@ pub const MUTANTS: &[Mutant] = &[
         file: "runtime/src/rcu/domain.rs",
         from: "(seen & !COUNT == mark).then(",
         to: "true.then(",
-        protocols: &["section forks in handlers"],
-    },
-    Mutant {
-        what: "RCU forks: a thread does not ask whether it was in the middle of opening a section when it forked",
-        file: "runtime/src/rcu/domain.rs",
-        from: "if thread::level() == INHERITED {",
-        to: "if false {",
         protocols: &["section forks in handlers"],
     },
     Mutant {

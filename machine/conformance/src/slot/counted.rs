@@ -1,6 +1,7 @@
 //! count and count_in: threads count in their slots, and an account is kept of what each said it did.
 //!
-//! A count that is lost, done twice, or done in another slot than was said, leaves a word and its account apart. Threads migrate, are
+//! A count that is lost, done twice, or done in another slot than was said, leaves a word and its account apart: also one in the word beside, of which only the
+//! sum over all slots is known. Threads migrate, are
 //! interrupted by handlers that count, too, and one of them restarts all slots over and over.
 //!
 //! Each thread has counts of its own besides, of which its handlers say over and over which word is meant. When they turn from a word to the
@@ -11,7 +12,7 @@ use super::cached::under_restarts;
 use super::memory::Memory;
 use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Places, Runner, alone};
-use machine::slot::{self, COUNTS, Counted};
+use machine::slot::{self, COUNTED_BESIDE, COUNTS, Counted, NOWHERE};
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 use machine::vm;
 
@@ -21,6 +22,9 @@ const BURST: usize = 64;
 const BEFORE: usize = vm::PAGE;
 /// Words of a slot.
 const WORDS: usize = COUNTS / 8;
+/// From a word to the one beside it. So many words are counted in, each with another one beside it.
+const BESIDE: usize = COUNTED_BESIDE / 8;
+const _: () = assert!(2 * BESIDE <= WORDS);
 /// Where [`Operations::count_in`] counts, of what [`Operations::count`] said.
 pub(super) const OTHER: usize = 8;
 
@@ -57,6 +61,8 @@ pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     findings.outcome()?;
     let turns: u64 = own.iter().map(|own| own.turns.load(Ordering::Relaxed)).sum();
     let counts = account.settle(0)?;
+    let (beside, said) = (account.counts.sum(BESIDE), account.said_beside.load(Ordering::Relaxed));
+    ensure!(beside == said, "{beside} were counted beside, where {said} were said");
     ensure!(counts > BURST as u64 && turns > 0, "{counts} counts only, and {turns} turns");
     Ok(format!("{counts} counts, {turns} turns"))
 }
@@ -128,6 +134,11 @@ impl Counts {
     fn sum(&self, number: usize) -> u64 {
         (0..self.slots).map(|slot| self.word(slot, number).load(Ordering::Relaxed)).sum()
     }
+
+    /// The same, with the words beside.
+    fn sum_of_both(&self, number: usize) -> u64 {
+        self.sum(number) + self.sum(number + BESIDE)
+    }
 }
 
 /// Counts, and what was said of each slot.
@@ -136,6 +147,7 @@ struct Account {
     counts: Counts,
     meant: AtomicPtr<u8>,
     said: Vec<AtomicU64>,
+    said_beside: AtomicU64,
 }
 
 impl Account {
@@ -143,7 +155,7 @@ impl Account {
         let counts = Counts::new()?;
         let meant = AtomicPtr::new(counts.word(0, 0).as_ptr().cast());
         let said = (0..counts.slots).map(|_| AtomicU64::new(0)).collect();
-        Ok(Account { counts, meant, said })
+        Ok(Account { counts, meant, said, said_beside: AtomicU64::new(0) })
     }
 
     fn count(&self, count: Count<'_>) {
@@ -152,7 +164,8 @@ impl Account {
 
     fn said(&self, slot: u32) {
         // Relaxed: read when the threads have ended.
-        self.said[slot as usize].fetch_add(1, Ordering::Relaxed);
+        let said = if slot == NOWHERE { &self.said_beside } else { &self.said[slot as usize] };
+        said.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Compares words of a number with what was said; what was counted.
@@ -175,22 +188,22 @@ struct Turning {
     meant: AtomicPtr<u8>,
     turns: AtomicU64,
     /// What was counted in each word when it was left.
-    left: [AtomicU64; WORDS],
+    left: [AtomicU64; BESIDE],
 }
 
 impl Turning {
     fn new() -> Result<Self, String> {
         let counts = Counts::new()?;
         let meant = AtomicPtr::new(counts.word(0, 0).as_ptr().cast());
-        Ok(Turning { counts, meant, turns: AtomicU64::new(0), left: [const { AtomicU64::new(0) }; WORDS] })
+        Ok(Turning { counts, meant, turns: AtomicU64::new(0), left: [const { AtomicU64::new(0) }; BESIDE] })
     }
 
     /// From one word to the next.
     fn turn(&self, findings: &Findings) {
         let turn = self.turns.fetch_add(1, Ordering::Relaxed) as usize;
-        let (from, to) = (turn % WORDS, (turn + 1) % WORDS);
-        self.left[from].store(self.counts.sum(from), Ordering::Relaxed);
-        let (now, left) = (self.counts.sum(to), self.left[to].load(Ordering::Relaxed));
+        let (from, to) = (turn % BESIDE, (turn + 1) % BESIDE);
+        self.left[from].store(self.counts.sum_of_both(from), Ordering::Relaxed);
+        let (now, left) = (self.counts.sum_of_both(to), self.left[to].load(Ordering::Relaxed));
         findings.demand(
             now == left,
             "counted in a word that was not meant: its sum, and the one before",

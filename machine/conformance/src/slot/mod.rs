@@ -7,7 +7,9 @@
 //! restartably:          the block is done by the calling thread as if nobody else could run in its slot: whenever the thread
 //!     …                 is preempted, migrated, interrupted by a signal or restarted by kick::restart inside, the
 //!                       block begins again, in the slot where the thread is then; what it did until then is writes to cells
-//!                       that are nobody's, and only its last write, the *commit*, is to a word.
+//!                       that are nobody's, and only its last write, the *commit*, is to a word. When it has begun again some
+//!                       times, the operation may take the thread for one without a slot instead: under a debugger that stops
+//!                       at each instruction no block comes to its end.
 //! ```
 //!
 //! A write to a word from another thread ([`Operations::exchange`]) does not begin the block again: if the block has read the
@@ -224,6 +226,9 @@ operations! {
     ///         at = counts + s · COUNTS
     ///         *at += 1                   commit
     ///     return at, s
+    ///     or, where the block does not come to its end:
+    ///         *(at + COUNTED_BESIDE) += 1, locked
+    ///         return at, NOWHERE
     /// ```
     count: unsafe fn(counts: &AtomicPtr<u8>) -> Counted = slot::count,
 

@@ -4,16 +4,17 @@
 //! simple ones, and each addition reads what the one before wrote.
 
 use super::given::WORDS;
-use super::layout::{COUNTS, Counted};
+use super::layout::{COUNTED_BESIDE, COUNTS, Counted, NOWHERE};
 use crate::sync::{AtomicPtr, Ordering};
 use core::arch::asm;
 
-/// Adds one to the first word of the counts of this thread's slot, and says where that was. `counts` leads to those of slot 0; signal handlers
+/// Adds one to the first word of the counts of this thread's slot, and says where that was; or, where restartable sections do not come to an end, to the word
+/// [`COUNTED_BESIDE`] it, as if in slot [`NOWHERE`]. `counts` leads to those of slot 0; signal handlers
 /// of this thread that let it lead elsewhere do so before or after the operation.
 ///
 /// # Safety
 /// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId), and the thread has a slot. Where `counts` leads there are counts for every
-/// possible slot, and only this operation and [`count_in`] write the word.
+/// possible slot, and only this operation and [`count_in`] write the word, and nobody the one beside but by locked instructions.
 #[inline(always)]
 pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     let words = WORDS.load(Ordering::Relaxed);
@@ -21,7 +22,16 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     // SAFETY: adds to one word of the slot's, in the commit: nobody else does, so an addition in memory is as good as a store.
     unsafe {
         asm!(
-            crate::restartable_section!(),
+            ".pushsection .text.commensal_abort, \"ax\"",
+            "8: mov {slot:e}, dword ptr fs:[{words} + 24]",
+            "imul {t}, {slot}, {bytes}",
+            "mov {at}, qword ptr [{counts}]",
+            "add {at}, {t}",
+            "lock add qword ptr [{at} + {beside}], 1",
+            "mov {slot:e}, {nowhere}",
+            "jmp 6f",
+            ".popsection",
+            crate::restartable_section!("8b"),
             "5: lea {t}, [rip + 77b]",
             "mov qword ptr fs:[{words} + 8], {t}",
             "2: mov {slot:e}, dword ptr fs:[{words} + 24]",
@@ -30,8 +40,10 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
             "add {at}, {t}",
             "add qword ptr [{at}], 1",
             "3:",
+            "6:",
             t = out(reg) _, slot = out(reg) slot, at = out(reg) at,
-            words = in(reg) words, counts = in(reg) counts.as_ptr(), bytes = const COUNTS,
+            words = in(reg) words, counts = in(reg) counts.as_ptr(), bytes = const COUNTS, beside = const COUNTED_BESIDE,
+            nowhere = const NOWHERE,
             options(nostack)
         );
     }
@@ -48,7 +60,7 @@ pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
     // SAFETY: as above.
     unsafe {
         asm!(
-            crate::restartable_section!(),
+            crate::restartable_section!("{no}"),
             "5: lea {t}, [rip + 77b]",
             "mov qword ptr fs:[{words} + 8], {t}",
             "2: cmp dword ptr fs:[{words} + 24], {slot:e}",

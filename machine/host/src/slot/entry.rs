@@ -34,7 +34,7 @@ macro_rules! take_entry {
         #[unsafe(no_mangle)]
         pub extern "C-unwind" fn $name(bytes: usize) -> *mut core::ffi::c_void {
             core::arch::naked_asm!(
-                $crate::restartable_section!(),
+                $crate::restartable_section!("{slow}"),
                 $crate::own_label!($name),
                 "cmp rdi, {limit}",
                 "ja {slow}",
@@ -83,7 +83,7 @@ macro_rules! put_entry {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(object: *mut core::ffi::c_void) {
             core::arch::naked_asm!(
-                $crate::restartable_section!(),
+                $crate::restartable_section!("{slow}"),
                 "mov rcx, qword ptr [rip + {base}]",
                 "mov rax, rdi",
                 "shr rax, 16",
@@ -126,7 +126,7 @@ macro_rules! put_entry {
 macro_rules! cache_take_body {
     (slow: $slow:path) => {
         core::arch::naked_asm!(
-            $crate::restartable_section!(),
+            $crate::restartable_section!("{slow}"),
             "mov rcx, qword ptr [rdi]",
             "mov rdx, qword ptr [rdi + 8]",
             "lea rdx, [rcx + rdx*8 + {areas}]",
@@ -162,7 +162,7 @@ macro_rules! cache_take_body {
 macro_rules! cache_put_body {
     (slow: $slow:path) => {
         core::arch::naked_asm!(
-            $crate::restartable_section!(),
+            $crate::restartable_section!("{slow}"),
             "test rsi, rsi",
             "jz 9f",
             "mov rcx, qword ptr [rdi]",
@@ -193,20 +193,31 @@ macro_rules! cache_put_body {
     };
 }
 
-/// The descriptor and the abort handler of the section between labels `2` and `3`, which an abort begins again at `5`.
+/// The descriptor and the abort handler of the section between labels `2` and `3`, which an abort begins again at `5`; but every fourth time it goes to `$leave`, as
+/// if the thread had no slot: under a debugger that stops at each instruction no section ever comes to its end.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! restartable_section {
-    () => {
-        ".pushsection __rseq_cs, \"aw\"
-         .balign 32
-         77: .long 0, 0
-         .quad 2f, 3f - 2f, 4f
-         .popsection
-         .pushsection .text.commensal_abort, \"ax\"
-         .byte 0x0f, 0xb9, 0x3d
-         .long 0x53053053
-         4: jmp 5f
-         .popsection"
+    ($leave:literal) => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\"
+             .balign 32
+             77: .long 0, 0
+             .quad 2f, 3f - 2f, 4f
+             .popsection
+             .pushsection .bss.commensal_aborts, \"aw\", @nobits
+             78: .zero 1
+             .popsection
+             .pushsection .text.commensal_abort, \"ax\"
+             .byte 0x0f, 0xb9, 0x3d
+             .long 0x53053053
+             4: inc byte ptr [rip + 78b]
+             test byte ptr [rip + 78b], 3
+             jz ",
+            $leave,
+            "
+             jmp 5f
+             .popsection"
+        )
     };
 }

@@ -45,6 +45,10 @@ pub(crate) const FULL_MASK: usize = ARRAY - 1;
 pub const ROW: usize = AREA + 64;
 /// Bytes of what is counted in a slot, and from there to the next slot's.
 pub const COUNTS: usize = 128;
+/// Bytes from a word that is counted in to the one beside it, where threads count that get no section to its end: with locked instructions.
+pub const COUNTED_BESIDE: usize = 24;
+/// The slot that those say they counted in: no thread is ever there.
+pub const NOWHERE: u32 = u32::MAX >> 1;
 /// The least `left` of which can be drawn. What is drawn at once is at most half of it, so that nothing leads into the window from up to
 /// half of it, nor from where one of the two highest bits is set: a cell with such a `left` is *closed*.
 pub const WINDOW: u64 = 1 << 30;

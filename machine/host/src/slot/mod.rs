@@ -26,7 +26,7 @@ pub use count::{count, count_in};
 pub use given::WORDS;
 #[doc(hidden)]
 pub use layout::AREA_SHIFT;
-pub use layout::{AREA, AREAS, ARRAY, COUNTS, Counted, MAX, Pair, ROW, Stored, WINDOW};
+pub use layout::{AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, MAX, NOWHERE, Pair, ROW, Stored, WINDOW};
 pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
 };

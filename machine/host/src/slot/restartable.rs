@@ -3,8 +3,9 @@
 //! The shape is always the same. Store the descriptor's address in the thread's rseq area; from the label `2` on, the
 //! kernel watches; read the slot *inside* the section, so that what is read is what is checked; work; commit with one store,
 //! after which label `3` ends the section; label `6` is the way out without a commit. If the kernel finds the thread's instruction pointer between the two when it
-//! was preempted, migrated or interrupted by a signal, it moves it to label `4`, which begins again. In fallback mode
-//! nobody watches, and nobody else uses the slot.
+//! was preempted, migrated or interrupted by a signal, it moves it to label `4`, which begins again, or at times says
+//! that the thread has no slot: so also a thread that a debugger stops at each instruction comes to an end. In fallback mode nobody watches, and nobody else uses the
+//! slot.
 //!
 //! The commit is a plain store of a value computed from what was read, not an addition in memory: that is faster, and when
 //! another CPU overwrites the word meanwhile, its store is lost as a whole instead of being counted from (see `exchange`).
@@ -21,10 +22,10 @@ use core::arch::asm;
 macro_rules! restartable {
     ($($line:expr),* ; after: $($after:expr),* ; no slot: $leave:literal $($nowhere:expr),* ; $($operands:tt)*) => {
         asm!(
-            crate::restartable_section!(),
             ".pushsection .text.commensal_abort, \"ax\"",
             $($nowhere,)*
             ".popsection",
+            crate::restartable_section!($leave),
             "5: lea {t}, [rip + 77b]",
             "mov qword ptr fs:[{words} + 8], {t}",
             "2: cmp dword ptr fs:[{words} + 4], 0",

@@ -45,7 +45,7 @@ pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i
     // SAFETY: writes one word of the slot's row, in the commit.
     unsafe {
         asm!(
-            crate::restartable_section!(),
+            crate::restartable_section!("{no}"),
             "5: lea {t}, [rip + 77b]",
             "mov qword ptr fs:[{words} + 8], {t}",
             "2: cmp dword ptr fs:[{words} + 4], 0",

@@ -1,25 +1,29 @@
 //! Counts of what happened in which slot, as their pseudo-code in `machine/conformance` says.
 
-use super::layout::{COUNTS, Counted};
+use super::given;
+use super::layout::{COUNTED_BESIDE, COUNTS, Counted, NOWHERE};
 use super::section::{Aborted, Section, restartably};
-use crate::sync::AtomicPtr;
+use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use std::ptr::with_exposed_provenance_mut;
 
-/// Adds one to the first word of the counts of this thread's slot, and says where that was.
+/// Adds one to the first word of the counts of this thread's slot, and says where that was; or to the word beside it.
 ///
 /// # Safety
 /// As for the host's.
 pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
-    restartably(|section| {
-        let slot = section.slot()?.expect("a thread that counts has a slot");
-        // SAFETY: passed on; the pointer can be read.
-        unsafe {
-            let counts: *mut u8 = with_exposed_provenance_mut(section.load(counts.as_ptr().cast())? as usize);
-            let at = counts.wrapping_add(slot as usize * COUNTS);
-            add_one(section, at)?;
-            Ok(Counted { at, slot })
-        }
-    })
+    restartably(
+        |section| {
+            let slot = section.slot()?.expect("a thread that counts has a slot");
+            // SAFETY: passed on; the pointer can be read.
+            unsafe {
+                let counts: *mut u8 = with_exposed_provenance_mut(section.load(counts.as_ptr().cast())? as usize);
+                let at = counts.wrapping_add(slot as usize * COUNTS);
+                add_one(section, at)?;
+                Ok(Counted { at, slot })
+            }
+        },
+        || count_beside(counts),
+    )
 }
 
 /// Adds one to the word `OFFSET` bytes behind where the thread counted; false, and nothing is counted, if it is not in that slot any more.
@@ -27,14 +31,26 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
 /// # Safety
 /// As for [`count`], which said where.
 pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
-    restartably(|section| {
-        if section.slot()? != Some(counted.slot) {
-            return Ok(false);
-        }
-        // SAFETY: as above.
-        unsafe { add_one(section, counted.at.wrapping_offset(OFFSET as isize))? };
-        Ok(true)
-    })
+    restartably(
+        |section| {
+            if section.slot()? != Some(counted.slot) {
+                return Ok(false);
+            }
+            // SAFETY: as above.
+            unsafe { add_one(section, counted.at.wrapping_offset(OFFSET as isize))? };
+            Ok(true)
+        },
+        || false,
+    )
+}
+
+/// Where no section comes to its end.
+fn count_beside(counts: &AtomicPtr<u8>) -> Counted {
+    let slot = given::look().expect("a thread that counts has a slot");
+    let at = counts.load(Ordering::Relaxed).wrapping_add(slot as usize * COUNTS);
+    // SAFETY: every slot has counts, and the words beside those that sections count in are atomics.
+    unsafe { (*at.wrapping_add(COUNTED_BESIDE).cast::<AtomicU64>()).fetch_add(1, Ordering::SeqCst) };
+    Counted { at, slot: NOWHERE }
 }
 
 /// The commit, one instruction: nobody comes in between.

@@ -44,19 +44,22 @@ pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
 /// The cell in slot 0's row is there, aligned to 16, and every possible slot has a row. `amount` lies between −WINDOW / 2 and
 /// WINDOW / 2; `RANGE` is at most that.
 pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
-    restartably(|section| {
-        let Some(slot) = section.slot()? else { return Ok(false) };
-        let left: *mut u64 = near.wrapping_offset(OFFSET as isize).wrapping_add(slot as usize * ROW).cast();
-        // SAFETY: every slot has a row.
-        unsafe {
-            let rest = section.load(left)?.wrapping_sub(amount as u64);
-            if rest.wrapping_sub(WINDOW) >= RANGE as u64 {
-                return Ok(false);
+    restartably(
+        |section| {
+            let Some(slot) = section.slot()? else { return Ok(false) };
+            let left: *mut u64 = near.wrapping_offset(OFFSET as isize).wrapping_add(slot as usize * ROW).cast();
+            // SAFETY: every slot has a row.
+            unsafe {
+                let rest = section.load(left)?.wrapping_sub(amount as u64);
+                if rest.wrapping_sub(WINDOW) >= RANGE as u64 {
+                    return Ok(false);
+                }
+                section.store(left, rest)?;
             }
-            section.store(left, rest)?;
-        }
-        Ok(true)
-    })
+            Ok(true)
+        },
+        || false,
+    )
 }
 
 /// Replaces the pair of `cell` in the row of slot `slot` if this thread is in that slot and `left` is as expected.
@@ -64,20 +67,23 @@ pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i
 /// # Safety
 /// As for [`draw`]; nobody else changes `edge` meanwhile.
 pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
-    restartably(|section| {
-        if section.slot()? != Some(slot) {
-            return Ok(Stored::Elsewhere);
-        }
-        let pair = in_row(cell, slot);
-        // SAFETY: every slot has a row.
-        unsafe {
-            if section.load(pair.cast())? != expected {
-                return Ok(Stored::Differs);
+    restartably(
+        |section| {
+            if section.slot()? != Some(slot) {
+                return Ok(Stored::Elsewhere);
             }
-            section.store_pair(pair.cast(), packed(new))?;
-        }
-        Ok(Stored::Done)
-    })
+            let pair = in_row(cell, slot);
+            // SAFETY: every slot has a row.
+            unsafe {
+                if section.load(pair.cast())? != expected {
+                    return Ok(Stored::Differs);
+                }
+                section.store_pair(pair.cast(), packed(new))?;
+            }
+            Ok(Stored::Done)
+        },
+        || Stored::Elsewhere,
+    )
 }
 
 /// Reads the pair of a cell in any row, as it was at some moment.

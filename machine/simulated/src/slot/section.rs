@@ -12,16 +12,18 @@ pub struct Aborted;
 #[derive(Debug)]
 pub struct Section(Option<Here>);
 
-/// Does `work` as a restartable section, as often as it takes.
-pub fn restartably<R>(work: impl Fn(&Section) -> Result<R, Aborted>) -> R {
-    loop {
+/// So often in a row a section begins.
+const TRIES: u32 = 4;
+
+/// Does `work` as a restartable section, as often as it takes; or gives it up, and does something else.
+pub fn restartably<R>(work: impl Fn(&Section) -> Result<R, Aborted>, instead: impl FnOnce() -> R) -> R {
+    let attempt = |_| {
         let section = Section::begin();
         let done = work(&section);
         section.end();
-        if let Ok(result) = done {
-            return result;
-        }
-    }
+        done.ok()
+    };
+    (0..TRIES).find_map(attempt).unwrap_or_else(instead)
 }
 
 impl Section {
