@@ -4,6 +4,10 @@
  *                           SIZE bytes to the end, which is at least PERCENT of the limit; twice
  * exhaust_threads SIZE      the same from four threads at once
  * lowered                   the limit falls to what is in use, later it is lifted
+ * late as|data              the program limits itself, to 64 MiB more than it has, and gets all but 16 of them
+ * promises                  what the system does not promise to a mapping it does not promise to malloc
+ * aliases                   blocks at all distances that a table of addresses could take for one another
+ * many COUNT MIB            so many blocks of so many MiB, alive at the same time
  * staircase as|data [MS]    processes that may grow by 0, 1, 2, … steps, with their first thread among what
  *                           may fail; afterwards the limit is lifted and everything works. With MS they
  *                           have lived for so long before, and the steps are the small ones */
@@ -11,6 +15,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -175,6 +180,145 @@ static void check_lowered(void) {
     free(large);
 }
 
+/* -- late -- */
+
+static size_t data_bytes(void) {
+    return statm_bytes(5);
+}
+
+static void *pass(void *argument) {
+    return argument;
+}
+
+static void check_late(void) {
+    const size_t room = 64 * MIB, slack = 16 * MIB, stack = 8 * MIB;
+    static struct churn churn;
+    size_t count = 0;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    churn_begin(&churn, 1, 64 * KIB);
+    churn_steps(&churn, 5000);
+    int is_data = strcmp(argument(0), "data") == 0;
+    int resource = is_data ? RLIMIT_DATA : RLIMIT_AS;
+    for (size_t size = 40; size <= 8 * MIB; size *= 7) {
+        pid_t child = fork();
+        if (child == 0) {
+            set_limit(resource, (is_data ? data_bytes() : address_space_bytes()) + room);
+            give_all(take_all(size, &count));
+            CHECK(count * size >= room - slack - size, "%zu blocks of %zu bytes, where %zu bytes are allowed", count, size,
+                  room);
+            _exit(0);
+        }
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child && status == 0, "blocks of %zu bytes: status %d", size, status);
+    }
+    /* Half for blocks, and the rest less the slack for mappings of the program's own. */
+    set_limit(resource, (is_data ? data_bytes() : address_space_bytes()) + room);
+    for (size_t taken = 0; taken < room / 2; taken += 100 * KIB)
+        CHECK(malloc(100 * KIB) != NULL, "no block after %zu bytes of %zu", taken, room);
+    void *own = mmap(NULL, room / 2 - slack - stack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(own != MAP_FAILED, "no mapping of the program's own: errno %d", errno);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, stack - 64 * KIB);
+    int error = pthread_create(&thread, &attributes, pass, NULL);
+    CHECK(error == 0, "no thread: error %d", error);
+    pthread_join(thread, NULL);
+    churn_end(&churn);
+}
+
+/* -- promises -- */
+
+static size_t memory_bytes(void) {
+    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void check_promises(void) {
+    for (size_t bytes = memory_bytes() / 4; bytes < (size_t)1 << 46; bytes *= 2) {
+        void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (mapping != MAP_FAILED)
+            munmap(mapping, bytes);
+        void *block = malloc(bytes);
+        CHECK((block != NULL) == (mapping != MAP_FAILED), "of %zu bytes malloc gives %p, and mmap %p", bytes, block,
+              mapping);
+        free(block);
+    }
+}
+
+/* -- aliases -- */
+
+enum { UNIT_BLOCKS = 400, FARS = 12 };
+
+/* The least power of two that is four times the memory or more, as the page map has it. */
+static size_t window_bytes(void) {
+    size_t window = (size_t)128 << 30;
+    while (window < 4 * memory_bytes())
+        window *= 2;
+    return window;
+}
+
+/* A place where nothing lies becomes the only one that the kernel has for the next mappings. */
+static void leave_room_only_at(uintptr_t place, size_t room, uintptr_t below) {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    for (uintptr_t at = place + room; at < below;) {
+        uintptr_t bytes = below - at < (uintptr_t)1 << 30 ? below - at : (uintptr_t)1 << 30;
+        mmap((void *)at, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
+        at += bytes;
+    }
+    for (size_t bytes = 64 * MIB; bytes >= 64 * KIB; bytes /= 2) {
+        void *filler;
+        while ((filler = mmap(NULL, bytes, PROT_NONE, flags, -1, 0)) != MAP_FAILED && (uintptr_t)filler > place)
+            continue;
+        if (filler != MAP_FAILED)
+            munmap(filler, bytes);
+    }
+}
+
+static void check_aliases(void) {
+    static struct {
+        char *block;
+        size_t size;
+    } blocks[FARS * UNIT_BLOCKS];
+    size_t window = window_bytes(), count = 0;
+    uintptr_t first = (uintptr_t)malloc(40) & ~(4 * MIB - 1), lowest = first;
+    for (size_t far = 1; far <= 3 && first > far * window; far++) {
+        uintptr_t place = first - far * window - 64 * MIB;
+        leave_room_only_at(place, 128 * MIB, lowest);
+        lowest = place;
+        for (size_t i = 0; i < UNIT_BLOCKS; i++, count++) {
+            size_t size = i % 100 == 0 ? 65 * MIB : i % 3 ? (i * 997) % (30 * KIB) + 1 : 600 * KIB;
+            blocks[count].block = malloc(size);
+            blocks[count].size = size;
+            CHECK(blocks[count].block != NULL, "no block of %zu bytes", size);
+            fill(blocks[count].block, size, count);
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        check_filled(blocks[i].block, blocks[i].size, blocks[i].size, i, "far away");
+    for (size_t i = 0; i < count; i++) {
+        CHECK(malloc_usable_size(blocks[i].block) >= blocks[i].size, "%zu bytes of %zu",
+              malloc_usable_size(blocks[i].block), blocks[i].size);
+        free(blocks[i].block);
+    }
+    malloc_trim(0);
+}
+
+/* -- many -- */
+
+static void check_many(void) {
+    size_t count = number_argument(0, 1), mib = number_argument(1, 1);
+    char **blocks = malloc(count * sizeof *blocks);
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = malloc(mib * MIB);
+        CHECK(blocks[i] != NULL, "block %zu of %zu MiB: errno %d", i, mib, errno);
+        *(size_t *)blocks[i] = i;
+    }
+    for (size_t i = 0; i < count; i++) {
+        CHECK(*(size_t *)blocks[i] == i, "block %zu holds %zu", i, *(size_t *)blocks[i]);
+        free(blocks[i]);
+    }
+    free(blocks);
+}
+
 /* -- staircase -- */
 
 enum { SMALL_STEPS = 32, LARGE_STEPS = 96 };
@@ -211,10 +355,6 @@ static int start_thread(pthread_t *thread) {
     int error = pthread_create(thread, &attributes, ask_politely, NULL);
     CHECK(error == 0 || error == EAGAIN || error == ENOMEM, "pthread_create returned %d", error);
     return error == 0;
-}
-
-static size_t data_bytes(void) {
-    return statm_bytes(5);
 }
 
 static void one_step(int resource, size_t growth) {
@@ -263,6 +403,10 @@ static void check_staircase(void) {
 static const struct check checks[] = {{"exhaust", check_exhaust},
                                       {"exhaust_threads", check_exhaust_threads},
                                       {"lowered", check_lowered},
+                                      {"late", check_late},
+                                      {"promises", check_promises},
+                                      {"aliases", check_aliases},
+                                      {"many", check_many},
                                       {"staircase", check_staircase},
                                       {NULL, NULL}};
 

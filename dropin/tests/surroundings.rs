@@ -4,7 +4,7 @@
 use dropin::check::{check, hardly_watched, promised, unwatched, watched};
 use dropin::run::{End, Outcome, Run};
 use dropin::subject::{self, Mode};
-use dropin::{compile, in_both_modes, skips};
+use dropin::{compile, in_both_modes, linked, skips};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,11 @@ in_both_modes! {
     limit_4_gib: |mode| exhaust(mode, "-v", 4 << 10, &[10 << 20]);
     limit_of_data: |mode| exhaust(mode, "-d", 128, &[64, 1 << 20]);
     limit_lowered_at_run_time: promised("limits lowered");
+    limit_set_by_the_program: "limits late as";
+    limit_of_data_set_by_the_program: "limits late data";
+    memory_that_is_not_promised: "limits promises";
+    addresses_far_apart: "limits aliases";
+    twenty_thousand_large_blocks: "limits many 20000 65";
     limit_at_every_step: promised("limits staircase as");
     limit_of_data_at_every_step: promised("limits staircase data");
 
@@ -37,6 +42,9 @@ in_both_modes! {
     watched_in_a_sandbox: watched("seccomp late openat=1,unlinkat=1,membarrier=1,madvise=1,getpid=1");
     watched_under_limits: watched("limits staircase as");
     watched_under_limits_when_a_page_is_due: watched("limits staircase as 60");
+
+    tracer_that_steps: |mode| linked::holds(mode, "stepped alone");
+    tracer_that_steps_one_of_two_threads: |mode| linked::holds(mode, "stepped threads");
 
     double_free: |mode| misused(mode, "double_free", &[16, 100, 2000, 30_000, 300_000, 5_000_000]);
     double_free_by_another_thread: |mode| misused(mode, "double_free_other_thread", &[16, 1000, 30_000]);

@@ -45,17 +45,17 @@ fn program(seed: u64) -> impl Iterator<Item = Operation> {
 }
 
 /// Whether the plan's failure, which must come within so many passages, has come. Uses the plan up.
-fn has_come(point: Point, plan: Plan) -> bool {
+fn has_come(plan: Plan) -> bool {
     match plan {
         Plan::Never => false,
-        Plan::Once { skip } => !(0..=skip).any(|_| fault::fails(point)),
-        Plan::Always { .. } => fault::fails(point),
+        Plan::Once { skip } => !(0..=skip).any(|_| fault::fails(Point::Reserve)),
+        Plan::Always { .. } => fault::fails(Point::Reserve),
     }
 }
 
 /// Runs the program with a failure planned, and again without; whether the failure came.
-fn run<S: Subject>(point: Point, plan: Plan, subject: S) -> Result<bool, Failure> {
-    fault::arm(point, plan);
+fn run<S: Subject>(plan: Plan, subject: S) -> Result<bool, Failure> {
+    fault::arm(Point::Reserve, plan);
     let (owned, at_rest) = (Owned::default(), AtRest::begin());
     let mut model = Model::new(subject, owned.clone(), 1, LIMIT);
     model.may_fail = true;
@@ -67,11 +67,11 @@ fn run<S: Subject>(point: Point, plan: Plan, subject: S) -> Result<bool, Failure
     }
     model.check_all()?;
     at_rest.check(&owned)?;
-    if matches!((point, plan), (Point::Reserve, Plan::Always { skip: 0 })) {
+    if matches!(plan, Plan::Always { skip: 0 }) {
         assert_eq!(model.len(), 0, "blocks without any address space");
     }
-    let (came, nulls) = (has_come(point, plan), model.nulls);
-    fault::arm(point, Plan::Never);
+    let (came, nulls) = (has_come(plan), model.nulls);
+    fault::arm(Point::Reserve, Plan::Never);
     if !came && nulls > 0 {
         return Err(Failure { violation: Violation::Null, details: format!("{nulls} times, and nothing failed") });
     }
@@ -88,22 +88,20 @@ fn run_unharmed<S: Subject>(model: &mut Model<S>, owned: &Owned, at_rest: &AtRes
     at_rest.check(owned)
 }
 
-fn parse(case: &str) -> (Point, Plan) {
+fn parse(case: &str) -> Plan {
     let words: Vec<&str> = case.split(' ').collect();
-    let point = if words[0] == "Reserve" { Point::Reserve } else { Point::Commit };
-    let skip = words[2].parse().expect("a number");
-    (point, if words[1] == "once" { Plan::Once { skip } } else { Plan::Always { skip } })
+    let skip = words[1].parse().expect("a number");
+    if words[0] == "once" { Plan::Once { skip } } else { Plan::Always { skip } }
 }
 
 /// Runs the program for every n in processes of their own.
-fn run_all(point: Point, times: &str) {
+fn run_all(times: &str) {
     if let Some(case) = child::case() {
-        let (point, plan) = parse(&case);
-        let came = run(point, plan, Heap).unwrap_or_else(|failure| panic!("{failure}"));
+        let came = run(parse(&case), Heap).unwrap_or_else(|failure| panic!("{failure}"));
         return println!("failure came: {came}");
     }
     for skip in 0..TOO_MANY {
-        let case = format!("{point:?} {times} {skip}");
+        let case = format!("{times} {skip}");
         let outcome = child::run(&mut child::command(&case));
         outcome.expect_success();
         if outcome.stdout.contains("failure came: false") {
@@ -115,28 +113,18 @@ fn run_all(point: Point, times: &str) {
 
 #[test]
 fn any_one_reservation_may_fail() {
-    run_all(Point::Reserve, "once");
+    run_all("once");
 }
 
 #[test]
 fn all_reservations_may_fail_from_some_on() {
-    run_all(Point::Reserve, "always");
-}
-
-#[test]
-fn any_one_commit_may_fail() {
-    run_all(Point::Commit, "once");
-}
-
-#[test]
-fn all_commits_may_fail_from_some_on() {
-    run_all(Point::Commit, "always");
+    run_all("always");
 }
 
 #[test]
 fn planted_ignoring_a_failed_reservation_is_found() {
     if child::case().is_some() {
-        let found = run(Point::Reserve, Plan::Always { skip: 4 }, IgnoresFailedReserve::default());
+        let found = run(Plan::Always { skip: 4 }, IgnoresFailedReserve::default());
         return println!("found: {}", found.expect_err("the planted bug was not found"));
     }
     let outcome = child::run(&mut child::command("planted"));

@@ -182,11 +182,6 @@ fn in_fallback_mode() {
 }
 
 #[test]
-fn with_limited_address_space() {
-    act_out(child::limit_address_space);
-}
-
-#[test]
 fn planted_a_block_given_twice_is_found() {
     if child::case().is_some() {
         let found = stress(random::seed(), PATIENCE, || SameBlockTwice::new(1000));

@@ -8,7 +8,7 @@ mod common;
 use commensal::heap;
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::upkeep::Report;
-use common::child::{self, with_settings};
+use common::child::with_settings;
 use common::peak::{Blocks, MIB, after_a_peak, comes, resident};
 use std::thread;
 use std::time::Duration;
@@ -80,21 +80,5 @@ fn refused_pages_stay_as_they_are() {
             fault::arm(Point::Decommit, Plan::Never);
             assert!(comes(|| Report::read().bytes > 30 << 20), "{:?}", Report::read());
         });
-    });
-}
-
-/// With little address space, where each mapping counts.
-#[test]
-fn pages_go_back_under_a_limit_of_address_space() {
-    if child::case().is_none() {
-        let mut command = child::command("act");
-        child::limit_address_space(&mut command).env("COMMENSAL_CONF", "upkeep.interval_ms:50");
-        return child::run(&mut command).expect_success();
-    }
-    heap::conf::apply_environment();
-    let before = resident();
-    after_a_peak(4 * MIB, 80 * MIB, Duration::from_millis(200), || {
-        let is_back = comes(|| resident() - before < 10 * MIB);
-        assert!(is_back, "{} bytes are left: {:?}", resident() - before, Report::read());
     });
 }

@@ -1,7 +1,7 @@
 //! `machine::vm`: address space. Sizes and addresses are multiples of `PAGE`.
 //!
-//! In the pseudo-code, a page is `free`, or it is somebody's and `hidden` (no access), `zero` (reads as zero, must not be
-//! written), or `committed`, with contents. An operation that answers null or false has changed nothing.
+//! In the pseudo-code, a page is `free`, or it is somebody's: `hidden` (no access), or `committed`, with contents, which are zeroes at first. An operation that
+//! answers null or false has changed nothing.
 
 use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, crowd, random};
@@ -17,13 +17,11 @@ operations! {
     /// reserve(at, bytes, access):
     ///     if at = null: at = the start of some free pages, or return null
     ///     else if any of the pages is not free: return null
-    ///     the pages are ours and hidden, zero, or committed with zeroes, as access says
+    ///     the pages are ours, and hidden, or committed with zeroes, as access says
     ///     return at
     /// ```
     reserve: fn(*mut u8, usize, Access) -> Option<*mut u8> = vm::reserve,
-    /// `hidden` and `zero` pages of ours become `committed` with zeroes; committed ones stay as they are.
-    commit: unsafe fn(*mut u8, usize) -> bool = vm::commit,
-    /// Committed pages of ours lose their contents and hold zeroes. Their memory goes back to the system.
+    /// Pages of ours lose their contents and hold zeroes. Their memory goes back to the system.
     decommit: unsafe fn(*mut u8, usize) -> bool = vm::decommit,
     /// Pages of ours become free.
     release: unsafe fn(*mut u8, usize) -> bool = vm::release,
@@ -54,9 +52,6 @@ crate::cases! {
     }
     "vm::reserve by many" => disjoint, {
         "the same twice" { reserve: planted::reserve_again, release: |_, _| true }
-    }
-    "vm::commit" => committed, {
-        "does nothing" { commit: |_, _| true }
     }
     "vm::decommit" => decommitted, {
         "does nothing" { decommit: |_, _| true }
@@ -129,30 +124,23 @@ fn fresh(operations: &Operations, access: Access) -> Result<*mut u8, String> {
 
 /// The body of [`Operations::reserve`].
 pub fn reserved(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let [hidden, zero, committed] =
-        [Access::None, Access::Read, Access::ReadWrite].map(|access| fresh(operations, access));
-    let (hidden, zero, committed) = (hidden?, zero?, committed?);
-    ensure!(
-        [hidden, zero, committed].iter().all(|at| at.addr().is_multiple_of(PAGE)),
-        "a mapping is not aligned to pages"
-    );
+    let (hidden, zero) = (fresh(operations, Access::None)?, fresh(operations, Access::ReadWrite)?);
+    ensure!([hidden, zero].iter().all(|at| at.addr().is_multiple_of(PAGE)), "a mapping is not aligned to pages");
     ensure!(is_deadly(runner, hidden, 1, false), "a page without access can be read");
-    ensure!(holds(zero, PAGES, None), "reserved memory is not zero");
-    ensure!(is_deadly(runner, zero, 1, true), "a page that is only readable can be written");
-    ensure!(holds(committed, PAGES, None), "fresh committed memory is not zero");
-    fill(committed, PAGES, 10);
-    ensure!(holds(committed, PAGES, Some(10)), "committed memory does not keep what is written");
+    ensure!(holds(zero, PAGES, None), "fresh memory is not zero");
+    fill(zero, PAGES, 10);
+    ensure!(holds(zero, PAGES, Some(10)), "memory does not keep what is written");
     // Exactly there, or not at all.
-    ensure!((operations.reserve)(committed, PAGE, Access::ReadWrite).is_none(), "a mapping was made over another");
-    ensure!(holds(committed, PAGES, Some(10)), "a refused mapping changed what lay there");
+    ensure!((operations.reserve)(zero, PAGE, Access::ReadWrite).is_none(), "a mapping was made over another");
+    ensure!(holds(zero, PAGES, Some(10)), "a refused mapping changed what lay there");
     // SAFETY: the mapping is ours.
-    unsafe { vm::release(zero, BYTES) };
-    let again = (operations.reserve)(zero, BYTES, Access::ReadWrite);
-    ensure!(again == Some(zero), "a free place was asked for, and {again:?} was given, not {zero:?}");
+    unsafe { vm::release(hidden, BYTES) };
+    let again = (operations.reserve)(hidden, BYTES, Access::ReadWrite);
+    ensure!(again == Some(hidden), "a free place was asked for, and {again:?} was given, not {hidden:?}");
     ensure!((operations.reserve)(null_mut(), 1 << 62, Access::None).is_none(), "more than there is was given");
     fault::arm(Point::Reserve, Plan::Once { skip: 0 });
-    ensure!((operations.reserve)(null_mut(), PAGE, Access::Read).is_none(), "an injected failure did not happen");
-    ensure!((operations.reserve)(null_mut(), PAGE, Access::Read).is_some(), "an injected failure happened twice");
+    ensure!((operations.reserve)(null_mut(), PAGE, Access::None).is_none(), "an injected failure did not happen");
+    ensure!((operations.reserve)(null_mut(), PAGE, Access::None).is_some(), "an injected failure happened twice");
     Ok("anywhere, there, and refused".into())
 }
 
@@ -181,28 +169,6 @@ pub fn disjoint(runner: &dyn Runner, operations: &Operations) -> Outcome {
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
     findings.outcome()?;
     Ok(format!("{} mappings", count.into_inner()))
-}
-
-/// The body of [`Operations::commit`].
-pub fn committed(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let (hidden, zero) = (fresh(operations, Access::None)?, fresh(operations, Access::Read)?);
-    for at in [hidden, zero] {
-        fault::arm(Point::Commit, Plan::Once { skip: 0 });
-        let middle = at.wrapping_add(2 * PAGE);
-        // SAFETY: the mappings are ours.
-        unsafe {
-            ensure!(!(operations.commit)(middle, PAGE), "an injected failure did not happen");
-            ensure!(is_deadly(runner, at, 2, true), "a page was committed although it was refused");
-            ensure!((operations.commit)(middle, 4 * PAGE), "reserved pages could not be committed");
-            ensure!(!is_deadly(runner, at, 2, true), "a committed page cannot be written");
-            ensure!(holds(middle, 4, None), "fresh committed memory is not zero");
-            fill(middle, 4, 20);
-            ensure!((operations.commit)(at, BYTES), "pages could not be committed again");
-        }
-        ensure!(holds(middle, 4, Some(20)), "committing again lost contents");
-        ensure!(holds(at, 2, None), "fresh committed memory is not zero");
-    }
-    Ok("hidden and zero pages".into())
 }
 
 /// The body of [`Operations::decommit`].
@@ -326,7 +292,7 @@ fn move_what_differs(operations: &Operations) -> Result<(), String> {
         return Ok(());
     }
     ensure!(holds(from, PAGES, Some(110)), "a refused move changed its source");
-    let taken = vm::reserve(to, BYTES, Access::Read).is_some();
+    let taken = vm::reserve(to, BYTES, Access::None).is_some();
     ensure!(!taken, "a refused move freed its target");
     ensure!(holds(to, PAGES, Some(130)), "a refused move changed its target");
     Ok(())

@@ -10,8 +10,6 @@ use crate::sync::{AtomicU64, Ordering};
 pub enum Point {
     /// [`crate::vm::reserve`] finds no address space.
     Reserve,
-    /// [`crate::vm::commit`] is refused.
-    Commit,
     /// [`crate::vm::decommit`] is refused.
     Decommit,
     /// [`crate::kick::restart`] and [`crate::kick::fence_all`] are refused.
@@ -35,7 +33,7 @@ pub enum Plan {
     },
 }
 
-const POINTS: usize = 4;
+const POINTS: usize = 3;
 const ONCE: u64 = 1 << 32;
 const ALWAYS: u64 = 1 << 33;
 

@@ -192,6 +192,17 @@ fn read_number(parts: &[&str]) -> Option<u64> {
     core::str::from_utf8(read_file(path, &mut text)?).ok()?.trim().parse().ok()
 }
 
+/// Bytes of memory that the machine has.
+pub fn memory() -> u64 {
+    /// What the call writes, of which these are wanted.
+    const TOTAL: usize = 4;
+    const UNIT: usize = 13;
+    let mut information = [0_u64; 14];
+    // SAFETY: the kernel writes 112 bytes.
+    let _ = unsafe { syscall::call(syscall::SYSINFO, [information.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) };
+    information[TOTAL].saturating_mul(information[UNIT] & u64::from(u32::MAX))
+}
+
 /// Bytes of address space that the process may have; `u64::MAX` if there is no limit.
 pub fn address_space_limit() -> u64 {
     const ADDRESS_SPACE: usize = 9;

@@ -14,11 +14,11 @@
 //! Runs at the same time: readers on every CPU; of those who install, one succeeds.
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
-use crate::{process, thread};
+use crate::{process, slot, thread, vm};
 use core::cell::UnsafeCell;
 
 /// Size of the stand-in: a runtime may read (never write) any offset below this before it has installed its region.
-pub const BOOTSTRAP_BYTES: usize = 6 << 20;
+pub const BOOTSTRAP_BYTES: usize = slot::AREAS + slot::MAX * slot::AREA + vm::PAGE;
 
 /// Zeroes. Not aligned to pages, so that what else lies in `.bss` shares a page with `.data`, which the loader touches anyway.
 #[repr(C, align(64))]

@@ -1,8 +1,7 @@
-//! Address space: reserve, commit, decommit, release, move.
+//! Address space: reserve, decommit, release, move.
 //!
-//! Sizes and addresses are multiples of [`PAGE`]. *Reserved* memory is readable as zeroes or inaccessible, and costs
-//! nothing; *committed* memory is readable and writable, zero at first touch. All calls may fail for lack of address
-//! space, and then change nothing.
+//! Sizes and addresses are multiples of [`PAGE`]. What is reserved costs address space, and counts as promised by the system's overcommit policy, as everybody's
+//! mappings do; its pages are zero at first touch, and cost memory from then on. All calls may fail for lack of address space, and then change nothing.
 
 use crate::{fault, syscall};
 
@@ -15,7 +14,6 @@ const PROT_NONE: usize = 0;
 const PROT_READ: usize = 1;
 const PROT_WRITE: usize = 2;
 const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
-const MAP_NORESERVE: usize = 0x4000;
 const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 const MADV_DONTNEED: usize = 4;
 const MADV_HUGEPAGE: usize = 14;
@@ -32,9 +30,7 @@ const MREMAP_DONTUNMAP: usize = 4;
 pub enum Access {
     /// Neither read nor write.
     None,
-    /// Reads as zero.
-    Read,
-    /// Committed.
+    /// Read and write.
     ReadWrite,
 }
 
@@ -42,7 +38,6 @@ impl Access {
     fn protection(self) -> usize {
         match self {
             Access::None => PROT_NONE,
-            Access::Read => PROT_READ,
             Access::ReadWrite => PROT_READ | PROT_WRITE,
         }
     }
@@ -63,7 +58,7 @@ pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
         return None;
     }
     let placement = if at.is_null() { 0 } else { MAP_FIXED_NOREPLACE };
-    let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE | placement;
+    let flags = MAP_PRIVATE_ANONYMOUS | placement;
     let arguments = [at as usize, bytes, access.protection(), flags, usize::MAX, 0];
     // SAFETY: an anonymous mapping that replaces nothing changes no memory in use.
     let got = unsafe { syscall::call(syscall::MMAP, arguments) }.ok()? as *mut u8;
@@ -114,19 +109,7 @@ pub unsafe fn share(descriptor: i32, bytes: usize) -> Option<*mut u8> {
     }
 }
 
-/// Makes `bytes` of reserved memory at `at` readable and writable. False: it is unchanged.
-///
-/// # Safety
-/// The range must be part of a mapping that the caller made with [`reserve`].
-pub unsafe fn commit(at: *mut u8, bytes: usize) -> bool {
-    if fault::fails(fault::Point::Commit) {
-        return false;
-    }
-    // SAFETY: the caller owns the range.
-    unsafe { syscall::call(syscall::MPROTECT, [at as usize, bytes, PROT_READ | PROT_WRITE, 0, 0, 0]) }.is_ok()
-}
-
-/// Gives the pages of a committed range back; it stays committed and reads as zero. False: contents are unchanged. So they are where the process has locked all
+/// Gives the pages of a range back; it stays committed and reads as zero. False: contents are unchanged. So they are where the process has locked all
 /// memory that it will have; a lock on single pages is one that somebody has forgotten, as nobody needs what is in them.
 ///
 /// # Safety

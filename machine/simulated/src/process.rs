@@ -90,6 +90,11 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Bytes of memory that the machine has.
+pub fn memory() -> u64 {
+    16 << 30
+}
+
 /// Bytes of address space that the process may have: there is no limit.
 pub fn address_space_limit() -> u64 {
     u64::MAX

@@ -114,6 +114,6 @@ fn traces_are_the_same_on_every_machine() {
 }
 
 const TRACES: [[u64; 3]; 2] = [
-    [0xf94e_12fa_f117_7b5a, 0x3550_e7c6_e0a9_81ea, 0xfa45_b68d_76b2_191c],
-    [0xf94e_12fa_f117_7b5a, 0x2c6c_30f2_be5e_b8b7, 0x7c99_c344_6abb_04cf],
+    [0x31d0_b434_3b51_b95c, 0xa0f4_2efd_8643_a207, 0x2d29_3715_8592_fefd],
+    [0x31d0_b434_3b51_b95c, 0x6924_fe2b_4961_9090, 0x6378_3305_4709_0faf],
 ];

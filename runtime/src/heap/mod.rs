@@ -35,6 +35,12 @@ const MOVE_ABOVE: usize = 1 << 20;
 /// And of at least this many bytes in any case.
 const MOVE_ALWAYS_ABOVE: usize = 32 << 20;
 
+/// Makes the heap, as the first allocation does otherwise; so that what it asks the system for is asked before a program forbids itself to. False: there is no
+/// memory for it.
+pub fn begin() -> bool {
+    enter()
+}
+
 /// A block of at least `bytes`; null, with ENOMEM, if there is no memory.
 #[inline(always)]
 pub fn allocate(bytes: usize) -> *mut u8 {

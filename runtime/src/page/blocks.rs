@@ -10,28 +10,40 @@ use machine::{here, vm};
 
 impl Zone {
     pub(super) fn allocate_block(&self, locks: &LockReport, pages: usize, alignment: usize) -> Option<Run> {
-        let bytes = pages.checked_mul(PAGE)?;
-        let start = reserve_aligned(bytes, UNIT.max(alignment * PAGE))?;
+        let (bytes, alignment) = (pages.checked_mul(PAGE)?, UNIT.max(alignment * PAGE));
+        let start = reserve_aligned(bytes, alignment)?;
         let entered = self.locked(locks, here!(), |state| {
-            if self.is_shadowed(start, bytes) {
-                return None;
+            let start = self.claim_or_move(state, start, (bytes, alignment), 1)?;
+            let entered = self.enter_block(state, start, bytes);
+            if entered.is_none() {
+                // SAFETY: the claim and the mapping are ours and unused.
+                unsafe {
+                    self.map.give_up(self.map_start, start, 1);
+                    vm::release(start, bytes);
+                }
             }
-            let segment = self.new_segment(state)?;
-            // SAFETY: the description is ours alone.
-            unsafe { (*segment).begin_block(start, bytes) };
-            if !self.units.insert(start, segment, &self.metadata) {
-                state.recycle(segment);
-                return None;
-            }
-            self.count_taken(pages as u64);
-            Some(())
+            entered.map(|()| start)
         });
-        if !matches!(entered, Some(Some(()))) {
-            // SAFETY: the mapping is ours and unused.
-            unsafe { vm::release(start, bytes) };
+        match entered {
+            Some(start) => start.map(|start| Run { start, is_zero: true }),
+            None => {
+                // SAFETY: the mapping is ours and unused.
+                unsafe { vm::release(start, bytes) };
+                None
+            }
+        }
+    }
+
+    fn enter_block(&self, state: &mut FreeRuns, start: *mut u8, bytes: usize) -> Option<()> {
+        let block = self.new_description(state)?;
+        // SAFETY: the description is ours alone.
+        unsafe { (*block).begin_block(start, bytes) };
+        if !self.units.insert(start, block, &self.metadata) {
+            state.recycle(block);
             return None;
         }
-        Some(Run { start, is_zero: true })
+        self.count_taken((bytes / PAGE) as u64);
+        Some(())
     }
 
     pub(super) fn free_block(&self, locks: &LockReport, start: *mut u8) {
@@ -58,7 +70,10 @@ impl Zone {
         let segment = (&raw const *self.segment(start)).cast_mut();
         self.units.remove(start);
         // SAFETY: the block's owner gives it up.
-        let bytes = unsafe { (*segment).bytes };
+        let bytes = unsafe {
+            self.map.give_up(self.map_start, start, 1);
+            (*segment).bytes
+        };
         state.recycle(segment);
         self.counts.in_use.subtract((bytes / PAGE) as u64);
         bytes

@@ -42,16 +42,17 @@ impl Zone {
             // SAFETY: the segment exists.
             let segment = unsafe { &*segment };
             assert_eq!(segment.number, number, "the table's entry has another number");
-            match segment.owner {
-                Owner::Zone => self.check_segment(segment, &mut found),
-                Owner::Block => {
-                    self.check_unit(segment, segment.start());
-                    found.in_blocks += (segment.bytes / PAGE) as u64;
-                    found.blocks += 1;
-                }
-                Owner::Nobody => {}
+            if segment.owner == Owner::Zone {
+                self.check_segment(segment, &mut found);
             }
         }
+        self.units.for_each(|segment| {
+            if segment.owner == Owner::Block {
+                self.check_unit(segment, segment.start());
+                found.in_blocks += (segment.bytes / PAGE) as u64;
+                found.blocks += 1;
+            }
+        });
         self.check_sums(state, &found);
         found
     }
@@ -65,7 +66,7 @@ impl Zone {
     }
 
     fn check_segment(&self, segment: &Segment, found: &mut PagesFound) {
-        for unit in 0..segment.bytes / UNIT {
+        for unit in 0..segment.bytes.div_ceil(UNIT) {
             self.check_unit(segment, segment.start().wrapping_add(unit * UNIT));
         }
         found.reserved += segment.pages() as u64;

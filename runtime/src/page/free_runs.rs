@@ -16,7 +16,7 @@ const GLANCES: usize = 8;
 pub struct FreeRuns {
     bins: [u32; BINS],
     occupied: Occupied,
-    /// All descriptions of segments, by number from 1.
+    /// All descriptions that have a number, by that, from 1.
     pub segments: *mut *mut Segment,
     /// The highest number.
     pub segment_count: u32,
@@ -242,7 +242,7 @@ impl FreeRuns {
         }
     }
 
-    /// Forgets all free runs, and all descriptions that wait for reuse: they are found anew.
+    /// Forgets all free runs, and all descriptions that wait for reuse: they are found anew, but for those without a number.
     pub fn forget(&mut self) {
         self.bins.fill(0);
         self.occupied.clear();

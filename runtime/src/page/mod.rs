@@ -28,6 +28,7 @@ pub use map::PageMap;
 pub use metadata::Metadata;
 pub use purge::MOST_PURGED_AT_ONCE;
 pub use segment::{Owner, Segment};
+pub(crate) use segments::reserve_aligned;
 pub use span::{GRANULE, Misuse, Span};
 pub use zone::{Run, Zone, ZoneCounts};
 

@@ -167,6 +167,11 @@ impl Segment {
         self.start
     }
 
+    /// Whether an address lies in it. The last unit that is entered for a segment it may not fill.
+    pub fn holds(&self, address: *mut u8) -> bool {
+        (address as usize).wrapping_sub(self.start as usize) < self.bytes
+    }
+
     /// So many pages, at a multiple of as many, may be one of the kernel's.
     pub fn unit_of_contents(&self) -> u32 {
         if self.may_be_huge { HUGE_PAGES } else { 1 }

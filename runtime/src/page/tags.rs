@@ -10,7 +10,7 @@ use machine::sync::{Ordering, compiler_fence};
 impl Zone {
     /// The tag of the large block that begins at an address; null if it has none.
     pub fn tag(&self, start: *mut u8) -> *mut u8 {
-        let Some(segment) = self.units.find(start) else { return null_mut() };
+        let Some(segment) = self.find(start) else { return null_mut() };
         match segment.owner {
             Owner::Block => segment.tag,
             Owner::Zone => {
@@ -27,7 +27,7 @@ impl Zone {
     /// # Safety
     /// The caller owns the large block that begins there.
     pub unsafe fn set_tag(&self, start: *mut u8, tag: *mut u8) -> bool {
-        let Some(segment) = self.units.find(start) else { return false };
+        let Some(segment) = self.find(start) else { return false };
         if segment.owner == Owner::Block {
             let segment = (&raw const *segment).cast_mut();
             // SAFETY: passed on; nobody else looks at the block's tag.

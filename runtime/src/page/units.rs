@@ -47,7 +47,7 @@ impl Units {
         self.table.store((&raw mut self.first).cast(), Ordering::Release);
     }
 
-    /// The segment that holds an address, if it is ours.
+    /// The segment that has the unit which an address lies in.
     pub fn find(&self, address: *mut u8) -> Option<&Segment> {
         let unit = number(address);
         // Acquire pairs with the release in `grow`: the new table's entries were written before.
@@ -78,6 +78,15 @@ impl Units {
         if let Some(entry) = unsafe { probe(self.table.load(Ordering::Relaxed), number(address)) } {
             entry.segment.store(core::ptr::null_mut(), Ordering::Release);
         }
+    }
+
+    /// Shows the segment of each unit, for tests: nobody else may be in the heap.
+    pub fn for_each(&self, mut show: impl FnMut(&Segment)) {
+        let table = self.table.load(Ordering::Relaxed);
+        // SAFETY: as in `find`.
+        let entry = |at| unsafe { (*entries(table).add(at)).segment.load(Ordering::Relaxed).as_ref() };
+        // SAFETY: the table exists.
+        (0..=unsafe { (*table).mask }).filter_map(entry).for_each(&mut show);
     }
 
     fn grow(&self, metadata: &Metadata) -> bool {

@@ -34,6 +34,8 @@ use machine::sync::{Acquired, AtomicPtr, AtomicU64, Lock, Ordering, Site, compil
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = 1 << 14;
+/// Where the heap cannot grow by a segment for a run of so many pages (1 MiB) or more, the run may still get a mapping of its own, which is no longer than it.
+const WORTH_A_MAPPING: usize = (1 << 20) / PAGE;
 /// Runs between two warnings that the heap is about to grow, at least.
 const RUNS_BETWEEN_GROWTH: u64 = 64;
 /// A run that was handed out.
@@ -121,6 +123,7 @@ impl Zone {
             return self.allocate_block(locks, pages, alignment);
         }
         match self.locked(locks, here!(), |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large)) {
+            Some(None) if pages >= WORTH_A_MAPPING => self.allocate_block(locks, pages, alignment),
             Some(run) => run,
             None if alignment == 1 => self.emergency.allocate(pages).map(|start| Run { start, is_zero: true }),
             None => None,
@@ -227,7 +230,7 @@ impl Zone {
 
     /// Pages of the large block that begins at an address; none if none does.
     pub fn large_pages(&self, start: *mut u8) -> Option<usize> {
-        let Some(segment) = self.units.find(start) else { return self.emergency.pages(start) };
+        let Some(segment) = self.find(start) else { return self.emergency.pages(start) };
         match segment.owner {
             Owner::Block => (segment.start() == start).then_some(segment.bytes / PAGE),
             Owner::Zone if (start as usize).is_multiple_of(PAGE) => {
@@ -240,17 +243,17 @@ impl Zone {
 
     /// Whether the kernel may have put a huge page at an address of ours.
     pub fn may_be_huge(&self, address: *mut u8) -> bool {
-        self.units.find(address).is_some_and(|segment| segment.may_be_huge)
+        self.find(address).is_some_and(|segment| segment.may_be_huge)
     }
 
     /// Whether an address lies in a segment of ours.
     pub fn holds(&self, address: *mut u8) -> bool {
-        self.units.find(address).is_some()
+        self.find(address).is_some()
     }
 
     /// The span that holds an address, if a slab has it.
     pub fn span_of(&self, address: *mut u8) -> Option<*mut Span> {
-        let segment = self.units.find(address)?;
+        let segment = self.find(address)?;
         if segment.owner != Owner::Zone {
             return None;
         }
@@ -265,7 +268,7 @@ impl Zone {
     /// # Safety
     /// The caller owns the run that begins at `start`, and gives it up.
     pub unsafe fn free(&self, locks: &LockReport, start: *mut u8) {
-        let Some(segment) = self.units.find(start) else {
+        let Some(segment) = self.find(start) else {
             // SAFETY: passed on.
             unsafe { self.emergency.free(start) };
             return;
@@ -283,7 +286,7 @@ impl Zone {
     /// # Safety
     /// The caller owns the run, of `old` pages, and gives up what shrinks away.
     pub unsafe fn resize(&self, locks: &LockReport, start: *mut u8, old: usize, new: usize) -> bool {
-        let Some(segment) = self.units.find(start) else {
+        let Some(segment) = self.find(start) else {
             return false;
         };
         if segment.owner == Owner::Block || new > BLOCK_PAGES {
@@ -439,8 +442,13 @@ impl Zone {
         true
     }
 
+    /// The segment that holds an address, if it is ours.
+    pub(super) fn find(&self, address: *mut u8) -> Option<&Segment> {
+        self.units.find(address).filter(|segment| segment.holds(address))
+    }
+
     pub(super) fn segment(&self, start: *mut u8) -> &Segment {
-        self.units.find(start).expect("a run of ours lies in a segment of ours")
+        self.find(start).expect("a run of ours lies in a segment of ours")
     }
 
     // ---- what a signal handler frees while its thread is in here ----

@@ -1,28 +1,24 @@
 //! The runtime's region: one reservation of address space that everything else hangs from.
 //!
 //! ```text
-//!   │ slack │ first segment │ first metadata │ header │ slot areas │ page map            │
-//!           └─ aligned to 4 MiB              base     + 4 KiB      + 4 MiB     2 GiB      │
-//!           └──────────── readable and writable ──────────────────┘└─ reads as zero ─────┘
+//!   │ first segment │ first metadata │ header │ slot areas │ page map                    │
+//!   └─ aligned to 4 MiB              base     + 4 KiB      + 4 MiB     2 MiB, or as the machine's memory asks for
 //! ```
 //!
-//! It is made on the first allocation by three system calls, of which the pages that are touched cost something: the
-//! header, one slot's area, one page of the map, the metadata in use. Heaps up to 32 MiB never use huge pages
+//! It is made on the first allocation. The pages that are touched cost something: the header, one slot's area, one page of the map, the metadata in use; all of it
+//! counts where address space is limited. Heaps up to 32 MiB never use huge pages
 //! (a 2-MiB page for a program that needs 100 KiB is waste and a slow start); segments that come later follow the system's
 //! setting.
 
 use super::{General, Slab};
-use crate::page::{PAGE, PageMap, Segment, Zone};
+use crate::page::{PAGE, PageMap, Segment, Zone, reserve_aligned};
 use crate::percpu::{AREAS_END, Area, HEADER, Preparation, Region};
-use core::ptr::null_mut;
 use machine::sync::{AtomicU64, Ordering};
 use machine::{process, root, slot, vm};
 
 /// Alignment of segments.
 const UNIT: usize = 4 << 20;
 const FIRST_SEGMENT: usize = UNIT;
-/// The page map may take one part in this many of the address space that the process may have.
-const SHARE_FOR_MAP: u64 = 16;
 /// Segment table, the first segment's descriptions, and arrays.
 const FIRST_METADATA: usize = 512 << 10;
 
@@ -35,19 +31,15 @@ const _: () = assert!(AREAS_END + PAGE <= root::BOOTSTRAP_BYTES);
 #[cold]
 pub fn begin() -> bool {
     root::install(|| {
-        let (start, entries) = reserve()?;
-        let segment = (start as usize).next_multiple_of(UNIT) as *mut u8;
+        let entries = PageMap::entries_for(process::memory(), process::address_space_limit());
+        let bytes = FIRST_SEGMENT + FIRST_METADATA + AREAS_END + PageMap::bytes(entries);
+        let segment = reserve_aligned(bytes, UNIT)?;
         let metadata = segment.wrapping_add(FIRST_SEGMENT);
         let base = metadata.wrapping_add(FIRST_METADATA);
-        let writable = FIRST_SEGMENT + FIRST_METADATA + AREAS_END;
         // The last array's worth of the metadata stays unused: see `array::DRAINING`.
         // SAFETY: the mapping is fresh and ours; zeroes are a valid slab.
         unsafe {
-            if !vm::commit(segment, writable) {
-                vm::release(start, bytes(entries));
-                return None;
-            }
-            vm::advise_huge(segment, writable, vm::Huge::Avoid);
+            vm::advise_huge(segment, bytes, vm::Huge::Avoid);
             let slab = &mut *base.cast::<Slab>();
             slab.zone.map.begin(entries);
             slab.begin();
@@ -57,25 +49,13 @@ pub fn begin() -> bool {
                 (segment, FIRST_SEGMENT),
             ) || !slab.begin_registry()
             {
-                vm::release(start, bytes(entries));
+                vm::release(segment, bytes);
                 return None;
             }
         }
         slot::initialise();
         Some(base)
     })
-}
-
-/// A large map would eat up a limited address space.
-fn reserve() -> Option<(*mut u8, usize)> {
-    PageMap::EXTENTS
-        .into_iter()
-        .filter(|&entries| process::address_space_limit() / SHARE_FOR_MAP >= entries as u64)
-        .find_map(|entries| Some((vm::reserve(null_mut(), bytes(entries), vm::Access::Read)?, entries)))
-}
-
-const fn bytes(map_entries: usize) -> usize {
-    UNIT + FIRST_SEGMENT + FIRST_METADATA + AREAS_END + map_entries
 }
 
 /// Prepares per-CPU memory for so many CPUs, as allocators of the eager school do at their start: every line of the slots' areas, and the

@@ -256,7 +256,9 @@ impl Handle<'_> {
         let shape = Some(self.shape()).filter(|&shape| shape != Shape::NONE)?;
         let (name, peak) = match cache {
             Some(cache) => (Name::Created(cache.name()), 0),
-            None => (Name::General(shape.object_bytes()), self.slab().registry().tally.peak_objects(self.number() as usize)),
+            None => {
+                (Name::General(shape.object_bytes()), self.slab().registry().tally.peak_objects(self.number() as usize))
+            }
         };
         let (object_bytes, limit, batch) = (shape.object_bytes(), shape.limit(), shape.most());
         let found = read(Known { name, object_bytes, counted: self.counted(), peak, limit, batch }, shape);

@@ -72,18 +72,6 @@ pub fn run(command: &mut Command) -> Outcome {
     Outcome { command, status, stdout: stdout.join().expect("text"), stderr: stderr.join().expect("text") }
 }
 
-/// Limits the address space of the process that `command` makes, so that the page map covers a window only.
-pub fn limit_address_space(command: &mut Command) -> &mut Command {
-    const BYTES: libc::rlim_t = 16 << 30;
-    let limit = || {
-        // SAFETY: the limit is a local.
-        let done = unsafe { libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: BYTES, rlim_max: BYTES }) };
-        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-    };
-    // SAFETY: the closure makes one system call.
-    unsafe { command.pre_exec(limit) }
-}
-
 /// Has the kernel refuse membarrier to the process that `command` makes, as in some containers.
 pub fn refuse_membarrier(command: &mut Command) -> &mut Command {
     let refuse = || {

@@ -34,8 +34,6 @@ pub fn read() -> Option<u32> {
         asm!("mov {0:e}, dword ptr fs:[{2} + 4]", "mov {1:e}, dword ptr fs:[{2} + 24]",
              out(reg) cpu, out(reg) slot, in(reg) words, options(readonly, nostack, preserves_flags));
     }
-    // A machine may have more CPUs than there are areas: beyond them lies the page map, whose first part reads as zero, so
-    // that `pop` and `push` find nothing to do there.
     (cpu >= 0 && (slot as usize) < MAX).then_some(slot)
 }
 

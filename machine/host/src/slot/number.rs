@@ -10,7 +10,12 @@ process_state! {
     static MODE: AtomicU32 = AtomicU32::new(UNDECIDED);
     static CHOSEN: AtomicBool = AtomicBool::new(false);
     static IN_USE: AtomicU32 = AtomicU32::new(0);
+    /// A bound of the kernel's numbers of CPUs, asked for once.
+    static CPUS: AtomicU32 = AtomicU32::new(0);
 }
+
+/// The kernel knows no more CPUs on x86-64.
+const CPUS_AT_MOST: usize = 1 << 14;
 
 const UNDECIDED: u32 = 0;
 
@@ -35,7 +40,11 @@ pub fn initialise() {
 
 #[cold]
 fn choose() {
-    let seen = if given::kernel_gives_concurrency_ids() { Mode::ConcurrencyId } else { Mode::PerThread };
+    let cpus = cpus();
+    CPUS.store(cpus as u32, Ordering::Relaxed);
+    // With more ids than areas the operations would read what lies behind these.
+    let is_given = given::kernel_gives_concurrency_ids() && cpus <= MAX;
+    let seen = if is_given { Mode::ConcurrencyId } else { Mode::PerThread };
     // Relaxed: of several that come at once each goes on with what the first one saw, and stores the same offset.
     let _ = MODE.compare_exchange(UNDECIDED, 1 + seen as u32, Ordering::Relaxed, Ordering::Relaxed);
     given::begin(mode());
@@ -49,17 +58,20 @@ pub fn mode() -> Mode {
 
 /// A bound of all slots that there will ever be: they are below it.
 pub fn possible() -> usize {
-    // The kernel's mask has a bit for every CPU that it could ever run on, and concurrency ids are no more than those.
-    const CPUS_AT_MOST: usize = 1 << 14;
+    initialise();
+    match mode() {
+        // Concurrency ids are no more than CPUs.
+        Mode::ConcurrencyId => CPUS.load(Ordering::Relaxed) as usize,
+        Mode::PerThread => MAX,
+    }
+}
+
+/// The kernel's mask has a bit for every CPU that it could ever run on.
+fn cpus() -> usize {
     let mut mask = [0u64; CPUS_AT_MOST / 64];
     let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
     // SAFETY: the kernel writes into the mask.
-    let bytes = unsafe { syscall::call(syscall::SCHED_GETAFFINITY, arguments) };
-    match (mode(), bytes) {
-        (Mode::ConcurrencyId, Ok(bytes)) => bytes * 8,
-        (Mode::ConcurrencyId, Err(_)) => CPUS_AT_MOST,
-        (Mode::PerThread, _) => MAX,
-    }
+    unsafe { syscall::call(syscall::SCHED_GETAFFINITY, arguments) }.map_or(CPUS_AT_MOST, |bytes| bytes * 8)
 }
 
 /// The slot of the calling thread right now; in concurrency-id mode it may be another one by the time it is used, which

@@ -23,10 +23,7 @@ const REGISTER_BARRIER_RSEQ: usize = 1 << 8;
 
 /// Whether a strategy may have the call fail: for lack of memory, or where a kernel has it not.
 pub fn may_be_refused(number: usize) -> bool {
-    matches!(
-        number,
-        syscall::MMAP | syscall::MPROTECT | syscall::MREMAP | syscall::MADVISE | syscall::MUNMAP | syscall::MEMBARRIER
-    )
+    matches!(number, syscall::MMAP | syscall::MREMAP | syscall::MADVISE | syscall::MUNMAP | syscall::MEMBARRIER)
 }
 
 impl Here {
@@ -197,8 +194,6 @@ impl Engine {
                 self.lines.forget(at, at + bytes);
                 self.space.remap(arguments)
             }
-            // SAFETY: the range is the simulated process's.
-            syscall::MPROTECT => unsafe { syscall::on_host(number, arguments) },
             syscall::MADVISE => {
                 const DONT_NEED: usize = 4;
                 const WIPE_ON_FORK: usize = 18;
@@ -208,7 +203,7 @@ impl Engine {
                 if third == WIPE_ON_FORK && self.settings.is_broken(Defect::NoWipe) {
                     return Ok(0);
                 }
-                // SAFETY: as above.
+                // SAFETY: the range is the simulated process's.
                 unsafe { syscall::on_host(number, arguments) }
             }
             _ => Err(NO_SUCH_CALL),
