@@ -27,7 +27,7 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
                 Ok(core::ptr::with_exposed_provenance_mut(object as usize))
             }
         },
-        || core::ptr::null_mut(),
+        core::ptr::null_mut,
     )
 }
 
@@ -82,7 +82,7 @@ pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usiz
                 Ok(core::ptr::with_exposed_provenance_mut(object as usize))
             }
         },
-        || core::ptr::null_mut(),
+        core::ptr::null_mut,
     )
 }
 
