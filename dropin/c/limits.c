@@ -7,6 +7,7 @@
  * late as|data              the program limits itself, to 64 MiB more than it has, and gets all but 16 of them
  * promises                  what the system does not promise to a mapping it does not promise to malloc
  * aliases                   blocks at all distances that a table of addresses could take for one another
+ * refused                   much free memory stays as it is where more is asked for than all of it
  * many COUNT MIB            so many blocks of so many MiB, alive at the same time
  * staircase as|data [MS]    processes that may grow by 0, 1, 2, … steps, with their first thread among what
  *                           may fail; afterwards the limit is lifted and everything works. With MS they
@@ -302,6 +303,26 @@ static void check_aliases(void) {
     malloc_trim(0);
 }
 
+/* -- refused -- */
+
+static void check_refused(void) {
+    enum { BLOCKS = 400 };
+    static char *blocks[BLOCKS];
+    const size_t least = BLOCKS * MIB / 16;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(100 * KIB);
+        CHECK(blocks[i] != NULL, "no block");
+        memset(blocks[i], 1, 100 * KIB);
+    }
+    for (size_t i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+    size_t before = resident_bytes();
+    for (size_t i = 0; i < 100; i++)
+        CHECK(malloc((size_t)1 << 47) == NULL && errno == ENOMEM, "more than there are addresses was given");
+    CHECK(before > least && resident_bytes() > before - MIB, "%zu bytes were resident, and %zu are after refusals", before,
+          resident_bytes());
+}
+
 /* -- many -- */
 
 static void check_many(void) {
@@ -406,6 +427,7 @@ static const struct check checks[] = {{"exhaust", check_exhaust},
                                       {"late", check_late},
                                       {"promises", check_promises},
                                       {"aliases", check_aliases},
+                                      {"refused", check_refused},
                                       {"many", check_many},
                                       {"staircase", check_staircase},
                                       {NULL, NULL}};

@@ -320,7 +320,7 @@ impl Core {
         for _ in 0..ROUNDS {
             let Some(full) = self.account.without_room(bytes) else {
                 // No memory; or there was no room, and now there is.
-                return attempt().or_else(|| (general().trim(0) > 0).then(attempt)?);
+                return attempt().or_else(|| general().flush_and_retry(bytes, attempt));
             };
             // What lies in arrays is charged: nobody is refused for that. Others may have emptied them, and others may take what was there.
             let table = Self::of_account(Some(full)).and_then(Core::known_table);

@@ -105,7 +105,7 @@ extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
-    or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
+    or_out_of_memory(bytes, enter() && bytes <= isize::MAX as usize, || {
         let is_small = bytes <= class::LARGEST;
         let small = if is_small { take_small(class::class_for(bytes), bytes, from) } else { None };
         match is_small {
@@ -129,11 +129,12 @@ fn allocate_page_instead(bytes: usize, alignment: usize) -> Option<*mut u8> {
     if group::current().is_some() { None } else { allocate_pages(bytes.max(1), alignment).map(|run| run.0) }
 }
 
-/// Tries, and tries again after everything that is cached was brought back; a group has done that, if it helps.
-fn or_out_of_memory(possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>) -> *mut u8 {
-    let again =
-        |attempt: &mut dyn FnMut() -> Option<*mut u8>| (group::current().is_none() && trim(0) > 0).then(attempt)?;
-    let got = if possible { attempt().or_else(|| again(&mut attempt)) } else { None };
+/// Tries to get so many bytes, and tries again after everything that is cached was brought back, if that may help; a group has done that.
+fn or_out_of_memory(bytes: usize, possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>) -> *mut u8 {
+    let got = possible.then(&mut attempt).flatten().or_else(|| {
+        let may_help = possible && group::current().is_none();
+        may_help.then(|| general().flush_and_retry(bytes, attempt)).flatten()
+    });
     got.unwrap_or_else(out_of_memory)
 }
 
@@ -205,7 +206,7 @@ pub fn allocate_zeroed(bytes: usize) -> *mut u8 {
         return block;
     }
     let mut is_zero = false;
-    let block = or_out_of_memory(enter() && bytes <= isize::MAX as usize, || {
+    let block = or_out_of_memory(bytes, enter() && bytes <= isize::MAX as usize, || {
         let run = allocate_pages(bytes, ALIGNMENT)?;
         is_zero = run.1;
         Some(run.0)
@@ -228,15 +229,17 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
         if !block.is_null() {
             return block;
         }
-        return or_out_of_memory(enter(), || {
+        return or_out_of_memory(bytes, enter(), || {
             let redirected = general().is_redirected(bytes) && group::current().is_none();
             let taken = if redirected { general().take_redirected(class) } else { None };
             taken.or_else(|| take_small(class, bytes, 0)).or_else(|| allocate_page_instead(bytes, alignment))
         });
     }
-    or_out_of_memory(enter() && bytes.checked_add(alignment).is_some_and(|all| all <= isize::MAX as usize), || {
-        allocate_pages(bytes.max(1), alignment).map(|run| run.0)
-    })
+    or_out_of_memory(
+        bytes,
+        enter() && bytes.checked_add(alignment).is_some_and(|all| all <= isize::MAX as usize),
+        || allocate_pages(bytes.max(1), alignment).map(|run| run.0),
+    )
 }
 
 /// Bytes that the owner of a block may use; 0 for null.
@@ -360,7 +363,7 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     let new = match bytes {
         _ if group.is_some() => allocate_beside(group, bytes),
         0..=class::LARGEST => allocate(bytes),
-        _ => or_out_of_memory(true, || {
+        _ => or_out_of_memory(bytes, true, || {
             let run = allocate_pages(bytes, ALIGNMENT)?;
             is_zero = run.1;
             Some(run.0)

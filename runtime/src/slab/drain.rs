@@ -20,8 +20,8 @@ use super::{General, NO_SLOT, shard};
 use crate::observe::Why;
 use crate::page::{PAGE, PageList};
 use core::ptr::null_mut;
-use machine::sync::{Acquired, Ordering, Site};
-use machine::{here, kick, slot};
+use machine::sync::{Acquired, AtomicU64, Ordering, Site};
+use machine::{clock, here, kick, slot};
 
 /// Words that are taken away by one kick at most.
 const AT_ONCE: usize = 96;
@@ -46,6 +46,32 @@ pub(super) enum Which<'a> {
     Risen,
     /// Those of caches that nobody came along for in the slot, at a coarse time, since so many units.
     Unvisited(u32, u32),
+}
+
+/// When a flush helped nobody, and how many pages were in use then: another one would not help either for some time, unless there are fewer.
+#[derive(Debug)]
+pub(super) struct VainFlush {
+    at_ns: AtomicU64,
+    pages: AtomicU64,
+}
+
+impl VainFlush {
+    const INTERVAL_NS: u64 = 10_000_000;
+
+    pub const fn new() -> Self {
+        VainFlush { at_ns: AtomicU64::new(0), pages: AtomicU64::new(0) }
+    }
+
+    // Relaxed: a hint. Whoever sees half of it flushes once more, or once less.
+    fn tells_against_another(&self, pages: u64) -> bool {
+        let at = self.at_ns.load(Ordering::Relaxed);
+        at != 0 && pages >= self.pages.load(Ordering::Relaxed) && clock::now_ns() - at < Self::INTERVAL_NS
+    }
+
+    fn note(&self, pages: u64) {
+        self.pages.store(pages, Ordering::Relaxed);
+        self.at_ns.store(clock::now_ns(), Ordering::Relaxed);
+    }
 }
 
 /// What came of taking arrays away.
@@ -78,6 +104,21 @@ impl<'a> General<'a> {
         let (arrays, released) = self.drain_all(keep == 0);
         let purged = self.slab.zone.purge(self.slab.locks(), (keep / PAGE) as u64) as usize * PAGE;
         (released + purged).max(usize::from(arrays > 0))
+    }
+
+    /// For an allocation of so many bytes that the kernel refused: brings back everything that is cached, and tries again. None: that does not help; nothing is done
+    /// where it could not, as more is asked for than all segments have, or where it was in vain a moment ago.
+    #[cold]
+    pub fn flush_and_retry<R>(self, bytes: usize, attempt: impl FnOnce() -> Option<R>) -> Option<R> {
+        let (counts, vain) = (&self.slab.zone.counts, &self.slab.registry().rare.0.vain_flush);
+        if bytes as u64 / PAGE as u64 > counts.reserved.get() || vain.tells_against_another(counts.in_use.get()) {
+            return None;
+        }
+        let got = (self.trim(0) > 0).then(attempt).flatten();
+        if got.is_none() {
+            vain.note(counts.in_use.get());
+        }
+        got
     }
 
     /// If a run of `pages`, aligned to `alignment` pages, would make the heap grow: brings depots, page lists and this slot's own arrays back, without a kick.

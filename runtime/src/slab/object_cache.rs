@@ -540,7 +540,7 @@ extern "C" fn allocate_slow_for(cache: &ObjectCache, from: usize) -> *mut u8 {
     let (serving, runs_hooks) = (cache.serving(), cache.has_slow_paths_only());
     let attempt = || serving.take_changed().or_else(|| serving.take_slow());
     let taken = if runs_hooks { serving.take() } else { None };
-    let object = taken.or_else(attempt).or_else(|| (general().trim(0) > 0).then(attempt)?);
+    let object = taken.or_else(attempt).or_else(|| general().flush_and_retry(serving.object_bytes(), attempt));
     let Some(object) = object.or_else(|| serving.take_reserved(&cache.reserve)) else { return out_of_memory() };
     if runs_hooks && let Some((construct, argument)) = cache.constructor() {
         // SAFETY: the object is raw memory of ours.

@@ -1,6 +1,7 @@
 //! What concerns all caches, and slow paths only: it lies in the zone's metadata.
 
 use super::class::CLASSES;
+use super::drain::VainFlush;
 use super::object_cache::{ObjectCache, Wanted};
 use super::panels::Panels;
 use super::spare::Spare;
@@ -69,6 +70,8 @@ pub struct Rare {
     own: [AtomicPtr<ObjectCache>; OWN],
     /// Which rows of the lock report are shown at exit.
     pub lock_filter: Filter,
+    /// A flush for an allocation that failed again after it.
+    pub(super) vain_flush: VainFlush,
 }
 
 impl Rare {
@@ -90,6 +93,7 @@ impl Rare {
             lingering: AtomicPtr::new(null_mut()),
             own: [const { AtomicPtr::new(null_mut()) }; OWN],
             lock_filter: Filter::new(),
+            vain_flush: VainFlush::new(),
         }
     }
 

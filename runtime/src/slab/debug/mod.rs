@@ -205,7 +205,7 @@ impl ObjectCache {
     pub(super) fn take_watched(&self, debug: &Debug, bytes: usize, from: usize) -> Option<*mut u8> {
         let cache = self.handle();
         let whole = (cache.take_single())
-            .or_else(|| (general().trim(0) > 0).then(|| cache.take_single())?)
+            .or_else(|| general().flush_and_retry(bytes, || cache.take_single()))
             .or_else(|| self.release_quarantine(debug, 0).then(|| cache.take_single())?)
             .or_else(|| cache.take_reserved(&self.reserve))?;
         // SAFETY: the object is ours.
