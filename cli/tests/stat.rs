@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use commensal::observe::figures::TABLES;
-use common::watched::{NAME, NOBODYS, Place, eventually};
-use common::{compile, install_program, library, skip, text};
+use common::watched::{NAME, NOBODYS, Place, eventually, program};
+use common::{as_commensal, commensal, compile, install_program, library, skip, text};
 use serde_json::Value;
 
 /// A user without rights, there on every Linux.
@@ -150,6 +150,44 @@ fn a_process_that_crashed_has_left_its_page() {
     assert_eq!((&value["state"], &value["program"], &value["command"]), (&"gone".into(), &NAME.into(), &Value::Null));
     other.kill().unwrap();
     other.wait().unwrap();
+}
+
+/// Two containers may number their processes alike, and share the directory.
+#[test]
+fn processes_of_two_namespaces_are_told_apart() {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["-Urpf", "--mount-proc"]);
+        command
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        return skip("processes_of_two_namespaces_are_told_apart", "no PID namespaces can be made here");
+    }
+    let place = Place::new();
+    let mut containers: Vec<Child> = Vec::new();
+    for many in 1..=2 {
+        let mut command = unshare();
+        command.arg(commensal().get_program()).args(["run", "--", &format!("./{NAME}"), "1", "10", "20"]);
+        as_commensal(&mut command).env("XDG_RUNTIME_DIR", place.path()).current_dir(program());
+        containers.push(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+        run_elsewhere(&place, many);
+    }
+    for (left, mut container) in [1, 0].into_iter().zip(containers) {
+        drop(container.stdin.take());
+        assert!(container.wait().unwrap().success());
+        run_elsewhere(&place, left);
+    }
+}
+
+/// So many programs are told of, sooner or later, and all of them run.
+#[track_caller]
+fn run_elsewhere(place: &Place, many: usize) {
+    eventually("all of them run", || {
+        let told = json(&said(place, &["stat", "--json"]));
+        let programs = told["processes"].as_array().unwrap().iter().filter(|process| process["program"] == NAME);
+        let states: Vec<&Value> = programs.map(|process| &process["state"]).collect();
+        (states.len() == many && states.iter().all(|state| *state == "running")).then_some(())
+    });
 }
 
 #[test]

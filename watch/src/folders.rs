@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use host::publication;
+use host::publication::{self, Name};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat, unlinkat};
 use rustix::process::geteuid;
 
@@ -38,10 +38,10 @@ pub fn all() -> Vec<PathBuf> {
     folders
 }
 
-/// The pages in a directory, as the numbers of processes by which they are named; an error in the place of those beyond the most.
-pub fn pages(folder: &Path) -> impl Iterator<Item = Result<(u32, PathBuf)>> {
+/// The pages in a directory, with their names; an error in the place of those beyond the most.
+pub fn pages(folder: &Path) -> impl Iterator<Item = Result<(Name, PathBuf)>> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let of_process = |path: PathBuf| Some((number(path.file_name()?.to_str()?)?, path));
+    let of_process = |path: PathBuf| Some((Name::parse(path.file_name()?.to_str()?)?, path));
     let pages = entries.filter_map(move |entry| of_process(entry.path())).take(MOST_PAGES + 1).enumerate();
     pages.map(|(before, page)| if before < MOST_PAGES { Ok(page) } else { Err(too_many(folder)) })
 }
@@ -131,7 +131,10 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         let pages_in = |folder: &Path| pages(folder).map(Result::unwrap).collect::<Vec<_>>();
-        assert_eq!(pages_in(folder.path()), [(17, folder.path().join("17"))]);
+        assert_eq!(
+            pages_in(folder.path()),
+            [(Name { namespace: Name::MACHINE, process: 17 }, folder.path().join("17"))]
+        );
         assert_eq!(pages_in(&folder.path().join("none")), []);
         assert_eq!(users_in(folder.path(), "").collect::<Vec<_>>(), [17]);
         assert_eq!(users_in(folder.path(), "x").collect::<Vec<_>>(), [17]);

@@ -8,18 +8,17 @@ use std::time::{Duration, SystemTime};
 use commensal::observe::page::VERSION;
 
 use crate::folders;
+use crate::namespaces::Number;
 use crate::page::OtherVersion;
-use crate::process::exists;
 
 /// Pages of processes that are no more, beyond which the oldest ones go.
 const KEPT: usize = 32;
 
-/// Whether a page in which nothing was written will stay so, as its process is no more: such a page says nothing, and goes.
-pub(crate) fn has_nobody_left(pid: u32, path: &Path) -> bool {
-    /// Who shares the directory and not the processes' numbers may be making one.
+/// Whether a page in which nothing was written for long is of a process that is no more: such a page says nothing, and goes.
+pub(crate) fn has_nobody_left(process: Number, path: &Path) -> bool {
     const LONG: Duration = Duration::from_secs(10);
     let is_old = written_at(path).is_some_and(|at| at.elapsed().is_ok_and(|age| age > LONG));
-    let is_left = is_old && !exists(pid);
+    let is_left = is_old && !process.may_exist();
     if is_left {
         folders::remove_own(path);
     }
@@ -99,7 +98,7 @@ mod tests {
         // A newer one takes the place of one of them, and one may have the number of another; a page that somebody removed was of one all the same.
         write(folder.path(), NOBODY + 39, 3000, 3000);
         write(folder.path(), NOBODY, 4000, 4000);
-        fs::remove_file(folder.path().join((NOBODY + 1).to_string())).unwrap();
+        fs::remove_file(folder.path().join(sample::name(NOBODY + 1))).unwrap();
         assert_eq!(counted.with(&look().1), 42);
         assert_eq!(counted.with(&look().1), 42);
     }
@@ -111,7 +110,7 @@ mod tests {
         let own = std::process::id();
         let long_ago = SystemTime::now() - Duration::from_secs(60);
         for (pid, written) in [(NOBODY, long_ago), (NOBODY + 1, SystemTime::now()), (own, long_ago)] {
-            let path = folder.path().join(pid.to_string());
+            let path = folder.path().join(sample::name(pid));
             let mut page = sample::page(pid, 1000, 0);
             // There is no current copy.
             page[12] = 0;
@@ -121,7 +120,7 @@ mod tests {
         let (found, errors) = all_in(&[folder.path().to_owned()]);
         assert!(found.is_empty(), "{found:?}");
         assert_eq!(errors.len(), 2, "{errors:?}");
-        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0).collect();
+        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0.process).collect();
         left.sort();
         assert_eq!(left, [own.min(NOBODY), NOBODY + 1]);
     }
@@ -132,7 +131,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
         let write = |pid: u32, version: u32, age: u64| {
-            let path = folder.path().join(pid.to_string());
+            let path = folder.path().join(sample::name(pid));
             let mut page = sample::page(pid, 1000, 0);
             page[8..12].copy_from_slice(&version.to_ne_bytes());
             fs::write(&path, page).unwrap();
@@ -157,7 +156,7 @@ mod tests {
         for (line, expected) in said.iter().zip(&expected) {
             assert!(line.contains(expected), "{line}, not {expected}");
         }
-        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0).collect();
+        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0.process).collect();
         left.sort();
         let kept = (0..KEPT as u32 - 1).map(|number| NOBODY + number);
         let expected: Vec<u32> = [own].into_iter().chain(kept).chain([NOBODY + 1000, 7_000_000]).collect();

@@ -9,6 +9,7 @@
 //! | `folders` | the directories where pages may be |
 //! | `page` | one page: copied as a whole, or an error that says why not |
 //! | `process` | a process: its page, and what the kernel knows of it |
+//! | `namespaces` | which process has which number where |
 //! | `left` | pages that nobody writes any more: which stay, and what is said of those that cannot be read |
 //! | `json` | everything as JSON |
 //! | `text`, `units` | tables for a terminal or a file, and values as people read them |
@@ -19,6 +20,7 @@
 pub mod folders;
 pub mod json;
 pub mod left;
+pub mod namespaces;
 pub mod openmetrics;
 pub mod page;
 pub mod process;

@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use commensal::observe::figures::{Cache, Figures, Row};
 use commensal::observe::page::AnyRow;
+use host::publication::Name;
 use procfs::process::{MMapPath, Process as OfKernel};
 use rustix::process::geteuid;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::folders;
 use crate::left::{forget_old, has_nobody_left, written_at};
+use crate::namespaces::{Namespaces, Number};
 use crate::page::{Copied, NothingYet, OtherVersion};
 
 /// How a process is, of which there is a page.
@@ -25,15 +27,23 @@ pub enum State {
     Gone,
     /// It executes another program by now.
     Replaced,
+    /// It is in a PID namespace that cannot be seen from here: whether it runs nobody can say.
+    Elsewhere,
 }
 
 impl State {
+    /// Whether nobody writes the page any more.
+    pub fn has_ended(self) -> bool {
+        matches!(self, State::Gone | State::Replaced)
+    }
+
     /// In a word.
     pub fn word(self) -> &'static str {
         match self {
             State::Running => "running",
             State::Gone => "gone",
             State::Replaced => "replaced",
+            State::Elsewhere => "elsewhere",
         }
     }
 }
@@ -53,7 +63,7 @@ impl fmt::Display for NoPage {
 /// A process, read.
 #[derive(Debug)]
 pub struct Process {
-    /// The kernel's number of it.
+    /// The kernel's number of it here; of one that is not seen from here, the one in its own namespace.
     pub pid: u32,
     /// How it is.
     pub state: State,
@@ -88,9 +98,14 @@ fn clock_ns(clock: ClockId) -> u64 {
 }
 
 impl Process {
-    fn of(pid: u32, path: &Path) -> Result<Self> {
-        let said = Copied::of(path, exists(pid))?;
-        let (state, kernel) = asked(pid, path, &said);
+    fn of(number: Number, path: &Path) -> Result<Self> {
+        let said = Copied::of(path, number.may_exist())?;
+        let inside = said.page().process();
+        let (pid, (state, kernel)) = match number {
+            Number::Here(pid) => (pid, asked(pid, path, &said)),
+            Number::Nobody => (inside, (State::Gone, None)),
+            Number::Elsewhere => (inside, (State::Elsewhere, None)),
+        };
         Ok(Process { pid, state, said, kernel })
     }
 
@@ -175,28 +190,29 @@ pub fn all() -> (Vec<Process>, Vec<anyhow::Error>) {
 
 pub(crate) fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) {
     let (mut found, mut unread, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let namespaces = Namespaces::now();
     for page in folders.iter().flat_map(|folder| folders::pages(folder)) {
-        let (pid, path) = match page {
-            Ok(page) => page,
+        let (number, path) = match page {
+            Ok((name, path)) => (namespaces.number(name), path),
             Err(error) => {
                 errors.push(error);
                 continue;
             }
         };
-        match Process::of(pid, &path) {
+        match Process::of(number, &path) {
             Ok(process) => found.push((process, path)),
             // It may have ended in between.
             Err(_) if fs::symlink_metadata(&path).is_err() => {}
-            Err(error) if error.is::<NothingYet>() && has_nobody_left(pid, &path) => {}
+            Err(error) if error.is::<NothingYet>() && has_nobody_left(number, &path) => {}
             Err(error) => {
-                if error.is::<OtherVersion>() && !exists(pid) {
+                if error.is::<OtherVersion>() && !number.may_exist() {
                     unread.push((written_at(&path), path));
                 }
                 errors.push(error);
             }
         }
     }
-    let gone = found.iter().filter(|(process, _)| process.state != State::Running);
+    let gone = found.iter().filter(|(process, _)| process.state.has_ended());
     forget_old(gone.map(|(process, path)| (made_at(process), path)));
     forget_old(unread.iter().map(|(at, path)| (*at, path)));
     let mut found: Vec<Process> = found.into_iter().map(|(process, _)| process).collect();
@@ -219,7 +235,7 @@ impl Gone {
     /// How many there were up to now, with these. One that was seen to execute another program ended in an orderly way, and what becomes of that program nobody knows.
     pub fn with(&mut self, found: &[Process]) -> u64 {
         let of = |process: &Process| (process.pid, made_at(process));
-        let ended = || found.iter().filter(|process| process.state != State::Running);
+        let ended = || found.iter().filter(|process| process.state.has_ended());
         for process in ended() {
             if self.known.insert(of(process)) && process.state == State::Gone {
                 self.many += 1;
@@ -261,9 +277,10 @@ fn look_in(folders: &[PathBuf], pid: Option<u32>) -> (Vec<Process>, Vec<anyhow::
 }
 
 fn find_in(folders: &[PathBuf], pid: u32) -> Result<Process> {
-    let paths = folders.iter().map(|folder| folder.join(pid.to_string()));
+    let name = Namespaces::now().name(pid).to_string();
+    let paths = folders.iter().map(|folder| folder.join(&name));
     let found: Vec<PathBuf> = paths.filter(|path| fs::symlink_metadata(path).is_ok()).collect();
-    let mut read: Vec<Result<Process>> = found.iter().map(|path| Process::of(pid, path)).collect();
+    let mut read: Vec<Result<Process>> = found.iter().map(|path| Process::of(Number::Here(pid), path)).collect();
     if read.is_empty() {
         read.extend(by_mapping(pid));
     }
@@ -294,7 +311,8 @@ fn by_mapping(pid: u32) -> Option<Result<Process>> {
     let own = process.status().ok()?.nspid.and_then(|numbers| numbers.last().copied()).unwrap_or(pid as i32);
     let is_page = |path: &PathBuf| {
         let folder = path.parent().and_then(|folder| folder.file_name()).and_then(|name| name.to_str()).unwrap_or("");
-        folder.starts_with("commensal") && path.file_name().is_some_and(|name| name == own.to_string().as_str())
+        let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
+        folder.starts_with("commensal") && name.is_some_and(|name| name.process == own as u32)
     };
     let paths = process.maps().ok()?.into_iter().filter_map(|map| match map.pathname {
         MMapPath::Path(path) => Some(path),
@@ -302,7 +320,7 @@ fn by_mapping(pid: u32) -> Option<Result<Process>> {
     });
     let path = paths.into_iter().find(is_page)?;
     let path = PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path));
-    let read = Process::of(pid, &path);
+    let read = Process::of(Number::Here(pid), &path);
     let is_anothers = read.as_ref().is_ok_and(|process| process.said.page().process() != own as u32);
     (!is_anothers).then_some(read)
 }
@@ -325,7 +343,7 @@ mod tests {
         let pid = child.id();
         let state = |made_at_ns, at_ns| {
             let path = write(folder.path(), pid, made_at_ns, at_ns);
-            Process::of(pid, &path).unwrap().state
+            Process::of(Number::Here(pid), &path).unwrap().state
         };
         // Whatever was made before it began is another one's, also if that was a moment ago.
         assert_eq!(state(1, now_ns()), State::Gone);
@@ -336,7 +354,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert_eq!(state(now_ns(), now_ns().saturating_sub(3_000_000_000)), State::Replaced);
         let running = write(folder.path(), pid, now_ns(), now_ns());
-        let kernel = Process::of(pid, &running).unwrap().kernel.unwrap();
+        let kernel = Process::of(Number::Here(pid), &running).unwrap().kernel.unwrap();
         assert_eq!((kernel.threads, kernel.command.as_str()), (1, "sleep 1000"));
         assert!(kernel.resident_bytes > 0);
         // Killed, and not waited for; then waited for.
@@ -384,7 +402,7 @@ mod tests {
             chown(folder.path(), Some(owner), None).unwrap();
             let state = |pid| {
                 let path = write(folder.path(), pid, now_ns(), now_ns());
-                Process::of(pid, &path).unwrap().state
+                Process::of(Number::Here(pid), &path).unwrap().state
             };
             [state(children[0].id()), state(children[1].id())]
         };
@@ -405,7 +423,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let own = std::process::id();
         let found = |name: u32, process: u32| {
-            let path = folder.join(name.to_string());
+            let path = folder.join(sample::name(name));
             let page = sample::page_made_at(now_ns(), process, now_ns(), 0);
             fs::write(&path, &page).unwrap();
             let file = fs::File::open(&path).unwrap();
@@ -479,7 +497,7 @@ mod tests {
             (found.len(), errors.len())
         };
         write(folder.path(), NOBODY, 1000, 2000);
-        fs::write(folder.path().join((NOBODY + 1).to_string()), "text").unwrap();
+        fs::write(folder.path().join(sample::name(NOBODY + 1)), "text").unwrap();
         assert_eq!(
             [None, Some(NOBODY), Some(NOBODY + 1), Some(NOBODY + 2)].map(many),
             [(1, 1), (1, 0), (0, 1), (0, 0)]
@@ -494,13 +512,13 @@ mod tests {
         for _ in 0..2 {
             folders.reverse();
             write(&folders[0], own, 1000, 2000);
-            fs::write(folders[1].join(own.to_string()), "text").unwrap();
+            fs::write(folders[1].join(sample::name(own)), "text").unwrap();
             assert_eq!(find_in(&folders, own).unwrap().state, State::Gone);
             write(&folders[1], own, now_ns(), now_ns());
             assert_eq!(find_in(&folders, own).unwrap().state, State::Running);
         }
-        fs::remove_file(folders[0].join(own.to_string())).unwrap();
-        fs::write(folders[1].join(own.to_string()), "text").unwrap();
+        fs::remove_file(folders[0].join(sample::name(own))).unwrap();
+        fs::write(folders[1].join(sample::name(own)), "text").unwrap();
         assert!(format!("{:#}", find_in(&folders, own).unwrap_err()).contains("is no statistics page"));
     }
 

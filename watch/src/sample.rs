@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use commensal::observe::figures::{Cache, Figures, Group, Lock, Row, Slot};
 use commensal::observe::page::{Room, Text, Writer};
 
+use crate::namespaces::Namespaces;
 use crate::page::Copied;
 use crate::process::{Kernel, Process, State, now_ns};
 
@@ -19,9 +20,14 @@ pub const NOBODY: u32 = 5_000_000;
 /// A user without rights, there on every Linux.
 pub const OTHER_USER: u32 = 65534;
 
+/// What the page of a process of this namespace is called.
+pub fn name(pid: u32) -> String {
+    Namespaces::now().name(pid).to_string()
+}
+
 /// Writes the page of a process into a folder.
 pub fn write(folder: &Path, pid: u32, made_at_ns: u64, at_ns: u64) -> PathBuf {
-    let path = folder.join(pid.to_string());
+    let path = folder.join(name(pid));
     fs::write(&path, page_made_at(made_at_ns, pid, at_ns, 0)).unwrap();
     path
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use watch::namespaces::Namespaces;
 
 use super::{PATIENCE, commensal, compile, text};
 
@@ -37,7 +38,7 @@ impl Place {
 
     /// The file of a process's page.
     pub fn page(&self, pid: u32) -> PathBuf {
-        self.path().join("commensal").join(pid.to_string())
+        self.path().join("commensal").join(Namespaces::now().name(pid).to_string())
     }
 
     /// The command, which looks here.

@@ -10,6 +10,7 @@ use crate::process::{environment, id};
 use crate::syscall::{self, Errno};
 use core::ffi::CStr;
 use core::fmt::{self, Write};
+use core::str::FromStr;
 
 /// The longest path of such a file, in bytes.
 const PATH: usize = 160;
@@ -17,6 +18,55 @@ const PATH: usize = 160;
 pub const LONGEST_NAMED: usize = 100;
 /// What names a user's runtime directory, where there is one.
 pub const VARIABLE: &CStr = c"XDG_RUNTIME_DIR";
+
+/// What a file is called: by the number of its process, and in front of it the PID namespace in which it has that number, if that is not the machine's own one. So the
+/// processes of containers that share a directory have different files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Name {
+    /// The number of the namespace; 0: unknown.
+    pub namespace: u64,
+    /// The number of the process.
+    pub process: u32,
+}
+
+impl Name {
+    /// The namespace of the machine, in which all processes have numbers (`PROC_PID_INIT_INO` in the kernel).
+    pub const MACHINE: u64 = 0xefff_fffc;
+
+    /// The name that is written so; none: it is none, or would be a second one of the same.
+    pub fn parse(text: &str) -> Option<Name> {
+        fn number<N: FromStr>(text: &str) -> Option<N> {
+            let is_written_so = text == "0" || text.starts_with(|first: char| matches!(first, '1'..='9'));
+            if is_written_so { text.parse().ok() } else { None }
+        }
+        let Some((namespace, process)) = text.split_once('-') else {
+            return Some(Name { namespace: Self::MACHINE, process: number(text)? });
+        };
+        let name = Name { namespace: number(namespace)?, process: number(process)? };
+        (name.namespace != Self::MACHINE).then_some(name)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace != Self::MACHINE {
+            write!(out, "{}-", self.namespace)?;
+        }
+        self.process.fmt(out)
+    }
+}
+
+/// The PID namespace of the process; 0: nobody says.
+pub fn own_namespace() -> u64 {
+    let (path, mut status) = (c"/proc/self/ns/pid", [0_u64; 18]);
+    let arguments = [AT_FDCWD, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0];
+    // SAFETY: the path ends with a zero.
+    let Ok(file) = (unsafe { syscall::call(syscall::OPENAT, arguments) }) else { return 0 };
+    // SAFETY: the kernel writes 144 bytes, of which the second word is the file's number.
+    let is_known = unsafe { syscall::call(syscall::FSTAT, [file, status.as_mut_ptr() as usize, 0, 0, 0, 0]) }.is_ok();
+    close(file);
+    if is_known { status[1] } else { 0 }
+}
 
 /// Where something was published. Zeroes are nowhere.
 #[derive(Debug)]
@@ -47,7 +97,7 @@ pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str>
     )?;
     let mut path = path;
     let start = path.length;
-    let is_named = write!(path, "/{}\0", id()).is_ok();
+    let is_named = write!(path, "/{}\0", Name { namespace: own_namespace(), process: id() }).is_ok();
     let name = path.text.as_ptr().wrapping_add(start + 1);
     let mapped = match is_named {
         // SAFETY: the name ends with a zero.
@@ -218,7 +268,9 @@ mod tests {
         let mut place = Place::nowhere();
         let memory = publish(&mut place, 8192).expect("there is a directory");
         let path = PathBuf::from(OsStr::from_bytes(place.path().to_bytes()));
-        assert_eq!(path.file_name().and_then(OsStr::to_str), Some(&*std::format!("{}", std::process::id())));
+        let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
+        let name = path.file_name().and_then(OsStr::to_str).and_then(Name::parse);
+        assert_eq!(name, Some(Name { namespace, process: std::process::id() }));
         let status = fs::metadata(&path).expect("it is there");
         assert_eq!((status.len(), status.mode() & 0o777, status.blocks()), (8192, 0o600, 16));
         // SAFETY: mapped above.
@@ -233,6 +285,32 @@ mod tests {
         withdraw(&mut again);
         assert!(!path.exists());
         withdraw(&mut again);
+    }
+
+    #[test]
+    fn name_is_written_in_one_way() {
+        let name = |namespace, process| Some(Name { namespace, process });
+        for (text, expected) in [
+            ("17", name(Name::MACHINE, 17)),
+            ("4026532001-2", name(4_026_532_001, 2)),
+            ("0-5", name(0, 5)),
+            ("4026531836-17", None),
+            ("017", None),
+            ("+17", None),
+            ("01-17", None),
+            ("5-017", None),
+            ("5-", None),
+            ("-5", None),
+            ("5-6-7", None),
+            ("4294967296", None),
+            ("x17", None),
+            ("", None),
+        ] {
+            assert_eq!(Name::parse(text), expected, "{text}");
+            if let Some(name) = expected {
+                assert_eq!(std::format!("{name}"), text);
+            }
+        }
     }
 
     #[test]
