@@ -3,6 +3,8 @@
  * run CALL=ERRNO,… COMMAND …    installs a filter, makes sure that it works and executes COMMAND
  * solo CALL=ERRNO,…             installs it in a process with one thread, then starts threads
  * late CALL=ERRNO,…             installs it for all threads of a process that is at work
+ * closed first|second           a process with one thread, which allocates before or not, permits itself what the C library's malloc needs, and is killed
+ *                               for all else
  *
  * CALL is one of those in `calls`. */
 #include "churn.h"
@@ -138,8 +140,57 @@ static void check_late(void) {
     finish(threads);
 }
 
+/* -- A process that shuts itself in. -- */
+
+static void shut_in(void) {
+    static const int permitted[] = {SYS_read,         SYS_write,         SYS_mmap,         SYS_munmap,         SYS_mremap,
+                                    SYS_mprotect,     SYS_madvise,       SYS_brk,          SYS_futex,          SYS_clock_gettime,
+                                    SYS_nanosleep,    SYS_getrandom,     SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_clock_nanosleep,
+                                    SYS_exit,         SYS_exit_group};
+    enum { PERMITTED = sizeof permitted / sizeof *permitted };
+    struct sock_filter filter[2 + 2 * PERMITTED];
+    size_t length = 0;
+    filter[length++] =
+        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < PERMITTED; i++) {
+        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)permitted[i], 0, 1);
+        filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    }
+    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    struct sock_fprog program = {(unsigned short)length, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "prctl failed with errno %d", errno);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "no filter: errno %d", errno);
+}
+
+/* More than a small heap, for longer than it takes until memory goes back. */
+static void check_closed(void) {
+    static struct churn churn;
+    static char *blocks[1500];
+    uint64_t random = 1;
+    if (strcmp(argument(0), "second") == 0)
+        burst(&random);
+    shut_in();
+    churn_begin(&churn, 1, MIB);
+    for (int round = 0; round < 8; round++) {
+        for (size_t i = 0; i < 1500; i++) {
+            blocks[i] = malloc(100 * KIB);
+            CHECK(blocks[i] != NULL, "no block");
+            blocks[i][i] = 1;
+        }
+        churn_steps(&churn, 2000);
+        for (size_t i = 0; i < 1500; i++)
+            free(blocks[i]);
+        char *large = malloc(100 * MIB);
+        CHECK(large != NULL, "no large block");
+        free(realloc(large, 150 * MIB));
+        sleep_us(200000);
+    }
+    churn_end(&churn);
+    _exit(0);
+}
+
 static const struct check checks[] = {
-    {"run", run_command}, {"solo", check_solo}, {"late", check_late}, {NULL, NULL}};
+    {"run", run_command}, {"solo", check_solo}, {"late", check_late}, {"closed", check_closed}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -10,7 +10,7 @@ use super::zone::Zone;
 use crate::observe::LockReport;
 use crate::settings::Key;
 use machine::sync::{Ordering, compiler_fence};
-use machine::{here, process, vm};
+use machine::{here, vm};
 
 const HUGE: Key = Key::of("huge");
 
@@ -60,7 +60,7 @@ impl Zone {
             return None;
         };
         // SAFETY: descriptions are never freed, and the lock is held.
-        unsafe { (*segment).may_be_huge = !avoids_huge && process::prefers_huge_pages() };
+        unsafe { (*segment).may_be_huge = !avoids_huge && self.prefers_huge };
         Some(segment)
     }
 

@@ -29,8 +29,8 @@ use super::{PAGE, ZONE_RANK};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use machine::here;
 use machine::sync::{Acquired, AtomicPtr, AtomicU64, Lock, Ordering, Site, compiler_fence};
+use machine::{here, process};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = 1 << 14;
@@ -75,7 +75,9 @@ pub struct Zone {
     /// The page map.
     pub map: PageMap,
     pub(super) map_start: *mut u8,
-    unused: [u64; 2],
+    /// Whether the kernel gives huge pages to whoever did not ask for any. Asked for once, as a program may forbid itself to open files.
+    pub(super) prefers_huge: bool,
+    unused: [u8; 15],
     deferred: AtomicPtr<u8>,
     /// Runs handed out when somebody was last told that the heap is about to grow.
     growth_told_at: AtomicU64,
@@ -103,6 +105,7 @@ impl Zone {
     /// Begins with a page map at `map_start`, the first metadata extent, and a first segment. Before anybody else runs.
     pub fn begin(&mut self, map_start: *mut u8, extent: (*mut u8, *mut u8), segment: (*mut u8, usize)) -> bool {
         self.map_start = map_start;
+        self.prefers_huge = process::prefers_huge_pages();
         self.metadata.begin(extent.0, extent.1);
         self.units.begin();
         let table = self.metadata.cut(SEGMENT_TABLE_BYTES, 64);
