@@ -199,8 +199,11 @@ fn replaced(seed: u64) -> Outcome {
     });
     let last = [current, spare].map(|place| place.load(Ordering::Relaxed));
     last.into_iter().filter(|last| !last.is_null()).for_each(|last| defer(&counts, last, 1));
-    rcu::barrier();
-    all_gone(&counts)?;
+    // All is done for each of those who wait for that at the same time, whoever does it.
+    crowd(UPDATERS, seed, None, &|_, _| {
+        rcu::barrier();
+        assert_eq!(all_gone(&counts), Ok(()));
+    });
     Ok(())
 }
 

@@ -94,8 +94,8 @@ pub struct Handle<'a> {
     pub(super) lives: PhantomData<&'a Slab>,
 }
 
-/// So many slots are looked at for one that has what another one needs.
-const MOST_OTHERS: usize = 64;
+/// So many slots are looked at for one that has what another one needs, before the heap would have to grow.
+const NEAR: usize = 64;
 
 impl<'a> Handle<'a> {
     /// The general caches, and what concerns all.
@@ -118,10 +118,20 @@ impl<'a> Handle<'a> {
         self.head().slots()
     }
 
-    /// The same but one, from its next neighbour on; in a process with very many slots some of them.
-    pub(super) fn others(self, slot: u32) -> impl Iterator<Item = u32> + use<'a> {
+    /// The same but one, from its next neighbour on.
+    fn others(self, slot: u32) -> impl Iterator<Item = u32> + use<'a> {
         let behind = self.slots().skip_while(move |&other| other <= slot);
-        behind.chain(self.slots().take_while(move |&other| other < slot)).take(MOST_OTHERS)
+        behind.chain(self.slots().take_while(move |&other| other < slot))
+    }
+
+    /// The nearest of them: all, but in a process with very many slots.
+    pub(super) fn near(self, slot: u32) -> impl Iterator<Item = u32> + use<'a> {
+        self.others(slot).take(NEAR)
+    }
+
+    /// The rest of them.
+    pub(super) fn distant(self, slot: u32) -> impl Iterator<Item = u32> + use<'a> {
+        self.others(slot).skip(NEAR)
     }
 
     /// Whether a slot may have anything of the cache.

@@ -180,10 +180,14 @@ impl Handle<'_> {
             return None;
         }
         self.pop_own(slot)
-            .or_else(|| self.steal_array(slot, FEW))
+            .or_else(|| self.steal_array(slot, self.near(slot), FEW))
             .or_else(|| self.fill_from_spans(slot, Source::Freed))
-            .or_else(|| self.steal_array(slot, 0))
+            .or_else(|| self.steal_array(slot, self.near(slot), 0))
             .or_else(|| self.fill_from_any_span(slot, self.capacity(slot)))
+            .or_else(|| self.steal_array(slot, self.distant(slot), 0))
+            .or_else(|| {
+                self.steal_span(slot, self.distant(slot)).and_then(|()| self.fill_from_spans(slot, Source::Spans))
+            })
             .or_else(|| self.fill_before_growth(slot))
             .or_else(|| self.fill_from_spans(slot, Source::NewSpan))
     }
@@ -219,9 +223,9 @@ impl Handle<'_> {
         None
     }
 
-    /// Takes a full array from a slot that keeps more than `spared`, and gives it an empty one for it.
-    fn steal_array(self, slot: u32, spared: u16) -> Option<Array> {
-        let array = self.others(slot).find_map(|other| {
+    /// Takes a full array from one of `others` that keeps more than `spared`, and gives it an empty one for it.
+    fn steal_array(self, slot: u32, mut others: impl Iterator<Item = u32>, spared: u16) -> Option<Array> {
+        let array = others.find_map(|other| {
             // A stale count only makes us pass by or look in vain.
             if shard::full_count(self.shard(other)) <= spared {
                 return None;
@@ -237,10 +241,11 @@ impl Handle<'_> {
         Some(array)
     }
 
-    /// Moves a span that has objects to give to our shard: from another slot's, or from those that were given up.
-    pub(super) fn steal_span(self, slot: u32) -> Option<()> {
+    /// Moves a span that has objects to give to our shard: from one of `others`, or from those that were given up.
+    pub(super) fn steal_span(self, slot: u32, others: impl Iterator<Item = u32>) -> Option<()> {
         let mut own = self.lock(slot, here!());
-        let of_others = self.others(own.slot).find_map(|other| {
+        let own_slot = own.slot;
+        let of_others = others.filter(|&other| other != own_slot).find_map(|other| {
             // SAFETY: a shard of the panel; a hint, as above.
             if !unsafe { Spans::seems_to_give(&raw const (*self.shard(other)).spans) } {
                 return None;
@@ -273,7 +278,7 @@ impl Handle<'_> {
     /// An array of a capacity, filled from the spans of the slot's shard, or from one that the shard gets from elsewhere.
     fn fill_from_any_span(self, slot: u32, capacity: usize) -> Option<Array> {
         let fill = || self.fill(slot, Source::Spans, capacity);
-        fill().or_else(|| self.steal_span(slot).and_then(|()| fill()))
+        fill().or_else(|| self.steal_span(slot, self.near(slot)).and_then(|()| fill()))
     }
 
     /// An array of a capacity, filled from the spans of the slot's shard.

@@ -177,7 +177,7 @@ fn span_that_is_taken_over() {
     let mut taken = None;
     where_waiting_is_forbidden(ASKED_FOR, |cache| {
         let (span, array) = span_of(cache, GIVING);
-        cache.steal_span(ASKED_FOR).expect("another slot has a span to give");
+        cache.steal_span(ASKED_FOR, cache.near(ASKED_FOR)).expect("another slot has a span to give");
         // SAFETY: descriptions of spans are never freed.
         let owner = unsafe { (*span).owner() };
         assert_ne!(owner, ASKED_FOR, "the shard that is held got a span");
