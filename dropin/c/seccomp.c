@@ -3,8 +3,7 @@
  * run CALL=ERRNO,… COMMAND …    installs a filter, makes sure that it works and executes COMMAND
  * solo CALL=ERRNO,…             installs it in a process with one thread, then starts threads
  * late CALL=ERRNO,…             installs it for all threads of a process that is at work
- * closed first|second           a process with one thread, which allocates before or not, permits itself what the C library's malloc needs, and is killed
- *                               for all else
+ * closed                        a process with one thread, which has allocated, permits itself what the C library's malloc needs, and is killed for all else
  *
  * CALL is one of those in `calls`. */
 #include "churn.h"
@@ -167,8 +166,7 @@ static void check_closed(void) {
     static struct churn churn;
     static char *blocks[1500];
     uint64_t random = 1;
-    if (strcmp(argument(0), "second") == 0)
-        burst(&random);
+    burst(&random);
     shut_in();
     churn_begin(&churn, 1, MIB);
     for (int round = 0; round < 8; round++) {

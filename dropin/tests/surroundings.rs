@@ -37,8 +37,7 @@ in_both_modes! {
     membarrier_refused_before_the_first_thread: "seccomp solo membarrier=1";
     membarrier_refused_at_work: "seccomp late membarrier=1";
     everything_refused_at_work: "seccomp late membarrier=1,rseq=1,madvise=1,mremap=1";
-    process_that_shuts_itself_in: "seccomp closed second";
-    process_that_shuts_itself_in_before_it_allocates: "seccomp closed first";
+    process_that_shuts_itself_in: "seccomp closed";
     watched_where_forks_are_not_told: unwatched("seccomp run madvise=1 {THREADS} together {2} 160");
     watched_where_no_file_is_made: hardly_watched("seccomp solo openat=1,fallocate=38,mkdirat=1");
     watched_where_files_have_no_memory: hardly_watched("seccomp run fallocate=38 {THREADS} together {5} 160");

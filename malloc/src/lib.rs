@@ -30,8 +30,6 @@ pub static commensal_version: [u8; env!("CARGO_PKG_VERSION").len() + 1] = {
 static START: extern "C" fn() = {
     extern "C" fn start() {
         loaded::stay();
-        // What it asks the system for, a program may soon forbid itself.
-        commensal::heap::begin();
         commensal::heap::conf::apply_environment();
     }
     start

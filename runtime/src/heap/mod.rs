@@ -26,7 +26,7 @@ use crate::slab::sharing::enter;
 use crate::slab::{class, misuse};
 use core::ptr::null_mut;
 pub use machine::process::{Error, set_error};
-use machine::{process, root, slot, vm};
+use machine::{process, root, vm};
 
 /// Every block is aligned to this.
 pub const ALIGNMENT: usize = 16;
@@ -34,16 +34,6 @@ pub const ALIGNMENT: usize = 16;
 const MOVE_ABOVE: usize = 1 << 20;
 /// And of at least this many bytes in any case.
 const MOVE_ALWAYS_ABOVE: usize = 32 << 20;
-
-/// Makes the heap, and gives the thread its slot, as the first allocation does otherwise; so that what they ask the system for is asked before a program forbids
-/// itself to. False: there is no memory for it.
-pub fn begin() -> bool {
-    let has_begun = enter();
-    if has_begun {
-        slot::current();
-    }
-    has_begun
-}
 
 /// A block of at least `bytes`; null, with ENOMEM, if there is no memory.
 #[inline(always)]
