@@ -16,6 +16,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -151,7 +152,11 @@ static void ask_for_everything(void) {
     }
 }
 
+static atomic_bool is_lowered;
+
 static void *ask_in_thread(void *unused) {
+    while (!atomic_load(&is_lowered))
+        sleep_us(10);
     for (int i = 0; i < 10; i++)
         ask_for_everything();
     return unused;
@@ -164,13 +169,16 @@ static void check_lowered(void) {
     churn_steps(&churn, 5000);
     for (int round = 0; round < 5; round++) {
         set_limit(RLIMIT_AS, address_space_bytes());
+        atomic_store(&is_lowered, true);
         ask_in_thread(NULL);
         set_limit(RLIMIT_AS, RLIM_INFINITY);
         churn_steps(&churn, 5000);
     }
+    atomic_store(&is_lowered, false);
     for (size_t i = 0; i < 2; i++)
         CHECK(pthread_create(&threads[i], NULL, ask_in_thread, NULL) == 0, "pthread_create failed");
     set_limit(RLIMIT_AS, address_space_bytes());
+    atomic_store(&is_lowered, true);
     for (size_t i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     set_limit(RLIMIT_AS, RLIM_INFINITY);
