@@ -195,6 +195,7 @@ macro_rules! cache_put_body {
 
 /// The descriptor and the abort handler of the section between labels `2` and `3`, which an abort begins again at `5`; but every fourth time it goes to `$leave`, as
 /// if the thread had no slot: under a debugger that stops at each instruction no section ever comes to its end.
+/// Threads share the count, and lose some of it: that changes when one leaves, and nothing else.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! restartable_section {
