@@ -182,8 +182,8 @@ fn explore(chosen: &[&'static Protocol], seconds: f64, seed: u64) -> bool {
 
 fn parse_canary(text: &str) -> Result<Canary, String> {
     use Defect::*;
-    const DEFECTS: [Defect; 7] =
-        [RestartIsFence, KicksGetLost, SectionsGoOn, OneSlot, NoWipe, StoresOvertake, ChangesTear];
+    const DEFECTS: [Defect; 8] =
+        [RestartIsFence, KicksGetLost, SectionsGoOn, OneSlot, NoWipe, StoresOvertake, StoresStay, ChangesTear];
     let (defect, mode) = text.split_once(':').ok_or("expected DEFECT:MODE")?;
     let found = DEFECTS.into_iter().find(|it| format!("{it:?}") == defect);
     let defect = found.ok_or_else(|| format!("found '{defect}'; expected one of {DEFECTS:?}"))?;

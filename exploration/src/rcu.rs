@@ -6,8 +6,10 @@ use crate::protocol::{BOTH, NO_SIGNALS};
 use crate::{Canary, Protocol};
 use commensal::rcu::{self, Cookie, ReadGuard};
 use fastrand::Rng;
+use machine::fault;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Defect, Rates, fork, fork_on, pause};
+use machine::slot::Mode;
 use machine::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use machine::thread;
 use std::cell::Cell;
@@ -42,6 +44,14 @@ pub const PROTOCOLS: &[Protocol] = &[
         rates: Rates { switch: 22_000, ..NO_SIGNALS },
         modes: BOTH,
         canaries: &[Canary::by_ids(Defect::KicksGetLost)],
+    },
+    Protocol {
+        name: "sections without kicks",
+        about: "a reader whose stores take long to arrive, where the kernel refuses kicks from some moment on",
+        body: without_kicks,
+        rates: Rates { drain: 400, ..NO_SIGNALS },
+        modes: &[Mode::ConcurrencyId],
+        canaries: &[Canary::by_ids(Defect::StoresStay)],
     },
     Protocol {
         name: "section forks",
@@ -207,6 +217,30 @@ fn nested(seed: u64) -> Outcome {
             }
             drop(section);
             pause();
+        }
+    });
+    Ok(())
+}
+
+fn without_kicks(seed: u64) -> Outcome {
+    const GRACE_PERIODS: usize = 3;
+    fault::arm(fault::Point::Kick, fault::Plan::Always { skip: (seed % 3) as u32 });
+    let (objects, is_done) = (Objects::new(), AtomicBool::new(false));
+    crowd(2, seed, None, &|thread, random| {
+        if thread == 0 {
+            for number in 1..=GRACE_PERIODS {
+                let old = objects.replace(number);
+                wait_for_readers(random);
+                objects.remove(old);
+            }
+            is_done.store(true, Ordering::SeqCst);
+            return;
+        }
+        while !is_done.load(Ordering::SeqCst) {
+            let section = Section::open(&objects);
+            // Loads only, which push no store out of the buffer.
+            (0..random.usize(..60)).for_each(|_| objects.check(section.found));
+            drop(section);
         }
     });
     Ok(())

@@ -78,6 +78,7 @@ tests! {
     grace_periods "grace periods"
     hand_over_hand "hand over hand"
     sections_in_sections "sections in sections"
+    sections_without_kicks "sections without kicks"
     section_forks "section forks"
     section_forks_in_handlers "section forks in handlers"
     deferred "deferred"

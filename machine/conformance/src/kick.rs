@@ -14,8 +14,8 @@
 use crate::case::{Findings, Outcome, ensure, operations};
 use crate::runner::{Fork, Job, Placement, Runner, random};
 use machine::kick::{self, Refused};
-use machine::sync::{AtomicU64, Ordering, compiler_fence};
-use machine::{fault, thread};
+use machine::sync::{AtomicU64, Ordering, compiler_fence, fence};
+use machine::{clock, fault, thread};
 
 operations! {
     /// Says that kicks will come. Cheap while the process has one thread.
@@ -47,6 +47,16 @@ operations! {
     /// The same for all slots at once.
     restart_all: fn() -> Result<(), Refused> = kick::restart_all,
 
+    /// Whether waiting has been a fence everywhere.
+    ///
+    /// ```text
+    /// have_stores_arrived(since):
+    ///     if it is less than since + the longest that a store stays unseen: return false
+    ///     a full memory barrier on the calling CPU
+    ///     return true        and what others did before `since`, and they alone saw, everybody sees
+    /// ```
+    have_stores_arrived: fn(since_ns: u64) -> bool = kick::have_stores_arrived,
+
     /// `(kicks, refused)` of this process so far.
     counts: fn() -> (u64, u64) = kick::counts,
 }
@@ -65,6 +75,9 @@ crate::cases! {
     "kick::restart_all is a fence" => |runner, operations| buffered(runner, &|| (operations.restart_all)()), {
         "no fence" { restart_all: || Ok(()) }
     }
+    "kick::have_stores_arrived" => |runner, operations| buffered(runner, &|| outwait(runner, operations)), {
+        "at once" { have_stores_arrived: |_| true }
+    }
     "kick::counts" => counted, {
         "refusals are not counted" { counts: || (kick::counts().0, 0) }
     }
@@ -72,6 +85,16 @@ crate::cases! {
 
 /// What should be a fence.
 type Fence<'a> = &'a (dyn Fn() -> Result<(), Refused> + Sync);
+
+/// A fence that is made of waiting.
+fn outwait(runner: &dyn Runner, operations: &Operations) -> Result<(), Refused> {
+    fence(Ordering::SeqCst);
+    let since = clock::now_ns();
+    while !(operations.have_stores_arrived)(since) {
+        runner.pause();
+    }
+    Ok(())
+}
 
 /// The body of [`Operations::register`].
 pub fn registered(runner: &dyn Runner, operations: &Operations) -> Outcome {

@@ -7,8 +7,8 @@
 //! Registration costs microseconds while the process has one thread and tens of milliseconds later, so it is done when
 //! the second thread is being created ([`register`]), or else at the first kick.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::{fault, syscall};
+use crate::sync::{self, AtomicU32, AtomicU64, Ordering};
+use crate::{clock, fault, sandbox, syscall};
 
 const PRIVATE_EXPEDITED: usize = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
@@ -31,6 +31,9 @@ pub struct Refused;
 
 /// Tells the kernel that kicks will come. Idempotent; a fork child inherits it.
 pub fn register() -> Result<(), Refused> {
+    if sandbox::is_on() {
+        return Err(Refused);
+    }
     // Relaxed: the state only saves a system call that would do no harm.
     match STATE.load(Ordering::Relaxed) {
         REGISTERED => return Ok(()),
@@ -38,6 +41,7 @@ pub fn register() -> Result<(), Refused> {
         _ => {}
     }
     let done = command(REGISTER_PRIVATE_EXPEDITED) && command(REGISTER_PRIVATE_EXPEDITED_RSEQ);
+    // What a sandbox that came meanwhile refused is refused above from now on.
     STATE.store(if done { REGISTERED } else { REFUSED }, Ordering::Relaxed);
     if done { Ok(()) } else { Err(Refused) }
 }
@@ -55,6 +59,17 @@ pub fn restart(_slot: u32) -> Result<(), Refused> {
 /// Aborts every restartable section that is in flight, in any slot, and is a [`fence_all`].
 pub fn restart_all() -> Result<(), Refused> {
     kick(PRIVATE_EXPEDITED_RSEQ)
+}
+
+/// Whether waiting has been a [`fence_all`]: what any thread stored or loaded before `since_ns` is ordered before the
+/// return, and what the caller did before then, with a fence, before what others do from now on. The way on where kicks
+/// are refused.
+pub fn have_stores_arrived(since_ns: u64) -> bool {
+    let is_over = clock::now_ns().saturating_sub(since_ns) >= sync::STORES_TAKE_NS;
+    if is_over {
+        sync::empty_all_buffers();
+    }
+    is_over
 }
 
 /// Kicks made so far, and kicks refused.

@@ -10,6 +10,9 @@
 //!
 //! Turning is for the sake of progress only: new sections are counted elsewhere, so that what is waited for comes to an end. A section that was
 //! open when readers were ordered may be in either period.
+//!
+//! Where the kernel refuses to order readers, as in a sandbox, waiting for their stores to arrive does
+//! ([`kick::have_stores_arrived`]): a grace period takes 20 ms more.
 
 use super::domain::{Domain, Place, own_sections};
 use crate::settings::{self, Key, Refused};
@@ -32,6 +35,7 @@ const ORDERING: u32 = 1;
 const WAITING_FOR_REGISTERED: u32 = 2;
 const WAITING_FOR_OLD: u32 = 3;
 const WAITING_FOR_TURNED: u32 = 4;
+const WAITING_FOR_STORES: u32 = 5;
 
 /// What callers of [`start`] get: the number of a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,8 +86,8 @@ enum Step {
     Over,
     /// The one before began too short a time ago.
     TooEarly,
-    /// The kernel does not order readers.
-    Refused,
+    /// The kernel does not order readers, and what they stored may be on its way.
+    Unordered,
     /// Sections are open that this process inherited.
     Inherited,
     /// A reader that registered did not report; the kernel's number of its thread.
@@ -179,11 +183,16 @@ impl Grace {
                     self.stage.store(ORDERING, Ordering::Relaxed);
                 }
                 ORDERING => {
-                    if !order_readers(domain) {
-                        return Step::Refused;
-                    }
+                    let is_done = order_readers(domain);
+                    let next = if is_done { WAITING_FOR_REGISTERED } else { WAITING_FOR_STORES };
                     self.ordered_at_ns.store(clock::now_ns(), Ordering::Relaxed);
                     self.place.store(0, Ordering::Relaxed);
+                    self.stage.store(next, Ordering::Relaxed);
+                }
+                WAITING_FOR_STORES => {
+                    if !kick::have_stores_arrived(self.ordered_at_ns.load(Ordering::Relaxed)) {
+                        return Step::Unordered;
+                    }
                     self.stage.store(WAITING_FOR_REGISTERED, Ordering::Relaxed);
                 }
                 WAITING_FOR_REGISTERED => {
@@ -259,7 +268,9 @@ impl Grace {
             Some(Step::Inherited) => {
                 write!(line, "read sections are open that the thread had when it forked this process")
             }
-            Some(Step::Refused) => write!(line, "the kernel refuses membarrier, and had granted it"),
+            Some(Step::Unordered) => {
+                write!(line, "the kernel refuses membarrier, so what readers stored has to arrive by itself")
+            }
             Some(Step::TooEarly | Step::Over) | None => write!(line, "others are served first"),
         };
         let _ = writeln!(line, "; asked for at {caller}");
@@ -285,7 +296,8 @@ impl Grace {
     }
 }
 
-/// Orders all readers' sections: of each, either what it counted when it was opened is seen afterwards, or it sees what was written before.
+/// Orders all readers' sections: of each, either what it counted when it was opened is seen afterwards, or it sees what
+/// was written before. False: the kernel refuses.
 fn order_readers(domain: &Domain) -> bool {
     // Then whoever opens a first section does it by a locked instruction, of its slot's row or of its lane: if that is not seen here, it sees what was
     // taken away before the number was raised, by another one.

@@ -19,3 +19,15 @@ pub use site::Site;
 #[doc(hidden)]
 pub use site::full_name;
 pub use wait::{wait, wake_all, wake_one};
+
+/// What a CPU takes at most until others see what it stored: two ticks of the slowest clock interrupt. It keeps no
+/// store back on purpose, and an interrupt, a change of threads or a visit of the hypervisor empties its buffer.
+/// FreeBSD's `smr` relies on the same in its lazy form (`SMR_LAZY_GRACE`); the model is that of Morrison and Afek,
+/// "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization" (ASPLOS 2015).
+pub(crate) const STORES_TAKE_NS: u64 = 20_000_000;
+
+/// Time has passed in which all CPUs have emptied their buffers of stores. What follows is ordered behind that.
+#[inline]
+pub(crate) fn empty_all_buffers() {
+    fence(Ordering::SeqCst);
+}

@@ -148,6 +148,13 @@ impl Engine {
         }
     }
 
+    /// Stores have waited for as long as they may.
+    pub fn settle_stores(&mut self) {
+        if !self.settings.is_broken(Defect::StoresStay) {
+            self.drain_all();
+        }
+    }
+
     /// All buffers are empty from now on.
     pub(super) fn drain_all(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.drain(cpu));

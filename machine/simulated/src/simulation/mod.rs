@@ -100,6 +100,8 @@ pub enum Defect {
     NoWipe,
     /// The newest store in a buffer becomes visible first.
     StoresOvertake,
+    /// A store may stay in a buffer for ever.
+    StoresStay,
     /// What reads and writes at once does so in two steps.
     ChangesTear,
 }

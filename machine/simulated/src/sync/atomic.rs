@@ -318,6 +318,17 @@ pub fn fence(order: Ordering) {
     }
 }
 
+/// What a CPU takes at most until others see what it stored; the host's is as long as a simulation.
+pub(crate) const STORES_TAKE_NS: u64 = 100;
+
+/// Time has passed in which all CPUs have emptied their buffers of stores: here they do so at once.
+pub(crate) fn empty_all_buffers() {
+    fence(Ordering::SeqCst);
+    if let Some(here) = engine::here() {
+        here.with(|engine| engine.settle_stores());
+    }
+}
+
 /// A fence for the compiler: to the CPU it is nothing, but a place where a signal may come.
 #[inline]
 pub fn compiler_fence(order: Ordering) {
