@@ -5,12 +5,18 @@
  * list       readers go through a list while it changes, and what is removed is freed
  * deferred   what is deferred waits for a section, is called for and freed, and knobs are set
  * registered readers that registered report as the policy says, and not in a section
+ * sandboxed  grace periods while membarrier is refused, and in plain mode
  * forks      a child of a process in which nobody has waited yet, where a new thread does */
 #include "check.h"
 #include <commensal.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* Grace periods that nothing keeps from being over are, after so many questions. */
@@ -257,6 +263,50 @@ static void check_registered(void) {
     CHECK(cm_rcu_set_policy("kicked", 0) == -1 && errno == EBUSY, "a signal of the program's own: errno %d", errno);
 }
 
+/* Has the kernel refuse membarrier from now on, by calls that the library does not see. */
+static void refuse_membarrier(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "prctl failed with errno %d", errno);
+    long done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+    CHECK(done == 0, "no filter: %ld, errno %d", done, errno);
+}
+
+/* A section holds a grace period up; after it, that ends, and what was deferred is gone. */
+static void check_beside_a_section(void) {
+    pthread_t thread;
+    atomic_store(&step, 0);
+    CHECK(pthread_create(&thread, NULL, hold, NULL) == 0, "no thread");
+    wait_for(1);
+    uint64_t number = cm_rcu_start();
+    for (int i = 0; i < 100; i++, usleep(1000))
+        CHECK(!cm_rcu_is_over(number), "a grace period was over in a section of another thread");
+    for (int i = 0; i < 1000; i++)
+        cm_rcu_defer_free(malloc(100));
+    atomic_store(&step, 2);
+    cm_rcu_synchronize();
+    CHECK(cm_rcu_is_over(number), "a later grace period was over before");
+    cm_rcu_barrier();
+    CHECK(pthread_join(thread, NULL) == 0, "not joined");
+}
+
+static void check_sandboxed(void) {
+    check_beside_a_section();
+    refuse_membarrier();
+    check_beside_a_section();
+    cm_sandbox_enter();
+    check_beside_a_section();
+    cm_group *group = cm_group_create("guest", NULL, MIB);
+    cm_group_entry entry;
+    cm_group_enter(group, &entry);
+    CHECK(malloc(1000) != NULL, "no block");
+    cm_group_leave(&entry);
+    CHECK(cm_group_destroy(group) == 0, "a group was not destroyed: errno %d", errno);
+}
+
 static void *synchronize(void *unused) {
     cm_rcu_synchronize();
     return unused;
@@ -306,6 +356,7 @@ static const struct check checks[] = {{"basics", check_basics},
                                       {"list", check_list},
                                       {"deferred", check_deferred},
                                       {"registered", check_registered},
+                                      {"sandboxed", check_sandboxed},
                                       {"forks", check_forks},
                                       {"main_leaves", check_main_leaves},
                                       {NULL, NULL}};

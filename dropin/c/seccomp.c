@@ -3,7 +3,9 @@
  * run CALL=ERRNO,… COMMAND …    installs a filter, makes sure that it works and executes COMMAND
  * solo CALL=ERRNO,…             installs it in a process with one thread, then starts threads
  * late CALL=ERRNO,…             installs it for all threads of a process that is at work
- * closed                        a process with one thread, which has allocated, permits itself what the C library's malloc needs, and is killed for all else
+ * closed                        a process with one thread permits itself what the C library's malloc needs, and ends for all else
+ * closed_threads                one with threads at work permits itself what these need, too, and makes more of them
+ * closed_unseen                 the same, by system calls that the library does not see
  *
  * CALL is one of those in `calls`. */
 #include "churn.h"
@@ -12,6 +14,7 @@
 #include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -141,33 +144,55 @@ static void check_late(void) {
 
 /* -- A process that shuts itself in. -- */
 
-static void shut_in(void) {
-    static const int permitted[] = {SYS_read,         SYS_write,         SYS_mmap,         SYS_munmap,         SYS_mremap,
-                                    SYS_mprotect,     SYS_madvise,       SYS_brk,          SYS_futex,          SYS_clock_gettime,
-                                    SYS_nanosleep,    SYS_getrandom,     SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_clock_nanosleep,
-                                    SYS_exit,         SYS_exit_group};
-    enum { PERMITTED = sizeof permitted / sizeof *permitted };
-    struct sock_filter filter[2 + 2 * PERMITTED];
-    size_t length = 0;
-    filter[length++] =
-        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr));
-    for (size_t i = 0; i < PERMITTED; i++) {
-        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)permitted[i], 0, 1);
+/* What the C library's malloc needs, and what the program does itself, */
+static const int of_malloc[] = {SYS_read,  SYS_write, SYS_mmap,          SYS_munmap,    SYS_mremap,          SYS_mprotect, SYS_madvise,
+                                SYS_brk,   SYS_futex, SYS_clock_gettime, SYS_nanosleep, SYS_clock_nanosleep, SYS_getrandom, SYS_rt_sigreturn,
+                                SYS_exit,  SYS_exit_group};
+/* and what its threads need. */
+static const int of_threads[] = {SYS_rt_sigprocmask, SYS_set_robust_list, SYS_rseq, SYS_clone, SYS_clone3};
+
+enum { OF_MALLOC = sizeof of_malloc / sizeof *of_malloc, OF_THREADS = sizeof of_threads / sizeof *of_threads };
+
+static void tell_call(int signal, siginfo_t *info, void *context) {
+    (void)signal;
+    (void)context;
+    char text[] = "system call ... is not permitted\n";
+    for (int place = 14, rest = info->si_syscall; place > 11; place--, rest /= 10)
+        text[place] = (char)('0' + rest % 10);
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written;
+    _exit(1);
+}
+
+static size_t permit(struct sock_filter *filter, size_t length, const int *calls, int count) {
+    for (int i = 0; i < count; i++) {
+        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], 0, 1);
         filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     }
-    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    return length;
+}
+
+static void shut_in(bool with_threads, bool is_seen) {
+    struct sigaction action = {.sa_sigaction = tell_call, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGSYS, &action, NULL) == 0, "no handler");
+    struct sock_filter filter[2 + 2 * (OF_MALLOC + OF_THREADS)];
+    filter[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr));
+    size_t length = permit(filter, 1, of_malloc, OF_MALLOC);
+    if (with_threads)
+        length = permit(filter, length, of_threads, OF_THREADS);
+    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
     struct sock_fprog program = {(unsigned short)length, filter};
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "prctl failed with errno %d", errno);
-    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "no filter: errno %d", errno);
+    long done = is_seen ? prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) : syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    CHECK(done == 0, "prctl failed with errno %d", errno);
+    done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+    CHECK(done == 0, "no filter: %ld, errno %d", done, errno);
 }
 
 /* More than a small heap, for longer than it takes until memory goes back. */
 static void check_closed(void) {
     static struct churn churn;
     static char *blocks[1500];
-    uint64_t random = 1;
-    burst(&random);
-    shut_in();
+    shut_in(false, true);
     churn_begin(&churn, 1, MIB);
     for (int round = 0; round < 8; round++) {
         for (size_t i = 0; i < 1500; i++) {
@@ -187,8 +212,38 @@ static void check_closed(void) {
     _exit(0);
 }
 
+static void shut_threads_in(bool is_seen) {
+    pthread_t before[4], after[4];
+    start(before);
+    sleep_us(100000);
+    shut_in(true, is_seen);
+    start(after);
+    /* Longer than the library's thread stays without work. */
+    for (int i = 0; i < 10; i++) {
+        sleep_us(250000);
+        malloc_trim(0);
+    }
+    atomic_store(&stop, true);
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(before[i], NULL);
+        pthread_join(after[i], NULL);
+    }
+    mailboxes_empty();
+    sleep_us(2500000);
+    _exit(0);
+}
+
+static void check_closed_threads(void) {
+    shut_threads_in(true);
+}
+
+static void check_closed_unseen(void) {
+    shut_threads_in(false);
+}
+
 static const struct check checks[] = {
-    {"run", run_command}, {"solo", check_solo}, {"late", check_late}, {"closed", check_closed}, {NULL, NULL}};
+    {"run", run_command}, {"solo", check_solo}, {"late", check_late}, {"closed", check_closed},
+    {"closed_threads", check_closed_threads}, {"closed_unseen", check_closed_unseen}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -11,6 +11,7 @@ in_both_modes! {
     deferred: |mode| holds(mode, "rcu deferred");
     registered: |mode| holds(mode, "rcu registered");
     forks: |mode| holds(mode, "rcu forks");
+    sandboxed: |mode| holds(mode, "rcu sandboxed");
     main_that_leaves: super::main_that_leaves;
 }
 

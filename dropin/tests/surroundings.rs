@@ -38,6 +38,9 @@ in_both_modes! {
     membarrier_refused_at_work: "seccomp late membarrier=1";
     everything_refused_at_work: "seccomp late membarrier=1,rseq=1,madvise=1,mremap=1";
     process_that_shuts_itself_in: "seccomp closed";
+    threads_that_are_shut_in: "seccomp closed_threads";
+    threads_that_are_shut_in_unseen: |mode| check("seccomp closed_unseen").env("COMMENSAL_CONF", "sandbox:on").holds(mode);
+    watched_when_it_is_shut_in: watched("seccomp closed_threads");
     watched_where_forks_are_not_told: unwatched("seccomp run madvise=1 {THREADS} together {2} 160");
     watched_where_no_file_is_made: hardly_watched("seccomp solo openat=1,fallocate=38,mkdirat=1");
     watched_where_files_have_no_memory: hardly_watched("seccomp run fallocate=38 {THREADS} together {5} 160");

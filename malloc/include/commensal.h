@@ -1109,6 +1109,15 @@ int cm_rcu_set_policy(const char *policy, uint32_t n);
 size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_lost *lost);
 
 /**
+ * Comes into plain mode, in which the library makes only system calls that the C library's malloc and threads make,
+ * too. Call it before a filter is installed by other means than the C library's prctl, which does it by itself. For
+ * good, and in fork children as well. `commensal doctor --sandbox` says what plain mode costs.
+ *
+ * errno: kept. Threads: any. Signal handlers: no. After fork: yes.
+ */
+void cm_sandbox_enter(void);
+
+/**
  * Says what upkeep did so far; each figure is exact, together they are only at rest.
  *
  * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.

@@ -11,6 +11,7 @@ mod loaded;
 mod locks;
 mod rcu;
 mod rcu_reader;
+mod sandbox;
 mod stdlib;
 mod upkeep;
 

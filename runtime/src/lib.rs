@@ -5,7 +5,7 @@
 //! alone, so that the same source runs on Linux and on a simulated machine.
 //!
 //! Each module may use those before it in this list: [`percpu`], [`counter`], [`observe`], [`settings`], [`page`],
-//! [`slab`], [`rcu`], [`group`], [`upkeep`], [`heap`].
+//! [`slab`], [`sandbox`], [`rcu`], [`group`], [`upkeep`], [`heap`].
 #![no_std]
 
 #[cfg(test)]
@@ -18,6 +18,7 @@ pub mod observe;
 pub mod page;
 pub mod percpu;
 pub mod rcu;
+pub mod sandbox;
 pub mod settings;
 pub mod slab;
 pub mod upkeep;

@@ -11,7 +11,7 @@ use crate::committed;
 pub const FILE: &str = "malloc/include/commensal.h";
 const CONFIGURATION: &str = "malloc/cbindgen.toml";
 /// In the order in which their functions appear.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "malloc/src/counter.rs",
     "malloc/src/counters.rs",
     "malloc/src/cache.rs",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 8] = [
     "malloc/src/rcu.rs",
     "malloc/src/rcu_reader.rs",
     "malloc/src/locks.rs",
+    "malloc/src/sandbox.rs",
     "malloc/src/upkeep.rs",
 ];
 

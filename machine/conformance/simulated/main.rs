@@ -135,7 +135,7 @@ macro_rules! tests {
     };
 }
 
-tests! { slot kick sync thread vm publication clock root fault code }
+tests! { slot kick sync thread vm publication sandbox clock root fault code }
 
 #[test]
 fn no_case_is_left_out() {

@@ -12,6 +12,7 @@
 //! | [`thread`] | identities, ids, forks, being alone, levels | handlers in the middle of each change |
 //! | [`vm`] | address space | mappings that must not overlap |
 //! | [`publication`] | memory that others may look at | two at a time |
+//! | [`sandbox`] | which system calls may be made | a thread that kicks meanwhile |
 //! | [`clock`], [`root`], [`fault`], [`code`] | time, the one region, area and domain, injected failures, who called | |
 //!
 //! Each of them has the same parts: `Operations`, a table with the specification of each operation, filled with the machine's own
@@ -34,6 +35,7 @@ mod kick;
 mod publication;
 mod root;
 pub mod runner;
+mod sandbox;
 pub mod slot;
 mod spawn;
 pub mod sync;
@@ -58,6 +60,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         interrupt::CASES,
         vm::CASES,
         publication::CASES,
+        sandbox::CASES,
         clock::CASES,
         root::CASES,
         fault::CASES,

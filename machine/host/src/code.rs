@@ -2,9 +2,9 @@
 //!
 //! For reports of misuse, whose reader wants to know who did it. Nothing here is fast.
 
-use crate::thread;
+use crate::{sandbox, thread};
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Calls that are recorded at most.
 pub const DEPTH: usize = 8;
@@ -27,12 +27,19 @@ unsafe extern "C" {
 /// process, also in simulated ones.
 static LIBRARY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Readies the C library's unwinder, which is loaded, and allocates, when it is first used; and looks up where the runtime lies, which takes the
-/// loader's lock: no fork child has to wait for that later.
+/// Whether the unwinder is there.
+static IS_READY: AtomicBool = AtomicBool::new(false);
+
+/// Readies the C library's unwinder, which is loaded, and allocates, when it is first used: not in a sandbox, where
+/// files may not be opened. And looks up where the runtime lies, which takes the loader's lock: no fork child has to
+/// wait for that later.
 pub fn prepare() {
-    let mut calls = Calls::default();
-    // SAFETY: there is room for so many.
-    unsafe { backtrace(calls.as_mut_ptr().cast(), 2) };
+    if !sandbox::is_on() {
+        let mut calls = Calls::default();
+        // SAFETY: there is room for so many.
+        unsafe { backtrace(calls.as_mut_ptr().cast(), 2) };
+        IS_READY.store(true, Ordering::Release);
+    }
     if let Some(own) = Image::of(self::calls as *const () as usize).filter(|own| !own.is_program) {
         LIBRARY[0].store(own.start, Ordering::Relaxed);
         LIBRARY[1].store(own.end, Ordering::Relaxed);
@@ -44,8 +51,11 @@ pub fn prepare() {
 #[inline(never)]
 pub fn calls(from: usize) -> Calls {
     let mut all = [0; OWN + DEPTH];
-    // SAFETY: there is room for so many.
-    let count = unsafe { backtrace(all.as_mut_ptr().cast(), all.len() as c_int) };
+    let count = match IS_READY.load(Ordering::Acquire) {
+        // SAFETY: there is room for so many.
+        true => unsafe { backtrace(all.as_mut_ptr().cast(), all.len() as c_int) },
+        false => 0,
+    };
     let all = &all[..count.clamp(0, (OWN + DEPTH) as c_int) as usize];
     let own = LIBRARY[0].load(Ordering::Relaxed)..LIBRARY[1].load(Ordering::Relaxed);
     let first = match own.is_empty() {

@@ -13,6 +13,7 @@
 //! | [`vm`] | reserving, committing and giving back address space |
 //! | [`clock`] | monotonic time |
 //! | [`process`] | environment, limits, messages, orderly death |
+//! | [`sandbox`] | which system calls may be made |
 //! | [`publication`] | memory that other processes may look at |
 //! | [`code`] | who called, for reports of misuse |
 //! | [`fault`] | injected failures |
@@ -41,6 +42,7 @@ pub mod kick;
 pub mod process;
 pub mod publication;
 pub mod root;
+pub mod sandbox;
 pub mod slot;
 pub mod sync;
 mod syscall;

@@ -2,7 +2,7 @@
 
 pub use crate::error::Error;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
-use crate::syscall;
+use crate::{sandbox, syscall};
 use core::ffi::{CStr, c_char, c_int};
 
 unsafe extern "C" {
@@ -103,10 +103,26 @@ pub fn at_exit(function: extern "C" fn()) -> bool {
     unsafe { atexit(function) == 0 }
 }
 
-/// The kernel's number of this process.
+/// The kernel's number of this process; in a sandbox, of the one that entered it.
 pub fn id() -> u32 {
     // SAFETY: asks, changes nothing.
-    unsafe { syscall::call(syscall::GETPID, [0; 6]) }.unwrap_or(0) as u32
+    unsafe { syscall::call(syscall::GETPID, [0; 6]) }.map_or_else(|_| sandbox::process(), |id| id as u32)
+}
+
+/// The C library's `prctl`: the call is made in a sandbox, too.
+///
+/// # Safety
+/// As the kernel has it.
+pub unsafe fn control(option: c_int, [second, third, fourth, fifth]: [usize; 4]) -> c_int {
+    // SAFETY: passed on; the location is this thread's own.
+    match unsafe { syscall::make(syscall::PRCTL, [option as usize, second, third, fourth, fifth, 0]) } {
+        Ok(result) => result as c_int,
+        Err(syscall::Errno(number)) => {
+            // SAFETY: the location is this thread's own.
+            unsafe { *__errno_location() = number };
+            -1
+        }
+    }
 }
 
 /// Reads the beginning of a file into `buffer` without allocating; the part that was read.

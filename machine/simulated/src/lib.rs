@@ -6,7 +6,7 @@
 //!
 //! | shared with the host | the simulated machine's own |
 //! |---|---|
-//! | `sync/lock.rs`, `thread/identity.rs`, `slot/{fallback, layout, number, words}.rs`, [`kick`], [`vm`], [`root`], [`fault`], [`code`] | atomics, fences, `slot/{restartable, row, given}.rs`, `thread/block.rs`, [`clock`], [`process`], [`publication`], system calls |
+//! | `sync/lock.rs`, `thread/identity.rs`, `slot/{fallback, layout, number, words}.rs`, [`kick`], [`vm`], [`root`], [`sandbox`], [`fault`], [`code`] | atomics, fences, `slot/{restartable, row, given}.rs`, `thread/block.rs`, [`clock`], [`process`], [`publication`], system calls |
 //!
 //! Code that calls an operation while no simulation runs on its host thread gets the plain meaning of it, without scheduling: atomics are
 //! core's, system calls are the host's, and each host thread has a slot of its own. So unit tests run on this machine as they are.
@@ -45,6 +45,8 @@ pub mod process;
 pub mod publication;
 #[path = "../../host/src/root.rs"]
 pub mod root;
+#[path = "../../host/src/sandbox.rs"]
+pub mod sandbox;
 pub mod simulation;
 pub mod slot;
 pub mod sync;

@@ -4,15 +4,24 @@
 #[allow(dead_code, reason = "the simulated machine makes fewer of them than the host")]
 mod numbers;
 
-use crate::{engine, slot};
+use crate::{engine, sandbox, slot};
 
 pub use numbers::*;
 
-/// Makes system call `number`; missing arguments are zero.
+/// Makes system call `number`; missing arguments are zero. In a sandbox, one that is not [usual](is_usual) is refused
+/// without being made.
 ///
 /// # Safety
 /// The arguments must be what the call expects; its effects on memory are the caller's to answer for.
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+    let passage = if is_usual(number) { None } else { Some(sandbox::pass().ok_or(Errno::NOT_PERMITTED)?) };
+    // SAFETY: passed on.
+    let result = unsafe { make(number, arguments) };
+    drop(passage);
+    result
+}
+
+unsafe fn make(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
     match engine::here() {
         // SAFETY: passed on.
         Some(here) => unsafe { here.system_call(number, arguments) },

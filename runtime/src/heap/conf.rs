@@ -5,6 +5,7 @@
 use super::statistics::{self, Who};
 use super::{locks, report};
 use crate::rcu::qsbr::{self, Policy};
+use crate::sandbox;
 use crate::settings::{self, Key};
 use crate::slab::misuse::Line;
 use crate::slab::region::{general, lay_out};
@@ -20,6 +21,7 @@ const LOCKS_FILTER: Key = Key::of("locks.filter");
 const OBSERVE: Key = Key::of("observe");
 const CONTROL: Key = Key::of("control");
 const LAZY: Key = Key::of("lazy");
+const SANDBOX: Key = Key::of("sandbox");
 const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
 /// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
@@ -68,6 +70,9 @@ pub fn apply_environment() {
     };
     if let Err(why) = statistics::begin(who) {
         statistics::complain(why);
+    }
+    if SANDBOX.is_on() {
+        sandbox::enter();
     }
 }
 

@@ -52,6 +52,12 @@ macro_rules! with_figures {
             kicks: Counter Count, "Times that other CPUs were interrupted, for any reason.", |_| kick::counts().0;
             kicks_refused: Counter Count, "Times that the kernel refused to interrupt other CPUs.",
                 |_| kick::counts().1;
+            is_plain: Gauge YesOrNo Most,
+                "Whether the process is in plain mode, as a filter of system calls may be there: nobody is interrupted.",
+                |_| sandbox::is_plain().into();
+            strandable_bytes: Gauge Bytes,
+                "Bytes that arrays of used slots can hold at most, which in plain mode nobody takes away from there.",
+                |heap| heap.strandable_bytes;
             kicks_trim: Counter Count, "Kicks because memory had to go back.", |heap| heap.kicks.get(Why::Trim);
             kicks_shrink: Counter Count, "Kicks because a cache was to give back what it does not need.",
                 |heap| heap.kicks.get(Why::Shrink);

@@ -12,9 +12,9 @@ use super::domain::Domain;
 use super::grace::Caller;
 use crate::percpu;
 use crate::settings::Key;
-use machine::process;
 use machine::sync::{AtomicU32, Ordering, wait, wake_one};
 use machine::thread::{self, Work};
+use machine::{process, sandbox};
 
 const NONE: u32 = 0;
 const AWAKE: u32 = 1;
@@ -93,10 +93,11 @@ impl Domain {
         }
     }
 
-    /// Not on top of a lock: the C library takes its own ones, and who holds those may wait for ours. What waits is seen to when another one comes along.
+    /// Not in a sandbox, and not on top of a lock: the C library takes its own ones, and who holds those may wait for
+    /// ours. What waits is seen to when another one comes along.
     #[cold]
     fn make_worker(&self) {
-        if thread::holds_locks() {
+        if thread::holds_locks() || sandbox::is_on() {
             return;
         }
         // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and make another one.

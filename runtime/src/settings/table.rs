@@ -85,6 +85,15 @@ pub const TABLE: &[Setting] = &[
         help: "Whether the heap beyond its first 32 MiB follows the system's huge-page setting or avoids huge pages.",
     },
     Setting {
+        key: "sandbox",
+        values: Words("off on"),
+        default: "off",
+        unit: "",
+        when: AtStart,
+        help: "`on`: plain mode from the start, in which the library makes only system calls that the C library's malloc and threads make, too. For programs that \
+               install filters of system calls by other means than `prctl`, at which the library comes into plain mode by itself.",
+    },
+    Setting {
         key: "upkeep",
         values: Words("off on"),
         default: "on",

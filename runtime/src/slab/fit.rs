@@ -91,6 +91,14 @@ impl Shares {
     }
 }
 
+impl General<'_> {
+    /// Bytes of objects that the arrays of a slot hold at most, two for each cache.
+    pub fn most_in_arrays(self) -> usize {
+        let of = |cache: Handle<'_>| 2 * cache.shape().most() * cache.shape().object_bytes();
+        self.caches().map(of).sum::<usize>() + ((BUDGET as usize) << 10)
+    }
+}
+
 impl Room {
     /// That of a slot, behind all shards of the general caches.
     fn of<'a>(region: Region, slot: u32) -> &'a Room {

@@ -9,8 +9,8 @@
 //! shepherd is idle. Between both there is a fence on either side, so at least one sees the other.
 //!
 //! It is made in an allocation, on its slow path: never in a release, as the C library releases memory while it holds the lock that making a thread
-//! takes; not on top of a lock of ours; and not where a signal handler may run, on top of whatever. Where it cannot be made, threads do the
-//! upkeep of their own slots, and the next one tries again.
+//! takes; not on top of a lock of ours; not where a signal handler may run, on top of whatever; and not in a sandbox.
+//! Where it cannot be made, threads do the upkeep of their own slots, and the next one tries again.
 
 use super::state::{State, interval_ns};
 use super::step;
@@ -20,7 +20,7 @@ use crate::settings::Key;
 use crate::slab::region::general;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wait, wake_one};
 use machine::thread::{self, FIRST_GENERATION, Work};
-use machine::{clock, process};
+use machine::{clock, process, sandbox};
 
 const NONE: u32 = 0;
 const AWAKE: u32 = 1;
@@ -138,6 +138,7 @@ impl State {
         let general = general().state();
         let is_wanted = SHEPHERD.is_on()
             && !self.shepherd.is_there()
+            && !sandbox::is_on()
             && general.sharing.upgraded_at_ns().is_some()
             && general.zone.counts.in_use.get() + general.zone.counts.free_dirty.get() > LITTLE_PAGES
             && now_ns >= self.shepherd.not_before_ns.load(Ordering::Relaxed)

@@ -6,8 +6,8 @@ use crate::tree::{File, Tree, Violation};
 const FOLDER: &str = "runtime/src/";
 
 /// Each module may use those before it.
-const ORDER: [&str; 10] =
-    ["percpu", "counter", "observe", "settings", "page", "slab", "rcu", "group", "upkeep", "heap"];
+const ORDER: [&str; 11] =
+    ["percpu", "counter", "observe", "settings", "page", "slab", "sandbox", "rcu", "group", "upkeep", "heap"];
 
 /// What every module may use: the machine, under the name that macros find it by in other crates, and what the crate's root hands in of higher modules.
 const ROOT: [&str; 2] = ["machine", "SERVICES"];

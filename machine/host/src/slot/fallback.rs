@@ -7,6 +7,10 @@
 //! In a fork child the kernel calls the thread that forked by a new number, so until it has said so ([`claim`]) its slot
 //! looks like those of the dead. Other threads, which may be born and come here first, leave all old slots alone until then.
 //!
+//! In a sandbox nobody can ask for numbers, nor whether somebody lives. There a slot remembers its owner's
+//! [`thread::id`], and goes to the next thread of that id: the C library gives it again when its owner is dead. What a
+//! thread of another id had stays there; that is bounded by the threads that there were at a time.
+//!
 //! The kernel gives the numbers of the dead again. So an owner's word also counts how often it was written: whoever found an owner dead does
 //! not replace one that came since under the same number.
 //!
@@ -15,10 +19,10 @@
 use super::layout::MAX;
 use super::number::{Mode, mode};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::{process, thread};
+use crate::{process, sandbox, thread};
 
 process_state! {
-    /// The owner's number, and above it how often the word was written.
+    /// The owner's number, of 42 bits, and above it how often the word was written.
     static OWNERS: [AtomicU64; MAX] = [const { AtomicU64::new(0) }; MAX];
     /// Slots from 1 up to here have been given at least once.
     static GIVEN: AtomicU32 = AtomicU32::new(0);
@@ -34,9 +38,13 @@ const SLOTLESS: u32 = 1024;
 
 /// The owner is the thread whose number is that of the process: where one thread runs, that is the one, and forks, which go
 /// unnoticed then, give it another number.
-const FIRST_THREAD: u32 = u32::MAX - 1;
+const FIRST_THREAD: u64 = BORROWED - 1;
 /// The number of a thread that never was: the slot is taken for a while.
-const BORROWED: u32 = u32::MAX;
+const BORROWED: u64 = (1 << NUMBER_BITS) - 1;
+/// In the number of a thread that could not ask for the kernel's.
+const BY_ID: u64 = 1 << (NUMBER_BITS - 1);
+/// Of an owner's word.
+const NUMBER_BITS: u32 = 42;
 
 /// Gives the calling thread a slot of its own, if one is to be had.
 #[cold]
@@ -50,19 +58,19 @@ pub(super) fn adopt_slot() -> Option<u32> {
             return None;
         }
     }
-    let me = if thread::is_alone() { FIRST_THREAD } else { thread::tid() };
+    let me = if thread::is_alone() { FIRST_THREAD } else { own_number() };
     if thread::tid() == process::id() {
         // The thread that forked, or the first one ever: it has no slot yet.
         CLAIMED.store(thread::generation(), Ordering::Relaxed);
     }
-    let Some(slot) = (0..GLANCES).find_map(|_| adopt_dead(next_old()?, me)).or_else(|| give_new(me)) else {
+    let Some(slot) = adopt_old(me).or_else(|| give_new(me)) else {
         // SAFETY: as above.
         unsafe { *slotless = SLOTLESS };
         return None;
     };
     // SAFETY: the word is this thread's own.
     unsafe { *thread::fallback_slot() = slot };
-    if me != FIRST_THREAD && me != thread::tid() {
+    if me != FIRST_THREAD && me != own_number() {
         // A signal handler forked meanwhile, and this is the child.
         claim();
     }
@@ -75,7 +83,7 @@ pub(super) fn claim() {
     let slot = unsafe { *thread::fallback_slot() };
     if slot != 0 {
         let owner = &OWNERS[slot as usize];
-        owner.store(after(owner.load(Ordering::Relaxed), thread::tid()), Ordering::Relaxed);
+        owner.store(after(owner.load(Ordering::Relaxed), own_number()), Ordering::Relaxed);
         // Release pairs with the acquire in `is_settled`: who sees the claim sees whose slot it is.
         CLAIMED.store(thread::generation(), Ordering::Release);
     }
@@ -96,14 +104,20 @@ pub(super) fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
     Some(result)
 }
 
+/// What tells the calling thread from all others that live.
+fn own_number() -> u64 {
+    const OF_ALIGNMENT: u32 = 6;
+    if sandbox::is_on() { BY_ID | thread::id() >> OF_ALIGNMENT } else { thread::tid().into() }
+}
+
 /// Whose word it is.
-fn number(owner: u64) -> u32 {
-    owner as u32
+fn number(owner: u64) -> u64 {
+    owner & BORROWED
 }
 
 /// The word of the next owner.
-fn after(owner: u64, number: u32) -> u64 {
-    ((owner >> 32) + 1) << 32 | u64::from(number)
+fn after(owner: u64, number: u64) -> u64 {
+    ((owner >> NUMBER_BITS) + 1) << NUMBER_BITS | number
 }
 
 /// Whether every slot of a living thread says so.
@@ -111,7 +125,7 @@ fn is_settled() -> bool {
     CLAIMED.load(Ordering::Acquire) == thread::generation()
 }
 
-fn is_dead(owner: u32) -> bool {
+fn is_dead(owner: u64) -> bool {
     if !is_settled() {
         return false;
     }
@@ -119,16 +133,21 @@ fn is_dead(owner: u32) -> bool {
         0 | BORROWED => false,
         // In a child that noticed its fork, the first thread has claimed its slot by now, if it was the one that forked.
         FIRST_THREAD => thread::generation() != thread::FIRST_GENERATION || !thread::is_alive(process::id()),
-        number => number != thread::tid() && !thread::is_alive(number),
+        number => number & BY_ID == 0 && number != own_number() && !thread::is_alive(number as u32),
     }
 }
 
-fn next_old() -> Option<u32> {
+fn adopt_old(me: u64) -> Option<u32> {
     let given = GIVEN.load(Ordering::Relaxed).min(MAX as u32 - 1);
-    (given > 0).then(|| 1 + CURSOR.fetch_add(1, Ordering::Relaxed) % given)
+    if sandbox::is_on() {
+        let was_mine = |&slot: &u32| number(OWNERS[slot as usize].load(Ordering::Relaxed)) == me;
+        return adopt_dead((1..=given).find(was_mine)?, me);
+    }
+    let next = || (given > 0).then(|| 1 + CURSOR.fetch_add(1, Ordering::Relaxed) % given);
+    (0..GLANCES).find_map(|_| adopt_dead(next()?, me))
 }
 
-fn adopt_dead(slot: u32, me: u32) -> Option<u32> {
+fn adopt_dead(slot: u32, me: u64) -> Option<u32> {
     let owner = &OWNERS[slot as usize];
     let old = owner.load(Ordering::Relaxed);
     if !is_settled() || (number(old) != me && !is_dead(number(old))) {
@@ -139,9 +158,9 @@ fn adopt_dead(slot: u32, me: u32) -> Option<u32> {
     owner.compare_exchange(old, after(old, me), Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)
 }
 
-fn give_new(me: u32) -> Option<u32> {
+fn give_new(me: u64) -> Option<u32> {
     let bump = |given| (given + 1 < MAX as u32).then_some(given + 1);
     let slot = GIVEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, bump).ok()? + 1;
-    OWNERS[slot as usize].store(me.into(), Ordering::Relaxed);
+    OWNERS[slot as usize].store(me, Ordering::Relaxed);
     Some(slot)
 }

@@ -28,10 +28,17 @@ pub const FALLOCATE: usize = 285;
 pub const PRLIMIT: usize = 302;
 pub const MEMBARRIER: usize = 324;
 
+/// Whether a filter permits a call that lets the C library's malloc and threads live. All others may end a program that
+/// has one, and are made only where none is known to come ([`sandbox`](crate::sandbox)).
+pub const fn is_usual(number: usize) -> bool {
+    matches!(number, MMAP | MUNMAP | MREMAP | MADVISE | FUTEX | WRITE | CLOSE | RT_SIGPROCMASK)
+}
+
 /// An error number of the kernel, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
 impl Errno {
+    pub const NOT_PERMITTED: Errno = Errno(1);
     pub const NO_SUCH_PROCESS: Errno = Errno(3);
 }

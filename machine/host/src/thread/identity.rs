@@ -13,7 +13,7 @@
 
 use super::block::block;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop};
-use crate::{process, slot, syscall, vm};
+use crate::{process, sandbox, slot, syscall, vm};
 use core::ptr::null_mut;
 
 /// The thread's block; all zero when the thread starts.
@@ -97,8 +97,8 @@ fn renew(own: u32) -> bool {
     // then replaced by a newer one: both are unique.
     unsafe {
         (*block()).identity = identity;
-        // In a fork child the kernel calls the thread by another number.
-        (*block()).tid = 0;
+        // In a fork child the kernel calls the thread by another number, which is that of the process.
+        (*block()).tid = if own != 0 && sandbox::is_on() { process::id() } else { 0 };
         (*block()).generation = generation;
     }
     own != 0
@@ -250,13 +250,18 @@ pub(crate) fn slotless() -> *mut u32 {
     unsafe { &raw mut (*block()).slotless }
 }
 
-/// The kernel's number of this thread, which is asked for once in each process. Call [`enter`] before.
+/// In the number of a thread that could not ask for the kernel's, which has none so high.
+const UNASKED: u32 = 1 << 30;
+
+/// The kernel's number of this thread, which is asked for once in each process; in a sandbox, one that no other thread
+/// has, and [`process::id`] for the one that forked. Call [`enter`] before.
 pub(crate) fn tid() -> u32 {
     // SAFETY: gettid has no effects on memory, and the block is this thread's own.
     unsafe {
         while (*block()).tid == 0 {
             let before = identity();
-            let number = syscall::call(syscall::GETTID, [0; 6]).unwrap_or(0) as u32;
+            let made_up = UNASKED | before as u32 & (UNASKED - 1);
+            let number = syscall::call(syscall::GETTID, [0; 6]).map_or(made_up, |number| number as u32);
             // A signal handler may have forked, and this may be the child: there the number is another one.
             if (&raw const (*block()).identity).read_volatile() == before {
                 (*block()).tid = number;

@@ -1,7 +1,7 @@
 //! Threads of the runtime's own.
 
 use super::identity::without_signals;
-use crate::syscall;
+use crate::{sandbox, syscall};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
@@ -70,12 +70,13 @@ pub fn prepare_to_spawn() {
     }
 }
 
-/// Starts a thread that no signal handler of the program's interrupts, and that nobody waits for. False: none could be made. The C library allocates for it, so
-/// whoever calls holds no lock.
+/// Starts a thread that no signal handler of the program's interrupts, and that nobody waits for. False: none could be
+/// made, as in a sandbox. The C library allocates for it, so whoever calls holds no lock.
 pub fn spawn(work: &'static Work) -> bool {
     const DETACHED: c_int = 1;
     const EXPLICIT: c_int = 1;
     const ORDINARY: c_int = 0;
+    let Some(_passage) = sandbox::pass() else { return false };
     let (mut thread, mut attributes) = (0, Attributes([0; 7]));
     // Attributes of our own: without any, or without a stack's size, the C library looks at the program's under a lock that the calling thread may hold. And the thread
     // is no more urgent than others, whoever makes it.

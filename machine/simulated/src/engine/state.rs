@@ -1,7 +1,7 @@
 //! State of the process that the host's sources keep in statics: all of it lies in one section of the program, of which each simulation
 //! begins with the contents that the program began with.
 
-use crate::{fault, kick, root, slot, thread};
+use crate::{fault, kick, root, sandbox, slot, thread};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::AtomicU8;
@@ -62,6 +62,7 @@ pub fn name(at: usize) -> Option<String> {
         fault::names_of_state().collect::<Vec<_>>(),
         kick::names_of_state().collect(),
         root::names_of_state().collect(),
+        sandbox::names_of_state().collect(),
     ];
     let all = modules.into_iter().flatten().chain(slot::names_of_state()).chain(thread::names_of_state());
     let (start, bytes, name) = all.into_iter().find(|(start, bytes, _)| (*start..start + bytes).contains(&at))?;

@@ -1,7 +1,7 @@
 //! Threads of the runtime's own.
 
 use super::identity::without_signals;
-use crate::engine;
+use crate::{engine, sandbox};
 use core::ffi::CStr;
 
 /// What a thread of the runtime's own does.
@@ -18,6 +18,7 @@ pub fn prepare_to_spawn() {}
 
 /// Starts a thread that no signal handler interrupts, and that nobody waits for: a simulation ends without it. False: none could be made.
 pub fn spawn(work: &'static Work) -> bool {
+    let Some(_passage) = sandbox::pass() else { return false };
     let name = work.name.to_string_lossy().into_owned();
     match engine::here() {
         Some(here) => {

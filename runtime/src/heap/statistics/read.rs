@@ -10,7 +10,7 @@ use crate::page::{PAGE, ZoneCounts};
 use crate::slab::Tally;
 use crate::slab::region::general;
 use crate::slab::survey::{self, Parts};
-use crate::{rcu, upkeep};
+use crate::{rcu, sandbox, upkeep};
 use machine::{kick, slot};
 
 /// What a walk over slots, spans and caches has added up.
@@ -35,6 +35,7 @@ pub(in crate::heap) struct Heap<'a> {
     kicks: &'a Kicks,
     metadata_bytes: u64,
     shared_since_ns: u64,
+    strandable_bytes: u64,
     upkeep: upkeep::Report,
     standing: rcu::Standing,
     waiting: rcu::Waiting,
@@ -52,6 +53,7 @@ impl Heap<'_> {
             kicks: &registry.rare.0.kicks,
             metadata_bytes: slab.zone.metadata.reserved_bytes.get(),
             shared_since_ns: slab.sharing.upgraded_at_ns().unwrap_or(0),
+            strandable_bytes: u64::from(slot::in_use()) * general().most_in_arrays() as u64,
             upkeep: upkeep::Report::read(),
             standing: rcu::standing(),
             waiting: rcu::waiting(),
