@@ -24,6 +24,8 @@ need redis-benchmark redis-tools
 need redis-server redis-server
 need setpriv util-linux
 need sqlite3 sqlite3
+need ssh openssh-client
+need /usr/sbin/sshd openssh-server
 need tar tar
 need tmux tmux
 need xz xz-utils

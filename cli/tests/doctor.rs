@@ -10,7 +10,18 @@ use common::{as_commensal, commensal, commensal_does, compile, skip, text};
 use serde_json::{Value, json};
 
 const VERDICTS: [&str; 4] = ["fine", "unknown", "less", "fails"];
-const ITEMS: [&str; 6] = ["library", "mode", "membarrier", "statistics-page", "settings", "huge-pages"];
+const ITEMS: [&str; 10] = [
+    "library",
+    "mode",
+    "membarrier",
+    "statistics-page",
+    "settings",
+    "huge-pages",
+    "sandbox",
+    "stranded-memory",
+    "grace-periods",
+    "background",
+];
 
 /// The names in an object, sorted.
 fn names(object: &Value) -> Vec<&str> {
@@ -112,6 +123,33 @@ fn statistics_page_that_is_refused_is_explained() {
     let (verdict, why) = item(&found, "statistics-page");
     assert!(verdict == "less" && why.contains("ulimit -f"), "{found}");
     assert_eq!(item(&found, "settings").0, "fine", "{found}");
+}
+
+#[test]
+fn process_in_a_sandbox_tells_what_it_lost() {
+    for (tunables, kind) in [("", "by concurrency ids"), ("glibc.pthread.rseq=0", "one slot a thread")] {
+        let done =
+            commensal().env("GLIBC_TUNABLES", tunables).args(["doctor", "--sandbox", "--json"]).output().unwrap();
+        let found = findings(&done);
+        assert_eq!((done.status.code(), item(&found, "sandbox").0), (Some(0), "fine"), "{kind}: {found}");
+        assert!(item(&found, "stranded-memory").1.contains(" MiB"), "{kind}: {found}");
+        assert!(item(&found, "grace-periods").1.contains(" ms"), "{kind}: {found}");
+    }
+    // One that makes another call is found out.
+    let ours = findings(&commensal_does(&["doctor", "--json"]));
+    let ours = Path::new(item(&ours, "library").1.split(", version").next().unwrap());
+    let (folder, source) = (
+        tempfile::tempdir().unwrap(),
+        "#include <stdlib.h>\n#include <unistd.h>\nextern void *__libc_malloc(size_t);\n\
+         const char commensal_version[] = \"0.1.0\";\n\
+         void *malloc(size_t n) { getppid(); return __libc_malloc(n); }",
+    );
+    let (asks, path) = (folder.path().join("asks.so"), format!("-Wl,-rpath,{}", ours.parent().unwrap().display()));
+    compile(source, &asks, &["-shared", "-fPIC", "-Wl,--no-as-needed", ours.to_str().unwrap(), &path]);
+    let done = commensal().env("COMMENSAL_LIBRARY", &asks).args(["doctor", "--sandbox", "--json"]).output().unwrap();
+    let found = findings(&done);
+    let (verdict, why) = item(&found, "sandbox");
+    assert!((done.status.code(), verdict) == (Some(1), "fails") && why.contains("system call 110"), "{found}");
 }
 
 #[test]

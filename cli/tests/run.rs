@@ -127,6 +127,18 @@ fn settings_are_merged_and_the_command_line_wins() {
     assert_eq!(merged("a:1", &[]), "a:1,");
 }
 
+/// Its server has a sandbox of its own, and the command gives it a page to be tuned by and one to be observed by.
+#[test]
+fn openssh_runs_in_its_sandbox() {
+    if !Path::new("/usr/sbin/sshd").exists() {
+        return skip("openssh_runs_in_its_sandbox", "OpenSSH's server is not installed; dropin/install.sh installs it");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../dropin/programs/openssh.sh");
+    let done = commensal().args(["run", "--", "sh", script]).current_dir(folder.path()).output().unwrap();
+    assert!(text(&done.stdout).ends_with("all done\n"), "{}{}", text(&done.stdout), text(&done.stderr));
+}
+
 #[test]
 fn without_contention_that_is_said() {
     let done = commensal_does(&["run", "--locks", "--", "true"]);

@@ -36,6 +36,7 @@ programs! {
     node: "node";
     java: "java" "javac";
     cargo: "cargo" "gcc";
+    openssh: "/usr/sbin/sshd" "ssh" "ssh-keygen";
     redis: "redis-server" "redis-cli" "redis-benchmark";
     sqlite: "sqlite3";
     xz: "xz";

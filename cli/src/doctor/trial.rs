@@ -15,6 +15,7 @@ use std::thread;
 use serde_json::{Value, json};
 use watch::folders;
 
+use super::sandbox;
 use crate::places;
 
 /// What the process is called, where bundled programs have their names.
@@ -22,7 +23,7 @@ pub const NAME: &str = "trial";
 /// It takes milliseconds. Whatever hangs is a finding, too.
 const SECONDS: u32 = 20;
 /// How lines begin that the library prints about its settings, and the one that says why there is no statistics page.
-const COMPLAINT: &str = "commensal: COMMENSAL_CONF: ";
+pub const COMPLAINT: &str = "commensal: COMMENSAL_CONF: ";
 const NO_PAGE: &str = "observe: no statistics page: ";
 
 /// How slots are given.
@@ -76,9 +77,15 @@ pub struct Seen {
 
 /// Runs the process with the user's settings; an error says why nothing was seen.
 pub fn run() -> Result<Seen, String> {
+    let (told, printed) = told(&[])?;
+    understood(&told, &printed)
+}
+
+/// Runs it with more arguments: what it tells, and what the library printed.
+pub fn told(arguments: &[&str]) -> Result<(Value, String), String> {
     let own = places::own().map_err(|failure| failure.to_string())?;
     let mut command = Command::new(&own);
-    command.args(["run", "--stats", "--"]).arg(&own).args([crate::WORKLOAD, NAME]).stdin(Stdio::null());
+    command.args(["run", "--stats", "--"]).arg(&own).args([crate::WORKLOAD, NAME]).args(arguments).stdin(Stdio::null());
     // SAFETY: alarm may be called between fork and exec, and what it sets outlives the latter.
     unsafe {
         command.pre_exec(|| {
@@ -86,10 +93,10 @@ pub fn run() -> Result<Seen, String> {
             Ok(())
         });
     }
-    understood(&command.output().map_err(|error| format!("no process could be started ({error})"))?)
+    answer(&command.output().map_err(|error| format!("no process could be started ({error})"))?)
 }
 
-fn understood(output: &Output) -> Result<Seen, String> {
+fn answer(output: &Output) -> Result<(Value, String), String> {
     let (said, printed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
         let last = printed.lines().next_back().unwrap_or("nothing");
@@ -100,7 +107,11 @@ fn understood(output: &Output) -> Result<Seen, String> {
         };
         return Err(format!("the process {why}; it said: {last}"));
     }
-    let told: Value = serde_json::from_str(&said).map_err(|error| format!("its answer is not understood ({error})"))?;
+    let told = serde_json::from_str(&said).map_err(|error| format!("its answer is not understood ({error})"))?;
+    Ok((told, printed.into_owned()))
+}
+
+fn understood(told: &Value, printed: &str) -> Result<Seen, String> {
     let Some(mode) = printed.lines().find_map(mode) else {
         // The loader says why it left a library out, and goes on.
         let first = printed.lines().next().unwrap_or("nothing");
@@ -131,8 +142,12 @@ fn mode(line: &str) -> Option<Mode> {
     Some(if rest.starts_with("yes") { Mode::ConcurrencyIds } else { Mode::SlotPerThread })
 }
 
-/// The process: uses a cache from two threads at once, re-tunes it, and says what came of that and where its statistics page is.
-pub fn main() -> ExitCode {
+/// The process: uses a cache from two threads at once, re-tunes it, and says what came of that and where its statistics
+/// page is; or does what its argument says.
+pub fn main(argument: Option<&str>) -> ExitCode {
+    if argument == Some(sandbox::NAME) {
+        sandbox::main();
+    }
     let own = std::process::id().to_string();
     let page = folders::all().into_iter().map(|folder| folder.join(&own)).find(|page| page.exists());
     println!("{}", json!({ "tuned": tune_a_cache().ok(), "page": page }));
@@ -201,7 +216,8 @@ mod tests {
 
     fn read(status: i32, told: &str, printed: &str) -> Result<Seen, String> {
         let status = ExitStatus::from_raw(status);
-        understood(&Output { status, stdout: told.into(), stderr: printed.into() })
+        let (told, printed) = answer(&Output { status, stdout: told.into(), stderr: printed.into() })?;
+        understood(&told, &printed)
     }
 
     #[test]

@@ -1,0 +1,194 @@
+//! `commensal doctor --sandbox`: what a program loses that forbids itself system calls, as plain mode is for good.
+//!
+//! A small process under the library shuts itself in while two threads allocate: a filter permits what glibc's malloc
+//! and threads need, and the process ends at any other call. What it could do before and cannot do after is measured in
+//! it.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter_all_threads};
+use serde_json::{Value, json};
+
+use super::trial::{self, COMPLAINT};
+use super::{Finding, Verdict};
+
+/// How the process's argument is called.
+pub const NAME: &str = "sandbox";
+/// How long its threads work in the sandbox.
+const WORK: Duration = Duration::from_millis(100);
+/// What glibc's malloc needs, and its threads.
+const PERMITTED: [i64; 21] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_getrandom,
+    libc::SYS_restart_syscall,
+];
+
+/// Runs the process, and says what came of it.
+pub fn examine() -> Vec<Finding> {
+    match trial::told(&[NAME]).and_then(|(told, printed)| findings(&told, &printed)) {
+        Ok(findings) => findings,
+        Err(why) => vec![
+            Finding::new(NAME, Verdict::Fails, why, "programs that forbid themselves system calls may be ended")
+                .advising("report this, with what `strace -f` shows of such a program"),
+        ],
+    }
+}
+
+fn findings(told: &Value, printed: &str) -> Result<Vec<Finding>, String> {
+    let number = |name: &str| told[name].as_f64().ok_or_else(|| format!("the process did not say `{name}`"));
+    let milliseconds = |name: &str| number(name).map(|us| format!("{:.2} ms", us / 1000.0));
+    if let Some(complaint) = printed.lines().find_map(|line| line.strip_prefix(COMPLAINT)) {
+        return Err(format!("the library complained: {complaint}"));
+    }
+    let strandable = printed.lines().find_map(|line| Some(line.split_once("strandable ")?.1.split(',').next()?.trim()));
+    let strandable = strandable.ok_or("the library does not say what can be stranded: it is of another version")?;
+    Ok(vec![
+        Finding::new(
+            NAME,
+            Verdict::Fine,
+            format!("two threads allocated for {} ms in a filter, and made no other call", WORK.as_millis()),
+            "programs that forbid themselves system calls run: the library notices when they call prctl",
+        )
+        .advising("set sandbox:on in COMMENSAL_CONF for programs that make those calls without the C library"),
+        Finding::new(
+            "stranded-memory",
+            Verdict::Less,
+            format!("arrays of the slots in use can hold {strandable}, of which the statistics tell what they do hold"),
+            "a slot is emptied only by threads that run in it: at most so much may stay where nobody uses it",
+        ),
+        Finding::new(
+            "grace-periods",
+            if number("after_us")? > 1000.0 + number("before_us")? { Verdict::Less } else { Verdict::Fine },
+            format!("synchronize took {}, and {} before", milliseconds("after_us")?, milliseconds("before_us")?),
+            "where readers have no fence, waiting takes the place of membarrier",
+        ),
+        Finding::new(
+            "background",
+            Verdict::Less,
+            "no thread of the library's is started, and no statistics page made",
+            "what was there before goes on; else threads that allocate do the upkeep of their own slots",
+        ),
+    ])
+}
+
+/// The process. It is not left by way of Rust's own end, which makes other calls.
+pub fn main() -> ! {
+    let status = match shut_in() {
+        Ok(told) => {
+            println!("{told}");
+            0
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            1
+        }
+    };
+    // SAFETY: ends the process; the thread that is left does nothing that matters.
+    unsafe { libc::exit(status) }
+}
+
+/// `cm_rcu_section` of the header.
+#[repr(C)]
+struct Section(*mut c_void, u32);
+
+fn shut_in() -> Result<Value, String> {
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    type Lock = extern "C" fn() -> Section;
+    type Unlock = unsafe extern "C" fn(Section);
+    type Synchronize = extern "C" fn();
+    let function = crate::probe::function;
+    // SAFETY: they are what the header says of them.
+    let (lock, unlock, synchronize) = unsafe {
+        (
+            mem::transmute::<*mut c_void, Lock>(function(c"cm_rcu_read_lock")?),
+            mem::transmute::<*mut c_void, Unlock>(function(c"cm_rcu_read_unlock")?),
+            mem::transmute::<*mut c_void, Synchronize>(function(c"cm_rcu_synchronize")?),
+        )
+    };
+    let work = || {
+        while !IS_OVER.load(Ordering::Relaxed) {
+            let blocks: Vec<Vec<u8>> = (1..200_usize).map(|size| vec![1; size * size]).collect();
+            drop(blocks);
+        }
+    };
+    let wait = || {
+        // SAFETY: ended once, by the thread that opened it.
+        unsafe { unlock(lock()) };
+        let begin = Instant::now();
+        synchronize();
+        begin.elapsed().as_secs_f64() * 1e6
+    };
+    // It is never joined: its end would take more calls, as its beginning does.
+    let both = Arc::new(Barrier::new(2));
+    let begun = Arc::clone(&both);
+    thread::spawn(move || {
+        begun.wait();
+        work();
+        loop {
+            thread::sleep(Duration::from_secs(1));
+        }
+    });
+    both.wait();
+    // The first one makes ready.
+    wait();
+    let before_us = wait();
+    end_with_the_number();
+    let rules = PERMITTED.map(|call| (call, Vec::new())).into_iter().collect();
+    let filter = SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, TargetArch::x86_64);
+    let program = filter.and_then(BpfProgram::try_from).map_err(|error| format!("no filter: {error}"))?;
+    apply_filter_all_threads(&program).map_err(|error| format!("the kernel refuses a filter: {error}"))?;
+    let begin = Instant::now();
+    while begin.elapsed() < WORK {
+        drop((1..200_usize).map(|size| vec![1_u8; size * size]).collect::<Vec<_>>());
+    }
+    let after_us = wait();
+    IS_OVER.store(true, Ordering::Relaxed);
+    Ok(json!({ "before_us": before_us, "after_us": after_us }))
+}
+
+/// A call that is not permitted ends the process, and is named.
+fn end_with_the_number() {
+    extern "C" fn tell(_: c_int, about: *mut libc::siginfo_t, _: *mut c_char) {
+        // SAFETY: the kernel's description of the signal, in which the number of the call lies behind an address.
+        let number = unsafe { *about.cast::<c_int>().add(6) };
+        let mut text = *b"system call ... is not permitted\n";
+        for (place, power) in [(12, 100), (13, 10), (14, 1)] {
+            text[place] = b'0' + (number / power % 10) as u8;
+        }
+        // SAFETY: writes what is there, and ends the process.
+        unsafe {
+            libc::write(2, text.as_ptr().cast(), text.len());
+            libc::_exit(1);
+        }
+    }
+    // SAFETY: zeroes are an action; the handler does what handlers may.
+    unsafe {
+        let mut action = mem::zeroed::<libc::sigaction>();
+        action.sa_sigaction = tell as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGSYS, &action, std::ptr::null_mut());
+    }
+}
