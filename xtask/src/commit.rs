@@ -15,7 +15,8 @@ pub fn name(root: &Path) -> String {
     if changed { format!("{commit}, changed") } else { commit }
 }
 
-fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+/// What git says; none if it fails.
+pub fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

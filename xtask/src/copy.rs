@@ -1,31 +1,37 @@
 //! Copies of the tree, to be changed and built.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
-use ignore::WalkBuilder;
+use crate::tree;
 
-/// Copies the tree as git sees it. What is there already and the same keeps its time, so that cargo builds only what changed; what the tree
-/// no longer has goes.
+/// Copies the tree as git sees it, but for hidden files. What is there already and the same keeps its time, so that cargo builds only
+/// what changed; what the tree no longer has goes.
 pub fn tree(root: &Path, to: &Path) -> Result<(), String> {
-    fs::create_dir_all(to).map_err(|error| format!("{} cannot be created: {error}", to.display()))?;
-    for entry in WalkBuilder::new(to).standard_filters(false).build() {
-        let entry = entry.map_err(|error| error.to_string())?;
-        let path = entry.path();
-        let source = root.join(path.strip_prefix(to).map_err(|error| error.to_string())?);
-        if path.is_file() && !source.exists() {
-            fs::remove_file(path).map_err(|error| format!("{} cannot be removed: {error}", path.display()))?;
+    let cannot = |error| format!("{} cannot be made a copy: {error}", to.display());
+    fs::create_dir_all(to).and_then(|()| remove_left_over(root, to)).map_err(cannot)?;
+    let is_hidden = |path: &String| path.split('/').any(|part| part.starts_with('.'));
+    for path in tree::paths(root)?.iter().filter(|path| !is_hidden(path)) {
+        let (source, place) = (root.join(path), to.join(path));
+        if fs::read(&place).ok() != fs::read(&source).ok() {
+            let folder = place.parent().map_or(Ok(()), fs::create_dir_all);
+            folder
+                .and_then(|()| fs::copy(&source, &place))
+                .map_err(|error| format!("{path} cannot be copied: {error}"))?;
         }
     }
-    for entry in WalkBuilder::new(root).hidden(true).build() {
-        let entry = entry.map_err(|error| error.to_string())?;
-        let path = entry.path();
-        let cannot = |error| format!("{} cannot be copied: {error}", path.display());
-        let place = to.join(path.strip_prefix(root).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+/// Removes the files of a folder that another one has not.
+fn remove_left_over(other: &Path, folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let twin = other.join(path.file_name().unwrap_or_default());
         if path.is_dir() {
-            fs::create_dir_all(&place).map_err(cannot)?;
-        } else if fs::read(&place).ok() != fs::read(path).ok() {
-            fs::copy(path, &place).map_err(cannot)?;
+            remove_left_over(&twin, &path)?;
+        } else if !twin.exists() {
+            fs::remove_file(path)?;
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use crate::commit;
 use crate::tokens::{self, Token};
 
 /// One text file; the path is relative to the root, with slashes.
@@ -43,22 +44,15 @@ pub struct Tree {
 
 impl Tree {
     /// Reads what git would track below `root`.
-    pub fn read(root: &Path) -> Self {
-        let walk = ignore::WalkBuilder::new(root)
-            .hidden(false)
-            .require_git(false)
-            .filter_entry(|entry| entry.file_name() != ".git")
-            .sort_by_file_path(Path::cmp)
-            .build();
+    pub fn read(root: &Path) -> Result<Self, String> {
         let mut tree = Self { files: Vec::new(), others: Vec::new() };
-        for entry in walk.filter_map(Result::ok).filter(|entry| entry.path().is_file()) {
-            let Some(path) = entry.path().strip_prefix(root).ok().and_then(Path::to_str) else { continue };
-            match fs::read_to_string(entry.path()) {
-                Ok(text) => tree.files.push(File { path: path.to_owned(), text }),
-                Err(_) => tree.others.push(path.to_owned()),
+        for path in paths(root)? {
+            match fs::read_to_string(root.join(&path)) {
+                Ok(text) => tree.files.push(File { path, text }),
+                Err(_) => tree.others.push(path),
             }
         }
-        tree
+        Ok(tree)
     }
 
     /// The file at `path`.
@@ -84,6 +78,18 @@ impl Tree {
         let file = |(path, text): (&str, &str)| File { path: path.to_owned(), text: text.to_owned() };
         Self { files: files.map(file).into(), others: Vec::new() }
     }
+}
+
+/// The files that git tracks or would track below `root`, from there, in their order.
+pub fn paths(root: &Path) -> Result<Vec<String>, String> {
+    let listed = commit::git(root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let listed = listed.ok_or("git lists no files; expected a git repository")?;
+    // Some may be tracked and deleted.
+    let there = listed.split('\0').filter(|path| !path.is_empty() && root.join(path).is_file());
+    let mut paths: Vec<String> = there.map(str::to_owned).collect();
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
 }
 
 /// Something that a check does not accept.
@@ -113,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_project_is_read_without_its_build_products() {
-        let tree = Tree::read(&crate::root());
+        let tree = Tree::read(&crate::root()).unwrap();
         assert!(tree.has("xtask/src/tree.rs") && tree.has(".cargo/config.toml"));
         assert!(!tree.has("target") && !tree.has(".git/HEAD"));
     }

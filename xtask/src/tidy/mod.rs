@@ -33,7 +33,7 @@ const CHECKS: [(&str, Check); 10] = [
 
 /// Runs all checks on the tree at `root` and prints what they find.
 pub fn run(root: &Path) -> Result<(), String> {
-    let tree = Tree::read(root);
+    let tree = Tree::read(root)?;
     let mut count = 0;
     for (name, check) in CHECKS {
         for violation in check(&tree) {
