@@ -38,7 +38,7 @@ pub struct Request {
     /// With whose costs.
     pub profile: Option<String>,
     /// What these were: a file's contents may be others where parts are merged.
-    pub costs: Option<Profile>,
+    pub costs: Option<Box<Profile>>,
 }
 
 /// Simulated runs of one shard.
@@ -109,7 +109,7 @@ pub struct Found {
 impl Request {
     /// Fills in what the profile says now.
     pub fn with_costs(mut self) -> Result<Self> {
-        self.costs = self.profile.as_deref().map(Profile::find).transpose()?;
+        self.costs = self.profile.as_deref().map(Profile::find).transpose()?.map(Box::new);
         Ok(self)
     }
 }
@@ -309,7 +309,7 @@ mod tests {
         told(runs("2/2", &[("c", 3.0)], |runs| runs.commit = "another".into()), "differ in their commit");
         let stale = |shard, answers| {
             runs(shard, answers, |runs| {
-                let costs = runs.request.costs.take().map(|costs| costs.with("hit", 9.0));
+                let costs = runs.request.costs.take().map(|costs| Box::new(costs.with("hit", 9.0)));
                 runs.request.costs = costs;
             })
         };

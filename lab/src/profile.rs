@@ -63,11 +63,14 @@ const SHIPPED: [(&str, &str); 6] = [
 pub struct Profile {
     /// What it is the profile of.
     pub about: String,
+    /// In a file: the shipped profile whose costs it has where it says nothing else. None in one that was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
     /// How many CPUs such a machine has.
     pub cpus: usize,
     /// How these lie.
     pub topology: Topology,
-    /// By names, all of [`COSTS`].
+    /// By names, all of [`COSTS`] in one that was read.
     pub costs: BTreeMap<String, Cost>,
     /// Published measurements of such a machine.
     #[serde(default, rename = "curve")]
@@ -185,8 +188,8 @@ impl Profile {
     }
 
     fn find_unchanged(name: &str) -> Result<Self> {
-        if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
-            return Self::parse(text).with_context(|| format!("the profile {name}"));
+        if let Some(profile) = Self::shipped(name) {
+            return profile;
         }
         let names: Vec<&str> = Self::names().collect();
         ensure!(
@@ -198,9 +201,22 @@ impl Profile {
         Self::parse(&text).with_context(|| format!("the profile {name}"))
     }
 
+    /// None: there is none of this name.
+    fn shipped(name: &str) -> Option<Result<Self>> {
+        let (_, text) = SHIPPED.iter().find(|(shipped, _)| *shipped == name)?;
+        Some(Self::parse(text).with_context(|| format!("the profile {name}")))
+    }
+
     fn parse(text: &str) -> Result<Self> {
-        let profile: Profile =
+        let mut profile: Profile =
             toml::from_str(text).map_err(|error| anyhow::anyhow!("{}", one_line(&error.to_string())))?;
+        if let Some(other) = profile.like.take() {
+            let known =
+                Self::shipped(&other).with_context(|| format!("it is like `{other}`, which is not shipped"))??;
+            for (name, cost) in known.costs {
+                profile.costs.entry(name).or_insert(cost);
+            }
+        }
         profile.check()?;
         Ok(profile)
     }
@@ -377,6 +393,7 @@ mod tests {
         let told = |text: &str| format!("{:#}", Profile::parse(text).expect_err("it is wrong"));
         for (from, to, named) in [
             ("cpus = 2", "cpus = 0", "0 CPUs; expected 1 to 1024"),
+            ("cpus = 2", "cpus = 2\nlike = \"mine.toml\"", "like `mine.toml`, which is not shipped"),
             ("hit = {", "hits = {", "no cost `hit`"),
             (
                 "[costs]",
