@@ -5,8 +5,8 @@
 //! at a time, so that words that lie close together are not compared with counters that do not.
 
 use super::word::{
-    Atomic, Called, Calls, Checked, CheckedSet, Fresh, IN_TURN, Plain, Row, Spaced, Striped, ToldOthers, ToldOwn,
-    ToldSet, Word,
+    Atomic, Called, Calls, Checked, CheckedSet, IN_TURN, Plain, Row, Spaced, Striped, ToldOthers, ToldOwn, ToldSet,
+    Word,
 };
 use crate::Threads;
 use crate::threads::Meeting;
@@ -61,31 +61,39 @@ words! {
 
 /// Nanoseconds of an update by the owner. None: a sum was wrong.
 pub fn add_own_ns(updates: Updates, turns: Turns) -> Option<f64> {
-    fn words<W: Fresh>() -> [W; IN_TURN] {
-        array::from_fn(|_| W::new())
+    fn words<W>(new: impl Fn() -> W) -> [W; IN_TURN] {
+        array::from_fn(|_| new())
     }
     match (turns, updates) {
-        (Turns::One, Updates::Plain) => own_ns::<false>(&words::<Plain>()),
-        (Turns::One, Updates::Checked) => own_ns::<false>(&words::<Checked>()),
-        (Turns::One, Updates::Atomic) => own_ns::<false>(&words::<Atomic>()),
-        (Turns::One, Updates::Striped) => own_ns::<false>(&words::<Striped>()),
-        (Turns::Apart | Turns::InSet, Updates::Striped) => own_ns::<true>(&words::<Striped>()),
-        (Turns::One, Updates::PerCpu) => own_ns::<false>(&words::<PerCpuCounter>()),
-        (Turns::One, Updates::Lazy) => own_ns::<false>(&words::<LazyCounter>()),
-        (Turns::One, Updates::Told) => own_ns::<false>(&words::<ToldOwn>()),
-        (Turns::Apart, Updates::Plain) => own_ns::<true>(&words::<Spaced<Plain>>()),
-        (Turns::Apart, Updates::Atomic) => own_ns::<true>(&words::<Spaced<Atomic>>()),
-        (Turns::Apart, Updates::Checked) => own_ns::<true>(&words::<Checked>()),
-        (Turns::Apart, Updates::PerCpu) => own_ns::<true>(&words::<PerCpuCounter>()),
-        (Turns::Apart, Updates::Lazy) => own_ns::<true>(&words::<LazyCounter>()),
-        (Turns::Apart, Updates::Told) => own_ns::<true>(&words::<ToldOwn>()),
-        (Turns::InSet, Updates::Plain) => own_ns::<true>(&words::<Plain>()),
-        (Turns::InSet, Updates::Checked) => own_ns::<true>(&CheckedSet { state: AtomicU64::new(0), words: words() }),
-        (Turns::InSet, Updates::Atomic) => own_ns::<true>(&words::<Atomic>()),
+        (Turns::One, Updates::Plain) => own_ns::<false>(&words(Plain::default)),
+        (Turns::One, Updates::Checked) => own_ns::<false>(&words(Checked::default)),
+        (Turns::One, Updates::Atomic) => own_ns::<false>(&words(Atomic::default)),
+        (Turns::One, Updates::Striped) => own_ns::<false>(&words(Striped::default)),
+        (Turns::Apart | Turns::InSet, Updates::Striped) => own_ns::<true>(&words(Striped::default)),
+        (Turns::One, Updates::PerCpu) => own_ns::<false>(&words(per_cpu)),
+        (Turns::One, Updates::Lazy) => own_ns::<false>(&words(LazyCounter::bound)),
+        (Turns::One, Updates::Told) => own_ns::<false>(&words(told_own)),
+        (Turns::Apart, Updates::Plain) => own_ns::<true>(&words(Spaced::<Plain>::default)),
+        (Turns::Apart, Updates::Atomic) => own_ns::<true>(&words(Spaced::<Atomic>::default)),
+        (Turns::Apart, Updates::Checked) => own_ns::<true>(&words(Checked::default)),
+        (Turns::Apart, Updates::PerCpu) => own_ns::<true>(&words(per_cpu)),
+        (Turns::Apart, Updates::Lazy) => own_ns::<true>(&words(LazyCounter::bound)),
+        (Turns::Apart, Updates::Told) => own_ns::<true>(&words(told_own)),
+        (Turns::InSet, Updates::Plain) => own_ns::<true>(&words(Plain::default)),
+        (Turns::InSet, Updates::Checked) => own_ns::<true>(&CheckedSet::default()),
+        (Turns::InSet, Updates::Atomic) => own_ns::<true>(&words(Atomic::default)),
         (Turns::InSet, Updates::PerCpu) => own_ns::<true>(&PerCpuSet::<IN_TURN>::new().ok()?),
         (Turns::InSet, Updates::Lazy) => own_ns::<true>(&CounterSet::<IN_TURN>::bound()),
         (Turns::InSet, Updates::Told) => own_ns::<true>(&ToldSet(CounterSet::bound())),
     }
+}
+
+fn per_cpu() -> PerCpuCounter {
+    PerCpuCounter::new().expect("no memory for a per-CPU counter")
+}
+
+fn told_own() -> ToldOwn {
+    ToldOwn(LazyCounter::bound())
 }
 
 /// `ALL` words of the row in turn, or the first one each time.
@@ -112,20 +120,20 @@ pub fn add_called_ns(calls: Calls) -> Option<f64> {
 pub fn add_others_ns(updates: Updates, threads: &dyn Threads) -> Option<f64> {
     match updates {
         Updates::Plain | Updates::Checked => None,
-        Updates::Atomic => others_ns::<Atomic>(threads),
-        Updates::Striped => others_ns::<Striped>(threads),
-        Updates::PerCpu => others_ns::<PerCpuCounter>(threads),
-        Updates::Lazy => others_ns::<LazyCounter>(threads),
-        Updates::Told => others_ns::<ToldOthers>(threads),
+        Updates::Atomic => others_ns(Atomic::default, threads),
+        Updates::Striped => others_ns(Striped::default, threads),
+        Updates::PerCpu => others_ns(per_cpu, threads),
+        Updates::Lazy => others_ns(LazyCounter::bound, threads),
+        Updates::Told => others_ns(|| ToldOthers(LazyCounter::bound()), threads),
     }
 }
 
 /// Two threads at the same time, one of which makes the counters anew before each round of the other.
-fn others_ns<W: Fresh>(threads: &dyn Threads) -> Option<f64> {
+fn others_ns<W: Word>(new: impl Fn() -> W + Sync, threads: &dyn Threads) -> Option<f64> {
     let (best, are_right) = (AtomicU64::new(u64::MAX), AtomicBool::new(true));
     let (turn, table) = (Meeting::of(2), AtomicPtr::<[W; OTHERS]>::new(null_mut()));
     let own = || {
-        let words: [W; OTHERS] = array::from_fn(|_| W::new());
+        let words: [W; OTHERS] = array::from_fn(|_| new());
         table.store((&raw const words).cast_mut(), Ordering::Relaxed);
         turn.wait();
         // The other thread adds.
@@ -156,11 +164,11 @@ fn others_ns<W: Fresh>(threads: &dyn Threads) -> Option<f64> {
 pub fn add_upgraded_ns(updates: Updates, threads: (u32, &dyn Threads)) -> Option<f64> {
     match updates {
         Updates::Plain | Updates::Checked => None,
-        Updates::Atomic => together_ns(&Atomic::new(), threads, CHUNK),
-        Updates::Striped => together_ns(&Striped::new(), threads, CHUNK),
+        Updates::Atomic => together_ns(&Atomic::default(), threads, CHUNK),
+        Updates::Striped => together_ns(&Striped::default(), threads, CHUNK),
         Updates::PerCpu => together_ns(&PerCpuCounter::new().ok()?, threads, CHUNK_OF_CELLS),
         Updates::Lazy => together_ns(&LazyCounter::new(), threads, CHUNK_OF_CELLS),
-        Updates::Told => together_ns(&ToldOwn::new(), threads, CHUNK_OF_CELLS),
+        Updates::Told => together_ns(&told_own(), threads, CHUNK_OF_CELLS),
     }
 }
 
@@ -242,12 +250,6 @@ mod tests {
     /// Loses what is added to it.
     struct Lossy;
 
-    impl Fresh for Lossy {
-        fn new() -> Self {
-            Lossy
-        }
-    }
-
     impl Word for Lossy {
         fn add(&self, _: i64) {}
 
@@ -260,7 +262,7 @@ mod tests {
     fn what_counts_wrong_has_no_figures() {
         let words = [const { Lossy }; IN_TURN];
         assert_eq!((own_ns::<false>(&words), own_ns::<true>(&words)), (None, None));
-        assert_eq!((others_ns::<Lossy>(&OfStd), together_ns(&Lossy, (2, &OfStd), CHUNK)), (None, None));
+        assert_eq!((others_ns(|| Lossy, &OfStd), together_ns(&Lossy, (2, &OfStd), CHUNK)), (None, None));
     }
 
     /// Otherwise the row would tell what an upgraded one costs.

@@ -38,18 +38,8 @@ pub(super) trait Word: Sync {
     }
 }
 
-/// A word that is new when it is made, and the calling thread's.
-pub(super) trait Fresh: Word {
-    fn new() -> Self;
-}
-
+#[derive(Default)]
 pub(super) struct Plain(AtomicI64);
-
-impl Fresh for Plain {
-    fn new() -> Self {
-        Plain(AtomicI64::new(0))
-    }
-}
 
 impl Word for Plain {
     /// One addition in memory, which the compiler neither merges with the next nor keeps in a register.
@@ -67,17 +57,13 @@ impl Word for Plain {
 const STRIPES: usize = 16;
 
 /// A word in lines of its own, as some processors fetch two at a time.
+#[derive(Default)]
 #[repr(align(128))]
 struct Stripe(Atomic);
 
 /// A word that is divided: as libraries have it that know of no CPUs.
+#[derive(Default)]
 pub(super) struct Striped([Stripe; STRIPES]);
-
-impl Fresh for Striped {
-    fn new() -> Self {
-        Striped(core::array::from_fn(|_| Stripe(Atomic::new())))
-    }
-}
 
 impl Word for Striped {
     #[inline(always)]
@@ -93,13 +79,8 @@ impl Word for Striped {
     }
 }
 
+#[derive(Default)]
 pub(super) struct Atomic(AtomicI64);
-
-impl Fresh for Atomic {
-    fn new() -> Self {
-        Atomic(AtomicI64::new(0))
-    }
-}
 
 impl Word for Atomic {
     #[inline(always)]
@@ -112,15 +93,17 @@ impl Word for Atomic {
     }
 }
 
+#[derive(Default)]
 #[repr(align(32))]
 pub(super) struct Checked {
     state: AtomicU64,
     word: Plain,
 }
 
+#[derive(Default)]
 pub(super) struct CheckedSet {
-    pub(super) state: AtomicU64,
-    pub(super) words: [Plain; IN_TURN],
+    state: AtomicU64,
+    words: [Plain; IN_TURN],
 }
 
 #[inline(always)]
@@ -137,12 +120,6 @@ fn add_if_unchanged(state: &AtomicU64, word: &Plain, amount: i64) {
     }
 }
 
-impl Fresh for Checked {
-    fn new() -> Self {
-        Checked { state: AtomicU64::new(0), word: Plain::new() }
-    }
-}
-
 impl Word for Checked {
     #[inline(always)]
     fn add(&self, amount: i64) {
@@ -154,12 +131,6 @@ impl Word for Checked {
     }
 }
 
-impl Fresh for PerCpuCounter {
-    fn new() -> Self {
-        PerCpuCounter::new().expect("no memory for a per-CPU counter")
-    }
-}
-
 impl Word for PerCpuCounter {
     #[inline(always)]
     fn add(&self, amount: i64) {
@@ -168,12 +139,6 @@ impl Word for PerCpuCounter {
 
     fn sum(&self) -> i64 {
         PerCpuCounter::sum(self)
-    }
-}
-
-impl Fresh for LazyCounter {
-    fn new() -> Self {
-        LazyCounter::bound()
     }
 }
 
@@ -193,13 +158,7 @@ impl Word for LazyCounter {
 }
 
 /// Added to by its owner, who knows that.
-pub(super) struct ToldOwn(LazyCounter);
-
-impl Fresh for ToldOwn {
-    fn new() -> Self {
-        ToldOwn(LazyCounter::bound())
-    }
-}
+pub(super) struct ToldOwn(pub(super) LazyCounter);
 
 impl Word for ToldOwn {
     #[inline(always)]
@@ -218,13 +177,7 @@ impl Word for ToldOwn {
 }
 
 /// Added to by others, who know that.
-pub(super) struct ToldOthers(LazyCounter);
-
-impl Fresh for ToldOthers {
-    fn new() -> Self {
-        ToldOthers(LazyCounter::bound())
-    }
-}
+pub(super) struct ToldOthers(pub(super) LazyCounter);
 
 impl Word for ToldOthers {
     #[inline(always)]
@@ -242,16 +195,11 @@ impl Word for ToldOthers {
 }
 
 /// A word that takes as much room as a counter.
+#[derive(Default)]
 #[repr(align(32))]
 pub(super) struct Spaced<W>(W);
 
 const _: () = assert!(align_of::<Spaced<Plain>>() == size_of::<LazyCounter>());
-
-impl<W: Fresh> Fresh for Spaced<W> {
-    fn new() -> Self {
-        Spaced(W::new())
-    }
-}
 
 impl<W: Word> Word for Spaced<W> {
     #[inline(always)]
