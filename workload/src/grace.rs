@@ -2,16 +2,15 @@
 //! grace period. How they come to report is what differs; and how long a thread can hold grace periods up that loops for long.
 
 use crate::Threads;
+use crate::shared::{Array, Outcome};
 use crate::timing::long_or_short;
 use commensal::heap;
 use commensal::heap::{locks, report};
 use commensal::rcu;
 use commensal::rcu::qsbr::{Policy, Reader, set_policy};
 use commensal::slab::class;
-use core::cell::UnsafeCell;
 use core::hint::black_box;
 use core::ptr::null_mut;
-use core::slice;
 use machine::clock::now_ns;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -29,8 +28,6 @@ const LOOP_NS: u64 = long_or_short(1_000, 5_000);
 const LOOK_NS: u64 = long_or_short(10_000, 10_000);
 /// Checkpoints of which the time is taken.
 const CHECKPOINTS: u64 = long_or_short(4_000_000, 2_000);
-/// What lies in lines of its own.
-const LINE: usize = 64;
 
 words! {
     /// How readers come to report.
@@ -136,7 +133,8 @@ words! {
     }
 }
 
-/// What a thread has of its own.
+/// What a thread has of its own, in a line of its own.
+#[derive(Default)]
 #[repr(C, align(64))]
 struct Desk {
     /// Its file, if it is open.
@@ -144,42 +142,8 @@ struct Desk {
     operations: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Desk>() == LINE);
-
-/// The desks of all threads, in memory of the heap.
-struct Desks(*mut Desk, usize);
-
-impl Desks {
-    fn of(count: u32) -> Option<Self> {
-        let count = count as usize;
-        let memory = heap::allocate_aligned(count * LINE, LINE).cast::<Desk>();
-        if memory.is_null() {
-            return None;
-        }
-        let empty = || Desk { file: AtomicPtr::new(null_mut()), operations: AtomicU64::new(0) };
-        // SAFETY: as many are ours.
-        (0..count).for_each(|at| unsafe { memory.add(at).write(empty()) });
-        Some(Desks(memory, count))
-    }
-
-    fn all(&self) -> &[Desk] {
-        // SAFETY: written above.
-        unsafe { slice::from_raw_parts(self.0, self.1) }
-    }
-
-    fn operations(&self) -> u64 {
-        self.all().iter().map(|desk| desk.operations.load(Ordering::Relaxed)).sum()
-    }
-}
-
-// SAFETY: desks are atomics.
-unsafe impl Sync for Desks {}
-
-impl Drop for Desks {
-    fn drop(&mut self) {
-        // SAFETY: allocated above.
-        unsafe { heap::free(self.0.cast()) };
-    }
+fn operations(desks: &[Desk]) -> u64 {
+    desks.iter().map(|desk| desk.operations.load(Ordering::Relaxed)).sum()
 }
 
 /// Opens a file, has another thread's looked at, and closes it.
@@ -207,13 +171,13 @@ fn open_and_close(own: &Desk, other: &Desk, reader: &Reader<true>) -> Option<()>
 /// Opens and closes files until it is over.
 fn work(
     number: usize,
-    desks: &Desks,
+    desks: &[Desk],
     (arm, size): (Arm, Size),
     over: &AtomicBool,
     threads: &dyn Threads,
 ) -> Option<()> {
     let mut reader = Reader::<true>::register().ok()?;
-    let (own, other) = (&desks.all()[number], &desks.all()[(number + 1) % desks.1]);
+    let (own, other) = (&desks[number], &desks[(number + 1) % desks.len()]);
     let mut done = 0;
     while !over.load(Ordering::Relaxed) {
         if size.work_ns > 0 {
@@ -243,7 +207,7 @@ struct Moment {
 }
 
 impl Moment {
-    fn now(desks: &Desks) -> Option<Self> {
+    fn now(desks: &[Desk]) -> Option<Self> {
         let mut refills = 0;
         report::for_each_class(|class| {
             if class.object_bytes == class::size(class::class_for(BYTES)) as u64 {
@@ -253,7 +217,7 @@ impl Moment {
         let (_, shards) = locks::classes().next()?;
         Some(Moment {
             at_ns: now_ns(),
-            operations: desks.operations(),
+            operations: operations(desks),
             grace_periods: rcu::grace_periods(),
             refills,
             contended: shards.report().waited.contended,
@@ -281,9 +245,9 @@ impl Moment {
 pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<Files> {
     arm.begin()?;
     let count = size.threads;
-    let desks = Desks::of(count)?;
+    let desks = Array::of(count as usize, |_| Desk::default())?;
     let (over, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
-    let outcome = Outcome(UnsafeCell::new(None));
+    let outcome = Outcome::new();
     threads.run(count + 1, &|number| {
         if number < count {
             if work(number as usize, &desks, (arm, size), &over, threads).is_none() {
@@ -291,7 +255,7 @@ pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<Files> {
             }
             return;
         }
-        while desks.all().iter().any(|desk| desk.operations.load(Ordering::Relaxed) < WARM_UP * size.task)
+        while desks.iter().any(|desk| desk.operations.load(Ordering::Relaxed) < WARM_UP * size.task)
             && !has_failed.load(Ordering::Relaxed)
         {
             threads.busy(LOOK_NS);
@@ -311,14 +275,14 @@ pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<Files> {
         unsafe { *outcome.place() = watched };
     });
     rcu::barrier();
-    outcome.0.into_inner().filter(|_| !has_failed.into_inner())
+    outcome.into_inner().filter(|_| !has_failed.into_inner())
 }
 
 /// One thread loops for so long, or but for [`Loop::Retires`] until the grace period is over, and holds up a grace period that another one asks for. None: no memory, or a policy was refused.
 pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> Option<HoldOut> {
     arm.begin()?;
     let [begun, is_over, has_failed] = [const { AtomicBool::new(false) }; 3];
-    let outcome = Outcome(UnsafeCell::new(None));
+    let outcome = Outcome::new();
     threads.run(2, &|number| {
         if number == 1 {
             while !begun.load(Ordering::Acquire) {
@@ -354,7 +318,7 @@ pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> O
     });
     let peak_bytes = rcu::waiting().most_bytes as f64;
     rcu::barrier();
-    let grace_period_ns = outcome.0.into_inner().filter(|_| !has_failed.into_inner())?;
+    let grace_period_ns = outcome.into_inner().filter(|_| !has_failed.into_inner())?;
     Some(HoldOut { grace_period_ns, peak_bytes })
 }
 
@@ -371,16 +335,4 @@ pub fn checkpoint_ns(arm: Arm) -> Option<f64> {
         }
     }
     Some((now_ns() - start) as f64 / CHECKPOINTS as f64)
-}
-
-/// Where one thread leaves what the caller reads when all threads have ended.
-struct Outcome<T>(UnsafeCell<Option<T>>);
-
-// SAFETY: by the use that is made of it.
-unsafe impl<T: Send> Sync for Outcome<T> {}
-
-impl<T> Outcome<T> {
-    fn place(&self) -> *mut Option<T> {
-        self.0.get()
-    }
 }

@@ -1,14 +1,13 @@
 //! Groups that make caches, and caches whose arrays are replaced, while a thread is busy on every other CPU: how often others are interrupted for it.
 
 use crate::Threads;
+use crate::shared::{Array, Outcome};
 use crate::timing::long_or_short;
 use commensal::group::{Entry, Group};
 use commensal::heap;
 use commensal::slab::{ObjectCache, Wanted};
 use commensal::upkeep;
-use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use core::slice;
 use machine::clock::now_ns;
 use machine::kick;
 use machine::sync::{AtomicBool, AtomicU64, Ordering};
@@ -77,16 +76,7 @@ pub fn groups(many: usize, kick: Kick, busy: (u32, &dyn Threads), interrupts: In
 }
 
 fn round(many: usize, kick: Kick, watch: &Watch<'_>) -> Option<Groups> {
-    let bytes = many * size_of::<Option<Group<'static>>>();
-    let memory = heap::allocate(bytes).cast::<Option<Group<'static>>>();
-    if memory.is_null() {
-        return None;
-    }
-    // SAFETY: as many are ours; they are written before they are read.
-    let places = unsafe {
-        (0..many).for_each(|at| memory.add(at).write(None));
-        slice::from_raw_parts_mut(memory, many)
-    };
+    let mut places = Array::of(many, |_| None)?;
     let (before, mut first_ns) = (watch.look(), 0);
     let all = places.iter_mut().try_for_each(|place| {
         let group = place.insert(Group::new("tenant").ok()?);
@@ -98,8 +88,6 @@ fn round(many: usize, kick: Kick, watch: &Watch<'_>) -> Option<Groups> {
     let start = now_ns();
     places.iter_mut().for_each(|place| drop(place.take()));
     let teardown_ns = now_ns() - start;
-    // SAFETY: allocated above.
-    unsafe { heap::free(memory.cast()) };
     let first_object_ns = first_ns as f64 / (many * SIZES.len()) as f64;
     all.map(|()| Groups { happened, first_object_ns, warm_first_object_ns: 0.0, teardown_ns })
 }
@@ -184,7 +172,7 @@ fn among_busy<T: Send>(
     // What is counted is what is done here: upkeep has kicks of its own, for slots that rest.
     upkeep::set_knob("on", 0).ok()?;
     let (came, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let outcome = Outcome(UnsafeCell::new(None));
+    let outcome = Outcome::new();
     threads.run(busy + 1, &|number| {
         if number > 0 {
             // The first time is before anything is counted.
@@ -214,19 +202,7 @@ fn among_busy<T: Send>(
         // SAFETY: this thread alone uses it before all have ended.
         unsafe { *outcome.place() = worked };
     });
-    outcome.0.into_inner()
-}
-
-/// Where one thread leaves what the caller reads when all threads have ended.
-struct Outcome<T>(UnsafeCell<Option<T>>);
-
-// SAFETY: by the use that is made of it.
-unsafe impl<T: Send> Sync for Outcome<T> {}
-
-impl<T> Outcome<T> {
-    fn place(&self) -> *mut Option<T> {
-        self.0.get()
-    }
+    outcome.into_inner()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! the same source runs on Linux and on a simulated machine. Threads come from the caller ([`Threads`]), who has them. Nothing here
 //! allocates, prints or knows how it is compared: that is the lab's matter.
 //!
-//! [`counters`], [`caches`], [`kicks`], [`grace`], [`stagger`], [`primitives`] and [`sections`] may use [`timing`] and [`Threads`], and not each other.
+//! [`counters`], [`caches`], [`kicks`], [`grace`], [`stagger`], [`primitives`] and [`sections`] may use `shared`, [`timing`] and [`Threads`], and not each other.
 #![no_std]
 
 #[cfg(test)]
@@ -39,6 +39,7 @@ pub mod grace;
 pub mod kicks;
 pub mod primitives;
 pub mod sections;
+mod shared;
 pub mod stagger;
 mod threads;
 pub mod timing;

@@ -19,7 +19,7 @@ pub use load::{BATCH, Load};
 pub use turns::{Arm, JIFFIES, Online, Shepherd, Turns, Way};
 
 use crate::Threads;
-use commensal::heap;
+use crate::shared::Array;
 use core::ops::Range;
 use load::{Chance, Others, Pages};
 use machine::clock::now_ns;
@@ -59,13 +59,13 @@ pub fn stagger(
     mut each: impl FnMut(Mark),
 ) -> Option<Figures> {
     let online = arm.online.of(size.cpus);
-    let cpus = Cpus::of(online, |rank| Cpu::of(arm, size, load, seed, rank))?;
+    let cpus = Array::of(online as usize, |rank| Cpu::of(arm, size, load, seed, rank as u32))?;
     let warm_up = WARM_UP * size.interval_ns + Chance::of(seed, 0).below(MORE_WARM_UP * size.interval_ns);
     let counts = warm_up..warm_up + size.intervals * size.interval_ns;
     let run = Run { zone: Zone::new(), load, start_ns: now_ns(), counts, threads };
     threads.run(size.threads, &|number| run.serve(&cpus, number, size.threads));
-    cpus.all().iter().flat_map(|cpu| cpu.marks.iter().take(cpu.drains as usize)).for_each(|mark| each(*mark));
-    Some(Figures::of(cpus.all(), size))
+    cpus.iter().flat_map(|cpu| cpu.marks.iter().take(cpu.drains as usize)).for_each(|mark| each(*mark));
+    Some(Figures::of(&cpus, size))
 }
 
 /// What came of it.
@@ -187,45 +187,6 @@ struct Cpu {
     marks: [Mark; MARKS],
 }
 
-/// The CPUs that are on-line, in memory of the heap.
-struct Cpus(*mut Cpu, usize);
-
-// SAFETY: each is used by the one thread that serves it, and by the caller before and after.
-unsafe impl Sync for Cpus {}
-
-impl Cpus {
-    fn of(count: u32, cpu: impl Fn(u32) -> Cpu) -> Option<Self> {
-        let memory = heap::allocate_aligned(count as usize * size_of::<Cpu>(), align_of::<Cpu>()).cast::<Cpu>();
-        if memory.is_null() {
-            return None;
-        }
-        // SAFETY: as many are ours.
-        (0..count).for_each(|rank| unsafe { memory.add(rank as usize).write(cpu(rank)) });
-        Some(Cpus(memory, count as usize))
-    }
-
-    /// Those that a thread serves.
-    ///
-    /// # Safety
-    /// The caller is that thread, and has them once.
-    unsafe fn of_thread(&self, number: u32, threads: u32) -> impl Iterator<Item = &mut Cpu> {
-        // SAFETY: written above; each has one thread.
-        (number as usize..self.1).step_by(threads as usize).map(|at| unsafe { &mut *self.0.add(at) })
-    }
-
-    fn all(&self) -> &[Cpu] {
-        // SAFETY: written above; nobody serves them any more.
-        unsafe { core::slice::from_raw_parts(self.0, self.1) }
-    }
-}
-
-impl Drop for Cpus {
-    fn drop(&mut self) {
-        // SAFETY: allocated above; a CPU has nothing to be dropped.
-        unsafe { heap::free(self.0.cast()) };
-    }
-}
-
 /// What all threads share.
 struct Run<'a> {
     zone: Zone,
@@ -242,11 +203,11 @@ impl Run<'_> {
     }
 
     /// Does what is to be done for these CPUs, one thing after the other, until it is over.
-    fn serve(&self, cpus: &Cpus, number: u32, threads: u32) {
+    fn serve(&self, cpus: &Array<Cpu>, number: u32, threads: u32) {
         thread::enter();
         loop {
-            // SAFETY: this is the thread, and the last round's are gone.
-            let cpus = unsafe { cpus.of_thread(number, threads) };
+            // SAFETY: each has one thread, and the last round's are gone.
+            let cpus = unsafe { cpus.every(number as usize, threads as usize) };
             let Some(cpu) = cpus.min_by_key(|cpu| cpu.next_event()) else { return };
             let at = cpu.next_event();
             if at >= self.counts.end {
