@@ -194,7 +194,7 @@ pub fn with_third_column(experiment: &dyn Experiment, setting: &Setting, outcome
 
 fn fill_third_column(experiment: &dyn Experiment, setting: &Setting, outcome: &mut Outcome) -> Result<()> {
     for profile in Prediction::profiles(experiment.name())? {
-        let machine = Machine::like(&profile)?;
+        let machine = Machine::like(profile)?;
         let simulated = measure(experiment, &Setting { quick: true, machine, ..setting.clone() })?;
         for claim in &mut outcome.claims {
             let same = simulated.claims.iter().find(|other| other.claim == claim.claim);

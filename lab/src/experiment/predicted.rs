@@ -1,12 +1,14 @@
 //! What was predicted of simulated machines before anything was simulated there, in lab/predictions.toml: each with a band, a reason, and what the document says. What comes
 //! out is printed beside it, whether it agrees or not.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::{Claim, Experiment, Setting};
 use crate::machine::Machine;
-use crate::profile::{LEAST, MOST};
+use crate::profile::{LEAST, MOST, Profile};
 use crate::sheet::{Sheet, Side};
 use crate::table::factor;
 
@@ -16,10 +18,6 @@ const FILE: &str = include_str!("../../predictions.toml");
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Prediction {
-    /// The experiment.
-    pub experiment: String,
-    /// The simulated machine, by its profile's name.
-    pub profile: String,
     /// The claim, as its table has it.
     pub claim: String,
     /// From, and to.
@@ -40,17 +38,15 @@ fn one() -> f64 {
     1.0
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Predictions {
-    prediction: Vec<Prediction>,
-}
+/// By their experiments, and by the profiles of the simulated machines.
+type Predictions = BTreeMap<String, BTreeMap<String, Vec<Prediction>>>;
 
 /// A prediction, and what was simulated.
 pub struct Predicted {
     prediction: Prediction,
     /// The document's words.
     document: String,
+    profile: String,
     cpus: usize,
     /// With the costs as they are thought to be; then from the least to the most of all that was found in the corners of their bands.
     found: Option<(f64, [f64; 2])>,
@@ -58,25 +54,19 @@ pub struct Predicted {
 
 impl Prediction {
     /// All of them.
-    pub fn all() -> Result<Vec<Self>> {
+    fn all() -> Result<Predictions> {
         let all: Predictions = toml::from_str(FILE).context("lab/predictions.toml")?;
-        for Prediction { claim, band, document, .. } in &all.prediction {
+        for Prediction { claim, band, document, .. } in all.values().flat_map(BTreeMap::values).flatten() {
             let is_band = |[low, high]: &[f64; 2]| low <= high;
             ensure!(is_band(band) && document.as_ref().is_none_or(is_band), "a band of {claim:?} is turned round");
         }
-        Ok(all.prediction)
-    }
-
-    fn of(experiment: &str) -> Result<impl Iterator<Item = Self>> {
-        let is_it = move |one: &Self| one.experiment == experiment;
-        Ok(Self::all()?.into_iter().filter(is_it))
-    }
-
-    /// For which machines there are some, in their order.
-    pub fn profiles(experiment: &str) -> Result<Vec<String>> {
-        let mut all: Vec<String> = Self::of(experiment)?.map(|one| one.profile).collect();
-        all.dedup();
         Ok(all)
+    }
+
+    /// For which machines there are some, in the order of their profiles.
+    pub fn profiles(experiment: &str) -> Result<Vec<&'static str>> {
+        let of = Self::all()?.remove(experiment).unwrap_or_default();
+        Ok(Profile::names().filter(|name| of.contains_key(*name)).collect())
     }
 
     /// In which direction.
@@ -94,8 +84,9 @@ impl Prediction {
 pub fn held(experiment: &dyn Experiment, setting: &Setting, claims: &[Claim]) -> Result<Vec<Predicted>> {
     let Some(profile) = &setting.machine.profile else { return Ok(Vec::new()) };
     let cpus = setting.machine.cpus;
-    let all: Vec<Prediction> = Prediction::of(experiment.name())?.filter(|one| one.profile == *profile).collect();
-    if all.is_empty() || Machine::like(profile)?.cpus != cpus {
+    let of = Prediction::all()?.remove(experiment.name()).and_then(|mut of| of.remove(profile));
+    let Some(all) = of else { return Ok(Vec::new()) };
+    if Machine::like(profile)?.cpus != cpus {
         return Ok(Vec::new());
     }
     let corner = |corner| {
@@ -113,7 +104,7 @@ pub fn held(experiment: &dyn Experiment, setting: &Setting, claims: &[Claim]) ->
         let band =
             all.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], figure| [low.min(figure), high.max(figure)]);
         let found = find(claims).flatten().map(|figure| (figure, band));
-        Ok(Predicted { prediction, document, cpus, found })
+        Ok(Predicted { prediction, document, profile: profile.clone(), cpus, found })
     };
     all.into_iter().map(one).collect()
 }
@@ -132,7 +123,7 @@ pub fn sheet(all: &[Predicted]) -> Sheet {
         ("as the document", Side::Left),
     ];
     let mut sheet = Sheet::new(headings);
-    for Predicted { prediction, document, cpus, found } in all {
+    for Predicted { prediction, document, profile, cpus, found } in all {
         let within = |band: [f64; 2], (figure, [low, high]): (f64, [f64; 2])| match (
             band[0] <= figure && figure <= band[1],
             band[0] <= high && low <= band[1],
@@ -149,9 +140,8 @@ pub fn sheet(all: &[Predicted]) -> Sheet {
             low,
             high,
             prediction.direction(),
-            found.map_or("–".to_owned(), |(figure, _)| {
-                format!("{}, simulated, of {cpus} ({})", short(figure), prediction.profile)
-            }),
+            found
+                .map_or("–".to_owned(), |(figure, _)| format!("{}, simulated, of {cpus} ({profile})", short(figure))),
             found.map_or("–".to_owned(), |(_, band)| band.map(short).join(" to ")),
             found.map_or("cannot be told".to_owned(), |found| format!("{}{seen}", within(prediction.band, found))),
             found.zip(prediction.document).map_or("–", |(found, document)| within(document, found)).to_owned(),
@@ -168,27 +158,26 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::experiment::ALL;
-    use crate::profile::Profile;
 
     #[test]
     fn predictions_are_of_experiments_and_machines_that_exist() {
-        let all = Prediction::all().unwrap();
-        for one in &all {
-            assert!(ALL.iter().any(|it| it.name() == one.experiment && it.title().simulates), "{one:?}");
-            assert!(Profile::find(&one.profile).is_ok() && !one.because.is_empty(), "{one:?}");
+        for (experiment, machines) in Prediction::all().unwrap() {
+            assert!(ALL.iter().any(|it| it.name() == experiment && it.title().simulates), "{experiment}");
+            for (profile, all) in machines {
+                assert!(Profile::names().any(|name| name == profile), "{profile}");
+                assert!(all.iter().all(|one| !one.because.is_empty()), "{all:?}");
+                let is_new = |(at, one): (usize, &Prediction)| all[..at].iter().all(|other| other.claim != one.claim);
+                assert!(all.iter().enumerate().all(is_new), "{all:?}");
+            }
         }
         for name in ["counters", "cache", "kicks", "grace", "stagger"] {
             assert!(!Prediction::profiles(name).unwrap().is_empty(), "nothing is predicted of {name}");
         }
-        let key = |one: &Prediction| (one.experiment.clone(), one.profile.clone(), one.claim.clone());
-        assert!(all.iter().enumerate().all(|(at, one)| all[..at].iter().all(|other| key(other) != key(one))));
     }
 
     #[test]
     fn what_disagrees_is_printed_as_it_is() {
         let prediction = Prediction {
-            experiment: "kicks".into(),
-            profile: "x86-80".into(),
             claim: "kicks".into(),
             band: [0.8, 0.95],
             than: 1.0,
@@ -197,7 +186,13 @@ mod tests {
             because: "so".into(),
         };
         let row = |found| {
-            let predicted = Predicted { prediction: prediction.clone(), document: "more".into(), cpus: 80, found };
+            let predicted = Predicted {
+                prediction: prediction.clone(),
+                document: "more".into(),
+                profile: "x86-80".into(),
+                cpus: 80,
+                found,
+            };
             sheet(&[predicted]).rows.remove(0)
         };
         let judged = |found| row(found)[7..].to_vec();
