@@ -119,23 +119,7 @@ fn find(mode: Mode, module: &str) {
     assert!(missed.is_empty(), "{}", missed.concat());
 }
 
-macro_rules! tests {
-    ($($module:ident)*) => {
-        tests! { by_ids, Mode::ConcurrencyId, pass, $($module)* }
-        tests! { in_fallback, Mode::PerThread, pass, $($module)* }
-        tests! { planted_by_ids, Mode::ConcurrencyId, find, $($module)* }
-        tests! { planted_in_fallback, Mode::PerThread, find, $($module)* }
-        const MODULES: &[&str] = &[$(stringify!($module)),*];
-    };
-    ($name:ident, $mode:expr, $run:ident, $($module:ident)*) => {
-        mod $name {
-            use super::*;
-            $(#[test] fn $module() { $run($mode, stringify!($module)); })*
-        }
-    };
-}
-
-tests! { slot kick sync thread vm publication sandbox clock root fault code }
+simulated_conformance::tests! { pass, find }
 
 #[test]
 fn no_case_is_left_out() {

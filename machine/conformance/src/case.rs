@@ -97,6 +97,27 @@ pub const fn narrowest(of_operation: &[Mode], own: &[Mode]) -> Option<Mode> {
     }
 }
 
+/// The tests of a machine: for each mode and each module of operations, that the machine's cases pass, and that what is planted is
+/// found. `pass` and `find` are functions of a mode and a module's name; all names are in `MODULES`.
+#[macro_export]
+macro_rules! tests {
+    ($pass:ident, $find:ident) => {
+        $crate::tests! { $pass $find slot kick sync thread vm publication sandbox clock root fault code }
+    };
+    ($pass:ident $find:ident $($module:ident)*) => {
+        $crate::tests! { by_ids, BY_IDS, $pass, $($module)* }
+        $crate::tests! { in_fallback, PER_THREAD, $pass, $($module)* }
+        $crate::tests! { planted_by_ids, BY_IDS, $find, $($module)* }
+        $crate::tests! { planted_in_fallback, PER_THREAD, $find, $($module)* }
+        const MODULES: &[&str] = &[$(stringify!($module)),*];
+    };
+    ($name:ident, $mode:ident, $run:ident, $($module:ident)*) => {
+        mod $name {
+            $(#[test] fn $module() { super::$run($crate::case::$mode, stringify!($module)); })*
+        }
+    };
+}
+
 /// Returns an [`Outcome`] with a message unless a condition holds.
 macro_rules! ensure {
     ($condition:expr, $($message:tt)*) => {
