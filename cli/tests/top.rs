@@ -109,7 +109,7 @@ fn one_process_is_shown_and_keys_change_what_is_shown() {
     }
     terminal.key("?");
     let help = terminal.wait_for("help", |screen| screen.contains("the other way round"));
-    assert_snapshot!("help", redacted(&help, watched.pid()));
+    assert!(help.starts_with(NAME) && help.contains(KEYS), "{help}");
     terminal.key("x");
     terminal.wait_for("what was there before", |screen| screen.contains("peak run"));
     terminal.key("q");
