@@ -12,43 +12,16 @@ use commensal::machine::vm::PAGE;
 use commensal::slab::{ObjectCache, Wanted};
 use common::PATIENCE;
 use common::child::{self, with_settings};
+use common::peak::{Blocks, MIB, resident};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const MIB: usize = 1 << 20;
-
-/// Bytes of this process in memory.
-fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/smaps_rollup").expect("the kernel tells");
-    let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).expect("it names Rss");
-    let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("it is a number");
-    kib << 10
-}
-
-/// Blocks of the given sizes, in turn, that have about `total` bytes together; every byte is written.
-fn allocate(total: usize, sizes: &[usize]) -> Vec<*mut u8> {
-    let rounds = total / sizes.iter().sum::<usize>();
-    let one = |&bytes: &usize| {
-        let block = heap::allocate(bytes);
-        assert!(!block.is_null(), "no memory for {bytes} bytes");
-        // SAFETY: the block is ours.
-        unsafe { block.write_bytes(1, bytes) };
-        block
-    };
-    (0..rounds).flat_map(|_| sizes.iter().map(one)).collect()
-}
-
-fn free(blocks: Vec<*mut u8>) {
-    // SAFETY: the blocks are ours.
-    blocks.into_iter().for_each(|block| unsafe { heap::free(block) });
-}
-
 /// Acts a test out in both modes, with these settings, after some use of memory.
 fn in_child(conf: &str, body: fn()) {
     with_settings(conf, &child::MODES, || {
-        free(allocate(MIB, &[64]));
+        Blocks::of(MIB, &[64]).free();
         body();
     });
 }
@@ -67,7 +40,7 @@ fn leftovers(use_memory: impl FnOnce()) -> (usize, usize) {
 #[test]
 fn small_blocks_after_trim() {
     in_child("stats:off", || {
-        let (_, trimmed) = leftovers(|| free(allocate(64 * MIB, &[16, 48, 112, 640, 3000])));
+        let (_, trimmed) = leftovers(|| Blocks::of(64 * MIB, &[16, 48, 112, 640, 3000]).free());
         assert!(trimmed < MIB, "{trimmed} bytes are left of 64 MiB");
     });
 }
@@ -75,7 +48,7 @@ fn small_blocks_after_trim() {
 #[test]
 fn large_blocks_after_trim() {
     in_child("stats:off", || {
-        let (_, trimmed) = leftovers(|| free(allocate(64 * MIB, &[100_000, MIB, 3 * MIB])));
+        let (_, trimmed) = leftovers(|| Blocks::of(64 * MIB, &[100_000, MIB, 3 * MIB]).free());
         assert!(trimmed < MIB, "{trimmed} bytes are left of 64 MiB");
     });
 }
@@ -83,7 +56,7 @@ fn large_blocks_after_trim() {
 #[test]
 fn huge_blocks_at_once() {
     in_child("stats:off", || {
-        let (freed, _) = leftovers(|| free(allocate(100 * MIB, &[100 * MIB])));
+        let (freed, _) = leftovers(|| Blocks::of(100 * MIB, &[100 * MIB]).free());
         assert!(freed < MIB, "{freed} bytes are left of 100 MiB");
     });
 }
@@ -92,7 +65,7 @@ fn huge_blocks_at_once() {
 #[test]
 fn blocks_of_threads_that_ended() {
     in_child("stats:off", || {
-        let work = || thread::spawn(|| free(allocate(8 * MIB, &[32, 200, 1500])));
+        let work = || thread::spawn(|| Blocks::of(8 * MIB, &[32, 200, 1500]).free());
         let (_, trimmed) = leftovers(|| {
             let threads: Vec<_> = (0..8).map(|_| work()).collect();
             threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
@@ -110,9 +83,9 @@ fn arrays_of_many_threads() {
         let crowd = || {
             let together = Barrier::new(THREADS);
             let work = || {
-                let blocks = allocate(MIB, &sizes);
+                let blocks = Blocks::of(MIB, &sizes);
                 together.wait();
-                free(blocks);
+                blocks.free();
                 together.wait();
             };
             // Joined one by one: at the end of a scope some may still be about to end, and keep what is in their slots.
@@ -144,7 +117,7 @@ fn arrays_of_many_threads() {
 #[test]
 fn trim_keeps_some() {
     in_child("stats:off", || {
-        free(allocate(64 * MIB, &[MIB]));
+        Blocks::of(64 * MIB, &[MIB]).free();
         heap::trim(16 * MIB);
         let dirty = report::process().expect("the heap was used").dirty_bytes as usize;
         assert!((12 * MIB..=16 * MIB).contains(&dirty), "{dirty} bytes are kept, expected up to 16 MiB");
@@ -164,12 +137,12 @@ fn idle_pages_by_and_by_down_to_what_conf_keeps() {
 
 fn must_decay_to(bound: usize) {
     let before = resident();
-    free(allocate(64 * MIB, &[MIB]));
+    Blocks::of(64 * MIB, &[MIB]).free();
     let freed = resident() - before;
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         thread::sleep(Duration::from_millis(50));
-        free(allocate(64 << 10, &[64 << 10]));
+        Blocks::of(64 << 10, &[64 << 10]).free();
         if resident().saturating_sub(before) < bound {
             return println!("from {} MiB", freed >> 20);
         }

@@ -15,8 +15,10 @@ pub const SIZES: [usize; 8] = [24, 100, 400, 1500, 5000, 12_000, 28_000, 90_000]
 
 /// Bytes of this process in memory.
 pub fn resident() -> usize {
-    let text = fs::read_to_string("/proc/self/statm").expect("the kernel tells");
-    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("it is a number") * 4096
+    let text = fs::read_to_string("/proc/self/smaps_rollup").expect("the kernel tells");
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).expect("it names Rss");
+    let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("it is a number");
+    kib << 10
 }
 
 /// Blocks of several sizes, and what they have in memory.
@@ -25,15 +27,20 @@ pub struct Blocks(pub Vec<*mut u8>);
 impl Blocks {
     /// Of about `total` bytes together, each of which is written.
     pub fn new(total: usize) -> Self {
+        Self::of(total, &SIZES)
+    }
+
+    /// The same, of these sizes in turn.
+    pub fn of(total: usize, sizes: &[usize]) -> Self {
         let one = |index: usize| {
-            let bytes = SIZES[index % SIZES.len()];
+            let bytes = sizes[index % sizes.len()];
             let block = heap::allocate(bytes);
             assert!(!block.is_null(), "no memory for {bytes} bytes");
             // SAFETY: the block is ours.
             unsafe { block.write_bytes(1, bytes) };
             block
         };
-        Blocks((0..total * SIZES.len() / SIZES.iter().sum::<usize>()).map(one).collect())
+        Blocks((0..total * sizes.len() / sizes.iter().sum::<usize>()).map(one).collect())
     }
 
     /// One is freed, and another one of its size allocated, from place to place.
