@@ -120,7 +120,10 @@ impl Bench {
         let mut program = match words[..] {
             ["bench", ref words @ ..] => Program::new(&self.own, ["bench", "probe"].iter().chain(words)),
             [name @ "commensal", ..] => Program::new(&self.command, [name].iter().chain(&words[1..])),
-            [name, ..] => Program::new(found(name)?, &words),
+            [name, ..] => {
+                let file = suite::find(name).with_context(|| format!("{name} is not installed"))?;
+                Program::new(file, &words)
+            }
             [] => bail!("the probe has no words"),
         };
         program.environment.extend(row.environment.iter().map(|(name, value)| (name.into(), value.into())));
@@ -162,14 +165,6 @@ impl Bench {
             names => names.iter().map(|name| Arm::told(name, name.replace(' ', "-"))).collect(),
         }
     }
-}
-
-/// A program's file, as a shell finds it.
-fn found(name: &str) -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let files = std::env::split_paths(&path).map(|folder| folder.join(name));
-    let given = Some(PathBuf::from(name)).filter(|file| file.is_absolute());
-    given.into_iter().chain(files).find(|file| file.is_file()).with_context(|| format!("{name} is not installed"))
 }
 
 /// Names of what is read do not matter: figures are found by their places.

@@ -119,12 +119,11 @@ pub fn programs(folder: &Path) -> Result<Programs> {
 
 /// Those of the real programs that have these names.
 pub fn programs_named(folder: &Path, names: &[&str]) -> Result<Programs> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     let mut programs = Programs::default();
     for real in REAL.iter().filter(|real| names.contains(&real.name)) {
-        let absent = real.needs.iter().filter(|(command, _)| find(&path, command).is_none());
+        let absent = real.needs.iter().filter(|(command, _)| find(command).is_none());
         let (commands, packages): (Vec<_>, Vec<_>) = absent.copied().unzip();
-        match find(&path, real.needs[0].0).filter(|_| commands.is_empty()) {
+        match find(real.needs[0].0).filter(|_| commands.is_empty()) {
             Some(file) => {
                 let folder = folder.join(real.name);
                 fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -137,9 +136,13 @@ pub fn programs_named(folder: &Path, names: &[&str]) -> Result<Programs> {
     Ok(programs)
 }
 
-/// The first file of that name that is executable and no script, or the first one: what version managers put in front of
+/// The first file of that name in PATH that is executable and no script, or the first one: what version managers put in front of
 /// a program would be measured with it.
-fn find(path: &std::ffi::OsStr, name: &str) -> Option<PathBuf> {
+pub fn find(name: &str) -> Option<PathBuf> {
+    find_in(&std::env::var_os("PATH")?, name)
+}
+
+fn find_in(path: &std::ffi::OsStr, name: &str) -> Option<PathBuf> {
     let is_executable =
         |file: &PathBuf| fs::metadata(file).is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0);
     let all: Vec<PathBuf> = std::env::split_paths(path).map(|folder| folder.join(name)).filter(is_executable).collect();
@@ -196,7 +199,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let none = programs_named(place.path(), &["no such program"]).unwrap();
         assert!(none.subjects.is_empty() && none.missing.is_empty());
-        assert_eq!(find("/no/such/folder".as_ref(), "sh"), None);
+        assert_eq!(find_in("/no/such/folder".as_ref(), "sh"), None);
         let programs = programs(place.path()).unwrap();
         assert_eq!(programs.subjects.len(), programs.versions.len());
         assert_eq!(programs.subjects.len() + programs.missing.len(), REAL.len());
@@ -215,7 +218,7 @@ mod tests {
             fs::write(&file, text).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let found = |folders: &[PathBuf]| find(&std::env::join_paths(folders).unwrap(), "guest");
+        let found = |folders: &[PathBuf]| find_in(&std::env::join_paths(folders).unwrap(), "guest");
         assert_eq!(found(&folders), Some(folders[1].join("guest")));
         assert_eq!(found(&folders[..1]), Some(folders[0].join("guest")));
     }

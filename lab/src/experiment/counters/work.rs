@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -19,6 +19,7 @@ use crate::metric::{CPU, SYSTEM, USER, WALL};
 use crate::parameters::Parameters;
 use crate::process::Program;
 use crate::report;
+use crate::suite;
 use crate::table;
 
 const BLOCKS: Blocks = Blocks { quick: 7, usual: 40 };
@@ -51,7 +52,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
         (MAKE, &["make", "cc", "sh"][..], "gcc and make", make as fn(&Path, &Size) -> Result<Program>),
         (GIT, &["git", "sh"], "git", git),
     ] {
-        if let Some(missing) = needs.iter().find(|program| found(program).is_none()) {
+        if let Some(missing) = needs.iter().find(|program| suite::find(program).is_none()) {
             done.missing.push(format!("Not measured: f. {name}. There is no {missing}; Debian's {packages} bring it."));
             continue;
         }
@@ -86,12 +87,6 @@ fn document(of: &Compared) -> Option<Documented> {
     Some(Documented { source: LAZY_COUNTERS.to_owned(), figure, value })
 }
 
-/// Where a program is.
-fn found(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
-}
-
 /// Nothing of the user's but the path: git would read its settings, make its flags.
 fn environment(place: &Path) -> BTreeMap<OsString, OsString> {
     let plain = [
@@ -112,7 +107,7 @@ fn environment(place: &Path) -> BTreeMap<OsString, OsString> {
 
 fn in_shell(place: &Path, script: &str) -> Result<Program> {
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
-    let shell = found("sh").context("there is no sh")?;
+    let shell = suite::find("sh").context("there is no sh")?;
     let program = Program::new(shell, ["sh", "-ec", script]);
     Ok(Program { environment: environment(place), directory: Some(place.to_owned()), ..program })
 }
@@ -189,7 +184,7 @@ mod tests {
 
     /// Whether all of them are there; what needs them is skipped otherwise, and says so.
     fn are_there(programs: &[&str]) -> bool {
-        let missing = programs.iter().find(|program| found(program).is_none());
+        let missing = programs.iter().find(|program| suite::find(program).is_none());
         missing.inspect(|program| eprintln!("skipped: there is no {program}")).is_none()
     }
 
@@ -220,8 +215,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_nowhere() {
-        assert!(found("sh").is_some_and(|shell| shell.is_absolute()));
-        assert_eq!(found("no-such-program"), None);
+        assert!(suite::find("sh").is_some_and(|shell| shell.is_absolute()));
+        assert_eq!(suite::find("no-such-program"), None);
     }
 
     #[test]
