@@ -4,13 +4,8 @@ use crate::run::{End, Outcome, Run};
 use crate::subject::{self, Library, Linkage, Mode};
 use crate::{compile, skips};
 
-/// The outcomes of a line (a program of `c/`, the check's name in it and its arguments), by linkage.
-pub fn outcomes(mode: Mode, line: &str) -> Vec<Outcome> {
-    outcomes_with(mode, line, "")
-}
-
-/// The same with settings for the library.
-pub fn outcomes_with(mode: Mode, line: &str, conf: &str) -> Vec<Outcome> {
+/// The outcomes of a line (a program of `c/`, the check's name in it and its arguments) with settings for the library, by linkage.
+pub fn outcomes(mode: Mode, line: &str, conf: &str) -> Vec<Outcome> {
     let words: Vec<&str> = line.split_whitespace().collect();
     if !subject::is_commensal() || compile::is_cxx(words[0]) && !skips::has_tools("c++", &["g++"]) {
         return Vec::new();
@@ -23,16 +18,20 @@ pub fn outcomes_with(mode: Mode, line: &str, conf: &str) -> Vec<Outcome> {
     [Linkage::Shared, Linkage::Static].map(outcome).into()
 }
 
-/// The check must end well.
+/// The same; the check must end well.
+pub fn ended(mode: Mode, line: &str, conf: &str) -> Vec<Outcome> {
+    let all = outcomes(mode, line, conf).into_iter().map(|outcome| outcome.ending(End::Exited(0)));
+    all.collect::<Result<_, _>>().unwrap_or_else(|report| panic!("`{line}` with '{conf}' failed: {report}"))
+}
+
+/// The check must end well, without settings.
 pub fn holds(mode: Mode, line: &str) {
-    for outcome in outcomes(mode, line) {
-        outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("`{line}` failed: {report}"));
-    }
+    ended(mode, line, "");
 }
 
 /// The check must end by a line that contains `text`.
 pub fn ends_with(mode: Mode, line: &str, text: &str) {
-    for outcome in outcomes(mode, line) {
+    for outcome in outcomes(mode, line, "") {
         let words = outcome.last_words().unwrap_or_else(|report| panic!("`{line}` failed: {report}"));
         assert!(words.contains(text), "`{line}`: found {words:?}, expected {text:?} in it");
     }

@@ -1,8 +1,7 @@
 //! The counters of `commensal.h`, as C and C++ programs use them: linked with the shared library and with the archive, in both modes.
 
 use dropin::in_both_modes;
-use dropin::linked::{ends_with, holds, outcomes};
-use dropin::run::End;
+use dropin::linked::{ended, ends_with, holds};
 use dropin::subject::Mode;
 
 in_both_modes! {
@@ -27,8 +26,7 @@ fn index_out_of_range(mode: Mode) {
 
 /// Destructors of global objects run after main; the last of them says that it found what all others added.
 fn around_main(mode: Mode) {
-    for outcome in outcomes(mode, "counter_cxx around_main") {
-        let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
+    for outcome in ended(mode, "counter_cxx around_main", "") {
         let counted = outcome.stdout.contains("both destructors were counted");
         assert!(counted, "{}", outcome.report("destructors were not counted"));
     }

@@ -1,7 +1,7 @@
 //! Caches that watch their users: each misuse is found by the option that is there for it, and the report leads to the lines that did it.
 
 use dropin::in_both_modes;
-use dropin::linked::outcomes_with;
+use dropin::linked::{self, ended};
 use dropin::run::{End, Outcome};
 use dropin::subject::Mode;
 use std::process::Command;
@@ -34,7 +34,7 @@ in_both_modes! {
 
 /// What the program of this check says, and how it ends, with the cache's `debug` set so.
 fn outcomes(mode: Mode, check: &str, conf: &str) -> Vec<Outcome> {
-    outcomes_with(mode, &format!("debug {check}"), conf)
+    linked::outcomes(mode, &format!("debug {check}"), conf)
 }
 
 /// The check ends by a report whose first line says this; without the option, by none.
@@ -83,8 +83,7 @@ fn first_function(outcome: &Outcome, section: &str) -> String {
 fn nothing_is_wrong(mode: Mode) {
     for options in ["redzone", "poison", "quarantine", "redzone+poison+track+quarantine"] {
         let conf = format!("cache.watched*.debug:{options},cache.malloc-*.debug:{options}");
-        for outcome in outcomes(mode, "sound", &conf) {
-            let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{options}: {report}"));
+        for outcome in ended(mode, "debug sound", &conf) {
             assert_eq!(outcome.stderr, "", "{}", outcome.report(options));
         }
     }
@@ -115,8 +114,7 @@ fn is_shared(outcome: &Outcome) -> bool {
 
 /// They are named, with what would be right, and the program runs as without them.
 fn wrong_options(mode: Mode) {
-    for outcome in outcomes(mode, "sound", "cache.watched.debug:redzones") {
-        let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
+    for outcome in ended(mode, "debug sound", "cache.watched.debug:redzones") {
         let text = "cache.watched.debug cannot be 'redzones': expected off, all, or some of redzone, poison, track, quarantine";
         assert!(outcome.stderr.contains(text), "{}", outcome.report("not named"));
     }

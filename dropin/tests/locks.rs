@@ -1,8 +1,7 @@
 //! The lock report, as C programs use it and as it is printed at exit: linked with the shared library and with the archive, in both modes.
 
 use dropin::in_both_modes;
-use dropin::linked::{holds, outcomes_with};
-use dropin::run::End;
+use dropin::linked::{ended, holds};
 use dropin::subject::Mode;
 
 in_both_modes! {
@@ -21,11 +20,7 @@ const NOBODY: &str = "commensal: no lock was contended";
 
 /// What a program that ends well says on standard error.
 fn said(mode: Mode, line: &str, conf: &str) -> Vec<String> {
-    let ended = |outcome: dropin::run::Outcome| {
-        let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
-        outcome.stderr.to_string()
-    };
-    outcomes_with(mode, line, conf).into_iter().map(ended).collect()
+    ended(mode, line, conf).iter().map(|outcome| outcome.stderr.to_string()).collect()
 }
 
 /// Three waits of 10 to 30 ms each, by one caller.

@@ -1,6 +1,6 @@
 //! RCU of `commensal.h`, as C programs use it: linked with the shared library and with the archive, in both modes.
 
-use dropin::linked::{holds, outcomes};
+use dropin::linked::{ended, holds};
 use dropin::run::{End, Run};
 use dropin::subject::{self, Library, Linkage, Mode};
 use dropin::{compile, in_both_modes};
@@ -16,8 +16,7 @@ in_both_modes! {
 }
 
 fn main_that_leaves(mode: Mode) {
-    for outcome in outcomes(mode, "rcu main_leaves") {
-        let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
+    for outcome in ended(mode, "rcu main_leaves", "") {
         assert_eq!(outcome.stdout, "an exit handler ran\n", "{}", outcome.report("exit handlers did not run"));
     }
 }
