@@ -99,7 +99,7 @@ impl Linkage {
 }
 
 /// Builds the malloc package and returns the file of this name that cargo says it made.
-fn build(name: &str) -> PathBuf {
+pub fn build(name: &str) -> PathBuf {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let output = Command::new(cargo)
         .args(["build", "--release", "-p", "malloc", "--message-format=json-render-diagnostics"])

@@ -12,6 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+pub use dropin::skips::skip;
 use serde_json::Value;
 
 /// What may pass before something counts as hanging: far more than a busy machine needs.
@@ -44,20 +45,8 @@ pub fn commensal_does(args: &[&str]) -> Output {
 /// The library: the one that COMMENSAL_LIBRARY names, else the release build, brought up to date once.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| std::env::var_os("COMMENSAL_LIBRARY").map_or_else(build_library, PathBuf::from))
-}
-
-/// `cargo test` builds no cdylib that nothing depends on.
-fn build_library() -> PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_commensal")).ancestors().nth(2).unwrap();
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "malloc", "--target-dir"])
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .expect("Cargo starts");
-    assert!(status.success(), "building malloc ended with {status}");
-    target.join("release/libcommensal.so")
+    let build = || dropin::subject::build("libcommensal.so");
+    LIBRARY.get_or_init(|| std::env::var_os("COMMENSAL_LIBRARY").map_or_else(build, PathBuf::from))
 }
 
 /// What was printed, for an assertion.
@@ -98,18 +87,4 @@ pub fn result(path: &Path) -> Value {
 pub fn valid(text: &[u8]) -> Value {
     serde_json::from_slice::<form::Outcome>(text).unwrap().check();
     serde_json::from_slice(text).unwrap()
-}
-
-/// Says that a test did not run. In CI a skip must be listed in `.ci/skips`, or it is a failure.
-pub fn skip(test: &str, why: &str) {
-    eprintln!("skipped {test}: {why}");
-    if std::env::var_os("CI").is_some() {
-        let list = concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/skips");
-        let listed = fs::read_to_string(list).unwrap_or_default();
-        let entry = format!("{test}:");
-        assert!(
-            listed.lines().any(|line| line.starts_with(&entry)),
-            "{test} is skipped ({why}) but not listed in .ci/skips"
-        );
-    }
 }
