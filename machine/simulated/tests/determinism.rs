@@ -114,6 +114,6 @@ fn traces_are_the_same_on_every_machine() {
 }
 
 const TRACES: [[u64; 3]; 2] = [
-    [0x31d0_b434_3b51_b95c, 0xa0f4_2efd_8643_a207, 0x2d29_3715_8592_fefd],
-    [0x31d0_b434_3b51_b95c, 0x6924_fe2b_4961_9090, 0x6378_3305_4709_0faf],
+    [0xa88c_0c1b_f6d9_2161, 0x088d_c37b_66aa_8746, 0x0957_918f_1240_e053],
+    [0xa88c_0c1b_f6d9_2161, 0x4981_efeb_7631_11aa, 0xb951_a9ab_7d20_3b52],
 ];

@@ -174,8 +174,8 @@ pub const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "an owner is replaced that came since, under a dead one's number",
         file: "machine/host/src/slot/fallback.rs",
-        from: "((owner >> 32) + 1) << 32 | u64::from(number)",
-        to: "owner >> 32 << 32 | u64::from(number)",
+        from: "((owner >> NUMBER_BITS) + 1) << NUMBER_BITS | number",
+        to: "owner >> NUMBER_BITS << NUMBER_BITS | number",
         protocols: &["slots of the dead"],
     },
     Mutant {
