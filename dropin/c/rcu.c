@@ -7,16 +7,11 @@
  * registered readers that registered report as the policy says, and not in a section
  * sandboxed  grace periods while membarrier is refused, and in plain mode
  * forks      a child of a process in which nobody has waited yet, where a new thread does */
-#include "check.h"
+#include "filter.h"
 #include <commensal.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* Grace periods that nothing keeps from being over are, after so many questions. */
@@ -265,14 +260,10 @@ static void check_registered(void) {
 
 /* Has the kernel refuse membarrier from now on, by calls that the library does not see. */
 static void refuse_membarrier(void) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    CHECK(syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "prctl failed with errno %d", errno);
-    long done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
-    CHECK(done == 0, "no filter: %ld, errno %d", done, errno);
+    struct filter filter;
+    filter_begin(&filter);
+    filter_call(&filter, SYS_membarrier, SECCOMP_RET_ERRNO | EPERM);
+    filter_install(&filter, SECCOMP_RET_ALLOW, SECCOMP_FILTER_FLAG_TSYNC, false);
 }
 
 /* A section holds a grace period up; after it, that ends, and what was deferred is gone. */

@@ -9,16 +9,11 @@
  *
  * CALL is one of those in `calls`. */
 #include "churn.h"
+#include "filter.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 struct call {
     const char *name;
@@ -38,50 +33,30 @@ static const struct call calls[] = {{"membarrier", SYS_membarrier},
 
 enum { CALLS = sizeof calls / sizeof *calls };
 
-struct refusal {
-    long number;
-    int error;
-};
-
-static size_t parse(const char *list, struct refusal refusals[CALLS]) {
-    size_t count = 0;
+/* Refuses the listed calls and allows all others, for the calling thread or for all
+ * (SECCOMP_FILTER_FLAG_TSYNC). */
+static void install(const char *list, unsigned flags) {
+    struct filter filter;
+    long refused[CALLS];
+    int errors[CALLS], count = 0;
     CHECK(list != NULL, "usage: seccomp CHECK CALL=ERRNO,…");
+    filter_begin(&filter);
     for (size_t i = 0; i < CALLS; i++) {
         const char *found = strstr(list, calls[i].name);
         if (!found)
             continue;
         int error = atoi(found + strlen(calls[i].name) + 1);
         CHECK(error > 0, "no error number for %s in %s", calls[i].name, list);
-        refusals[count++] = (struct refusal){calls[i].number, error};
+        filter_call(&filter, calls[i].number, SECCOMP_RET_ERRNO | (uint32_t)error);
+        refused[count] = calls[i].number;
+        errors[count++] = error;
     }
     CHECK(count > 0, "no known call in %s", list);
-    return count;
-}
-
-/* Refuses the listed calls and allows all others, for the calling thread or for all
- * (SECCOMP_FILTER_FLAG_TSYNC). */
-static void install(const char *list, unsigned flags) {
-    struct refusal refusals[CALLS];
-    struct sock_filter filter[3 + 2 * CALLS + 1];
-    size_t count = parse(list, refusals), length = 0;
-    filter[length++] =
-        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr));
-    for (size_t i = 0; i < count; i++) {
-        filter[length++] =
-            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)refusals[i].number, 0, 1);
-        filter[length++] =
-            (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)refusals[i].error);
-    }
-    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    struct sock_fprog program = {(unsigned short)length, filter};
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "prctl failed with errno %d", errno);
-    long error = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
-    CHECK(error == 0, "seccomp returned %ld with errno %d", error, errno);
-    for (size_t i = 0; i < count; i++) {
+    filter_install(&filter, SECCOMP_RET_ALLOW, flags, false);
+    for (int i = 0; i < count; i++) {
         errno = 0;
-        long result = syscall(refusals[i].number, 0, 0, 0, 0, 0);
-        CHECK(result == -1 && errno == refusals[i].error, "the filter lets call %ld pass",
-              refusals[i].number);
+        long result = syscall(refused[i], 0, 0, 0, 0, 0);
+        CHECK(result == -1 && errno == errors[i], "the filter lets call %ld pass", refused[i]);
     }
 }
 
@@ -164,28 +139,16 @@ static void tell_call(int signal, siginfo_t *info, void *context) {
     _exit(1);
 }
 
-static size_t permit(struct sock_filter *filter, size_t length, const int *calls, int count) {
-    for (int i = 0; i < count; i++) {
-        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], 0, 1);
-        filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    }
-    return length;
-}
-
 static void shut_in(bool with_threads, bool is_seen) {
     struct sigaction action = {.sa_sigaction = tell_call, .sa_flags = SA_SIGINFO};
     CHECK(sigaction(SIGSYS, &action, NULL) == 0, "no handler");
-    struct sock_filter filter[2 + 2 * (OF_MALLOC + OF_THREADS)];
-    filter[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr));
-    size_t length = permit(filter, 1, of_malloc, OF_MALLOC);
-    if (with_threads)
-        length = permit(filter, length, of_threads, OF_THREADS);
-    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
-    struct sock_fprog program = {(unsigned short)length, filter};
-    long done = is_seen ? prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) : syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    CHECK(done == 0, "prctl failed with errno %d", errno);
-    done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
-    CHECK(done == 0, "no filter: %ld, errno %d", done, errno);
+    struct filter filter;
+    filter_begin(&filter);
+    for (int i = 0; i < OF_MALLOC; i++)
+        filter_call(&filter, of_malloc[i], SECCOMP_RET_ALLOW);
+    for (int i = 0; with_threads && i < OF_THREADS; i++)
+        filter_call(&filter, of_threads[i], SECCOMP_RET_ALLOW);
+    filter_install(&filter, SECCOMP_RET_TRAP, SECCOMP_FILTER_FLAG_TSYNC, is_seen);
 }
 
 /* More than a small heap, for longer than it takes until memory goes back. */

@@ -10,19 +10,14 @@
  * much                   a thread has 20 GiB at a time, untouched
  * very_many COUNT        one more thread than COUNT that rest does not ask the kernel, block by block, who lives */
 #include "churn.h"
+#include "filter.h"
 
 #include <limits.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 static atomic_bool stop;
 
@@ -262,16 +257,11 @@ static void count_question(int signal) {
 
 /* From here on a question of this thread after another one is counted, and has no answer. */
 static void count_questions(void) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_tgkill, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    struct filter filter;
     CHECK(signal(SIGSYS, count_question) != SIG_ERR, "no handler");
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "errno %d", errno);
-    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "no filter: errno %d", errno);
+    filter_begin(&filter);
+    filter_call(&filter, SYS_tgkill, SECCOMP_RET_TRAP);
+    filter_install(&filter, SECCOMP_RET_ALLOW, 0, false);
 }
 
 static void *work_beside(void *unused) {

@@ -195,7 +195,8 @@ fn hand_over_hand(seed: u64) -> Outcome {
     Ok(())
 }
 
-fn nested(seed: u64) -> Outcome {
+/// An updater, and a reader that opens one section after the other and does something in it.
+fn one_reader(seed: u64, in_section: impl Fn(&Objects, usize, &mut Rng) + Sync) -> Outcome {
     const GRACE_PERIODS: usize = 3;
     let (objects, is_done) = (Objects::new(), AtomicBool::new(false));
     crowd(2, seed, None, &|thread, random| {
@@ -210,11 +211,7 @@ fn nested(seed: u64) -> Outcome {
         }
         while !is_done.load(Ordering::SeqCst) {
             let section = Section::open(&objects);
-            // Longer than it takes to look at all slots.
-            for _ in 0..random.usize(..100) {
-                drop(rcu::read());
-                objects.check(section.found);
-            }
+            in_section(&objects, section.found, random);
             drop(section);
             pause();
         }
@@ -222,28 +219,20 @@ fn nested(seed: u64) -> Outcome {
     Ok(())
 }
 
+fn nested(seed: u64) -> Outcome {
+    one_reader(seed, |objects, found, random| {
+        // Longer than it takes to look at all slots.
+        for _ in 0..random.usize(..100) {
+            drop(rcu::read());
+            objects.check(found);
+        }
+    })
+}
+
 fn without_kicks(seed: u64) -> Outcome {
-    const GRACE_PERIODS: usize = 3;
     fault::arm(fault::Point::Kick, fault::Plan::Always { skip: (seed % 3) as u32 });
-    let (objects, is_done) = (Objects::new(), AtomicBool::new(false));
-    crowd(2, seed, None, &|thread, random| {
-        if thread == 0 {
-            for number in 1..=GRACE_PERIODS {
-                let old = objects.replace(number);
-                wait_for_readers(random);
-                objects.remove(old);
-            }
-            is_done.store(true, Ordering::SeqCst);
-            return;
-        }
-        while !is_done.load(Ordering::SeqCst) {
-            let section = Section::open(&objects);
-            // Loads only, which push no store out of the buffer.
-            (0..random.usize(..60)).for_each(|_| objects.check(section.found));
-            drop(section);
-        }
-    });
-    Ok(())
+    // Loads only, which push no store out of the buffer.
+    one_reader(seed, |objects, found, random| (0..random.usize(..60)).for_each(|_| objects.check(found)))
 }
 
 /// Polls that a grace period takes at most when nobody is in its way.
