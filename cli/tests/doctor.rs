@@ -10,13 +10,12 @@ use common::{as_commensal, commensal, commensal_does, compile, skip, text};
 use serde_json::{Value, json};
 
 const VERDICTS: [&str; 4] = ["fine", "unknown", "less", "fails"];
-const ITEMS: [&str; 10] = [
+const ITEMS: [&str; 9] = [
     "library",
     "mode",
     "membarrier",
     "statistics-page",
     "settings",
-    "huge-pages",
     "sandbox",
     "stranded-memory",
     "grace-periods",

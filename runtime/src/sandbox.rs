@@ -2,16 +2,8 @@
 //!
 //! In plain mode the library makes only system calls that the C library's malloc and threads need, too (`is_usual` in
 //! `machine/host/src/syscall/numbers.rs` lists them). All others fail as if the kernel had refused them, so each
-//! mechanism takes the way that it has for that:
-//!
-//! | mechanism | in plain mode |
-//! |---|---|
-//! | arrays of a slot | only threads that run in the slot empty them |
-//! | grace periods | wait 20 ms for what readers stored, where they would have called membarrier |
-//! | limits of counters and groups | may refuse early, by what other slots have in stock |
-//! | background threads | go on if they exist; the library starts none |
-//! | the statistics page | goes on if it exists; the library creates none and removes none |
-//! | messages | go to standard error, whatever it is by then |
+//! mechanism takes the way that it has for that; docs/how/sandbox.md says what is lost. Messages go to standard error,
+//! whatever it is by then.
 //!
 //! A process enters plain mode by [`enter`], by `COMMENSAL_CONF=sandbox:on`, and under the drop-in library when it
 //! calls `prctl` with `PR_SET_NO_NEW_PRIVS` or `PR_SET_SECCOMP`. It stays there, and so do its fork children, as with

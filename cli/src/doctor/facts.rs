@@ -1,10 +1,8 @@
 //! What the kernel and the C library say of this process, and so of what it starts. Asked once, by system calls that change nothing.
 
 use std::ffi::CStr;
-use std::fs;
 
 use rustix::system::uname;
-use rustix::thread::transparent_huge_pages_are_disabled;
 
 /// What a system call came to that was made to see whether there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +29,6 @@ pub struct Facts {
     pub membarrier: Result<u32, Call>,
     /// What GLIBC_TUNABLES says.
     pub tunables: String,
-    /// The system's setting for transparent huge pages.
-    pub huge_pages: Option<String>,
-    /// When the kernel makes huge pages on a first touch.
-    pub defrag: Option<String>,
-    /// Whether the process has switched huge pages off.
-    pub has_no_huge_pages: bool,
 }
 
 impl Facts {
@@ -55,9 +47,6 @@ impl Facts {
             // SAFETY: asks which commands there are.
             membarrier: call(unsafe { libc::syscall(libc::SYS_membarrier, 0, 0, 0) }).map(|commands| commands as u32),
             tunables: std::env::var("GLIBC_TUNABLES").unwrap_or_default(),
-            huge_pages: chosen("enabled"),
-            defrag: chosen("defrag"),
-            has_no_huge_pages: transparent_huge_pages_are_disabled().unwrap_or(false),
         }
     }
 
@@ -105,12 +94,6 @@ fn call(result: libc::c_long) -> Result<libc::c_long, Call> {
     }
 }
 
-/// The word in brackets, by which the kernel marks the setting that holds: "always [madvise] never".
-fn chosen(name: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}")).ok()?;
-    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
-}
-
 #[cfg(test)]
 impl Facts {
     /// Of a machine that has all that the library can use.
@@ -123,9 +106,6 @@ impl Facts {
             rseq_call: Call::There,
             membarrier: Ok(u32::MAX),
             tunables: String::new(),
-            huge_pages: Some("madvise".to_owned()),
-            defrag: Some("madvise".to_owned()),
-            has_no_huge_pages: false,
         }
     }
 }

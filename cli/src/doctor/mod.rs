@@ -99,7 +99,6 @@ fn examine(library: Option<&Library>, seen: &Result<Seen, String>, facts: &Facts
     if let Ok(seen) = seen {
         findings.extend([of_mode(seen, facts), of_kicks(seen, facts), of_page(seen), of_settings(seen)]);
     }
-    findings.push(of_huge_pages(facts));
     findings
 }
 
@@ -224,30 +223,6 @@ fn of_settings(seen: &Seen) -> Finding {
     Finding::new(ITEM, Verdict::Less, seen.complaints.join("; "), meaning).advising("correct them in COMMENSAL_CONF")
 }
 
-fn of_huge_pages(facts: &Facts) -> Finding {
-    const ITEM: &str = "huge-pages";
-    let Some(enabled) = &facts.huge_pages else {
-        let found = "the kernel does not say (/sys/kernel/mm/transparent_hugepage/enabled)";
-        return Finding::new(ITEM, Verdict::Unknown, found, "the heap takes them for off");
-    };
-    let never = |found: &str| Finding::new(ITEM, Verdict::Fine, found, "the heap uses none, and asks for none");
-    match (enabled.as_str(), facts.defrag.as_deref()) {
-        _ if facts.has_no_huge_pages => never("switched off for this process (prctl)"),
-        ("always", Some("always")) => {
-            let meaning =
-                "beyond its first 32 MiB the heap uses them: a first touch may wait until the kernel has made one";
-            Finding::new(ITEM, Verdict::Less, "always; defrag always", meaning)
-                .advising("set huge:avoid in COMMENSAL_CONF, or defrag to madvise, if pauses matter")
-        }
-        ("always", _) => {
-            let meaning = "beyond its first 32 MiB the heap uses them, and is larger and faster";
-            Finding::new(ITEM, Verdict::Fine, "always", meaning)
-                .advising("set huge:avoid in COMMENSAL_CONF, if memory matters more than time")
-        }
-        (other, _) => never(other),
-    }
-}
-
 fn as_json(verdict: Verdict, seen: &Result<Seen, String>, findings: &[Finding]) -> Value {
     let item = |it: &Finding| {
         json!({
@@ -319,24 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_that_stall_are_less() {
-        let found = |enabled: &str, defrag: &str| {
-            let (enabled, defrag) = (Some(enabled.to_owned()), Some(defrag.to_owned()));
-            of_huge_pages(&Facts { huge_pages: enabled, defrag, ..Facts::all() })
-        };
-        assert_eq!(found("always", "always").verdict, Verdict::Less);
-        let usual = found("always", "madvise");
-        assert!(usual.verdict == Verdict::Fine && usual.advice.is_some(), "{usual:?}");
-        assert!(found("madvise", "always").advice.is_none());
-        assert_eq!(of_huge_pages(&Facts { huge_pages: None, ..Facts::all() }).verdict, Verdict::Unknown);
-        let off = Facts { has_no_huge_pages: true, huge_pages: Some("always".to_owned()), ..Facts::all() };
-        assert!(of_huge_pages(&off).meaning.contains("uses none"));
-    }
-
-    #[test]
     fn findings_of_a_library_that_is_missing_fail() {
         let findings = examine(None, &Err("it is nowhere".to_owned()), &Facts::all());
         assert_eq!((findings[0].verdict, &*findings[0].found), (Verdict::Fails, "it is nowhere"));
-        assert_eq!(findings.len(), 2, "{findings:?}");
+        assert_eq!(findings.len(), 1, "{findings:?}");
     }
 }
