@@ -143,8 +143,10 @@ fn process_in_a_sandbox_tells_what_it_lost() {
          const char commensal_version[] = \"0.1.0\";\n\
          void *malloc(size_t n) { getppid(); return __libc_malloc(n); }",
     );
-    let (asks, path) = (folder.path().join("asks.so"), format!("-Wl,-rpath,{}", ours.parent().unwrap().display()));
-    compile(source, &asks, &["-shared", "-fPIC", "-Wl,--no-as-needed", ours.to_str().unwrap(), &path]);
+    let [asks, copy] = ["asks.so", "libcommensal.so"].map(|name| folder.path().join(name));
+    fs::copy(ours, &copy).unwrap();
+    let path = format!("-Wl,-rpath,{}", folder.path().display());
+    compile(source, &asks, &["-shared", "-fPIC", "-Wl,--no-as-needed", copy.to_str().unwrap(), &path]);
     let done = commensal().env("COMMENSAL_LIBRARY", &asks).args(["doctor", "--sandbox", "--json"]).output().unwrap();
     let found = findings(&done);
     let (verdict, why) = item(&found, "sandbox");
