@@ -8,6 +8,8 @@
  * solo                         forks of a process with one thread: nested, and followed by threads
  * vfork_allocates              a child of vfork in a process with one thread allocates before it execs, as
  *                              shells do
+ * vfork_beside_threads         children of vfork allocate in a process with threads
+ * page_truncated               the statistics page of a process is cut off, which goes on
  * vfork_pages                  the same for a fifth of a second, in a process that is to have a statistics page:
  *                              there is none but its own, although its children were it for most of the time
  *
@@ -26,6 +28,7 @@
 #include <spawn.h>
 #include <stdbool.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -321,6 +324,45 @@ static void check_vfork_allocates(void) {
     churn_end(&churn);
 }
 
+static atomic_bool vforks_end;
+
+static void *churn_beside(void *seed) {
+    struct churn churn;
+    churn_begin(&churn, (uintptr_t)seed, 64 * KIB);
+    while (!atomic_load(&vforks_end))
+        churn_steps(&churn, 100);
+    churn_end(&churn);
+    return NULL;
+}
+
+/* Children have a heap of their own in a program with threads, too: their blocks and those of others do not overlap. What they leave behind, the parent frees. */
+static void check_vfork_beside_threads(void) {
+    static void *blocks[1000];
+    pthread_t threads[4];
+    static struct churn churn;
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, churn_beside, (void *)(i + 1)) == 0, "no thread");
+    churn_begin(&churn, 5, 64 * KIB);
+    for (int round = 0; round < 300; round++) {
+        pid_t pid = vfork();
+        if (pid == 0) {
+            for (int i = 0; i < 20; i++)
+                churn_steps(&churn, 100);
+            for (size_t i = 0; i < 1000; i++)
+                blocks[i] = malloc(64);
+            _exit(0);
+        }
+        wait_for(pid, "vfork");
+        for (size_t i = 0; i < 1000; i++)
+            free(blocks[i]);
+        churn_steps(&churn, 100);
+    }
+    atomic_store(&vforks_end, true);
+    for (size_t i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    churn_end(&churn);
+}
+
 /* The numbers of processes that have a statistics page, as text; an empty one: nobody has. */
 static void page_owners(char *owners, size_t bytes) {
     const char *runtime_folder = getenv("XDG_RUNTIME_DIR");
@@ -334,6 +376,24 @@ static void page_owners(char *owners, size_t bytes) {
             snprintf(owners + strlen(owners), bytes - strlen(owners), " %s", entry->d_name);
     if (folder != NULL)
         closedir(folder);
+}
+
+/* Somebody truncates the page of a process that goes on. */
+static void check_page_truncated(void) {
+    static struct churn churn;
+    char owners[200] = "", path[PATH_MAX];
+    churn_begin(&churn, 1, 64 * KIB);
+    for (double end = seconds_now() + 20; owners[0] == 0 && seconds_now() < end;) {
+        churn_steps(&churn, 1000);
+        page_owners(owners, sizeof owners);
+    }
+    snprintf(path, sizeof path, "%s/commensal/%s", getenv("XDG_RUNTIME_DIR"), owners + 1);
+    CHECK(truncate(path, 0) == 0, "%s: errno %d", path, errno);
+    for (double end = seconds_now() + 0.3; seconds_now() < end;)
+        churn_steps(&churn, 1000);
+    struct stat status;
+    CHECK(stat(path, &status) == 0 && status.st_size == 0, "somebody wrote %s again", path);
+    churn_end(&churn);
 }
 
 static void check_vfork_pages(void) {
@@ -357,6 +417,8 @@ static const struct check checks[] = {{"storm", check_storm},
                                       {"handlers", check_handlers},
                                       {"solo", check_solo},
                                       {"vfork_allocates", check_vfork_allocates},
+                                      {"vfork_beside_threads", check_vfork_beside_threads},
+                                      {"page_truncated", check_page_truncated},
                                       {"vfork_pages", check_vfork_pages},
                                       {NULL, NULL}};
 

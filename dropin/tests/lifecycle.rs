@@ -20,7 +20,9 @@ in_both_modes! {
     fork_handlers_that_allocate: "fork handlers {200}";
     forks_of_one_thread: "fork solo";
     vfork_children_that_allocate: "fork vfork_allocates";
+    vfork_children_that_allocate_beside_threads: "fork vfork_beside_threads";
     vfork_children_have_no_page: watched("fork vfork_pages");
+    watched_until_the_page_is_truncated: watched("fork page_truncated");
     watched_forks: watched("fork storm {600} fork,_Fork,syscall,clone,vfork,spawn");
 
     before_main: "exits before_main";
@@ -41,6 +43,7 @@ in_both_modes! {
     plugins_in_threads: "dlopen threads {plugin}";
     plugin_alone_with_its_c_plus_plus_library: "dlopen bad_alloc {plugin}";
     thread_of_the_library_beside_a_pthread_create_of_the_program: promised("wraps under_lock");
+    mappings_by_functions_of_the_program: |mode| check("wraps mappings").env("COMMENSAL_CONF", "syscalls:libc").holds(mode);
     loaded_at_run_time: super::loaded_at_run_time;
 }
 

@@ -15,6 +15,7 @@ mod rcu_reader;
 mod sandbox;
 mod stdlib;
 mod upkeep;
+mod vfork;
 
 /// The library's version, for the command to read from the file.
 #[allow(non_upper_case_globals, reason = "a symbol for C")]

@@ -43,6 +43,18 @@ pub fn set_error(error: Error) {
     unsafe { *__errno_location() = error as c_int };
 }
 
+/// The calling thread's error number.
+pub(crate) fn error() -> c_int {
+    // SAFETY: the location is this thread's own.
+    unsafe { *__errno_location() }
+}
+
+/// Has calls about mappings made by the C library's functions, so that libraries which put their own in the place of
+/// those see them.
+pub fn map_by_library() {
+    syscall::go_by_library();
+}
+
 /// The copy of standard error that [`keep_standard_error`] made, and which file it is; 0: there is none.
 static COPY: AtomicUsize = AtomicUsize::new(0);
 static COPY_OF: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -109,19 +121,22 @@ pub fn id() -> u32 {
     unsafe { syscall::call(syscall::GETPID, [0; 6]) }.map_or_else(|_| sandbox::process(), |id| id as u32)
 }
 
+/// Fails as a function of the C library does.
+pub fn fail(number: c_int) -> c_int {
+    // SAFETY: the location is this thread's own.
+    unsafe { *__errno_location() = number };
+    -1
+}
+
 /// The C library's `prctl`: the call is made in a sandbox, too.
 ///
 /// # Safety
 /// As the kernel has it.
 pub unsafe fn control(option: c_int, [second, third, fourth, fifth]: [usize; 4]) -> c_int {
-    // SAFETY: passed on; the location is this thread's own.
+    // SAFETY: passed on.
     match unsafe { syscall::make(syscall::PRCTL, [option as usize, second, third, fourth, fifth, 0]) } {
         Ok(result) => result as c_int,
-        Err(syscall::Errno(number)) => {
-            // SAFETY: the location is this thread's own.
-            unsafe { *__errno_location() = number };
-            -1
-        }
+        Err(syscall::Errno(number)) => fail(number),
     }
 }
 
@@ -137,6 +152,19 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         let _ = syscall::call(syscall::CLOSE, [file, 0, 0, 0, 0, 0]);
         Some(&buffer[..read.ok()?])
     }
+}
+
+/// How many threads the process has, the runtime's own among them; none: it cannot be told, as in a sandbox.
+pub fn threads() -> Option<u32> {
+    const STAT_WORDS: usize = 18;
+    /// The directory has as many links more than an empty one.
+    const OF_EMPTY: u64 = 2;
+    let (path, mut status) = (c"/proc/self/task", [0_u64; STAT_WORDS]);
+    // SAFETY: the path ends with a zero byte; fills one `struct stat`, whose third word is the number of links.
+    let known =
+        unsafe { syscall::call(syscall::STAT, [path.as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    known.ok()?;
+    status[2].checked_sub(OF_EMPTY).map(|threads| threads as u32)
 }
 
 /// Runs `work`, and leaves errno as it was.

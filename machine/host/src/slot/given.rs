@@ -2,7 +2,7 @@
 
 use super::layout::MAX;
 use super::number::Mode;
-use crate::sync::{AtomicIsize, Ordering};
+use crate::sync::{AtomicIsize, AtomicU32, Ordering};
 use crate::{process, thread};
 use core::arch::asm;
 
@@ -35,6 +35,17 @@ pub fn read() -> Option<u32> {
              out(reg) cpu, out(reg) slot, in(reg) words, options(readonly, nostack, preserves_flags));
     }
     (cpu >= 0 && (slot as usize) < MAX).then_some(slot)
+}
+
+/// The calling thread's word for its CPU, which is negative in a thread that has no slot. Where there are no other
+/// threads it is one that nobody reads.
+pub fn own_cpu_word() -> *mut u32 {
+    const CPU: isize = 4;
+    static NOBODYS: AtomicU32 = AtomicU32::new(0);
+    match thread::is_alone() {
+        true => NOBODYS.as_ptr(),
+        false => (thread::id() as isize + WORDS.load(Ordering::Relaxed) + CPU) as *mut u32,
+    }
 }
 
 /// The rseq area's place, where the C library has registered one for this thread.

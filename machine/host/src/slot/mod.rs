@@ -23,7 +23,7 @@ mod words;
 
 pub use count::{count, count_in};
 #[doc(hidden)]
-pub use given::WORDS;
+pub use given::{WORDS, own_cpu_word};
 #[doc(hidden)]
 pub use layout::AREA_SHIFT;
 pub use layout::{AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, MAX, NOWHERE, Pair, ROW, Stored, WINDOW};
