@@ -1,10 +1,12 @@
 /* Upkeep of commensal.h. Linked with the library, not preloaded. What upkeep does, and when, is tested in runtime/tests.
  *
  * settings   values in and out of range, and errno
+ * leaves     the library's thread ends when the program has one thread left, and there is none as long as it has
  * user       the program sets its user and groups, which each thread has to do, beside the library's thread */
 #include "check.h"
 #include <commensal.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,7 +62,43 @@ static void check_settings(void) {
     CHECK(cm_upkeep_tick() == -1, "it is off, and something is due");
 }
 
+static void *rest(void *unused) {
+    /* Setting the user interrupts it. */
+    for (;;)
+        pause();
+    return unused;
+}
+
+static void rest_beside(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, rest, NULL) == 0, "no thread");
+}
+
+static unsigned threads(void) {
+    struct stat status;
+    CHECK(stat("/proc/self/task", &status) == 0, "errno %d", errno);
+    return (unsigned)status.st_nlink - 2;
+}
+
+static void check_leaves(void) {
+    in_a_thread();
+    for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && threads() > 1; turn++)
+        sleep_ns(10000000);
+    for (int turn = 0; turn < 100; turn++) {
+        peak(NULL);
+        sleep_ns(5000000);
+        CHECK(threads() == 1, "%u threads", threads());
+    }
+    rest_beside();
+    for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && threads() < 3; turn++) {
+        peak(NULL);
+        sleep_ns(10000000);
+    }
+    CHECK(threads() == 3, "%u threads", threads());
+}
+
 static void check_user(void) {
+    rest_beside();
     CHECK(cm_upkeep_set("interval_ms", 20) == 0, "not set");
     /* It ends when there is nothing to do, and may do so before. */
     for (int tries = 0; tries < 20; tries++) {
@@ -79,7 +117,7 @@ static void check_user(void) {
 }
 
 static const struct check checks[] = {
-    {"settings", check_settings}, {"user", check_user}, {NULL, NULL}};
+    {"settings", check_settings}, {"leaves", check_leaves}, {"user", check_user}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

@@ -1,11 +1,15 @@
-/* A program with a pthread_create of its own, which takes a lock, as collectors, profilers and sanitizers have it.
+/* A program with functions of its own in the place of the C library's, as collectors, profilers, sanitizers and MPI libraries have them.
  *
- * under_lock    it allocates while it holds that lock, until the library has made a thread of its own */
+ * under_lock    its pthread_create takes a lock, and it allocates while it holds that, until the library has made a thread of its own
+ * mappings      its munmap and madvise see what the library returns to the kernel, as `syscalls:libc` has it */
 #include "check.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
 static int threads_made;
@@ -18,6 +22,29 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     int result = next(thread, attributes, start, argument);
     pthread_mutex_unlock(&threads_lock);
     return result;
+}
+
+static int unmapped, advised;
+
+int munmap(void *at, size_t bytes) {
+    unmapped++;
+    return (int)syscall(SYS_munmap, at, bytes);
+}
+
+int madvise(void *at, size_t bytes, int advice) {
+    advised++;
+    return (int)syscall(SYS_madvise, at, bytes, advice);
+}
+
+static void check_mappings(void) {
+    static void *blocks[4000];
+    free(malloc(200 * MIB));
+    for (size_t i = 0; i < 4000; i++)
+        blocks[i] = calloc(1, 10000);
+    for (size_t i = 0; i < 4000; i++)
+        free(blocks[i]);
+    malloc_trim(0);
+    CHECK(unmapped > 0 && advised > 0, "munmap was called %d times, madvise %d", unmapped, advised);
 }
 
 static int threads_there(void) {
@@ -49,7 +76,7 @@ static void check_under_lock(void) {
     CHECK(threads_made == 1, "the library made its thread by the program's pthread_create");
 }
 
-static const struct check checks[] = {{"under_lock", check_under_lock}, {NULL, NULL}};
+static const struct check checks[] = {{"under_lock", check_under_lock}, {"mappings", check_mappings}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

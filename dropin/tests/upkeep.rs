@@ -5,5 +5,6 @@ use dropin::linked::holds;
 
 in_both_modes! {
     settings: |mode| holds(mode, "upkeep settings");
+    leaves: |mode| holds(mode, "upkeep leaves");
     user: |mode| holds(mode, "upkeep user");
 }

@@ -22,6 +22,7 @@ const OBSERVE: Key = Key::of("observe");
 const CONTROL: Key = Key::of("control");
 const LAZY: Key = Key::of("lazy");
 const SANDBOX: Key = Key::of("sandbox");
+const SYSCALLS: Key = Key::of("syscalls");
 const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
 /// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
@@ -30,6 +31,9 @@ pub fn apply_environment() {
         return;
     }
     settings::read_environment(|what| complain(format_args!("{what} ignored")));
+    if SYSCALLS.is("libc") {
+        process::map_by_library();
+    }
     if STATS.is("exit") {
         report::print_at_exit();
     }

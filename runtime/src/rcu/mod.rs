@@ -47,3 +47,4 @@ pub use grace::{
 pub use queue::Head;
 pub use reader::{Open, ReadGuard, close, open, read};
 pub use typesafe::{Link, READERS, TypesafeBox, TypesafeCache};
+pub(crate) use worker::is_there as has_worker;

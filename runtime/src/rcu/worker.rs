@@ -64,6 +64,11 @@ impl Worker {
     }
 }
 
+/// Whether there is one in this process.
+pub(crate) fn is_there() -> bool {
+    matches!(Domain::of_process().worker.state.load(Ordering::Relaxed), AWAKE | IDLE)
+}
+
 impl Domain {
     /// After something was put into a queue.
     #[inline]

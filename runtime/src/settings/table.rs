@@ -94,6 +94,15 @@ pub const TABLE: &[Setting] = &[
                install filters of system calls by other means than `prctl`, at which the library comes into plain mode by itself.",
     },
     Setting {
+        key: "syscalls",
+        values: Words("direct libc"),
+        default: "direct",
+        unit: "",
+        when: AtStart,
+        help: "`libc`: the library calls the C library's `mmap`, `munmap`, `mremap` and `madvise`, so that libraries that replace these functions (MPI, RDMA) see \
+               its calls. `direct`: it makes the system calls itself.",
+    },
+    Setting {
         key: "upkeep",
         values: Words("off on"),
         default: "on",

@@ -1,9 +1,10 @@
 //! The shepherd: a thread of the runtime's own, which takes the turns of slots where nobody comes along, and gives idle pages back.
 //!
 //! There is none in a process with one thread, nor in one that holds little. It is *none*, *awake* or *idle*: awake, it sleeps from one thing that is due
-//! to the next; idle, until a slot wants turns again. When that takes long it ends, and another one is made when it is needed: a process whose main thread has
-//! ended by `pthread_exit` ends with its last thread, which must not be ours. The state is marked with the generation of the process, so that a fork child has
-//! none.
+//! to the next; idle, until a slot wants turns again. When that takes long, or the program has one thread left, it
+//! returns all that it can and ends, and another one is made when it is needed: a process whose main thread has ended
+//! by `pthread_exit` ends with its last thread, which must not be ours. The state is marked with the generation of the
+//! process, so that a fork child has none.
 //!
 //! Nobody is forgotten: it says that it is idle, and then looks whether any slot is to have turns; who joins does that, and then looks whether the
 //! shepherd is idle. Between both there is a fence on either side, so at least one sees the other.
@@ -16,6 +17,7 @@ use super::state::{State, interval_ns};
 use super::step;
 use crate::page::PAGE;
 use crate::percpu;
+use crate::rcu;
 use crate::settings::Key;
 use crate::slab::region::general;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wait, wake_one};
@@ -32,6 +34,10 @@ const STATE: u32 = 3;
 const LONG_NS: u64 = 2_000_000_000;
 /// After it could not be made, the next try waits for so long.
 const AFTER_FAILURE_NS: u64 = 100_000_000;
+/// Between two looks of an idle one whether threads of the program are left.
+const LOOK_NS: u64 = 200_000_000;
+/// Where the program has one thread, it is looked again whether it has more after so long.
+const ALONE_NS: u64 = 1_000_000;
 /// A process whose runs have no more pages than this gets none: 2 MiB of address space, of which less is in memory.
 const LITTLE_PAGES: u64 = (2 << 20) / PAGE as u64;
 
@@ -111,13 +117,18 @@ impl Shepherd {
         let until = clock::now_ns() + long_ns;
         while step(clock::now_ns()).is_none() && self.state() == IDLE {
             let now = clock::now_ns();
-            if now >= until || self.bell.load(Ordering::Relaxed) != bell {
+            if now >= until || self.bell.load(Ordering::Relaxed) != bell || is_last() {
                 break;
             }
             general().look_after_page(true);
-            wait(&self.bell, bell, until - now);
+            wait(&self.bell, bell, (until - now).min(LOOK_NS));
         }
-        let ends = clock::now_ns() >= until
+        let is_last = is_last();
+        if is_last {
+            // Nobody comes along later.
+            general().trim(0);
+        }
+        let ends = (is_last || clock::now_ns() >= until)
             && self.state.compare_exchange(marked(IDLE), marked(NONE), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if !ends {
             self.state.store(marked(AWAKE), Ordering::Relaxed);
@@ -126,7 +137,8 @@ impl Shepherd {
         // Who joined before that found it idle, and roused it in vain, or sees none, and is in an allocation or leaves it to one that comes later. What is due is done
         // here: unless another one has been made already.
         fence(Ordering::SeqCst);
-        step(clock::now_ns()).is_some()
+        !is_last
+            && step(clock::now_ns()).is_some()
             && self.state.compare_exchange(marked(NONE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
@@ -143,7 +155,9 @@ impl State {
             && general.zone.counts.in_use.get() + general.zone.counts.free_dirty.get() > LITTLE_PAGES
             && now_ns >= self.shepherd.not_before_ns.load(Ordering::Relaxed)
             && self.shepherd.is_possible_in_child();
-        if is_wanted && allocates && !self.make_shepherd() {
+        if is_wanted && allocates && process::threads() == Some(1) {
+            self.shepherd.not_before_ns.store(now_ns + ALONE_NS, Ordering::Relaxed);
+        } else if is_wanted && allocates && !self.make_shepherd() {
             self.shepherd.not_before_ns.store(now_ns + AFTER_FAILURE_NS, Ordering::Relaxed);
         }
         allocates || !is_wanted
@@ -169,6 +183,12 @@ impl State {
     }
 }
 
+/// Whether no more than one thread is there besides those of the runtime.
+fn is_last() -> bool {
+    let own = 1 + u32::from(rcu::has_worker());
+    process::threads().is_some_and(|all| all <= own + 1)
+}
+
 fn work() {
     loop {
         percpu::enter();
@@ -179,15 +199,15 @@ fn work() {
         // Who rings after this finds the word changed when we go to sleep.
         let bell = state.shepherd.bell.load(Ordering::SeqCst);
         match step(clock::now_ns()) {
-            Some(at) => {
+            Some(at) if !is_last() => {
                 general().look_after_page(false);
                 let left = at.saturating_sub(clock::now_ns());
                 if left > 0 {
                     wait(&state.shepherd.bell, bell, left);
                 }
             }
-            None if state.shepherd.rest(bell, LONG_NS.max(2 * interval_ns())) => {}
-            None => return,
+            _ if state.shepherd.rest(bell, LONG_NS.max(2 * interval_ns())) => {}
+            _ => return,
         }
     }
 }

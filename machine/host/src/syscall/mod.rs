@@ -1,12 +1,18 @@
 //! System calls, made directly.
 //!
 //! A wrapper of the C library would set `errno` on failures that we handle ourselves, and may be interposed by a library
-//! that allocates; an allocator can afford neither.
+//! that allocates; an allocator can afford neither. But some libraries have to see which memory goes, and put functions
+//! of their own in the place of the C library's: for programs that use them, [`go_by_library`] has calls about mappings
+//! made so.
 
 mod numbers;
 
-use crate::sandbox;
+use crate::{process, sandbox};
 use core::arch::asm;
+use core::ffi::{CStr, c_char, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 pub use numbers::*;
 
@@ -17,8 +23,60 @@ pub use numbers::*;
 /// The arguments must be what the call expects; its effects on memory are the caller's to answer for.
 #[inline]
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+    if let Some(place) = place_of(number)
+        && IS_BY_LIBRARY.load(Ordering::Relaxed)
+    {
+        // SAFETY: passed on.
+        return unsafe { call_library(place, arguments) };
+    }
     // SAFETY: passed on.
     if is_usual(number) { unsafe { make(number, arguments) } } else { unsafe { ask(number, arguments) } }
+}
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// The calls that libraries watch.
+const NAMES: [&CStr; 4] = [c"mmap", c"mremap", c"munmap", c"madvise"];
+/// Of those, the first ones return addresses, the others an int, which fills half of the register.
+const ADDRESSES: usize = 2;
+static IS_BY_LIBRARY: AtomicBool = AtomicBool::new(false);
+static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(null_mut()) }; NAMES.len()];
+
+/// Where its name stands; none: nobody watches it.
+const fn place_of(number: usize) -> Option<usize> {
+    match number {
+        MMAP => Some(0),
+        MREMAP => Some(1),
+        MUNMAP => Some(2),
+        MADVISE => Some(3),
+        _ => None,
+    }
+}
+
+/// From now on, calls about mappings are made by the functions that the program sees under their names.
+pub fn go_by_library() {
+    for (name, function) in NAMES.iter().zip(&FUNCTIONS) {
+        // SAFETY: the name ends with a zero byte; null means the default order of search.
+        function.store(unsafe { dlsym(null_mut(), name.as_ptr()) }, Ordering::Relaxed);
+    }
+    let are_there = FUNCTIONS.iter().all(|function| !function.load(Ordering::Relaxed).is_null());
+    // Release: whoever sees it sees them.
+    IS_BY_LIBRARY.store(are_there, Ordering::Release);
+}
+
+#[cold]
+unsafe fn call_library(place: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, Errno> {
+    type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
+    // SAFETY: a function that takes so many arguments at most, integers and addresses all.
+    let function = unsafe { transmute::<*mut c_void, Function>(FUNCTIONS[place].load(Ordering::Acquire)) };
+    process::keeping_errno(|| {
+        // SAFETY: passed on.
+        let result = unsafe { function(a, b, c, d, e, f) };
+        let failed = if place < ADDRESSES { result == usize::MAX } else { result as u32 == u32::MAX };
+        if failed { Err(Errno(process::error())) } else { Ok(result) }
+    })
 }
 
 #[inline(never)]
