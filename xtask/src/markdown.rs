@@ -32,13 +32,19 @@ pub fn take_apart(text: &str) -> (Vec<Block<'_>>, Vec<(usize, &str)>) {
     (blocks, prose)
 }
 
-/// What stands in backticks in a line of prose.
-pub fn quoted(line: &str) -> impl Iterator<Item = &str> {
-    line.split('`').skip(1).step_by(2)
+/// What stands in backticks in a text's prose, with the lines.
+pub fn quoted(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let (_, prose) = take_apart(text);
+    prose.into_iter().flat_map(|(number, line)| line.split('`').skip(1).step_by(2).map(move |quoted| (number, quoted)))
 }
 
-/// Where a line of prose links to, or shows a picture from.
-pub fn targets(line: &str) -> Vec<String> {
+/// Where a text's prose links to, or shows pictures from, with the lines.
+pub fn targets(text: &str) -> impl Iterator<Item = (usize, String)> {
+    let (_, prose) = take_apart(text);
+    prose.into_iter().flat_map(|(number, line)| targets_of(line).into_iter().map(move |target| (number, target)))
+}
+
+fn targets_of(line: &str) -> Vec<String> {
     // What is in backticks is no link; but the text of one may be.
     let bare: String = line.split('`').step_by(2).collect::<Vec<_>>().join("");
     let of_markdown = bare.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
@@ -93,7 +99,7 @@ mod tests {
     #[test]
     fn links_and_pictures_are_found() {
         let line = "[a](b.md#c), [`f`](d.md) and ![e](f.svg \"g\") but not `[h](i.md)`; <img src=\"j.svg\">";
-        assert_eq!(targets(line), ["b.md#c", "d.md", "f.svg", "j.svg"]);
+        assert_eq!(targets_of(line), ["b.md#c", "d.md", "f.svg", "j.svg"]);
     }
 
     #[test]

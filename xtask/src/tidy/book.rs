@@ -37,9 +37,7 @@ fn summary(tree: &Tree, pages: &[&File]) -> Vec<Violation> {
             .into_iter()
             .collect();
     };
-    let (_, prose) = take_apart(&summary.text);
-    let chapters: Vec<(usize, String)> =
-        prose.iter().flat_map(|(line, text)| targets(text).into_iter().map(move |target| (*line, target))).collect();
+    let chapters: Vec<(usize, String)> = targets(&summary.text).collect();
     let path = |target: &str| resolve(SUMMARY, target);
     let left_out = pages.iter().filter(|page| {
         page.path != SUMMARY && !chapters.iter().any(|(_, target)| path(target).as_ref() == Some(&page.path))
@@ -56,9 +54,7 @@ fn summary(tree: &Tree, pages: &[&File]) -> Vec<Violation> {
 
 /// Links and pictures lead to files, and to headings in them; within `bounds`, if there are any.
 fn links(tree: &Tree, page: &File, bounds: Option<&str>) -> Vec<Violation> {
-    let (_, prose) = take_apart(&page.text);
-    let all = prose.into_iter().flat_map(|(line, text)| targets(text).into_iter().map(move |target| (line, target)));
-    let broken = all.filter_map(|(line, target)| {
+    let broken = targets(&page.text).filter_map(|(line, target)| {
         if target.contains("://") || target.starts_with("mailto:") {
             return None;
         }
@@ -109,10 +105,7 @@ fn blocks(tree: &Tree, page: &File) -> Vec<Violation> {
 
 /// What stands in backticks and begins with a folder of ours is there.
 fn files(tree: &Tree, page: &File) -> Vec<Violation> {
-    let (_, prose) = take_apart(&page.text);
-    let all =
-        prose.into_iter().flat_map(|(line, text)| quoted(text).map(move |quoted| (line, quoted)).collect::<Vec<_>>());
-    let broken = all.filter_map(|(line, quoted)| {
+    let broken = quoted(&page.text).filter_map(|(line, quoted)| {
         let is_path = quoted.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
         let (first, _) = quoted.split_once('/').filter(|_| is_path)?;
         let is_ours = !first.is_empty() && tree.has(first) && !tree.has(quoted);
@@ -123,12 +116,10 @@ fn files(tree: &Tree, page: &File) -> Vec<Violation> {
 
 /// What stands in backticks and is as long a name as only tests have is a function of ours.
 fn tests(tree: &Tree, page: &File) -> Vec<Violation> {
-    let (_, prose) = take_apart(&page.text);
-    let all = prose.into_iter().flat_map(|(line, text)| quoted(text).map(move |quoted| (line, quoted)));
     let is_long = |name: &str| {
         name.matches('_').count() > 3 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
     };
-    let missing = all.filter(|(_, name)| is_long(name)).filter(|(_, name)| {
+    let missing = quoted(&page.text).filter(|(_, name)| is_long(name)).filter(|(_, name)| {
         let function = format!("fn {name}(");
         !tree.rust().any(|file| file.text.contains(&function))
     });

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 
-use crate::markdown::{quoted, take_apart, targets};
-use crate::tree::{File, Tree, Violation};
+use crate::markdown::{quoted, targets};
+use crate::tree::{Tree, Violation};
 
 const TEXT: &str = "ARCHITECTURE.md";
 
@@ -23,7 +23,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         return Vec::new();
     };
     let names = names_in_code(tree);
-    let broken = citations(text).into_iter().filter_map(|(line, cited)| {
+    let broken = citations(&text.text).filter_map(|(line, cited)| {
         let what = match cited {
             Cited::Path(path) if !tree.has(&path) => {
                 format!("cites `{path}`, which is no file or folder from the root")
@@ -43,14 +43,10 @@ enum Cited {
     Name(String),
 }
 
-fn citations(file: &File) -> Vec<(usize, Cited)> {
-    let (_, prose) = take_apart(&file.text);
-    let in_line = |(number, line)| {
-        let linked = targets(line).into_iter().filter(|target| !target.contains("://"));
-        let linked = linked.filter_map(|target| Some(Cited::Path(target.split('#').next()?.to_owned())));
-        quoted(line).filter_map(understand).chain(linked).map(move |cited| (number, cited)).collect::<Vec<_>>()
-    };
-    prose.into_iter().flat_map(in_line).collect()
+fn citations(text: &str) -> impl Iterator<Item = (usize, Cited)> {
+    let linked = targets(text).filter(|(_, target)| !target.contains("://"));
+    let linked = linked.filter_map(|(line, target)| Some((line, Cited::Path(target.split('#').next()?.to_owned()))));
+    quoted(text).filter_map(|(line, quoted)| Some((line, understand(quoted)?))).chain(linked)
 }
 
 /// What a word in backticks cites, if it is a path or a name.
