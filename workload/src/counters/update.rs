@@ -5,8 +5,7 @@
 //! at a time, so that words that lie close together are not compared with counters that do not.
 
 use super::word::{
-    Atomic, Called, Calls, Checked, CheckedSet, IN_TURN, Plain, Row, Spaced, Striped, ToldOthers, ToldOwn, ToldSet,
-    Word,
+    Atomic, Called, Calls, Checked, CheckedSet, IN_TURN, Plain, Row, Spaced, Striped, Told, ToldSet, Word,
 };
 use crate::Threads;
 use crate::threads::Meeting;
@@ -92,8 +91,8 @@ fn per_cpu() -> PerCpuCounter {
     PerCpuCounter::new().expect("no memory for a per-CPU counter")
 }
 
-fn told_own() -> ToldOwn {
-    ToldOwn(LazyCounter::bound())
+fn told_own() -> Told<true> {
+    Told(LazyCounter::bound())
 }
 
 /// `ALL` words of the row in turn, or the first one each time.
@@ -124,7 +123,7 @@ pub fn add_others_ns(updates: Updates, threads: &dyn Threads) -> Option<f64> {
         Updates::Striped => others_ns(Striped::default, threads),
         Updates::PerCpu => others_ns(per_cpu, threads),
         Updates::Lazy => others_ns(LazyCounter::bound, threads),
-        Updates::Told => others_ns(|| ToldOthers(LazyCounter::bound()), threads),
+        Updates::Told => others_ns(|| Told::<false>(LazyCounter::bound()), threads),
     }
 }
 

@@ -157,32 +157,18 @@ impl Word for LazyCounter {
     }
 }
 
-/// Added to by its owner, who knows that.
-pub(super) struct ToldOwn(pub(super) LazyCounter);
+/// Added to by a thread that knows whether it is the owner.
+pub(super) struct Told<const IS_OWNER: bool>(pub(super) LazyCounter);
 
-impl Word for ToldOwn {
+impl<const IS_OWNER: bool> Word for Told<IS_OWNER> {
     #[inline(always)]
     fn add(&self, amount: i64) {
-        // SAFETY: the thread that made it adds, or it is shared first.
-        unsafe { self.0.add_local(amount) }
-    }
-
-    fn sum(&self) -> i64 {
-        self.0.sum()
-    }
-
-    fn share(&self) -> Option<()> {
-        self.0.share().ok()
-    }
-}
-
-/// Added to by others, who know that.
-pub(super) struct ToldOthers(pub(super) LazyCounter);
-
-impl Word for ToldOthers {
-    #[inline(always)]
-    fn add(&self, amount: i64) {
-        self.0.add_remote(amount);
+        if IS_OWNER {
+            // SAFETY: the thread that made it adds, or it is shared first.
+            unsafe { self.0.add_local(amount) }
+        } else {
+            self.0.add_remote(amount);
+        }
     }
 
     fn sum(&self) -> i64 {
