@@ -18,6 +18,7 @@ use common::forks::{FINE, Way, wait_for};
 use common::{PATIENCE, child};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::thread;
@@ -56,6 +57,17 @@ fn with_page<R>(process: u32, show: impl FnOnce(Snapshot<'_>) -> R) -> R {
 /// Before the heap of this process began.
 static BEGAN: OnceLock<Instant> = OnceLock::new();
 
+/// Acts the test out in a process of its own, with a runtime directory of its own: how it ended, and the pages that it left.
+fn act_out(command: &mut Command) -> (child::Outcome, Vec<Vec<u8>>) {
+    let folder = std::env::temp_dir().join(format!("commensal-{}-{}", child::test(), std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let outcome = child::run(command.env("XDG_RUNTIME_DIR", &folder));
+    let files = fs::read_dir(folder.join("commensal")).into_iter().flatten();
+    let pages = files.map(|file| fs::read(file.expect("a file").path()).expect("it is ours")).collect();
+    fs::remove_dir_all(&folder).expect("the folder is ours");
+    (outcome, pages)
+}
+
 /// Acts `body` out in a process of its own, with such settings, which exits in an orderly way and leaves no page.
 fn in_child(conf: &str, body: fn()) {
     if child::case().is_some() {
@@ -64,15 +76,9 @@ fn in_child(conf: &str, body: fn()) {
         return body();
     }
     for variable in child::MODES {
-        let folder = std::env::temp_dir().join(format!("commensal-{}-{}", child::test(), std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        let mut command = child::command("act");
-        command.env("COMMENSAL_CONF", conf).env("XDG_RUNTIME_DIR", &folder).envs(variable);
-        let outcome = child::run(&mut command);
+        let (outcome, pages) = act_out(child::command("act").env("COMMENSAL_CONF", conf).envs(variable));
         outcome.expect_success();
-        let left = fs::read_dir(folder.join("commensal")).into_iter().flatten().count();
-        assert_eq!(left, 0, "an orderly exit left a page");
-        fs::remove_dir_all(&folder).expect("the folder is ours");
+        assert_eq!(pages.len(), 0, "an orderly exit left a page");
     }
 }
 
@@ -363,18 +369,10 @@ fn a_crash_leaves_it() {
     if child::case().is_some() {
         return in_child("observe:on", body);
     }
-    let folder = std::env::temp_dir().join(format!("commensal-crash-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
-    let mut command = child::command("act");
-    command.env("COMMENSAL_CONF", "observe:on").env("XDG_RUNTIME_DIR", &folder);
-    let outcome = child::run(&mut command);
-    assert!(!outcome.has_succeeded(), "{}", outcome.report());
-    let files: Vec<_> = fs::read_dir(folder.join("commensal")).expect("it is there").collect();
-    assert_eq!(files.len(), 1, "{}", outcome.report());
-    let bytes = fs::read(files[0].as_ref().expect("a file").path()).expect("it is ours");
-    let in_use = Page::of(&bytes).and_then(Page::snapshot).expect("it was whole").figures().in_use_bytes;
+    let (outcome, pages) = act_out(child::command("act").env("COMMENSAL_CONF", "observe:on"));
+    assert!(!outcome.has_succeeded() && pages.len() == 1, "{}", outcome.report());
+    let in_use = Page::of(&pages[0]).and_then(Page::snapshot).expect("it was whole").figures().in_use_bytes;
     assert!((10_000_000..11_000_000).contains(&in_use), "{in_use}");
-    fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 /// How long after some moment this process has one, which comes along slow paths meanwhile.
@@ -458,10 +456,7 @@ fn without_room_the_program_goes_on() {
         }
         return assert!(!folder().exists(), "it was tried again");
     }
-    let folder = std::env::temp_dir().join(format!("commensal-room-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
     let mut command = child::command("act");
-    command.env("XDG_RUNTIME_DIR", &folder);
     let limit = || {
         let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
         // SAFETY: the limit is a local.
@@ -473,10 +468,9 @@ fn without_room_the_program_goes_on() {
     };
     // SAFETY: the closure makes one system call.
     unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, limit) };
-    let outcome = child::run(&mut command);
+    let (outcome, _) = act_out(&mut command);
     outcome.expect_success();
     assert!(outcome.stderr.contains("no statistics page: files must not be so large"), "{}", outcome.stderr);
-    fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 /// Threads allocate, groups come and go, and whatever is read meanwhile is whole.
