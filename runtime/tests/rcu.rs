@@ -56,24 +56,28 @@ fn callers_share_grace_periods() {
     });
 }
 
+/// Waits for readers while another thread has been one for a moment, and is one for so long.
+fn synchronize_beside_a_section_of(hold_ms: u64) {
+    let both = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _section = rcu::read();
+            both.wait();
+            thread::sleep(Duration::from_millis(hold_ms));
+        });
+        both.wait();
+        rcu::synchronize();
+    });
+}
+
 #[test]
 fn who_waits_kicks_once_however_long_it_takes() {
     alone(|| {
         rcu::synchronize();
         let (made, refused) = kick::counts();
         for hold in [0, 300] {
-            let both = Barrier::new(2);
-            let before = (kick::counts(), rcu::grace_periods());
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    let _section = rcu::read();
-                    both.wait();
-                    thread::sleep(Duration::from_millis(hold));
-                });
-                both.wait();
-                rcu::synchronize();
-            });
-            let ((made, _), begun) = before;
+            let ((made, _), begun) = (kick::counts(), rcu::grace_periods());
+            synchronize_beside_a_section_of(hold);
             let (kicks, over) = (kick::counts().0 - made, rcu::grace_periods() - begun);
             assert!(kicks <= over && over == 1, "{kicks} kicks for {over} grace periods of {hold} ms");
         }
@@ -89,16 +93,7 @@ fn who_waits_long_is_told_why() {
         // The second one waits for longer than it may without a word.
         for (stall_ms, hold_ms) in [(1_000_000, 100), (50, 500)] {
             rcu::set_knob("stall_ms", stall_ms).unwrap();
-            let both = Barrier::new(2);
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    let _section = rcu::read();
-                    both.wait();
-                    thread::sleep(Duration::from_millis(hold_ms));
-                });
-                both.wait();
-                rcu::synchronize();
-            });
+            synchronize_beside_a_section_of(hold_ms);
         }
         return eprintln!("all took ms: {}", start.elapsed().as_millis());
     }
