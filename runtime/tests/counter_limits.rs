@@ -10,32 +10,15 @@ mod common;
 
 use commensal::counter::LazyCounter;
 use commensal::machine::fault::{self, Plan, Point};
-use commensal::machine::{kick, slot};
-use common::child::act_out;
+use commensal::machine::slot;
 use common::disturbed::{self, Crowd};
 use common::random::Random;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
-use std::time::Instant;
 
 const THREADS: usize = 8;
 
 static CROWD: Crowd = Crowd::new();
-
-/// Rounds until the time is over, disturbed.
-fn repeat(usual_seconds: f64, mut round: impl FnMut(&mut Random)) {
-    act_out(usual_seconds, |seed, end| {
-        disturbed::handle(disturbed::nothing);
-        let (mut random, mut rounds) = (Random::new(seed, 0), 0);
-        CROWD.disturb_while(seed, || {
-            while Instant::now() < end {
-                rounds += 1;
-                round(&mut random);
-            }
-        });
-        eprintln!("{:?}: {rounds} rounds, kicks made and refused: {:?}", slot::mode(), kick::counts());
-    });
-}
 
 /// Adds one by one, from several threads, until each is refused; how often it was not.
 fn race(counter: &LazyCounter, limit: i64) -> i64 {
@@ -68,7 +51,7 @@ fn watch(counter: &LazyCounter, limit: i64, stop: &AtomicBool) {
 /// a restart; a limited addition past the cells that adds without comparing.
 #[test]
 fn counter_as_many_as_the_limit() {
-    repeat(0.8, |random| {
+    CROWD.repeat(0.8, disturbed::nothing, |random| {
         let (counter, limit, stop) = (LazyCounter::new(), some_limit(random), AtomicBool::new(false));
         if random.once_in(3) {
             counter.share().expect("there is memory");
@@ -131,7 +114,7 @@ fn round_of_holders(part: i64, turns: usize, random: &mut Random) {
 /// the sum of edges.
 #[test]
 fn counter_nobody_is_refused_while_there_is_room() {
-    repeat(1.0, |random| match random.once_in(2) {
+    CROWD.repeat(1.0, disturbed::nothing, |random| match random.once_in(2) {
         true => round_of_holders(1, 1000, random),
         false => round_of_holders(500 + random.below(2000) as i64, 3000, random),
     });
@@ -143,7 +126,7 @@ fn counter_nobody_is_refused_while_there_is_room() {
 /// Planted: cells taken for closed although the kick was refused.
 #[test]
 fn counter_refused_kicks_pass_no_limit() {
-    repeat(0.6, |random| {
+    CROWD.repeat(0.6, disturbed::nothing, |random| {
         let (counter, limit) = (LazyCounter::new(), some_limit(random));
         counter.share().expect("there is memory");
         let plan = match random.below(3) {
@@ -177,15 +160,7 @@ extern "C" fn add_within(_signal: libc::c_int) {
 /// Planted: a handler that adds without comparing.
 #[test]
 fn counter_handlers_pass_no_limit() {
-    act_out(0.6, |seed, end| {
-        disturbed::handle(add_within);
-        CROWD.disturb_while(seed, || {
-            let mut random = Random::new(seed, 0);
-            while Instant::now() < end {
-                round_with_handlers(&mut random);
-            }
-        });
-    });
+    CROWD.repeat(0.6, add_within, round_with_handlers);
 }
 
 fn round_with_handlers(random: &mut Random) {

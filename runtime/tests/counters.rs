@@ -13,14 +13,13 @@ use commensal::counter::{CounterSet, DEFAULT_RANGE, LazyCounter};
 use commensal::machine::slot;
 use commensal::percpu::Area;
 use common::accounts::{self, Account};
-use common::child::act_out;
 use common::disturbed::{self, Crowd};
 use common::random::Random;
 use std::array;
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const THREADS: usize = 8;
 /// Counters of a set.
@@ -89,8 +88,8 @@ fn add_for_a_while(
     added
 }
 
-/// A set that several threads add to; whether it was upgraded.
-fn one_round(random: &mut Random) -> bool {
+/// A set that several threads add to.
+fn one_round(random: &mut Random) {
     let (announced, owned, steps) = (Announced::any(random), random.once_in(2), [10, 300, 3000][random.below(3)]);
     let set = if owned { CounterSet::bound() } else { CounterSet::new() };
     if matches!(announced, Announced::AtOnce) {
@@ -110,24 +109,15 @@ fn one_round(random: &mut Random) -> bool {
     });
     let sums = array::from_fn(|index| set.sum(index));
     assert_eq!(Some(sums), added, "{announced:?}, owned: {owned}, upgraded: {}", set.is_shared());
-    set.is_shared()
 }
 
 /// Planted: stock drawn by a plain load and store (the slot looked up before), an upgrade by a plain store, `add_slow` that forgets the
 /// amount where somebody holds the lock, an owner that is anybody.
 #[test]
 fn counter_sums_are_exact() {
-    act_out(1.0, |seed, end| {
-        disturbed::handle(disturbed::nothing);
-        let (mut random, mut rounds, mut upgraded) = (Random::new(seed, 0), 0, 0);
-        CROWD.disturb_while(seed, || {
-            while Instant::now() < end {
-                rounds += 1;
-                upgraded += usize::from(one_round(&mut random));
-            }
-        });
-        assert_eq!(Area::of_process().map(Area::in_use), Some(0), "blocks were not given back");
-        eprintln!("{:?}: {rounds} rounds, {upgraded} upgraded", slot::mode());
+    CROWD.repeat(1.0, disturbed::nothing, |random| {
+        one_round(random);
+        assert!(Area::of_process().is_none_or(|area| area.in_use() == 0), "blocks were not given back");
     });
 }
 
@@ -136,39 +126,30 @@ fn counter_sums_are_exact() {
 /// Planted: a reset that stores zero, and loses what came after the sum.
 #[test]
 fn counter_resets_lose_nothing() {
-    act_out(0.5, |seed, end| {
-        disturbed::handle(disturbed::nothing);
-        let (mut random, mut rounds, mut resets) = (Random::new(seed, 0), 0, 0);
-        CROWD.disturb_while(seed, || {
-            while Instant::now() < end {
-                let (counter, adding) = (LazyCounter::new(), AtomicU64::new(THREADS as u64 - 1));
-                let add = |mut random: Random| {
-                    let _member = CROWD.enrol();
-                    let amounts = (0..3000).map(|_| random.below(64) as i64 - 16);
-                    let added: i64 = amounts.inspect(|&amount| counter.add(amount)).sum();
-                    adding.fetch_sub(1, Ordering::Relaxed);
-                    added
-                };
-                let add = &add;
-                let (added, taken) = thread::scope(|scope| {
-                    let adders: [_; THREADS - 1] = array::from_fn(|_| {
-                        let random = Random::new(random.next(), 0);
-                        scope.spawn(move || add(random))
-                    });
-                    let mut taken = 0;
-                    while adding.load(Ordering::Relaxed) > 0 {
-                        taken += counter.reset();
-                        resets += 1;
-                    }
-                    (adders.map(|adder| adder.join().expect("no panic")).into_iter().sum::<i64>(), taken)
-                });
-                assert_eq!(counter.sum() + taken, added);
-                counter.set(-7);
-                assert_eq!((counter.sum(), counter.reset(), counter.sum()), (-7, -7, 0));
-                rounds += 1;
+    CROWD.repeat(0.5, disturbed::nothing, |random| {
+        let (counter, adding) = (LazyCounter::new(), AtomicU64::new(THREADS as u64 - 1));
+        let add = |mut random: Random| {
+            let _member = CROWD.enrol();
+            let amounts = (0..3000).map(|_| random.below(64) as i64 - 16);
+            let added: i64 = amounts.inspect(|&amount| counter.add(amount)).sum();
+            adding.fetch_sub(1, Ordering::Relaxed);
+            added
+        };
+        let add = &add;
+        let (added, taken) = thread::scope(|scope| {
+            let adders: [_; THREADS - 1] = array::from_fn(|_| {
+                let random = Random::new(random.next(), 0);
+                scope.spawn(move || add(random))
+            });
+            let mut taken = 0;
+            while adding.load(Ordering::Relaxed) > 0 {
+                taken += counter.reset();
             }
+            (adders.map(|adder| adder.join().expect("no panic")).into_iter().sum::<i64>(), taken)
         });
-        eprintln!("{:?}: {rounds} rounds, {resets} resets", slot::mode());
+        assert_eq!(counter.sum() + taken, added);
+        counter.set(-7);
+        assert_eq!((counter.sum(), counter.reset(), counter.sum()), (-7, -7, 0));
     });
 }
 
@@ -200,16 +181,7 @@ extern "C" fn add_too(_signal: libc::c_int) {
 /// Planted: the owner's addition by a load and a store; stock drawn by them; a handler that finds the lock held adds nothing.
 #[test]
 fn counter_handlers_that_add_lose_nothing() {
-    act_out(1.0, |seed, end| {
-        disturbed::handle(add_too);
-        let mut random = Random::new(seed, 0);
-        CROWD.disturb_while(seed, || {
-            while Instant::now() < end {
-                round_with_handlers(&mut random);
-            }
-        });
-        eprintln!("{:?}: {} handlers", slot::mode(), HANDLERS.load(Ordering::Relaxed));
-    });
+    CROWD.repeat(1.0, add_too, round_with_handlers);
 }
 
 fn round_with_handlers(random: &mut Random) {
@@ -262,14 +234,10 @@ extern "C" fn upgrade_by_a_large_addition(_signal: libc::c_int) {
 /// Planted: the amount dropped where there is no block.
 #[test]
 fn counter_handlers_that_need_memory_get_some() {
-    act_out(0.4, |seed, end| {
-        disturbed::handle(upgrade_by_a_large_addition);
-        CROWD.disturb_while(seed, || {
-            let _member = CROWD.enrol();
-            while Instant::now() < end {
-                LazyCounter::new().share().expect("there is memory");
-            }
-        });
+    CROWD.repeat(0.4, upgrade_by_a_large_addition, |_| {
+        let member = CROWD.enrol();
+        (0..1000).for_each(|_| LazyCounter::new().share().expect("there is memory"));
+        drop(member);
         assert_eq!(HANDLERS_WRONG.load(Ordering::Relaxed), 0);
         assert_eq!(Area::of_process().map(Area::in_use), Some(0));
     });
@@ -302,11 +270,9 @@ fn add_and_tell(counter: &LazyCounter, account: &Account, manner: Manner, stop: 
     }
 }
 
-/// Reads in all ways, and compares each with what the threads say; how often it read.
-fn read_and_judge(counter: &LazyCounter, accounts: &[Account], stop: &AtomicBool) -> Result<u64, String> {
-    let mut reads = 0;
+/// Reads in all ways, and compares each with what the threads say.
+fn read_and_judge(counter: &LazyCounter, accounts: &[Account], stop: &AtomicBool) -> Result<(), String> {
     while !stop.load(Ordering::Relaxed) {
-        reads += 1;
         let upgraded = counter.is_shared();
         let (reading, bounds) = accounts::look(accounts, || counter.read());
         let (least, most) = (reading.value - reading.error as i64, reading.value + reading.error as i64);
@@ -332,13 +298,13 @@ fn read_and_judge(counter: &LazyCounter, accounts: &[Account], stop: &AtomicBool
             return Err(format!("{order:?} than {with} is not of {bounds:?}, upgraded before: {upgraded}"));
         }
     }
-    Ok(reads)
+    Ok(())
 }
 
-fn round_with_reader(manner: Manner, random: &mut Random) -> u64 {
+fn round_with_reader(manner: Manner, random: &mut Random) {
     let (counter, accounts) = (LazyCounter::new(), array::from_fn::<_, 4, _>(|_| Account::new()));
     let stop = AtomicBool::new(false);
-    let reads = thread::scope(|scope| {
+    thread::scope(|scope| {
         let reader = scope.spawn(|| read_and_judge(&counter, &accounts, &stop));
         for account in &accounts {
             let (counter, stop, random) = (&counter, &stop, Random::new(random.next(), 0));
@@ -355,23 +321,10 @@ fn round_with_reader(manner: Manner, random: &mut Random) -> u64 {
     let reading = counter.read();
     assert_eq!(counter.sum(), accounts::total(&accounts));
     assert!(counter.sum().abs_diff(reading.value) <= reading.error, "{reading:?} of {}", counter.sum());
-    reads
 }
 
 #[test]
 fn counter_readings_are_within_their_bound() {
-    act_out(1.0, |seed, end| {
-        disturbed::handle(disturbed::nothing);
-        let (mut random, mut rounds, mut reads) = (Random::new(seed, 0), 0, 0);
-        CROWD.disturb_while(seed, || {
-            for manner in [Manner::Up, Manner::UpAndDown, Manner::Limited].into_iter().cycle() {
-                if Instant::now() > end {
-                    break;
-                }
-                rounds += 1;
-                reads += round_with_reader(manner, &mut random);
-            }
-        });
-        eprintln!("{:?}: {rounds} rounds, {reads} readings", slot::mode());
-    });
+    let mut manners = [Manner::Up, Manner::UpAndDown, Manner::Limited].into_iter().cycle();
+    CROWD.repeat(1.0, disturbed::nothing, |random| round_with_reader(manners.next().expect("no end"), random));
 }

@@ -2,11 +2,12 @@
 //!
 //! Threads that want to be disturbed enrol, for as long as they live or for a while. Signals may have any handler; the one here does nothing.
 
+use super::child::act_out;
 use super::random::Random;
-use commensal::machine::kick;
+use commensal::machine::{kick, slot};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The signal that disturbs.
 pub const SIGNAL: libc::c_int = libc::SIGUSR1;
@@ -40,6 +41,21 @@ impl Crowd {
         let start = random.below(MOST);
         let threads = self.threads[start..].iter().chain(&self.threads[..start]);
         threads.map(|place| place.load(Ordering::Relaxed)).find(|&thread| thread != 0)
+    }
+
+    /// Acts a test out in rounds until its time is over, disturbed by signals that `handler` handles.
+    pub fn repeat(&self, usual_seconds: f64, handler: extern "C" fn(libc::c_int), mut round: impl FnMut(&mut Random)) {
+        act_out(usual_seconds, |seed, end| {
+            handle(handler);
+            let (mut random, mut rounds) = (Random::new(seed, 0), 0);
+            self.disturb_while(seed, || {
+                while Instant::now() < end {
+                    rounds += 1;
+                    round(&mut random);
+                }
+            });
+            eprintln!("{:?}: {rounds} rounds, kicks made and refused: {:?}", slot::mode(), kick::counts());
+        });
     }
 
     /// Does `work` while kicks come, and signals and migrations to whoever enrolled.
