@@ -36,42 +36,22 @@ struct Real {
     script: &'static str,
 }
 
+/// One that is called as the first command that it needs.
+const fn real(needs: &'static [(&'static str, &'static str)], script: &'static str) -> Real {
+    Real { name: needs[0].0, needs, version: &["--version"], script }
+}
+
 const REAL: [Real; 10] = [
-    Real { name: "sh", needs: &[("sh", "dash")], version: &[], script: include_str!("sh.sh") },
-    Real { name: "git", needs: &[("git", "git")], version: &["--version"], script: include_str!("git.sh") },
-    Real {
-        name: "gcc",
-        needs: &[("gcc", "gcc"), ("g++", "g++")],
-        version: &["--version"],
-        script: include_str!("compiler.sh"),
-    },
-    Real {
-        name: "clang",
-        needs: &[("clang", "clang"), ("g++", "g++")],
-        version: &["--version"],
-        script: include_str!("compiler.sh"),
-    },
-    Real {
-        name: "python3",
-        needs: &[("python3", "python3")],
-        version: &["--version"],
-        script: include_str!("python3.sh"),
-    },
-    Real { name: "perl", needs: &[("perl", "perl")], version: &["-e", "print $^V"], script: include_str!("perl.sh") },
-    Real {
-        name: "sqlite3",
-        needs: &[("sqlite3", "sqlite3")],
-        version: &["--version"],
-        script: include_str!("sqlite3.sh"),
-    },
-    Real {
-        name: "redis-server",
-        needs: &[("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")],
-        version: &["--version"],
-        script: include_str!("redis.sh"),
-    },
-    Real { name: "node", needs: &[("node", "nodejs")], version: &["--version"], script: include_str!("node.sh") },
-    Real { name: "z3", needs: &[("z3", "z3")], version: &["--version"], script: include_str!("z3.sh") },
+    Real { version: &[], ..real(&[("sh", "dash")], include_str!("sh.sh")) },
+    real(&[("git", "git")], include_str!("git.sh")),
+    real(&[("gcc", "gcc"), ("g++", "g++")], include_str!("compiler.sh")),
+    real(&[("clang", "clang"), ("g++", "g++")], include_str!("compiler.sh")),
+    real(&[("python3", "python3")], include_str!("python3.sh")),
+    Real { version: &["-e", "print $^V"], ..real(&[("perl", "perl")], include_str!("perl.sh")) },
+    real(&[("sqlite3", "sqlite3")], include_str!("sqlite3.sh")),
+    real(&[("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")], include_str!("redis.sh")),
+    real(&[("node", "nodejs")], include_str!("node.sh")),
+    real(&[("z3", "z3")], include_str!("z3.sh")),
 ];
 
 /// The real programs of a machine.
