@@ -4,11 +4,12 @@ use statistics::Comparison;
 
 use crate::analysis::{Analysis, BASELINE, Judged};
 use crate::blocks::Row;
+use crate::experiment::Part;
 use crate::parameters::Parameters;
 
 /// All parts of the experiment.
 #[derive(Clone, Copy)]
-pub struct Figures<'a>(pub &'a [&'a Analysis]);
+pub struct Figures<'a>(pub &'a [Part]);
 
 impl<'a> Figures<'a> {
     /// An arm's median.
@@ -20,7 +21,7 @@ impl<'a> Figures<'a> {
     /// The most that any of an arm's runs had.
     pub fn most(self, metric: &str, parameters: &Parameters, arm: &str) -> Option<f64> {
         let is_it = |row: &&Row| row.parameters == *parameters;
-        let of_part = |analysis: &&Analysis| {
+        let of_part = |Part { analysis, .. }: &Part| {
             let row = analysis.measured.rows.iter().find(is_it)?;
             let metric = row.metrics.iter().position(|other| other.name == metric)?;
             row.values(place(analysis, arm)?, metric)?.into_iter().reduce(f64::max)
@@ -40,10 +41,10 @@ impl<'a> Figures<'a> {
     }
 
     fn find(self, metric: &str, parameters: &Parameters, arm: &str) -> Option<(&'a Analysis, &'a Judged)> {
-        let of_part = |analysis: &&'a Analysis| {
+        let of_part = |Part { analysis, .. }: &'a Part| {
             place(analysis, arm)?;
             let row = analysis.measured.rows.iter().position(|row| row.parameters == *parameters)?;
-            Some((*analysis, analysis.rows[row].iter().find(|judged| judged.metric.name == metric)?))
+            Some((analysis, analysis.rows[row].iter().find(|judged| judged.metric.name == metric)?))
         };
         self.0.iter().find_map(of_part)
     }
@@ -59,7 +60,7 @@ pub fn example(
     arms: &[(crate::arm::Arm, f64)],
     metrics: &[crate::metric::Metric],
     rows: impl Iterator<Item = Parameters>,
-) -> crate::experiment::Part {
+) -> Part {
     use crate::blocks::{Length, Measured, Plan};
 
     const BLOCKS: usize = 8;
@@ -76,7 +77,7 @@ pub fn example(
     let arms = all.iter().map(|(arm, _)| arm.clone()).collect();
     let (plan, elapsed) = (Plan::of(Length::Blocks(BLOCKS), 1), std::time::Duration::from_secs(1));
     let analysis = Analysis::of(Measured { arms, rows, blocks: BLOCKS, interrupted: false, elapsed, plan });
-    crate::experiment::Part::of("", analysis, |_| Vec::new())
+    Part::of("", analysis, |_| Vec::new())
 }
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
         let [two, many] = [2, 256].map(|cpus| Parameters::default().with("possible_cpus", cpus));
         let arms = [("a", 1000.0), ("b", 500.0), ("c", 5.0)].map(|(name, value)| (Arm::told(name, name), value));
         let part = example(&arms, &[WALL], [two.clone(), many.clone()].into_iter());
-        let parts = [&part.analysis];
+        let parts = [part];
         let figures = Figures(&parts);
         let ratio = figures.compared("wall_s", &many, ["a", "c"]).unwrap().ratio;
         assert!((ratio - 0.005).abs() < 1e-4, "{ratio}");

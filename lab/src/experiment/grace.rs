@@ -218,8 +218,7 @@ fn quotient(one: f64, other: f64) -> Option<f64> {
 }
 
 fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
-    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
-    let figures = Figures(&analyses);
+    let figures = Figures(parts);
     let of = |metric: &Metric, row: &Parameters, arm: &str| figures.median(metric.name, row, arm);
     let (usual, seldom, now) = (size.usual(), size.seldom(), size.now());
     let over = |metric: &Metric, one: (&Parameters, &str), other: (&Parameters, &str)| {

@@ -136,8 +136,7 @@ fn each(interrupts: f64, many: u64, busy: u64) -> Option<f64> {
 }
 
 fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
-    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
-    let figures = Figures(&analyses);
+    let figures = Figures(parts);
     let of = |metric: &str, many, arm| figures.median(metric, &size.parameters(many), arm);
     let told = |interrupts: Option<f64>, many| {
         let interrupts = interrupts?;
@@ -170,8 +169,7 @@ fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
 
 /// What a kick costs, and what a first object does.
 fn remarks(parts: &[Part], size: &Size) -> Vec<String> {
-    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
-    let figures = Figures(&analyses);
+    let figures = Figures(parts);
     let of = |metric: &str, many, arm| figures.median(metric, &size.parameters(many), arm);
     let first = |metric: &str, arm| Some(for_people(of(metric, size.groups, arm)?, "ns"));
     let (cold, warm) = ("first_object_ns", "first_object_warm_ns");

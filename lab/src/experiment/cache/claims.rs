@@ -2,10 +2,9 @@
 
 use statistics::{Comparison, Verdict};
 
-use super::hackbench::{compared, documented};
+use super::hackbench::{HACKBENCH, context, documented};
 use super::pair::{BYTES, CONSTRUCTED, CONSTRUCTOR, POP_PUSH, of_all, rust, with_threads};
 use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR};
-use crate::analysis::Analysis;
 use crate::experiment::figures::Figures;
 use crate::experiment::{Claim, Part};
 use crate::machine::Machine;
@@ -13,13 +12,11 @@ use crate::metric::for_people;
 use crate::parameters::Parameters;
 use crate::table::{factor, verdict};
 
-use super::hackbench::HACKBENCH;
-
 /// The smallest effect that the document's runs could have seen.
 const DOCUMENT_WOULD_SEE: f64 = 0.065;
 
 pub fn claims(parts: &[Part]) -> Vec<Claim> {
-    let find = |of| parts.iter().find_map(|part| compared(&part.analysis, of));
+    let find = |of| Figures(parts).compared(HACKBENCH.name, &context(of), [GENERAL, DEDICATED]);
     let told = |compared: &Comparison| {
         let [low, high] = compared.interval;
         format!("{} ({} to {}), {}", factor(compared.ratio), factor(low), factor(high), verdict(compared, &HACKBENCH))
@@ -37,11 +34,9 @@ pub fn claims(parts: &[Part]) -> Vec<Claim> {
 
 /// The allocation alone: what can be simulated of it.
 pub fn pairs(parts: &[Part], machine: &Machine) -> Vec<Claim> {
-    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
     let claim = |words: &str, threads: u64| {
         let row = rust(with_threads(threads));
-        let ratio =
-            Figures(&analyses).compared(POP_PUSH.name, &row, [GENERAL, DEDICATED]).map(|compared| compared.ratio);
+        let ratio = Figures(parts).compared(POP_PUSH.name, &row, [GENERAL, DEDICATED]).map(|compared| compared.ratio);
         let claim = format!("an allocation and a release, {words}, dedicated over general");
         let document = format!("{}, no difference shown, of hackbench", factor(documented()));
         Claim::of(claim, document, ratio.map(|ratio| (factor(ratio), ratio)), None)
@@ -60,8 +55,7 @@ fn shows_none(compared: &Comparison) -> Option<bool> {
 }
 
 pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
-    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
-    let figures = Figures(&analyses);
+    let figures = Figures(parts);
     let is_virtual = if machine.is_virtual { "a virtual one" } else { "no virtual one" };
     let real = (!machine.is_simulated())
         .then(|| format!("The document's author wanted to see it on real hardware: this machine is {is_virtual}."));
@@ -105,7 +99,6 @@ fn bytes(figures: Figures) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hackbench::{HACKBENCH, context};
     use super::*;
     use crate::arm::Arm;
     use crate::experiment::figures::example;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{DEDICATED, GENERAL, SOURCE};
-use crate::analysis::{Analysis, BASELINE};
+use crate::analysis::Analysis;
 use crate::arm::Arm;
 use crate::blocks::{self, Length, Plan, Subject};
 use crate::experiment::probing::{FASTER, Measured, library};
@@ -127,13 +127,6 @@ fn document(of: &Compared) -> Option<Documented> {
     is_it.then(|| Documented { source: SOURCE.to_owned(), figure, value: documented() })
 }
 
-/// The comparison that the document is about, if it was made.
-pub fn compared(analysis: &Analysis, of: &str) -> Option<statistics::Comparison> {
-    let row = analysis.measured.rows.iter().position(|row| row.parameters == context(of))?;
-    let arm = analysis.measured.arms.iter().position(|arm| arm.name == DEDICATED)?;
-    analysis.rows[row][0].comparisons[arm].filter(|_| analysis.measured.arms[BASELINE].name == GENERAL)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,7 +175,5 @@ mod tests {
             text.contains("0.141") && text.contains("0.150") && text.contains("0.1332") && text.contains("0.1359"),
             "{text}"
         );
-        assert!(compared(&part.analysis, "task").is_some_and(|compared| compared.ratio < 0.95));
-        assert!(compared(&part.analysis, "dinner").is_none());
     }
 }

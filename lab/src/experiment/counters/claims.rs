@@ -3,7 +3,6 @@
 use super::shared::{TWO_THREADS, by_two};
 use super::work::{GIT, GITSOURCE, KERNBENCH, MAKE, of_work};
 use super::{CACHED, CPUS, EAGER, LAZY, LAZY_AND_CACHED, MAIN_CPUS, MERGED, UPDATES, at_cpus, with_updates};
-use crate::analysis::Analysis;
 use crate::experiment::figures::Figures;
 use crate::experiment::startup::SYSTEM_TIME;
 use crate::experiment::{Claim, Part, holds};
@@ -18,8 +17,7 @@ const SHARE_AFTER: f64 = 0.0333;
 
 /// The document's claims, in its order; then the objection.
 pub fn claims(parts: &[Part]) -> Vec<Claim> {
-    let analyses = analyses(parts);
-    let figures = Figures(&analyses);
+    let figures = Figures(parts);
     let mut claims: Vec<Claim> = SYSTEM_TIME.into_iter().map(|(cpus, value)| spawn(figures, cpus, value)).collect();
     claims.push(share(figures));
     claims.push(work(figures, "make -j2 (kernbench)", MAKE, KERNBENCH));
@@ -32,10 +30,6 @@ pub fn claims(parts: &[Part]) -> Vec<Claim> {
         );
     }
     claims
-}
-
-fn analyses(parts: &[Part]) -> Vec<&Analysis> {
-    parts.iter().map(|part| &part.analysis).collect()
 }
 
 /// Ratios of system time, and besides of all processor time, of which the parts are told from each other by sampling.
@@ -89,8 +83,7 @@ fn objection(figures: Figures, metric: &str, how: &str, (arm, words): (&str, &st
 
 /// What follows besides; a line each.
 pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
-    let analyses = analyses(parts);
-    let figures = Figures(&analyses);
+    let figures = Figures(parts);
     let mut remarks = Vec::new();
     let arms = [EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED];
     let at = arms.map(|arm| Some(format!("{arm} {}", updates_for(SHARE, &shares(figures, arm))?)));

@@ -4,7 +4,6 @@ use super::{
     AHEAD, ALIGNED, COLUMNS, CONTENDED, CPUS, DRAINS, GRID, LONGEST, MAX, POSTED, POSTED_PERIOD, POSTED_RATE, Row,
     SHORTEST, SINGLE_EVENT_MS, SWEPT, Size, TOTAL, Waits, ZERO, of_columns,
 };
-use crate::analysis::Analysis;
 use crate::experiment::figures::Figures;
 use crate::experiment::{Claim, Part};
 use crate::metric::Metric;
@@ -147,8 +146,7 @@ const HERD: f64 = 2.0;
 
 /// All of them.
 pub fn of(parts: &[Part], size: &Size) -> Vec<Claim> {
-    let analyses: Vec<&Analysis> = parts.iter().map(|part| &part.analysis).collect();
-    let judge = Judge { figures: Figures(&analyses), size };
+    let judge = Judge { figures: Figures(parts), size };
     let mut claims = Vec::new();
     for (at, column) in COLUMNS.iter().enumerate() {
         claims.extend(judge.waits(at, ALIGNED, ("fitted", column.before)));
