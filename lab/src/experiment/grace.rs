@@ -4,10 +4,9 @@
 use anyhow::Result;
 
 use super::figures::Figures;
-use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named};
+use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe};
 use super::{Claim, Experiment, Outcome, Part, Setting, Title};
 use crate::analysis::Analysis;
-use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 use crate::report::Figure;
@@ -21,11 +20,10 @@ const ARMS: [&str; 4] = [COUNTED, FLAGGED, KICKED, NONE];
 
 const SOURCE: &str = "an article on RCU and cond_resched() (J. Corbet, LWN, 2014)";
 
-const BLOCKS: Blocks = Blocks { quick: 5, usual: 20 };
-/// What is held up for half a second is so each time.
-const HELD_BLOCKS: Blocks = Blocks { quick: 3, usual: 7 };
 /// A simulated run is long, and the next one the same.
-const SIMULATED_BLOCKS: Blocks = Blocks { quick: 1, usual: 1 };
+const BLOCKS: Blocks = Blocks::of(5, 20).simulated(1, 1);
+/// What is held up for half a second is so each time.
+const HELD_BLOCKS: Blocks = Blocks::of(3, 7).simulated(1, 1);
 
 /// Checkpoints after which readers report, as the kernel had it, and as it was tried.
 const OFTEN: u64 = 256;
@@ -159,14 +157,6 @@ impl Size {
     }
 }
 
-fn blocks(machine: &Machine, here: Blocks) -> Blocks {
-    if machine.is_simulated() { SIMULATED_BLOCKS } else { here }
-}
-
-fn words(words: &[&dyn ToString]) -> Vec<String> {
-    words.iter().map(|word| word.to_string()).collect()
-}
-
 fn working(setting: &Setting) -> Result<Measured> {
     let size = Size::of(setting);
     let (usual, late) = ((OFTEN, size.till_qs_ms), (SELDOM, LATE_MS));
@@ -176,13 +166,11 @@ fn working(setting: &Setting) -> Result<Measured> {
     }
     let subject = |(work_ns, (threshold, till_qs_ms), way): (u64, (u64, u64), Way)| {
         let Way { lazy_limit, hand_back, .. } = way;
-        let of_size: [&dyn ToString; 4] = [&"files", &size.threads, &work_ns, &size.task];
-        let of_arm: [&dyn ToString; 4] = [&threshold, &till_qs_ms, &lazy_limit, &hand_back];
-        let words = words(&[of_size, of_arm].concat());
-        probe_named("grace", setting, &words, size.row(work_ns, (threshold, till_qs_ms), way), &OF_FILES)
+        let of_arm = format!("{threshold} {till_qs_ms} {lazy_limit} {hand_back}");
+        let line = format!("grace files {} {work_ns} {} {of_arm}", size.threads, size.task);
+        probe(setting, &line, size.row(work_ns, (threshold, till_qs_ms), way), &OF_FILES)
     };
-    let (subjects, blocks) = (rows.into_iter().map(subject).collect(), blocks(&setting.machine, BLOCKS));
-    let analysis = measured(setting, subjects, &forms(ARMS), blocks, None)?;
+    let analysis = measured(setting, rows.into_iter().map(subject).collect(), &forms(ARMS), BLOCKS, None)?;
     Ok(Part::of("Threads that open and close files", analysis, plots_of_files).into())
 }
 
@@ -196,19 +184,18 @@ fn holding(setting: &Setting) -> Result<Measured> {
     let [short, long] = size.holds_ms;
     let rows = [("checks", short), ("checks", long), ("retires", long), ("always", long)];
     let subject = |(looks, ms): (&str, u64)| {
-        let words = words(&[&"hold", &looks, &ms, &OFTEN, &size.till_qs_ms]);
-        probe_named("grace", setting, &words, size.held(looks, ms), &OF_HOLDING)
+        let line = format!("grace hold {looks} {ms} {OFTEN} {}", size.till_qs_ms);
+        probe(setting, &line, size.held(looks, ms), &OF_HOLDING)
     };
-    let blocks = blocks(&setting.machine, HELD_BLOCKS);
-    let analysis = measured(setting, rows.map(subject).into(), &forms(ARMS), blocks, None)?;
+    let analysis = measured(setting, rows.map(subject).into(), &forms(ARMS), HELD_BLOCKS, None)?;
     Ok(Part::of("A thread that loops for long, and one that waits for it", analysis, |analysis| dots(analysis, 0))
         .into())
 }
 
 fn checking(setting: &Setting) -> Result<Measured> {
-    let words = words(&[&"checkpoint", &OFTEN]);
-    let subject = probe_named("grace", setting, &words, Parameters::default().with("threshold", OFTEN), &[CHECKPOINT]);
-    let analysis = measured(setting, vec![subject], &forms(ARMS), blocks(&setting.machine, BLOCKS), None)?;
+    let parameters = Parameters::default().with("threshold", OFTEN);
+    let subject = probe(setting, &format!("grace checkpoint {OFTEN}"), parameters, &[CHECKPOINT]);
+    let analysis = measured(setting, vec![subject], &forms(ARMS), BLOCKS, None)?;
     Ok(Part::of("A checkpoint of a thread that nobody waits for", analysis, |analysis| dots(analysis, 0)).into())
 }
 

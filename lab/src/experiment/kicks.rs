@@ -4,11 +4,10 @@
 use anyhow::Result;
 
 use super::figures::Figures;
-use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe_named};
+use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe};
 use super::{Claim, Experiment, Outcome, Part, Setting, Title};
 use crate::analysis::Analysis;
 use crate::json::{Compared, Documented};
-use crate::machine::Machine;
 use crate::metric::{Metric, for_people};
 use crate::parameters::Parameters;
 use crate::report::Figure;
@@ -24,9 +23,8 @@ const BEFORE: f64 = 47_741.0;
 const AFTER: f64 = 101.0;
 const DOCUMENTS_GROUPS: f64 = 10_000.0;
 
-const BLOCKS: Blocks = Blocks { quick: 7, usual: 30 };
 /// A simulated run is long, and the next one the same.
-const SIMULATED_BLOCKS: Blocks = Blocks { quick: 5, usual: 7 };
+const BLOCKS: Blocks = Blocks::of(7, 30).simulated(5, 7);
 
 const KICKS: Metric = Metric { name: "kicks", unit: "1", title: "kicks", words: LESS, resolution: 1.0 };
 const INTERRUPTS: Metric = Metric { name: "interrupts", title: "interrupts, without the background", ..KICKS };
@@ -94,27 +92,23 @@ impl Size {
     }
 }
 
-fn blocks(machine: &Machine) -> Blocks {
-    if machine.is_simulated() { SIMULATED_BLOCKS } else { BLOCKS }
-}
-
 fn creating(setting: &Setting) -> Result<Measured> {
     let size = Size::of(setting);
-    let words = ["groups".to_owned(), size.groups.to_string(), size.busy.to_string()];
-    let subject = probe_named("kicks", setting, &words, size.parameters(size.groups), &OF_GROUPS);
+    let line = format!("kicks groups {} {}", size.groups, size.busy);
+    let subject = probe(setting, &line, size.parameters(size.groups), &OF_GROUPS);
     let arms = forms([ON_CREATE, ON_REPLACE]);
-    let analysis = measured(setting, vec![subject], &arms, blocks(&setting.machine), None)?;
+    let analysis = measured(setting, vec![subject], &arms, BLOCKS, None)?;
     let title = "Groups that are created, entered, and allocate their first objects of five sizes";
     Ok(Part { document, ..Part::of(title, analysis, plots) }.into())
 }
 
 fn replacing(setting: &Setting) -> Result<Measured> {
     let size = Size::of(setting);
-    let words = [REPLACE.to_owned(), size.replacements.to_string(), size.busy.to_string()];
-    let subject = probe_named("kicks", setting, &words, size.parameters(size.replacements), &OF_REPLACING);
+    let line = format!("kicks {REPLACE} {} {}", size.replacements, size.busy);
+    let subject = probe(setting, &line, size.parameters(size.replacements), &OF_REPLACING);
     let mut arms = forms([REPLACE]);
     arms.iter_mut().for_each(|arm| arm.words.clear());
-    let analysis = measured(setting, vec![subject], &arms, blocks(&setting.machine), None)?;
+    let analysis = measured(setting, vec![subject], &arms, BLOCKS, None)?;
     let title = "As many times, the arrays of a cache are replaced that every busy thread uses";
     Ok(Part::of(title, analysis, |_| Vec::new()).into())
 }

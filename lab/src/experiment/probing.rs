@@ -64,18 +64,18 @@ pub fn library(setting: &Setting) -> Option<&Path> {
     setting.arms.iter().find(|arm| arm.name == COMMENSAL)?.library.as_deref()
 }
 
+/// The words of a line that names a probe and says what it measures, with the simulated machine behind the probe's name if there is one.
+pub fn words(line: &str, machine: Option<String>) -> Vec<String> {
+    let mut words = line.split(' ').map(str::to_owned);
+    let name = words.next();
+    let simulated = machine.into_iter().flat_map(|machine| ["simulated".to_owned(), machine]);
+    ["workload".to_owned()].into_iter().chain(name).chain(simulated).chain(words).collect()
+}
+
 /// A run of the command's own probe, which prints as many figures as there are metrics.
-pub fn probe_named(
-    name: &str,
-    setting: &Setting,
-    words: &[String],
-    parameters: Parameters,
-    metrics: &[Metric],
-) -> Subject {
-    let machine = setting.machine.word();
-    let simulated: &[&str] = if setting.machine.is_simulated() { &["simulated", &machine] } else { &[] };
-    let first = ["commensal", "workload", name].into_iter().chain(simulated.iter().copied());
-    let words = first.chain(words.iter().map(String::as_str));
+pub fn probe(setting: &Setting, line: &str, parameters: Parameters, metrics: &[Metric]) -> Subject {
+    let machine = setting.machine.is_simulated().then(|| setting.machine.word());
+    let words = ["commensal".to_owned()].into_iter().chain(words(line, machine));
     let mut program = Program::new(&setting.command, words);
     program.environment.clear();
     let metrics = metrics.to_vec();
@@ -83,9 +83,9 @@ pub fn probe_named(
 }
 
 /// What the probe prints for once, outside of what is measured.
-pub fn asked(name: &str, setting: &Setting, words: &[String]) -> Result<Vec<f64>> {
+pub fn asked(setting: &Setting, line: &str) -> Result<Vec<f64>> {
     anyhow::ensure!(!setting.answers.are_listed(), "nothing is measured yet");
-    let program = probe_named(name, setting, words, Parameters::default(), &[]).program;
+    let program = probe(setting, line, Parameters::default(), &[]).program;
     asked_of(&program.path, &program.arguments[1..])
 }
 
@@ -105,10 +105,22 @@ fn figures(printed: &str) -> Option<Vec<f64>> {
     printed.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
-/// How many blocks a part has: when it must be quick, and else.
+/// How many blocks a part has: when it must be quick, and else; and on a simulated machine, if that is not the same.
+#[derive(Clone, Copy)]
 pub struct Blocks {
-    pub quick: usize,
-    pub usual: usize,
+    quick: usize,
+    usual: usize,
+    simulated: Option<(usize, usize)>,
+}
+
+impl Blocks {
+    pub const fn of(quick: usize, usual: usize) -> Self {
+        Blocks { quick, usual, simulated: None }
+    }
+
+    pub const fn simulated(self, quick: usize, usual: usize) -> Self {
+        Blocks { simulated: Some((quick, usual)), ..self }
+    }
 }
 
 /// Measures under these arms, on one CPU if one is named.
@@ -119,8 +131,9 @@ pub fn measured(
     blocks: Blocks,
     cpu: Option<usize>,
 ) -> Result<Analysis> {
-    let usual = if setting.quick { blocks.quick } else { blocks.usual };
-    let length = Length::Blocks(setting.blocks.unwrap_or(usual));
+    let simulated = blocks.simulated.filter(|_| setting.machine.is_simulated());
+    let (quick, usual) = simulated.unwrap_or((blocks.quick, blocks.usual));
+    let length = Length::Blocks(setting.blocks.unwrap_or(if setting.quick { quick } else { usual }));
     // A simulated run is the same from the first one on.
     let (warm_ups, answers) =
         if setting.machine.is_simulated() { (0, setting.answers.clone()) } else { (1, Answers::default()) };
@@ -170,5 +183,14 @@ mod tests {
         let run = Run { end: End::Exited(0), cost: Cost::default(), left_running: false };
         assert_eq!(printed(&run, "3.17059 0.52000 80.00000\n"), Some(vec![3.17059, 0.52, 80.0]));
         assert_eq!(printed(&run, "no figures\n"), None);
+    }
+
+    #[test]
+    fn the_machine_stands_behind_the_probes_name() {
+        assert_eq!(words("cache pair 1", None).join(" "), "workload cache pair 1");
+        assert_eq!(
+            words("cache pair 1", Some("2@x.toml".into())).join(" "),
+            "workload cache simulated 2@x.toml pair 1"
+        );
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::experiment::probing::asked_of;
+use crate::experiment::probing::{asked_of, words};
 use crate::process::Interrupt;
 use crate::profile::{Operation, Profile};
 use crate::progress::Progress;
@@ -78,27 +78,5 @@ impl Probed for Probes<'_> {
     fn done(&self, part: f64, what: &str) {
         let mut progress = self.progress.borrow_mut();
         if part < 1.0 { progress.part(part, what, self.began) } else { progress.finish() }
-    }
-}
-
-/// A probe's words: its name, the simulated machine if there is one, and what it measures.
-fn words(line: &str, machine: Option<String>) -> Vec<String> {
-    let mut words = line.split(' ').map(str::to_owned);
-    let name = words.next();
-    let simulated = machine.into_iter().flat_map(|machine| ["simulated".to_owned(), machine]);
-    ["workload".to_owned()].into_iter().chain(name).chain(simulated).chain(words).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_machine_stands_behind_the_probes_name() {
-        assert_eq!(words("cache pair 1", None).join(" "), "workload cache pair 1");
-        assert_eq!(
-            words("cache pair 1", Some("2@x.toml".into())).join(" "),
-            "workload cache simulated 2@x.toml pair 1"
-        );
     }
 }

@@ -3,8 +3,8 @@
 
 use anyhow::{Context, Result};
 
-use super::words;
 use crate::answers::Answers;
+use crate::experiment::probing::words;
 use crate::json::{self, Object};
 use crate::machine::{MOST_THREADS, Machine};
 use crate::metric::for_people;

@@ -5,15 +5,15 @@ use anyhow::Result;
 use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR, in_c};
 use crate::arm::Arm;
 use crate::blocks::Subject;
-use crate::experiment::probing::{Blocks, LESS, Measured, dots, library, measured, nanoseconds, probe_named};
+use crate::experiment::probing::{Blocks, LESS, Measured, dots, library, measured, nanoseconds, probe};
 use crate::experiment::{Part, Setting};
 use crate::machine::{self, Machine};
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 
-const BLOCKS: Blocks = Blocks { quick: 8, usual: 40 };
+const BLOCKS: Blocks = Blocks::of(8, 40);
 /// What is in memory hardly varies.
-const BLOCKS_OF_BYTES: Blocks = Blocks { quick: 3, usual: 10 };
+const BLOCKS_OF_BYTES: Blocks = Blocks::of(3, 10);
 
 pub const POP_PUSH: Metric = nanoseconds("pop_push_ns", "allocation and release");
 pub const CONSTRUCTED: Metric = nanoseconds("constructed_ns", "allocation, constructor if it is needed, release");
@@ -72,8 +72,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     let mut done = called(setting, &arms)?;
     done.parts.push(constructed(setting, &arms)?);
     let subject = |bytes: u64| {
-        let words = ["bytes".to_owned(), bytes.to_string()];
-        probe_named("cache", setting, &words, Parameters::default().with("bytes", bytes), &[BYTES])
+        probe(setting, &format!("cache bytes {bytes}"), Parameters::default().with("bytes", bytes), &[BYTES])
     };
     let analysis = measured(setting, SIZES.map(subject).into(), &arms, BLOCKS_OF_BYTES, machine::quiet_cpu())?;
     let title = "b. Bytes of an object, everything counted".to_owned();
@@ -115,8 +114,7 @@ pub fn in_rust(setting: &Setting) -> Result<Measured> {
 
 fn pairs(setting: &Setting, title: &str, rows: Vec<Row>, arms: &[Arm], cpu: Option<usize>) -> Result<Part> {
     let subject = |(parameters, threads, bytes): Row| -> Subject {
-        let words = ["pair".to_owned(), threads, bytes.to_string()];
-        probe_named("cache", setting, &words, parameters, &[POP_PUSH])
+        probe(setting, &format!("cache pair {threads} {bytes}"), parameters, &[POP_PUSH])
     };
     let analysis = measured(setting, rows.into_iter().map(subject).collect(), arms, BLOCKS, cpu)?;
     let (title, plots) = (title.to_owned(), |analysis: &_| dots(analysis, 0));
@@ -130,8 +128,7 @@ fn constructed(setting: &Setting, arms: &[Arm]) -> Result<Part> {
     let (ours, others): (Vec<_>, Vec<_>) =
         arms.iter().cloned().partition(|arm| [GENERAL, DEDICATED].contains(&arm.name.as_str()));
     let arms: Vec<Arm> = ours.into_iter().chain(keeps).chain(others).collect();
-    let words = ["construct".to_owned()];
-    let subject = probe_named("cache", setting, &words, Parameters::default(), &[CONSTRUCTED, CONSTRUCTOR]);
+    let subject = probe(setting, "cache construct", Parameters::default(), &[CONSTRUCTED, CONSTRUCTOR]);
     let analysis = measured(setting, vec![subject], &arms, BLOCKS, machine::quiet_cpu())?;
     let title = "b. The same with a constructor worth keeping".to_owned();
     let plots = |analysis: &_| dots(analysis, 0);

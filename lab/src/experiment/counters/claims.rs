@@ -2,7 +2,7 @@
 
 use super::shared::{TWO_THREADS, by_two};
 use super::work::{GIT, GITSOURCE, KERNBENCH, MAKE, of_work};
-use super::{CACHED, CPUS, EAGER, LAZY, LAZY_AND_CACHED, MAIN_CPUS, MERGED, UPDATES, at_cpus, with_updates};
+use super::{CACHED, CPUS, EAGER, FORMS, LAZY, MAIN_CPUS, MERGED, UPDATES, at_cpus, with_updates};
 use crate::experiment::figures::Figures;
 use crate::experiment::startup::SYSTEM_TIME;
 use crate::experiment::{Claim, Part, holds};
@@ -85,8 +85,7 @@ fn objection(figures: Figures, metric: &str, how: &str, (arm, words): (&str, &st
 pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
     let figures = Figures(parts);
     let mut remarks = Vec::new();
-    let arms = [EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED];
-    let at = arms.map(|arm| Some(format!("{arm} {}", updates_for(SHARE, &shares(figures, arm))?)));
+    let at = FORMS.map(|arm| Some(format!("{arm} {}", updates_for(SHARE, &shares(figures, arm))?)));
     let at: Vec<String> = at.into_iter().flatten().collect();
     if !at.is_empty() {
         let share = percent(SHARE);

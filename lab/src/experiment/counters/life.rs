@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use super::{
-    Blocks, CACHED, CPUS, EAGER, LAZY, LAZY_AND_CACHED, LESS, MAIN_CPUS, MERGED, Measured, Part, UPDATES,
-    USUAL_UPDATES, curves, forms, measured, nanoseconds, probe, with_updates,
+    Blocks, CPUS, FORMS, LESS, MAIN_CPUS, Measured, Part, UPDATES, USUAL_UPDATES, curves, forms, measured, nanoseconds,
+    probe, with_updates,
 };
 use crate::analysis::Analysis;
 use crate::experiment::Setting;
@@ -12,7 +12,7 @@ use crate::machine;
 use crate::metric::Metric;
 use crate::report::Figure;
 
-const BLOCKS: Blocks = Blocks { quick: 8, usual: 40 };
+const BLOCKS: Blocks = Blocks::of(8, 40);
 
 /// In the order in which the probe prints them.
 pub const METRICS: [Metric; 5] = [
@@ -39,11 +39,9 @@ pub fn parameters() -> impl Iterator<Item = crate::parameters::Parameters> {
 
 pub fn measure(setting: &Setting) -> Result<Measured> {
     let subjects = rows().map(|(cpus, updates)| {
-        let words = ["life".to_owned(), cpus.to_string(), updates.to_string()];
-        probe(setting, &words, with_updates(cpus, updates), &METRICS)
+        probe(setting, &format!("counters life {cpus} {updates}"), with_updates(cpus, updates), &METRICS)
     });
-    let arms = forms([EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED]);
-    let analysis = measured(setting, subjects.collect(), &arms, BLOCKS, machine::quiet_cpu())?;
+    let analysis = measured(setting, subjects.collect(), &forms(FORMS), BLOCKS, machine::quiet_cpu())?;
     let title = "a. An object is created, updated by its owner, and destroyed";
     Ok(Part::of(title, analysis, plots).into())
 }

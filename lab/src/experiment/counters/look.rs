@@ -14,7 +14,7 @@ use crate::metric::Metric;
 use crate::parameters::Parameters;
 use crate::report::Figure;
 
-const BLOCKS: Blocks = Blocks { quick: 8, usual: 40 };
+const BLOCKS: Blocks = Blocks::of(8, 40);
 /// Slots that were touched where a row says nothing of it.
 const USUAL_SLOTS: u64 = 2;
 const MORE_SLOTS: [u64; 3] = [8, 80, 256];
@@ -38,7 +38,7 @@ pub fn parameters() -> impl Iterator<Item = Parameters> {
 
 pub fn measure(setting: &Setting) -> Result<Measured> {
     let subject = |(cpus, slots, parameters): (u64, u64, Parameters)| {
-        probe(setting, &["look".to_owned(), cpus.to_string(), slots.to_string()], parameters, &METRICS)
+        probe(setting, &format!("counters look {cpus} {slots}"), parameters, &METRICS)
     };
     let arms = forms([EAGER, LAZY_AND_CACHED]);
     let analysis = measured(setting, rows().map(subject).collect(), &arms, BLOCKS, machine::quiet_cpu())?;

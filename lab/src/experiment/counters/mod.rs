@@ -22,10 +22,8 @@ mod work;
 
 use anyhow::Result;
 
-use super::probing::{Blocks, LESS, Measure, Measured, forms, library, measured, nanoseconds, of_parts, probe_named};
+use super::probing::{Blocks, LESS, Measure, Measured, forms, library, measured, nanoseconds, of_parts, probe};
 use super::{Experiment, LAZY_COUNTERS, Outcome, Part, Setting, Title};
-use crate::blocks::Subject;
-use crate::metric::Metric;
 use crate::parameters::Parameters;
 
 /// Numbers of CPUs that per-CPU memory is laid out for.
@@ -42,6 +40,7 @@ const MERGED: &str = "merged";
 const CACHED: &str = "cached";
 const LAZY: &str = "lazy";
 const LAZY_AND_CACHED: &str = "lazy and cached";
+const FORMS: [&str; 5] = [EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED];
 const ATOMIC: &str = "atomic";
 const PLAIN: &str = "plain";
 const TOLD: &str = "told";
@@ -89,11 +88,6 @@ do, apart or side by side: some processors write two words of a line at once. Ca
 Times of parts a to d are the best of some rounds in a process of its own for each arm and block. Bytes are counted: the object itself, and \
 for each block one line of its head and (2 + rows) × its width, where rows are the CPUs that are laid out, or what was touched.";
 
-/// A run of the probe for counters.
-fn probe(setting: &Setting, words: &[String], parameters: Parameters, metrics: &[Metric]) -> Subject {
-    probe_named("counters", setting, words, parameters, metrics)
-}
-
 /// Laid out for so many CPUs.
 fn at_cpus(cpus: u64) -> Parameters {
     Parameters::default().with("possible_cpus", cpus)
@@ -106,9 +100,8 @@ fn with_updates(cpus: u64, updates: u64) -> Parameters {
 
 /// A part that was never measured: eager arms take 1000, merged ones 500, cached ones 50 and lazy ones 5, in all metrics and rows.
 #[cfg(test)]
-fn example(metrics: &[Metric], rows: impl Iterator<Item = Parameters>) -> Part {
-    let arms = forms([EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED]).into_iter();
-    let arms: Vec<_> = arms.zip([1000.0, 500.0, 50.0, 5.0, 5.0]).collect();
+fn example(metrics: &[crate::metric::Metric], rows: impl Iterator<Item = Parameters>) -> Part {
+    let arms: Vec<_> = forms(FORMS).into_iter().zip([1000.0, 500.0, 50.0, 5.0, 5.0]).collect();
     super::figures::example(&arms, metrics, rows)
 }
 

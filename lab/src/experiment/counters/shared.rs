@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use super::{
-    Blocks, CACHED, CPUS, EAGER, LAZY, LAZY_AND_CACHED, MAIN_CPUS, MERGED, Measured, Part, USUAL_UPDATES, at_cpus,
-    curves, forms, measured, nanoseconds, probe,
+    Blocks, CPUS, EAGER, FORMS, LAZY, LAZY_AND_CACHED, MAIN_CPUS, Measured, Part, USUAL_UPDATES, at_cpus, curves,
+    forms, measured, nanoseconds, probe,
 };
 use crate::analysis::Analysis;
 use crate::experiment::{LAZY_COUNTERS, Setting};
@@ -14,7 +14,7 @@ use crate::metric::Metric;
 use crate::parameters::Parameters;
 use crate::report::Figure;
 
-const BLOCKS: Blocks = Blocks { quick: 8, usual: 40 };
+const BLOCKS: Blocks = Blocks::of(8, 40);
 
 pub const UPGRADE: Metric = nanoseconds("upgrade_ns", "upgrade");
 pub const TOTAL: Metric = nanoseconds("shared_total_ns", "task of two threads");
@@ -38,7 +38,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
 }
 
 fn upgrade(setting: &Setting) -> Result<Part> {
-    let subject = |cpus: u64| probe(setting, &["upgrade".to_owned(), cpus.to_string()], at_cpus(cpus), &[UPGRADE]);
+    let subject = |cpus: u64| probe(setting, &format!("counters upgrade {cpus}"), at_cpus(cpus), &[UPGRADE]);
     let subjects = CPUS.map(subject).into();
     let analysis = measured(setting, subjects, &forms([LAZY, LAZY_AND_CACHED]), BLOCKS, machine::quiet_cpu())?;
     let title = "b. A second thread is announced: the upgrade alone";
@@ -46,12 +46,9 @@ fn upgrade(setting: &Setting) -> Result<Part> {
 }
 
 fn both(setting: &Setting) -> Result<Part> {
-    let subject = |cpus: u64| {
-        let words = ["shared".to_owned(), cpus.to_string(), USUAL_UPDATES.to_string()];
-        probe(setting, &words, by_two(cpus), &[TOTAL])
-    };
-    let arms = forms([EAGER, MERGED, CACHED, LAZY, LAZY_AND_CACHED]);
-    let analysis = measured(setting, CPUS.map(subject).into(), &arms, BLOCKS, None)?;
+    let line = |cpus: u64| format!("counters shared {cpus} {USUAL_UPDATES}");
+    let subject = |cpus: u64| probe(setting, &line(cpus), by_two(cpus), &[TOTAL]);
+    let analysis = measured(setting, CPUS.map(subject).into(), &forms(FORMS), BLOCKS, None)?;
     let title = "b. Create, announce, hand over, 8 updates by each of two threads, destroy";
     Ok(Part { document, ..Part::of(title, analysis, plots) })
 }

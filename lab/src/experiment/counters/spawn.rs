@@ -15,7 +15,7 @@ use crate::report;
 use crate::sheet::Sheet;
 use crate::table;
 
-const BLOCKS: Blocks = Blocks { quick: 12, usual: 150 };
+const BLOCKS: Blocks = Blocks::of(12, 150);
 /// The main number and what the document has besides.
 const CPUS: [u64; 3] = [2, 80, MAIN_CPUS];
 

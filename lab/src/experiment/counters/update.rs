@@ -9,14 +9,13 @@ use super::{
     ATOMIC, Blocks, CHECKED, LAZY, Measured, PER_CPU, PLAIN, Part, TOLD, forms, library, measured, nanoseconds, probe,
 };
 use crate::arm::Arm;
-use crate::blocks::Subject;
 use crate::experiment::Setting;
 use crate::experiment::probing::dots;
 use crate::machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 
-const BLOCKS: Blocks = Blocks { quick: 8, usual: 60 };
+const BLOCKS: Blocks = Blocks::of(8, 60);
 
 const OWNER: Metric = nanoseconds("owner_add_ns", "update by the owner");
 const REMOTE: Metric = nanoseconds("remote_add_ns", "update of another's counter");
@@ -39,33 +38,33 @@ fn in_c() -> Parameters {
 }
 
 /// A row: its parameters, and what the probe is told.
-type Row = (Parameters, &'static [&'static str]);
+type Row = (Parameters, &'static str);
 
 /// One counter, so that each update waits for the one before; sixteen in turn, which lie apart; and sixteen of a set, which lie side by
 /// side.
 fn of_owner() -> Vec<Row> {
     vec![
-        (parameter("counters", 1), &["own", "one"]),
-        (parameter("counters", 16), &["own", "apart"]),
-        (parameter("counters", 16).with("in", "a set"), &["own", "in-set"]),
+        (parameter("counters", 1), "own one"),
+        (parameter("counters", 16), "own apart"),
+        (parameter("counters", 16).with("in", "a set"), "own in-set"),
     ]
 }
 
 fn of_upgraded() -> Vec<Row> {
-    vec![(parameter("threads", 1), &["upgraded", "1"]), (parameter("threads", 2), &["upgraded", "2"])]
+    vec![(parameter("threads", 1), "upgraded 1"), (parameter("threads", 2), "upgraded 2")]
 }
 
 fn of_paths() -> Vec<Row> {
     vec![
-        (parameter("path", "owner"), &["own", "apart"]),
-        (parameter("path", "remote"), &["others"]),
-        (parameter("path", "upgraded"), &["upgraded", "1"]),
+        (parameter("path", "owner"), "own apart"),
+        (parameter("path", "remote"), "others"),
+        (parameter("path", "upgraded"), "upgraded 1"),
     ]
 }
 
 /// What needs two CPUs: the counter's owner is another thread that runs.
-fn needs_two(words: &[&str]) -> bool {
-    matches!(words, ["others"] | ["upgraded" | "called", "2"])
+fn needs_two(words: &str) -> bool {
+    ["others", "upgraded 2", "called 2"].contains(&words)
 }
 
 /// One table: its rows, and its arms, the baseline first.
@@ -82,7 +81,7 @@ fn groups() -> [Group; 4] {
     let owner = Group { title, metric: OWNER, rows: of_owner(), arms };
     let title = "c. One update of a counter that another thread owns";
     let arms = forms([ATOMIC, LAZY, TOLD]);
-    let remote = Group { title, metric: REMOTE, rows: vec![(Parameters::default(), &["others"])], arms };
+    let remote = Group { title, metric: REMOTE, rows: vec![(Parameters::default(), "others")], arms };
     let title = "c. One update of an upgraded counter";
     let arms = forms([ATOMIC, PER_CPU, LAZY, TOLD]);
     let upgraded = Group { title, metric: UPGRADED, rows: of_upgraded(), arms };
@@ -102,10 +101,10 @@ fn called_groups(setting: &Setting) -> Result<Option<[Group; 2]>> {
     let (plain, atomic, lazy) =
         (words(PLAIN, PLAIN_WORDS)?, words(ATOMIC, ATOMIC_WORDS)?, Arm::preloading(LAZY, library));
     let title = "c. One update by the owner, through a call of a C function";
-    let rows = vec![(in_c(), &["called", "own"][..])];
+    let rows = vec![(in_c(), "called own")];
     let owner = Group { title, metric: CALLED_OWNER, rows, arms: vec![plain, atomic.clone(), lazy.clone()] };
     let title = "c. One update of an upgraded counter, through a call of a C function";
-    let rows = [1, 2].into_iter().zip([&["called", "1"][..], &["called", "2"]]);
+    let rows = [1, 2].into_iter().zip(["called 1", "called 2"]);
     let rows = rows.map(|(threads, words)| (in_c().with("threads", threads), words)).collect();
     Ok(Some([owner, Group { title, metric: CALLED_UPGRADED, rows, arms: vec![atomic, lazy] }]))
 }
@@ -126,10 +125,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
 
 fn measure_group(setting: &Setting, group: Group) -> Result<Part> {
     let cpu = if group.rows.iter().any(|(_, words)| needs_two(words)) { None } else { machine::quiet_cpu() };
-    let subject = |(parameters, words): Row| -> Subject {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        probe(setting, &words, parameters, &[group.metric])
-    };
+    let subject = |(parameters, words): Row| probe(setting, &format!("counters {words}"), parameters, &[group.metric]);
     let analysis = measured(setting, group.rows.into_iter().map(subject).collect(), &group.arms, BLOCKS, cpu)?;
     Ok(Part::of(group.title, analysis, |analysis| dots(analysis, 0)))
 }
@@ -149,8 +145,8 @@ mod tests {
                 "{names:?}"
             );
         }
-        let two = [&["others"][..], &["upgraded", "2"], &["called", "2"]];
-        let one = [&["own", "one"][..], &["upgraded", "1"], &["called", "1"], &["called", "own"]];
+        let two = ["others", "upgraded 2", "called 2"];
+        let one = ["own one", "upgraded 1", "called 1", "called own"];
         assert!(two.into_iter().all(needs_two) && !one.into_iter().any(needs_two));
     }
 

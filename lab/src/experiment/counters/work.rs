@@ -22,7 +22,7 @@ use crate::report;
 use crate::suite;
 use crate::table;
 
-const BLOCKS: Blocks = Blocks { quick: 7, usual: 40 };
+const BLOCKS: Blocks = Blocks::of(7, 40);
 pub const MAKE: &str = "make";
 pub const GIT: &str = "git";
 /// System time over that of a kernel with eager counters, on 256 cores: kernbench, gitsource.

@@ -5,7 +5,7 @@ mod claims;
 
 use anyhow::Result;
 
-use super::probing::{Blocks, LESS, Measured, asked, forms, measured, of_parts, probe_named, some_tables};
+use super::probing::{Blocks, LESS, Measured, asked, forms, measured, of_parts, probe, some_tables};
 use super::{Experiment, Outcome, Part, Setting, Title};
 use crate::json::{Compared, Document, Documented, UNDOCUMENTED};
 use crate::machine::Machine;
@@ -92,9 +92,8 @@ const SWEPT: [f64; 4] = [0.25, 0.5, 2.0, 4.0];
 const SHOWN: f64 = 3.0;
 
 /// A block is a seed, the same for all arms.
-const SIMULATED_BLOCKS: Blocks = Blocks { quick: 10, usual: 30 };
-const SWEPT_BLOCKS: Blocks = Blocks { quick: 3, usual: 10 };
-const BLOCKS: Blocks = Blocks { quick: 3, usual: 15 };
+const BLOCKS: Blocks = Blocks::of(3, 15).simulated(10, 30);
+const SWEPT_BLOCKS: Blocks = Blocks::of(3, 10);
 
 const CONTENDED: Metric =
     Metric { name: "contended", unit: "1", title: "drains' holds that waited", words: LESS, resolution: 1.0 };
@@ -185,17 +184,16 @@ impl Size {
         Size { is_simulated: false, cpus: CPUS, threads, interval_us: HOST_INTERVAL_US }
     }
 
-    /// What the row with these words is.
-    fn words(self, what: &str, row: Row) -> Vec<String> {
+    /// What the probe is told of a row.
+    fn line(self, what: &str, row: Row) -> String {
         let online = if row.online == ALL { self.cpus } else { self.cpus.div_ceil(2) };
         let (intervals, latency) = if self.is_simulated { (INTERVALS, LATENCY_NS) } else { (HOST_INTERVALS, 0) };
         // In shorter intervals as much as in long ones, but for the holds that are measured.
         let [gap_us, others_hold_ns] = [GAP_US, OTHERS_HOLD_NS].map(|time| time * self.interval_us / SECOND_US);
-        let of_size = [self.cpus, self.threads.min(online), self.interval_us, intervals];
-        let of_load = [gap_us, row.hold_ns, others_hold_ns, latency, row.paused];
-        let numbers = of_size.into_iter().chain(of_load).chain([row.is_equal.into()]).map(|number| number.to_string());
-        let names = [row.shepherd, row.online].map(str::to_owned);
-        [what.to_owned()].into_iter().chain(numbers).chain(names).collect()
+        let of_size = format!("{} {} {} {intervals}", self.cpus, self.threads.min(online), self.interval_us);
+        let Row { hold_ns, paused, is_equal, shepherd, online, .. } = row;
+        let of_load = format!("{gap_us} {hold_ns} {others_hold_ns} {latency} {paused}");
+        format!("stagger {what} {of_size} {of_load} {} {shepherd} {online}", u8::from(is_equal))
     }
 }
 
@@ -253,7 +251,7 @@ fn of_columns(row: impl Fn(usize) -> Vec<Row>) -> Vec<Row> {
 fn part(setting: &Setting, title: &str, rows: Vec<Row>, blocks: Blocks, shown: &[Metric]) -> Result<Measured> {
     let size = Size::of(&setting.machine);
     let subject = |row: Row| {
-        let subject = probe_named("stagger", setting, &size.words("run", row), row.parameters(), &METRICS);
+        let subject = probe(setting, &size.line("run", row), row.parameters(), &METRICS);
         crate::blocks::Subject { draws_lots: true, ..subject }
     };
     let subjects = rows.into_iter().map(subject).collect();
@@ -263,16 +261,12 @@ fn part(setting: &Setting, title: &str, rows: Vec<Row>, blocks: Blocks, shown: &
     Ok(Measured { parts: vec![part], missing: Vec::new() })
 }
 
-fn blocks(setting: &Setting) -> Blocks {
-    if setting.machine.is_simulated() { SIMULATED_BLOCKS } else { BLOCKS }
-}
-
 fn all_online(setting: &Setting) -> Result<Measured> {
     // On a real machine a run takes as long as it does, and rates are known.
     let rates: &[bool] = if setting.machine.is_simulated() { &[false, true] } else { &[true] };
     let rows = of_columns(|column| rates.iter().map(|is_equal| Row::usual(column, *is_equal)).collect());
     let shown = [CONTENDED, TOTAL, MAX, AVERAGE, DRAINS, PAGES, SHORTEST, LONGEST, AHEAD, OF_LOAD, MISSED];
-    let mut measured = part(setting, "All CPUs, always busy", rows, blocks(setting), &shown)?;
+    let mut measured = part(setting, "All CPUs, always busy", rows, BLOCKS, &shown)?;
     measured.parts.iter_mut().for_each(|part| part.document = document as Document);
     Ok(measured)
 }
@@ -281,14 +275,14 @@ fn odd_off(setting: &Setting) -> Result<Measured> {
     let rows = of_columns(|column| vec![Row::odd_off(column)]);
     let rows = if setting.machine.is_simulated() { rows } else { rows[..1].to_vec() };
     let shown = [CONTENDED, TOTAL, SHORTEST, LONGEST, AHEAD, MISSED];
-    part(setting, "The odd ids off-line", rows, blocks(setting), &shown)
+    part(setting, "The odd ids off-line", rows, BLOCKS, &shown)
 }
 
 fn dormant(setting: &Setting) -> Result<Measured> {
     let rows = of_columns(|column| [ZERO, GRID].map(|shepherd| Row::dormant(column, shepherd)).to_vec());
     let rows = if setting.machine.is_simulated() { rows } else { rows[..2].to_vec() };
     let shown = [CONTENDED, TOTAL, DRAINS, STRANDED, AHEAD];
-    part(setting, "CPUs that rest in most intervals, and are queued by a shepherd", rows, blocks(setting), &shown)
+    part(setting, "CPUs that rest in most intervals, and are queued by a shepherd", rows, BLOCKS, &shown)
 }
 
 fn swept(setting: &Setting) -> Result<Measured> {
@@ -321,10 +315,9 @@ fn document(compared: &Compared) -> Option<Documented> {
 /// Each drain of three arms, in the first intervals that count.
 fn picture(setting: &Setting) -> Result<Figure> {
     let size = Size::of(&setting.machine);
-    let words = size.words("drains", Row::usual(0, false));
+    let line = size.line("drains", Row::usual(0, false));
     let panel = |arm: &str| -> Result<(String, Vec<Turn>)> {
-        let words: Vec<String> = words.iter().cloned().chain([setting.seed.to_string(), arm.to_owned()]).collect();
-        let drains = asked("stagger", setting, &words)?;
+        let drains = asked(setting, &format!("{line} {} {arm}", setting.seed))?;
         let turn = |drain: &[f64]| Turn { row: drain[0] as u32, at: drain[1], is_marked: drain[2] > 0.0 };
         let shown: Vec<Turn> = drains.chunks_exact(3).map(turn).filter(|turn| turn.at <= SHOWN).collect();
         let waited = shown.iter().filter(|turn| turn.is_marked).count();
@@ -360,12 +353,12 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_that_the_probe_expects() {
-        let words = SIZE.words("run", Row::odd_off(0)).join(" ");
-        assert_eq!(words, "run 72 36 1000000 12 1000000 12338 1400000 300000 0 1 zero even");
+    fn lines_are_those_that_the_probe_expects() {
+        let line = SIZE.line("run", Row::odd_off(0));
+        assert_eq!(line, "stagger run 72 36 1000000 12 1000000 12338 1400000 300000 0 1 zero even");
         let host = Size { is_simulated: false, threads: 2, interval_us: HOST_INTERVAL_US, ..SIZE };
-        let words = host.words("drains", Row::dormant(0, GRID)).join(" ");
-        assert_eq!(words, "drains 72 2 20000 8 20000 12338 28000 0 60 1 grid all");
+        let line = host.line("drains", Row::dormant(0, GRID));
+        assert_eq!(line, "stagger drains 72 2 20000 8 20000 12338 28000 0 60 1 grid all");
     }
 
     /// The names in the JSON are fixed.
