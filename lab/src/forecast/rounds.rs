@@ -49,7 +49,7 @@ impl Said {
 
     /// The median of all.
     pub fn median(&self) -> f64 {
-        super::validate::median(self.runs.clone())
+        statistics::median(&mut self.runs.clone())
     }
 
     /// The longest run.

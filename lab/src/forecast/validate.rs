@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
+pub use statistics::median;
 
 use super::rounds::{Probed, Rounds};
 use super::{Model, fit};
@@ -122,7 +123,8 @@ pub fn here(profile: &Profile, rounds: &Rounds, probed: &impl Probed) -> Result<
 /// that is not more than what is allowed.
 pub fn changed(all: &[Here]) -> Option<f64> {
     let fitted = all.iter().filter(|here| here.role == Fitted);
-    let middle = median(fitted.map(|here| here.usual / here.simulated).collect());
+    let mut times: Vec<f64> = fitted.map(|here| here.usual / here.simulated).collect();
+    let middle = if times.is_empty() { 1.0 } else { median(&mut times) };
     ((1.0 / middle - 1.0).abs() > LIMIT).then_some(middle)
 }
 
@@ -153,7 +155,7 @@ pub fn of_here(all: &[Here]) -> Sheet {
             here.what.to_owned(),
             ns(here.usual),
             ns(here.least()),
-            ns(median(here.runs.clone())),
+            ns(median(&mut here.runs.clone())),
             ns(here.most()),
             ns(here.simulated),
             here.band.map(ns).join(" to "),
@@ -230,6 +232,7 @@ fn held(name: &str, profile: &Profile, curve: &Curve, model: &Model) -> Result<H
         .zip(simulated)
         .map(|((threads, published), simulated)| Point { threads, published, simulated })
         .collect();
+    let mut errors: Vec<f64> = points.iter().map(|point| point.error().abs()).collect();
     let fitted =
         curve.fitted.iter().map(|fitted| (fitted.cost.clone(), fitted.threads, profile.cost(&fitted.cost).value));
     Ok(Held {
@@ -238,22 +241,13 @@ fn held(name: &str, profile: &Profile, curve: &Curve, model: &Model) -> Result<H
         source: curve.source.clone(),
         fitted: fitted.collect(),
         unfit: None,
-        median: median(points.iter().map(|point| point.error().abs()).collect()),
+        median: if errors.is_empty() { 0.0 } else { median(&mut errors) },
         worst: points
             .iter()
             .map(|point| point.error())
             .fold(0.0, |worst: f64, error| if error.abs() > worst.abs() { error } else { worst }),
         points,
     })
-}
-
-/// Of no values, it is 0.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        length => (values[(length - 1) / 2] + values[length / 2]) / 2.0,
-    }
 }
 
 /// An error, for people.
@@ -394,6 +388,7 @@ mod tests {
         assert_eq!(words(0.5, Tested), ["apart", "MISSED"]);
         assert_eq!(words(9.5, Told), ["apart", "off by more than 35 %, and not asked for"]);
         assert_eq!(words(2.2, Told), ["overlap", "within 35 %"]);
+        assert_eq!(changed(&[]), None, "nothing was held against this machine");
         // What is not fitted does not tell that the machine is another one, nor does one probe of three.
         let changed = |fitted: [f64; 3]| {
             changed(
@@ -436,6 +431,5 @@ mod tests {
         assert!(own.misses().count() > 3 && own.misses().all(|point| point.error().abs() > MISS));
         assert_eq!(misses(&all).rows.len(), all.iter().map(|held| held.misses().count()).sum::<usize>());
         assert!(summary(&all).rows[1][1] == "nothing" && summary(&all).rows[0][0].contains("simulated"));
-        assert_eq!((median(vec![3.0, 1.0, 2.0]), median(Vec::new())), (2.0, 0.0));
     }
 }
