@@ -14,7 +14,7 @@ use lab::arm;
 use lab::blocks::{self, Budget, LEAST_FOR_WIDTH, Length, Plan, Subject};
 use lab::finding::PRINTED;
 use lab::machine::{self, Machine};
-use lab::process::{Interrupt, Program};
+use lab::process::Program;
 use lab::report::{self, Chapter, Section};
 use lab::suite::{self, Missing, Programs};
 use lab::{json, table};
@@ -103,8 +103,7 @@ pub struct Compare {
 
 /// Compares; status 1 if an arm fails or does something else than the baseline, or if a program is missing that is required.
 pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
-    let interrupt =
-        Interrupt::register().map_err(|error| Failure::ours(format!("cannot watch for Ctrl-C ({error})")))?;
+    let interrupt = crate::lab::interrupt()?;
     let (arms, told) = arms::chosen(&request.with, &request.arm)?;
     let mut subjects = subjects(request)?;
     check_input(request)?;

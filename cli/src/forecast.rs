@@ -1,6 +1,5 @@
 //! `commensal lab calibrate`, `lab validate` and `lab forecast`: what a simulated machine's costs are, how far it is off, and what it says of machines that are not here.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use lab::answers::{Answers, Shard};
@@ -17,6 +16,7 @@ use lab::report::{self, Chapter};
 use lab::table;
 
 use crate::failure::{Failure, Status};
+use crate::lab::Lab;
 use crate::places;
 
 /// Runs of a probe here: when it is to be quick, and else.
@@ -24,26 +24,12 @@ const RUNS: (usize, usize) = (5, 20);
 /// What is asked of the median error at points that were held out.
 const MEDIAN: f64 = 0.2;
 
-/// What a user asks for.
-pub struct Request<'a> {
-    /// Whether fewer runs are wanted.
-    pub quick: bool,
-    /// Whose costs; none: they are measured first.
-    pub profile: Option<&'a str>,
-    /// Where a profile goes.
-    pub out: Option<&'a Path>,
-    /// Where the result goes, as JSON.
-    pub json: Option<&'a Path>,
-    /// Where a page goes.
-    pub report: Option<&'a Path>,
-}
-
 /// Whose costs are forecast with, if nobody says.
 pub const USUAL: &str = "x86-256";
 
 /// Measures this machine's costs, and writes them.
-pub fn calibrated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
-    let Some(out) = request.out else {
+pub fn calibrated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
+    let Some(out) = &request.out else {
         let line = "calibrate writes a profile; say where by --out FILE.toml";
         return Err(Failure::new(Status::Usage, line));
     };
@@ -91,14 +77,14 @@ fn measured(rounds: &Rounds, machine: &Machine, probes: &Probes) -> Result<Profi
     calibrate(&format!("{machine}, {which}"), rounds, probes).map_err(Failure::of)
 }
 
-fn runs(request: &Request) -> usize {
+fn runs(request: &Lab) -> usize {
     if request.quick { RUNS.0 } else { RUNS.1 }
 }
 
 /// Holds the model against published curves, and against this machine; status 1 if a point is missed that must not be.
-pub fn validated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
-    let named = request.profile.map(|name| Profile::find(name).map_err(usage)).transpose()?;
-    places::check(request.json, None)?;
+pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
+    let named = request.profile.as_deref().map(|name| Profile::find(name).map_err(usage)).transpose()?;
+    places::check(request.json.as_deref(), None)?;
     let scratch = places::scratch("commensal-lab-")?;
     let (command, machine) = (places::own()?, Machine::host());
     let probes = Probes::of(&command, scratch.path(), interrupt);
@@ -107,7 +93,7 @@ pub fn validated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, F
         let line = "costs of two CPUs cannot be measured with one; name a profile by --profile";
         return Err(Failure::ours(line));
     }
-    let name = request.profile.unwrap_or("measured just now");
+    let name = request.profile.as_deref().unwrap_or("measured just now");
     // What costs are fitted to and what is held against them are asked in the same rounds, so that the machine is as fast in the one as in the other.
     let asked = match &named {
         Some(_) if is_alone => Vec::new(),
@@ -133,7 +119,7 @@ pub fn validated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, F
     let mut curves = Vec::new();
     let model = |profile: &Profile, operation, threads: &[u32]| probes.increments(profile, operation, threads);
     // Those that are shipped, and another one that comes with curves of its own.
-    let own = request.profile.filter(|name| !Profile::names().any(|shipped| shipped == *name));
+    let own = request.profile.as_deref().filter(|name| !Profile::names().any(|shipped| shipped == *name));
     let mut names: Vec<&str> = Profile::names().collect();
     names.extend(own);
     for name in names {
@@ -147,8 +133,8 @@ pub fn validated(request: &Request, interrupt: &Interrupt) -> Result<ExitCode, F
         validate::summary(&curves),
         validate::misses(&curves),
     );
-    places::show(&text, request.json)?;
-    if let Some(path) = request.json {
+    places::show(&text, request.json.as_deref())?;
+    if let Some(path) = &request.json {
         let object = Object::of_figures("validate", &machine, validate::told(&here, &curves));
         let object = object.with("profile", &profile).and_then(|it| it.with("here", &here)?.with("curves", &curves));
         object.and_then(|object| object.write(path)).map_err(Failure::of)?;
@@ -160,10 +146,10 @@ const ABOUT: &str = "What an operation would take each of so many CPUs that do t
 the most, of all costs of the profile; how far the model is off where it can be told, `commensal lab validate` says.";
 
 /// Says what a machine would say that is not here, from these answers and those that are missing.
-pub fn forecast(request: &Request, answers: &Answers, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
-    let name = request.profile.unwrap_or(USUAL);
+pub fn forecast(request: &Lab, answers: &Answers, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
+    let name = request.profile.as_deref().unwrap_or(USUAL);
     let profile = Profile::find(name).map_err(usage)?;
-    places::check(request.json, request.report)?;
+    places::check(request.json.as_deref(), request.report.as_deref())?;
     let machine = Machine::simulated(profile.cpus, Some(name.to_owned()));
     wanted(name, answers)?;
     answers.make(Shard::WHOLE, &places::own()?, interrupt).map_err(Failure::of)?;
@@ -175,12 +161,12 @@ pub fn forecast(request: &Request, answers: &Answers, interrupt: &Interrupt) -> 
         prediction.sheet(),
         prediction.sensitivity(),
     );
-    places::show(&text, request.json)?;
+    places::show(&text, request.json.as_deref())?;
     let object = prediction.object(&machine);
-    if let Some(path) = request.json {
+    if let Some(path) = &request.json {
         object.write(path).map_err(Failure::of)?;
     }
-    if let Some(directory) = request.report {
+    if let Some(directory) = &request.report {
         let chapter = Chapter {
             title: format!("Forecast: {name}, simulated"),
             about: vec![profile.about.clone(), ABOUT.to_owned()],

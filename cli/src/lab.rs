@@ -176,19 +176,12 @@ fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
             format!("{option} means nothing to `lab {}`; leave it out", request.name),
         ));
     }
-    let asked = forecast::Request {
-        quick: request.quick,
-        profile: request.profile.as_deref(),
-        out: request.out.as_deref(),
-        json: request.json.as_deref(),
-        report: request.report.as_deref(),
-    };
     let interrupt = interrupt()?;
     let done = match (request.name.as_str(), request.shard) {
-        (CALIBRATE, _) => forecast::calibrated(&asked, &interrupt),
-        (VALIDATE, _) => forecast::validated(&asked, &interrupt),
+        (CALIBRATE, _) => forecast::calibrated(request, &interrupt),
+        (VALIDATE, _) => forecast::validated(request, &interrupt),
         (_, Some(shard)) => merge::forecast(request, &interrupt, shard),
-        _ => forecast::forecast(&asked, &Answers::default(), &interrupt),
+        _ => forecast::forecast(request, &Answers::default(), &interrupt),
     };
     interrupt.obey();
     done

@@ -109,12 +109,6 @@ pub fn merged(request: &Lab) -> Result<ExitCode, Failure> {
 }
 
 fn evaluate(request: &Lab, asked: Request, answers: &Answers) -> Result<ExitCode, Failure> {
-    let (json, report) = (request.json.clone(), request.report.clone());
-    if asked.name == FORECAST {
-        let (profile, json, report) = (asked.profile.as_deref(), json.as_deref(), report.as_deref());
-        let asked = forecast::Request { quick: false, profile, out: None, json, report };
-        return forecast::forecast(&asked, answers, &lab::interrupt()?);
-    }
     let as_asked = Lab {
         name: asked.name,
         quick: asked.quick,
@@ -123,10 +117,13 @@ fn evaluate(request: &Lab, asked: Request, answers: &Answers) -> Result<ExitCode
         cpus: asked.cpus,
         profile: Some(asked.profile.unwrap_or_else(|| lab::SIMPLE.to_owned())),
         out: None,
-        json,
-        report,
+        json: request.json.clone(),
+        report: request.report.clone(),
         shard: None,
         files: Vec::new(),
     };
+    if as_asked.name == FORECAST {
+        return forecast::forecast(&as_asked, answers, &lab::interrupt()?);
+    }
     lab::experiments(&as_asked, answers)
 }
