@@ -4,11 +4,11 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, commensal, compile, library, result, text, valid};
+use common::{PATIENCE, assert_says, commensal, compile, library, path_of, result, succeeds, text, valid};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -37,13 +37,6 @@ fn comparison<'a>(result: &'a Value, candidate: &str, metric: &str) -> &'a Value
     let all = result["comparisons"].as_array().unwrap();
     let is_it = |one: &&Value| one["candidate"] == candidate && one["metric"] == metric;
     all.iter().find(is_it).unwrap_or_else(|| panic!("no {metric} of {candidate} in {result}"))
-}
-
-fn assert_says(done: &Output, expected: &[&str]) {
-    let said = text(&done.stdout);
-    for words in expected {
-        assert!(said.contains(words), "{words:?} is missing in\n{said}{}", text(&done.stderr));
-    }
 }
 
 /// In one comparison, of which each arm but the sound ones does another thing wrong.
@@ -86,8 +79,7 @@ fn the_same_settings_twice_show_no_difference() {
     let json = place.path().join("result.json");
     let mut command = commensal();
     command.args(["compare", "--arm", "a=", "--arm", "b=", "--blocks", "12", "--seed", "7", "--json"]).arg(&json);
-    let done = command.args(["--report"]).arg(place.path().join("report")).args(["--", "true"]).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    succeeds(command.args(["--report"]).arg(place.path().join("report")).args(["--", "true"]));
     let result = common::result(&json);
     assert_eq!(result["experiment"], "compare");
     assert_eq!(result["seed"], 7);
@@ -138,11 +130,8 @@ fn preparation_comes_before_each_run_and_is_not_measured() {
     // It has a thousand times as many page faults.
     let prepare = format!("dd if=/dev/zero of=/dev/null bs=64M count=1 2> /dev/null; echo x >> {}", log.display());
     let mut command = commensal();
-    command
-        .args(["compare", "--arm", "a=", "--arm", "b=", "--blocks", "2", "--prepare", &prepare, "--json"])
-        .arg(&json);
-    let done = command.args(["--", "true"]).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    command.args(["compare", "--arm", "a=", "--arm", "b=", "--blocks", "2", "--prepare", &prepare, "--json"]);
+    succeeds(command.arg(&json).args(["--", "true"]));
     // One dropped block and two more, of two arms and the control.
     assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 9);
     let faults = result(&json)["arms"][0]["metrics"]["page_faults"]["median"].as_f64().unwrap();
@@ -159,8 +148,7 @@ fn input_is_given_to_every_run() {
     fs::write(&file, "guests\n").unwrap();
     let mut command = commensal();
     command.args(["compare", "--arm", "a=", "--blocks", "2", "--input"]).arg(&file);
-    let done = command.args(["--", "grep", "-q", "guests"]).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let done = succeeds(command.args(["--", "grep", "-q", "guests"]));
     assert!(!text(&done.stdout).contains("exit status 1"), "{}", text(&done.stdout));
 }
 
@@ -170,8 +158,7 @@ fn a_run_goes_on_until_the_interval_is_narrow() {
     let json = place.path().join("result.json");
     let mut command = commensal();
     command.args(["compare", "--arm", "a=", "--arm", "b=", "--until-ci", "30%", "--json"]).arg(&json);
-    let done = command.arg("--").arg(folder().join("guest")).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    succeeds(command.arg("--").arg(folder().join("guest")));
     let result = common::result(&json);
     assert!(result["blocks"].as_u64().unwrap() >= 10);
 }
@@ -222,8 +209,7 @@ fn a_program_that_brings_an_allocator_is_told_of() {
     let search = format!("-Wl,-rpath,{}", place.path().display());
     // Nothing is used of it, and the linker takes it all the same.
     compile("int main(void) { return 0; }", &program, &["-Wl,--no-as-needed", &library.to_string_lossy(), &search]);
-    let done = commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--"]).arg(&program).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let done = succeeds(commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--"]).arg(&program));
     assert!(text(&done.stderr).contains("is linked with jemalloc"), "{}", text(&done.stderr));
 }
 
@@ -232,8 +218,7 @@ fn what_the_environment_preloads_is_in_no_arm_and_told() {
     let mut command = commensal();
     command.env("LD_PRELOAD", "libm.so.6").env("COMMENSAL_CONF", "keep:1");
     let script = "[ -z \"$COMMENSAL_CONF\" ] && ! grep -q libm /proc/self/maps";
-    let done = command.args(["compare", "--arm", "a=", "--blocks", "1", "--", "sh", "-c", script]).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
+    let done = succeeds(command.args(["compare", "--arm", "a=", "--blocks", "1", "--", "sh", "-c", script]));
     assert!(!text(&done.stdout).contains("exit status"), "{}", text(&done.stdout));
     for variable in ["LD_PRELOAD", "COMMENSAL_CONF"] {
         assert!(text(&done.stderr).contains(&format!("{variable} of the environment is not passed on")));
@@ -245,11 +230,7 @@ fn output_that_may_differ_is_not_compared() {
     let done = commensal().args(["compare", "--arm", "a=keep:1", "--blocks", "1", "--", "env"]).output().unwrap();
     assert_eq!(done.status.code(), Some(1));
     assert_says(&done, &["FINDING: under a: printed something else", "+COMMENSAL_CONF=keep:1", "--any-output"]);
-    let done = commensal()
-        .args(["compare", "--arm", "a=keep:1", "--blocks", "1", "--any-output", "--", "env"])
-        .output()
-        .unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stdout));
+    succeeds(commensal().args(["compare", "--arm", "a=keep:1", "--blocks", "1", "--any-output", "--", "env"]));
 }
 
 /// It would stop: its process group is not the terminal's.
@@ -329,36 +310,24 @@ fn kernels_run_under_the_library_give_the_same_checksum() {
         if preload {
             command.env("LD_PRELOAD", library());
         }
-        let done = command.output().unwrap();
-        assert!(done.status.success(), "{name} {}", text(&done.stderr));
-        text(&done.stdout)
+        text(&succeeds(&mut command).stdout)
     };
     for kernel in programs::KERNELS {
         assert_eq!(run(kernel.name, false), run(kernel.name, true), "{}", kernel.name);
     }
 }
 
-/// A PATH with what the suite's script for sh needs, and nothing else.
-fn path_of_few(folder: &Path) -> PathBuf {
-    let programs = folder.join("bin");
-    fs::create_dir(&programs).unwrap();
-    for name in ["sh", "sort", "cut", "uniq", "cksum"] {
-        let real = ["/bin", "/usr/bin"].map(|place| Path::new(place).join(name));
-        let real = real.iter().find(|path| path.exists()).unwrap();
-        std::os::unix::fs::symlink(real, programs.join(name)).unwrap();
-    }
-    programs
-}
+/// What the suite's script for sh needs.
+const FEW: [&str; 5] = ["sh", "sort", "cut", "uniq", "cksum"];
 
 #[test]
 fn suite_measures_kernels_and_real_programs_in_tables_of_their_own() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("suite.json");
     let mut command = commensal();
-    command.env("PATH", path_of_few(place.path()));
+    command.env("PATH", path_of(place.path(), &FEW));
     command.args(["compare", "--suite", "--quick", "--blocks", "1", "--arm", "a=", "--arm", "b=", "--json"]).arg(&json);
-    let done = command.arg("--report").arg(place.path()).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
+    let done = succeeds(command.arg("--report").arg(place.path()));
     assert_says(
         &done,
         &["geometric mean of kernels", "short-lived", "Real programs", "not measured is z3: no z3 in PATH"],
@@ -382,7 +351,7 @@ fn suite_measures_kernels_and_real_programs_in_tables_of_their_own() {
 fn suite_that_requires_programs_names_what_to_install() {
     let place = tempfile::tempdir().unwrap();
     let mut command = commensal();
-    command.env("PATH", path_of_few(place.path()));
+    command.env("PATH", path_of(place.path(), &FEW));
     let done = command.args(["compare", "--suite", "--require-programs"]).output().unwrap();
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
     assert!(text(&done.stderr).contains("redis-server and redis-benchmark in PATH; install Debian's redis-server"));

@@ -3,22 +3,30 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
+use std::process::Output;
 
-use common::{commensal, result, text, valid};
+use common::{assert_says, commensal, found, result, succeeds, text, valid};
 use lab::profile::Profile;
 use serde_json::{Value, json};
+
+/// What `commensal lab` does that is told these words, and these options with their places.
+#[track_caller]
+fn lab<const N: usize>(words: &str, places: [(&str, &Path); N]) -> Output {
+    let mut command = commensal();
+    command.arg("lab").args(words.split(' '));
+    for (option, path) in places {
+        command.arg(option).arg(path);
+    }
+    succeeds(&mut command)
+}
 
 #[test]
 fn startup_measures_every_arm_and_writes_everything() {
     let place = tempfile::tempdir().unwrap();
     let (json, report) = (place.path().join("startup.json"), place.path().join("deep/report"));
-    let mut command = commensal();
-    command.args(["lab", "startup", "--blocks", "8", "--seed", "3", "--json"]).arg(&json).arg("--report").arg(&report);
-    let done = command.output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    for words in ["Document:", "lazy counters", "over glibc", "over empty library", "8 blocks", "seed 3"] {
-        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
-    }
+    let done = lab("startup --blocks 8 --seed 3", [("--json", &json), ("--report", &report)]);
+    assert_says(&done, &["Document:", "lazy counters", "over glibc", "over empty library", "8 blocks", "seed 3"]);
     let result = result(&json);
     assert_eq!((&result["experiment"], &result["seed"]), (&"startup".into(), &3.into()));
     let arms = result["arms"].as_array().unwrap();
@@ -45,22 +53,17 @@ fn startup_measures_every_arm_and_writes_everything() {
 fn counters_measures_every_part_and_writes_one_object() {
     let place = tempfile::tempdir().unwrap();
     let (json, report) = (place.path().join("counters.json"), place.path().join("report"));
-    let mut command = commensal();
-    command.args(["lab", "counters", "--quick", "--blocks", "1", "--seed", "4", "--json"]).arg(&json);
-    let done = command.arg("--report").arg(&report).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
-    for words in ["Document:", "objection: merging", "13.5 %", "cannot be told", "simulated at N", "2 possible CPUs"] {
-        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
-    }
+    let done = lab("counters --quick --blocks 1 --seed 4", [("--json", &json), ("--report", &report)]);
+    assert_says(
+        &done,
+        &["Document:", "objection: merging", "13.5 %", "cannot be told", "simulated at N", "2 possible CPUs"],
+    );
     let result = result(&json);
     assert_eq!((&result["experiment"], &result["seed"], &result["blocks"]), (&"counters".into(), &4.into(), &1.into()));
-    let arms = result["arms"].as_array().unwrap();
     let has = |name: &str, parameters: Value, metric: &str| {
-        let arm = arms.iter().find(|arm| arm["name"] == name && arm["parameters"] == parameters);
-        let arm = arm.unwrap_or_else(|| panic!("no {name} with {parameters}"));
-        let runs = arm["metrics"][metric]["runs"].as_array();
-        assert_eq!(runs.unwrap_or_else(|| panic!("no {metric} of {name} with {parameters}")).len(), 1);
-        arm["metrics"][metric]["median"].as_f64().unwrap()
+        let (runs, median) = found(&result, name, &parameters, metric);
+        assert_eq!(runs, 1, "{metric} of {name} with {parameters}");
+        median
     };
     for name in ["eager", "merged", "cached", "lazy", "lazy and cached"] {
         for cpus in [2, 8, 80, 256, 512] {
@@ -118,21 +121,11 @@ fn counters_measures_every_part_and_writes_one_object() {
 fn counters_are_simulated_and_say_so() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("simulated.json");
-    let mut command = commensal();
-    command.args(["lab", "counters", "--quick", "--blocks", "1", "--cpus", "72", "--profile", "simple", "--json"]);
-    let done = command.arg(&json).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
-    for words in ["SIMULATED, simple cost model: 72 CPUs", "of 72", "Not simulated"] {
-        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
-    }
+    let done = lab("counters --quick --blocks 1 --cpus 72 --profile simple", [("--json", &json)]);
+    assert_says(&done, &["SIMULATED, simple cost model: 72 CPUs", "of 72", "Not simulated"]);
     let result = result(&json);
     assert_eq!((&result["machine"]["kind"], &result["machine"]["cpus"]), (&"simulated".into(), &72.into()));
-    let arms = result["arms"].as_array().unwrap();
-    let taken = |name: &str| {
-        let is_it = |arm: &&Value| arm["name"] == name && arm["parameters"] == json!({ "threads": 2 });
-        let arm = arms.iter().find(is_it).unwrap_or_else(|| panic!("no {name}"));
-        arm["metrics"]["upgraded_add_ns"]["median"].as_f64().unwrap()
-    };
+    let taken = |name: &str| found(&result, name, &json!({ "threads": 2 }), "upgraded_add_ns").1;
     let (atomic, lazy) = (taken("atomic"), taken("lazy"));
     assert!(atomic > 5.0 * lazy, "two CPUs fight over a word: {atomic}, and over none: {lazy}");
 }
@@ -141,20 +134,10 @@ fn counters_are_simulated_and_say_so() {
 fn cache_measures_every_part() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("cache.json");
-    let done = commensal().args(["lab", "cache", "--blocks", "1", "--json"]).arg(&json).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
-    for words in ["kmem_cache_alloc", "0.1359", "1.020 (0.973 to 1.067)", "virtual one", "A constructor of"] {
-        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
-    }
+    let done = lab("cache --blocks 1", [("--json", &json)]);
+    assert_says(&done, &["kmem_cache_alloc", "0.1359", "1.020 (0.973 to 1.067)", "virtual one", "A constructor of"]);
     let result = result(&json);
-    let median = |name: &str, parameters: Value, metric: &str| {
-        let is_it =
-            |arm: &&Value| arm["name"] == name && arm["parameters"] == parameters && !arm["metrics"][metric].is_null();
-        let arm = result["arms"].as_array().unwrap().iter().find(is_it);
-        arm.unwrap_or_else(|| panic!("no {metric} of {name} with {parameters}"))["metrics"][metric]["median"]
-            .as_f64()
-            .unwrap()
-    };
+    let median = |name: &str, parameters: Value, metric: &str| found(&result, name, &parameters, metric).1;
     for name in ["general", "dedicated"] {
         for context in ["task", "message"] {
             assert!(median(name, json!({ "context": context }), "hackbench_s") > 0.0);
@@ -182,9 +165,7 @@ fn cache_measures_every_part() {
 fn kicks_are_made_on_replacing_only() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("kicks.json");
-    let done =
-        commensal().args(["lab", "kicks", "--blocks", "1", "--seed", "3", "--json"]).arg(&json).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let done = lab("kicks --blocks 1 --seed 3", [("--json", &json)]);
     let result = result(&json);
     let arms = result["arms"].as_array().unwrap();
     let kicks = |name: &str| {
@@ -195,23 +176,15 @@ fn kicks_are_made_on_replacing_only() {
     assert_eq!(on_create, 5.0 * groups, "five caches in each group");
     assert_eq!(kicks("kick on replace only").1, 0.0);
     assert!(kicks("replace").1 >= 1.0);
-    for words in ["on 79 busy CPUs, of 80 (x86-80); ", "on 255 busy CPUs, of 256 (x86-256)", "of 10000 on "] {
-        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
-    }
-    for words in ["as predicted", "as the document", "least and most costs", "simulated, of 80 (x86-80)"] {
-        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
-    }
+    assert_says(&done, &["on 79 busy CPUs, of 80 (x86-80); ", "on 255 busy CPUs, of 256 (x86-256)", "of 10000 on "]);
+    assert_says(&done, &["as predicted", "as the document", "least and most costs", "simulated, of 80 (x86-80)"]);
 }
 
 /// The herd is simulated, of as many CPUs as the document had, and its absence; on two cores only when turns come is shown.
 #[test]
 fn stagger_shows_the_herd_and_its_absence() {
     let place = tempfile::tempdir().unwrap();
-    let mut command = commensal();
-    command
-        .args(["lab", "stagger", "--quick", "--blocks", "1", "--cpus", "72", "--seed", "3", "--json", "-", "--report"]);
-    let done = command.arg(place.path()).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let done = lab("stagger --quick --blocks 1 --cpus 72 --seed 3 --json -", [("--report", place.path())]);
     for words in ["SIMULATED", "872", "199", "35.76", "117", "4.19", "1.000 to 1.986", "0.697", "put them right"] {
         assert!(text(&done.stderr).contains(words), "{words:?} is missing in {}", text(&done.stderr));
     }
@@ -250,11 +223,8 @@ fn stagger_shows_the_herd_and_its_absence() {
     let page = fs::read_to_string(place.path().join("index.html")).unwrap();
     assert!(page.contains("figure class=\"wide\"") && page.contains("Each drain of 72 CPUs, simulated"));
 
-    let done = commensal().args(["lab", "stagger", "--quick", "--blocks", "1"]).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    for words in ["two threads serve 72 CPUs", "cannot be told", "1.000 to 1.000"] {
-        assert!(text(&done.stdout).contains(words), "{words:?} is missing in {}", text(&done.stdout));
-    }
+    let done = lab("stagger --quick --blocks 1", []);
+    assert_says(&done, &["two threads serve 72 CPUs", "cannot be told", "1.000 to 1.000"]);
 }
 
 #[test]
@@ -278,24 +248,17 @@ fn hackbench_prints_what_hackbench_prints() {
 fn costs_that_were_measured_can_be_simulated_with() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("here.toml");
-    let done = commensal().args(["lab", "calibrate", "--quick", "--out"]).arg(&file).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    assert!(text(&done.stdout).contains("measured here: counters upgraded 2 atomic"), "{}", text(&done.stdout));
+    let done = lab("calibrate --quick", [("--out", &file)]);
+    assert_says(&done, &["measured here: counters upgraded 2 atomic"]);
     let simulated = |machine: &str| {
         let words = ["workload", "counters", "simulated", machine, "own", "one", "atomic"];
-        let done = commensal().args(words).output().unwrap();
-        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        let done = succeeds(commensal().args(words));
         text(&done.stdout).trim().parse::<f64>().unwrap()
     };
     let of_profile = simulated(&format!("2@{}", file.display()));
     // What was measured, and not a round figure.
     assert_ne!(of_profile, simulated("2"));
-    let done = commensal()
-        .args(["lab", "kicks", "--quick", "--blocks", "1", "--cpus", "8", "--json", "-", "--profile"])
-        .arg(&file)
-        .output()
-        .unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let done = lab("kicks --quick --blocks 1 --cpus 8 --json -", [("--profile", &file)]);
     assert_eq!(valid(&done.stdout)["machine"]["model"], format!("cost model {}", file.display()));
 }
 
@@ -303,13 +266,11 @@ fn costs_that_were_measured_can_be_simulated_with() {
 #[test]
 fn what_is_forecast_is_said_to_be_simulated() {
     let place = tempfile::tempdir().unwrap();
-    let words = ["lab", "forecast", "--profile", "here-2", "--json", "-", "--report"];
-    let done = commensal().args(words).arg(place.path()).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let done = lab("forecast --profile here-2 --json -", [("--report", place.path())]);
     assert!(text(&done.stderr).contains("CPUs, simulated") && text(&done.stderr).contains("halved"));
-    let found = valid(&done.stdout);
-    assert_eq!((&found["experiment"], &found["machine"]["kind"]), (&"forecast".into(), &"simulated".into()));
-    let arms = found["arms"].as_array().unwrap();
+    let result = valid(&done.stdout);
+    assert_eq!((&result["experiment"], &result["machine"]["kind"]), (&"forecast".into(), &"simulated".into()));
+    let arms = result["arms"].as_array().unwrap();
     assert_eq!(arms.len(), 2 * 7, "with 1 and 2 CPUs");
     for arm in arms {
         let of = &arm["metrics"]["operation_ns"];
@@ -319,10 +280,7 @@ fn what_is_forecast_is_said_to_be_simulated() {
         assert!(low < high || arm["name"] == "striped", "{arm:#}");
     }
     // One word for two CPUs is what two of them wait for; words of their own are not.
-    let of = |name: &str, threads: u64| {
-        let is_it = |arm: &&Value| arm["name"] == name && arm["parameters"]["threads"] == threads;
-        arms.iter().find(is_it).unwrap()["metrics"]["operation_ns"]["median"].as_f64().unwrap()
-    };
+    let of = |name: &str, threads: u64| found(&result, name, &json!({ "threads": threads }), "operation_ns").1;
     assert!(of("atomic", 2) > 3.0 * of("atomic", 1) && of("malloc and free", 2) < 1.5 * of("malloc and free", 1));
     let page = fs::read_to_string(place.path().join("index.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("Forecast: here-2, simulated"));

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{commensal, result, text};
+use common::{commensal, result, succeeds, text};
 use serde_json::Value;
 
 const KICKS: [&str; 9] = ["lab", "kicks", "--quick", "--cpus", "8", "--profile", "x86-80", "--seed", "3"];
@@ -23,9 +23,7 @@ fn said(path: &Path) -> Value {
 }
 
 fn must(words: &[&str]) -> String {
-    let done = commensal().args(words).output().unwrap();
-    assert_eq!(done.status.code(), Some(0), "{words:?}: {}", text(&done.stderr));
-    text(&done.stdout)
+    text(&succeeds(commensal().args(words)).stdout)
 }
 
 fn refused(words: &[&str], expected: &str) {
@@ -83,8 +81,7 @@ fn what_batch_engines_start_makes_parts() {
         let mut command = Command::new("sh");
         command.args(["-c", script]).current_dir(place.path()).envs(variables.iter().copied());
         command.env("COMMENSAL", env!("CARGO_BIN_EXE_commensal")).env("COMMENSAL_EXPLORE", &explorer);
-        let done = command.env("PROFILE", "here-2").output().unwrap();
-        assert!(done.status.success(), "{script}: {}", text(&done.stderr));
+        succeeds(command.env("PROFILE", "here-2"));
     };
     let slurm = format!("COMMENSAL_CLUSTER={} sh {}", cluster.display(), cluster.join("slurm-array.sh").display());
     for index in ["1", "2"] {

@@ -4,12 +4,11 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{commensal, text, write_program};
+use common::{assert_says, commensal, path_of, text, write_program};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What the tour itself and its job for `sh` need.
@@ -17,27 +16,14 @@ const PROGRAMS: [&str; 9] = ["sh", "cat", "true", "sort", "cut", "uniq", "cksum"
 
 /// The tour with a temporary directory of its own and nothing but PROGRAMS in PATH.
 fn tour(folder: &Path) -> Command {
-    let programs = folder.join("bin");
-    fs::create_dir(&programs).unwrap();
-    for name in PROGRAMS {
-        let real = ["/bin", "/usr/bin"].iter().map(|place| Path::new(place).join(name));
-        symlink(real.clone().find(|path| path.exists()).unwrap(), programs.join(name)).unwrap();
-    }
     fs::create_dir(folder.join("tmp")).unwrap();
     let mut command = commensal();
-    command.env("PATH", &programs).env("TMPDIR", folder.join("tmp"));
+    command.env("PATH", path_of(folder, &PROGRAMS)).env("TMPDIR", folder.join("tmp"));
     command
 }
 
 fn left_behind(folder: &Path) -> usize {
     fs::read_dir(folder.join("tmp")).unwrap().count()
-}
-
-fn assert_says(done: &Output, expected: &[&str]) {
-    let said = text(&done.stdout);
-    for words in expected {
-        assert!(said.contains(words), "{words:?} is missing in\n{said}{}", text(&done.stderr));
-    }
 }
 
 /// With the planted fault: a program that notices the library and prints it.

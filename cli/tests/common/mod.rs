@@ -7,6 +7,7 @@ pub mod terminal;
 pub mod watched;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -42,6 +43,33 @@ pub fn commensal_does(args: &[&str]) -> Output {
     commensal().args(args).output().expect("the command starts")
 }
 
+/// What a command does that ends with status 0.
+#[track_caller]
+pub fn succeeds(command: &mut Command) -> Output {
+    let done = command.output().expect("the command starts");
+    assert_eq!(done.status.code(), Some(0), "{command:?}: {}{}", text(&done.stdout), text(&done.stderr));
+    done
+}
+
+/// All of these words are in what was printed to standard output.
+#[track_caller]
+pub fn assert_says(done: &Output, expected: &[&str]) {
+    let said = text(&done.stdout);
+    for words in expected {
+        assert!(said.contains(words), "{words:?} is missing in\n{said}{}", text(&done.stderr));
+    }
+}
+
+/// A metric's runs in a result, and their median: of the arm with this name and these parameters.
+#[track_caller]
+pub fn found(result: &Value, name: &str, parameters: &Value, metric: &str) -> (usize, f64) {
+    let is_it = |arm: &&Value| arm["name"] == name && arm["parameters"] == *parameters;
+    let arm = result["arms"].as_array().unwrap().iter().find(is_it);
+    let of = &arm.unwrap_or_else(|| panic!("no {name} with {parameters}"))["metrics"][metric];
+    let runs = of["runs"].as_array().unwrap_or_else(|| panic!("no {metric} of {name} with {parameters}"));
+    (runs.len(), of["median"].as_f64().unwrap())
+}
+
 /// The library: the one that COMMENSAL_LIBRARY names, else the release build, brought up to date once.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
@@ -68,6 +96,17 @@ pub fn write_program(path: &Path, contents: &str) {
     let text = path.with_extension("text");
     fs::write(&text, contents).unwrap();
     install_program(fs::File::open(&text).unwrap(), path);
+}
+
+/// A directory for PATH, in which there are these programs and no others.
+pub fn path_of(folder: &Path, programs: &[&str]) -> PathBuf {
+    let path = folder.join("bin");
+    fs::create_dir(&path).unwrap();
+    for name in programs {
+        let real = ["/bin", "/usr/bin"].map(|place| Path::new(place).join(name));
+        symlink(real.iter().find(|path| path.exists()).unwrap(), path.join(name)).unwrap();
+    }
+    path
 }
 
 /// Compiles a C program with the system's compiler.

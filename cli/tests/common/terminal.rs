@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::watched::{Place, eventually};
-use super::{PATIENCE, as_commensal, skip, text};
+use super::{PATIENCE, as_commensal, skip, succeeds, text};
 
 /// So that all of the screen is the shell's, and keys come at once.
 const SETTINGS: &str = "set -g status off\nset -g escape-time 0\nset -g history-limit 0\n";
@@ -53,9 +53,7 @@ impl Terminal {
     }
 
     fn does(&self, args: &[&str]) -> String {
-        let done = self.tmux(args).output().unwrap();
-        assert!(done.status.success(), "tmux {args:?}: {}", text(&done.stderr));
-        text(&done.stdout)
+        text(&succeeds(&mut self.tmux(args)).stdout)
     }
 
     /// Starts the command under test in place of a child of the shell. Returns its process.
