@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use commensal::observe::figures::TABLES;
-use common::watched::{NAME, NOBODYS, Place, eventually, program};
+use common::watched::{NAME, NOBODYS, Place, Watched, eventually, program};
 use common::{as_commensal, commensal, compile, install_program, library, skip, text};
 use serde_json::Value;
 
@@ -144,12 +144,10 @@ fn a_process_that_crashed_has_left_its_page() {
     assert!(list.lines().any(|line| line.contains(&number) && line.contains(" gone ")), "{list}");
     assert!(place.page(pid).exists(), "looking loses nothing");
     // Its number is given to another one, which has nothing to do with it.
-    let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
-    fs::rename(place.page(pid), place.page(other.id())).unwrap();
-    let value = place.json(other.id());
+    let other = Watched::start(Command::new("sleep").arg("1000"));
+    fs::rename(place.page(pid), place.page(other.pid())).unwrap();
+    let value = place.json(other.pid());
     assert_eq!((&value["state"], &value["program"], &value["command"]), (&"gone".into(), &NAME.into(), &Value::Null));
-    other.kill().unwrap();
-    other.wait().unwrap();
 }
 
 /// Two containers may number their processes alike, and share the directory.
@@ -208,16 +206,16 @@ fn a_process_that_ends_in_an_orderly_way_leaves_nothing() {
 #[test]
 fn a_process_that_executes_something_else_is_replaced() {
     let place = Place::new();
-    let mut child = place.command(&["run", "--", "env", "-i", "sleep", "1000"]).spawn().unwrap();
-    let state = || place.page(child.id()).exists().then(|| place.json(child.id())["state"].clone());
+    let mut child = Watched::start(&mut place.command(&["run", "--", "env", "-i", "sleep", "1000"]));
+    let pid = child.pid();
+    let state = || place.page(pid).exists().then(|| place.json(pid)["state"].clone());
     let replaced = eventually("it is replaced", || state().filter(|state| state != "running"));
     assert_eq!(replaced, "replaced");
-    let server = Server::start(&place, &["0", &child.id().to_string()]);
+    let server = Server::start(&place, &["0", &pid.to_string()]);
     let none_is_gone = || has(&server.metrics(), "commensal_gone_processes_total 0");
     assert!(none_is_gone());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(place.json(child.id())["state"], "gone");
+    child.kill();
+    assert_eq!(place.json(pid)["state"], "gone");
     assert!(none_is_gone(), "it has ended in an orderly way before");
 }
 
@@ -252,15 +250,15 @@ fn a_process_whose_main_thread_has_ended_runs_on() {
     compile(SOURCE, &program, &["-O1", "-pthread"]);
     // Without upkeep nobody writes the page when the program rests.
     let mut command = place.command(&["run", "--", program.to_str().unwrap()]);
-    let mut child = command.env("COMMENSAL_CONF", "upkeep:off").spawn().unwrap();
-    let state = || place.page(child.id()).exists().then(|| place.json(child.id()));
+    let mut child = Watched::start(command.env("COMMENSAL_CONF", "upkeep:off"));
+    let pid = child.pid();
+    let state = || place.page(pid).exists().then(|| place.json(pid));
     let old = eventually("its page is old", || state().filter(|said| said["age_ns"].as_u64().unwrap() > 2_500_000_000));
-    let status = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    child.kill();
     assert!(status.contains(") Z "), "{status}");
     assert_eq!((&old["state"], &old["threads"]), (&"running".into(), &2.into()));
-    assert_eq!(place.json(child.id())["state"], "gone");
+    assert_eq!(place.json(pid)["state"], "gone");
 }
 
 #[test]
@@ -349,17 +347,17 @@ fn a_page_is_for_its_user_and_root() {
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(refused(&told.env("XDG_RUNTIME_DIR", place.path()).output().unwrap()).contains("it is another user's"));
     // Root may look at everybody's.
-    let mut theirs = as_nobody(&["run", "--", "sleep", "1000"]).spawn().unwrap();
+    let mut theirs = Watched::start(&mut as_nobody(&["run", "--", "sleep", "1000"]));
+    let pid = theirs.pid();
     let found = eventually("root sees it", || {
-        let done = does(&place, &["stat", "--json", &theirs.id().to_string()]);
+        let done = does(&place, &["stat", "--json", &pid.to_string()]);
         done.status.success().then(|| json(&text(&done.stdout)))
     });
     assert_eq!((&found["program"], &found["state"]), (&"sleep".into(), &"running".into()));
-    theirs.kill().unwrap();
-    theirs.wait().unwrap();
-    assert_eq!(place.json(theirs.id())["state"], "gone");
+    theirs.kill();
+    assert_eq!(place.json(pid)["state"], "gone");
     // Nobody else wants to know how it ended.
-    fs::remove_file(format!("/dev/shm/commensal-{NOBODY}/{}", theirs.id())).unwrap();
+    fs::remove_file(format!("/dev/shm/commensal-{NOBODY}/{pid}")).unwrap();
 }
 
 /// A server, until it is dropped; where it is, and what it said before.

@@ -3,47 +3,20 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
-use common::watched::{Place, eventually};
+use common::watched::{Place, Watched, eventually};
 use common::{commensal, commensal_does, text};
 
 /// Says that it runs, and then rests.
 const RESTING: &str = "echo ready; read line";
 
-/// A program that says that it runs, and ends when it is no longer needed.
-struct Started {
-    child: Child,
-    _said: BufReader<ChildStdout>,
-}
-
-impl Started {
-    fn new(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it can be started");
-        let (mut said, mut line) = (BufReader::new(child.stdout.take().expect("a pipe")), String::new());
-        said.read_line(&mut line).expect("it says something");
-        assert_eq!(line, "ready\n");
-        Started { child, _said: said }
-    }
-
-    /// Comes to rest: it sleeps in the kernel.
-    fn rest(self) -> Self {
-        let state = || fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
-        eventually("it rests", || state().contains(") S ").then_some(()));
-        self
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A program that has come to rest: it sleeps in the kernel.
+fn resting(script: &str) -> Watched {
+    let started = Watched::when_ready(commensal().args(["run", "sh", "-c", script]));
+    let state = || fs::read_to_string(format!("/proc/{}/stat", started.pid())).expect("it runs");
+    eventually("it rests", || state().contains(") S ").then_some(()));
+    started
 }
 
 fn tune(words: &[&str]) -> (Option<i32>, String) {
@@ -85,25 +58,26 @@ fn a_running_program_is_tuned() {
 
 #[test]
 fn a_program_that_rests_does_not_come_along() {
-    let started = Started::new(commensal().args(["run", "sh", "-c", RESTING])).rest();
-    let (status, said) = tune(&[&started.pid(), "malloc-32", "16", "4", "--wait", "0"]);
+    let started = resting(RESTING);
+    let (status, said) = tune(&[&started.pid().to_string(), "malloc-32", "16", "4", "--wait", "0"]);
     assert!(status == Some(125) && said.contains("did not come along"), "{said}");
 }
 
 #[test]
 fn what_cannot_be_tuned_is_told() {
-    let mut child = Command::new("sleep").arg("10000").spawn().expect("sleep");
-    let (status, said) = tune(&[&child.id().to_string(), "malloc-32", "16", "4"]);
+    let mut sleeper = Watched::start(Command::new("sleep").arg("10000"));
+    let pid = sleeper.pid().to_string();
+    let (status, said) = tune(&[&pid, "malloc-32", "16", "4"]);
     assert!(status == Some(125) && said.contains("does not run under `commensal run`"), "{said}");
-    child.kill().and_then(|()| child.wait()).expect("it can be ended");
-    let (status, said) = tune(&[&child.id().to_string(), "malloc-32", "16", "4"]);
+    sleeper.kill();
+    let (status, said) = tune(&[&pid, "malloc-32", "16", "4"]);
     assert!(status == Some(125) && said.contains("there is no process"), "{said}");
 }
 
 #[test]
 fn what_a_program_starts_is_not_tuned_in_its_place() {
     let script = format!("awk 'BEGIN {{ for (i = 0; i < 100000; i++) a[i] = i }}'; {RESTING}");
-    let started = Started::new(commensal().args(["run", "sh", "-c", &script])).rest();
-    let (status, said) = tune(&[&started.pid(), "malloc-32", "16", "4", "--wait", "0"]);
+    let started = resting(&script);
+    let (status, said) = tune(&[&started.pid().to_string(), "malloc-32", "16", "4", "--wait", "0"]);
     assert!(status == Some(125) && said.contains("did not come along"), "{said}");
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use watch::namespaces::Namespaces;
 
-use super::{PATIENCE, commensal, compile, text};
+use super::{PATIENCE, commensal, compile, succeeds};
 
 /// What the program is called that holds memory.
 pub const NAME: &str = "cm-held";
@@ -21,10 +21,8 @@ pub const NOBODYS: u32 = 5_000_000;
 /// The place of a test.
 pub struct Place(TempDir);
 
-/// A program that holds memory under the library, until it is dropped.
-pub struct Watched {
-    child: Child,
-}
+/// A program under the library, until it is dropped.
+pub struct Watched(Child);
 
 impl Place {
     pub fn new() -> Self {
@@ -52,11 +50,7 @@ impl Place {
     pub fn start(&self, mib: u32, objects: u32, pause_ms: u32) -> Watched {
         let mut command = self.command(&["run", "--", &format!("./{NAME}")]);
         command.args([mib, objects, pause_ms].map(|number| number.to_string()));
-        let mut child = command.current_dir(program()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        let watched = Watched { child };
+        let watched = Watched::when_ready(command.current_dir(program()));
         let expected = (u64::from(mib) << 20) + 64 * u64::from(objects);
         eventually("the page says what is held", || {
             let said = self.json(watched.pid());
@@ -69,34 +63,45 @@ impl Place {
 
     /// What `stat` says of a process.
     pub fn json(&self, pid: u32) -> Value {
-        let done = self.command(&["stat", "--json", &pid.to_string()]).output().unwrap();
-        assert!(done.status.success(), "{}", text(&done.stderr));
-        serde_json::from_slice(&done.stdout).unwrap()
+        serde_json::from_slice(&succeeds(&mut self.command(&["stat", "--json", &pid.to_string()])).stdout).unwrap()
     }
 }
 
 impl Watched {
+    pub fn start(command: &mut Command) -> Self {
+        Watched(command.spawn().unwrap())
+    }
+
+    /// Starts a program that says that it is ready, and then reads until it is to end.
+    pub fn when_ready(command: &mut Command) -> Self {
+        let mut watched = Watched::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let mut line = String::new();
+        BufReader::new(watched.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        watched
+    }
+
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.0.id()
     }
 
     /// Ends it as the kernel does when there is no memory, and waits for it.
     pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
     }
 
     /// Lets it end in an orderly way.
     pub fn finish(&mut self) {
-        drop(self.child.stdin.take());
-        assert!(self.child.wait().unwrap().success());
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
