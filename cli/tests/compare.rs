@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use common::watched::eventually;
 use common::{PATIENCE, assert_says, commensal, compile, library, path_of, result, succeeds, text, valid};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -173,11 +174,8 @@ fn an_interrupt_shows_what_is_known_so_far() {
     command.args(["compare", "--arm", "a=", "--blocks", "1000", "--json"]).arg(&json);
     command.args(["--", "sh", "-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
-    let start = Instant::now();
-    while fs::read_to_string(&log).unwrap_or_default().lines().count() < 10 {
-        assert!(start.elapsed() < PATIENCE, "the script does not run");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let runs = || fs::read_to_string(&log).unwrap_or_default().lines().count();
+    eventually("the script has run", || (runs() >= 10).then_some(()));
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
     let done = child.wait_with_output().unwrap();
     assert_eq!(done.status.signal(), Some(2));
@@ -259,22 +257,13 @@ fn what_is_measured_ends_with_the_command() {
         let mut command = commensal();
         command.args(["compare", "--arm", "a=", "--blocks", "1", "--", "sh", "-c", &script]).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
-        let wait_for = |what: &dyn Fn() -> bool| {
-            let start = Instant::now();
-            while !what() {
-                assert!(start.elapsed() < PATIENCE);
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        };
-        wait_for(&|| file.exists());
-        let process = fs::read_to_string(&file).unwrap();
+        let process = eventually("it runs", || fs::read_to_string(&file).ok());
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
         child.wait().unwrap();
-        let is_gone = || {
+        eventually("it is gone", || {
             let state = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
-            state.is_empty() || state.contains(") Z ")
-        };
-        wait_for(&is_gone);
+            (state.is_empty() || state.contains(") Z ")).then_some(())
+        });
     }
 }
 
