@@ -361,7 +361,7 @@ fn a_page_is_for_its_user_and_root() {
 }
 
 /// A server, until it is dropped; where it is, and what it said before.
-struct Server(Child, String, String);
+struct Server(Watched, String, String);
 
 impl Server {
     fn start(place: &Place, args: &[&str]) -> Self {
@@ -374,21 +374,18 @@ impl Server {
         };
         // SAFETY: `signal` is async-signal-safe, and the closure touches no memory.
         unsafe { command.pre_exec(heed_interrupts) };
-        let child = command.args(args).stderr(Stdio::piped()).spawn().unwrap();
-        // First, so that it is waited for also if it says something else.
-        let mut server = Server(child, String::new(), String::new());
+        let mut server = Watched::start(command.args(args).stderr(Stdio::piped()));
         let mut said = BufReader::new(server.0.stderr.as_mut().unwrap());
-        let mut line = String::new();
+        let (mut before, mut line) = (String::new(), String::new());
         loop {
-            assert!(said.read_line(&mut line).unwrap() > 0, "it ended: {}", server.2);
+            assert!(said.read_line(&mut line).unwrap() > 0, "it ended: {before}");
             let at = line
                 .strip_prefix("commensal: serving http://")
                 .and_then(|line| line.strip_suffix("/metrics until interrupted\n"));
             if let Some(at) = at {
-                at.clone_into(&mut server.1);
-                return server;
+                return Server(server, at.to_owned(), before);
             }
-            server.2.push_str(&line);
+            before.push_str(&line);
             line.clear();
         }
     }
@@ -405,13 +402,6 @@ impl Server {
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         body.to_owned()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -458,7 +448,7 @@ fn who_scrapes_is_served_until_the_command_is_interrupted() {
         (after == before + 1).then_some(())
     });
     assert_eq!(unreadable(&single), 0);
-    let pid = rustix::process::Pid::from_child(&all.0);
+    let pid = rustix::process::Pid::from_child(&all.0.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(all.0.wait().unwrap().signal(), Some(2));
+    assert_eq!(all.0.0.wait().unwrap().signal(), Some(2));
 }

@@ -22,7 +22,7 @@ pub const NOBODYS: u32 = 5_000_000;
 pub struct Place(TempDir);
 
 /// A program under the library, until it is dropped.
-pub struct Watched(Child);
+pub struct Watched(pub Child);
 
 impl Place {
     pub fn new() -> Self {
