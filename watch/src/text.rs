@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
+use comfy_table::CellAlignment::{self, Left, Right};
+use comfy_table::{Cell, LineStyle, Table, TableStyle};
 use commensal::observe::figures::{Cache, TABLES, unitless, write_slab_head, write_slab_row};
 
 use crate::process::{Process, State, now_ns};
@@ -28,20 +29,13 @@ const STYLE: TableStyle = TableStyle::new()
     .top_border(LineStyle::none().fill('─').junction('─'))
     .header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// Which way a column is set.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Left,
-    Right,
-}
-
 /// All processes.
 pub fn list(processes: &[Process]) -> String {
     if processes.is_empty() {
         return "no process under Commensal has a statistics page; start one by `commensal run -- PROGRAM`, or with COMMENSAL_CONF=observe:on\n".to_owned();
     }
     // The first three are words.
-    let sides = [[Side::Left; 3].as_slice(), &[Side::Right; COLUMNS.len() - 3]].concat();
+    let sides = [[Left; 3].as_slice(), &[Right; COLUMNS.len() - 3]].concat();
     let rows = processes.iter().map(|process| COLUMNS.iter().map(|(_, show)| show(process)).collect());
     drawn(COLUMNS.iter().map(|(heading, _)| (*heading).to_owned()).zip(sides), rows)
 }
@@ -71,7 +65,7 @@ pub fn heading(process: &Process) -> String {
 /// The figures of the process, with what they mean.
 fn figures(process: &Process) -> String {
     let now = now_ns();
-    let headings = [("figure", Side::Left), ("value", Side::Right), ("meaning", Side::Left)];
+    let headings = [("figure", Left), ("value", Right), ("meaning", Left)];
     let values = process.rows(0).next().into_iter().flat_map(|row| row.values());
     let rows = TABLES[0].figures.iter().zip(values).map(|(figure, value)| {
         vec![figure.name.to_owned(), units::value(figure.unit, value, now), figure.says.to_owned()]
@@ -82,9 +76,9 @@ fn figures(process: &Process) -> String {
 /// A table with its name, if it has rows.
 fn section(text: &mut String, process: &Process, number: usize) {
     let (table, now) = (&TABLES[number], now_ns());
-    let labels = table.labels.iter().map(|label| (label.name, Side::Left));
-    let figures = table.figures.iter().map(|figure| (figure.name, Side::Right));
-    let headings = std::iter::once(("#", Side::Left)).chain(labels).chain(figures);
+    let labels = table.labels.iter().map(|label| (label.name, Left));
+    let figures = table.figures.iter().map(|figure| (figure.name, Right));
+    let headings = std::iter::once(("#", Left)).chain(labels).chain(figures);
     let rows = process.rows(number).enumerate().map(|(number, row)| {
         let values =
             table.figures.iter().zip(row.values()).map(|(figure, value)| units::value(figure.unit, value, now));
@@ -119,13 +113,13 @@ pub fn slabinfo(process: &Process) -> String {
     text
 }
 
-fn drawn(headings: impl IntoIterator<Item = (String, Side)>, rows: impl Iterator<Item = Vec<String>>) -> String {
-    let cell = |text: String, side: Side| {
-        Cell::new(text).set_alignment(if side == Side::Right { CellAlignment::Right } else { CellAlignment::Left })
-    };
-    let (headings, sides): (Vec<String>, Vec<Side>) = headings.into_iter().unzip();
-    let cells =
-        |texts: Vec<String>| texts.into_iter().zip(&sides).map(|(text, &side)| cell(text, side)).collect::<Vec<_>>();
+fn drawn(
+    headings: impl IntoIterator<Item = (String, CellAlignment)>,
+    rows: impl Iterator<Item = Vec<String>>,
+) -> String {
+    let cell = |(text, &side): (String, &CellAlignment)| Cell::new(text).set_alignment(side);
+    let (headings, sides): (Vec<String>, Vec<CellAlignment>) = headings.into_iter().unzip();
+    let cells = |texts: Vec<String>| texts.into_iter().zip(&sides).map(cell).collect::<Vec<_>>();
     let mut table = Table::new();
     table.load_style(STYLE).set_header(cells(headings)).add_rows(rows.map(cells));
     // The style pads the last column, too.

@@ -90,11 +90,7 @@ impl Grid {
             (Some(one), Some(other)) => one.compare(other),
             _ => Ordering::Equal,
         };
-        if rises {
-            self.rows.sort_by(|(_, one), (_, other)| compare(one, other));
-        } else {
-            self.rows.sort_by(|(_, one), (_, other)| compare(other, one));
-        }
+        self.rows.sort_by(|(_, one), (_, other)| if rises { compare(one, other) } else { compare(other, one) });
     }
 
     /// How wide columns are, of those that fit into a width: what is too long in words is cut first, then columns at the end are left out, and then words are cut
