@@ -1,20 +1,13 @@
 //! A table before it is decided whether it is shown on a terminal or on a page.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+/// Which way a column is set: words left, figures right.
+pub use comfy_table::CellAlignment as Side;
+use comfy_table::{Cell, ContentArrangement, LineStyle, Table, TableStyle};
 
 /// Lines around the headings only.
 const STYLE: TableStyle = TableStyle::new()
     .top_border(LineStyle::none().fill('─').junction('─'))
     .header_separator(LineStyle::none().fill('─').junction('─'));
-
-/// Which way a column is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Words.
-    Left,
-    /// Figures.
-    Right,
-}
 
 /// Headings and rows. A row may be shorter than the headings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +40,7 @@ impl Sheet {
     }
 
     fn table(&self) -> Table {
-        let cell = |text: &String, side: &Side| {
-            let alignment = if *side == Side::Right { CellAlignment::Right } else { CellAlignment::Left };
-            Cell::new(text).set_alignment(alignment)
-        };
+        let cell = |text: &String, side: &Side| Cell::new(text).set_alignment(*side);
         let mut table = Table::new();
         table.load_style(STYLE);
         table.set_header(self.headings.iter().map(|(heading, side)| cell(heading, side)));
