@@ -10,17 +10,7 @@ use common::{as_commensal, commensal, commensal_does, compile, skip, text};
 use serde_json::{Value, json};
 
 const VERDICTS: [&str; 4] = ["fine", "unknown", "less", "fails"];
-const ITEMS: [&str; 9] = [
-    "library",
-    "mode",
-    "membarrier",
-    "statistics-page",
-    "settings",
-    "sandbox",
-    "stranded-memory",
-    "grace-periods",
-    "background",
-];
+const ITEMS: &str = "library mode membarrier statistics-page settings sandbox stranded-memory grace-periods background";
 
 /// The names in an object, sorted.
 fn names(object: &Value) -> Vec<&str> {
@@ -46,7 +36,8 @@ fn findings(done: &Output) -> Value {
     let items = found["items"].as_array().unwrap();
     for item in items {
         assert_eq!(names(item), ["advice", "found", "item", "meaning", "verdict"]);
-        assert!(is_one_of(&item["item"], &ITEMS) && is_one_of(&item["verdict"], &VERDICTS), "{item}");
+        let is_known = ITEMS.split(' ').any(|name| item["item"] == name);
+        assert!(is_known && is_one_of(&item["verdict"], &VERDICTS), "{item}");
         assert!(["found", "meaning"].iter().all(|name| !item[*name].as_str().unwrap().is_empty()), "{item}");
         assert!(item["advice"].is_null() || item["advice"].is_string(), "{item}");
     }
