@@ -45,15 +45,7 @@ pub unsafe extern "C" fn vfork() -> c_int {
         "neg eax",
         "mov edi, eax",
         "jmp {fail}",
-        word = sym own_cpu_word,
-        fail = sym fail,
+        word = sym slot::own_cpu_word,
+        fail = sym process::fail,
     )
-}
-
-extern "C" fn own_cpu_word() -> *mut u32 {
-    slot::own_cpu_word()
-}
-
-extern "C" fn fail(number: c_int) -> c_int {
-    process::fail(number)
 }

@@ -122,7 +122,7 @@ pub fn id() -> u32 {
 }
 
 /// Fails as a function of the C library does.
-pub fn fail(number: c_int) -> c_int {
+pub extern "C" fn fail(number: c_int) -> c_int {
     // SAFETY: the location is this thread's own.
     unsafe { *__errno_location() = number };
     -1

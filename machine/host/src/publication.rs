@@ -108,15 +108,19 @@ pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str>
     let start = path.length;
     let is_named = write!(path, "/{}\0", Name { namespace: own_namespace(), process: id() }).is_ok();
     let name = path.text.as_ptr().wrapping_add(start + 1);
-    let mapped = match is_named {
+    // Before the file, which would stay behind without it.
+    let own = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite).ok_or("there is no memory");
+    let mapped = own.and_then(|_| match is_named {
         // SAFETY: the name ends with a zero.
         true => unsafe { map_new_file(folder, name, bytes) },
         false => Err("the directory's name is too long"),
-    };
+    });
     close(folder);
-    (place.path, place.file) = (path.text, mapped?);
-    place.own = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite).ok_or("there is no memory")?;
-    Ok(place.own)
+    let own = own?;
+    // SAFETY: the mapping is ours, and nobody has seen it.
+    let file = mapped.inspect_err(|_| unsafe { _ = vm::release(own, bytes) })?;
+    *place = Place { path: path.text, file, own };
+    Ok(own)
 }
 
 /// Shows others a part of what the process wrote; of nowhere, nothing. False: somebody has truncated the file.

@@ -39,7 +39,7 @@ pub fn read() -> Option<u32> {
 
 /// The calling thread's word for its CPU, which is negative in a thread that has no slot. Where there are no other
 /// threads it is one that nobody reads.
-pub fn own_cpu_word() -> *mut u32 {
+pub extern "C" fn own_cpu_word() -> *mut u32 {
     const CPU: isize = 4;
     static NOBODYS: AtomicU32 = AtomicU32::new(0);
     match thread::is_alone() {
