@@ -29,7 +29,6 @@ use crate::slab::sharing;
 use crate::slab::survey::PANEL;
 use core::cell::UnsafeCell;
 use core::fmt::Write;
-use core::ops::Range;
 use core::ptr::null_mut;
 use machine::publication::{self, Place};
 use machine::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
@@ -311,8 +310,7 @@ impl Inside {
         }
         let now = clock::now_ns();
         self.spend(now - began);
-        let parts = self.writer.finish(now);
-        self.show(&parts);
+        self.writer.finish(now);
         self.due_ns = now + interval_ns().min(now - self.first_ns);
         self.next_look(now)
     }
@@ -331,8 +329,7 @@ impl Inside {
 
     fn start(&mut self, now: u64) {
         self.seen = Seen::now();
-        let turn = self.writer.start(now);
-        self.show(&[turn]);
+        self.writer.start(now);
         self.walk.start();
     }
 
@@ -360,13 +357,6 @@ impl Inside {
         LOOK
     }
 
-    /// Shows others parts of the page, one after the other. Where somebody has truncated it, there is none any more.
-    fn show(&mut self, parts: &[Range<usize>]) {
-        if !parts.iter().all(|part| publication::update(&self.place, part.clone())) {
-            (self.writer, self.is_refused) = (Writer::default(), true);
-        }
-    }
-
     fn make(&mut self, now: u64) -> Result<(), &'static str> {
         if self.writer.has_begun() {
             return Ok(());
@@ -381,8 +371,7 @@ impl Inside {
                 let program = process::read_file(c"/proc/self/comm", &mut text).unwrap_or(b"?");
                 let program = core::str::from_utf8(program).unwrap_or("?").trim_end();
                 // SAFETY: the memory is ours, zero, and of so many bytes.
-                let parts = unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
-                self.show(&parts);
+                unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
                 // Whatever there is, it has not been said.
                 self.seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
                 percpu::for_process(|| process::at_exit(withdraw));
