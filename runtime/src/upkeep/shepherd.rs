@@ -2,7 +2,7 @@
 //!
 //! There is none in a process with one thread, nor in one that holds little. It is *none*, *awake* or *idle*: awake, it sleeps from one thing that is due
 //! to the next; idle, until a slot wants turns again. When that takes long, or the program has one thread left, it
-//! returns all that it can and ends, and another one is made when it is needed: a process whose main thread has ended
+//! ends, and another one is made when it is needed: a process whose main thread has ended
 //! by `pthread_exit` ends with its last thread, which must not be ours. The state is marked with the generation of the
 //! process, so that a fork child has none.
 //!
@@ -124,10 +124,6 @@ impl Shepherd {
             wait(&self.bell, bell, (until - now).min(LOOK_NS));
         }
         let is_last = is_last();
-        if is_last {
-            // Nobody comes along later.
-            general().trim(0);
-        }
         let ends = (is_last || clock::now_ns() >= until)
             && self.state.compare_exchange(marked(IDLE), marked(NONE), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if !ends {
@@ -137,8 +133,7 @@ impl Shepherd {
         // Who joined before that found it idle, and roused it in vain, or sees none, and is in an allocation or leaves it to one that comes later. What is due is done
         // here: unless another one has been made already.
         fence(Ordering::SeqCst);
-        !is_last
-            && step(clock::now_ns()).is_some()
+        step(clock::now_ns()).is_some()
             && self.state.compare_exchange(marked(NONE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
@@ -199,15 +194,15 @@ fn work() {
         // Who rings after this finds the word changed when we go to sleep.
         let bell = state.shepherd.bell.load(Ordering::SeqCst);
         match step(clock::now_ns()) {
-            Some(at) if !is_last() => {
+            Some(at) => {
                 general().look_after_page(false);
                 let left = at.saturating_sub(clock::now_ns());
                 if left > 0 {
                     wait(&state.shepherd.bell, bell, left);
                 }
             }
-            _ if state.shepherd.rest(bell, LONG_NS.max(2 * interval_ns())) => {}
-            _ => return,
+            None if state.shepherd.rest(bell, LONG_NS.max(2 * interval_ns())) => {}
+            None => return,
         }
     }
 }
