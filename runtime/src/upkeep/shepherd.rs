@@ -34,8 +34,6 @@ const STATE: u32 = 3;
 const LONG_NS: u64 = 2_000_000_000;
 /// After it could not be made, the next try waits for so long.
 const AFTER_FAILURE_NS: u64 = 100_000_000;
-/// Between two looks of an idle one whether threads of the program are left.
-const LOOK_NS: u64 = 200_000_000;
 /// Where the program has one thread, it is looked again whether it has more after so long.
 const ALONE_NS: u64 = 1_000_000;
 /// A process whose runs have no more pages than this gets none: 2 MiB of address space, of which less is in memory.
@@ -121,7 +119,7 @@ impl Shepherd {
                 break;
             }
             general().look_after_page(true);
-            wait(&self.bell, bell, (until - now).min(LOOK_NS));
+            wait(&self.bell, bell, until - now);
         }
         let is_last = is_last();
         let ends = (is_last || clock::now_ns() >= until)
