@@ -67,9 +67,10 @@ fn a_process_is_told_as_it_is() {
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} is no number"));
     let figure = |name: &str| number(&value["process"][name]);
     let held = (16 << 20) + 50_000 * 64 + 100_000;
-    assert!((held..held + (2 << 20)).contains(&figure("in_use_bytes")), "{value}");
-    assert!(number(&value["resident_bytes"]) >= held && figure("peak_bytes") >= figure("in_use_bytes"), "{value}");
-    assert!(figure("large_bytes") >= 16 << 20, "{value}");
+    // It goes on while it is looked over, a part at a time: spans that it takes or returns meanwhile are found twice, or not at all.
+    const MOVED: u64 = 1 << 20;
+    assert!(figure("in_use_bytes").abs_diff(held) <= MOVED && figure("peak_bytes") >= held, "{value}");
+    assert!(number(&value["resident_bytes"]) >= held && figure("large_bytes") >= (16 << 20) - MOVED, "{value}");
     let small = row(&value["caches"], "malloc-64");
     assert!((50_000..51_000).contains(&number(&small["in_use"])), "{small}");
     assert!(number(&small["objects"]) >= number(&small["in_use"]), "{small}");
