@@ -9,6 +9,7 @@
  * vfork_allocates              a child of vfork in a process with one thread allocates before it execs, as
  *                              shells do
  * vfork_beside_threads         children of vfork allocate in a process with threads
+ * page_truncated               the statistics page of a process is cut off, which goes on
  * vfork_pages                  the same for a fifth of a second, in a process that is to have a statistics page:
  *                              there is none but its own, although its children were it for most of the time
  *
@@ -27,6 +28,7 @@
 #include <spawn.h>
 #include <stdbool.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -376,6 +378,24 @@ static void page_owners(char *owners, size_t bytes) {
         closedir(folder);
 }
 
+/* Somebody truncates the page of a process that goes on. */
+static void check_page_truncated(void) {
+    static struct churn churn;
+    char owners[200] = "", path[PATH_MAX];
+    churn_begin(&churn, 1, 64 * KIB);
+    for (double end = seconds_now() + 20; owners[0] == 0 && seconds_now() < end;) {
+        churn_steps(&churn, 1000);
+        page_owners(owners, sizeof owners);
+    }
+    snprintf(path, sizeof path, "%s/commensal/%s", getenv("XDG_RUNTIME_DIR"), owners + 1);
+    CHECK(truncate(path, 0) == 0, "%s: errno %d", path, errno);
+    for (double end = seconds_now() + 0.3; seconds_now() < end;)
+        churn_steps(&churn, 1000);
+    struct stat status;
+    CHECK(stat(path, &status) == 0 && status.st_size == 0, "somebody wrote %s again", path);
+    churn_end(&churn);
+}
+
 static void check_vfork_pages(void) {
     static struct churn churn;
     char owners[200], own[20];
@@ -398,6 +418,7 @@ static const struct check checks[] = {{"storm", check_storm},
                                       {"solo", check_solo},
                                       {"vfork_allocates", check_vfork_allocates},
                                       {"vfork_beside_threads", check_vfork_beside_threads},
+                                      {"page_truncated", check_page_truncated},
                                       {"vfork_pages", check_vfork_pages},
                                       {NULL, NULL}};
 

@@ -22,6 +22,7 @@ in_both_modes! {
     vfork_children_that_allocate: "fork vfork_allocates";
     vfork_children_that_allocate_beside_threads: "fork vfork_beside_threads";
     vfork_children_have_no_page: watched("fork vfork_pages");
+    watched_until_the_page_is_truncated: watched("fork page_truncated");
     watched_forks: watched("fork storm {600} fork,_Fork,syscall,clone,vfork,spawn");
 
     before_main: "exits before_main";

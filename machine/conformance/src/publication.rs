@@ -2,6 +2,7 @@
 
 use crate::Runner;
 use crate::case::{Outcome, ensure, operations};
+use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use machine::publication::{self, Place};
@@ -10,6 +11,8 @@ use machine::vm::PAGE;
 operations! {
     /// Gives so many bytes of zeroes, which stay mapped. Where others find them is noted in the place. An error changes nothing, and says what there is not.
     publish: fn(&mut Place, usize) -> Result<*mut u8, &'static str> = publication::publish,
+    /// Shows others a part of it. False: the file is shorter by now.
+    update: fn(&Place, Range<usize>) -> bool = publication::update,
     /// Others find it no more. Contents stay. Of a place where nothing is: nothing.
     withdraw: fn(&mut Place) = publication::withdraw,
 }
@@ -19,6 +22,7 @@ crate::cases! {
     "publication::publish" => published, {
         "what was there" { publish: planted::full }
         "one for all" { publish: planted::one }
+        "it is said to be gone" { update: |_, _| false }
     }
 }
 
@@ -39,6 +43,11 @@ fn published_at(operations: &Operations, [place, other]: &mut [Place; 2]) -> Out
     let bytes = |memory: *mut u8| unsafe { core::slice::from_raw_parts_mut(memory, BYTES) };
     ensure!(bytes(first).iter().all(|&byte| byte == 0), "what is published is not zero");
     bytes(first).fill(1);
+    ensure!((operations.update)(place, PAGE - 1..BYTES), "somebody truncated a file that nobody knows");
+    if let Ok(shown) = std::fs::read(place.path().to_str().map_err(|_| "a path that is no text")?) {
+        let wrong = (0..BYTES).find(|&at| shown.get(at) != Some(&u8::from(at >= PAGE - 1)));
+        ensure!(wrong.is_none(), "byte {wrong:?} is shown as {:?}", wrong.map(|at| shown.get(at)));
+    }
     let second = (operations.publish)(other, BYTES)?;
     ensure!(bytes(second).iter().all(|&byte| byte == 0), "what is published next is not zero");
     bytes(second).fill(2);

@@ -4,12 +4,18 @@
 //! user's own and nobody else's to enter. `/tmp` comes last, as it lies on a disk on many machines: then whoever writes may wait for that now and then. The file has the mode 0600, and all of its memory from the start, so that no write to it ever fails for lack of that. It
 //! goes when the process exits in an orderly way, and stays when it crashes.
 //!
+//! The process writes into memory of its own, of which [`update`] has the kernel copy parts into the file: where
+//! somebody has truncated that, the kernel says so, and nobody is killed.
+//!
 //! Allocates nothing. Some twenty system calls; not in signal handlers of programs that care which descriptors are free, as two are open for a moment.
 
 use crate::process::{environment, id};
 use crate::syscall::{self, Errno};
+use crate::vm;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
+use core::ops::Range;
+use core::ptr::null_mut;
 use core::str::FromStr;
 
 /// The longest path of such a file, in bytes.
@@ -73,6 +79,9 @@ pub fn own_namespace() -> u64 {
 #[repr(C)]
 pub struct Place {
     path: [u8; PATH],
+    /// Both of so many bytes, and what the process writes is the same.
+    file: *mut u8,
+    own: *mut u8,
 }
 
 /// Where users without a runtime directory have a directory of their own.
@@ -90,7 +99,7 @@ const CLOSE_ON_EXEC: usize = 0o2_000_000;
 const ONLY_OURS: usize = 0o700;
 const ONLY_OURS_TO_READ: usize = 0o600;
 
-/// Makes a file of so many zeroes, and maps it. An error says what there is not.
+/// Makes a file of so many zeroes, and gives as many of the process's own. An error says what there is not.
 pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
     let (folder, path) = folder().ok_or(
         "no directory that is this user's alone: neither $XDG_RUNTIME_DIR/commensal nor /run/user/UID/commensal nor commensal-UID in /dev/shm or /tmp",
@@ -99,15 +108,41 @@ pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str>
     let start = path.length;
     let is_named = write!(path, "/{}\0", Name { namespace: own_namespace(), process: id() }).is_ok();
     let name = path.text.as_ptr().wrapping_add(start + 1);
-    let mapped = match is_named {
+    // Before the file, which would stay behind without it.
+    let own = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite).ok_or("there is no memory");
+    let mapped = own.and_then(|_| match is_named {
         // SAFETY: the name ends with a zero.
         true => unsafe { map_new_file(folder, name, bytes) },
         false => Err("the directory's name is too long"),
-    };
+    });
     close(folder);
-    let mapped = mapped?;
-    place.path = path.text;
-    Ok(mapped)
+    let own = own?;
+    // SAFETY: the mapping is ours, and nobody has seen it.
+    let file = mapped.inspect_err(|_| unsafe { _ = vm::release(own, bytes) })?;
+    *place = Place { path: path.text, file, own };
+    Ok(own)
+}
+
+/// Shows others a part of what the process wrote; of nowhere, nothing. False: somebody has truncated the file.
+pub fn update(place: &Place, part: Range<usize>) -> bool {
+    const BAD_ADDRESS: Errno = Errno(14);
+    if place.file.is_null() {
+        return true;
+    }
+    let (from, to, bytes) = (place.own.wrapping_add(part.start), place.file.wrapping_add(part.start), part.len());
+    let parts = [[from as usize, bytes], [to as usize, bytes]];
+    let [own, others] = parts.each_ref().map(|part| part.as_ptr() as usize);
+    // SAFETY: copies from one mapping of ours to another.
+    match unsafe { syscall::call(syscall::PROCESS_VM_WRITEV, [id() as usize, own, 1, others, 1, 0]) } {
+        Ok(copied) => copied == bytes,
+        Err(BAD_ADDRESS) => false,
+        Err(_) => {
+            // In a sandbox.
+            // SAFETY: as above.
+            unsafe { to.copy_from_nonoverlapping(from, bytes) };
+            true
+        }
+    }
 }
 
 /// Removes the file. What is mapped stays so.
@@ -245,7 +280,7 @@ impl Write for Path {
 impl Place {
     /// Nowhere.
     pub const fn nowhere() -> Self {
-        Place { path: [0; PATH] }
+        Place { path: [0; PATH], file: null_mut(), own: null_mut() }
     }
 
     /// The path of the file; empty: there is none.

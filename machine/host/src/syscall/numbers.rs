@@ -27,6 +27,7 @@ pub const MKDIRAT: usize = 258;
 pub const UNLINKAT: usize = 263;
 pub const FALLOCATE: usize = 285;
 pub const PRLIMIT: usize = 302;
+pub const PROCESS_VM_WRITEV: usize = 311;
 pub const MEMBARRIER: usize = 324;
 
 /// Whether a filter permits a call that lets the C library's malloc and threads live. All others may end a program that

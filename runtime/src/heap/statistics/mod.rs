@@ -29,6 +29,7 @@ use crate::slab::sharing;
 use crate::slab::survey::PANEL;
 use core::cell::UnsafeCell;
 use core::fmt::Write;
+use core::ops::Range;
 use core::ptr::null_mut;
 use machine::publication::{self, Place};
 use machine::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
@@ -310,7 +311,8 @@ impl Inside {
         }
         let now = clock::now_ns();
         self.spend(now - began);
-        self.writer.finish(now);
+        let parts = self.writer.finish(now);
+        self.show(&parts);
         self.due_ns = now + interval_ns().min(now - self.first_ns);
         self.next_look(now)
     }
@@ -329,7 +331,8 @@ impl Inside {
 
     fn start(&mut self, now: u64) {
         self.seen = Seen::now();
-        self.writer.start(now);
+        let turn = self.writer.start(now);
+        self.show(&[turn]);
         self.walk.start();
     }
 
@@ -357,6 +360,13 @@ impl Inside {
         LOOK
     }
 
+    /// Shows others parts of the page, one after the other. Where somebody has truncated it, there is none any more.
+    fn show(&mut self, parts: &[Range<usize>]) {
+        if !parts.iter().all(|part| publication::update(&self.place, part.clone())) {
+            (self.writer, self.is_refused) = (Writer::default(), true);
+        }
+    }
+
     fn make(&mut self, now: u64) -> Result<(), &'static str> {
         if self.writer.has_begun() {
             return Ok(());
@@ -371,7 +381,8 @@ impl Inside {
                 let program = process::read_file(c"/proc/self/comm", &mut text).unwrap_or(b"?");
                 let program = core::str::from_utf8(program).unwrap_or("?").trim_end();
                 // SAFETY: the memory is ours, zero, and of so many bytes.
-                unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
+                let parts = unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
+                self.show(&parts);
                 // Whatever there is, it has not been said.
                 self.seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
                 percpu::for_process(|| process::at_exit(withdraw));

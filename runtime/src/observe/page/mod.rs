@@ -6,10 +6,11 @@
 //!   copy 1     the same
 //! ```
 //!
-//! The process fills the copy that is not current, a part at a time, and then says that it is: so whoever crashes in the middle leaves the one
-//! before. Readers copy the whole page, without a lock or a mark, and look whether the copy's turn is the same afterwards, and even.
-//! Numbers are 64 bits wide and in the machine's order. The tables are those of `observe::figures`. A page of another version may be laid out
-//! otherwise behind `version`; nothing before it changes.
+//! The process fills the copy that is not current, a part at a time, in memory of its own. Then it shows the parts that
+//! [`Writer`] names, in their order: so whoever crashes in the middle leaves the one before. Readers copy the whole
+//! page, without a lock or a mark, and look whether the copy's turn is the same afterwards, and even. Numbers are 64
+//! bits wide and in the machine's order. The tables are those of `observe::figures`. A page of another version may be
+//! laid out otherwise behind `version`; nothing before it changes.
 //!
 //! Runs at the same time: one writer; any readers, in other processes.
 
@@ -23,6 +24,7 @@ pub use version::VERSION;
 
 use super::figures::{Figures, Row, TABLES};
 use core::mem::{offset_of, size_of};
+use core::ops::Range;
 use core::ptr::NonNull;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -132,16 +134,24 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a page out of zeroes, which others may look at already.
+    /// Makes a page out of zeroes. Returns what to show: the mark last, so that nobody takes half a page for one.
     ///
     /// # Safety
     /// The memory is the caller's, for ever, aligned as a page and of as many bytes as the room takes; only this writer writes there.
-    pub unsafe fn begin(&mut self, memory: *mut u8, room: Room, process: u32, program: Text<16>, now_ns: u64) {
+    pub unsafe fn begin(
+        &mut self,
+        memory: *mut u8,
+        room: Room,
+        process: u32,
+        program: Text<16>,
+        now_ns: u64,
+    ) -> [Range<usize>; 2] {
         let (tables, copy_bytes) = room.tables();
         let first = size_of::<Header>().next_multiple_of(ALIGNMENT);
-        let Some(header) = NonNull::new(memory.cast::<Header>()) else { return };
+        let parts = [size_of_val(&MARK)..size_of::<Header>(), 0..size_of_val(&MARK)];
+        let Some(header) = NonNull::new(memory.cast::<Header>()) else { return parts };
         let whole = Header {
-            mark: [0; 8],
+            mark: MARK,
             version: VERSION,
             current: AtomicU32::new(NONE),
             process,
@@ -154,13 +164,9 @@ impl Writer {
             tables,
         };
         // SAFETY: passed on.
-        unsafe {
-            header.write(whole);
-            // Last, so that nobody takes what is half written for a page.
-            fence(Ordering::Release);
-            (&raw mut (*header.as_ptr()).mark).write_volatile(MARK);
-        }
+        unsafe { header.write(whole) };
         *self = Writer { header: Some(header), copy: None };
+        parts
     }
 
     /// Whether there is a page.
@@ -179,19 +185,21 @@ impl Writer {
         self.copy.as_mut().map(|copy| unsafe { copy.as_mut() })
     }
 
-    /// Begins to write the copy that is not current: without rows, but for one of figures.
-    pub fn start(&mut self, now_ns: u64) {
-        let Some((place, header)) = self.header.zip(self.header()) else { return };
+    /// Begins to write the copy that is not current: without rows, but for one of figures. Returns what to show: its
+    /// turn, which is odd.
+    pub fn start(&mut self, now_ns: u64) -> Range<usize> {
+        let Some((place, header)) = self.header.zip(self.header()) else { return 0..0 };
         let other = header.copies[usize::from(header.current.load(Ordering::Relaxed) == 1)];
         // SAFETY: in the page.
         self.copy = Some(unsafe { place.cast::<u8>().add(other as usize) }.cast());
-        let Some(copy) = self.copy() else { return };
+        let Some(copy) = self.copy() else { return 0..0 };
         copy.turn.store(copy.turn.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
-        // Whoever read any of what is written below finds the turn odd, or another one, afterwards: readers copy what is here by the kernel, and read the
-        // turn again by a second call.
+        // For readers of this very memory, as in tests.
         fence(Ordering::Release);
         (copy.began_ns, copy.cost_ns, copy.rows, copy.lost) = (now_ns, 0, [0; TABLES.len()], [0; TABLES.len()]);
         self.row::<Figures>(0);
+        let at = other as usize;
+        at..at + size_of::<AtomicU64>()
     }
 
     /// Whether a copy is being written.
@@ -206,17 +214,22 @@ impl Writer {
         }
     }
 
-    /// Makes the copy current that was being written.
-    pub fn finish(&mut self, now_ns: u64) {
-        let Some(copy) = self.copy() else { return };
+    /// Makes the copy current that was being written. Returns what to show, each part by a call of its own: with the
+    /// turn a reader has what was shown before it, and with `current` the turn. Whoever read any of that finds the turn
+    /// odd, or another one, afterwards, as it was shown first.
+    pub fn finish(&mut self, now_ns: u64) -> [Range<usize>; 3] {
+        let none = [0..0, 0..0, 0..0];
+        let Some(copy) = self.copy() else { return none };
         copy.ended_ns = now_ns;
-        // Release pairs with the kernel's copying for a reader: with the turn he has what was written before it, and with `current` the turn.
         copy.turn.store(copy.turn.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.copy = None;
-        if let Some(header) = self.header() {
-            let next = if header.current.load(Ordering::Relaxed) == 1 { 2 } else { 1 };
-            header.current.store(next, Ordering::Release);
-        }
+        let Some(header) = self.header() else { return none };
+        let next = if header.current.load(Ordering::Relaxed) == 1 { 2 } else { 1 };
+        header.current.store(next, Ordering::Release);
+        let [first, second] = header.copies.map(|at| at as usize);
+        let at = if next == 1 { first } else { second };
+        let (turn, current) = (at + size_of::<AtomicU64>(), offset_of!(Header, current));
+        [turn..at + (second - first), at..turn, current..current + size_of::<AtomicU32>()]
     }
 
     /// A row of the copy that is being written, which is there, or is now, with all before it, as zeroes; none: there is no room for it.
