@@ -75,7 +75,10 @@ fn main() -> ExitCode {
     if words.next().is_some_and(|word| word == WORKLOAD) {
         let mut words = words.map(|word| word.to_string_lossy().into_owned()).peekable();
         if words.peek().is_some_and(|word| word == doctor::trial::NAME) {
-            return doctor::trial::main(words.nth(1).as_deref());
+            return match words.nth(1).as_deref() {
+                Some(doctor::sandbox::NAME) => doctor::sandbox::main(),
+                _ => doctor::trial::main(),
+            };
         }
         if let Some(probe) = words.peek().and_then(|word| probe::find(word)) {
             return probe::main(probe, words.skip(1));

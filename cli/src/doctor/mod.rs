@@ -4,7 +4,7 @@
 //! seen. Here both become findings: a row of the table each, or an object of the JSON.
 
 mod facts;
-mod sandbox;
+pub mod sandbox;
 pub mod trial;
 
 use std::process::ExitCode;

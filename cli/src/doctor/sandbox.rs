@@ -41,7 +41,7 @@ const PERMITTED: [i64; 15] = [
 ];
 
 /// Runs the process, and says what came of it.
-pub fn examine() -> Vec<Finding> {
+pub(super) fn examine() -> Vec<Finding> {
     match trial::told(&[NAME]).and_then(|(told, printed)| findings(&told, &printed)) {
         Ok(findings) => findings,
         Err(why) => vec![

@@ -15,7 +15,6 @@ use std::thread;
 use serde_json::{Value, json};
 use watch::folders;
 
-use super::sandbox;
 use crate::places;
 
 /// What the process is called, where bundled programs have their names.
@@ -143,11 +142,8 @@ fn mode(line: &str) -> Option<Mode> {
 }
 
 /// The process: uses a cache from two threads at once, re-tunes it, and says what came of that and where its statistics
-/// page is; or does what its argument says.
-pub fn main(argument: Option<&str>) -> ExitCode {
-    if argument == Some(sandbox::NAME) {
-        sandbox::main();
-    }
+/// page is.
+pub fn main() -> ExitCode {
     let own = std::process::id().to_string();
     let page = folders::all().into_iter().map(|folder| folder.join(&own)).find(|page| page.exists());
     println!("{}", json!({ "tuned": tune_a_cache().ok(), "page": page }));
