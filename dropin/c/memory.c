@@ -1,6 +1,8 @@
 /* Memory goes back to the kernel, and is used again.
  *
  * returns SIZE          200 MiB in blocks of SIZE bytes; after free and malloc_trim it is gone
+ * alone SIZE            the same in a process with one thread, which calls nothing after the last free: it is gone
+ *                       but for 64 MiB. Blocks of 0 bytes are of many sizes
  * reuse SIZE            the same blocks again and again take no more memory
  * recycle               memory of one size serves other sizes */
 #include "check.h"
@@ -21,11 +23,13 @@ static void make_table(size_t count) {
     memset(blocks, 1, bytes);
 }
 
+/* Of 0 bytes: of up to 4 KiB. */
 static void take(size_t from, size_t to, size_t size) {
     for (size_t i = from; i < to; i++) {
-        blocks[i] = malloc(size);
-        CHECK(blocks[i] != NULL, "malloc(%zu) failed with errno %d", size, errno);
-        for (size_t at = 0; at < size; at += 4096)
+        size_t own = size > 0 ? size : i * 1979 % 4096 + 1;
+        blocks[i] = malloc(own);
+        CHECK(blocks[i] != NULL, "malloc(%zu) failed with errno %d", own, errno);
+        for (size_t at = 0; at < own; at += 4096)
             ((char *)blocks[i])[at] = 1;
     }
 }
@@ -92,7 +96,22 @@ static void check_recycle(void) {
     }
 }
 
+static void check_alone(void) {
+    const size_t kept = 64 * MIB;
+    size_t size = number_argument(0, 64), count = TOTAL / (size > 0 ? size : 2048);
+    make_table(count);
+    free(malloc(size));
+    size_t before = resident_bytes();
+    take(0, count, size);
+    size_t with = resident_bytes();
+    give(0, count);
+    size_t after = resident_bytes();
+    CHECK(with > before + TOTAL / 2 && after < before + kept, "resident %zu at first, %zu with the blocks, %zu after them",
+          before, with, after);
+}
+
 static const struct check checks[] = {{"returns", check_returns},
+                                      {"alone", check_alone},
                                       {"reuse", check_reuse},
                                       {"recycle", check_recycle},
                                       {NULL, NULL}};

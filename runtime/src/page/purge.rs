@@ -15,14 +15,36 @@ use super::zone::Zone;
 use crate::observe::LockReport;
 use crate::settings::Key;
 use machine::sync::{Ordering, compiler_fence};
-use machine::{here, vm};
+use machine::{here, thread, vm};
 
 /// MiB of dirty pages that free runs may keep in any case.
 const KEEP: Key = Key::of("keep");
+const UPKEEP: Key = Key::of("upkeep");
+/// Dirty pages that free runs may keep without anybody in the background, as much as cached objects may keep in spans; and how many are left then.
+const MOST_ALONE: u64 = (24 << 20) / PAGE as u64;
+const KEPT_ALONE: u64 = (16 << 20) / PAGE as u64;
 /// Dirty pages that go back in one call at most: 4 MiB, which bounds the time under the lock as well as that in the kernel.
 pub const MOST_PURGED_AT_ONCE: u64 = 1024;
 
 impl Zone {
+    /// Says whether somebody gives idle pages back in the background, of this process.
+    pub fn set_background(&self, is_there: bool) {
+        // Relaxed: who sees the old word gives pages back once more, or once less.
+        self.background.store(if is_there { thread::generation() } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Whether nobody does, and somebody should: a process that frees much and then sleeps would keep it.
+    pub fn is_alone(&self) -> bool {
+        self.background.load(Ordering::Relaxed) != thread::generation() && UPKEEP.is_on()
+    }
+
+    /// After a run was freed. Where nobody comes along later, what is too much goes back at once: by parts of many pages, so that a page that is freed costs little.
+    pub(super) fn give_excess_back(&self, locks: &LockReport) {
+        if self.counts.free_dirty.get() > MOST_ALONE && self.is_alone() {
+            self.purge(locks, KEPT_ALONE.max(self.kept_dirty()));
+        }
+    }
+
     /// The fewest dirty pages that free runs had since this was asked the last time: nobody needed so many.
     pub fn take_least_dirty(&self) -> u64 {
         // Relaxed: a number of its own. Of pages that are taken at the same time, some count for the next time only.

@@ -29,7 +29,7 @@ use super::{PAGE, ZONE_RANK};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use machine::sync::{Acquired, AtomicPtr, AtomicU64, Lock, Ordering, Site, compiler_fence};
+use machine::sync::{Acquired, AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, Site, compiler_fence};
 use machine::{here, process};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
@@ -77,7 +77,9 @@ pub struct Zone {
     pub(super) map_start: *mut u8,
     /// Whether the kernel gives huge pages to whoever did not ask for any. Asked for once, as a program may forbid itself to open files.
     pub(super) prefers_huge: bool,
-    unused: [u8; 15],
+    /// The process's generation, or another one's: whether somebody gives idle pages back in the background.
+    pub(super) background: AtomicU32,
+    unused: u64,
     deferred: AtomicPtr<u8>,
     /// Runs handed out when somebody was last told that the heap is about to grow.
     growth_told_at: AtomicU64,
@@ -198,6 +200,7 @@ impl Zone {
         if self.locked(locks, here!(), |state| all().for_each(|span| self.put_run(state, span.start()))).is_none() {
             all().for_each(|span| self.defer(span.start()));
         }
+        self.give_excess_back(locks);
     }
 
     /// # Safety
@@ -282,6 +285,7 @@ impl Zone {
         if self.locked(locks, here!(), |state| self.put_run(state, start)).is_none() {
             self.defer(start);
         }
+        self.give_excess_back(locks);
     }
 
     /// Changes the length of the run at `start` where it lies. False: it is unchanged.
@@ -296,9 +300,11 @@ impl Zone {
             // SAFETY: passed on.
             return segment.owner == Owner::Block && unsafe { self.resize_block(locks, start, old, new) };
         }
-        self.locked(locks, here!(), |state| {
+        let is_done = self.locked(locks, here!(), |state| {
             if new <= old { self.shrink_run(state, start, new as u32) } else { self.grow_run(state, start, new as u32) }
-        }) == Some(true)
+        });
+        self.give_excess_back(locks);
+        is_done == Some(true)
     }
 
     /// Shows the spans that a slab has among so many granules, from a place on, which 0 begins and the last call told; none: there are no more. Each as it is at some

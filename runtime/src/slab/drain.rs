@@ -128,12 +128,17 @@ impl<'a> General<'a> {
             return false;
         }
         let drain = |general: Self| {
-            general.drain_own(Which::All);
-            general.drain_depots(Which::All);
+            general.drain_at_hand();
             general.free_unused_spans(Which::All);
             general.page_lists().for_each(|slot| general.drain_page_list(slot));
         };
         self.try_as_only_drainer(drain).is_some()
+    }
+
+    /// Brings depots and this slot's own arrays back to the spans, without a kick.
+    pub(super) fn drain_at_hand(self) {
+        self.drain_own(Which::All);
+        self.drain_depots(Which::All);
     }
 
     /// [`Self::as_only_drainer`], but that it does not wait. None: another one is at it.

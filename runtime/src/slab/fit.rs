@@ -140,10 +140,10 @@ impl Handle<'_> {
     /// Pointers that an array of the slot has room for.
     #[inline]
     pub(super) fn capacity(self, slot: u32) -> usize {
-        let (shape, shard) = (self.shape(), self.shard(slot));
-        match shard::level(shard) {
-            0 => shape.batch(shard::heat(shard)),
-            level => shape.at_level(level),
+        let (shape, heat) = (self.shape(), self.heat(slot));
+        match shard::level(self.shard(slot)) {
+            level if level > 0 && heat > 0 => shape.at_level(level),
+            _ => shape.batch(heat),
         }
     }
 

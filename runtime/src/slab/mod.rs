@@ -31,6 +31,7 @@ pub mod object_cache;
 mod panel;
 mod panels;
 mod put;
+mod reclaim;
 pub mod region;
 mod registry;
 mod reserve;

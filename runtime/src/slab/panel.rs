@@ -255,9 +255,9 @@ impl<'a> Handle<'a> {
         shard::of(self.panel, slot, self.place)
     }
 
-    /// How hot the cache is in a slot.
+    /// How hot the cache is in a slot: cold, while the process shrinks.
     pub(super) fn heat(self, slot: u32) -> u32 {
-        shard::heat(self.shard(slot))
+        if self.slab().registry().rare.0.reclaim.is_on() { 0 } else { shard::heat(self.shard(slot)) }
     }
 
     /// An empty private array, sized for the cache as hot as it is in a slot.

@@ -34,6 +34,7 @@ impl Handle<'_> {
         };
         self.general().heed();
         self.count_visit(slot, false);
+        self.reclaim();
         let word = self.give_word(slot);
         let given = Array::from_give_word(word);
         if given.is_some_and(|given| !given.is_full()) {

@@ -4,6 +4,7 @@ use super::class::CLASSES;
 use super::drain::VainFlush;
 use super::object_cache::{ObjectCache, Wanted};
 use super::panels::Panels;
+use super::reclaim::Reclaim;
 use super::spare::Spare;
 use super::tally::Tally;
 use crate::observe::locks::{Filter, LockReport};
@@ -72,6 +73,8 @@ pub struct Rare {
     pub lock_filter: Filter,
     /// A flush for an allocation that failed again after it.
     pub(super) vain_flush: VainFlush,
+    /// How a process without threads shrinks.
+    pub(super) reclaim: Reclaim,
 }
 
 impl Rare {
@@ -94,6 +97,7 @@ impl Rare {
             own: [const { AtomicPtr::new(null_mut()) }; OWN],
             lock_filter: Filter::new(),
             vain_flush: VainFlush::new(),
+            reclaim: Reclaim::new(),
         }
     }
 

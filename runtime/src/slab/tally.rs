@@ -84,6 +84,11 @@ impl Tally {
         self.peak_objects[class].get()
     }
 
+    /// Bytes that the program and the slots' arrays hold, as a reading.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.read_positive().value as u64 * UNIT as u64
+    }
+
     /// The most bytes that the program and the slots' arrays held.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.get() * UNIT as u64

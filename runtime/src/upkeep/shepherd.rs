@@ -128,11 +128,16 @@ impl Shepherd {
             self.state.store(marked(AWAKE), Ordering::Relaxed);
             return true;
         }
+        general().state().zone.set_background(false);
         // Who joined before that found it idle, and roused it in vain, or sees none, and is in an allocation or leaves it to one that comes later. What is due is done
         // here: unless another one has been made already.
         fence(Ordering::SeqCst);
-        step(clock::now_ns()).is_some()
-            && self.state.compare_exchange(marked(NONE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let goes_on = step(clock::now_ns()).is_some()
+            && self.state.compare_exchange(marked(NONE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if goes_on {
+            general().state().zone.set_background(true);
+        }
+        goes_on
     }
 }
 
@@ -170,6 +175,8 @@ impl State {
             let is_made = is_ours && process::keeping_errno(|| thread::spawn(&WORK));
             if is_ours && !is_made {
                 word.store(marked(NONE), Ordering::Relaxed);
+            } else if is_made {
+                general().state().zone.set_background(true);
             }
             is_made || !is_ours
         })
@@ -187,6 +194,7 @@ fn work() {
         percpu::enter();
         let Some(state) = State::known() else { return };
         if !SHEPHERD.is_on() {
+            general().state().zone.set_background(false);
             return state.shepherd.state.store(marked(NONE), Ordering::Relaxed);
         }
         // Who rings after this finds the word changed when we go to sleep.
