@@ -3,52 +3,27 @@
 use crate::blocks::{Block, Table, check_empty_heap};
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
-use crate::protocol::{BOTH, NO_SIGNALS};
-use crate::{Canary, Protocol};
+use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::heap;
 use commensal::slab::{Cache, ObjectCache, Untunable, Wanted};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, fork, sleep};
+use machine::simulation::{fork, sleep};
 use machine::slot::Mode;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "cache tuning",
-        about: "a cache that is tuned, shrunk and filled ahead while threads use it",
-        body: tuned,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::RestartIsFence), Canary::by_ids(Defect::SectionsGoOn)],
-    },
-    Protocol {
-        name: "cache creation",
-        about: "caches that threads create and destroy, also the same one at the same time, while others go over all of them",
-        body: created,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::SectionsGoOn), Canary::in_fallback(Defect::ChangesTear)],
-    },
-    Protocol {
-        name: "array sizes",
-        about: "caches that are used so much that their arrays grow, in slots that lend each other room for it",
-        body: sized,
-        rates: NO_SIGNALS,
-        modes: &[Mode::ConcurrencyId],
-        canaries: &[Canary::by_ids(Defect::RestartIsFence)],
-    },
-    Protocol {
-        name: "watched cache",
-        about: "a cache that watches its users, none of which does anything wrong, also where one of them forks",
-        body: watched,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::NoWipe)],
-    },
-];
+protocols! {
+    "cache tuning": "a cache that is tuned, shrunk and filled ahead while threads use it",
+        tuned, NO_SIGNALS, BOTH => by_ids RestartIsFence, by_ids SectionsGoOn;
+    "cache creation":
+        "caches that threads create and destroy, also the same one at the same time, while others go over all of them",
+        created, NO_SIGNALS, BOTH => by_ids SectionsGoOn, in_fallback ChangesTear;
+    "array sizes": "caches that are used so much that their arrays grow, in slots that lend each other room for it",
+        sized, NO_SIGNALS, &[Mode::ConcurrencyId] => by_ids RestartIsFence;
+    "watched cache": "a cache that watches its users, none of which does anything wrong, also where one of them forks",
+        watched, NO_SIGNALS, BOTH => by_ids NoWipe;
+}
 
 /// Large objects: arrays of them are small, so that few operations reach everything behind these.
 const BYTES: usize = 5000;

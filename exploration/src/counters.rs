@@ -1,41 +1,24 @@
 //! Lazy counters: their upgrade, reading while they change, limits.
 
 use crate::heaps::{Handler, crowd};
-use crate::protocol::{BOTH, NO_SIGNALS};
-use crate::{Canary, Protocol};
+use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::counter::CounterSet;
 use commensal::percpu::Area;
 use fastrand::Rng;
 use machine::kick;
+use machine::simulation::Rates;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates};
 use machine::sync::{AtomicI64, Ordering};
 use std::cell::RefCell;
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "counter upgrade",
-        about: "a set that several threads share, announced or not, while all of them add and read, and handlers add, too",
-        body: shared,
-        rates: Rates { signal: 1000, ..Rates::USUAL },
-        modes: BOTH,
-        canaries: &[
-            Canary::by_ids(Defect::SectionsGoOn),
-            Canary::by_ids(Defect::OneSlot),
-            Canary::by_ids(Defect::ChangesTear),
-        ],
-    },
-    Protocol {
-        name: "counter limits",
-        about: "additions that must not lead above a limit, and are refused only there",
-        body: limited,
+protocols! {
+    "counter upgrade":
+        "a set that several threads share, announced or not, while all of them add and read, and handlers add, too",
+        shared, Rates { signal: 1000, ..Rates::USUAL }, BOTH => by_ids SectionsGoOn, by_ids OneSlot, by_ids ChangesTear;
+    "counter limits": "additions that must not lead above a limit, and are refused only there",
         // Threads that meet in one slot, one after the other.
-        rates: Rates { preempt: 3000, ..NO_SIGNALS },
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::RestartIsFence), Canary::by_ids(Defect::SectionsGoOn)],
-    },
-];
+        limited, Rates { preempt: 3000, ..NO_SIGNALS }, BOTH => by_ids RestartIsFence, by_ids SectionsGoOn;
+}
 
 const COUNTERS: usize = 2;
 const THREADS: usize = 3;

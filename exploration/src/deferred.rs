@@ -2,48 +2,27 @@
 
 use crate::forks::must_be_well;
 use crate::heaps::{Handler, crowd};
-use crate::protocol::{BOTH, NO_SIGNALS};
-use crate::{Canary, Protocol};
+use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::heap;
 use commensal::rcu::{self, Head};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates, fork, pause};
+use machine::simulation::{Rates, fork, pause};
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "deferred",
-        about: "objects that are replaced, and then freed, called for or dropped by the runtime, with barriers, and handlers that defer",
-        body: replaced,
-        rates: Rates { signal: 60, ..Rates::USUAL },
-        modes: BOTH,
-        canaries: &[
-            Canary::by_ids(Defect::KicksGetLost),
-            Canary::by_ids(Defect::SectionsGoOn),
-            Canary::in_fallback(Defect::ChangesTear),
-        ],
-    },
-    Protocol {
-        name: "worker",
-        about: "a process that defers something now and then, and asks for nothing: all of it goes",
-        body: left_alone,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::in_fallback(Defect::ChangesTear)],
-    },
-    Protocol {
-        name: "deferred forks",
-        about: "forks while objects wait, are taken out and are freed: the child frees what waits, and not too early",
-        body: forked,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::NoWipe)],
-    },
-];
+protocols! {
+    "deferred":
+        "objects that are replaced, and then freed, called for or dropped by the runtime, with barriers, and handlers that defer",
+        replaced, Rates { signal: 60, ..Rates::USUAL }, BOTH
+            => by_ids KicksGetLost, by_ids SectionsGoOn, in_fallback ChangesTear;
+    "worker": "a process that defers something now and then, and asks for nothing: all of it goes",
+        left_alone, NO_SIGNALS, BOTH => in_fallback ChangesTear;
+    "deferred forks":
+        "forks while objects wait, are taken out and are freed: the child frees what waits, and not too early",
+        forked, NO_SIGNALS, BOTH => by_ids NoWipe;
+}
 
 const READERS: usize = 2;
 const UPDATERS: usize = 2;

@@ -2,44 +2,24 @@
 
 use crate::blocks::{Block, SIZES, Table};
 use crate::heaps::{Handler, Owned, crowd, end};
-use crate::protocol::{BOTH, NO_SIGNALS};
-use crate::{Canary, Protocol};
+use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::counter::LazyCounter;
 use commensal::heap;
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Ended, Rates, fork, fork_on};
+use machine::simulation::{Ended, Rates, fork, fork_on};
 use machine::slot::Mode;
 use machine::sync::{AtomicI64, Ordering};
 use std::cell::Cell;
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "fork",
-        about: "bare and ordinary forks by threads while others are anywhere in the heap",
-        body: forked,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::NoWipe)],
-    },
-    Protocol {
-        name: "fork in handlers",
-        about: "forks by signal handlers, on top of threads that are anywhere in the heap",
-        body: forked_by_handlers,
-        rates: Rates { signal: 400, ..Rates::USUAL },
-        modes: &[Mode::ConcurrencyId],
-        canaries: &[Canary::by_ids(Defect::NoWipe)],
-    },
-    Protocol {
-        name: "counter forks",
-        about: "a child sees a counter as it was, and counts on by itself",
-        body: counted,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
-    },
-];
+protocols! {
+    "fork": "bare and ordinary forks by threads while others are anywhere in the heap",
+        forked, NO_SIGNALS, BOTH => by_ids NoWipe;
+    "fork in handlers": "forks by signal handlers, on top of threads that are anywhere in the heap",
+        forked_by_handlers, Rates { signal: 400, ..Rates::USUAL }, &[Mode::ConcurrencyId] => by_ids NoWipe;
+    "counter forks": "a child sees a counter as it was, and counts on by itself",
+        counted, NO_SIGNALS, BOTH => by_ids SectionsGoOn;
+}
 
 const THREADS: usize = 3;
 const CHILD_SIZES: [usize; 5] = [32, 4096, 20_000, 32_768, 50_000];

@@ -3,45 +3,27 @@
 use crate::blocks::{Block, Table, check_empty_heap};
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
-use crate::protocol::{BOTH, NO_SIGNALS};
-use crate::{Canary, Protocol};
+use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::group::Group;
 use commensal::heap;
 use commensal::slab::Name;
 use commensal::slab::region::general;
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates, fork};
+use machine::simulation::{Rates, fork};
 use machine::slot::Mode;
 use std::cell::RefCell;
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "groups",
-        about: "groups that threads enter, allocate in at the same time, also for the first time, and hand blocks of to each other",
-        body: shared,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::ChangesTear)],
-    },
-    Protocol {
-        name: "group limits",
-        about: "a limit that threads reach at the same time, also beside groups that come and go: never passed, and refused only when it is really reached",
-        body: limited,
-        rates: Rates { refuse: 0, ..NO_SIGNALS },
-        modes: &[Mode::ConcurrencyId],
-        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
-    },
-    Protocol {
-        name: "group forks",
-        about: "forks while threads are inside groups: in the child, only the one that forked is",
-        body: forked,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::NoWipe)],
-    },
-];
+protocols! {
+    "groups":
+        "groups that threads enter, allocate in at the same time, also for the first time, and hand blocks of to each other",
+        shared, NO_SIGNALS, BOTH => by_ids ChangesTear;
+    "group limits":
+        "a limit that threads reach at the same time, also beside groups that come and go: never passed, and refused only when it is really reached",
+        limited, Rates { refuse: 0, ..NO_SIGNALS }, &[Mode::ConcurrencyId] => by_ids SectionsGoOn;
+    "group forks": "forks while threads are inside groups: in the child, only the one that forked is",
+        forked, NO_SIGNALS, BOTH => by_ids NoWipe;
+}
 
 const THREADS: usize = 3;
 /// Large objects, in small arrays; and blocks of pages.

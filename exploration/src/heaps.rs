@@ -1,102 +1,39 @@
 //! The heap: its upgrade, arrays that change hands, draining, the page map, signals, refusals.
 
-use crate::Canary;
-use crate::Protocol;
 use crate::blocks::{Block, SIZES, Table, check_empty_heap};
-use crate::protocol::{BOTH, NO_SIGNALS};
+use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::{heap, percpu};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Job, Place, Rates, run, run_without_slot};
+use machine::simulation::{Job, Place, Rates, run, run_without_slot};
 use machine::slot::{self, Mode};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 const BY_IDS: &[Mode] = &[Mode::ConcurrencyId];
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "heap upgrade",
-        about: "the first operations of a process, alone and then by several threads at once",
-        body: upgrade,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[
-            Canary::by_ids(Defect::OneSlot),
-            Canary::by_ids(Defect::ChangesTear),
-            Canary::in_fallback(Defect::ChangesTear),
-        ],
-    },
-    Protocol {
-        name: "depot exchange",
-        about: "blocks of few classes that threads hand over and free for each other",
-        body: |seed| hand_over(seed, &[20_000, 32_768, 8192], 0),
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[
-            Canary::by_ids(Defect::SectionsGoOn),
-            Canary::by_ids(Defect::OneSlot),
-            Canary::in_fallback(Defect::ChangesTear),
-        ],
-    },
-    Protocol {
-        name: "remote drain",
-        about: "the same while threads take all arrays away from each other",
-        body: take_away,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::RestartIsFence), Canary::by_ids(Defect::SectionsGoOn)],
-    },
-    Protocol {
-        name: "span owners",
-        about: "blocks that go back to their spans while these change hands",
-        body: few_spans,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::in_fallback(Defect::ChangesTear)],
-    },
-    Protocol {
-        name: "page map",
-        about: "blocks of all sizes, large ones too, that are freed, moved and resized by other threads than theirs",
-        body: |seed| hand_over(seed, &SIZES, 1),
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::SectionsGoOn), Canary::in_fallback(Defect::ChangesTear)],
-    },
-    Protocol {
-        name: "signals",
-        about: "handlers that allocate, hand over and free on top of threads that do the same",
-        body: interrupted,
-        rates: Rates { signal: 1500, ..Rates::USUAL },
-        modes: BY_IDS,
-        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
-    },
-    Protocol {
-        name: "generations",
-        about: "threads that die and leave what they cached, and threads that are born after them, some by threads",
-        body: generations,
-        rates: NO_SIGNALS,
-        modes: &[Mode::PerThread, Mode::ConcurrencyId],
-        canaries: &[Canary::in_fallback(Defect::ChangesTear)],
-    },
-    Protocol {
-        name: "slots of the dead",
-        about: "threads that own slots die, and others take those over, also some that the kernel calls by the same number",
-        body: take_over,
-        rates: NO_SIGNALS,
-        modes: &[Mode::PerThread],
-        canaries: &[Canary::in_fallback(Defect::ChangesTear)],
-    },
-    Protocol {
-        name: "refusals",
-        about: "memory that is refused, and kicks, at any system call",
-        body: |seed| hand_over(seed, &SIZES, 2),
-        rates: Rates { refuse: 12_000, ..NO_SIGNALS },
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
-    },
-];
+protocols! {
+    "heap upgrade": "the first operations of a process, alone and then by several threads at once",
+        upgrade, NO_SIGNALS, BOTH => by_ids OneSlot, by_ids ChangesTear, in_fallback ChangesTear;
+    "depot exchange": "blocks of few classes that threads hand over and free for each other",
+        |seed| hand_over(seed, &[20_000, 32_768, 8192], 0), NO_SIGNALS, BOTH
+            => by_ids SectionsGoOn, by_ids OneSlot, in_fallback ChangesTear;
+    "remote drain": "the same while threads take all arrays away from each other",
+        take_away, NO_SIGNALS, BOTH => by_ids RestartIsFence, by_ids SectionsGoOn;
+    "span owners": "blocks that go back to their spans while these change hands",
+        few_spans, NO_SIGNALS, BOTH => in_fallback ChangesTear;
+    "page map": "blocks of all sizes, large ones too, that are freed, moved and resized by other threads than theirs",
+        |seed| hand_over(seed, &SIZES, 1), NO_SIGNALS, BOTH => by_ids SectionsGoOn, in_fallback ChangesTear;
+    "signals": "handlers that allocate, hand over and free on top of threads that do the same",
+        interrupted, Rates { signal: 1500, ..Rates::USUAL }, BY_IDS => by_ids SectionsGoOn;
+    "generations": "threads that die and leave what they cached, and threads that are born after them, some by threads",
+        generations, NO_SIGNALS, &[Mode::PerThread, Mode::ConcurrencyId] => in_fallback ChangesTear;
+    "slots of the dead":
+        "threads that own slots die, and others take those over, also some that the kernel calls by the same number",
+        take_over, NO_SIGNALS, &[Mode::PerThread] => in_fallback ChangesTear;
+    "refusals": "memory that is refused, and kicks, at any system call",
+        |seed| hand_over(seed, &SIZES, 2), Rates { refuse: 12_000, ..NO_SIGNALS }, BOTH => by_ids SectionsGoOn;
+}
 
 /// Threads of a body.
 const THREADS: usize = 3;

@@ -1,24 +1,20 @@
 //! Locks: exclusion, ranks, and handlers that come on top of whoever holds one or waits for it.
 
 use crate::heaps::{Handler, crowd};
-use crate::{Canary, Protocol};
+use crate::protocol::protocols;
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates, sleep};
+use machine::simulation::{Rates, sleep};
 use machine::slot::Mode;
 use machine::sync::{Acquired, Contention, Lock};
 use machine::{clock, here, thread};
 use std::cell::{Cell, RefCell};
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[Protocol {
-    name: "lock ranks",
-    about: "locks that are held so long that others sleep, with handlers on top that want them, too: nobody waits for ever",
-    body: ranked,
-    rates: Rates { signal: 600, ..Rates::USUAL },
-    modes: &[Mode::ConcurrencyId],
-    canaries: &[Canary::by_ids(Defect::ChangesTear)],
-}];
+protocols! {
+    "lock ranks":
+        "locks that are held so long that others sleep, with handlers on top that want them, too: nobody waits for ever",
+        ranked, Rates { signal: 600, ..Rates::USUAL }, &[Mode::ConcurrencyId] => by_ids ChangesTear;
+}
 
 const THREADS: usize = 3;
 /// Longer than anybody spins.

@@ -45,6 +45,27 @@ impl Canary {
     }
 }
 
+/// Makes the table of a file's protocols.
+///
+/// ```text
+/// "name": "what it is about",
+///     body, rates, modes => canaries, each by_ids or in_fallback with its defect;
+/// ```
+macro_rules! protocols {
+    ($($name:literal: $about:literal, $body:expr, $rates:expr, $modes:expr => $($mode:ident $defect:ident),+;)+) => {
+        /// The protocols of this file.
+        pub const PROTOCOLS: &[$crate::Protocol] = &[$($crate::Protocol {
+            name: $name,
+            about: $about,
+            body: $body,
+            rates: $rates,
+            modes: $modes,
+            canaries: &[$($crate::Canary::$mode(machine::simulation::Defect::$defect)),+],
+        }),+];
+    };
+}
+pub(crate) use protocols;
+
 /// By concurrency ids, and where each thread has its own slot.
 pub(crate) const BOTH: &[Mode] = &[Mode::ConcurrencyId, Mode::PerThread];
 /// Signal handlers use no slots in fallback mode.

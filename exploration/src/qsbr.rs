@@ -2,36 +2,23 @@
 
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
-use crate::protocol::{BOTH, NO_SIGNALS};
+use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use crate::rcu::{Objects, POLLS, must_end};
-use crate::{Canary, Protocol};
 use commensal::heap;
 use commensal::rcu;
 use commensal::rcu::qsbr::{self, Policy, Reader};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, fork, pause};
+use machine::simulation::{fork, pause};
 use machine::sync::{AtomicBool, Ordering, fence};
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "registered",
-        about: "readers that registered, under policies that change, beside readers that did not, and updaters",
-        body: registered,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::StoresOvertake), Canary::in_fallback(Defect::ChangesTear)],
-    },
-    Protocol {
-        name: "registered forks",
-        about: "forks by threads that registered, and by others: the child waits for the readers of the one that forked",
-        body: forked,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::NoWipe)],
-    },
-];
+protocols! {
+    "registered": "readers that registered, under policies that change, beside readers that did not, and updaters",
+        registered, NO_SIGNALS, BOTH => by_ids StoresOvertake, in_fallback ChangesTear;
+    "registered forks":
+        "forks by threads that registered, and by others: the child waits for the readers of the one that forked",
+        forked, NO_SIGNALS, BOTH => by_ids NoWipe;
+}
 
 const READERS: usize = 2;
 const UPDATERS: usize = 2;

@@ -2,74 +2,36 @@
 
 use crate::forks::must_be_well;
 use crate::heaps::{Handler, crowd};
-use crate::protocol::{BOTH, NO_SIGNALS};
-use crate::{Canary, Protocol};
+use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::rcu::{self, Cookie, ReadGuard};
 use fastrand::Rng;
 use machine::fault;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates, fork, fork_on, pause};
+use machine::simulation::{Rates, fork, fork_on, pause};
 use machine::slot::Mode;
 use machine::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use machine::thread;
 use std::cell::Cell;
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "grace periods",
-        about: "sections that lie inside of others, overlap, migrate and are interrupted by sections, and grace periods of all kinds",
-        body: read_and_update,
-        rates: Rates { signal: 100, ..Rates::USUAL },
-        modes: BOTH,
-        canaries: &[
-            Canary::by_ids(Defect::SectionsGoOn),
-            Canary::by_ids(Defect::StoresOvertake),
-            Canary::in_fallback(Defect::ChangesTear),
-        ],
-    },
-    Protocol {
-        name: "hand over hand",
-        about: "a reader that opens the next section before it ends the last one, until a grace period is over",
-        body: hand_over_hand,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
-    },
-    Protocol {
-        name: "sections in sections",
-        about: "a reader that opens and ends sections inside of one that somebody waits for",
-        body: nested,
+protocols! {
+    "grace periods":
+        "sections that lie inside of others, overlap, migrate and are interrupted by sections, and grace periods of all kinds",
+        read_and_update, Rates { signal: 100, ..Rates::USUAL }, BOTH
+            => by_ids SectionsGoOn, by_ids StoresOvertake, in_fallback ChangesTear;
+    "hand over hand": "a reader that opens the next section before it ends the last one, until a grace period is over",
+        hand_over_hand, NO_SIGNALS, BOTH => by_ids SectionsGoOn;
+    "sections in sections": "a reader that opens and ends sections inside of one that somebody waits for",
         // A section has to fit between two steps of the updater.
-        rates: Rates { switch: 22_000, ..NO_SIGNALS },
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::KicksGetLost)],
-    },
-    Protocol {
-        name: "sections without kicks",
-        about: "a reader whose stores take long to arrive, where the kernel refuses kicks from some moment on",
-        body: without_kicks,
-        rates: Rates { drain: 400, ..NO_SIGNALS },
-        modes: &[Mode::ConcurrencyId],
-        canaries: &[Canary::by_ids(Defect::StoresStay)],
-    },
-    Protocol {
-        name: "section forks",
-        about: "forks with sections open: the child waits for those of the thread that forked, and for no others",
-        body: forked,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::NoWipe)],
-    },
-    Protocol {
-        name: "section forks in handlers",
-        about: "forks by handlers, on top of threads that are anywhere in opening and ending sections",
-        body: forked_by_handlers,
-        rates: Rates { signal: 400, ..Rates::USUAL },
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::NoWipe)],
-    },
-];
+        nested, Rates { switch: 22_000, ..NO_SIGNALS }, BOTH => by_ids KicksGetLost;
+    "sections without kicks":
+        "a reader whose stores take long to arrive, where the kernel refuses kicks from some moment on",
+        without_kicks, Rates { drain: 400, ..NO_SIGNALS }, &[Mode::ConcurrencyId] => by_ids StoresStay;
+    "section forks": "forks with sections open: the child waits for those of the thread that forked, and for no others",
+        forked, NO_SIGNALS, BOTH => by_ids NoWipe;
+    "section forks in handlers":
+        "forks by handlers, on top of threads that are anywhere in opening and ending sections",
+        forked_by_handlers, Rates { signal: 400, ..Rates::USUAL }, BOTH => by_ids NoWipe;
+}
 
 const READERS: usize = 3;
 const UPDATERS: usize = 2;

@@ -1,31 +1,23 @@
 //! Typesafe caches: what a section has found stays an object of its type, whoever frees it, uses it again, trims the cache or waits for it to be empty.
 
 use crate::heaps::{Handler, crowd};
-use crate::protocol::BOTH;
-use crate::{Canary, Protocol};
+use crate::protocol::{BOTH, protocols};
 use commensal::heap;
 use commensal::rcu::{self, Link, TypesafeCache};
 use fastrand::Rng;
 use machine::kick;
+use machine::simulation::Rates;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates};
 use machine::slot::{self, Mode};
 use machine::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[Protocol {
-    name: "typesafe",
-    about: "objects that are found, freed, used again and trimmed at the same time, and memory that becomes something else as soon as it may",
-    body: found,
-    rates: Rates { signal: 60, ..Rates::USUAL },
-    modes: BOTH,
-    canaries: &[
-        Canary::by_ids(Defect::RestartIsFence),
-        Canary::by_ids(Defect::SectionsGoOn),
-        Canary::in_fallback(Defect::ChangesTear),
-    ],
-}];
+protocols! {
+    "typesafe":
+        "objects that are found, freed, used again and trimmed at the same time, and memory that becomes something else as soon as it may",
+        found, Rates { signal: 60, ..Rates::USUAL }, BOTH
+            => by_ids RestartIsFence, by_ids SectionsGoOn, in_fallback ChangesTear;
+}
 
 const READERS: usize = 2;
 const UPDATERS: usize = 2;

@@ -7,46 +7,23 @@ use crate::blocks::{Block, Table};
 use crate::caches::{create, destroy};
 use crate::forks::{live, must_be_well};
 use crate::heaps::{Owned, crowd, end};
-use crate::protocol::{BOTH, NO_SIGNALS};
-use crate::{Canary, Protocol};
+use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::heap;
 use commensal::upkeep;
 use fastrand::Rng;
 use machine::clock;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Defect, Rates, fork, sleep};
+use machine::simulation::{Rates, fork, sleep};
 
-/// The protocols of this file.
-pub const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "upkeep",
-        about: "threads that take and give blocks of few classes, while some of them empty slots that they say are deserted",
-        body: kept_up,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[
-            Canary::by_ids(Defect::RestartIsFence),
-            Canary::by_ids(Defect::SectionsGoOn),
-            Canary::in_fallback(Defect::ChangesTear),
-        ],
-    },
-    Protocol {
-        name: "upkeep refused",
-        about: "the same, while the kernel refuses pages that it should take back, kicks, and memory",
-        body: kept_up,
-        rates: Rates { refuse: 12_000, ..NO_SIGNALS },
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::SectionsGoOn)],
-    },
-    Protocol {
-        name: "upkeep forks",
-        about: "forks while a slot is emptied: the child's heap is whole, and it can keep its own slots up",
-        body: forked,
-        rates: NO_SIGNALS,
-        modes: BOTH,
-        canaries: &[Canary::by_ids(Defect::NoWipe)],
-    },
-];
+protocols! {
+    "upkeep":
+        "threads that take and give blocks of few classes, while some of them empty slots that they say are deserted",
+        kept_up, NO_SIGNALS, BOTH => by_ids RestartIsFence, by_ids SectionsGoOn, in_fallback ChangesTear;
+    "upkeep refused": "the same, while the kernel refuses pages that it should take back, kicks, and memory",
+        kept_up, Rates { refuse: 12_000, ..NO_SIGNALS }, BOTH => by_ids SectionsGoOn;
+    "upkeep forks": "forks while a slot is emptied: the child's heap is whole, and it can keep its own slots up",
+        forked, NO_SIGNALS, BOTH => by_ids NoWipe;
+}
 
 const THREADS: usize = 3;
 const OPERATIONS: usize = 30;

@@ -128,6 +128,14 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
+/// [`Findings::demand`], with up to three numbers of any types that can be cast.
+macro_rules! demand {
+    ($findings:expr, $condition:expr, $what:expr $(, $number:expr)*) => {
+        $findings.demand($condition, $what, [$($number as u64),*])
+    };
+}
+pub(crate) use demand;
+
 /// The first thing that any of several threads found wrong, also from a signal handler: nothing in here allocates or waits.
 #[derive(Debug, Default)]
 pub struct Findings {
@@ -146,9 +154,10 @@ impl Findings {
         Self::default()
     }
 
-    /// Reports something wrong, with numbers that explain it. Only the first report is kept.
+    /// Reports something wrong, with up to three numbers that explain it. Only the first report is kept.
     #[cold]
-    pub fn add(&self, what: &'static str, numbers: [u64; 3]) {
+    pub fn add<const N: usize>(&self, what: &'static str, numbers: [u64; N]) {
+        const { assert!(N <= 3) };
         // Relaxed: decides who writes, publishes nothing.
         if self.found.swap(true, Ordering::Relaxed) {
             return;
@@ -163,7 +172,7 @@ impl Findings {
 
     /// Reports `what` unless the condition holds.
     #[inline]
-    pub fn demand(&self, condition: bool, what: &'static str, numbers: [u64; 3]) {
+    pub fn demand<const N: usize>(&self, condition: bool, what: &'static str, numbers: [u64; N]) {
         if !condition {
             self.add(what, numbers);
         }

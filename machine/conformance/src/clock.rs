@@ -1,6 +1,6 @@
 //! `machine::clock`: monotonic time, and a rough measure that is cheaper.
 
-use crate::case::{Findings, Outcome, ensure, operations};
+use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Placement, Runner, crowd};
 use machine::sync::{AtomicU64, Ordering};
 use machine::{clock, thread};
@@ -32,7 +32,7 @@ pub fn monotonic(runner: &dyn Runner, operations: &Operations) -> Outcome {
             // Acquire and release: who sees a reading reads after it.
             let before = latest.load(Ordering::Acquire);
             let now = (operations.now_ns)();
-            findings.demand(before <= now, "the clock went back: before, now", [before, now, 0]);
+            demand!(findings, before <= now, "the clock went back: before, now", before, now);
             latest.fetch_max(now, Ordering::AcqRel);
         }
     };

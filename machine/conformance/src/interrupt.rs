@@ -1,6 +1,6 @@
 //! `machine::thread`: interrupting another thread.
 
-use crate::case::{Findings, Outcome, ensure, operations};
+use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Placement, Runner, crowd};
 use machine::sync::{AtomicU32, AtomicU64, Ordering};
 use machine::{clock, code, thread};
@@ -74,15 +74,12 @@ pub fn interrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
             let start = clock::now_ns();
             while TIMES.load(Ordering::Acquire) == before && findings.none() {
                 let ns = clock::now_ns() - start;
-                findings.demand(ns < PATIENCE_NS, "an interrupt did not come: round, ns", [round, ns, 0]);
+                demand!(findings, ns < PATIENCE_NS, "an interrupt did not come: round, ns", round, ns);
                 runner.pause();
             }
             let (came, wanted) = (WHERE.load(Ordering::Relaxed), identity.load(Ordering::Relaxed));
-            findings.demand(
-                came == wanted || !findings.none(),
-                "an interrupt came to another thread: its identity, and the wanted one's",
-                [came, wanted, 0],
-            );
+            let what = "an interrupt came to another thread: its identity, and the wanted one's";
+            demand!(findings, came == wanted || !findings.none(), what, came, wanted);
             if !findings.none() {
                 break;
             }
@@ -103,13 +100,13 @@ pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
         let start = clock::now_ns();
         while handlers.load(Ordering::Relaxed) < HANDLERS && clock::now_ns() - start < PATIENCE_NS && findings.none() {
             let told = (operations.may_be_in_handler)();
-            findings.demand(!told, "a thread is told that it is in a handler, and is in none", [0; 3]);
+            demand!(findings, !told, "a thread is told that it is in a handler, and is in none");
             runner.pause();
         }
     };
     let handler = || {
         let told = (operations.may_be_in_handler)();
-        findings.demand(told, "a handler is told that it is none", [0; 3]);
+        demand!(findings, told, "a handler is told that it is none");
         handlers.fetch_add(1, Ordering::Relaxed);
     };
     runner.run(Placement::Anywhere, crowd(2, &job), Some(&handler));

@@ -11,7 +11,7 @@
 //!
 //! Restarting is specified and tested with the slots: [`crate::slot::Operations::restart`].
 
-use crate::case::{Findings, Outcome, ensure, operations};
+use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Fork, Job, Placement, Runner, random};
 use machine::kick::{self, Refused};
 use machine::sync::{AtomicU64, Ordering, compiler_fence, fence};
@@ -184,7 +184,7 @@ fn slow_side(runner: &dyn Runner, buffers: &Buffers, fence: Fence<'_>, findings:
         (0..steps).for_each(|_| core::hint::spin_loop());
         buffers.y.0.store(round, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        findings.demand(fence().is_ok(), "a fence was refused", [round, 0, 0]);
+        demand!(findings, fence().is_ok(), "a fence was refused", round);
         compiler_fence(Ordering::SeqCst);
         let seen = buffers.x.0.load(Ordering::Relaxed) == round;
         let answer = loop {
@@ -193,7 +193,7 @@ fn slow_side(runner: &dyn Runner, buffers: &Buffers, fence: Fence<'_>, findings:
                 _ => runner.pause(),
             }
         };
-        findings.demand(seen || answer, "neither side saw the other's store: round", [round, 0, 0]);
+        demand!(findings, seen || answer, "neither side saw the other's store: round", round);
     }
     buffers.start.0.store(OVER, Ordering::Release);
     round

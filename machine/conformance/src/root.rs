@@ -1,6 +1,6 @@
 //! `machine::root`: the one region that all state hangs from, and the one area beside it.
 
-use crate::case::{Findings, Outcome, ensure, operations};
+use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Fork, Placement, Runner, alone, crowd};
 use core::ptr::null_mut;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -138,18 +138,14 @@ pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
         let base = (operations.base)();
         // SAFETY: it is readable, before and after.
         let mark = unsafe { base.cast::<usize>().read_volatile() };
-        findings.demand(
-            base.addr() == before || mark == MARK,
-            "the region was seen before it was made",
-            [mark as u64, 0, 0],
-        );
+        demand!(findings, base.addr() == before || mark == MARK, "the region was seen before it was made", mark);
         base.addr()
     };
     let work = || {
         look();
-        findings.demand((operations.install)(&mut || make()), "the region could not be made", [0; 3]);
-        findings.demand((operations.is_installed)(), "the region was made, and is not installed", [0; 3]);
-        findings.demand(look() != before, "the region was installed, and is not at the base", [0; 3]);
+        demand!(findings, (operations.install)(&mut || make()), "the region could not be made");
+        demand!(findings, (operations.is_installed)(), "the region was made, and is not installed");
+        demand!(findings, look() != before, "the region was installed, and is not at the base");
     };
     let job = |_| (0..TIMES).for_each(|_| work());
     let handler = || {
@@ -177,13 +173,9 @@ pub fn offered_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
         if !area.is_null() {
             // SAFETY: areas are pages that stay, and are not written any more.
             let ends = ENDS.map(|word| unsafe { area.add(word).read() });
-            findings.demand(
-                ends == [area.addr(); 2],
-                "an area was seen before it was ready: where",
-                [area.addr() as u64, 0, 0],
-            );
+            demand!(findings, ends == [area.addr(); 2], "an area was seen before it was ready: where", area.addr());
             let first = seen.compare_exchange(0, area.addr(), Ordering::Relaxed, Ordering::Relaxed);
-            findings.demand(first.is_ok() || first == Err(area.addr()), "the area changed", [area.addr() as u64, 0, 0]);
+            demand!(findings, first.is_ok() || first == Err(area.addr()), "the area changed", area.addr());
         }
         area.addr()
     };
@@ -200,8 +192,8 @@ pub fn offered_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
             unsafe { vm::release(page, vm::PAGE) };
         }
         let now = look();
-        findings.demand(now != 0, "an area was offered, and there is none", [0; 3]);
-        findings.demand(done == (now == page.addr()), "an offer did not do what it said", [done as u64, 0, 0]);
+        demand!(findings, now != 0, "an area was offered, and there is none");
+        demand!(findings, done == (now == page.addr()), "an offer did not do what it said", done);
     };
     let job = |_| {
         arrived.fetch_add(1, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! That none of the others is made can be seen in a real sandbox only, and is tested there, by programs under the
 //! drop-in library.
 
-use crate::case::{Findings, Outcome, ensure, operations};
+use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Fork, Job, Placement, Runner};
 use machine::sync::{AtomicBool, Ordering};
 use machine::{kick, process, sandbox, thread};
@@ -39,7 +39,7 @@ fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
         loop {
             let was_on = is_on.load(Ordering::SeqCst);
             let is_done = kick::fence_all().is_ok();
-            findings.demand(!(was_on && is_done), "a kick in a sandbox", [0; 3]);
+            demand!(findings, !(was_on && is_done), "a kick in a sandbox");
             if was_on {
                 return;
             }
@@ -53,8 +53,8 @@ fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
         (operations.enter)();
         (operations.enter)();
         is_on.store(true, Ordering::SeqCst);
-        findings.demand((operations.is_on)(), "it is not on", [0; 3]);
-        findings.demand(process::id() == process, "the process has another number", [0; 3]);
+        demand!(findings, (operations.is_on)(), "it is not on");
+        demand!(findings, process::id() == process, "the process has another number");
     });
     runner.run(Placement::Apart, vec![kicks, enters], None);
     findings.outcome()?;

@@ -4,7 +4,7 @@
 //! anywhere, also in the middle of taking a lock, and that take the two in any order. Threads have entered, see
 //! [`crate::thread::Operations::enter`].
 
-use crate::case::{Findings, Outcome, ensure, operations};
+use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd};
 use machine::sync::{Acquired, AtomicBool, AtomicU32, AtomicU64, Contention, Lock, Ordering, Site};
 use machine::{clock, here, thread};
@@ -107,7 +107,7 @@ struct Pair(AtomicU64, AtomicU64);
 impl Pair {
     fn increment(&self, findings: &Findings) {
         let (left, right) = (self.0.load(Ordering::Relaxed), self.1.load(Ordering::Relaxed));
-        findings.demand(left == right, "two threads are inside one lock: left, right", [left, right, 0]);
+        demand!(findings, left == right, "two threads are inside one lock: left, right", left, right);
         self.0.store(left + 1, Ordering::Relaxed);
         self.1.store(right + 1, Ordering::Relaxed);
     }
@@ -343,7 +343,7 @@ fn inherit(
 pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lower, middle, contention, findings) = (Lower::new(), Middle::new(), Contention::new(), Findings::new());
     let (held, asked) = (AtomicBool::new(false), AtomicBool::new(false));
-    let demand = |acquired, expected, what| findings.demand(acquired == expected, what, [0; 3]);
+    let demand = |acquired, expected, what| demand!(findings, acquired == expected, what);
     let job = |number| match number {
         0 => {
             (operations.acquire_lower)(&lower, &contention, here!());

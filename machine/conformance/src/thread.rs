@@ -3,7 +3,7 @@
 //! An identity tells who holds a lock in this process, and is another one in a fork child. An id tells whose data it is: the thread
 //! that forks keeps it.
 
-use crate::case::{Findings, Outcome, ensure, operations};
+use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Places, Runner, alone, crowd, repeat};
 use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use machine::{clock, thread};
@@ -122,12 +122,9 @@ pub fn identified(runner: &dyn Runner, operations: &Operations) -> Outcome {
             (operations.enter)();
             let identity = (operations.identity)();
             identities[number].store(identity, Ordering::Relaxed);
-            findings.demand(!(operations.enter)(), "a second enter noticed a fork", [0; 3]);
-            findings.demand(
-                identity == (operations.identity)(),
-                "an identity changed",
-                [identity, (operations.identity)(), 0],
-            );
+            demand!(findings, !(operations.enter)(), "a second enter noticed a fork");
+            let again = (operations.identity)();
+            demand!(findings, identity == again, "an identity changed", identity, again);
         };
         runner.run(Placement::Moved, crowd(ROUND, &job), None);
         findings.outcome()?;
@@ -178,7 +175,7 @@ fn number_a_crowd(runner: &dyn Runner, operations: &Operations, first: u64) -> R
         let id = (operations.id)();
         // Relaxed: between a thread and its own interrupts.
         let before = told.swap(id, Ordering::Relaxed);
-        findings.demand(before == 0 || before == id, "an id changed: before, after", [before, id, 0]);
+        demand!(findings, before == 0 || before == id, "an id changed: before, after", before, id);
     };
     let handler = || {
         told.own().map(ask);
@@ -288,14 +285,14 @@ pub fn arranged_late(runner: &dyn Runner, operations: &Operations) -> Outcome {
             runner.pause();
         }
         for _ in 0..TIMES {
-            findings.demand((operations.notice_forks)(), "forks will not be noticed", [0; 3]);
-            findings.demand(!(operations.enter)(), "arranging for forks to be noticed made one", [0; 3]);
+            demand!(findings, (operations.notice_forks)(), "forks will not be noticed");
+            demand!(findings, !(operations.enter)(), "arranging for forks to be noticed made one");
         }
         let child: Child<'_> = &mut || if (operations.enter)() { Ok(()) } else { Err("a fork was not noticed") };
         let ended = runner.fork(Fork::Bare, child);
-        findings.demand(ended == Ended::Well, "a fork was not noticed that was arranged for late", [0; 3]);
+        demand!(findings, ended == Ended::Well, "a fork was not noticed that was arranged for late");
         let after = (operations.identity)();
-        findings.demand(before == after, "an identity changed: before, after", [before, after, 0]);
+        demand!(findings, before == after, "an identity changed: before, after", before, after);
     };
     runner.run(Placement::Anywhere, crowd(runner.width(), &job), None);
     findings.outcome()?;
@@ -355,7 +352,7 @@ pub fn uninterrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
         interrupts.fetch_add(1, Ordering::Relaxed);
         let me = (operations.identity)();
         let interrupted = me != 0 && sheltered.iter().any(|place| place.load(Ordering::Relaxed) == me);
-        findings.demand(!interrupted, "a thread was interrupted that was without signals: identity", [me, 0, 0]);
+        demand!(findings, !interrupted, "a thread was interrupted that was without signals: identity", me);
     };
     let stay = || {
         let end = clock::now_ns() + STAY_NS;
@@ -416,7 +413,7 @@ pub fn deep(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (findings, walks) = (Findings::new(), AtomicU64::new(0));
     let walk = |start: i32| {
         let told = [(operations.descend)(), (operations.descend)(), (operations.ascend)()];
-        findings.demand(told == [start <= 0; 3], "whether a thread is below zero, of a level", [start as u64, 0, 0]);
+        demand!(findings, told == [start <= 0; 3], "whether a thread is below zero, of a level", start);
     };
     let handler = || match left.own() {
         Some(left) => {
@@ -441,15 +438,15 @@ pub fn deep(runner: &dyn Runner, operations: &Operations) -> Outcome {
         thread::without_signals(|| {
             let (level, left) = ((operations.level)(), left.load(Ordering::Relaxed));
             let lower = (HIGH - level) as u64;
-            findings.demand(lower == left, "a level lower by, and the levels that handlers left", [lower, left, 0]);
+            demand!(findings, lower == left, "a level lower by, and the levels that handlers left", lower, left);
             let child: Child<'_> = &mut || {
                 if (operations.level)() == level { Ok(()) } else { Err("a child's thread is not where it was") }
             };
-            findings.demand(runner.fork(Fork::Bare, child) == Ended::Well, "a level in a child", [0; 3]);
+            demand!(findings, runner.fork(Fork::Bare, child) == Ended::Well, "a level in a child");
             (operations.set_level)(0);
             walk(0);
             let told = (operations.ascend)();
-            findings.demand(!told, "a thread at level zero is told that it is below", [0; 3]);
+            demand!(findings, !told, "a thread at level zero is told that it is below");
             // As handlers expect it.
             (operations.set_level)(HIGH);
         });

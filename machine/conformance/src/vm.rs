@@ -3,7 +3,7 @@
 //! In the pseudo-code, a page is `free`, or it is somebody's: `hidden` (no access), or `committed`, with contents, which are zeroes at first. An operation that
 //! answers null or false has changed nothing.
 
-use crate::case::{Findings, Outcome, ensure, operations};
+use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, crowd, random};
 use core::ptr::null_mut;
 use machine::fault::{self, Plan, Point};
@@ -152,18 +152,14 @@ pub fn disjoint(runner: &dyn Runner, operations: &Operations) -> Outcome {
         while runner.goes_on() && findings.none() {
             let pages = random.usize(1..=PAGES);
             let Some(at) = (operations.reserve)(null_mut(), pages * PAGE, Access::ReadWrite) else { continue };
-            findings.demand(holds(at, pages, None), "a fresh mapping is not zero: address", [at as u64, 0, 0]);
+            demand!(findings, holds(at, pages, None), "a fresh mapping is not zero: address", at);
             fill(at, pages, thread as u64 + 1);
             runner.pause();
-            findings.demand(
-                holds(at, pages, Some(thread as u64 + 1)),
-                "a mapping is another's, too: address",
-                [at as u64, 0, 0],
-            );
+            demand!(findings, holds(at, pages, Some(thread as u64 + 1)), "a mapping is another's, too: address", at);
             count.fetch_add(1, Ordering::Relaxed);
             // SAFETY: the mapping is ours.
             let released = unsafe { (operations.release)(at, pages * PAGE) };
-            findings.demand(released, "a mapping could not be released: address", [at as u64, 0, 0]);
+            demand!(findings, released, "a mapping could not be released: address", at);
         }
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);

@@ -1,6 +1,6 @@
 //! `machine::sync`: waiting for a word, and waking who does.
 
-use crate::case::{Findings, Outcome, ensure, operations};
+use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Placement, Runner, crowd};
 use machine::clock;
 use machine::sync::{self, AtomicU32, AtomicU64, Ordering};
@@ -84,7 +84,7 @@ fn all_woken(runner: &dyn Runner, operations: &Operations) -> Outcome {
                         (operations.wait)(&word, round, LONG_NS);
                     }
                 });
-                findings.demand(ns < LONG_NS, "nobody woke a thread: round, ns", [round.into(), ns, 0]);
+                demand!(findings, ns < LONG_NS, "nobody woke a thread: round, ns", round, ns);
             }
         }
     };
@@ -111,7 +111,7 @@ fn each_woken(runner: &dyn Runner, operations: &Operations) -> Outcome {
                     (operations.wait)(&words[number], seen, LONG_NS);
                 }
             });
-            findings.demand(ns < LONG_NS, "nobody woke a thread: round, ns", [round.into(), ns, 0]);
+            demand!(findings, ns < LONG_NS, "nobody woke a thread: round, ns", round, ns);
             let next = &words[(number + 1) % width];
             next.store(round, Ordering::Release);
             (operations.wake_one)(next);

@@ -1,147 +1,73 @@
 //! Mutations of the counters.
 
-use super::list::Mutant;
+use super::list::{Mutant, mutants};
 
-/// All of them.
-pub const MUTANTS: &[Mutant] = &[
-    Mutant {
-        what: "of two that upgrade a counter both win",
-        file: "runtime/src/counter/words.rs",
-        from: "match self.head().state.compare_exchange_weak(state, ready.word(), Ordering::Release, Ordering::Relaxed) {",
-        to: "match Ok::<u64, u64>(self.head().state.swap(ready.word(), Ordering::Release)) {",
-        protocols: &["every winner"],
-    },
-    Mutant {
-        what: "who loses an upgrade keeps the block",
-        file: "runtime/src/counter/words.rs",
-        from: "if let Some(lost) = block {",
-        to: "if let Some(lost) = block.filter(|_| area.in_use() == 0) {",
-        protocols: &["every winner"],
-    },
-    Mutant {
-        what: "a block goes back before the loser of an upgrade looks again",
-        file: "runtime/src/counter/words.rs",
-        from: "Err(_) => state = self.state(),",
-        to: "Err(_) => {\n                    area.give_back(ready);\n                    state = self.state();\n                }",
-        protocols: &["every winner"],
-    },
-    Mutant {
-        what: "an upgrade moves what the owner counted into the block",
-        file: "runtime/src/counter/words.rs",
-        from: "Ok(_) => return Ok(()),",
-        to: "Ok(_) => {\n                    let moved = self.local(0).load(Ordering::Relaxed);\n                    ready.direct(0).fetch_add(moved, Ordering::Relaxed);\n                    self.local(0).store(0, Ordering::Relaxed);\n                    return Ok(());\n                }",
-        protocols: &["every upgrade"],
-    },
-    Mutant {
-        what: "readers see twice what an upgrade moves into the block",
-        file: "runtime/src/counter/words.rs",
-        from: "Ok(_) => return Ok(()),",
-        to: "Ok(_) => {\n                    let moved = self.local(0).load(Ordering::Relaxed);\n                    ready.direct(0).fetch_add(moved, Ordering::Relaxed);\n                    self.local(0).store(0, Ordering::Relaxed);\n                    return Ok(());\n                }",
-        protocols: &["every look"],
-    },
-    Mutant {
-        what: "an owner decides by one look how to add, and by another one where",
-        file: "runtime/src/counter/words.rs",
-        from: "// SAFETY: passed on.\n            unsafe { self.add_to_local(index, amount) };\n            return true;",
-        to: "match self.block() {\n                None => unsafe { self.add_to_local(index, amount) },\n                Some(block) => {\n                    let direct = block.direct(index);\n                    direct.store(direct.load(Ordering::Relaxed) + amount.value(), Ordering::Relaxed);\n                }\n            }\n            return true;",
-        protocols: &["every upgrade"],
-    },
-    Mutant {
-        what: "limited additions of before an upgrade go on in the remote word",
-        file: "runtime/src/counter/words.rs",
-        from: "self.remote(index).fetch_or(FROZEN, Ordering::Relaxed);",
-        to: "",
-        protocols: &["every limit"],
-    },
-    Mutant {
-        what: "a limited addition is refused that finds the remote word frozen",
-        file: "runtime/src/counter/words.rs",
-        from: "Changed::Refused | Changed::Frozen => {}",
-        to: "Changed::Refused => {}\n                Changed::Frozen => return false,",
-        protocols: &["every room"],
-    },
-    Mutant {
-        what: "a limited addition is refused by the remote word, and nobody looks for a block",
-        file: "runtime/src/counter/words.rs",
-        from: "Changed::Refused if self.block().is_none() => return false,",
-        to: "Changed::Refused => return false,",
-        protocols: &["every refusal"],
-    },
-    Mutant {
-        what: "who moves edges does not say so",
-        file: "runtime/src/counter/slots.rs",
-        from: "let sequence = &edges.cells(index).sequence;",
-        to: "static NOWHERE: AtomicU32 = AtomicU32::new(0);\n        let (_, sequence) = (edges.cells(index), &NOWHERE);",
-        protocols: &["every rise"],
-    },
-    Mutant {
-        what: "the sum of edges is raised before anybody says so",
-        file: "runtime/src/counter/slots.rs",
-        from: "let _motion = Motion::new(&self, index);\n        let cells = self.cells(index);\n        // The sum is never less than what it is the sum of: raised first, lowered last.\n        if change > 0 {\n            cells.edges.fetch_add(change, Ordering::Relaxed);",
-        to: "let cells = self.cells(index);\n        if change > 0 {\n            cells.edges.fetch_add(change, Ordering::Relaxed);\n        }\n        let _motion = Motion::new(&self, index);\n        if change > 0 {",
-        protocols: &["every rise"],
-    },
-    Mutant {
-        what: "edges that move are read, and taken for too large by one full stock at most",
-        file: "runtime/src/counter/slots.rs",
-        from: "let Some((edges, opened)) = steady(block, index) else { return (sum(block, index), 0) };",
-        to: "let cells = block.cells(index);\n    let before = cells.sequence.load(Ordering::Acquire);\n    let (edges, opened) = (cells.edges.load(Ordering::Relaxed), i64::from(cells.opened()));\n    if !before.is_multiple_of(2) || cells.sequence.load(Ordering::Relaxed) != before {\n        let value = block.direct(index).load(Ordering::Relaxed) + edges - block.batch() * opened;\n        return (value, (block.batch() * (opened + 2)) as u64);\n    }",
-        protocols: &["every closing"],
-    },
-    Mutant {
-        what: "there is stock in a cell before the sum of edges is raised",
-        file: "runtime/src/counter/slots.rs",
-        from: "cells.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {",
-        to: "let early = Pair { left: WINDOW + batch as u64, edge: old.edge.wrapping_add(change) };\n            unsafe { slot::store_pair(self.cell(index), slot, early) };\n            cells.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {",
-        protocols: &["every stock"],
-    },
-    Mutant {
-        what: "a handler that interrupted somebody else adds beside the holder of the lock",
-        file: "runtime/src/counter/limit.rs",
-        from: "block.head().lock.is_mine() && add_direct(block, index, amount, limit)",
-        to: "add_direct(block, index, amount, limit)",
-        protocols: &["every handler"],
-    },
-    Mutant {
-        what: "edges that move are not read again",
-        file: "runtime/src/counter/slots.rs",
-        from: "(before.is_multiple_of(2) && cells.sequence.load(Ordering::Relaxed) == before).then_some(seen)",
-        to: "before.is_multiple_of(2).then_some(seen)",
-        protocols: &["every rise"],
-    },
-    Mutant {
-        what: "stock is given before the sum of edges says so",
-        file: "runtime/src/counter/slots.rs",
-        from: "cells.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {",
-        to: "if !may_rise(self) {",
-        protocols: &["counter upgrade"],
-    },
-    Mutant {
-        what: "cells are closed by a fence in place of a restart",
-        file: "runtime/src/counter/limit.rs",
-        from: "if kick::restart_all().is_err() {",
-        to: "if kick::fence_all().is_err() {",
-        protocols: &["every stock"],
-    },
-    Mutant {
-        what: "stock is handed out beyond a limit",
-        file: "runtime/src/counter/limit.rs",
-        from: "self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));",
-        to: "self.restock(index, amount, |_| true);",
-        protocols: &["counter limits"],
-    },
-    Mutant {
-        what: "cells are open where nobody begins a draw again that a handler interrupted",
-        file: "runtime/src/counter/slots.rs",
-        from: "return add_to_own_row(block, index, amount);",
-        to: "add_to_own_row(block, index, 0);",
-        protocols: &["counter upgrade"],
-    },
-    Mutant {
-        what: "an addition is refused although others' stock has room",
-        file: "runtime/src/counter/limit.rs",
-        from: "if !added && edges.close_all(index) {",
-        to: "if !added && index > 0 && edges.close_all(index) {",
-        protocols: &["every stock"],
-    },
-];
+mutants! {
+    in "runtime/src/counter/words.rs":
+        "of two that upgrade a counter both win" by "every winner"
+        - "match self.head().state.compare_exchange_weak(state, ready.word(), Ordering::Release, Ordering::Relaxed) {"
+        + "match Ok::<u64, u64>(self.head().state.swap(ready.word(), Ordering::Release)) {"
+        "who loses an upgrade keeps the block" by "every winner"
+        - "if let Some(lost) = block {"
+        + "if let Some(lost) = block.filter(|_| area.in_use() == 0) {"
+        "a block goes back before the loser of an upgrade looks again" by "every winner"
+        - "Err(_) => state = self.state(),"
+        + "Err(_) => {\n                    area.give_back(ready);\n                    state = self.state();\n                }"
+        "an upgrade moves what the owner counted into the block" by "every upgrade"
+        - "Ok(_) => return Ok(()),"
+        + "Ok(_) => {\n                    let moved = self.local(0).load(Ordering::Relaxed);\n                    ready.direct(0).fetch_add(moved, Ordering::Relaxed);\n                    self.local(0).store(0, Ordering::Relaxed);\n                    return Ok(());\n                }"
+        "readers see twice what an upgrade moves into the block" by "every look"
+        - "Ok(_) => return Ok(()),"
+        + "Ok(_) => {\n                    let moved = self.local(0).load(Ordering::Relaxed);\n                    ready.direct(0).fetch_add(moved, Ordering::Relaxed);\n                    self.local(0).store(0, Ordering::Relaxed);\n                    return Ok(());\n                }"
+        "an owner decides by one look how to add, and by another one where" by "every upgrade"
+        - "// SAFETY: passed on.\n            unsafe { self.add_to_local(index, amount) };\n            return true;"
+        + "match self.block() {\n                None => unsafe { self.add_to_local(index, amount) },\n                Some(block) => {\n                    let direct = block.direct(index);\n                    direct.store(direct.load(Ordering::Relaxed) + amount.value(), Ordering::Relaxed);\n                }\n            }\n            return true;"
+        "limited additions of before an upgrade go on in the remote word" by "every limit"
+        - "self.remote(index).fetch_or(FROZEN, Ordering::Relaxed);"
+        + ""
+        "a limited addition is refused that finds the remote word frozen" by "every room"
+        - "Changed::Refused | Changed::Frozen => {}"
+        + "Changed::Refused => {}\n                Changed::Frozen => return false,"
+        "a limited addition is refused by the remote word, and nobody looks for a block" by "every refusal"
+        - "Changed::Refused if self.block().is_none() => return false,"
+        + "Changed::Refused => return false,"
+    in "runtime/src/counter/slots.rs":
+        "who moves edges does not say so" by "every rise"
+        - "let sequence = &edges.cells(index).sequence;"
+        + "static NOWHERE: AtomicU32 = AtomicU32::new(0);\n        let (_, sequence) = (edges.cells(index), &NOWHERE);"
+        "the sum of edges is raised before anybody says so" by "every rise"
+        - "let _motion = Motion::new(&self, index);\n        let cells = self.cells(index);\n        // The sum is never less than what it is the sum of: raised first, lowered last.\n        if change > 0 {\n            cells.edges.fetch_add(change, Ordering::Relaxed);"
+        + "let cells = self.cells(index);\n        if change > 0 {\n            cells.edges.fetch_add(change, Ordering::Relaxed);\n        }\n        let _motion = Motion::new(&self, index);\n        if change > 0 {"
+        "edges that move are read, and taken for too large by one full stock at most" by "every closing"
+        - "let Some((edges, opened)) = steady(block, index) else { return (sum(block, index), 0) };"
+        + "let cells = block.cells(index);\n    let before = cells.sequence.load(Ordering::Acquire);\n    let (edges, opened) = (cells.edges.load(Ordering::Relaxed), i64::from(cells.opened()));\n    if !before.is_multiple_of(2) || cells.sequence.load(Ordering::Relaxed) != before {\n        let value = block.direct(index).load(Ordering::Relaxed) + edges - block.batch() * opened;\n        return (value, (block.batch() * (opened + 2)) as u64);\n    }"
+        "there is stock in a cell before the sum of edges is raised" by "every stock"
+        - "cells.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {"
+        + "let early = Pair { left: WINDOW + batch as u64, edge: old.edge.wrapping_add(change) };\n            unsafe { slot::store_pair(self.cell(index), slot, early) };\n            cells.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {"
+    in "runtime/src/counter/limit.rs":
+        "a handler that interrupted somebody else adds beside the holder of the lock" by "every handler"
+        - "block.head().lock.is_mine() && add_direct(block, index, amount, limit)"
+        + "add_direct(block, index, amount, limit)"
+    in "runtime/src/counter/slots.rs":
+        "edges that move are not read again" by "every rise"
+        - "(before.is_multiple_of(2) && cells.sequence.load(Ordering::Relaxed) == before).then_some(seen)"
+        + "before.is_multiple_of(2).then_some(seen)"
+        "stock is given before the sum of edges says so" by "counter upgrade"
+        - "cells.edges.fetch_add(change, Ordering::Relaxed);\n            if !may_rise(self) {"
+        + "if !may_rise(self) {"
+    in "runtime/src/counter/limit.rs":
+        "cells are closed by a fence in place of a restart" by "every stock"
+        - "if kick::restart_all().is_err() {"
+        + "if kick::fence_all().is_err() {"
+        "stock is handed out beyond a limit" by "counter limits"
+        - "self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));"
+        + "self.restock(index, amount, |_| true);"
+    in "runtime/src/counter/slots.rs":
+        "cells are open where nobody begins a draw again that a handler interrupted" by "counter upgrade"
+        - "return add_to_own_row(block, index, amount);"
+        + "add_to_own_row(block, index, 0);"
+    in "runtime/src/counter/limit.rs":
+        "an addition is refused although others' stock has room" by "every stock"
+        - "if !added && edges.close_all(index) {"
+        + "if !added && index > 0 && edges.close_all(index) {"
+}

@@ -4,7 +4,7 @@
 //! thread puts back what it added; what is in the word at the end is from its interrupts, which have counted themselves.
 
 use super::Operations;
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Placement, Places, Runner, crowd};
 use machine::sync::{AtomicI64, AtomicU64, Ordering};
 
@@ -82,5 +82,5 @@ pub(super) fn incremented(runner: &dyn Runner, operations: &Operations) -> Outco
 fn look(word: &Word, findings: &Findings) {
     // Relaxed: only this word is looked at.
     let sum = word.sum.load(Ordering::Relaxed) as u64;
-    findings.demand(sum >> 32 == sum & 0xffff_ffff, "a sum was read in part: sum", [sum, 0, 0]);
+    demand!(findings, sum >> 32 == sum & 0xffff_ffff, "a sum was read in part: sum", sum);
 }

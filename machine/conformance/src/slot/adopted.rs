@@ -6,7 +6,7 @@
 use super::Operations;
 use super::owners::{KINDS, Owners};
 use super::region::{Array, Region};
-use crate::case::{Outcome, ensure};
+use crate::case::{Outcome, demand, ensure};
 use crate::runner::{Child, Fork, Placement, Runner, alone, crowd, random};
 use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use machine::{slot, thread};
@@ -52,11 +52,7 @@ pub(super) fn while_dead(runner: &dyn Runner, operations: &Operations) -> Outcom
 /// Guards a slot as the specification promises it to its guest.
 fn visit(guests: &[AtomicU32], owners: &Owners<'_>, slot: u32, guest: u32) {
     let before = guests[slot as usize].swap(guest, Ordering::AcqRel);
-    owners.findings().demand(
-        before == 0,
-        "two are in one slot: slot, first, second",
-        [slot as u64, before as u64, guest as u64],
-    );
+    demand!(owners.findings(), before == 0, "two are in one slot: slot, first, second", slot, before, guest);
 }
 
 fn leave(guests: &[AtomicU32], slot: u32) {

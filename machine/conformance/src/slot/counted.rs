@@ -10,7 +10,7 @@
 use super::Operations;
 use super::cached::under_restarts;
 use super::memory::Memory;
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Places, Runner, alone};
 use machine::slot::{self, COUNTED_BESIDE, COUNTS, Counted, NOWHERE};
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
@@ -204,11 +204,7 @@ impl Turning {
         let (from, to) = (turn % BESIDE, (turn + 1) % BESIDE);
         self.left[from].store(self.counts.sum_of_both(from), Ordering::Relaxed);
         let (now, left) = (self.counts.sum_of_both(to), self.left[to].load(Ordering::Relaxed));
-        findings.demand(
-            now == left,
-            "counted in a word that was not meant: its sum, and the one before",
-            [now, left, 0],
-        );
+        demand!(findings, now == left, "counted in a word that was not meant: its sum, and the one before", now, left);
         self.meant.store(self.counts.word(0, to).as_ptr().cast(), Ordering::Relaxed);
     }
 }

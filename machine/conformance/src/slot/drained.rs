@@ -8,7 +8,7 @@ use super::Operations;
 use super::cached::interrupts;
 use super::owners::{KINDS, Owners};
 use super::region::{Array, DRAINING};
-use crate::case::{Outcome, ensure};
+use crate::case::{Outcome, demand, ensure};
 use crate::runner::{Placement, Runner, crowd, random};
 use machine::sync::{AtomicU64, AtomicUsize, Contention, Lock, Ordering};
 use machine::vm;
@@ -86,7 +86,7 @@ impl Drainer<'_> {
             return Vec::new();
         }
         let restarted = (self.operations.restart)(slot);
-        self.owners.findings().demand(restarted.is_ok(), "a restart was refused", [slot as u64, 0, 0]);
+        demand!(self.owners.findings(), restarted.is_ok(), "a restart was refused", slot);
         let kept = marked.into_iter().filter(|&(index, _)| self.compare_exchange(slot, index, 0));
         kept.filter_map(|(index, old)| Array::of_word(old, index)).collect()
     }

@@ -13,7 +13,7 @@
 use super::Operations;
 use super::region::{Array, DRAINING, Region};
 use super::tokens::Tokens;
-use crate::case::{Findings, Outcome};
+use crate::case::{Findings, Outcome, demand};
 use crate::runner::{Job, Placement, Runner, random};
 use machine::slot::Stored;
 use machine::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -129,7 +129,7 @@ impl Game<'_> {
         let slot = self.slot.load(Ordering::Relaxed);
         let old = self.exchange(slot, DRAINING);
         let restarted = (self.operations.restart)(slot);
-        self.findings.demand(restarted.is_ok(), "a restart was refused", [0; 3]);
+        demand!(self.findings, restarted.is_ok(), "a restart was refused");
         let ours = self.load(slot) == DRAINING;
         let pushed = self.await_push();
         self.next(COMPARE);

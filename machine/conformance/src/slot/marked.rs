@@ -8,7 +8,7 @@ use super::Operations;
 use super::cached::interrupts;
 use super::rows::MARK;
 use super::stock::Stock;
-use crate::case::{Outcome, ensure};
+use crate::case::{Outcome, demand, ensure};
 use crate::runner::{Placement, Runner, crowd, random};
 use machine::clock;
 use machine::slot::Pair;
@@ -70,7 +70,7 @@ impl Closer<'_> {
             return;
         }
         let restarted = (self.operations.restart)(slot);
-        self.stock.findings().demand(restarted.is_ok(), "a restart was refused", [slot as u64, 0, 0]);
+        demand!(self.stock.findings(), restarted.is_ok(), "a restart was refused", slot);
         let closed = self.stock.load(slot);
         if closed.left & MARK == 0 {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -84,11 +84,11 @@ impl Closer<'_> {
     /// Nobody changes a closed pair.
     fn stay_closed(&self, slot: u32, old: u64, closed: Pair, random: &mut fastrand::Rng) {
         let what = "a cell is not as it was when it was closed: slot, left before, left after";
-        self.stock.findings().demand(closed.left == old | MARK, what, [slot as u64, old, closed.left]);
+        demand!(self.stock.findings(), closed.left == old | MARK, what, slot, old, closed.left);
         let end = clock::now_ns() + random.u64(0..CLOSED_NS);
         while clock::now_ns() < end {}
         let now = self.stock.load(slot);
         let what = "a closed cell was drawn from: slot, left before, left after";
-        self.stock.findings().demand(now == closed, what, [slot as u64, closed.left, now.left]);
+        demand!(self.stock.findings(), now == closed, what, slot, closed.left, now.left);
     }
 }

@@ -6,7 +6,7 @@
 use super::Operations;
 use super::cached::interrupts;
 use super::rows::{RANGE, Rows};
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Placement, Runner, crowd};
 use machine::slot::{Pair, Stored, WINDOW};
 use machine::sync::{AtomicU64, Ordering};
@@ -75,13 +75,13 @@ impl<'a> Table<'a> {
     fn look(&self, slot: u32) {
         let pair = self.load(slot);
         let what = "a pair was seen whose halves do not belong together: slot, left, edge";
-        self.findings.demand(pair == pair_of(pair.left), what, [slot as u64, pair.left, pair.edge as u64]);
+        demand!(self.findings, pair == pair_of(pair.left), what, slot, pair.left, pair.edge);
     }
 
     fn try_to_draw(&self, amount: i64) {
         // SAFETY: every slot has a row; the amount is less than half of the window.
         let done = unsafe { (self.operations.draw)(self.rows.cell(), amount) };
-        self.findings.demand(!done, "somebody drew where nothing is to be drawn: amount", [amount as u64, 0, 0]);
+        demand!(self.findings, !done, "somebody drew where nothing is to be drawn: amount", amount);
     }
 
     /// Half of the threads write: they get their number, and how often they have written. The others read.

@@ -4,7 +4,7 @@ use super::Operations;
 use super::region::{Region, WORDS};
 use super::rows::Rows;
 use super::tokens::Tokens;
-use crate::case::{Findings, Outcome, ensure};
+use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Job, Placement, Runner, crowd, repeat};
 use machine::slot::{MAX, Mode, Pair, Stored, WINDOW};
 use machine::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -17,11 +17,7 @@ pub(super) fn initialised(runner: &dyn Runner, operations: &Operations) -> Outco
     let decide = || {
         (operations.initialise)();
         let (wanted, found) = (runner.mode(), (operations.mode)());
-        findings.demand(
-            found == wanted,
-            "the mode was decided otherwise: wanted, found",
-            [wanted as u64, found as u64, 0],
-        );
+        demand!(findings, found == wanted, "the mode was decided otherwise: wanted, found", wanted, found);
     };
     let job = |_| {
         arrived.fetch_add(1, Ordering::Relaxed);
@@ -30,11 +26,11 @@ pub(super) fn initialised(runner: &dyn Runner, operations: &Operations) -> Outco
         }
         decide();
         let slot = (operations.current)();
-        findings.demand(slot.is_some(), "a thread that entered has no slot", [0; 3]);
+        demand!(findings, slot.is_some(), "a thread that entered has no slot");
         for _ in 0..TIMES {
             decide();
             let kept = runner.mode() == Mode::ConcurrencyId || (operations.current)() == slot;
-            findings.demand(kept, "a thread's slot changed", [0; 3]);
+            demand!(findings, kept, "a thread's slot changed");
         }
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
@@ -54,12 +50,8 @@ pub(super) fn possible(runner: &dyn Runner, operations: &Operations) -> Outcome 
         let slot = (operations.current)().unwrap_or(0);
         // A thread that may run on one CPU only says the same as others.
         let now = (operations.possible)();
-        findings.demand(now == possible, "the bound changed: before, after", [possible as u64, now as u64, 0]);
-        findings.demand(
-            (slot as usize) < possible,
-            "an impossible slot: slot, bound",
-            [slot as u64, possible as u64, 0],
-        );
+        demand!(findings, now == possible, "the bound changed: before, after", possible, now);
+        demand!(findings, (slot as usize) < possible, "an impossible slot: slot, bound", slot, possible);
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
     runner.run(Placement::Apart, crowd(2, &|_| count_to_two(runner, operations, &findings)), None);
@@ -111,11 +103,7 @@ fn meet_own_slot(
         let stored = unsafe { (operations.compare_store)(region.base(), slot, 0, 0, 0) };
         misses = if stored == Stored::Done { 0 } else { misses + 1 };
         meetings.fetch_add((stored == Stored::Done) as usize, Ordering::Relaxed);
-        findings.demand(
-            misses < TRIES,
-            "a thread is never in the slot that it is told: slot, tries",
-            [slot as u64, TRIES, 0],
-        );
+        demand!(findings, misses < TRIES, "a thread is never in the slot that it is told: slot, tries", slot, TRIES);
     }
 }
 
@@ -130,21 +118,13 @@ fn own_a_slot(
 ) {
     let Some(slot) = (operations.current)() else { return findings.add("a thread that entered has no slot", [0; 3]) };
     let before = owners[slot as usize].swap(thread as u32 + 1, Ordering::Relaxed);
-    findings.demand(
-        before == 0,
-        "two threads have one slot: slot, threads",
-        [slot as u64, before as u64, thread as u64 + 1],
-    );
+    demand!(findings, before == 0, "two threads have one slot: slot, threads", slot, before, thread + 1);
     // All must live until all have theirs.
     let arrived = meetings.fetch_add(1, Ordering::Relaxed);
     while meetings.load(Ordering::Relaxed) < runner.width() {
         runner.pause();
         let now = (operations.current)().unwrap_or(u32::MAX);
-        findings.demand(
-            now == slot,
-            "a thread's slot changed: before, after, thread",
-            [slot as u64, now as u64, arrived as u64],
-        );
+        demand!(findings, now == slot, "a thread's slot changed: before, after, thread", slot, now, arrived);
     }
 }
 
@@ -160,15 +140,11 @@ pub(super) fn in_use(runner: &dyn Runner, operations: &Operations) -> Outcome {
             runner.pause();
             let slot = (operations.current)().unwrap_or(0);
             let bound = (operations.in_use)();
-            findings.demand(
-                slot < bound,
-                "a slot is in use beyond the bound: slot, bound",
-                [slot as u64, bound as u64, 0],
-            );
+            demand!(findings, slot < bound, "a slot is in use beyond the bound: slot, bound", slot, bound);
         }
         let bound = (operations.in_use)();
-        findings.demand(slot < bound, "a slot is in use beyond the bound: slot, bound", [slot as u64, bound as u64, 1]);
-        findings.demand(bound as usize <= MAX, "the bound is beyond the last slot", [bound as u64, MAX as u64, 0]);
+        demand!(findings, slot < bound, "a slot is in use beyond the bound: slot, bound", slot, bound, 1);
+        demand!(findings, bound as usize <= MAX, "the bound is beyond the last slot", bound, MAX);
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
     // Two threads that run at the same time are in two slots at least.
@@ -183,7 +159,7 @@ fn count_to_two(runner: &dyn Runner, operations: &Operations, findings: &Finding
     while runner.goes_on() && findings.none() && (operations.in_use)() < 2 {
         let slot = (operations.current)().unwrap_or(0);
         let bound = (operations.in_use)();
-        findings.demand(slot < bound, "a slot is in use beyond the bound: slot, bound", [slot as u64, bound as u64, 2]);
+        demand!(findings, slot < bound, "a slot is in use beyond the bound: slot, bound", slot, bound, 2);
     }
 }
 
@@ -194,16 +170,12 @@ pub(super) fn given(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let job = |_| {
         if runner.mode() == Mode::PerThread {
             let early = (operations.current_if_given)();
-            findings.demand(
-                early.is_none(),
-                "a thread that asked for no slot has one",
-                [early.unwrap_or(0) as u64, 0, 0],
-            );
+            demand!(findings, early.is_none(), "a thread that asked for no slot has one", early.unwrap_or(0));
         }
         // By ids the thread may move between the two.
         let same =
             (0..100_000).any(|_| (operations.current)().is_some_and(|it| (operations.current_if_given)() == Some(it)));
-        findings.demand(same, "a thread that has a slot never learns which", [0; 3]);
+        demand!(findings, same, "a thread that has a slot never learns which");
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
     findings.outcome()?;
@@ -241,7 +213,7 @@ fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region
             // SAFETY: as above.
             let seen = unsafe { (operations.load)(region.base(), MAX as u32 - 1, WORDS - 1) };
             sum.fetch_add(old & 0xffff_ffff, Ordering::Relaxed);
-            findings.demand(seen >> 32 == seen & 0xffff_ffff, "a word was read in two parts", [seen as u64, 0, 0]);
+            demand!(findings, seen >> 32 == seen & 0xffff_ffff, "a word was read in two parts", seen);
         }
     };
     runner.run(Placement::Moved, crowd(threads, &job), None);

@@ -231,6 +231,12 @@ macro_rules! atomic {
             }
         }
 
+        impl $(<$t>)? Default for $name $(<$t>)? {
+            fn default() -> Self {
+                Self(Default::default())
+            }
+        }
+
         impl $(<$t>)? Drop for $name $(<$t>)? {
             #[inline]
             fn drop(&mut self) {
@@ -265,12 +271,6 @@ macro_rules! number {
             /// Sets the bits that are in one of the two, and returns what was there.
             fetch_xor(old, value) old ^ value;
         ]);
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self::new(0)
-            }
-        }
     };
 }
 
@@ -290,19 +290,7 @@ atomic!(AtomicBool, bool, [
     fetch_xor(old, value) old ^ value;
 ]);
 
-impl Default for AtomicBool {
-    fn default() -> Self {
-        Self::new(false)
-    }
-}
-
 atomic!(AtomicPtr<T>, *mut T, []);
-
-impl<T> Default for AtomicPtr<T> {
-    fn default() -> Self {
-        Self::new(core::ptr::null_mut())
-    }
-}
 
 /// A fence. On x86 all but SeqCst order nothing that is not ordered already.
 #[inline]
