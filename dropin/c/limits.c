@@ -314,7 +314,7 @@ static void check_aliases(void) {
 /* -- refused -- */
 
 static void check_refused(void) {
-    enum { BLOCKS = 400 };
+    enum { BLOCKS = 200 };
     static char *blocks[BLOCKS];
     const size_t least = BLOCKS * MIB / 16;
     for (size_t i = 0; i < BLOCKS; i++) {
