@@ -299,7 +299,7 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn what_is_written_is_in_the_file_until_it_is_withdrawn() {
+    fn what_is_shown_is_in_the_file_until_it_is_withdrawn() {
         let mut place = Place::nowhere();
         let memory = publish(&mut place, 8192).expect("there is a directory");
         let path = PathBuf::from(OsStr::from_bytes(place.path().to_bytes()));
@@ -309,9 +309,12 @@ mod tests {
         let status = fs::metadata(&path).expect("it is there");
         assert_eq!((status.len(), status.mode() & 0o777, status.blocks()), (8192, 0o600, 16));
         // SAFETY: mapped above.
-        unsafe { memory.add(8191).write(7) };
+        unsafe { memory.write_bytes(7, 8192) };
+        assert!(update(&place, 4097..8192));
         let read = fs::read(&path).expect("it is ours");
-        assert_eq!((read[0], read[8191]), (0, 7));
+        assert_eq!((read[0], read[4096], read[4097], read[8191]), (0, 0, 7, 7));
+        fs::File::options().write(true).open(&path).and_then(|file| file.set_len(0)).expect("it is ours");
+        assert!(!update(&place, 0..8));
         let mut again = Place::nowhere();
         publish(&mut again, 4096).expect("it takes the place of the one before");
         assert_eq!(fs::metadata(&path).expect("it is there").len(), 4096);
