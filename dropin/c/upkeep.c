@@ -1,12 +1,15 @@
 /* Upkeep of commensal.h. Linked with the library, not preloaded. What upkeep does, and when, is tested in runtime/tests.
  *
  * settings   values in and out of range, and errno
- * leaves     the library's thread ends when the program has one thread left, and there is none as long as it has
+ * leaves     the library's thread ends when the program has one thread left, at once before that forks or leaves a
+ *            namespace, and there is none as long as it has
  * user       the program sets its user and groups, which each thread has to do, beside the library's thread */
 #include "check.h"
 #include <commensal.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -80,8 +83,26 @@ static unsigned threads(void) {
     return (unsigned)status.st_nlink - 2;
 }
 
+static void have_shepherd_alone(void) {
+    double end = seconds_now() + HANGS_AFTER_SECONDS;
+    do {
+        CHECK(seconds_now() < end, "no thread of the library's");
+        in_a_thread();
+    } while (!figures().has_shepherd);
+}
+
 static void check_leaves(void) {
-    in_a_thread();
+    for (int turn = 0; turn < 2; turn++) {
+        have_shepherd_alone();
+        pid_t child = fork();
+        CHECK(child >= 0 && threads() == 1, "forked with %u threads", threads());
+        if (child == 0)
+            _exit(0);
+        CHECK(waitpid(child, NULL, 0) == child, "no child");
+        have_shepherd_alone();
+        CHECK(unshare(CLONE_THREAD) == 0, "errno %d with %u threads", errno, threads());
+    }
+    have_shepherd_alone();
     for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && threads() > 1; turn++)
         sleep_ns(10000000);
     for (int turn = 0; turn < 100; turn++) {

@@ -9,6 +9,7 @@ mod cxx;
 mod group;
 mod loaded;
 mod locks;
+mod namespaces;
 mod prctl;
 mod rcu;
 mod rcu_reader;

@@ -26,7 +26,8 @@ pub mod upkeep;
 mod global;
 
 /// What lower parts need of higher ones, put together where both are known.
-pub(crate) const SERVICES: slab::Services = slab::Services { tend: upkeep::tend, survey: heap::statistics::survey };
+pub(crate) const SERVICES: slab::Services =
+    slab::Services { tend: upkeep::tend, survey: heap::statistics::survey, before_a_thread: upkeep::before_a_thread };
 
 pub use global::Commensal;
 #[doc(hidden)]

@@ -128,13 +128,31 @@ pub extern "C" fn fail(number: c_int) -> c_int {
     -1
 }
 
-/// The C library's `prctl`: the call is made in a sandbox, too.
+/// The C library's `prctl`.
 ///
 /// # Safety
 /// As the kernel has it.
 pub unsafe fn control(option: c_int, [second, third, fourth, fifth]: [usize; 4]) -> c_int {
     // SAFETY: passed on.
-    match unsafe { syscall::make(syscall::PRCTL, [option as usize, second, third, fourth, fifth, 0]) } {
+    unsafe { as_asked(syscall::PRCTL, [option as usize, second, third, fourth, fifth, 0]) }
+}
+
+/// The C library's `unshare`.
+pub fn unshare(flags: c_int) -> c_int {
+    // SAFETY: no memory is another one's afterwards.
+    unsafe { as_asked(syscall::UNSHARE, [flags as usize, 0, 0, 0, 0, 0]) }
+}
+
+/// The C library's `setns`.
+pub fn enter_namespace(descriptor: c_int, kind: c_int) -> c_int {
+    // SAFETY: as above.
+    unsafe { as_asked(syscall::SETNS, [descriptor as usize, kind as usize, 0, 0, 0, 0]) }
+}
+
+/// A call that the program asked for: it is made in a sandbox, too.
+unsafe fn as_asked(number: usize, arguments: [usize; 6]) -> c_int {
+    // SAFETY: passed on.
+    match unsafe { syscall::make(number, arguments) } {
         Ok(result) => result as c_int,
         Err(syscall::Errno(number)) => fail(number),
     }

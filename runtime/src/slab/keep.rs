@@ -34,6 +34,8 @@ pub struct Services {
     pub tend: fn(slot: u32, allocates: bool),
     /// The statistics page may be due, or nobody will come along for a while. A lock may be held.
     pub survey: fn(before_rest: bool),
+    /// The process is about to have a second thread.
+    pub before_a_thread: fn(),
 }
 
 /// What a slot knows of its turns. All-zero memory: nobody looked yet.

@@ -28,6 +28,8 @@ pub mod timetable;
 
 pub(crate) use own::tend;
 pub use report::Report;
+pub(crate) use shepherd::before_a_thread;
+pub use shepherd::leave_to_the_last;
 pub use step::{step, tick};
 
 use crate::settings::{self, Refused};

@@ -1,10 +1,11 @@
 //! The shepherd: a thread of the runtime's own, which takes the turns of slots where nobody comes along, and gives idle pages back.
 //!
 //! There is none in a process with one thread, nor in one that holds little. It is *none*, *awake* or *idle*: awake, it sleeps from one thing that is due
-//! to the next; idle, until a slot wants turns again. When that takes long, or the program has one thread left, it
-//! ends, and another one is made when it is needed: a process whose main thread has ended
-//! by `pthread_exit` ends with its last thread, which must not be ours. The state is marked with the generation of the
-//! process, so that a fork child has none.
+//! to the next; idle, until a slot wants turns again. When that takes long, it ends, and another one is made when it is
+//! needed: a process whose main thread has ended by `pthread_exit` ends with its last thread, which must not be ours. When
+//! the program has one thread left, it gives everything back and ends: as soon as it sees that, but at once before that thread
+//! does what only such a process may do, or forks. The state is marked with the generation of the process, so that a fork
+//! child has none.
 //!
 //! Nobody is forgotten: it says that it is idle, and then looks whether any slot is to have turns; who joins does that, and then looks whether the
 //! shepherd is idle. Between both there is a fence on either side, so at least one sees the other.
@@ -36,6 +37,9 @@ const LONG_NS: u64 = 2_000_000_000;
 const AFTER_FAILURE_NS: u64 = 100_000_000;
 /// Where the program has one thread, it is looked again whether it has more after so long.
 const ALONE_NS: u64 = 1_000_000;
+/// Whoever waits for its end looks after so long, as often.
+const END_NS: u64 = 50_000;
+const END_LOOKS: u32 = 2000;
 /// A process whose runs have no more pages than this gets none: 2 MiB of address space, of which less is in memory.
 const LITTLE_PAGES: u64 = (2 << 20) / PAGE as u64;
 
@@ -121,23 +125,26 @@ impl Shepherd {
             general().look_after_page(true);
             wait(&self.bell, bell, until - now);
         }
-        let is_last = is_last();
-        let ends = (is_last || clock::now_ns() >= until)
-            && self.state.compare_exchange(marked(IDLE), marked(NONE), Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if !ends {
-            self.state.store(marked(AWAKE), Ordering::Relaxed);
-            return true;
-        }
-        general().state().zone.set_background(false);
-        // Who joined before that found it idle, and roused it in vain, or sees none, and is in an allocation or leaves it to one that comes later. What is due is done
+        let is_long = clock::now_ns() >= until;
+        self.state.store(marked(AWAKE), Ordering::Relaxed);
+        !is_long || !self.end()
+    }
+
+    /// There is none from now on. False: somebody came meanwhile who left something to it.
+    fn end(&self) -> bool {
+        let change = |from, to| {
+            general().state().zone.set_background(to == AWAKE);
+            self.state.compare_exchange(marked(from), marked(to), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        change(AWAKE, NONE);
+        // Who joined before that found it here, or sees none, and is in an allocation or leaves it to one that comes later. What is due is done
         // here: unless another one has been made already.
         fence(Ordering::SeqCst);
-        let goes_on = step(clock::now_ns()).is_some()
-            && self.state.compare_exchange(marked(NONE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if goes_on {
-            general().state().zone.set_background(true);
+        let goes_on = !is_last() && SHEPHERD.is_on() && step(clock::now_ns()).is_some() && change(NONE, AWAKE);
+        if !goes_on && is_last() {
+            general().trim(general().state().zone.kept_dirty() as usize * PAGE);
         }
-        goes_on
+        !goes_on
     }
 }
 
@@ -189,25 +196,51 @@ fn is_last() -> bool {
     process::threads().is_some_and(|all| all <= own + 1)
 }
 
+/// Arranges that whoever forks sees to it that the shepherd ends, if it should: not later, as the C library does not let handlers register others.
+pub(crate) fn before_a_thread() {
+    thread::before_fork(leave_before_fork);
+}
+
+/// If the program has one thread left, which calls this, there is no shepherd any more when it returns, also for the kernel; or a tenth of a second has
+/// passed. Any thread, also in signal handlers.
+pub fn leave_to_the_last() {
+    let Some(shepherd) = State::known().map(|state| &state.shepherd) else { return };
+    if !shepherd.is_there() || !is_last() {
+        return;
+    }
+    let all = process::threads();
+    for _ in 0..END_LOOKS {
+        shepherd.ring();
+        if process::threads() < all {
+            break;
+        }
+        wait(&shepherd.bell, shepherd.bell.load(Ordering::Relaxed), END_NS);
+    }
+}
+
+extern "C" fn leave_before_fork() {
+    process::keeping_errno(leave_to_the_last);
+}
+
 fn work() {
     loop {
         percpu::enter();
         let Some(state) = State::known() else { return };
-        if !SHEPHERD.is_on() {
-            general().state().zone.set_background(false);
-            return state.shepherd.state.store(marked(NONE), Ordering::Relaxed);
-        }
+        let shepherd = &state.shepherd;
         // Who rings after this finds the word changed when we go to sleep.
-        let bell = state.shepherd.bell.load(Ordering::SeqCst);
+        let bell = shepherd.bell.load(Ordering::SeqCst);
+        if (!SHEPHERD.is_on() || is_last()) && shepherd.end() {
+            return;
+        }
         match step(clock::now_ns()) {
             Some(at) => {
                 general().look_after_page(false);
                 let left = at.saturating_sub(clock::now_ns());
                 if left > 0 {
-                    wait(&state.shepherd.bell, bell, left);
+                    wait(&shepherd.bell, bell, left);
                 }
             }
-            None if state.shepherd.rest(bell, LONG_NS.max(2 * interval_ns())) => {}
+            None if shepherd.rest(bell, LONG_NS.max(2 * interval_ns())) => {}
             None => return,
         }
     }

@@ -25,8 +25,10 @@ pub const TGKILL: usize = 234;
 pub const OPENAT: usize = 257;
 pub const MKDIRAT: usize = 258;
 pub const UNLINKAT: usize = 263;
+pub const UNSHARE: usize = 272;
 pub const FALLOCATE: usize = 285;
 pub const PRLIMIT: usize = 302;
+pub const SETNS: usize = 308;
 pub const PROCESS_VM_WRITEV: usize = 311;
 pub const MEMBARRIER: usize = 324;
 

@@ -94,3 +94,9 @@ pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
     // SAFETY: the function lives as long as the process: the library is never unloaded.
     unsafe { pthread_atfork(None, None, Some(child)) == 0 }
 }
+
+/// Registers what runs before an ordinary `fork`, in the thread that forks.
+pub fn before_fork(prepare: extern "C" fn()) -> bool {
+    // SAFETY: as above.
+    unsafe { pthread_atfork(Some(prepare), None, None) == 0 }
+}

@@ -10,7 +10,7 @@ mod interrupt;
 mod spawn;
 
 pub(crate) use block::block_offset;
-pub use block::{ascend, descend, id, is_alone, on_fork_in_child};
+pub use block::{ascend, before_fork, descend, id, is_alone, on_fork_in_child};
 pub use identity::{
     FIRST_GENERATION, declare_forked, enter, forget_number, forked, generation, holds_locks, identity, level, local,
     notice_forks, set_level, set_local, when_forked, without_signals,

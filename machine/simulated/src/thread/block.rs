@@ -68,3 +68,9 @@ pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
         None => unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 },
     }
 }
+
+/// Registers what runs before an ordinary `fork`; where that is simulated, nothing does, as it has no threads of the runtime's own.
+pub fn before_fork(prepare: extern "C" fn()) -> bool {
+    // SAFETY: the function lives as long as the process.
+    engine::here().is_some() || unsafe { libc::pthread_atfork(Some(prepare), None, None) == 0 }
+}

@@ -7,7 +7,7 @@ mod interrupt;
 mod spawn;
 
 pub(crate) use block::Zeroes;
-pub use block::{ascend, descend, id, is_alone, on_fork_in_child};
+pub use block::{ascend, before_fork, descend, id, is_alone, on_fork_in_child};
 pub(crate) use identity::names_of_state;
 pub use identity::{
     FIRST_GENERATION, declare_forked, enter, forget_number, forked, generation, holds_locks, identity, level, local,
