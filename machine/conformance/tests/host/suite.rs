@@ -7,8 +7,9 @@ use std::process::{Command, ExitStatus, Output};
 /// What turns restartable sequences off in the C library.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
-/// How long, in seconds, a planted bug may take to be found: the first tries are short, because some bugs make bodies hang.
-const PATIENCE: [&str; 4] = ["0.2", "2", "10", "20"];
+/// How long, in seconds, a planted bug may take to be found: the first tries are short, because some bugs make bodies hang; the last ones are for machines with
+/// more to do, where both sides seldom run at the same time.
+const PATIENCE: [&str; 5] = ["0.2", "2", "10", "40", "120"];
 
 /// A line of the suite's list.
 #[derive(Debug)]
