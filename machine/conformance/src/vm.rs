@@ -5,6 +5,7 @@
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, crowd, random};
+use core::ffi::CStr;
 use core::ptr::null_mut;
 use machine::fault::{self, Plan, Point};
 use machine::sync::{AtomicU64, Ordering};
@@ -27,6 +28,8 @@ operations! {
     release: unsafe fn(*mut u8, usize) -> bool = vm::release,
     /// Says what is wanted of huge pages. Contents stay.
     advise_huge: unsafe fn(*mut u8, usize, Huge) -> bool = vm::advise_huge,
+    /// Has the system show a name of pages. Contents stay.
+    name: unsafe fn(*mut u8, usize, &'static CStr) -> bool = vm::name,
     /// In each child of a later fork the pages hold zeroes. Here contents stay.
     wipe_on_fork: unsafe fn(*mut u8, usize) -> bool = vm::wipe_on_fork,
     /// Moves contents without copying.
@@ -62,6 +65,9 @@ crate::cases! {
     "vm::advise_huge" => advised, {
         // SAFETY: passed on; the loss is the bug.
         "loses contents" { advise_huge: |at, bytes, _| unsafe { vm::decommit(at, bytes) } }
+    }
+    "vm::name" => named, {
+        "does nothing" { name: |_, _, _| true }
     }
     "vm::wipe_on_fork" => wiped, {
         "does nothing" { wipe_on_fork: |_, _| true }
@@ -222,6 +228,19 @@ pub fn advised(_: &dyn Runner, operations: &Operations) -> Outcome {
     let heard = [Huge::Prefer, Huge::Avoid].map(|wish| unsafe { (operations.advise_huge)(at, BYTES, wish) });
     ensure!(holds(at, PAGES, Some(50)), "advice lost contents");
     Ok(format!("heard: {heard:?}"))
+}
+
+/// The body of [`Operations::name`].
+pub fn named(_: &dyn Runner, operations: &Operations) -> Outcome {
+    let at = fresh(operations, Access::ReadWrite)?;
+    fill(at, PAGES, 55);
+    // SAFETY: the mapping is ours.
+    let done = unsafe { (operations.name)(at, BYTES, c"ours") };
+    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|error| error.to_string())?;
+    let own = format!("{:x}-", at as usize);
+    let shown = maps.lines().any(|line| line.starts_with(&own) && line.ends_with("[anon:ours]"));
+    ensure!(shown == done && holds(at, PAGES, Some(55)), "named: {done}, and shown: {shown}");
+    Ok(format!("named: {done}"))
 }
 
 /// The body of [`Operations::wipe_on_fork`].

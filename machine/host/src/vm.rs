@@ -4,6 +4,7 @@
 //! mappings do; its pages are zero at first touch, and cost memory from then on. All calls may fail for lack of address space, and then change nothing.
 
 use crate::{fault, syscall};
+use core::ffi::CStr;
 
 pub use crate::zero::zero;
 
@@ -149,6 +150,18 @@ pub unsafe fn advise_huge(at: *mut u8, bytes: usize, wish: Huge) -> bool {
     let advice = if wish == Huge::Prefer { MADV_HUGEPAGE } else { MADV_NOHUGEPAGE };
     // SAFETY: the advice changes no contents.
     unsafe { advise(at, bytes, advice) }
+}
+
+/// Has the kernel show a name where it lists mappings. False: it knows none (before 5.17, or as it was built).
+///
+/// # Safety
+/// The caller owns the range.
+pub unsafe fn name(at: *mut u8, bytes: usize, name: &'static CStr) -> bool {
+    const SET_VMA: usize = 0x53_56_4d_41;
+    const ANONYMOUS_NAME: usize = 0;
+    let arguments = [SET_VMA, ANONYMOUS_NAME, at as usize, bytes, name.as_ptr() as usize, 0];
+    // SAFETY: a name changes no contents, and ends with a zero byte.
+    unsafe { syscall::call(syscall::PRCTL, arguments) }.is_ok()
 }
 
 /// Makes a range read as zero in every child that is forked from now on.

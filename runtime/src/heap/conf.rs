@@ -8,7 +8,7 @@ use crate::rcu::qsbr::{self, Policy};
 use crate::sandbox;
 use crate::settings::{self, Key};
 use crate::slab::misuse::Line;
-use crate::slab::region::{general, lay_out};
+use crate::slab::region::{self, general, lay_out};
 use crate::slab::sharing;
 use crate::upkeep;
 use core::fmt::{self, Write};
@@ -27,7 +27,9 @@ const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
 /// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
 pub fn apply_environment() {
-    if settings::is_environment_empty() || !sharing::enter() {
+    let is_asked = !settings::is_environment_empty() && sharing::enter();
+    region::name();
+    if !is_asked {
         return;
     }
     settings::read_environment(|what| complain(format_args!("{what} ignored")));

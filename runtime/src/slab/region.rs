@@ -58,6 +58,17 @@ pub fn begin() -> bool {
     })
 }
 
+/// Has the kernel show whose the memory is that the process has begun with: at its start, and before the second thread, but not later, when it may have forbidden
+/// itself to ask.
+pub fn name() {
+    const BYTES: usize = FIRST_SEGMENT + FIRST_METADATA + AREAS_END;
+    if root::is_installed() {
+        let start = root::base().wrapping_sub(FIRST_METADATA + FIRST_SEGMENT);
+        // SAFETY: mapped by `begin`, and ours.
+        let _ = unsafe { vm::name(start, BYTES, c"commensal") };
+    }
+}
+
 /// Prepares per-CPU memory for so many CPUs, as allocators of the eager school do at their start: every line of the slots' areas, and the
 /// counters' rows. Nothing but time and memory comes of it. False: not all of it, for lack of memory.
 #[cold]

@@ -56,6 +56,7 @@ pub fn upgrade_before_a_thread() {
         // It is looked up under a lock of the loader, so not later, when a thread may be needed in whatever allocation.
         thread::prepare_to_spawn();
         (crate::SERVICES.before_a_thread)();
+        region::name();
     }
 }
 
