@@ -1,6 +1,6 @@
 //! The shepherd: a thread of the runtime's own, which takes the turns of slots where nobody comes along, and gives idle pages back.
 //!
-//! There is none in a process with one thread, nor in one that holds little. It is *none*, *awake* or *idle*: awake, it sleeps from one thing that is due
+//! There is none in a process with one thread, nor in one that holds little. It is *none*, *awake*, *idle* or *ending*: awake, it sleeps from one thing that is due
 //! to the next; idle, until a slot wants turns again. When that takes long, it ends, and another one is made when it is
 //! needed: a process whose main thread has ended by `pthread_exit` ends with its last thread, which must not be ours. When
 //! the program has one thread left, it gives everything back and ends: as soon as it sees that, but at once before that thread
@@ -28,6 +28,8 @@ use machine::{clock, process, sandbox};
 const NONE: u32 = 0;
 const AWAKE: u32 = 1;
 const IDLE: u32 = 2;
+/// It does what is left, and another one may be made.
+const ENDING: u32 = 3;
 /// Of the state's word, what lies above is the generation.
 const STATE: u32 = 3;
 
@@ -40,6 +42,8 @@ const ALONE_NS: u64 = 1_000_000;
 /// Whoever waits for its end looks after so long, as often.
 const END_NS: u64 = 50_000;
 const END_LOOKS: u32 = 2000;
+/// Its last instructions take less.
+const MOMENT_NS: u64 = 10_000_000;
 /// A process whose runs have no more pages than this gets none: 2 MiB of address space, of which less is in memory.
 const LITTLE_PAGES: u64 = (2 << 20) / PAGE as u64;
 
@@ -59,6 +63,8 @@ pub(super) struct Shepherd {
     not_before_ns: AtomicU64,
     /// Who was the first that wanted it, with the generation of the process above.
     first: AtomicU64,
+    /// When it ended, but for its last instructions.
+    ended_ns: AtomicU64,
 }
 
 /// Bits of an identity that are told apart.
@@ -76,7 +82,7 @@ impl Shepherd {
 
     /// Whether there is one.
     pub(super) fn is_there(&self) -> bool {
-        self.state() != NONE
+        matches!(self.state(), AWAKE | IDLE)
     }
 
     /// Whether it can be made as far as forks are concerned. The C library's locks are in order in a child that has made a thread; in one of `_Fork` or the bare
@@ -132,19 +138,31 @@ impl Shepherd {
 
     /// There is none from now on. False: somebody came meanwhile who left something to it.
     fn end(&self) -> bool {
+        let background = |is_there| general().state().zone.set_background(is_there);
         let change = |from, to| {
-            general().state().zone.set_background(to == AWAKE);
             self.state.compare_exchange(marked(from), marked(to), Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        change(AWAKE, NONE);
+        background(false);
+        change(AWAKE, ENDING);
         // Who joined before that found it here, or sees none, and is in an allocation or leaves it to one that comes later. What is due is done
         // here: unless another one has been made already.
         fence(Ordering::SeqCst);
-        let goes_on = !is_last() && SHEPHERD.is_on() && step(clock::now_ns()).is_some() && change(NONE, AWAKE);
-        if !goes_on && is_last() {
+        let goes_on = !is_last() && SHEPHERD.is_on() && step(clock::now_ns()).is_some() && change(ENDING, AWAKE);
+        if goes_on {
+            background(true);
+            return false;
+        }
+        if is_last() {
             general().trim(general().state().zone.kept_dirty() as usize * PAGE);
         }
-        !goes_on
+        self.ended_ns.store(clock::now_ns(), Ordering::Relaxed);
+        change(ENDING, NONE);
+        true
+    }
+
+    /// Whether it is about to end, also for the kernel, or has done so a moment ago.
+    fn is_going(&self) -> bool {
+        self.state() == ENDING || clock::now_ns().saturating_sub(self.ended_ns.load(Ordering::Relaxed)) < MOMENT_NS
     }
 }
 
@@ -190,10 +208,14 @@ impl State {
     }
 }
 
-/// Whether no more than one thread is there besides those of the runtime.
+/// How many threads there are but for one, and for RCU's worker. None: it cannot be told.
+fn others() -> Option<u32> {
+    process::threads().map(|all| all.saturating_sub(1 + u32::from(rcu::has_worker())))
+}
+
+/// For the shepherd: whether the program has no more than one thread.
 fn is_last() -> bool {
-    let own = 1 + u32::from(rcu::has_worker());
-    process::threads().is_some_and(|all| all <= own + 1)
+    others().is_some_and(|others| others <= 1)
 }
 
 /// Arranges that whoever forks sees to it that the shepherd ends, if it should: not later, as the C library does not let handlers register others.
@@ -202,24 +224,26 @@ pub(crate) fn before_a_thread() {
 }
 
 /// If the program has one thread left, which calls this, there is no shepherd any more when it returns, also for the kernel; or a tenth of a second has
-/// passed. Any thread, also in signal handlers.
-pub fn leave_to_the_last() {
+/// passed. A thread that was joined may take a moment to end, for which this waits as many `looks`. Any thread, also in signal handlers.
+pub fn leave_to_the_last(looks: u32) {
     let Some(shepherd) = State::known().map(|state| &state.shepherd) else { return };
-    if !shepherd.is_there() || !is_last() {
-        return;
-    }
-    let all = process::threads();
-    for _ in 0..END_LOOKS {
-        shepherd.ring();
-        if process::threads() < all {
-            break;
+    let (mut look, mut most) = (0, looks);
+    // All but the one that calls.
+    while let Some(others @ 1..) = others() {
+        if others == 1 && (shepherd.is_there() || shepherd.is_going()) {
+            shepherd.ring();
+            most = END_LOOKS;
         }
+        if look >= most {
+            return;
+        }
+        look += 1;
         wait(&shepherd.bell, shepherd.bell.load(Ordering::Relaxed), END_NS);
     }
 }
 
 extern "C" fn leave_before_fork() {
-    process::keeping_errno(leave_to_the_last);
+    process::keeping_errno(|| leave_to_the_last(0));
 }
 
 fn work() {
