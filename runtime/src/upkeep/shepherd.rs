@@ -197,13 +197,17 @@ impl State {
             let seen = word.load(Ordering::Relaxed);
             let is_ours = !self.shepherd.is_there()
                 && word.compare_exchange(seen, marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok();
-            let is_made = is_ours && process::keeping_errno(|| thread::spawn(&WORK));
-            if is_ours && !is_made {
-                word.store(marked(NONE), Ordering::Relaxed);
-            } else if is_made {
-                general().state().zone.set_background(true);
+            if !is_ours {
+                return true;
             }
-            is_made || !is_ours
+            let zone = &general().state().zone;
+            zone.set_background(true);
+            let is_made = process::keeping_errno(|| thread::spawn(&WORK));
+            if !is_made {
+                zone.set_background(false);
+                word.store(marked(NONE), Ordering::Relaxed);
+            }
+            is_made
         })
     }
 }
