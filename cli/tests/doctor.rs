@@ -128,9 +128,10 @@ fn process_in_a_sandbox_tells_what_it_lost() {
     // A thread that makes another call is found out, and so would one of the library's.
     let folder = tempfile::tempdir().unwrap();
     let asks = folder.path().join("asks.so");
-    let source = "#include <pthread.h>\n#include <unistd.h>\n\
-        static void *ask(void *unused) { for (;;) { getppid(); usleep(1000); } return unused; }\n\
-        __attribute__((constructor)) static void start(void) { pthread_t t; pthread_create(&t, NULL, ask, NULL); }";
+    let source = "#include <pthread.h>\n#include <unistd.h>\nstatic volatile int begun;\n\
+        static void *ask(void *unused) { for (begun = 1;; usleep(1000)) getppid(); return unused; }\n\
+        __attribute__((constructor)) static void start(void) {\n\
+        pthread_t t; pthread_create(&t, NULL, ask, NULL); while (!begun) usleep(1000); }";
     compile(source, &asks, &["-shared", "-fPIC", "-pthread"]);
     let done = commensal().env("LD_PRELOAD", &asks).args(["doctor", "--sandbox", "--json"]).output().unwrap();
     let found = findings(&done);

@@ -1,9 +1,10 @@
 //! Threads of the runtime's own.
 
 use super::identity::without_signals;
-use crate::{sandbox, syscall};
+use crate::sandbox::{self, Passage};
+use crate::syscall;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::transmute;
+use core::mem::{forget, transmute};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -76,7 +77,7 @@ pub fn spawn(work: &'static Work) -> bool {
     const DETACHED: c_int = 1;
     const EXPLICIT: c_int = 1;
     const ORDINARY: c_int = 0;
-    let Some(_passage) = sandbox::pass() else { return false };
+    let Some(passage) = sandbox::pass() else { return false };
     let (mut thread, mut attributes) = (0, Attributes([0; 7]));
     // Attributes of our own: without any, or without a stack's size, the C library looks at the program's under a lock that the calling thread may hold. And the thread
     // is no more urgent than others, whoever makes it.
@@ -99,6 +100,10 @@ pub fn spawn(work: &'static Work) -> bool {
         let is_made =
             without_signals(|| create(&mut thread, &attributes, begin, (&raw const *work).cast_mut().cast()) == 0);
         pthread_attr_destroy(&mut attributes);
+        if is_made {
+            // It is the thread's, which begins with unusual calls of the C library's.
+            forget(passage);
+        }
         is_made
     }
 }
@@ -118,6 +123,7 @@ extern "C" fn begin(work: *mut c_void) -> *mut c_void {
     let work: &'static Work = unsafe { &*work.cast() };
     // SAFETY: the name ends with a zero byte. If it cannot be set, the thread has its parent's.
     let _ = unsafe { syscall::call(syscall::PRCTL, [SET_NAME, work.name.as_ptr() as usize, 0, 0, 0, 0]) };
+    drop(Passage);
     (work.job)();
     null_mut()
 }
