@@ -221,7 +221,8 @@ fn written_meanwhile(least: usize, long: Duration) -> (Vec<u64>, Vec<u64>) {
     let (mut seen, mut costs) = (Vec::new(), Vec::new());
     let began = Instant::now();
     while began.elapsed() < long || seen.len() < least && began.elapsed() < PATIENCE {
-        free(blocks(2000, |number| number % 1000 + 1));
+        // Less than what is much, of which is told at once: beside other work caches cool, and all of it goes and comes.
+        free(blocks(2000, |number| number % 100 + 1));
         if owners().is_empty() {
             continue;
         }
