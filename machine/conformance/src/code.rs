@@ -22,18 +22,20 @@ crate::cases! {
     }
 }
 
-machine::with_caller! {
-    /// The address that it returns to.
-    extern "C" fn caller(from: &Operations) -> usize => address
+/// The address that it returns to.
+#[unsafe(naked)]
+extern "C" fn caller(operations: &Operations) -> usize {
+    machine::with_caller!(address(operations, caller))
 }
 
 extern "C" fn address(_: &Operations, from: usize) -> usize {
     from
 }
 
-machine::with_caller! {
-    /// Whether what is told of its call begins with that.
-    extern "C" fn is_told(operations: &Operations) -> bool => begins_with
+/// Whether what is told of its call begins with that.
+#[unsafe(naked)]
+extern "C" fn is_told(operations: &Operations) -> bool {
+    machine::with_caller!(begins_with(operations, caller))
 }
 
 extern "C" fn begins_with(operations: &Operations, from: usize) -> bool {

@@ -163,24 +163,14 @@ unsafe extern "C" fn look(object: *mut ObjectInfo, _: usize, search: *mut c_void
     }
 }
 
-/// Defines `fn $name($($argument: $type),*) -> $result`, which goes on as `$to` with one argument more: the address that it returns to. Two
-/// instructions; of one or two arguments.
+/// The body of a naked function that goes on as another one, which has one argument more: the address that the call returns to.
+/// It reads as the call that it is: `with_caller!(go_on(argument, caller))`. Two instructions.
 #[macro_export]
 macro_rules! with_caller {
-    ($(#[$attribute:meta])* extern $abi:literal fn $name:ident($first:ident: $type:ty) $(-> $result:ty)? => $to:path) => {
-        $crate::with_caller!(@ $(#[$attribute])* [pub extern $abi fn] $name "rsi" $to, ($first: $type) $(-> $result)?);
+    ($to:ident($first:ident, caller)) => {
+        core::arch::naked_asm!("mov rsi, qword ptr [rsp]", "jmp {to}", to = sym $to)
     };
-    ($(#[$attribute:meta])* unsafe extern $abi:literal fn $name:ident($first:ident: $type:ty) $(-> $result:ty)? => $to:path) => {
-        $crate::with_caller!(@ $(#[$attribute])* [pub unsafe extern $abi fn] $name "rsi" $to, ($first: $type) $(-> $result)?);
-    };
-    ($(#[$attribute:meta])* unsafe extern $abi:literal fn $name:ident($first:ident: $type:ty, $second:ident: $other:ty) $(-> $result:ty)? => $to:path) => {
-        $crate::with_caller!(@ $(#[$attribute])* [pub unsafe extern $abi fn] $name "rdx" $to, ($first: $type, $second: $other) $(-> $result)?);
-    };
-    (@ $(#[$attribute:meta])* [$($how:tt)*] $name:ident $register:literal $to:path, $($signature:tt)*) => {
-        $(#[$attribute])*
-        #[unsafe(naked)]
-        $($how)* $name $($signature)* {
-            core::arch::naked_asm!(concat!("mov ", $register, ", qword ptr [rsp]"), "jmp {to}", to = sym $to)
-        }
+    ($to:ident($first:ident, $second:ident, caller)) => {
+        core::arch::naked_asm!("mov rdx, qword ptr [rsp]", "jmp {to}", to = sym $to)
     };
 }

@@ -75,9 +75,10 @@ macro_rules! c_entries {
     };
 }
 
-machine::with_caller! {
-    /// What [`allocate`] does when the slot's array has no object.
-    extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 => allocate_slow_for
+/// What [`allocate`] does when the slot's array has no object.
+#[unsafe(naked)]
+pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
+    machine::with_caller!(allocate_slow_for(bytes, caller))
 }
 
 #[cold]
@@ -154,12 +155,13 @@ fn pages() -> (&'static Zone, &'static LockReport) {
     (&general().state().zone, general().state().locks())
 }
 
-machine::with_caller! {
-    /// What [`free`] does when the slot's array has no room.
-    ///
-    /// # Safety
-    /// As for [`free`].
-    unsafe extern "C" fn free_slow(block: *mut u8) => free_slow_for
+/// What [`free`] does when the slot's array has no room.
+///
+/// # Safety
+/// As for [`free`].
+#[unsafe(naked)]
+pub unsafe extern "C" fn free_slow(block: *mut u8) {
+    machine::with_caller!(free_slow_for(block, caller))
 }
 
 #[cold]

@@ -514,19 +514,21 @@ macro_rules! free_to_cache {
     };
 }
 
-machine::with_caller! {
-    /// What [`ObjectCache::allocate`] does when the slot's array has no object.
-    #[doc(hidden)]
-    extern "C" fn allocate_slow(cache: &ObjectCache) -> *mut u8 => allocate_slow_for
+/// What [`ObjectCache::allocate`] does when the slot's array has no object.
+#[doc(hidden)]
+#[unsafe(naked)]
+pub extern "C" fn allocate_slow(cache: &ObjectCache) -> *mut u8 {
+    machine::with_caller!(allocate_slow_for(cache, caller))
 }
 
-machine::with_caller! {
-    /// What [`ObjectCache::free`] does when the slot's array has no room.
-    ///
-    /// # Safety
-    /// As for that.
-    #[doc(hidden)]
-    unsafe extern "C" fn free_slow(cache: &ObjectCache, object: *mut u8) => free_slow_for
+/// What [`ObjectCache::free`] does when the slot's array has no room.
+///
+/// # Safety
+/// As for that.
+#[doc(hidden)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn free_slow(cache: &ObjectCache, object: *mut u8) {
+    machine::with_caller!(free_slow_for(cache, object, caller))
 }
 
 #[cold]
