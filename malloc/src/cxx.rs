@@ -1,4 +1,4 @@
-//! The C++ operators new and delete, by their mangled names.
+//! The C++ operators new and delete.
 //!
 //! Four of them do the work. A program may replace any; all other forms then have to call the ones that it replaced ([new.delete.single] and
 //! [new.delete.array] in the C++ standard). So the default of such a form is a jump through the table of addresses that the dynamic linker fills.
@@ -14,10 +14,11 @@
 
 use crate::loaded;
 use commensal::heap;
+use commensal::machine::own_label;
 use core::arch::{asm, naked_asm};
 use core::ffi::{CStr, c_void};
-use core::mem::transmute;
-use core::ptr::null_mut;
+use core::mem::{transmute, transmute_copy};
+use core::ptr::{NonNull, null_mut};
 
 /// The program's new-handler; null if there is none.
 extern "C" fn new_handler(from: *const c_void) -> *mut c_void {
@@ -38,119 +39,178 @@ extern "C" fn thrower(from: *const c_void) -> *mut c_void {
     throw
 }
 
-/// Defines a function of (bytes, alignment) that tries `$attempt` until it gives a block, calling the new-handler in between,
+/// The body of a naked function of (bytes, alignment) that tries `$attempt` until it gives a block, calling the new-handler in between,
 /// and throws when there is none.
-macro_rules! new_or_throw {
-    ($(#[$attribute:meta])* $name:ident tries $attempt:path) => {
-        $(#[$attribute])*
-        #[unsafe(naked)]
-        pub extern "C-unwind" fn $name(bytes: usize, alignment: usize) -> *mut c_void {
-            naked_asm!(
-                commensal::machine::own_label!($name),
-                ".cfi_startproc",
-                "push rbx",
-                ".cfi_adjust_cfa_offset 8",
-                ".cfi_offset rbx, -16",
-                "push r12",
-                ".cfi_adjust_cfa_offset 8",
-                ".cfi_offset r12, -24",
-                "sub rsp, 8",
-                ".cfi_adjust_cfa_offset 8",
-                "mov rbx, rdi",
-                "mov r12, rsi",
-                "2: mov rdi, rbx",
-                "mov rsi, r12",
-                "call {attempt}",
-                "test rax, rax",
-                "jnz 3f",
-                "mov rdi, [rsp + 24]",
-                "call {handler}",
-                "test rax, rax",
-                "jz 4f",
-                "call rax",
-                "jmp 2b",
-                "4: mov rdi, [rsp + 24]",
-                "call {thrower}",
-                "call rax",
-                "ud2",
-                "3: add rsp, 8",
-                ".cfi_adjust_cfa_offset -8",
-                "pop r12",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rbx",
-                ".cfi_adjust_cfa_offset -8",
-                "ret",
-                ".cfi_endproc",
-                attempt = sym $attempt,
-                handler = sym new_handler,
-                thrower = sym thrower,
-            )
-        }
+macro_rules! allocate_or_throw {
+    ($(label: $label:expr,)? attempt: $attempt:path) => {
+        naked_asm!(
+            $($label,)?
+            ".cfi_startproc",
+            "push rbx",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_offset rbx, -16",
+            "push r12",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_offset r12, -24",
+            "sub rsp, 8",
+            ".cfi_adjust_cfa_offset 8",
+            "mov rbx, rdi",
+            "mov r12, rsi",
+            "2: mov rdi, rbx",
+            "mov rsi, r12",
+            "call {attempt}",
+            "test rax, rax",
+            "jnz 3f",
+            "mov rdi, [rsp + 24]",
+            "call {handler}",
+            "test rax, rax",
+            "jz 4f",
+            "call rax",
+            "jmp 2b",
+            "4: mov rdi, [rsp + 24]",
+            "call {thrower}",
+            "call rax",
+            "ud2",
+            "3: add rsp, 8",
+            ".cfi_adjust_cfa_offset -8",
+            "pop r12",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rbx",
+            ".cfi_adjust_cfa_offset -8",
+            "ret",
+            ".cfi_endproc",
+            attempt = sym $attempt,
+            handler = sym new_handler,
+            thrower = sym thrower,
+        )
     };
+}
+
+/// The body of a naked function that goes on as what has that symbol now: perhaps the program's. Further arguments are not looked at.
+macro_rules! go_on {
+    ($(label: $label:expr,)? to: $symbol:literal) => {
+        naked_asm!($($label,)? concat!("jmp qword ptr [rip + ", $symbol, "@GOTPCREL]"))
+    };
+}
+
+// ---- those that do the work ----
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_Znwm")] // operator new(size_t)
+pub extern "C-unwind" fn operator_new(bytes: usize) -> *mut c_void {
+    commensal::allocate_from_heap!(label: own_label!("_Znwm"), slow: operator_new_slow)
+}
+
+#[unsafe(naked)]
+extern "C-unwind" fn operator_new_slow(bytes: usize) -> *mut c_void {
+    allocate_or_throw!(attempt: heap::allocate_slow)
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZnwmSt11align_val_t")] // operator new(size_t, align_val_t)
+pub extern "C-unwind" fn operator_new_aligned(bytes: usize, alignment: usize) -> *mut c_void {
+    allocate_or_throw!(label: own_label!("_ZnwmSt11align_val_t"), attempt: attempt_aligned)
 }
 
 extern "C" fn attempt_aligned(bytes: usize, alignment: usize) -> *mut u8 {
     heap::allocate_aligned(bytes, alignment)
 }
 
-new_or_throw!(new_slow tries heap::allocate_slow);
-new_or_throw!(#[unsafe(no_mangle)] _ZnwmSt11align_val_t tries attempt_aligned);
-
-commensal::c_entries! {
-    take _Znwm or new_slow;
-    put
-    /// # Safety
-    /// See the module.
-    _ZdlPv;
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdlPv")] // operator delete(void *)
+pub unsafe extern "C" fn operator_delete(block: *mut c_void) {
+    commensal::free_to_heap!()
 }
 
-/// # Safety
-/// See the module.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut c_void, _alignment: usize) {
+#[unsafe(export_name = "_ZdlPvSt11align_val_t")] // operator delete(void *, align_val_t)
+pub unsafe extern "C" fn operator_delete_aligned(block: *mut c_void, _alignment: usize) {
     // SAFETY: passed on.
     unsafe { heap::free(block.cast()) }
 }
 
-/// Forms that call another one, by its name: their further arguments are not looked at.
-macro_rules! by_another {
-    ($($form:ident => $other:ident;)*) => {$(
-        #[doc = concat!("Calls `", stringify!($other), "`.")]
-        ///
-        /// # Safety
-        /// See the module.
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        pub unsafe extern "C-unwind" fn $form() {
-            naked_asm!(commensal::machine::own_label!($form), concat!("jmp qword ptr [rip + ", stringify!($other), "@GOTPCREL]"))
-        }
-    )*};
+// ---- those that call another one ----
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_Znam")] // operator new[](size_t)
+pub unsafe extern "C-unwind" fn operator_new_array() {
+    go_on!(label: own_label!("_Znam"), to: "_Znwm")
 }
 
-by_another! {
-    _Znam => _Znwm;
-    _ZnamSt11align_val_t => _ZnwmSt11align_val_t;
-    _ZdaPv => _ZdlPv;
-    _ZdlPvm => _ZdlPv;
-    _ZdlPvRKSt9nothrow_t => _ZdlPv;
-    _ZdaPvm => _ZdaPv;
-    _ZdaPvRKSt9nothrow_t => _ZdaPv;
-    _ZdaPvSt11align_val_t => _ZdlPvSt11align_val_t;
-    _ZdlPvmSt11align_val_t => _ZdlPvSt11align_val_t;
-    _ZdlPvSt11align_val_tRKSt9nothrow_t => _ZdlPvSt11align_val_t;
-    _ZdaPvmSt11align_val_t => _ZdaPvSt11align_val_t;
-    _ZdaPvSt11align_val_tRKSt9nothrow_t => _ZdaPvSt11align_val_t;
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZnamSt11align_val_t")] // operator new[](size_t, align_val_t)
+pub unsafe extern "C-unwind" fn operator_new_array_aligned() {
+    go_on!(label: own_label!("_ZnamSt11align_val_t"), to: "_ZnwmSt11align_val_t")
 }
 
-/// Whether a form is this library's, not one that the program put in its place.
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdaPv")] // operator delete[](void *)
+pub unsafe extern "C-unwind" fn operator_delete_array() {
+    go_on!(to: "_ZdlPv")
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdlPvm")] // operator delete(void *, size_t)
+pub unsafe extern "C-unwind" fn operator_delete_sized() {
+    go_on!(to: "_ZdlPv")
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdlPvRKSt9nothrow_t")] // operator delete(void *, const nothrow_t &)
+pub unsafe extern "C-unwind" fn operator_delete_nothrow() {
+    go_on!(to: "_ZdlPv")
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdaPvm")] // operator delete[](void *, size_t)
+pub unsafe extern "C-unwind" fn operator_delete_array_sized() {
+    go_on!(to: "_ZdaPv")
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdaPvRKSt9nothrow_t")] // operator delete[](void *, const nothrow_t &)
+pub unsafe extern "C-unwind" fn operator_delete_array_nothrow() {
+    go_on!(to: "_ZdaPv")
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdaPvSt11align_val_t")] // operator delete[](void *, align_val_t)
+pub unsafe extern "C-unwind" fn operator_delete_array_aligned() {
+    go_on!(to: "_ZdlPvSt11align_val_t")
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdlPvmSt11align_val_t")] // operator delete(void *, size_t, align_val_t)
+pub unsafe extern "C-unwind" fn operator_delete_sized_aligned() {
+    go_on!(to: "_ZdlPvSt11align_val_t")
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdlPvSt11align_val_tRKSt9nothrow_t")] // operator delete(void *, align_val_t, const nothrow_t &)
+pub unsafe extern "C-unwind" fn operator_delete_aligned_nothrow() {
+    go_on!(to: "_ZdlPvSt11align_val_t")
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdaPvmSt11align_val_t")] // operator delete[](void *, size_t, align_val_t)
+pub unsafe extern "C-unwind" fn operator_delete_array_sized_aligned() {
+    go_on!(to: "_ZdaPvSt11align_val_t")
+}
+
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZdaPvSt11align_val_tRKSt9nothrow_t")] // operator delete[](void *, align_val_t, const nothrow_t &)
+pub unsafe extern "C-unwind" fn operator_delete_array_aligned_nothrow() {
+    go_on!(to: "_ZdaPvSt11align_val_t")
+}
+
+/// Whether what has that symbol is this library's, not what the program put in its place.
 macro_rules! is_ours {
-    ($form:ident) => {{
+    ($symbol:literal) => {{
         let (called, ours): (usize, usize);
         // SAFETY: reads the entry of the dynamic linker's table, which is there, and the address of a label.
         unsafe {
             asm!(
-                concat!("mov {0}, qword ptr [rip + ", stringify!($form), "@GOTPCREL]"),
-                concat!("lea {1}, [rip + commensal_own_", stringify!($form), "]"),
+                concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                concat!("lea {1}, [rip + commensal_own_", $symbol, "]"),
                 out(reg) called, out(reg) ours, options(pure, readonly, nostack)
             );
         }
@@ -158,41 +218,78 @@ macro_rules! is_ours {
     }};
 }
 
+// ---- those that give null instead of throwing ----
+
+/// One of these operators.
+type Nothrow = extern "C" fn(bytes: usize, nothrow: *const c_void) -> *mut c_void;
+/// One with an alignment.
+type NothrowAligned = extern "C" fn(bytes: usize, alignment: usize, nothrow: *const c_void) -> *mut c_void;
+
 /// libstdc++'s operator of the given name: it calls the form that throws, and catches. The object `std::nothrow` is where that library is, or in a program
 /// that was linked with it. None: there is no such library, and so nothing to be called or caught.
-fn left_to_the_library<F: Copy>(name: &CStr, nothrow: *const c_void, ours: *const c_void) -> Option<F> {
+fn left_to_the_library<F: Copy>(name: &CStr, nothrow: *const c_void, ours: F) -> Option<F> {
     let next = loaded::next(name);
     let found = if next.is_null() { loaded::look_up_beside(name, nothrow) } else { next };
-    // SAFETY: callers name the operator's type.
-    (!found.is_null() && !core::ptr::eq(found, ours)).then(|| unsafe { core::mem::transmute_copy(&found) })
+    // SAFETY: a function is a pointer.
+    let ours = unsafe { transmute_copy::<F, *mut c_void>(&ours) };
+    // SAFETY: the operator that the name is of has the type of ours.
+    (!found.is_null() && found != ours).then(|| unsafe { transmute_copy(&found) })
 }
 
-macro_rules! operators_new_nothrow {
-    ($($name:ident($($argument:ident: $type:ty),*), if $($form:ident)and+, from $allocate:path;)*) => {$(
-        #[unsafe(no_mangle)]
-        pub extern "C" fn $name($($argument: $type,)* nothrow: *const c_void) -> *mut c_void {
-            if $(is_ours!($form))&&+ {
-                let block = $allocate($($argument),*);
-                if !block.is_null() {
-                    return block.cast();
-                }
-            }
-            type Operator = extern "C" fn($($type,)* *const c_void) -> *mut c_void;
-            let name = const {
-                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!(),
-                }
-            };
-            let theirs = left_to_the_library::<Operator>(name, nothrow, $name as Operator as *const c_void);
-            theirs.map_or(null_mut(), |theirs| theirs($($argument,)* nothrow))
-        }
-    )*};
+#[unsafe(export_name = "_ZnwmRKSt9nothrow_t")] // operator new(size_t, const nothrow_t &)
+pub extern "C" fn operator_new_nothrow(bytes: usize, nothrow: *const c_void) -> *mut c_void {
+    if is_ours!("_Znwm")
+        && let Some(block) = NonNull::new(heap::allocate(bytes))
+    {
+        return block.as_ptr().cast();
+    }
+    let theirs = left_to_the_library(c"_ZnwmRKSt9nothrow_t", nothrow, operator_new_nothrow as Nothrow);
+    theirs.map_or(null_mut(), |theirs| theirs(bytes, nothrow))
 }
 
-operators_new_nothrow! {
-    _ZnwmRKSt9nothrow_t(bytes: usize), if _Znwm, from heap::allocate;
-    _ZnamRKSt9nothrow_t(bytes: usize), if _Znam and _Znwm, from heap::allocate;
-    _ZnwmSt11align_val_tRKSt9nothrow_t(bytes: usize, alignment: usize), if _ZnwmSt11align_val_t, from heap::allocate_aligned;
-    _ZnamSt11align_val_tRKSt9nothrow_t(bytes: usize, alignment: usize), if _ZnamSt11align_val_t and _ZnwmSt11align_val_t, from heap::allocate_aligned;
+#[unsafe(export_name = "_ZnamRKSt9nothrow_t")] // operator new[](size_t, const nothrow_t &)
+pub extern "C" fn operator_new_array_nothrow(bytes: usize, nothrow: *const c_void) -> *mut c_void {
+    if is_ours!("_Znam")
+        && is_ours!("_Znwm")
+        && let Some(block) = NonNull::new(heap::allocate(bytes))
+    {
+        return block.as_ptr().cast();
+    }
+    let theirs = left_to_the_library(c"_ZnamRKSt9nothrow_t", nothrow, operator_new_array_nothrow as Nothrow);
+    theirs.map_or(null_mut(), |theirs| theirs(bytes, nothrow))
+}
+
+#[unsafe(export_name = "_ZnwmSt11align_val_tRKSt9nothrow_t")] // operator new(size_t, align_val_t, const nothrow_t &)
+pub extern "C" fn operator_new_aligned_nothrow(bytes: usize, alignment: usize, nothrow: *const c_void) -> *mut c_void {
+    if is_ours!("_ZnwmSt11align_val_t")
+        && let Some(block) = NonNull::new(heap::allocate_aligned(bytes, alignment))
+    {
+        return block.as_ptr().cast();
+    }
+    let theirs = left_to_the_library(
+        c"_ZnwmSt11align_val_tRKSt9nothrow_t",
+        nothrow,
+        operator_new_aligned_nothrow as NothrowAligned,
+    );
+    theirs.map_or(null_mut(), |theirs| theirs(bytes, alignment, nothrow))
+}
+
+#[unsafe(export_name = "_ZnamSt11align_val_tRKSt9nothrow_t")] // operator new[](size_t, align_val_t, const nothrow_t &)
+pub extern "C" fn operator_new_array_aligned_nothrow(
+    bytes: usize,
+    alignment: usize,
+    nothrow: *const c_void,
+) -> *mut c_void {
+    if is_ours!("_ZnamSt11align_val_t")
+        && is_ours!("_ZnwmSt11align_val_t")
+        && let Some(block) = NonNull::new(heap::allocate_aligned(bytes, alignment))
+    {
+        return block.as_ptr().cast();
+    }
+    let theirs = left_to_the_library(
+        c"_ZnamSt11align_val_tRKSt9nothrow_t",
+        nothrow,
+        operator_new_array_aligned_nothrow as NothrowAligned,
+    );
+    theirs.map_or(null_mut(), |theirs| theirs(bytes, alignment, nothrow))
 }

@@ -8,101 +8,128 @@ use commensal::slab::sharing;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
-commensal::c_entries! {
-    take malloc or heap::allocate_slow;
-    put
-    /// # Safety
-    /// See the module.
-    free;
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn malloc(bytes: usize) -> *mut c_void {
+    commensal::allocate_from_heap!(slow: heap::allocate_slow)
 }
 
-/// Defines functions each under two names: the standard's, and glibc's own for what it is, whatever the program has under the standard's name. So a
-/// program that puts a function before `malloc` reaches it by `__libc_malloc`.
-macro_rules! with_glibcs_name {
-    ($($(#[$attribute:meta])* $name:ident as $other:ident($($argument:ident: $type:ty),*) $body:block)*) => {$(
-        $(#[$attribute])*
-        ///
-        /// # Safety
-        /// See the module.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> *mut c_void $body
-
-        #[doc = concat!("[`", stringify!($name), "`], also where the program has another one.")]
-        ///
-        /// # Safety
-        /// See the module.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $other($($argument: $type),*) -> *mut c_void $body
-    )*};
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    commensal::free_to_heap!()
 }
 
-with_glibcs_name! {
-    /// As in the C standard.
-    calloc as __libc_calloc(count: usize, bytes: usize) {
-        // Whoever creates a thread comes here: glibc's pthread_create asks for the thread's tables.
-        sharing::upgrade_before_a_thread();
-        match count.checked_mul(bytes) {
-            Some(all) => heap::allocate_zeroed(all).cast(),
-            None => heap::out_of_memory().cast(),
-        }
-    }
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
+    allocate_zeroed(count, bytes)
+}
 
-    /// As in the C standard; as in glibc, nothing is left of a block of which 0 bytes are wanted.
-    realloc as __libc_realloc(block: *mut c_void, bytes: usize) {
-        match (block.is_null(), bytes) {
-            (true, _) => heap::allocate(bytes).cast(),
-            // SAFETY: passed on.
-            (false, 0) => unsafe {
-                heap::free(block.cast());
-                null_mut()
-            },
-            // SAFETY: passed on.
-            (false, _) => unsafe { heap::reallocate(block.cast(), bytes).cast() },
-        }
-    }
-
-    /// As glibc does, an alignment that is no power of two is rounded up to one.
-    memalign as __libc_memalign(alignment: usize, bytes: usize) {
-        match alignment.checked_next_power_of_two() {
-            Some(alignment) => heap::allocate_aligned(bytes, alignment).cast(),
-            None => heap::invalid().cast(),
-        }
-    }
-
-    /// A block that begins a page.
-    valloc as __libc_valloc(bytes: usize) {
-        heap::allocate_aligned(bytes, heap::PAGE).cast()
-    }
-
-    /// The same, of whole pages.
-    pvalloc as __libc_pvalloc(bytes: usize) {
-        match bytes.max(1).checked_next_multiple_of(heap::PAGE) {
-            Some(bytes) => heap::allocate_aligned(bytes, heap::PAGE).cast(),
-            None => heap::out_of_memory().cast(),
-        }
+#[inline(always)]
+fn allocate_zeroed(count: usize, bytes: usize) -> *mut c_void {
+    // Whoever creates a thread comes here: glibc's pthread_create asks for the thread's tables.
+    sharing::upgrade_before_a_thread();
+    match count.checked_mul(bytes) {
+        Some(all) => heap::allocate_zeroed(all).cast(),
+        None => heap::out_of_memory().cast(),
     }
 }
 
-/// [`malloc`], also where the program has another one.
+/// As in glibc, nothing is left of a block of which 0 bytes are wanted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
+    // SAFETY: passed on.
+    unsafe { reallocate(block, bytes) }
+}
+
+#[inline(always)]
+unsafe fn reallocate(block: *mut c_void, bytes: usize) -> *mut c_void {
+    match (block.is_null(), bytes) {
+        (true, _) => heap::allocate(bytes).cast(),
+        // SAFETY: passed on.
+        (false, 0) => unsafe {
+            heap::free(block.cast());
+            null_mut()
+        },
+        // SAFETY: passed on.
+        (false, _) => unsafe { heap::reallocate(block.cast(), bytes).cast() },
+    }
+}
+
+/// As glibc does, an alignment that is no power of two is rounded up to one.
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
+    allocate_aligned(alignment.checked_next_power_of_two(), bytes)
+}
+
+#[inline(always)]
+fn allocate_aligned(alignment: Option<usize>, bytes: usize) -> *mut c_void {
+    match alignment {
+        Some(alignment) => heap::allocate_aligned(bytes, alignment).cast(),
+        None => heap::invalid().cast(),
+    }
+}
+
+/// A block that begins a page.
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
+    heap::allocate_aligned(bytes, heap::PAGE).cast()
+}
+
+/// The same, of whole pages.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
+    allocate_pages(bytes)
+}
+
+#[inline(always)]
+fn allocate_pages(bytes: usize) -> *mut c_void {
+    match bytes.max(1).checked_next_multiple_of(heap::PAGE) {
+        Some(bytes) => heap::allocate_aligned(bytes, heap::PAGE).cast(),
+        None => heap::out_of_memory().cast(),
+    }
+}
+
+// glibc's own names. A program that has a function of the standard's name reaches by them what it put that one before.
+
 #[unsafe(no_mangle)]
 pub extern "C" fn __libc_malloc(bytes: usize) -> *mut c_void {
     heap::allocate(bytes).cast()
 }
 
-/// [`free`], also where the program has another one.
-///
-/// # Safety
-/// See the module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __libc_free(block: *mut c_void) {
     // SAFETY: passed on.
     unsafe { heap::free(block.cast()) }
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_calloc(count: usize, bytes: usize) -> *mut c_void {
+    allocate_zeroed(count, bytes)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __libc_realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
+    // SAFETY: passed on.
+    unsafe { reallocate(block, bytes) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_memalign(alignment: usize, bytes: usize) -> *mut c_void {
+    allocate_aligned(alignment.checked_next_power_of_two(), bytes)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_valloc(bytes: usize) -> *mut c_void {
+    heap::allocate_aligned(bytes, heap::PAGE).cast()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __libc_pvalloc(bytes: usize) -> *mut c_void {
+    allocate_pages(bytes)
+}
+
 /// Calls `realloc` by its name, as glibc does: a program may bring a malloc of its own that has no `reallocarray`.
-///
-/// # Safety
-/// See the module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
     let Some(all) = count.checked_mul(bytes) else { return heap::out_of_memory().cast() };
@@ -114,8 +141,7 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: u
     }
 }
 
-/// # Safety
-/// See the module; `out` points to room for a pointer.
+/// `out` points to room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int {
     const INVALID: c_int = 22;
@@ -134,14 +160,9 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, alignment: usize,
 
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c_void {
-    if !alignment.is_power_of_two() {
-        return heap::invalid().cast();
-    }
-    heap::allocate_aligned(bytes, alignment).cast()
+    allocate_aligned(alignment.is_power_of_two().then_some(alignment), bytes)
 }
 
-/// # Safety
-/// See the module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     // SAFETY: passed on.
@@ -149,9 +170,6 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
 }
 
 /// A size that cannot have been the one that was asked for ends the program.
-///
-/// # Safety
-/// See the module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, bytes: usize) {
     // SAFETY: passed on.
@@ -162,9 +180,6 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, bytes: usize) {
 }
 
 /// As [`free_sized`].
-///
-/// # Safety
-/// See the module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, alignment: usize, bytes: usize) {
     // SAFETY: passed on.
@@ -261,7 +276,6 @@ impl core::fmt::Write for Stream {
     }
 }
 
-/// # Safety
 /// `stream` is a C stream that is open for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_int {

@@ -60,18 +60,24 @@ pub unsafe fn free(block: *mut u8) {
     }
 }
 
-/// [`allocate`] and [`free`] as functions with the C calling convention, as `malloc/` exports them under libc's names.
+/// [`allocate`] as the body of a naked function with the C calling convention, as `malloc/` exports it: with `$slow` for its slow path, and
+/// perhaps with a label before all.
 #[macro_export]
-macro_rules! c_entries {
-    ($(take $(#[$attribute:meta])* $take:ident or $take_slow:path;)* $(put $(#[$put_attribute:meta])* $put:ident;)*) => {
-        $($crate::machine::take_entry! {
-            $(#[$attribute])* $take,
-            limit: $crate::slab::class::LARGEST, table: $crate::slab::Slab::CLASS_TABLE, slow: $take_slow
-        })*
-        $($crate::machine::put_entry! {
-            $(#[$put_attribute])* $put,
+macro_rules! allocate_from_heap {
+    ($(label: $label:expr,)? slow: $slow:path) => {
+        $crate::machine::take_body!(
+            $(label: $label,)? limit: $crate::slab::class::LARGEST, table: $crate::slab::Slab::CLASS_TABLE, slow: $slow
+        )
+    };
+}
+
+/// [`free`] in the same way.
+#[macro_export]
+macro_rules! free_to_heap {
+    () => {
+        $crate::machine::put_body!(
             map: $crate::percpu::AREAS_END, mask: $crate::slab::Slab::MAP_MASK, slow: $crate::heap::free_slow
-        })*
+        )
     };
 }
 

@@ -6,115 +6,97 @@
 //! forward a store to the next load by the form of its address do so only for simple ones, and each operation reads what the one before
 //! wrote. The layout and the slow path come from the runtime as arguments.
 
-/// A second name of the function that begins here, which no other library can take over: `commensal_own_$name`.
+/// A second name of the function that begins here, which no other library can take over: `commensal_own_` and its symbol.
 #[macro_export]
 macro_rules! own_label {
-    ($name:ident) => {
-        concat!(
-            ".globl commensal_own_",
-            stringify!($name),
-            "\n.hidden commensal_own_",
-            stringify!($name),
-            "\ncommensal_own_",
-            stringify!($name),
-            ":"
-        )
+    ($symbol:literal) => {
+        concat!(".globl commensal_own_", $symbol, "\n.hidden commensal_own_", $symbol, "\ncommensal_own_", $symbol, ":")
     };
 }
 
-/// Defines `extern "C" fn $name(bytes: usize) -> *mut c_void`: for up to `$limit` bytes, a [`pop`](super::pop) from the take word
+/// The body of a naked `extern "C" fn(bytes: usize) -> *mut c_void`: for up to `$limit` bytes, a [`pop`](super::pop) from the take word
 /// whose index is in the byte table at offset `$table` of the region, by steps of 16 bytes; `$slow(bytes)` if that gives null.
 ///
 /// 21 instructions.
 #[macro_export]
-macro_rules! take_entry {
-    ($(#[$attribute:meta])* $name:ident, limit: $limit:expr, table: $table:expr, slow: $slow:path) => {
-        $(#[$attribute])*
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub extern "C-unwind" fn $name(bytes: usize) -> *mut core::ffi::c_void {
-            core::arch::naked_asm!(
-                $crate::restartable_section!("{slow}"),
-                $crate::own_label!($name),
-                "cmp rdi, {limit}",
-                "ja {slow}",
-                "mov rcx, qword ptr [rip + {base}]",
-                "lea rax, [rdi + 15]",
-                "shr rax, 4",
-                "movzx edx, byte ptr [rcx + rax + {table}]",
-                "lea rdx, [rcx + rdx*8 + {areas}]",
-                "mov rsi, qword ptr [rip + {words}]",
-                "5: lea r8, [rip + 77b]",
-                "mov qword ptr fs:[rsi + 8], r8",
-                "2: cmp dword ptr fs:[rsi + 4], 0",
-                "js {slow}",
-                "imul r9d, dword ptr fs:[rsi + 24], {area}",
-                "add r9, rdx",
-                "mov r8, qword ptr [r9]",
-                "mov rax, qword ptr [rcx + r8]",
-                "test rax, rax",
-                "jz {slow}",
-                "sub r8, 8",
-                "mov qword ptr [r9], r8",
-                "3: ret",
-                ".p2align 6",
-                limit = const $limit,
-                table = const $table,
-                slow = sym $slow,
-                base = sym $crate::root::BASE,
-                words = sym $crate::slot::WORDS,
-                area = const 1 << $crate::slot::AREA_SHIFT,
-                areas = const $crate::slot::AREAS,
-            )
-        }
+macro_rules! take_body {
+    ($(label: $label:expr,)? limit: $limit:expr, table: $table:expr, slow: $slow:path) => {
+        core::arch::naked_asm!(
+            $($label,)?
+            $crate::restartable_section!("{slow}"),
+            "cmp rdi, {limit}",
+            "ja {slow}",
+            "mov rcx, qword ptr [rip + {base}]",
+            "lea rax, [rdi + 15]",
+            "shr rax, 4",
+            "movzx edx, byte ptr [rcx + rax + {table}]",
+            "lea rdx, [rcx + rdx*8 + {areas}]",
+            "mov rsi, qword ptr [rip + {words}]",
+            "5: lea r8, [rip + 77b]",
+            "mov qword ptr fs:[rsi + 8], r8",
+            "2: cmp dword ptr fs:[rsi + 4], 0",
+            "js {slow}",
+            "imul r9d, dword ptr fs:[rsi + 24], {area}",
+            "add r9, rdx",
+            "mov r8, qword ptr [r9]",
+            "mov rax, qword ptr [rcx + r8]",
+            "test rax, rax",
+            "jz {slow}",
+            "sub r8, 8",
+            "mov qword ptr [r9], r8",
+            "3: ret",
+            ".p2align 6",
+            limit = const $limit,
+            table = const $table,
+            slow = sym $slow,
+            base = sym $crate::root::BASE,
+            words = sym $crate::slot::WORDS,
+            area = const $crate::slot::AREA,
+            areas = const $crate::slot::AREAS,
+        )
     };
 }
 
-/// Defines `unsafe extern "C" fn $name(object: *mut c_void)`: a [`push`](super::push) to the give word beside the take word whose
+/// The body of a naked `extern "C" fn(object: *mut c_void)`: a [`push`](super::push) to the give word beside the take word whose
 /// index is in the byte map at offset `$map` of the region, by steps of 64 KiB, modulo the mask at offset `$mask`;
 /// `$slow(object)` if that fails.
 ///
 /// 20 instructions.
 #[macro_export]
-macro_rules! put_entry {
-    ($(#[$attribute:meta])* $name:ident, map: $map:expr, mask: $mask:expr, slow: $slow:path) => {
-        $(#[$attribute])*
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(object: *mut core::ffi::c_void) {
-            core::arch::naked_asm!(
-                $crate::restartable_section!("{slow}"),
-                "mov rcx, qword ptr [rip + {base}]",
-                "mov rax, rdi",
-                "shr rax, 16",
-                "and rax, qword ptr [rcx + {mask}]",
-                "movzx edx, byte ptr [rcx + rax + {map}]",
-                "lea rdx, [rcx + rdx*8 + {gives}]",
-                "mov rsi, qword ptr [rip + {words}]",
-                "5: lea r8, [rip + 77b]",
-                "mov qword ptr fs:[rsi + 8], r8",
-                "2: cmp dword ptr fs:[rsi + 4], 0",
-                "js {slow}",
-                "imul r9d, dword ptr fs:[rsi + 24], {area}",
-                "add r9, rdx",
-                "mov r8, qword ptr [r9]",
-                "test r8d, {full}",
-                "jz {slow}",
-                "mov qword ptr [rcx + r8], rdi",
-                "add r8, 8",
-                "mov qword ptr [r9], r8",
-                "3: ret",
-                ".p2align 6",
-                map = const $map,
-                mask = const $mask,
-                slow = sym $slow,
-                base = sym $crate::root::BASE,
-                words = sym $crate::slot::WORDS,
-                area = const 1 << $crate::slot::AREA_SHIFT,
-                gives = const $crate::slot::AREAS + 8,
-                full = const $crate::slot::ARRAY - 1,
-            )
-        }
+macro_rules! put_body {
+    (map: $map:expr, mask: $mask:expr, slow: $slow:path) => {
+        core::arch::naked_asm!(
+            $crate::restartable_section!("{slow}"),
+            "mov rcx, qword ptr [rip + {base}]",
+            "mov rax, rdi",
+            "shr rax, 16",
+            "and rax, qword ptr [rcx + {mask}]",
+            "movzx edx, byte ptr [rcx + rax + {map}]",
+            "lea rdx, [rcx + rdx*8 + {gives}]",
+            "mov rsi, qword ptr [rip + {words}]",
+            "5: lea r8, [rip + 77b]",
+            "mov qword ptr fs:[rsi + 8], r8",
+            "2: cmp dword ptr fs:[rsi + 4], 0",
+            "js {slow}",
+            "imul r9d, dword ptr fs:[rsi + 24], {area}",
+            "add r9, rdx",
+            "mov r8, qword ptr [r9]",
+            "test r8d, {full}",
+            "jz {slow}",
+            "mov qword ptr [rcx + r8], rdi",
+            "add r8, 8",
+            "mov qword ptr [r9], r8",
+            "3: ret",
+            ".p2align 6",
+            map = const $map,
+            mask = const $mask,
+            slow = sym $slow,
+            base = sym $crate::root::BASE,
+            words = sym $crate::slot::WORDS,
+            area = const $crate::slot::AREA,
+            gives = const $crate::slot::AREAS + 8,
+            full = const $crate::slot::ARRAY - 1,
+        )
     };
 }
 

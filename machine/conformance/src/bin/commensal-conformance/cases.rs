@@ -10,8 +10,8 @@ use machine::kick::{self, Refused};
 
 cases! {
     BY_ENTRIES of entries::OPERATIONS;
-    "slot::pop by take_entry" => |runner, entries| entries::installed(|| slot::popped(runner, entries)), {}
-    "slot::push by put_entry" => |runner, entries| entries::installed(|| slot::pushed(runner, entries)), {}
+    "slot::pop by take_body" => |runner, entries| entries::installed(|| slot::popped(runner, entries)), {}
+    "slot::push by put_body" => |runner, entries| entries::installed(|| slot::pushed(runner, entries)), {}
     "slot::compare_store with entries" => |runner, entries| entries::installed(|| slot::replaced(runner, entries)), {}
 }
 

@@ -1,6 +1,6 @@
 //! malloc's entry points as pop and push.
 //!
-//! `take_entry!` finds the take word by a size, `put_entry!` by the pointer's bits above 16. A region's header gets tables
+//! `take_body!` finds the take word by a size, `put_body!` by the pointer's bits above 16. A region's header gets tables
 //! that map sizes and pointers to any word, and each pointer that is pushed gets its word's index into those bits, which
 //! tokens leave free.
 //!
@@ -22,14 +22,17 @@ const INDICES: usize = 256;
 const STEP: usize = 16;
 const INDEX_SHIFT: u32 = 16;
 
-machine::take_entry!(
-    /// A pop from word `bytes / 16`.
-    commensal_conformance_take, limit: STEP * (INDICES - 1), table: TABLE, slow: take_slow
-);
-machine::put_entry!(
-    /// A push beside the word that bits 16 to 23 say.
-    commensal_conformance_put, map: MAP, mask: MASK, slow: put_slow
-);
+/// A pop from word `bytes / 16`.
+#[unsafe(naked)]
+extern "C-unwind" fn take_by_size(bytes: usize) -> *mut c_void {
+    machine::take_body!(limit: STEP * (INDICES - 1), table: TABLE, slow: take_slow)
+}
+
+/// A push beside the word that bits 16 to 23 say.
+#[unsafe(naked)]
+unsafe extern "C" fn put_by_address(object: *mut c_void) {
+    machine::put_body!(map: MAP, mask: MASK, slow: put_slow)
+}
 
 extern "C-unwind" fn take_slow(_: usize) -> *mut c_void {
     core::ptr::null_mut()
@@ -79,7 +82,7 @@ fn install(base: *mut u8) {
 unsafe fn take(base: *mut u8, index: usize) -> *mut u8 {
     debug_assert!(index < INDICES);
     install(base);
-    let object = commensal_conformance_take(index * STEP);
+    let object = take_by_size(index * STEP);
     // The tokens' own bits.
     object.cast::<u8>().map_addr(|address| address & !((INDICES - 1) << INDEX_SHIFT))
 }
@@ -92,6 +95,6 @@ unsafe fn put(base: *mut u8, index: usize, object: *mut u8) -> bool {
     // A handler that interrupts us puts the flag back.
     let outer = REFUSED.replace(false);
     // SAFETY: passed on.
-    unsafe { commensal_conformance_put(object.map_addr(|address| address | index << INDEX_SHIFT).cast()) };
+    unsafe { put_by_address(object.map_addr(|address| address | index << INDEX_SHIFT).cast()) };
     !REFUSED.replace(outer)
 }
