@@ -39,8 +39,8 @@ extern "C" fn thrower(from: *const c_void) -> *mut c_void {
     throw
 }
 
-/// The body of a naked function of (bytes, alignment) that tries `$attempt` until it gives a block, calling the new-handler in between,
-/// and throws when there is none.
+/// The body of a naked function of (bytes, alignment) that tries `$attempt` until it gives a block. In between it calls
+/// the new-handler; without one it throws.
 macro_rules! allocate_or_throw {
     ($(label: $label:expr,)? attempt: $attempt:path) => {
         naked_asm!(
@@ -86,7 +86,8 @@ macro_rules! allocate_or_throw {
     };
 }
 
-/// The body of a naked function that goes on as what has that symbol now: perhaps the program's. Further arguments are not looked at.
+/// The body of a naked function that continues as the function of that symbol, which may be the program's. Further
+/// arguments are not looked at.
 macro_rules! go_on {
     ($(label: $label:expr,)? to: $symbol:literal) => {
         naked_asm!($($label,)? concat!("jmp qword ptr [rip + ", $symbol, "@GOTPCREL]"))
@@ -202,7 +203,7 @@ pub unsafe extern "C-unwind" fn operator_delete_array_aligned_nothrow() {
     go_on!(to: "_ZdaPvSt11align_val_t")
 }
 
-/// Whether what has that symbol is this library's, not what the program put in its place.
+/// Whether the function of that symbol is this library's, and not one that the program put in its place.
 macro_rules! is_ours {
     ($symbol:literal) => {{
         let (called, ours): (usize, usize);
@@ -225,15 +226,23 @@ type Nothrow = extern "C" fn(bytes: usize, nothrow: *const c_void) -> *mut c_voi
 /// One with an alignment.
 type NothrowAligned = extern "C" fn(bytes: usize, alignment: usize, nothrow: *const c_void) -> *mut c_void;
 
-/// libstdc++'s operator of the given name: it calls the form that throws, and catches. The object `std::nothrow` is where that library is, or in a program
-/// that was linked with it. None: there is no such library, and so nothing to be called or caught.
-fn left_to_the_library<F: Copy>(name: &CStr, nothrow: *const c_void, ours: F) -> Option<F> {
+/// Calls libstdc++'s operator of the name of ours, which calls the form that throws, and catches. The object
+/// `std::nothrow` lies in that library, or in a program that was linked with it. Null if there is no such library: then
+/// there is nothing to be called or caught.
+fn leave_to_the_library<F: Copy>(
+    name: &CStr,
+    nothrow: *const c_void,
+    ours: F,
+    call: impl FnOnce(F) -> *mut c_void,
+) -> *mut c_void {
     let next = loaded::next(name);
     let found = if next.is_null() { loaded::look_up_beside(name, nothrow) } else { next };
     // SAFETY: a function is a pointer.
-    let ours = unsafe { transmute_copy::<F, *mut c_void>(&ours) };
-    // SAFETY: the operator that the name is of has the type of ours.
-    (!found.is_null() && found != ours).then(|| unsafe { transmute_copy(&found) })
+    if found.is_null() || found == unsafe { transmute_copy::<F, *mut c_void>(&ours) } {
+        return null_mut();
+    }
+    // SAFETY: operators of one name have one type.
+    call(unsafe { transmute_copy(&found) })
 }
 
 #[unsafe(export_name = "_ZnwmRKSt9nothrow_t")] // operator new(size_t, const nothrow_t &)
@@ -243,8 +252,8 @@ pub extern "C" fn operator_new_nothrow(bytes: usize, nothrow: *const c_void) -> 
     {
         return block.as_ptr().cast();
     }
-    let theirs = left_to_the_library(c"_ZnwmRKSt9nothrow_t", nothrow, operator_new_nothrow as Nothrow);
-    theirs.map_or(null_mut(), |theirs| theirs(bytes, nothrow))
+    let ours: Nothrow = operator_new_nothrow;
+    leave_to_the_library(c"_ZnwmRKSt9nothrow_t", nothrow, ours, |theirs| theirs(bytes, nothrow))
 }
 
 #[unsafe(export_name = "_ZnamRKSt9nothrow_t")] // operator new[](size_t, const nothrow_t &)
@@ -255,8 +264,8 @@ pub extern "C" fn operator_new_array_nothrow(bytes: usize, nothrow: *const c_voi
     {
         return block.as_ptr().cast();
     }
-    let theirs = left_to_the_library(c"_ZnamRKSt9nothrow_t", nothrow, operator_new_array_nothrow as Nothrow);
-    theirs.map_or(null_mut(), |theirs| theirs(bytes, nothrow))
+    let ours: Nothrow = operator_new_array_nothrow;
+    leave_to_the_library(c"_ZnamRKSt9nothrow_t", nothrow, ours, |theirs| theirs(bytes, nothrow))
 }
 
 #[unsafe(export_name = "_ZnwmSt11align_val_tRKSt9nothrow_t")] // operator new(size_t, align_val_t, const nothrow_t &)
@@ -266,12 +275,10 @@ pub extern "C" fn operator_new_aligned_nothrow(bytes: usize, alignment: usize, n
     {
         return block.as_ptr().cast();
     }
-    let theirs = left_to_the_library(
-        c"_ZnwmSt11align_val_tRKSt9nothrow_t",
-        nothrow,
-        operator_new_aligned_nothrow as NothrowAligned,
-    );
-    theirs.map_or(null_mut(), |theirs| theirs(bytes, alignment, nothrow))
+    let ours: NothrowAligned = operator_new_aligned_nothrow;
+    leave_to_the_library(c"_ZnwmSt11align_val_tRKSt9nothrow_t", nothrow, ours, |theirs| {
+        theirs(bytes, alignment, nothrow)
+    })
 }
 
 #[unsafe(export_name = "_ZnamSt11align_val_tRKSt9nothrow_t")] // operator new[](size_t, align_val_t, const nothrow_t &)
@@ -286,10 +293,8 @@ pub extern "C" fn operator_new_array_aligned_nothrow(
     {
         return block.as_ptr().cast();
     }
-    let theirs = left_to_the_library(
-        c"_ZnamSt11align_val_tRKSt9nothrow_t",
-        nothrow,
-        operator_new_array_aligned_nothrow as NothrowAligned,
-    );
-    theirs.map_or(null_mut(), |theirs| theirs(bytes, alignment, nothrow))
+    let ours: NothrowAligned = operator_new_array_aligned_nothrow;
+    leave_to_the_library(c"_ZnamSt11align_val_tRKSt9nothrow_t", nothrow, ours, |theirs| {
+        theirs(bytes, alignment, nothrow)
+    })
 }

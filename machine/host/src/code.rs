@@ -163,8 +163,8 @@ unsafe extern "C" fn look(object: *mut ObjectInfo, _: usize, search: *mut c_void
     }
 }
 
-/// The body of a naked function that goes on as another one, which has one argument more: the address that the call returns to.
-/// It reads as the call that it is: `with_caller!(go_on(argument, caller))`. Two instructions.
+/// The body of a naked function that continues as another one, which has one argument more: the address that the call
+/// returns to. It reads as the call that it is: `with_caller!(allocate_for(bytes, caller))`. Two instructions.
 #[macro_export]
 macro_rules! with_caller {
     ($to:ident($first:ident, caller)) => {

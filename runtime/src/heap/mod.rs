@@ -60,8 +60,8 @@ pub unsafe fn free(block: *mut u8) {
     }
 }
 
-/// [`allocate`] as the body of a naked function with the C calling convention, as `malloc/` exports it: with `$slow` for its slow path, and
-/// perhaps with a label before all.
+/// [`allocate`] as the body of a naked function with the C calling convention, as `malloc/` exports it. `$slow` is its
+/// slow path, and `$label` a second name for its beginning.
 #[macro_export]
 macro_rules! allocate_from_heap {
     ($(label: $label:expr,)? slow: $slow:path) => {

@@ -31,10 +31,8 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
             "mov {slot:e}, {nowhere}",
             "jmp 6f",
             ".popsection",
-            crate::restartable_section!("8b"),
-            "5: lea {t}, [rip + 77b]",
-            "mov qword ptr fs:[{words} + 8], {t}",
-            "2: mov {slot:e}, dword ptr fs:[{words} + 24]",
+            crate::restartable_section!(words = "{words}", scratch = "{t}", leave = "8b"),
+            "mov {slot:e}, dword ptr fs:[{words} + 24]",
             "imul {t}, {slot}, {bytes}",
             "mov {at}, qword ptr [{counts}]",
             "add {at}, {t}",
@@ -60,10 +58,8 @@ pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
     // SAFETY: as above.
     unsafe {
         asm!(
-            crate::restartable_section!("{no}"),
-            "5: lea {t}, [rip + 77b]",
-            "mov qword ptr fs:[{words} + 8], {t}",
-            "2: cmp dword ptr fs:[{words} + 24], {slot:e}",
+            crate::restartable_section!(words = "{words}", scratch = "{t}", leave = "{no}"),
+            "cmp dword ptr fs:[{words} + 24], {slot:e}",
             "jne {no}",
             "add qword ptr [{at} + {offset}], 1",
             "3:",

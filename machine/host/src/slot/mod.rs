@@ -19,6 +19,7 @@ mod layout;
 mod number;
 mod restartable;
 mod row;
+mod section;
 mod words;
 
 pub use count::{count, count_in};

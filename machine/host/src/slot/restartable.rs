@@ -1,11 +1,11 @@
 //! The restartable operations, in x86-64 assembly. Their pseudo-code and their tests are in `machine/conformance`.
 //!
 //! The shape is always the same. Store the descriptor's address in the thread's rseq area; from the label `2` on, the
-//! kernel watches; read the slot *inside* the section, so that what is read is what is checked; work; commit with one store,
-//! after which label `3` ends the section; label `6` is the way out without a commit. If the kernel finds the thread's instruction pointer between the two when it
-//! was preempted, migrated or interrupted by a signal, it moves it to label `4`, which begins again, or at times says
-//! that the thread has no slot: so also a thread that a debugger stops at each instruction comes to an end. In fallback mode nobody watches, and nobody else uses the
-//! slot.
+//! kernel watches; read the slot *inside* the section, so that what is read is what is checked; work; commit with one
+//! store, after which label `3` ends the section; label `6` is the way out without a commit. If the kernel finds the
+//! thread's instruction pointer between `2` and `3` when the thread was preempted, migrated or interrupted by a signal,
+//! it moves it to label `4`, the abort handler (see `section`). In fallback mode nobody watches, and nobody else uses
+//! the slot.
 //!
 //! The commit is a plain store of a value computed from what was read, not an addition in memory: that is faster, and when
 //! another CPU overwrites the word meanwhile, its store is lost as a whole instead of being counted from (see `exchange`).
@@ -17,19 +17,14 @@ use super::layout::{AREA_SHIFT, AREAS, FULL_MASK, Stored, word};
 use crate::sync::Ordering;
 use core::arch::asm;
 
-/// The descriptor (version, flags, start, length, abort address), the abort handler behind its signature, and the opening
-/// of the section up to the slot check. Uses operands `t` (scratch), `words` and `slot`.
+/// A section of these lines, which find their slot in the operand `slot`. The operand `t` is for scratch.
 macro_rules! restartable {
     ($($line:expr),* ; after: $($after:expr),* ; no slot: $leave:literal $($nowhere:expr),* ; $($operands:tt)*) => {
         asm!(
             ".pushsection .text.commensal_abort, \"ax\"",
             $($nowhere,)*
             ".popsection",
-            crate::restartable_section!($leave),
-            "5: lea {t}, [rip + 77b]",
-            "mov qword ptr fs:[{words} + 8], {t}",
-            "2: cmp dword ptr fs:[{words} + 4], 0",
-            concat!("js ", $leave),
+            crate::slot_section!(words = "{words}", scratch = "{t}", leave = $leave),
             "mov {slot:e}, dword ptr fs:[{words} + 24]",
             $($line,)*
             "3:",
@@ -53,18 +48,17 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     // SAFETY: the head is an offset to an array of this slot, readable even if another CPU takes the array away meanwhile
     // (arrays are never unmapped); nothing is written before the commit.
     unsafe {
-        restartable!(
-            "shl {slot:e}, {shift}",
-            "add {slot}, {word}",
-            "mov {t}, qword ptr [{slot}]",
-            "mov {object}, qword ptr [{base} + {t}]",
-            "test {object}, {object}",
-            "jz 6f",
-            "lea {t}, [{t} - 8]",
-            "mov qword ptr [{slot}], {t}";
-            after:;
-            no slot: "8b" "8: xor {object:e}, {object:e}", "jmp 6f";
-            t = out(reg) _, slot = out(reg) _, object = out(reg) object,
+        asm!(
+            ".pushsection .text.commensal_abort, \"ax\"",
+            "8: xor {object:e}, {object:e}",
+            "jmp 6f",
+            ".popsection",
+            crate::pop_section!(
+                shift, words = "{words}", base = "{base}", word = "{word}", at = "{at}" "{at:e}",
+                head = "{head}", object = "{object}", empty = "6f", leave = "8b"
+            ),
+            "6:",
+            at = out(reg) _, head = out(reg) _, object = out(reg) object,
             words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index), shift = const AREA_SHIFT,
             options(nostack)
         );
@@ -80,28 +74,22 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
 #[inline(always)]
 pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     let words = WORDS.load(Ordering::Relaxed);
-    let head: usize;
     // SAFETY: the cell behind the topmost pointer belongs to nobody until the commit: a pointer left there by an aborted
     // section is not part of the array.
     unsafe {
-        restartable!(
-            "shl {slot:e}, {shift}",
-            "add {slot}, {word}",
-            "mov {head}, qword ptr [{slot}]",
-            "test {head:e}, {full}",
-            "jz 6f",
-            "mov qword ptr [{base} + {head}], {object}",
-            "lea {t}, [{head} + 8]",
-            "mov qword ptr [{slot}], {t}";
-            after:;
-            no slot: "8b" "8: xor {head:e}, {head:e}", "jmp 6f";
-            t = out(reg) _, slot = out(reg) _, head = out(reg) head,
+        asm!(
+            crate::push_section!(
+                shift, words = "{words}", base = "{base}", word = "{word}", at = "{at}" "{at:e}",
+                head = "{head}" "{head:e}", object = "{object}", leave = "{no}"
+            ),
+            at = out(reg) _, head = out(reg) _,
             words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index + 1), object = in(reg) object,
             shift = const AREA_SHIFT, full = const FULL_MASK,
+            no = label { return false },
             options(nostack)
         );
     }
-    head & FULL_MASK != 0
+    true
 }
 
 /// Lets the two arrays of word `index` and the next, a take word and its give word, change places, and takes the topmost pointer of

@@ -45,11 +45,7 @@ pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i
     // SAFETY: writes one word of the slot's row, in the commit.
     unsafe {
         asm!(
-            crate::restartable_section!("{no}"),
-            "5: lea {t}, [rip + 77b]",
-            "mov qword ptr fs:[{words} + 8], {t}",
-            "2: cmp dword ptr fs:[{words} + 4], 0",
-            "js {no}",
+            crate::slot_section!(words = "{words}", scratch = "{t}", leave = "{no}"),
             "mov {slot:e}, dword ptr fs:[{words} + 24]",
             "imul {slot}, {slot}, {row}",
             "mov {t}, qword ptr [{near} + {slot} + {offset}]",

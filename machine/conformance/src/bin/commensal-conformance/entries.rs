@@ -1,8 +1,8 @@
 //! malloc's entry points as pop and push.
 //!
-//! `take_body!` finds the take word by a size, `put_body!` by the pointer's bits above 16. A region's header gets tables
-//! that map sizes and pointers to any word, and each pointer that is pushed gets its word's index into those bits, which
-//! tokens leave free.
+//! `take_body!` finds the take word by a size, `put_body!` by the pointer's bits above 16. A region's header gets
+//! tables that map sizes and pointers to any word. Each pointer that is pushed gets its word's index into those bits,
+//! which tokens leave free.
 //!
 //! ```text
 //!   base ─▶ 1024 zeroes │ TABLE: byte n = n │ MAP: byte n = n │ MASK
