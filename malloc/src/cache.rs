@@ -7,7 +7,7 @@
 
 use commensal::heap::{self, Error};
 use commensal::rcu::READERS;
-use commensal::slab::{Alive, Hook, ObjectCache, Refused, Untunable, Wanted};
+use commensal::slab::{Alive, Hook, ObjectCache, Refused, Untunable, Wanted, object_cache};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn cm_cache_destroy(cache: *mut Cache) -> c_int {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
-    commensal::allocate_from_cache!()
+    commensal::machine::cache_take_body!(slow: object_cache::allocate_slow)
 }
 
 /// Gives an object back to the cache that it is from; constructed, if that has a constructor. NULL is nothing. free() does it too, but takes
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_free(cache: *mut Cache, object: *mut c_void) {
-    commensal::free_to_cache!()
+    commensal::machine::cache_put_body!(slow: object_cache::free_slow)
 }
 
 /// Objects for all `count` places of `objects`, or for the first of them.

@@ -498,22 +498,6 @@ impl ObjectCache {
     }
 }
 
-/// [`ObjectCache::allocate`] as the body of a naked function with the C calling convention, as `malloc/` exports it.
-#[macro_export]
-macro_rules! allocate_from_cache {
-    () => {
-        $crate::machine::cache_take_body!(slow: $crate::slab::object_cache::allocate_slow)
-    };
-}
-
-/// [`ObjectCache::free`] in the same way.
-#[macro_export]
-macro_rules! free_to_cache {
-    () => {
-        $crate::machine::cache_put_body!(slow: $crate::slab::object_cache::free_slow)
-    };
-}
-
 /// What [`ObjectCache::allocate`] does when the slot's array has no object.
 #[doc(hidden)]
 #[unsafe(naked)]
