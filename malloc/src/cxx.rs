@@ -18,7 +18,7 @@ use commensal::machine::own_label;
 use core::arch::{asm, naked_asm};
 use core::ffi::{CStr, c_void};
 use core::mem::{transmute, transmute_copy};
-use core::ptr::{NonNull, null_mut};
+use core::ptr::null_mut;
 
 /// The program's new-handler; null if there is none.
 extern "C" fn new_handler(from: *const c_void) -> *mut c_void {
@@ -156,7 +156,7 @@ pub unsafe extern "C-unwind" fn operator_delete_sized() {
 }
 
 #[unsafe(naked)]
-#[unsafe(export_name = "_ZdlPvRKSt9nothrow_t")] // operator delete(void *, const nothrow_t &)
+#[unsafe(export_name = "_ZdlPvRKSt9nothrow_t")] // operator delete(void *, nothrow_t)
 pub unsafe extern "C-unwind" fn operator_delete_nothrow() {
     go_on!(to: "_ZdlPv")
 }
@@ -168,7 +168,7 @@ pub unsafe extern "C-unwind" fn operator_delete_array_sized() {
 }
 
 #[unsafe(naked)]
-#[unsafe(export_name = "_ZdaPvRKSt9nothrow_t")] // operator delete[](void *, const nothrow_t &)
+#[unsafe(export_name = "_ZdaPvRKSt9nothrow_t")] // operator delete[](void *, nothrow_t)
 pub unsafe extern "C-unwind" fn operator_delete_array_nothrow() {
     go_on!(to: "_ZdaPv")
 }
@@ -186,7 +186,7 @@ pub unsafe extern "C-unwind" fn operator_delete_sized_aligned() {
 }
 
 #[unsafe(naked)]
-#[unsafe(export_name = "_ZdlPvSt11align_val_tRKSt9nothrow_t")] // operator delete(void *, align_val_t, const nothrow_t &)
+#[unsafe(export_name = "_ZdlPvSt11align_val_tRKSt9nothrow_t")] // operator delete(void *, align_val_t, nothrow_t)
 pub unsafe extern "C-unwind" fn operator_delete_aligned_nothrow() {
     go_on!(to: "_ZdlPvSt11align_val_t")
 }
@@ -198,7 +198,7 @@ pub unsafe extern "C-unwind" fn operator_delete_array_sized_aligned() {
 }
 
 #[unsafe(naked)]
-#[unsafe(export_name = "_ZdaPvSt11align_val_tRKSt9nothrow_t")] // operator delete[](void *, align_val_t, const nothrow_t &)
+#[unsafe(export_name = "_ZdaPvSt11align_val_tRKSt9nothrow_t")] // operator delete[](void *, align_val_t, nothrow_t)
 pub unsafe extern "C-unwind" fn operator_delete_array_aligned_nothrow() {
     go_on!(to: "_ZdaPvSt11align_val_t")
 }
@@ -226,15 +226,20 @@ type Nothrow = extern "C" fn(bytes: usize, nothrow: *const c_void) -> *mut c_voi
 /// One with an alignment.
 type NothrowAligned = extern "C" fn(bytes: usize, alignment: usize, nothrow: *const c_void) -> *mut c_void;
 
-/// Calls libstdc++'s operator of the name of ours, which calls the form that throws, and catches. The object
-/// `std::nothrow` lies in that library, or in a program that was linked with it. Null if there is no such library: then
-/// there is nothing to be called or caught.
-fn leave_to_the_library<F: Copy>(
+/// The block. If it is null, what libstdc++'s operator of the same name gives: that calls the form that throws, and
+/// catches. The object `std::nothrow` lies in that library, or in a program that was linked with it. Without that
+/// library there is nothing to be called or caught.
+#[inline(always)]
+fn or_by_the_library<F: Copy>(
+    block: *mut u8,
     name: &CStr,
     nothrow: *const c_void,
     ours: F,
     call: impl FnOnce(F) -> *mut c_void,
 ) -> *mut c_void {
+    if !block.is_null() {
+        return block.cast();
+    }
     let next = loaded::next(name);
     let found = if next.is_null() { loaded::look_up_beside(name, nothrow) } else { next };
     // SAFETY: a function is a pointer.
@@ -245,56 +250,42 @@ fn leave_to_the_library<F: Copy>(
     call(unsafe { transmute_copy(&found) })
 }
 
-#[unsafe(export_name = "_ZnwmRKSt9nothrow_t")] // operator new(size_t, const nothrow_t &)
+#[unsafe(export_name = "_ZnwmRKSt9nothrow_t")] // operator new(size_t, nothrow_t)
 pub extern "C" fn operator_new_nothrow(bytes: usize, nothrow: *const c_void) -> *mut c_void {
-    if is_ours!("_Znwm")
-        && let Some(block) = NonNull::new(heap::allocate(bytes))
-    {
-        return block.as_ptr().cast();
-    }
     let ours: Nothrow = operator_new_nothrow;
-    leave_to_the_library(c"_ZnwmRKSt9nothrow_t", nothrow, ours, |theirs| theirs(bytes, nothrow))
+    let block = if is_ours!("_Znwm") { heap::allocate(bytes) } else { null_mut() };
+    or_by_the_library(block, c"_ZnwmRKSt9nothrow_t", nothrow, ours, |theirs| theirs(bytes, nothrow))
 }
 
-#[unsafe(export_name = "_ZnamRKSt9nothrow_t")] // operator new[](size_t, const nothrow_t &)
+#[unsafe(export_name = "_ZnamRKSt9nothrow_t")] // operator new[](size_t, nothrow_t)
 pub extern "C" fn operator_new_array_nothrow(bytes: usize, nothrow: *const c_void) -> *mut c_void {
-    if is_ours!("_Znam")
-        && is_ours!("_Znwm")
-        && let Some(block) = NonNull::new(heap::allocate(bytes))
-    {
-        return block.as_ptr().cast();
-    }
     let ours: Nothrow = operator_new_array_nothrow;
-    leave_to_the_library(c"_ZnamRKSt9nothrow_t", nothrow, ours, |theirs| theirs(bytes, nothrow))
+    let block = if is_ours!("_Znam") && is_ours!("_Znwm") { heap::allocate(bytes) } else { null_mut() };
+    or_by_the_library(block, c"_ZnamRKSt9nothrow_t", nothrow, ours, |theirs| theirs(bytes, nothrow))
 }
 
-#[unsafe(export_name = "_ZnwmSt11align_val_tRKSt9nothrow_t")] // operator new(size_t, align_val_t, const nothrow_t &)
+#[unsafe(export_name = "_ZnwmSt11align_val_tRKSt9nothrow_t")] // operator new(size_t, align_val_t, nothrow_t)
 pub extern "C" fn operator_new_aligned_nothrow(bytes: usize, alignment: usize, nothrow: *const c_void) -> *mut c_void {
-    if is_ours!("_ZnwmSt11align_val_t")
-        && let Some(block) = NonNull::new(heap::allocate_aligned(bytes, alignment))
-    {
-        return block.as_ptr().cast();
-    }
     let ours: NothrowAligned = operator_new_aligned_nothrow;
-    leave_to_the_library(c"_ZnwmSt11align_val_tRKSt9nothrow_t", nothrow, ours, |theirs| {
+    let block = if is_ours!("_ZnwmSt11align_val_t") { heap::allocate_aligned(bytes, alignment) } else { null_mut() };
+    or_by_the_library(block, c"_ZnwmSt11align_val_tRKSt9nothrow_t", nothrow, ours, |theirs| {
         theirs(bytes, alignment, nothrow)
     })
 }
 
-#[unsafe(export_name = "_ZnamSt11align_val_tRKSt9nothrow_t")] // operator new[](size_t, align_val_t, const nothrow_t &)
+#[unsafe(export_name = "_ZnamSt11align_val_tRKSt9nothrow_t")] // operator new[](size_t, align_val_t, nothrow_t)
 pub extern "C" fn operator_new_array_aligned_nothrow(
     bytes: usize,
     alignment: usize,
     nothrow: *const c_void,
 ) -> *mut c_void {
-    if is_ours!("_ZnamSt11align_val_t")
-        && is_ours!("_ZnwmSt11align_val_t")
-        && let Some(block) = NonNull::new(heap::allocate_aligned(bytes, alignment))
-    {
-        return block.as_ptr().cast();
-    }
     let ours: NothrowAligned = operator_new_array_aligned_nothrow;
-    leave_to_the_library(c"_ZnamSt11align_val_tRKSt9nothrow_t", nothrow, ours, |theirs| {
+    let block = if is_ours!("_ZnamSt11align_val_t") && is_ours!("_ZnwmSt11align_val_t") {
+        heap::allocate_aligned(bytes, alignment)
+    } else {
+        null_mut()
+    };
+    or_by_the_library(block, c"_ZnamSt11align_val_tRKSt9nothrow_t", nothrow, ours, |theirs| {
         theirs(bytes, alignment, nothrow)
     })
 }
