@@ -47,8 +47,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Check what compilers do not: module order, no Linux in the runtime, names cited in ARCHITECTURE.md, …
+    /// Check what compilers do not: tiers, no Linux in the runtime, names cited in ARCHITECTURE.md, …
     Tidy,
+    /// Print which tier of the runtime uses which, and which of its files use each other in circles
+    Tiers,
     /// Count the instructions on the fast paths of the release library and compare them with xtask/golden/fast_path.txt
     Golden {
         /// Accept the present counts, as far as they keep the limits
@@ -140,6 +142,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Tidy => tidy::run(&root()),
+        Task::Tiers => tidy::tiers::print(&root()),
         Task::Golden { bless } => golden::run(&root(), bless),
         Task::Size => size::run(&root()),
         Task::Header { bless } => header::run(&root(), bless),
