@@ -1,7 +1,7 @@
-//! The simulated machine passes all bodies, and the bodies find what is planted, in both slot modes: the same bodies as on the host.
+//! Runs all bodies on the simulated machine, in both slot modes: the bodies must pass, and must find what is planted.
 //!
-//! Each run of a case is a process of its own with a seed of its own. `COMMENSAL_TEST_EFFORT` multiplies the number of runs
-//! of each case.
+//! Each run of a case is a process with its own seed. `COMMENSAL_TEST_EFFORT` multiplies the number of runs of each
+//! case.
 
 mod runner;
 
@@ -14,7 +14,7 @@ use simulated_conformance::{Case, cases};
 use std::io::Write;
 use std::time::Duration;
 
-/// Steps that a body goes on for that could go on for ever: the first tries are short, because some planted bugs make bodies hang.
+/// Time limits in steps, for bodies without an end. Short at first, because some planted bugs make bodies hang.
 const STEPS: [u64; 5] = [30_000, 100_000, 300_000, 1_000_000, 4_000_000];
 /// A run that makes so many times more steps than it should go on for has no end.
 const GRACE: u64 = 50;

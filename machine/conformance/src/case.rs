@@ -61,8 +61,8 @@ pub(crate) use operations;
 /// }
 /// ```
 ///
-/// The body is a function of a [`Runner`] and the `Operations`. A wrong version is right in what it does not name. Where no mode is said, a
-/// case is for both modes, and a wrong version for those of its operation.
+/// The body is a function of a [`Runner`] and the `Operations`. A wrong version is correct except where it is named. A
+/// case that names no mode runs in both modes, and a wrong version in the modes of its operation.
 #[macro_export]
 macro_rules! cases {
     ($table:ident of $right:expr; $($name:literal $(in $mode:ident)? => $body:expr, $wrong:tt)*) => {
@@ -97,8 +97,8 @@ pub const fn narrowest(of_operation: &[Mode], own: &[Mode]) -> Option<Mode> {
     }
 }
 
-/// The tests of a machine: for each mode and each module of operations, that the machine's cases pass, and that what is planted is
-/// found. `pass` and `find` are functions of a mode and a module's name; all names are in `MODULES`.
+/// Makes the tests of a machine. For each mode and module, the machine's cases must pass, and the planted bugs must be
+/// found. `pass` and `find` take a mode and a module's name; all names are in `MODULES`.
 #[macro_export]
 macro_rules! tests {
     ($pass:ident, $find:ident) => {
@@ -136,7 +136,7 @@ macro_rules! demand {
 }
 pub(crate) use demand;
 
-/// The first thing that any of several threads found wrong, also from a signal handler: nothing in here allocates or waits.
+/// The first error that any thread or signal handler found. Nothing in here allocates or waits.
 #[derive(Debug, Default)]
 pub struct Findings {
     found: AtomicBool,

@@ -41,8 +41,8 @@ pub fn monotonic(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} readings", READINGS * runner.width()))
 }
 
-/// The body of [`Operations::ticks`]. A quarter is allowed for reading two clocks one after the other, and a thread that
-/// is sent to sleep in between is given another try.
+/// The body of [`Operations::ticks`]. It allows a quarter for reading two clocks one after the other, and tries again
+/// if the thread was descheduled in between.
 pub fn ticking(_: &dyn Runner, operations: &Operations) -> Outcome {
     const INTERVAL_NS: u64 = 3_000_000;
     let mut rate = 0.0;

@@ -1,7 +1,7 @@
 //! `machine::sync::Contention`: who waited for a lock, and how long.
 //!
-//! Waits are known where they can be: one thread holds the lock for a time that it sees, and others measure what they wait. Where
-//! many record, what they record is such that a reading shows if it lacks a part.
+//! One thread holds the lock for a known time, so that the others' waits are known. Where many threads record, each
+//! wait is chosen so that a reading that misses a part shows it.
 
 use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Placement, Runner, crowd, repeat};
@@ -22,7 +22,7 @@ crate::cases! {
     }
 }
 
-/// The body of [`Contention`]: one thread holds the lock, again and again, for a time that is known, and two wait for it, each at a site of its own.
+/// The body of [`Contention`]: one thread holds the lock repeatedly for a known time; two wait, each at its own site.
 pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const HOLD_NS: u64 = 1_000_000;
     const ROUNDS: u64 = 20;
@@ -64,7 +64,7 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let holder = at(&contention, "contention::contended");
     for (waited, longest) in [(first, &longest[0]), (second, &longest[1])] {
         let longest = longest.load(Ordering::Relaxed);
-        // A waiter that the system runs late may find the lock free, but not each time; and who is early enough waits for most of the hold.
+        // A waiter that runs late may find the lock free, but not each time. One in time waits for most of the hold.
         let plausible = (1..=ROUNDS).contains(&waited.contended)
             && (HOLD_NS / 2..=longest).contains(&waited.max_wait_ns)
             && (waited.max_wait_ns..=waited.contended * waited.max_wait_ns).contains(&waited.total_wait_ns);
@@ -109,13 +109,14 @@ macro_rules! many_sites {
 }
 
 many_sites! {
-    a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 d0 d1 d2 d3 d4 d5 d6 d7 d8 d9
+    a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9
+    c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 d0 d1 d2 d3 d4 d5 d6 d7 d8 d9
 }
 
 const _: () = assert!(MANY.len() > PLACES);
 
-/// The body of [`Contention`] for more sites than it has places for, in which some threads record while one reads. A wait is always of another power of
-/// two, which none before at its site or few can add up to: so a reading that lacks one of two words that belong together shows it.
+/// The body of [`Contention`] for more sites than the table has places. Some threads record while one reads. Each wait
+/// is a power of two that earlier waits at its site cannot add up to, so a torn reading shows.
 pub fn bounded(runner: &dyn Runner, operations: &Operations) -> Outcome {
     repeat(runner, "tables", |_| fill_tables(runner, operations))
 }
@@ -190,8 +191,8 @@ mod planted {
         }
     }
 
-    /// The words of the site's waits: contended, total, max. A table is the word of what was out of order, places of four words, of which the
-    /// first is the site, and the three words of what was lost.
+    /// The words of the site's waits: contended, total, max. A table has one word for what was out of order, then
+    /// places of four words, of which the first is the site, then three words for what was lost.
     fn words_of(contention: &Contention, site: Site) -> &[AtomicU64] {
         const WORDS: usize = size_of::<Contention>() / size_of::<AtomicU64>();
         // SAFETY: a table is of such words, laid out as C would.

@@ -30,7 +30,9 @@ crate::cases! {
     "fault::fails" => planned, {
         "counts in two steps" { arm: planted::arm, fails: planted::fails }
         "arms all points" {
-            arm: |_, plan| [Point::Reserve, Point::Decommit, Point::Kick].iter().for_each(|&point| fault::arm(point, plan))
+            arm: |_, plan| {
+                [Point::Reserve, Point::Decommit, Point::Kick].iter().for_each(|&point| fault::arm(point, plan));
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ operations! {
     /// Says what threads do that [`interrupt`](Self::interrupt) interrupts, from now on. False: none can be.
     on_interrupt: fn(handler: fn()) -> bool = thread::on_interrupt,
 
-    /// Interrupts a thread of the process, by the number that `code::thread_number` says there; nobody, if there is none.
+    /// Interrupts a thread of the process, by the number that `code::thread_number` returned there. It may be gone.
     ///
     /// ```text
     /// interrupt(number):

@@ -1,7 +1,7 @@
 //! `machine::kick`: orders memory on all CPUs that run this process, or restarts what they have in flight.
 //!
-//! The stress is store buffering, the one reordering of this kind of machine. `x` and `y` are zero; one side is fast and the
-//! other one pays for both:
+//! The stress is store buffering, the one reordering that this kind of machine does. `x` and `y` are zero; one side is
+//! fast and the other side pays for both:
 //!
 //! ```text
 //!   x = 1                  y = 1

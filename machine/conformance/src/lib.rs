@@ -2,7 +2,7 @@
 //!
 //! | module | specifies | its stress |
 //! |---|---|---|
-//! | [`slot`] | per-CPU slots, the restartable operations, taking arrays away from another CPU | tokens that must stay single, sums that must agree |
+//! | [`slot`] | slots, restartable operations, draining another CPU | tokens that must stay single, sums that agree |
 //! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
 //! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
 //! | [`contention`] | who waited for a lock, and how long | a report that lies sends people to the wrong lock |
@@ -13,15 +13,15 @@
 //! | [`vm`] | address space | mappings that must not overlap |
 //! | [`publication`] | memory that others may look at | two at a time |
 //! | [`sandbox`] | which system calls may be made | a thread that kicks meanwhile |
-//! | [`clock`], [`root`], [`fault`], [`code`] | time, the one region, area and domain, injected failures, who called | |
+//! | [`clock`], [`root`], [`fault`], [`code`] | time; region, area and domain; injected failures; callers | |
 //!
-//! Each of them has the same parts: `Operations`, a table with the specification of each operation, filled with the machine's own
-//! as `Operations::MACHINE`; the bodies, which are functions of a [`Runner`] and such a table; and [`cases!`], a table that puts
-//! the two together. A [`Case`] is either the machine's, and must pass, or *planted*: an operation is replaced
-//! by a wrong one, and the same body must find it. A body that nothing planted makes fail would be no test.
+//! Each module has the same parts. `Operations` is a table with the specification of each operation;
+//! `Operations::MACHINE` is that table for the machine under test. A body is a function of a [`Runner`] and such a
+//! table. [`cases!`] makes the cases. A [`Case`] is either the machine's, and must pass, or *planted*: one operation is
+//! wrong, and the same body must find it. A body that no planted operation can fail would be no test.
 //!
-//! The bodies know nothing of the machine but its interface, and get threads, interrupts and forks from the runner. So they
-//! run unchanged on the host (the program `commensal-conformance` and the tests of this package) and on a simulated machine.
+//! The bodies know only the machine's interface, and get threads, interrupts and forks from the runner. So they run
+//! unchanged on the host (the program `commensal-conformance` and this package's tests) and on a simulated machine.
 //!
 //! A case needs a process, or a simulated machine, of its own: slots are initialised and regions installed once.
 

@@ -9,7 +9,8 @@ use machine::publication::{self, Place};
 use machine::vm::PAGE;
 
 operations! {
-    /// Gives so many bytes of zeroes, which stay mapped. Where others find them is noted in the place. An error changes nothing, and says what there is not.
+    /// Returns this many bytes of zeroes, which stay mapped, and writes to the place where others find them. An error
+    /// says what is missing; nothing has changed then.
     publish: fn(&mut Place, usize) -> Result<*mut u8, &'static str> = publication::publish,
     /// Shows others a part of it. False: the file is shorter by now.
     update: fn(&Place, Range<usize>) -> bool = publication::update,

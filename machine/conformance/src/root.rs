@@ -14,7 +14,7 @@ operations! {
     ///
     /// ```text
     /// install(make):
-    ///     without interrupts, one thread at a time:       a handler that comes to install waits for nobody that it interrupts
+    ///     without interrupts, one thread at a time:       a handler does not wait for a thread that it interrupts
     ///         if not installed and make() gives a region: base = it; installed
     ///     return installed
     /// ```
@@ -40,7 +40,7 @@ operations! {
     /// It waits for nobody: handlers may call it, and the process may fork meanwhile.
     offer_area: fn(area: *mut u8) -> bool = root::offer_area,
 
-    /// [`root::DOMAIN_BYTES`] bytes of the process, all zero at first, aligned to 64, and always the same ones; a fork child has a copy.
+    /// [`root::DOMAIN_BYTES`] bytes of the process, zero at first, aligned to 64, never moved. A fork child has a copy.
     domain: fn() -> *mut u8 = root::domain,
 
     /// The area, with all that was written to it before it was offered; before, null.

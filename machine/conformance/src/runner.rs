@@ -1,6 +1,6 @@
 //! The seam between the bodies and whatever runs them: where threads, interrupts and forks come from.
 //!
-//! The host's runner makes threads of the operating system and disturbs them by signals and by moving them between CPUs. A
+//! The host's runner makes threads of the operating system, sends them signals, and moves them between CPUs. A
 //! simulated machine's runner schedules coroutines, and can do all of this between any two steps.
 
 use crate::case::Outcome;
@@ -79,8 +79,8 @@ pub trait Runner: Sync {
     /// Called in loops that wait for another thread.
     fn pause(&self);
 
-    /// Runs the jobs at the same time, each on a new thread, and returns when these threads are dead. Meanwhile
-    /// `interrupt` is called on any of them between any two instructions, as a signal handler is. A job may call this again,
+    /// Runs the jobs at the same time, each on a new thread, and returns when these threads are dead. Meanwhile it
+    /// calls `interrupt` on any of them between any two instructions, as a signal handler. A job may call this again,
     /// with [`Placement::Anywhere`] and no interrupt.
     fn run(&self, placement: Placement, jobs: Vec<Job<'_>>, interrupt: Option<&(dyn Fn() + Sync)>);
 

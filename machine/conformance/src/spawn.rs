@@ -12,7 +12,7 @@ operations! {
     /// ```text
     /// spawn(work):
     ///     either return false
-    ///     or return true, and a new thread, which sees what was written before, runs work.job once, and no handler interrupts it
+    ///     or return true, and a new thread, which sees all earlier writes, runs work.job once, without handlers
     /// ```
     ///
     /// The process may end before the thread does.

@@ -1,7 +1,7 @@
 //! `machine::sync`: the lock. (The atomics are the language's, and their meaning, too.)
 //!
-//! The stress is a pair of plain words that each of two locks keeps equal, for threads and for handlers that interrupt them
-//! anywhere, also in the middle of taking a lock, and that take the two in any order. Threads have entered, see
+//! The stress is a pair of plain words that each of two locks keeps equal. Threads take the two locks in any order, and
+//! so do handlers that interrupt them anywhere, also while they take a lock. Threads have entered, see
 //! [`crate::thread::Operations::enter`].
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
@@ -33,7 +33,7 @@ operations! {
     ///         contention.out_of_order += 1
     ///         return Clean if try_acquire(), else WouldDeadlock
     ///     if try_acquire(): return Clean
-    ///     wait, as one that holds it already, until try_acquire(), or until the holder is of a process that this one was forked from: then it becomes ours
+    ///     wait, as if holding it, until try_acquire(); or until the holder is of an ancestor process: then it is ours
     ///     waited = contention's place for site, or if PLACES other sites have all of them, what is lost
     ///     waited.contended += 1; waited.total_wait_ns += wait; waited.max_wait_ns = max(…, wait)
     ///     return Clean or, in the latter case, Abandoned
@@ -44,7 +44,7 @@ operations! {
     ///
     /// ```text
     /// try_inherit():
-    ///     atomically: if the holder is not of a process that this one was forked from, or is this very thread: return false
+    ///     atomically: if the holder is not of an ancestor process, or is this very thread: return false
     ///                 holder = identity()
     ///     return true
     /// ```
@@ -113,8 +113,8 @@ impl Pair {
     }
 }
 
-/// The body of [`Operations::acquire`] and [`Operations::release`] between threads. They hold one lock while they take the
-/// other, and so do the handlers on top of them: a cycle of those who wait would make this body hang.
+/// The body of [`Operations::acquire`] and [`Operations::release`] between threads. A thread holds one lock while it
+/// takes the other, and so does its handler: a cycle of waiters would make this body hang.
 pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lower, middle, contention, findings) = (Lower::new(), Middle::new(), Contention::new(), Findings::new());
     let (lower_pair, middle_pair) = (Pair::default(), Pair::default());
@@ -133,7 +133,7 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let pass = || {
         // A handler may come before its thread has entered.
         thread::enter();
-        // Every other pass waits for the second lock while it holds nothing, so that its handler might wait for the first.
+        // Every other pass waits for the second lock without the first, so that its handler may wait for the first.
         let takes_both = turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
         let has_lower = takes_both && enters((operations.acquire_lower)(&lower, &contention, here!()));
         if has_lower {
@@ -170,8 +170,8 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ))
 }
 
-/// The body of [`Operations::release`] for those who sleep: holders keep the lock so long that the others do. Nothing else
-/// wakes them, so a lock that forgets one makes this body hang.
+/// The body of [`Operations::release`] for sleeping waiters: a holder keeps the lock until the others sleep. Nothing
+/// else wakes them, so a lock that forgets one makes this body hang.
 pub fn wakes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const HOLD_NS: u64 = 20_000;
     let (lock, contention, passes) = (Middle::new(), Contention::new(), AtomicU64::new(0));
@@ -218,8 +218,8 @@ pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("3 times".into())
 }
 
-/// The body of [`Operations::acquire`] and [`Operations::try_inherit`] in fork children. Before the fork, one lock is held by a
-/// thread that stays behind, with somebody asleep on it; one by the thread that forks, in a handler as it were; and one by nobody.
+/// The body of [`Operations::acquire`] and [`Operations::try_inherit`] in fork children. Before the fork, a thread that
+/// stays behind holds one lock while another sleeps on it, the forking thread holds one as in a handler; one is free.
 pub fn abandoned(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(thread::notice_forks(), "forks will not be noticed");
     let locks = [const { Middle::new() }; 3];
@@ -298,8 +298,8 @@ fn fork_both_ways(
     Ok(())
 }
 
-/// In a child: goes on as the thread that forked while it held the lock `own`; then acquires them all, as they should be
-/// found, and once more. If it `tries`, it waits for nobody.
+/// In a child: continues as the thread that forked while it held the lock `own`. Then acquires all locks, in the state
+/// in which it should find them, twice. If it `tries`, it does not wait.
 fn inherit(
     operations: &Operations,
     locks: &[Middle; 3],
@@ -378,8 +378,8 @@ pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("refused what is held, took what is free".into())
 }
 
-/// The body of [`Operations::acquire`] in handlers above a thread that waits. Such a thread may have been woken, and then those behind
-/// it wait for it: its handlers must not wait for what they hold.
+/// The body of [`Operations::acquire`] in handlers above a waiting thread. That thread may have been woken, and then
+/// those behind it wait for it: its handlers must not wait for what they hold.
 pub fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const ROUNDS: usize = 4;
     const HOLD_NS: u64 = 300_000_000;

@@ -1,7 +1,7 @@
 //! `machine::thread`: who am I, has the process forked, does it have one thread.
 //!
-//! An identity tells who holds a lock in this process, and is another one in a fork child. An id tells whose data it is: the thread
-//! that forks keeps it.
+//! An identity says who holds a lock in this process; a fork child has different ones. An id says whose data it is: the
+//! thread that forks keeps it.
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Places, Runner, alone, crowd, repeat};
@@ -13,10 +13,10 @@ operations! {
     ///
     /// ```text
     /// enter():
-    ///     if this process is a fork child, and enter() was never called in it, and notice_forks() was in its ancestors:
+    ///     if this process is a fork child without a call of enter(), and an ancestor called notice_forks():
     ///         all threads that had entered in ancestors are gone (see sync)
     ///     if this thread has not entered in this process: identity = one that was never given, not in ancestors either
-    ///     return whether it had entered in an ancestor, and not in this process before: once, for the thread that forked
+    ///     return whether it had entered in an ancestor, and not yet in this process: once, for the thread that forked
     /// ```
     ///
     /// A signal handler may call it, also when it interrupts itself.
@@ -29,14 +29,14 @@ operations! {
     ///
     /// ```text
     /// id():
-    ///     return what is this thread's as long as it lives, also in children that it forks, and no other living thread's
+    ///     return this thread's id: constant, also in children that it forks, and no other living thread's
     /// ```
     ///
-    /// A thread that is born later may have that of a dead one. Needs no [`enter`](Self::enter), also in signal handlers.
+    /// A later thread may get the id of a dead one. Needs no [`enter`](Self::enter), also in signal handlers.
     id: fn() -> u64 = thread::id,
 
-    /// Arranges that children notice that they are, also those made without handlers. False: they will not. Several threads may call
-    /// it at once, and anybody again.
+    /// Lets children notice that they are children, also those made without handlers. Returns false if they will not.
+    /// Several threads may call it at once, and repeatedly.
     notice_forks: fn() -> bool = thread::notice_forks,
 
     /// Whether the process has had one thread all its life; false when in doubt.
@@ -53,8 +53,9 @@ operations! {
     /// Makes the process a fork child that was not entered yet, where [`notice_forks`](Self::notice_forks) failed.
     declare_forked: fn() = thread::declare_forked,
 
-    /// The thread's level: how often it and its handlers called [`ascend`](Self::ascend), less how often [`descend`](Self::descend); zero at
-    /// first. Each is one instruction to handlers. A fork child's thread has its parent's.
+    /// The thread's level: how often it and its handlers called [`ascend`](Self::ascend), minus how often
+    /// [`descend`](Self::descend); zero at first. Each looks atomic to handlers. A fork child's thread has its
+    /// parent's.
     level: fn() -> i32 = thread::level,
 
     /// One level down; whether it is negative then.
@@ -274,7 +275,7 @@ fn notice_once(
     Ok(())
 }
 
-/// The body of [`Operations::notice_forks`] where threads have entered already: they arrange all at once, and again, and each forks.
+/// The body of [`Operations::notice_forks`] after threads have entered: all call it at once, and again, and each forks.
 pub fn arranged_late(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const TIMES: usize = 100;
     let (findings, arrived) = (Findings::new(), AtomicUsize::new(0));
@@ -405,7 +406,7 @@ pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("in children of ordinary forks".into())
 }
 
-/// The body of [`Operations::level`] and what changes it. Handlers go down and come back, too, or leave the thread a level lower.
+/// The body of [`Operations::level`] and what changes it. Handlers go down and return, or leave the thread lower.
 pub fn deep(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const BURST: usize = 64;
     const HIGH: i32 = 1 << 30;

@@ -1,7 +1,7 @@
 //! `machine::vm`: address space. Sizes and addresses are multiples of `PAGE`.
 //!
-//! In the pseudo-code, a page is `free`, or it is somebody's: `hidden` (no access), or `committed`, with contents, which are zeroes at first. An operation that
-//! answers null or false has changed nothing.
+//! In the pseudo-code, a page is `free`, or it is owned: `hidden` (no access), or `committed`, with contents, which are
+//! zeroes at first. An operation that returns null or false has changed nothing.
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, crowd, random};

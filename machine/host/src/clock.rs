@@ -18,8 +18,8 @@ pub fn now_ns() -> u64 {
 /// Whether the same work takes the same time each time, because nothing else happens on the machine.
 pub const IS_STEADY: bool = false;
 
-/// A counter that rises by one to five in a nanosecond. CPUs may disagree a little, so an interval may come out negative: a
-/// measure for heuristics, not for truths. About 10 ns.
+/// A counter that rises by one to five per nanosecond, for heuristics only. CPUs may disagree a little, so an interval
+/// may be negative. About 10 ns.
 #[inline]
 pub fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.

@@ -1,8 +1,8 @@
 //! Kicks: making other CPUs of this process do something now. Two kinds, never to be confused.
 //!
 //! [`fence_all`] orders memory on every running thread of the process and aborts nothing. [`restart`] also aborts every
-//! restartable section that was in flight in a slot, and [`restart_all`] in any. Both are `membarrier`; the kernel can aim at a CPU but not at a
-//! concurrency id, so a restart goes to all CPUs that run a thread of ours.
+//! restartable section in flight in one slot, and [`restart_all`] in all slots. Both use `membarrier`. The kernel can
+//! select a CPU but no concurrency id, so a restart goes to all CPUs that run a thread of ours.
 //!
 //! Registration costs microseconds while the process has one thread and tens of milliseconds later, so it is done when
 //! the second thread is being created ([`register`]), or else at the first kick.

@@ -29,7 +29,7 @@ compile_error!("host speaks Linux on x86-64 only; found another target");
 #[cfg(test)]
 extern crate std;
 
-/// Declares state of the process. The simulated machine shares the sources that do, and has the state fresh for each simulation.
+/// Declares state of the process. The simulated machine shares its users, and resets it for each simulation.
 macro_rules! process_state {
     ($($state:item)*) => { $($state)* };
 }

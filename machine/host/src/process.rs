@@ -20,7 +20,7 @@ const STANDARD_ERROR: usize = 2;
 pub fn environment(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: the name ends with a zero byte.
     let value = unsafe { secure_getenv(name.as_ptr()) };
-    // SAFETY: the C library's answer is null or a string that lasts until the program changes its environment; we read it at once.
+    // SAFETY: the C library returns null, or a string that is valid until the environment changes; we read it at once.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }
 
@@ -59,7 +59,7 @@ pub fn map_by_library() {
 static COPY: AtomicUsize = AtomicUsize::new(0);
 static COPY_OF: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Makes a copy of standard error for messages at exit: some programs close the original before. Children do not inherit it.
+/// Copies standard error for messages at exit: some programs close the original before. Not inherited.
 pub fn keep_standard_error() {
     const DUPLICATE_CLOSE_ON_EXEC: usize = 1030;
     const HIGH_ENOUGH: usize = 100;
@@ -204,8 +204,8 @@ pub fn prefers_huge_pages() -> bool {
     setting.is_some_and(|setting| setting.starts_with(b"[always]"))
 }
 
-/// Shows the bytes that are used, and may be used, in each control group with a limit that the process is in: its own first, then those around it. None are shown
-/// where there is no limit, or it cannot be told. Some ten system calls, and six for each group around.
+/// Shows the bytes in use, and the limit, of each control group with a limit that the process is in: its own first,
+/// then its ancestors. Shows none without a known limit. Some ten system calls, and six for each ancestor.
 pub fn memory_of_groups(show: impl FnMut(u64, u64)) {
     let mut text = [0; 2048];
     let Some(groups) = read_file(c"/proc/self/cgroup", &mut text).and_then(|text| core::str::from_utf8(text).ok())
@@ -228,7 +228,7 @@ pub fn memory_of_groups(show: impl FnMut(u64, u64)) {
     }
 }
 
-/// Shows what is used and what is the limit from a group of the tree at `place` on up. In a container the group's own part of the tree may be all that is mounted.
+/// Shows use and limit from the group of the tree at `place` upwards. A container may have only its own part mounted.
 fn show_limits(place: &str, path: &str, files: [&str; 2], mut show: impl FnMut(u64, u64)) {
     let mut path = path.trim_end_matches('/');
     loop {

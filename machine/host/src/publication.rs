@@ -1,13 +1,16 @@
 //! Memory that others may look at: a file in the user's runtime directory, named by the process, which is mapped.
 //!
-//! The directory is `commensal` in `$XDG_RUNTIME_DIR`, or in `/run/user/UID`, or else `/dev/shm/commensal-UID` or `/tmp/commensal-UID`: the first one of these that is the
-//! user's own and nobody else's to enter. `/tmp` comes last, as it lies on a disk on many machines: then whoever writes may wait for that now and then. The file has the mode 0600, and all of its memory from the start, so that no write to it ever fails for lack of that. It
-//! goes when the process exits in an orderly way, and stays when it crashes.
+//! The directory is `commensal` in `$XDG_RUNTIME_DIR`, or in `/run/user/UID`, or `/dev/shm/commensal-UID`, or
+//! `/tmp/commensal-UID`: the first that is the user's own and that no other user may enter. `/tmp` is last, because on
+//! many machines it lies on a disk, on which writers may have to wait. The file has mode 0600. All of its memory is
+//! allocated at once, so no write to it can fail for lack of memory. It is removed when the process exits normally, and
+//! stays when the process crashes.
 //!
 //! The process writes into memory of its own, of which [`update`] has the kernel copy parts into the file: where
 //! somebody has truncated that, the kernel says so, and nobody is killed.
 //!
-//! Allocates nothing. Some twenty system calls; not in signal handlers of programs that care which descriptors are free, as two are open for a moment.
+//! Allocates nothing. Some twenty system calls. Two descriptors are open for a moment: do not call it in signal
+//! handlers of programs that depend on which descriptors are free.
 
 use crate::process::{environment, id};
 use crate::syscall::{self, Errno};
@@ -25,8 +28,8 @@ pub const LONGEST_NAMED: usize = 100;
 /// What names a user's runtime directory, where there is one.
 pub const VARIABLE: &CStr = c"XDG_RUNTIME_DIR";
 
-/// What a file is called: by the number of its process, and in front of it the PID namespace in which it has that number, if that is not the machine's own one. So the
-/// processes of containers that share a directory have different files.
+/// A file's name is the number of its process, after the PID namespace in which it has that number unless that is the
+/// machine's own. So processes of containers that share a directory have different files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
     /// The number of the namespace; 0: unknown.
@@ -102,7 +105,8 @@ const ONLY_OURS_TO_READ: usize = 0o600;
 /// Makes a file of so many zeroes, and gives as many of the process's own. An error says what there is not.
 pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
     let (folder, path) = folder().ok_or(
-        "no directory that is this user's alone: neither $XDG_RUNTIME_DIR/commensal nor /run/user/UID/commensal nor commensal-UID in /dev/shm or /tmp",
+        "no directory that is this user's alone: neither $XDG_RUNTIME_DIR/commensal nor /run/user/UID/commensal \
+         nor commensal-UID in /dev/shm or /tmp",
     )?;
     let mut path = path;
     let start = path.length;
@@ -154,7 +158,7 @@ pub fn withdraw(place: &mut Place) {
     }
 }
 
-/// The directories that are tried for a user's pages, in this order; `named` is what [`VARIABLE`] says. Whoever looks for pages looks there.
+/// Directories for a user's pages, in the order of trial; `named` is the value of [`VARIABLE`]. Readers look here, too.
 pub fn candidates(user: u32, named: Option<&str>) -> impl Iterator<Item = Path> {
     let named = named.filter(|folder| folder.starts_with('/') && folder.len() <= LONGEST_NAMED);
     let of_session = named.and_then(|folder| Path::of(format_args!("{folder}/commensal")));

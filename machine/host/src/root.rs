@@ -1,10 +1,10 @@
 //! The root: the one place where mutable state hangs.
 //!
-//! The runtime keeps the state of its heap in one *region* of address space, and this module keeps the region's address. Per-CPU
-//! blocks, which programs use that have another heap, lie in an *area* of their own, whose address is the other one here. And what has to work
-//! even where nothing can be reserved any more lies in a few static zeroes, the *domain*.
-//! Until the runtime has made its region, the address is that of a zeroed stand-in, in which every array of every slot
-//! reads as "empty and full": whoever comes early takes the slow path, which makes the region.
+//! The runtime keeps the state of its heap in one *region* of address space, and this module keeps the region's
+//! address. The second address is that of an *area* for per-CPU blocks, which programs with another heap use, too. A
+//! few static zeroes, the *domain*, hold what must work even where nothing can be reserved. Before the runtime has made
+//! its region, the address is that of a zeroed stand-in. There every array of every slot reads as "empty and full", so
+//! the first operation takes the slow path, which makes the region.
 //!
 //! ```text
 //!   base ──▶ stand-in, all zero, BOOTSTRAP_BYTES of .bss that nobody touches twice
@@ -20,7 +20,7 @@ use core::cell::UnsafeCell;
 /// Size of the stand-in: a runtime may read (never write) any offset below this before it has installed its region.
 pub const BOOTSTRAP_BYTES: usize = slot::AREAS + slot::MAX * slot::AREA + vm::PAGE;
 
-/// Zeroes. Not aligned to pages, so that what else lies in `.bss` shares a page with `.data`, which the loader touches anyway.
+/// Zeroes. Not aligned to pages: the rest of `.bss` then shares a page with `.data`, which the loader touches anyway.
 #[repr(C, align(64))]
 struct Zeroes<const BYTES: usize>(UnsafeCell<[u8; BYTES]>);
 
@@ -60,8 +60,9 @@ pub fn area() -> *mut u8 {
     AREA.load(Ordering::Acquire)
 }
 
-/// Makes the region by `make` and publishes it, once. False: `make` gave none; the next call tries again. A signal handler
-/// that allocates too waits until we are through. In a fork child nobody waits for a thread of the parent's: what that has made so far is lost there.
+/// Makes the region by `make` and publishes it, once. Returns false if `make` fails; the next call tries again. A
+/// signal handler that allocates waits until this is done. A fork child does not wait for a thread of the parent: what
+/// that thread has made so far is lost there.
 #[cold]
 pub fn install(make: impl FnOnce() -> Option<*mut u8>) -> bool {
     thread::without_signals(|| {
@@ -92,8 +93,8 @@ pub fn domain() -> *mut u8 {
     DOMAIN.0.get().cast()
 }
 
-/// Publishes an area that is ready. False: there is one already, and this one is still the caller's. Nobody waits for anybody: threads
-/// run already that may fork in the middle.
+/// Publishes an area that is ready. Returns false if there is one already; this one is still the caller's then. Does
+/// not wait: other threads run already, and may fork in the middle.
 pub fn offer_area(area: *mut u8) -> bool {
     // Release as above; Relaxed on failure: the caller loads anew.
     AREA.compare_exchange(core::ptr::null_mut(), area, Ordering::Release, Ordering::Relaxed).is_ok()

@@ -1,7 +1,8 @@
 //! Address space: reserve, decommit, release, move.
 //!
-//! Sizes and addresses are multiples of [`PAGE`]. What is reserved costs address space, and counts as promised by the system's overcommit policy, as everybody's
-//! mappings do; its pages are zero at first touch, and cost memory from then on. All calls may fail for lack of address space, and then change nothing.
+//! Sizes and addresses are multiples of [`PAGE`]. A reservation costs address space, and counts as promised by the
+//! system's overcommit policy, as all mappings do. Its pages are zero at first touch, and cost memory from then on. All
+//! calls may fail for lack of address space, and then change nothing.
 
 use crate::{fault, syscall};
 use core::ffi::CStr;
@@ -72,8 +73,8 @@ pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
     Some(got)
 }
 
-/// Whether a descriptor is of a file in memory that begins so and has at least `bytes`, and that nobody can shorten (`F_SEAL_SHRINK`): so mapping it cannot kill
-/// the program. Changes nothing, whatever the descriptor is.
+/// Whether a descriptor is a file in memory with this beginning and at least `bytes`, which no process can shorten
+/// (`F_SEAL_SHRINK`): so mapping it cannot kill the program. Changes nothing, whatever the descriptor is.
 pub fn is_kept(descriptor: i32, beginning: &[u8], bytes: usize) -> bool {
     const GET_SEALS: usize = 1034;
     const CANNOT_SHRINK: usize = 2;
@@ -92,8 +93,8 @@ pub fn is_kept(descriptor: i32, beginning: &[u8], bytes: usize) -> bool {
         && room.starts_with(beginning)
 }
 
-/// Maps the first `bytes` of a file that others have mapped, too: what one writes, all see. The descriptor is closed when the process executes
-/// another program.
+/// Maps the first `bytes` of a file that other processes map, too: all see what one writes. The descriptor is closed
+/// when the process executes another program.
 ///
 /// # Safety
 /// The descriptor is the caller's, of a file that nobody shortens, and from which whatever is read is valid.
@@ -110,8 +111,9 @@ pub unsafe fn share(descriptor: i32, bytes: usize) -> Option<*mut u8> {
     }
 }
 
-/// Gives the pages of a range back; it stays committed and reads as zero. False: contents are unchanged. So they are where the process has locked all
-/// memory that it will have; a lock on single pages is one that somebody has forgotten, as nobody needs what is in them.
+/// Returns the pages of a range to the kernel; it stays committed and reads as zero. Returns false if the contents are
+/// unchanged, as when the process has locked all its future memory. A lock on single pages was forgotten by its owner:
+/// no caller needs what is in them.
 ///
 /// # Safety
 /// The caller owns the range and needs its contents no more.
@@ -122,7 +124,7 @@ pub unsafe fn decommit(at: *mut u8, bytes: usize) -> bool {
         && (done(MADV_DONTNEED) || (!is_all_to_be_locked() && done(MADV_DONTNEED_LOCKED)))
 }
 
-/// Whether memory that is mapped from now on is locked (mlockall with MCL_FUTURE): then the kernel refuses to take back what was never touched.
+/// Whether future mappings are locked (mlockall with MCL_FUTURE): the kernel then takes back no untouched pages.
 fn is_all_to_be_locked() -> bool {
     reserve(core::ptr::null_mut(), PAGE, Access::None).is_none_or(|page| {
         // SAFETY: the page is ours.
@@ -133,7 +135,7 @@ fn is_all_to_be_locked() -> bool {
     })
 }
 
-/// Unmaps a range. False: it is still mapped (the kernel could not split a mapping), and the address must not be reused.
+/// Unmaps a range. False if it is still mapped (the kernel could not split a mapping): do not reuse the address.
 ///
 /// # Safety
 /// The caller owns the range; nobody touches it afterwards.
@@ -173,12 +175,12 @@ pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
     unsafe { advise(at, bytes, MADV_WIPEONFORK) }
 }
 
-/// Moves the pages of `from` to `to` without copying them, in place of what is there; `from` stays committed and reads as
-/// zero. False: both ranges are as before (a kernel before 5.7, too many mappings, no room for a third range).
+/// Moves the pages of `from` to `to` without copying them, in place of what is there; `from` stays committed and reads
+/// as zero. False if both ranges are unchanged (a kernel before 5.7, too many mappings, no room for a third range).
 ///
-/// By way of a third range: a kernel before 6.17 that refuses to move to a given place may have unmapped that place first, and it
-/// refuses a source that it sees as more than one mapping. To a place of its own choice it moves or changes nothing, and from
-/// there a single mapping moves on.
+/// Goes through a third range. A kernel before 6.17 that refuses to move to a given place may have unmapped that place
+/// first, and it refuses a source that spans more than one mapping. To a place of its own choice it moves, or changes
+/// nothing. From there a single mapping moves on.
 ///
 /// # Safety
 /// The caller owns both ranges, which do not overlap, and gives up what is at `to`.

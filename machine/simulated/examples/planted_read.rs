@@ -1,4 +1,4 @@
-//! A simulated thread that reads what was freed: what `cargo xtask valgrind` has to find before it believes that there is nothing to be found.
+//! A simulated thread that reads freed memory: `cargo xtask valgrind` must find this before its silence counts.
 
 use simulated::simulation::{Place, Settings, run, simulate};
 

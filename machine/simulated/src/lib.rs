@@ -1,19 +1,22 @@
-//! A simulated machine: what Commensal's runtime asks of a computer, answered by a deterministic engine with 1 to 1024 CPUs.
+//! A simulated machine: a deterministic engine with 1 to 1024 CPUs serves what Commensal's runtime asks of a computer.
 //!
-//! It has the interface of the host machine, passes the same conformance bodies, and shares the host's sources wherever those are no
-//! assembly: locks, identities, kicks, address space, the fallback's slots and the root are the very files that are shipped. What differs lies
-//! below them: system calls, atomics, the restartable operations, thread-local blocks and the clock ask the [engine](simulation).
+//! It has the interface of the host machine, passes the same conformance bodies, and shares all of the host's sources
+//! that contain no assembly: locks, identities, kicks, address space, the fallback's slots and the root are the very
+//! files that are shipped. The layer below differs: system calls, atomics, the restartable operations, thread-local
+//! blocks and the clock ask the [engine](simulation).
 //!
-//! | shared with the host | the simulated machine's own |
-//! |---|---|
-//! | `sync/lock.rs`, `thread/identity.rs`, `slot/{fallback, layout, number, words}.rs`, [`kick`], [`vm`], [`root`], [`sandbox`], [`fault`], [`code`] | atomics, fences, `slot/{restartable, row, given}.rs`, `thread/block.rs`, [`clock`], [`process`], [`publication`], system calls |
+//! * Shared with the host: `sync/lock.rs`, `thread/identity.rs`, `slot/{fallback, layout, number, words}.rs`, [`kick`],
+//!   [`vm`], [`root`], [`sandbox`], [`fault`], [`code`].
+//! * Its own: atomics, fences, `slot/{restartable, row, given}.rs`, `thread/block.rs`, [`clock`], [`process`],
+//!   [`publication`], system calls.
 //!
-//! Code that calls an operation while no simulation runs on its host thread gets the plain meaning of it, without scheduling: atomics are
-//! core's, system calls are the host's, and each host thread has a slot of its own. So unit tests run on this machine as they are.
+//! An operation that is called while no simulation runs on its host thread has its plain meaning: atomics are core's,
+//! system calls the host's, and each host thread has its own slot. So unit tests run on this machine unchanged.
 //!
-//! What is not modelled: memory orderings weaker than x86's (TSO), what compilers reorder, and plain accesses, which take effect at once and
-//! between two steps. Memory that changes its role has to do so by an operation: a store to it that still waits in a buffer would come
-//! later. Dropping an atomic and system calls empty the buffer; a plain write under a waiting store is found, and ends the simulation.
+//! Not modelled: memory orderings weaker than x86's (TSO), reordering by compilers, and plain accesses, which take
+//! effect at once and between two steps. Memory must change its role by an operation, because a store to it that still
+//! waits in a buffer would come later. Dropping an atomic and system calls empty the buffer; a plain write under a
+//! waiting store is detected, and ends the simulation.
 
 /// Declares state of the process, which each simulation finds as it is at the start of a process; and tells its names.
 macro_rules! process_state {

@@ -9,8 +9,8 @@ type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
 /// No signals: without a simulation's handler they do nothing. No refusals: a test of those asks for them.
 const RATES: Rates = Rates { signal: 0, refuse: 0, ..Rates::USUAL };
 
-/// Runs a program as the first thread of a process on a machine of its own. The seed decides how many CPUs the machine has and all that
-/// happens on it; the mode is that of this process. Panics if the simulation ends before the program.
+/// Runs a program as the first thread of a process on its own machine. The seed decides how many CPUs the machine has
+/// and everything that happens; the mode is that of this process. Panics if the simulation ends before the program.
 pub fn play<R>(seed: u64, program: impl FnOnce() -> R) -> R {
     slot::initialise();
     let settings = Settings {

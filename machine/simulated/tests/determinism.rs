@@ -104,9 +104,9 @@ fn choices_are_written_and_read() {
     }
 }
 
-/// The traces that every machine makes of these seeds. They change when the engine, the strategies or the shared sources do: then
-/// run the test, see that the new ones are what you meant, and put them here. (Not in fallback mode, where assertions of debug builds
-/// make steps.)
+/// The traces that every machine makes of these seeds. They change with the engine, the strategies and the shared
+/// sources: then run the test, check that the new traces are what you meant, and put them here. (Not in fallback mode,
+/// where assertions of debug builds make steps.)
 #[test]
 fn traces_are_the_same_on_every_machine() {
     let hashes = [2u64, 4].map(|seed| strategies(seed).map(|strategy| report(seed, strategy).hash));

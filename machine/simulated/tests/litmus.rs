@@ -1,5 +1,5 @@
-//! Litmus tests: what the simulated machine's memory shows, and what it must never show. That stores are buffered, and fences forbid it, all runs show:
-//! see `exhaustive.rs`.
+//! Litmus tests: what the simulated machine's memory shows, and what it must never show. `exhaustive.rs` checks in all
+//! runs that stores are buffered, and that fences prevent it.
 
 use simulated::simulation::{Job, Place, Random, Rates, Settings, run, simulate};
 use simulated::slot::{self, Section, restartably};
@@ -97,7 +97,7 @@ fn increments_in_two_steps_get_lost() {
     assert!(!outcomes(zeroes, one_step, one_step).contains(&(1, 1)));
 }
 
-/// Threads that move between slots, each of which appends to a list in the row of its slot: how many appended, and how many are in the lists.
+/// Threads that move between slots append to a list in their row. Returns how many appended, and how many are listed.
 fn appended(looks_inside: bool, seed: u64) -> (usize, usize) {
     const THREADS: usize = 3;
     const TIMES: usize = 10;

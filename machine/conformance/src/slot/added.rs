@@ -1,7 +1,7 @@
 //! local_add and local_increment: a thread adds to its word, its handlers add to the same, and others read it.
 //!
-//! Whatever is added has equal halves and never carries from one into the other, so that a reader can tell a part of a sum. The
-//! thread puts back what it added; what is in the word at the end is from its interrupts, which have counted themselves.
+//! Each amount has equal halves and never carries from one into the other, so a reader recognises a torn sum. The
+//! thread subtracts what it added. So the word ends with what its interrupts added, and they count themselves.
 
 use super::Operations;
 use crate::case::{Findings, Outcome, demand, ensure};

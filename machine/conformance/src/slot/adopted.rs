@@ -1,7 +1,7 @@
 //! Slots of dead threads, in the mode where a slot belongs to a thread: they come into use again, with what is in them.
 //!
-//! Threads come, work like [`super::owners`], and die, leaving tokens behind, while drainers look for slots of dead threads
-//! and empty them. A fork child is all dead threads but one.
+//! Threads start, work as in [`super::owners`], and die, leaving tokens behind. Drainers find slots of dead threads and
+//! empty them. In a fork child all threads but one are dead.
 
 use super::Operations;
 use super::owners::{KINDS, Owners};

@@ -1,7 +1,7 @@
 //! Pop and push, each for itself: all threads pop what lies in the slots, or push until all slots are full.
 //!
-//! Words are prepared while nobody runs, and nobody replaces arrays, so each of the two bodies relies on its own operation
-//! only. Threads migrate, are interrupted by handlers that do the same operation, and one of them restarts all slots over and over.
+//! Words are prepared before threads run, and arrays stay, so each of the two bodies needs its own operation only.
+//! Threads migrate, handlers interrupt them with the same operation, and one thread restarts all slots repeatedly.
 
 use super::Operations;
 use super::region::{Array, CAPACITY, Region};

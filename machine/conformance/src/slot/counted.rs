@@ -1,11 +1,11 @@
 //! count and count_in: threads count in their slots, and an account is kept of what each said it did.
 //!
-//! A count that is lost, done twice, or done in another slot than was said, leaves a word and its account apart: also one in the word beside, of which only the
-//! sum over all slots is known. Threads migrate, are
-//! interrupted by handlers that count, too, and one of them restarts all slots over and over.
+//! A count that is lost, done twice, or done in the wrong slot makes a word differ from its account. The word beside it
+//! is checked, too; only its sum over all slots is known. Threads migrate, handlers that count interrupt them, and one
+//! thread restarts all slots repeatedly.
 //!
-//! Each thread has counts of its own besides, of which its handlers say over and over which word is meant. When they turn from a word to the
-//! next, nothing is counted in the old one any more until they come back to it.
+//! Each thread also has its own counts; its handlers change which word is meant. After they turn to the next word,
+//! nothing is counted in the old one until they come back to it.
 
 use super::Operations;
 use super::cached::under_restarts;

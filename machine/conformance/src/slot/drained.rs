@@ -1,8 +1,8 @@
 //! exchange, compare_exchange and restart: arrays are taken away from owners at work, or given back to them.
 //!
-//! Drainers run the protocol of [`Operations::exchange`] on random words while threads work, with the whole arsenal of
-//! `replaced` against them. Each array lies in a page of its own, which a drainer gives back to the system when the array is empty: so
-//! a push may take a page fault between reading its word and committing, which is long, and restarts nothing.
+//! Drainers run the protocol of [`Operations::exchange`] on random words while threads work as in `replaced`. Each
+//! array has its own page, which a drainer returns to the system when the array is empty. So a push may take a page
+//! fault between reading its word and committing: that takes long, and restarts nothing.
 
 use super::Operations;
 use super::cached::interrupts;
@@ -75,7 +75,7 @@ impl Drainer<'_> {
         taken
     }
 
-    /// Some arrays of a slot, if they can be had: one restart serves them all. Sometimes there is none, as if it were refused.
+    /// Takes some arrays of a slot with one restart. Sometimes it takes none, as if the restart were refused.
     fn drain(&self, slot: u32, random: &mut fastrand::Rng) -> Vec<Array> {
         let indices = (0..2 * KINDS).filter(|_| random.bool());
         let marked: Vec<(usize, usize)> = indices.map(|index| (index, self.exchange(slot, index, DRAINING))).collect();

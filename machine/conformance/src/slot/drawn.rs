@@ -1,7 +1,7 @@
 //! draw and replace_pair: threads draw from a cell, and fill it up.
 //!
-//! Step by step on one thread, then all at once: threads migrate, are interrupted by handlers that draw, too, and one of them
-//! restarts all slots over and over. See [`super::stock`] for how a wrong draw is found.
+//! Step by step on one thread, then on all at once: threads migrate, handlers that draw interrupt them, and one thread
+//! restarts all slots repeatedly. [`super::stock`] says how a wrong draw is found.
 
 use super::Operations;
 use super::cached::under_restarts;

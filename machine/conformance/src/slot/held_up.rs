@@ -1,9 +1,9 @@
 //! restart: a push that is held up between reading its word and committing must begin again.
 //!
-//! Two threads on CPUs of their own. The owner pushes onto an array whose memory has been given back, so the push takes a page
-//! fault in its middle, which for a huge page lasts tens of microseconds and is no reason for the kernel to begin the
-//! push again. In that time the drainer takes the array away. With a fence in place of the restart, the push commits
-//! afterwards, to an array that is no longer the owner's.
+//! Two threads run on different CPUs. The owner pushes onto an array whose memory was returned, so the push takes a
+//! page fault in its middle. For a huge page that takes tens of microseconds, and the kernel does not abort the push
+//! for it. In that time the drainer takes the array away. If it fences instead of restarting, the push commits
+//! afterwards, to an array that the owner has lost.
 //!
 //! ```text
 //!   owner      install the array │ push: read word … page fault …… commit │ say whether it was done
@@ -21,7 +21,7 @@ use machine::{clock, thread, vm};
 
 /// The array's memory: a huge page, if the system has them.
 const MEMORY: usize = 2 << 20;
-/// The longest that the drainer waits, in nanoseconds: about as long as the fault takes. Half of its waits are much shorter.
+/// The drainer's longest wait in nanoseconds: about as long as the fault. Half of its waits are much shorter.
 const LONGEST_WAIT_NS: u64 = 1 << 16;
 
 /// The body of [`Operations::restart`].

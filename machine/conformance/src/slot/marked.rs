@@ -1,8 +1,8 @@
-//! draw, replace_pair and store_pair together with restart: cells are closed while threads draw from them, and opened again.
+//! draw, replace_pair and store_pair with restart: threads close cells while others draw, and open them again.
 //!
-//! Closers run the protocol of [`Operations::draw`] on random rows while threads draw and refill, with the whole arsenal of
-//! `drawn` against them. From a closed cell nobody draws, however long it stays so. One in so many closings is given up without
-//! a restart, as if that were refused.
+//! Closers run the protocol of [`Operations::draw`] on random rows while threads draw and refill as in `drawn`. No
+//! thread draws from a closed cell, however long it stays closed. Some closings are given up without a restart, as if
+//! it were refused.
 
 use super::Operations;
 use super::cached::interrupts;

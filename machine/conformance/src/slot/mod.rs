@@ -1,25 +1,25 @@
 //! `machine::slot`: slots, and the restartable operations on their words.
 //!
-//! The layout of a region and of arrays is in the machine's documentation. In the pseudo-code below, `word(s, i)` is word
-//! `i` of slot `s`, `read` and `write` are of a pointer-sized cell, and
+//! The machine's documentation describes the layout of regions and arrays. In the pseudo-code below, `word(s, i)` is
+//! word `i` of slot `s`, `read` and `write` access a pointer-sized cell, and
 //!
 //! ```text
-//! restartably:          the block is done by the calling thread as if nobody else could run in its slot: whenever the thread
-//!     …                 is preempted, migrated, interrupted by a signal or restarted by kick::restart inside, the
-//!                       block begins again, in the slot where the thread is then; what it did until then is writes to cells
-//!                       that are nobody's, and only its last write, the *commit*, is to a word. When it has begun again some
-//!                       times, the operation may take the thread for one without a slot instead: under a debugger that stops
-//!                       at each instruction no block comes to its end.
+//! restartably:          the calling thread runs the block as if no other thread could run in its slot. Whenever the
+//!     …                 thread is preempted, migrated, interrupted by a signal or restarted by kick::restart inside,
+//!                       the block begins again, in the thread's slot at that time. Until then it has only written to
+//!                       cells without an owner; only its last write, the *commit*, is to a word. After some restarts
+//!                       the operation may treat the thread as one without a slot: under a debugger that stops at
+//!                       each instruction, no block completes.
 //! ```
 //!
-//! A write to a word from another thread ([`Operations::exchange`]) does not begin the block again: if the block has read the
-//! word already, its commit follows, and the other thread's value is gone.
+//! When another thread writes to a word ([`Operations::exchange`]), the block does not begin again. If it has read the
+//! word already, its commit follows and overwrites the other thread's value.
 //!
-//! A *cell* has a pair of words in each slot's row, `left(s, cell)` and `edge(s, cell)`, [`slot::ROW`] bytes from those in the
-//! next slot's.
+//! A *cell* has a pair of words in each slot's row, `left(s, cell)` and `edge(s, cell)`, [`slot::ROW`] bytes from those
+//! of the next slot.
 //!
-//! In the mode [`Mode::PerThread`] a slot belongs to one thread until it dies, and there are no interrupts, that is, signal
-//! handlers use no slots; nobody can write into the slot of a thread that lives.
+//! In [`Mode::PerThread`] a slot belongs to one thread until it dies. Signal handlers use no slots, so there are no
+//! interrupts, and no other thread can write into the slot of a living thread.
 //!
 //! The bodies move *tokens* about, see [`tokens`]: each is either in one array or held by one thread, and knows which.
 
@@ -66,22 +66,23 @@ operations! {
     /// How slots are given, the same for the life of the process.
     mode: fn() -> Mode = slot::mode,
 
-    /// How many slots there can ever be: all that [`current`](Self::current) will say are below. The same for the life of the
-    /// process.
+    /// How many slots there can ever be: all results of [`current`](Self::current) are below. Constant for the life of
+    /// the process.
     possible: fn() -> usize = slot::possible,
 
-    /// The slot of the calling thread, which has entered; none if it has none: the machine failed to give it one, or it would be
-    /// one beyond the last.
+    /// The slot of the calling thread, which has entered. None if it has none: the machine failed to assign one, or all
+    /// are taken.
     ///
     /// ```text
     /// current():
     ///     s = the slot of this thread
     ///     in_use = max(in_use, s + 1)
-    ///     return s                       by ids it may be another one by now: only good for compare_store, and as a hint
+    ///     return s                       by ids it may have changed: use it for compare_store, and as a hint
     /// ```
     ///
-    /// By ids, of two threads that run at the same moment each has another one. In [`Mode::PerThread`] it is the thread's as
-    /// long as it lives, and no other living thread's; the dead ones' come into use again, with their words as they were.
+    /// By ids, threads that run at the same time have different slots. In [`Mode::PerThread`] a thread keeps its slot
+    /// as long as it lives, and no other living thread has it. Dead threads' slots are used again, with their old
+    /// words.
     current: fn() -> Option<u32> = slot::current,
 
     /// The same, but a thread that has no slot yet is given none; needs no enter.
@@ -152,7 +153,7 @@ operations! {
     ///         if read(base + take) ≠ null: return null
     ///         object = read(base + give − 8)
     ///         if object = null: return null
-    ///         word(s, i), word(s, i + 1) = give − 16, take + 8    commit of both; to other slots' threads perhaps one by one
+    ///         word(s, i), word(s, i + 1) = give − 16, take + 8    commits both; other slots may see them one by one
     ///     return object
     /// ```
     change_places: unsafe fn(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 =
@@ -167,7 +168,7 @@ operations! {
     /// ```
     load: unsafe fn(base: *mut u8, slot: u32, index: usize) -> usize = slot::load,
 
-    /// Writes a word of any slot and returns what was there at that very moment. An operation in flight may commit over it.
+    /// Writes a word of any slot and returns its old value, atomically. An operation in flight may commit over it.
     ///
     /// ```text
     /// exchange(base, s, i, value):
@@ -179,7 +180,7 @@ operations! {
     ///
     /// ```text
     /// drain(s, i):
-    ///     old = exchange(base, s, i, DRAINING)       empty to pop and full to push, and left alone by those who replace arrays
+    ///     old = exchange(base, s, i, DRAINING)       empty to pop, full to push, not replaced by others
     ///     if restart(s) is refused:
     ///         compare_exchange(base, s, i, DRAINING, old)
     ///         return
@@ -217,8 +218,9 @@ operations! {
     /// ```
     local_increment: fn(word: &AtomicI64) = local_increment,
 
-    /// By ids: adds one to the first word of the counts of this thread's slot, and says where that was. Nobody writes counts but this operation
-    /// and [`count_in`](Self::count_in), so nobody comes in between in an addition. Handlers of this thread may let `counts` lead elsewhere.
+    /// By ids: adds one to the first word of the counts of this thread's slot, and returns where that was. Only this
+    /// operation and [`count_in`](Self::count_in) write counts, so nothing intervenes in an addition. Handlers of this
+    /// thread may redirect `counts`.
     ///
     /// ```text
     /// count(counts):                             the thread has a slot
@@ -232,8 +234,8 @@ operations! {
     /// ```
     count: unsafe fn(counts: &AtomicPtr<u8>) -> Counted = slot::count,
 
-    /// By ids: adds one to a word some way behind where the thread counted, if it is still in that slot. The machine's has an `OFFSET`, which
-    /// here is [`counted::OTHER`].
+    /// By ids: adds one to a word some way behind where the thread counted, if it is still in that slot. The machine's
+    /// operation has an `OFFSET`, which here is [`counted::OTHER`].
     ///
     /// ```text
     /// count_in(at, s'):
@@ -244,8 +246,8 @@ operations! {
     /// ```
     count_in: unsafe fn(counted: Counted) -> bool = slot::count_in::<{ counted::OTHER as i32 }>,
 
-    /// Draws from a cell what is in this thread's slot. The machine's has a `RANGE`, and an `OFFSET` for those who hold a pointer
-    /// that is so far before the cell; here they are [`rows::RANGE`] and [`rows::OFFSET`].
+    /// Draws from a cell what is in this thread's slot. The machine's operation has a `RANGE`, and an `OFFSET` for
+    /// callers whose pointer lies that far before the cell; here they are [`rows::RANGE`] and [`rows::OFFSET`].
     ///
     /// ```text
     /// draw<RANGE>(cell, amount):                 |amount| < WINDOW / 2, RANGE ≤ WINDOW / 2
@@ -257,9 +259,9 @@ operations! {
     ///     return true
     /// ```
     ///
-    /// So nobody draws where left is at most WINDOW / 2, as in a zeroed cell, or has one of the two highest bits. In
-    /// [`Mode::PerThread`] a thread that was given no slot yet may be taken for one in slot 0, which nobody is given: there all cells
-    /// must be such ones.
+    /// So no thread draws where left is at most WINDOW / 2, as in a zeroed cell, or has one of the two highest bits. In
+    /// [`Mode::PerThread`] a thread without a slot may be taken for one in slot 0, which is never assigned: all cells
+    /// there must be like that.
     ///
     /// To close a cell in another CPU's row, by ids, one closer at a time:
     ///
@@ -277,7 +279,7 @@ operations! {
     /// ```
     draw: unsafe fn(cell: *mut u8, amount: i64) -> bool = draw,
 
-    /// Replaces a pair if the calling thread is in that slot and left is as expected. Nobody else changes edge meanwhile.
+    /// Replaces a pair if the calling thread is in that slot and left is as expected. Meanwhile edge is stable.
     ///
     /// ```text
     /// replace_pair(cell, s', expected, new):
@@ -315,8 +317,8 @@ operations! {
     /// ```
     restart: fn(slot: u32) -> Result<(), Refused> = kick::restart,
 
-    /// In [`Mode::PerThread`]: works on the slot of a dead thread, in which no thread comes to live meanwhile. False: the thread
-    /// lives, or the slot is nobody's, and nothing was done.
+    /// In [`Mode::PerThread`]: works on the slot of a dead thread, which is not assigned meanwhile. Returns false, and
+    /// does nothing, if the thread lives or the slot has no owner.
     ///
     /// ```text
     /// while_dead(s, work):
@@ -327,22 +329,22 @@ operations! {
     /// ```
     while_dead: fn(slot: u32, work: &mut dyn FnMut()) -> bool = |slot, work| slot::while_dead(slot, work).is_some(),
 
-    /// In [`Mode::PerThread`], in a fork child that has one thread yet and knows its number: the thread keeps its slot, and all
-    /// others are those of dead threads.
+    /// In [`Mode::PerThread`], in a fork child that has one thread so far and knows its number: the thread keeps its
+    /// slot, and all other slots are those of dead threads.
     ///
     /// ```text
     /// claim():
     ///     if this thread was given a slot: it is given to this thread, as the kernel calls it now
     /// ```
     ///
-    /// Until then other threads of the child leave the slot alone, too. The number is known after `thread::enter` noticed the fork. A process that never had a second thread need not claim
-    /// anything: the slot of its only thread is that of its children's only thread.
+    /// Until then the child's other threads leave the slot alone, too. The number is known after `thread::enter`
+    /// noticed the fork. A process that never had a second thread need not claim: its children use the same slot.
     claim: fn() = slot::claim,
 
     /// In a child of a fork that nobody noticed, before it has a second thread.
     ///
     /// ```text
-    /// forget_number():                                    afterwards claim() goes by what the kernel calls this thread now
+    /// forget_number():            afterwards claim() uses the number that this thread has now
     /// ```
     forget_number: fn() = thread::forget_number,
 }

@@ -1,9 +1,9 @@
 //! What the owners of slots do with pop, push and compare_store together, as an allocator does.
 //!
-//! Each kind of object has a take word and a give word in each slot. When the take array is empty, the give array takes its
-//! place, by one change_places or, where there is none to change places with, by parts; what is too much goes to a depot under a
-//! lock. An array is first made private by one compare_store that takes
-//! it out of a word, then worked on; whatever goes wrong ends with the array in the depot, so nothing has to be undone.
+//! Each kind of object has a take word and a give word in each slot. When the take array is empty, the give array takes
+//! its place: by one change_places, or step by step if there is nothing to exchange. What is too much goes to a depot
+//! under a lock. A thread first makes an array private, by one compare_store that takes it out of its word, and then
+//! works on it. Whatever fails ends with the array in the depot, so nothing has to be undone.
 
 use super::Operations;
 use super::region::{Array, CAPACITY, DRAINING, Region};
@@ -41,8 +41,8 @@ impl<'a> Owners<'a> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut next = 0;
         for number in 0..count {
-            // Small arrays: their ends come often. An array keeps its capacity, so that a word which was read before says
-            // the same about it later.
+            // Arrays are small, so that their ends come often. An array keeps its capacity, so a word that was read
+            // before means the same later.
             let mut array =
                 region.array(number, if random.bool() { random.usize(1..8) } else { random.usize(8..=CAPACITY) });
             if number % 2 == 0 {

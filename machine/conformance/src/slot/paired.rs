@@ -1,7 +1,7 @@
 //! load_pair, replace_pair and store_pair: a pair is read as it was written, never half of one and half of another.
 //!
-//! Every pair that is written has an edge that follows from its left, so any reader can tell whether the two belong together. Some
-//! threads write all the time, others read all rows in use: on another CPU, or in the middle of an interrupted write.
+//! Every written pair has an edge that follows from its left, so a reader recognises torn pairs. Some threads write all
+//! the time. Others read all rows in use: from another CPU, or in the middle of an interrupted write.
 
 use super::Operations;
 use super::cached::interrupts;

@@ -1,7 +1,7 @@
 //! The table of the slots' cases, and the wrong operations in it.
 //!
-//! Wrong ones are plain code on the words: right while nobody interferes, but for the one thing that is planted. They
-//! are private to the table, and the bodies keep to what the machine's own ask for: the SAFETY comments below rely on it.
+//! Plain code on the words, correct while no other thread interferes, except for the planted bug. It is private to the
+//! table, and the bodies keep the machine's own contract: the SAFETY comments below rely on that.
 
 use super::region::{DRAINING, WORDS};
 use super::rows::{MARK, RANGE};

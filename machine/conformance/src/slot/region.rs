@@ -5,8 +5,8 @@
 //!            base                      each at a multiple of the stride
 //! ```
 //!
-//! The zeroes before the base are what a draining word names. Cells are accessed as atomics throughout, relaxed: an array
-//! is either private, or handed over by words, whose operations order it.
+//! A draining word names the zeroes before the base. All accesses to cells are relaxed atomics: an array is either
+//! private, or handed over by words, whose operations order it.
 
 use super::memory::Memory;
 use machine::slot::{self, AREA, AREAS, ARRAY};
@@ -71,8 +71,8 @@ impl Region {
     }
 
     fn cell(&self, offset: usize) -> &AtomicUsize {
-        // SAFETY: offsets come from arrays of this region, or are below the base by less than a page; the mapping lives as
-        // long as we do, and zeroes are atomics.
+        // SAFETY: offsets come from arrays of this region, or are less than a page below the base. The mapping outlives
+        // us, and all accesses to zeroes are atomic.
         unsafe { &*self.base().wrapping_add(offset).cast() }
     }
 

@@ -1,7 +1,7 @@
 //! compare_store: arrays change places while pops and pushes run on them.
 //!
-//! All three operations work together here, as in an allocator; see [`super::owners`]. A handler that interrupts between two
-//! instructions of a slow path finds words of every kind.
+//! All three operations work together here, as in an allocator; see [`super::owners`]. A handler that interrupts a slow
+//! path between two instructions finds words of every kind.
 
 use super::Operations;
 use super::cached::under_restarts;

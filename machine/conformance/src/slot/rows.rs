@@ -6,8 +6,8 @@
 //!                   │ left, edge │   in slot 1's row
 //! ```
 //!
-//! There is a row for each slot that can ever be. The words are accessed as atomics, relaxed, but for the operations under test: a
-//! test that prepares rows, or looks at them, does so while nobody draws there, before or after threads run.
+//! There is a row for each slot that can ever be. The operations under test access the words in their own way;
+//! everything else uses relaxed atomics. A test prepares rows, and reads them, before or after threads run.
 
 use super::memory::Memory;
 use machine::slot::{self, Mode, Pair, ROW, WINDOW};
@@ -85,8 +85,7 @@ impl Rows {
     }
 }
 
-/// What was drawn in a row, all in all, if edge moves with what is put there and by no more. A zeroed pair has nothing to draw
-/// from.
+/// What was drawn in a row in total, if edge moves by exactly what is put there. A zeroed pair has nothing to draw.
 pub fn total(pair: Pair) -> i64 {
     if pair.left == 0 { pair.edge } else { pair.edge.wrapping_sub_unsigned(pair.left.wrapping_sub(WINDOW)) }
 }

@@ -5,8 +5,8 @@
 //!   Σ totals       = Σ amounts that draw said yes to
 //! ```
 //!
-//! A draw that is lost, done twice, or done in a row that another thread is drawing from, leaves the sums apart. Edges are moved by
-//! one at a time in each row, as [`Operations::replace_pair`] demands; who comes second does something else.
+//! A draw that is lost, done twice, or done in a row that another thread draws from makes the sums differ. One thread
+//! at a time moves the edge of a row, as [`Operations::replace_pair`] demands; a second one does something else.
 
 use super::Operations;
 use super::rows::{MARK, RANGE, Rows, total};
@@ -105,7 +105,7 @@ impl<'a> Stock<'a> {
         self.refilled.fetch_add(done as u64, Ordering::Relaxed);
     }
 
-    /// Writes a pair in a row from which nobody draws, after it was closed with `old` in it, while its edge is being moved.
+    /// Writes a pair in a row without drawers, after it was closed with `old` in it, during a move of its edge.
     pub fn open(&self, slot: u32, old: Pair, random: &mut fastrand::Rng) {
         // SAFETY: every slot has a row; nobody draws from a marked cell, and nobody else moves this edge.
         unsafe { (self.operations.store_pair)(self.rows.cell(), slot, refill(old, random)) };

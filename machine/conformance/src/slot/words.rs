@@ -1,4 +1,4 @@
-//! The operations that need no race: initialise, mode, possible, current, in_use, load, and what a thread without a slot gets.
+//! The operations without races: initialise, mode, possible, current, in_use, load, and results without a slot.
 
 use super::Operations;
 use super::region::{Region, WORDS};
@@ -62,7 +62,7 @@ pub(super) fn possible(runner: &dyn Runner, operations: &Operations) -> Outcome 
     Ok(format!("slots below {bound}, of {possible}"))
 }
 
-/// The body of [`Operations::current`]: all threads are in other slots, or are in other slots when they run at the same time.
+/// The body of [`Operations::current`]: threads have different slots, at least while they run at the same time.
 pub(super) fn current(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(1, machine::slot::ARRAY)?;
     let findings = Findings::new();
@@ -228,7 +228,7 @@ fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region
     Ok(all as u64)
 }
 
-/// What a thread without a slot gets: nothing from pop, false from push and draw, Elsewhere from compare_store and replace_pair.
+/// Without a slot: null from pop, false from push and draw, Elsewhere from compare_store and replace_pair.
 pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (region, rows) = (Region::new(2, machine::slot::ARRAY)?, Rows::new()?);
     let mut array = region.array(0, 1);

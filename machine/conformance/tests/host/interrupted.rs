@@ -1,7 +1,7 @@
-//! A thread waits for a lock; a signal handler interrupts it there and forks, and in the child the wait goes on. The holder does
-//! not exist there and nobody will wake it: it has to find that out by itself.
+//! A signal handler interrupts a thread that waits for a lock, and forks. In the child the wait goes on. The holder
+//! does not exist there and will wake no thread: the waiter has to find that out by itself.
 //!
-//! Here and not among the bodies, because the child goes on in the middle of interrupted code, as only real processes can.
+//! This is not among the bodies, because the child continues interrupted code, as only real processes can.
 
 use conformance::sync::Middle;
 use machine::sync::{Acquired, AtomicBool, AtomicU32, Contention, Ordering, Site};

@@ -1,7 +1,6 @@
 //! The host passes all bodies, and the bodies find what is planted, in both slot modes.
 //!
-//! Each case is a process of its own, see [`suite`]. `COMMENSAL_TEST_EFFORT` multiplies how long each body of the host's own
-//! operations goes on that could go on for ever.
+//! Each case is its own process, see [`suite`]. `COMMENSAL_TEST_EFFORT` multiplies the time for bodies without an end.
 
 mod interrupted;
 mod suite;

@@ -7,8 +7,8 @@ use std::process::{Command, ExitStatus, Output};
 /// What turns restartable sequences off in the C library.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
-/// How long, in seconds, a planted bug may take to be found: the first tries are short, because some bugs make bodies hang; the last ones are for machines with
-/// more to do, where both sides seldom run at the same time.
+/// Seconds in which a planted bug must be found. The first tries are short, because some bugs make bodies hang. The
+/// last ones are for busy machines, on which both sides seldom run at the same time.
 const PATIENCE: [&str; 5] = ["0.2", "2", "10", "40", "120"];
 
 /// A line of the suite's list.
@@ -84,7 +84,7 @@ pub fn find(mode: Mode, module: &str) {
     assert!(missed.is_empty(), "{}", missed.concat());
 }
 
-/// Whether what is planted ended the process before the body could say what it found: it crashed, ended itself, or came to no end.
+/// Whether the planted bug ended the process before the body reported: the process crashed, exited, or hung.
 fn died(status: ExitStatus) -> bool {
     const OF_ITSELF: [i32; 5] = [libc::SIGILL, libc::SIGABRT, libc::SIGBUS, libc::SIGSEGV, libc::SIGALRM];
     status.signal().is_some_and(|signal| OF_ITSELF.contains(&signal))

@@ -1,25 +1,26 @@
 //! Counts of what happened in which slot, in x86-64 assembly.
 //!
-//! The word is named by one register and an offset: processors that forward a store to the next load by the form of its address do so only for
-//! simple ones, and each addition reads what the one before wrote.
+//! The word's address is one register and an offset: processors forward a store to the next load by the form of its
+//! address only for simple forms, and each addition reads what the last one wrote.
 
 use super::given::WORDS;
 use super::layout::{COUNTED_BESIDE, COUNTS, Counted, NOWHERE};
 use crate::sync::{AtomicPtr, Ordering};
 use core::arch::asm;
 
-/// Adds one to the first word of the counts of this thread's slot, and says where that was; or, where restartable sections do not come to an end, to the word
-/// [`COUNTED_BESIDE`] it, as if in slot [`NOWHERE`]. `counts` leads to those of slot 0; signal handlers
-/// of this thread that let it lead elsewhere do so before or after the operation.
+/// Adds one to the first word of the counts of this thread's slot, and returns where that was. If restartable sections
+/// never complete, it adds to the word [`COUNTED_BESIDE`] it instead, as if in slot [`NOWHERE`]. `counts` points to
+/// those of slot 0. Signal handlers of this thread may redirect it before or after the operation.
 ///
 /// # Safety
-/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId), and the thread has a slot. Where `counts` leads there are counts for every
-/// possible slot, and only this operation and [`count_in`] write the word, and nobody the one beside but by locked instructions.
+/// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId), and the thread has a slot. `counts` points to
+/// counts for every possible slot. Only this operation and [`count_in`] write the word, and the one beside it is
+/// written by locked instructions only.
 #[inline(always)]
 pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     let words = WORDS.load(Ordering::Relaxed);
     let (at, slot): (*mut u8, u64);
-    // SAFETY: adds to one word of the slot's, in the commit: nobody else does, so an addition in memory is as good as a store.
+    // SAFETY: the commit adds to a word of the slot. No other thread does, so adding in memory is as good as a store.
     unsafe {
         asm!(
             ".pushsection .text.commensal_abort, \"ax\"",
@@ -40,15 +41,15 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
             "3:",
             "6:",
             t = out(reg) _, slot = out(reg) slot, at = out(reg) at,
-            words = in(reg) words, counts = in(reg) counts.as_ptr(), bytes = const COUNTS, beside = const COUNTED_BESIDE,
-            nowhere = const NOWHERE,
+            words = in(reg) words, counts = in(reg) counts.as_ptr(), bytes = const COUNTS,
+            beside = const COUNTED_BESIDE, nowhere = const NOWHERE,
             options(nostack)
         );
     }
     Counted { at, slot: slot as u32 }
 }
 
-/// Adds one to the word `OFFSET` bytes behind where the thread counted; false, and nothing is counted, if it is not in that slot any more.
+/// Adds one to the word `OFFSET` bytes behind where the thread counted. False, without effect, if it left that slot.
 ///
 /// # Safety
 /// As for [`count`], which said where.

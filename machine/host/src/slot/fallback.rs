@@ -1,18 +1,19 @@
 //! Slots without the kernel's help: each thread owns one, from its first slow path to its death.
 //!
-//! A slot remembers the kernel's number of its owner. There is no thread-exit hook, which would have to allocate in the C
-//! library: instead, whoever needs a slot first looks at a few old ones, and takes over one whose owner is dead, with all
-//! that is cached there. Slot 0 is never given, so that a thread whose block is still zero finds "empty" and "full".
+//! A slot remembers the kernel's number of its owner. There is no thread-exit hook, because it would have to allocate
+//! in the C library. Instead, a thread that needs a slot first looks at a few old ones, and adopts one whose owner is
+//! dead, with all that is cached there. Slot 0 is never assigned, so a thread with a zero block finds "empty" and
+//! "full".
 //!
-//! In a fork child the kernel calls the thread that forked by a new number, so until it has said so ([`claim`]) its slot
-//! looks like those of the dead. Other threads, which may be born and come here first, leave all old slots alone until then.
+//! In a fork child the kernel gives a new number to the thread that forked, so its slot looks like one of a dead thread
+//! until it has called [`claim`]. Until then, the child's other threads leave all old slots alone.
 //!
 //! In a sandbox nobody can ask for numbers, nor whether somebody lives. There a slot remembers its owner's
 //! [`thread::id`], and goes to the next thread of that id: the C library gives it again when its owner is dead. What a
 //! thread of another id had stays there; that is bounded by the threads that there were at a time.
 //!
-//! The kernel gives the numbers of the dead again. So an owner's word also counts how often it was written: whoever found an owner dead does
-//! not replace one that came since under the same number.
+//! The kernel uses the numbers of dead threads again. So an owner's word also counts how often it was written: an
+//! adopter that found an owner dead does not replace a newer one with the same number.
 //!
 //! Runs at the same time: any number of threads adopt; an owner is replaced by compare-and-swap only.
 
@@ -36,7 +37,7 @@ const GLANCES: u32 = 4;
 /// A thread that found none does without so often, which takes less time than to look.
 const SLOTLESS: u32 = 1024;
 
-/// The owner is the thread whose number is that of the process: where one thread runs, that is the one, and forks, which go
+/// The owner is the thread whose number is that of the process: the only thread, where one runs. Forks, which go
 /// unnoticed then, give it another number.
 const FIRST_THREAD: u64 = BORROWED - 1;
 /// The number of a thread that never was: the slot is taken for a while.
@@ -131,7 +132,7 @@ fn is_dead(owner: u64) -> bool {
     }
     match owner {
         0 | BORROWED => false,
-        // In a child that noticed its fork, the first thread has claimed its slot by now, if it was the one that forked.
+        // In a child that noticed its fork, the first thread has claimed its slot by now, if it is the one that forked.
         FIRST_THREAD => thread::generation() != thread::FIRST_GENERATION || !thread::is_alive(process::id()),
         number => number & BY_ID == 0 && number != own_number() && !thread::is_alive(number as u32),
     }
@@ -153,8 +154,8 @@ fn adopt_dead(slot: u32, me: u64) -> Option<u32> {
     if !is_settled() || (number(old) != me && !is_dead(number(old))) {
         return None;
     }
-    // Acquire: the dead owner's writes are visible since the kernel told us that it is dead; this orders us behind another
-    // adopter that came, released nothing, and died too.
+    // Acquire: the dead owner's writes are visible since the kernel told us that it is dead. This orders us behind
+    // another adopter that came, released nothing, and died too.
     owner.compare_exchange(old, after(old, me), Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)
 }
 

@@ -8,9 +8,9 @@ use core::arch::asm;
 
 /// Where the words at 4, 8 and 24 lie, seen from the thread pointer: the kernel's rseq area, or the thread's own block.
 ///
-/// Until `initialise` has run it is the unused part of the thread control block that the x86-64 ABI reserves (bytes 52 to 76),
-/// because no relocation that both linkers know can put the address of a thread-local block into a variable. The stand-in
-/// region makes every operation fail whatever is read there.
+/// Until `initialise` has run, this is the unused part of the thread control block that the x86-64 ABI reserves (bytes
+/// 52 to 76): no relocation that both linkers know can put the address of a thread-local block into a variable. The
+/// stand-in region makes every operation fail, whatever it reads there.
 #[doc(hidden)]
 pub static WORDS: AtomicIsize = AtomicIsize::new(48);
 
@@ -60,7 +60,7 @@ fn rseq_offset() -> Option<isize> {
     (!offset.is_null()).then(|| unsafe { *offset })
 }
 
-/// `__rseq_size` of glibc 2.36 says 20 where the concurrency id at 24 is alive, so the auxiliary vector is asked instead.
+/// glibc 2.36 sets `__rseq_size` to 20 although the concurrency id at 24 works, so we ask the auxiliary vector instead.
 pub fn kernel_gives_concurrency_ids() -> bool {
     const FEATURE_SIZE: u64 = 27;
     const SIZE_WITH_CONCURRENCY_ID: u64 = 28;

@@ -9,23 +9,23 @@
 //!           │ slot 1               │
 //! ```
 //!
-//! An *array* is 1024 bytes, aligned to 1024 from base, of which word 0 belongs to the owner of the array, then at least one word
-//! is zero (the bottom), and the rest up to the end holds pointers, growing upwards. A *take word* is the offset of the topmost
-//! pointer; an array is empty when that offset holds zero. A *give word* is the offset behind the topmost pointer; an array
-//! is full when it is 0 modulo 1024.
+//! An *array* is 1024 bytes, aligned to 1024 from base. Word 0 belongs to the array's owner, then at least one word is
+//! zero (the bottom), and the rest holds pointers, growing upwards. A *take word* is the offset of the topmost pointer;
+//! an array is empty when that offset holds zero. A *give word* is the offset behind the topmost pointer; an array is
+//! full when it is 0 modulo 1024.
 //!
-//! Programs' per-CPU data lies in *rows*. A *cell* has a pair of words in each slot's row, and rows lie [`ROW`] bytes apart.
+//! Programs' per-CPU data lies in *rows*, [`ROW`] bytes apart. A *cell* has a pair of words in each slot's row.
 //!
 //! ```text
-//!   cell ─▶ │ left, edge │   in slot 0's row      left: what can still be drawn, plus WINDOW; zero, or a high bit: closed
+//!   cell ─▶ │ left, edge │   in slot 0's row      left: what can be drawn, plus WINDOW; zero, or a high bit: closed
 //!           ├────────────┤ ROW                    edge: what the owner of the cell says, moved with left as one
 //!           │ left, edge │   in slot 1's row
 //! ```
 //!
-//! What is only counted lies closer together: [`COUNTS`] bytes for each slot, two lines, since processors fetch lines by twos.
+//! Counts lie closer together: [`COUNTS`] bytes per slot. That is two lines, since processors fetch lines in pairs.
 //!
-//! A zeroed cell is one of which nothing can be drawn. Rows are a line longer than a page, so that the copies of a cell do not all
-//! compete for the same few places of a cache.
+//! A thread can draw nothing from a zeroed cell. Rows are a line longer than a page, so that the copies of a cell do
+//! not all compete for the same few places of a cache.
 
 /// The most slots that a process can use at once.
 pub const MAX: usize = 1024;
@@ -45,12 +45,12 @@ pub(crate) const FULL_MASK: usize = ARRAY - 1;
 pub const ROW: usize = AREA + 64;
 /// Bytes of what is counted in a slot, and from there to the next slot's.
 pub const COUNTS: usize = 128;
-/// Bytes from a word that is counted in to the one beside it, where threads count that get no section to its end: with locked instructions.
+/// Bytes from a counted word to the one beside it, for locked instructions if no section completes.
 pub const COUNTED_BESIDE: usize = 24;
 /// The slot that those say they counted in: no thread is ever there.
 pub const NOWHERE: u32 = u32::MAX >> 1;
-/// The least `left` of which can be drawn. What is drawn at once is at most half of it, so that nothing leads into the window from up to
-/// half of it, nor from where one of the two highest bits is set: a cell with such a `left` is *closed*.
+/// The least `left` from which a thread can draw. One draw takes at most half of it. So no draw leads into the window
+/// from below half of it, nor from a value with one of the two highest bits: a cell with such a `left` is *closed*.
 pub const WINDOW: u64 = 1 << 30;
 
 /// What a cell holds in a row.

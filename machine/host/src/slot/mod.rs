@@ -1,9 +1,9 @@
 //! Slots: the index of per-CPU data, and the restartable operations on it.
 //!
-//! A *slot* is the kernel's concurrency id of the running thread where the kernel has those (Linux 6.3): at any moment each
-//! running thread of the process has another one, and they are dense, so a process with two threads on 256 CPUs uses two
-//! slots. A section that begins by reading the slot and ends with one committing store is aborted by the kernel, and
-//! begun again, if the thread was preempted, migrated or interrupted by a signal in between ([`restartable`]).
+//! Where the kernel has concurrency ids (Linux 6.3), a *slot* is that of the running thread. At any moment each running
+//! thread of the process has a different one, and they are dense, so a process with two threads on 256 CPUs uses two
+//! slots. A section begins by reading the slot and ends with one committing store. If the thread is preempted, migrated
+//! or interrupted by a signal in between, the kernel aborts the section, and it begins again ([`restartable`]).
 //!
 //! Where there are no concurrency ids, the process is in *fallback mode*: each thread owns a slot of its own
 //! ([`fallback`]), and the very same code works on it; only signals are not detected then, as in any other allocator.

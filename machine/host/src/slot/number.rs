@@ -29,7 +29,7 @@ pub enum Mode {
     ConcurrencyId,
 }
 
-/// Chooses the mode, for good; whoever comes later finds it chosen. Must be called before a region or an area is installed at the root.
+/// Chooses the mode for good; later calls find it chosen. Call it before a region or an area is installed at the root.
 #[inline]
 pub fn initialise() {
     // Acquire pairs with the release in `choose`: the mode and the offset are there.
@@ -81,7 +81,7 @@ pub fn current() -> Option<u32> {
     let slot = given::read()?;
     let slot = if slot == 0 && mode() == Mode::PerThread { fallback::adopt_slot()? } else { slot };
     if slot >= IN_USE.load(Ordering::Relaxed) {
-        // Relaxed: a bound for walks over slots, which find zeroed areas or miss a slot's first blocks; both are harmless.
+        // Relaxed: a bound for walks over slots. Finding zeroed areas, or missing first blocks, is harmless.
         IN_USE.fetch_max(slot + 1, Ordering::Relaxed);
     }
     Some(slot)
@@ -104,13 +104,13 @@ pub fn in_use() -> u32 {
     IN_USE.load(Ordering::Relaxed)
 }
 
-/// In fallback mode: runs `work` while `slot` belongs to a thread that is dead, and nobody else can get it; none if its thread lives.
+/// In fallback mode: runs `work` while a dead thread owns `slot`, which stays so. None if its thread lives.
 pub fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
     fallback::while_dead(slot, work)
 }
 
-/// Makes sure that the slot of the calling thread is its own, also under the number that the kernel gave it in a fork child. Call
-/// it there before another thread exists.
+/// Makes sure that the calling thread owns its slot, also under the number that the kernel gave it in a fork child.
+/// Call it there before another thread exists.
 pub fn claim() {
     if mode() == Mode::PerThread {
         fallback::claim();

@@ -7,8 +7,8 @@ use crate::sync::Ordering;
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_set_epi64x};
 
-/// Adds to a word that only this thread adds to, by one instruction: its signal handlers may do the same, others may read. The word is
-/// `OFFSET` bytes behind `near`, so that a caller needs no register for its address besides that of what it is part of.
+/// Adds to a word that only this thread and its signal handlers add to, by one instruction; others may read. The word
+/// is `OFFSET` bytes behind `near`, so that a caller needs a register for the structure's address only.
 ///
 /// # Safety
 /// There is an [`AtomicI64`](crate::sync::AtomicI64), which no other thread adds to.
@@ -16,8 +16,8 @@ use core::arch::x86_64::{__m128i, _mm_set_epi64x};
 pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     // SAFETY: changes the word, which is ours to change by contract of being an atomic.
     unsafe {
-        asm!("add qword ptr [{near} + {offset}], {amount}", near = in(reg) near, amount = in(reg) amount, offset = const OFFSET,
-             options(nostack))
+        asm!("add qword ptr [{near} + {offset}], {amount}", near = in(reg) near, amount = in(reg) amount,
+             offset = const OFFSET, options(nostack))
     };
 }
 
@@ -33,12 +33,12 @@ pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
     };
 }
 
-/// Draws `amount` from a cell in this thread's slot; false if what were left is not below `RANGE` and not negative, or if the thread has
-/// no slot. The cell is `OFFSET` bytes behind `near`, so that a caller's tagged pointer needs no untagging.
+/// Draws `amount` from a cell in this thread's slot. Returns false if the rest would be outside [0, `RANGE`), or if the
+/// thread has no slot. The cell is `OFFSET` bytes behind `near`, so that a caller's tagged pointer needs no untagging.
 ///
 /// # Safety
-/// The cell in slot 0's row is there, aligned to 16, and every possible slot has a row. `amount` lies between −WINDOW / 2 and
-/// WINDOW / 2; `RANGE` is at most that.
+/// The cell exists in slot 0's row, aligned to 16, and every possible slot has a row. `amount` lies between −WINDOW / 2
+/// and WINDOW / 2; `RANGE` is at most that.
 #[inline(always)]
 pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
     let words = WORDS.load(Ordering::Relaxed);
@@ -94,8 +94,8 @@ pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -
     Stored::from_outcome(outcome)
 }
 
-/// Reads the pair of a cell in any row, as it was at some moment: processors that have AVX read and write sixteen aligned bytes as one, as
-/// Intel and AMD promise; older ones might show a half of each of two pairs.
+/// Reads the pair of a cell in any row, as it was at one moment. Intel and AMD promise that processors with AVX access
+/// sixteen aligned bytes atomically; older ones might return halves of two pairs.
 ///
 /// # Safety
 /// As for [`draw`].
@@ -104,7 +104,8 @@ pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
     let both: __m128i;
     // SAFETY: reads a pair of the slot's row; all bits are valid.
     unsafe {
-        asm!("movaps {0}, xmmword ptr [{1}]", out(xmm_reg) both, in(reg) in_row(cell, slot), options(readonly, nostack, preserves_flags));
+        asm!("movaps {0}, xmmword ptr [{1}]", out(xmm_reg) both, in(reg) in_row(cell, slot),
+             options(readonly, nostack, preserves_flags));
         core::mem::transmute(both)
     }
 }
@@ -117,7 +118,8 @@ pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
 pub unsafe fn store_pair(cell: *mut u8, slot: u32, new: Pair) {
     // SAFETY: writes a pair of the slot's row.
     unsafe {
-        asm!("movaps xmmword ptr [{1}], {0}", in(xmm_reg) packed(new), in(reg) in_row(cell, slot), options(nostack, preserves_flags))
+        asm!("movaps xmmword ptr [{1}], {0}", in(xmm_reg) packed(new), in(reg) in_row(cell, slot),
+             options(nostack, preserves_flags))
     };
 }
 

@@ -14,21 +14,20 @@ pub unsafe fn load(base: *mut u8, slot: u32, index: usize) -> usize {
     unsafe { (*word(base, slot, index).cast::<AtomicUsize>()).load(Ordering::Relaxed) }
 }
 
-/// Writes word `index` of any slot, also of one that another thread is working in, and returns what was there: an operation of
-/// that thread that is in flight may overwrite it, as if our store had not been, until the slot is restarted
-/// (`kick::restart`).
+/// Writes word `index` of any slot, even while another thread works in it, and returns the old value. An operation of
+/// that thread in flight may overwrite it, as if our store had not been, until the slot is restarted (`kick::restart`).
 ///
 /// # Safety
 /// As for [`load`]; the caller accounts for the array that the word named.
 #[inline]
 pub unsafe fn exchange(base: *mut u8, slot: u32, index: usize, value: usize) -> usize {
-    // AcqRel: what the owner wrote into the array before its last commit is visible to us, who get the array with its fill;
-    // and what we write later is not seen before the word has changed.
-    // SAFETY: passed on; the owner's plain stores of an aligned word do not tear on this machine.
+    // AcqRel: what the owner wrote into the array before its last commit is visible to us, who get the array with its
+    // fill; and what we write later is not seen before the word has changed. SAFETY: passed on; the owner's plain
+    // stores of an aligned word do not tear on this machine.
     unsafe { (*word(base, slot, index).cast::<AtomicUsize>()).swap(value, Ordering::AcqRel) }
 }
 
-/// Replaces word `index` of any slot if it is `expected` at that very moment. As with [`exchange`], an operation in flight may
+/// Replaces word `index` of any slot if it is `expected`, atomically. As with [`exchange`], an operation in flight may
 /// commit over it.
 ///
 /// # Safety

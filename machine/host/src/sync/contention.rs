@@ -5,15 +5,15 @@
 //!   place        site │ contended │ total │ max       site 0: free
 //! ```
 //!
-//! Places are claimed in their order and never given back, so what has an address has one place: whoever comes with it finds it there, or
-//! claims the first free one, where another thread with the same meets it. Equal sites with several addresses are put together when
-//! they are read. All-zero memory is an empty table.
+//! Threads claim places in order and never return them, so each address has one place. A thread that records finds its
+//! address there, or claims the first free place; another thread with the same address finds it there. Readers merge
+//! equal sites with several addresses. All-zero memory is an empty table.
 //!
-//! **In any reading** the longest wait is no more than all waits together, and no wait is in their sum that was not counted, also while
-//! others record. See [`Waits::read`].
+//! **In any reading**, even while others record, the longest wait is at most the sum of all waits, and every wait in
+//! the sum was counted. See [`Waits::read`].
 //!
-//! Runs at the same time: any number of threads, also in signal handlers: there is no lock, and whoever waits for one may record. Who
-//! vanishes in a fork while recording leaves a wait that is counted with no time.
+//! Runs at the same time: any number of threads, also in signal handlers. There is no lock, and a thread that waits for
+//! one may record. A thread that vanishes in a fork while it records leaves a wait that is counted without a time.
 
 use super::site::Site;
 use super::{AtomicPtr, AtomicU64, Ordering};
@@ -98,10 +98,11 @@ impl Waits {
 
     /// Reads the longest first, then the sum, then the count.
     ///
-    /// Each word changes by read-modify-writes only, so the one whose result we read goes on with the release sequences of all
-    /// before it, and our acquire makes what *their* threads did before visible: if a wait is the longest that we read, the sum
-    /// that we read after has it; if it came to be the longest after that, our longest is a shorter one, which the sum has, too. And likewise
-    /// all waits in the sum are counted in what we read last; those that are counted and not added yet make the average smaller.
+    /// Each word changes by read-modify-writes only, so the one whose result we read continues the release sequences of
+    /// all before it. Our acquire makes what *their* threads did before visible. If a wait is the longest that we read,
+    /// then the sum that we read next has it; if it became the longest later, our longest is a shorter one, which the
+    /// sum has, too. In the same way, all waits in the sum are counted in what we read last. Those that are counted but
+    /// not yet added make the average smaller.
     fn read(&self) -> Waited {
         let max_wait_ns = self.max_wait_ns.load(Ordering::Acquire);
         let total_wait_ns = self.total_wait_ns.load(Ordering::Acquire);
@@ -117,7 +118,7 @@ impl Contention {
         Contention { out_of_order: AtomicU64::new(0), places, lost: Waits::new() }
     }
 
-    /// Records that `site` waited for so long: for locks that are not [`Lock`](super::Lock)s, which record by themselves.
+    /// Records a wait of `site`. For locks that are not [`Lock`](super::Lock)s, which record by themselves.
     pub fn record(&self, site: Site, wait_ns: u64) {
         self.waits_of(site).record(wait_ns);
     }
@@ -133,7 +134,7 @@ impl Contention {
             // Relaxed, here and below: a site is its word, and nothing is read behind it that anybody writes.
             let mut there = place.site.load(Ordering::Relaxed);
             if there.is_null() {
-                // If we are first the place is ours; if somebody else was, it is his, who may have come with the same site.
+                // If we are first, the place is ours; otherwise another thread's, which may have the same site.
                 let claimed = place.site.compare_exchange(null_mut(), ours, Ordering::Relaxed, Ordering::Relaxed);
                 there = claimed.map_or_else(|first| first, |_| ours);
             }

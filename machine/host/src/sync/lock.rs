@@ -8,20 +8,20 @@
 //! Knowing the holder buys what an allocator needs in forks: a lock whose holder vanished in one is taken over, and the
 //! caller is told that what it protects may be half-changed.
 //!
-//! **No deadlock, even in signal handlers.** A thread counts the locks that it holds, by rank, and waits only for a lock whose
-//! rank is above them all. So along any chain of threads that wait for each other ranks rise, and no chain closes. A
-//! handler that allocates in the middle of its own thread's allocation finds ranks in its way: it gets the lock if that is
-//! free, and is told [`Acquired::WouldDeadlock`] otherwise. A lock counts while it is waited for, too: whoever was woken has its only
-//! wake-up, and others wait for what comes of it. And it counts until somebody was woken: a handler that came in between might wait for
-//! what the sleeper holds. It is not enough to tell those apart that meet their own lock: a
-//! handler above the holder of B that waits for A, whose holder waits for B, hangs as well.
+//! **No deadlock, even in signal handlers.** A thread counts the locks that it holds, by rank, and waits only for a
+//! lock whose rank is above them all. So ranks rise along any chain of threads that wait for each other, and no chain
+//! closes. A handler that allocates in the middle of its own thread's allocation finds ranks in its way: it gets the
+//! lock if that is free, and [`Acquired::WouldDeadlock`] otherwise. A lock also counts while a thread waits for it: a
+//! woken thread has the only wake-up, and others wait for what it does. And it counts until the releasing thread has
+//! woken a sleeper: a handler in between might wait for what the sleeper holds. It is not enough to detect a thread
+//! that meets its own lock: a handler above the holder of B that waits for A, whose holder waits for B, hangs as well.
 //!
-//! Accounting follows Linux's lock-contention tracing: no timestamp unless the first try failed, and the counters are
-//! updated after the lock was acquired, so an uncontended pass costs nothing but the atomic exchange. Who waits is a constant,
-//! which only the slow path looks at.
+//! Accounting follows Linux's lock-contention tracing: it takes a timestamp only after the first try failed, and
+//! updates the counters after the lock was acquired. So an uncontended pass costs only the atomic exchange. The
+//! waiter's site is a constant, which only the slow path looks at.
 //!
-//! Without handlers ranks only rise; [`ContentionReport::out_of_order`](super::ContentionReport::out_of_order) counts those that did not.
-//! Runs at the same time: any number of threads.
+//! Without handlers, ranks only rise; [`ContentionReport::out_of_order`](super::ContentionReport::out_of_order) counts
+//! the exceptions. Runs at the same time: any number of threads.
 
 use super::contention::Contention;
 use super::site::Site;
@@ -78,11 +78,11 @@ impl<const RANK: u8> Lock<RANK> {
         taken
     }
 
-    /// Takes the lock if its holder vanished in a fork: what it protects may be half-changed. Waits for nobody. The calling thread must
-    /// have [`thread::enter`]ed.
+    /// Takes the lock if its holder vanished in a fork; what it protects may be half-changed. Does not wait. The
+    /// calling thread must have [`thread::enter`]ed.
     #[cold]
     pub fn try_inherit(&self) -> bool {
-        // As in `acquire`: the holder that is gone may be this very thread, as it was before a handler of its own forked.
+        // As in `acquire`: the vanished holder may be this very thread, as it was before its own handler forked.
         if thread::held_ranks() >> Self::COUNTER != 0 {
             return false;
         }
@@ -99,8 +99,8 @@ impl<const RANK: u8> Lock<RANK> {
         taken
     }
 
-    /// Takes the lock, waiting for it as long as it takes, unless that might be for ever. A wait is recorded as that of `site`, which is
-    /// `here!()`, or what a caller on whose behalf the lock is taken says of itself.
+    /// Takes the lock, and waits for it unless that might be for ever. A wait is recorded under `site`, which is
+    /// `here!()`, or the site of the caller for which the lock is taken.
     #[inline]
     pub fn acquire(&self, contention: &Contention, site: Site) -> Acquired {
         let in_order = thread::held_ranks() >> Self::COUNTER == 0;
@@ -139,7 +139,7 @@ impl<const RANK: u8> Lock<RANK> {
                     return if holder == 0 { Acquired::Clean } else { Acquired::Abandoned };
                 }
             } else if spins < SPINS {
-                // Who looks often takes the line away from the holder, who needs it to let go: the more wait, the longer.
+                // Looking often takes the line from the holder, which needs it: the more waiters, the longer.
                 (0..pause).for_each(|_| spin_loop());
                 (spins, pause) = (spins + pause, (2 * pause).min(LONGEST_PAUSE));
             } else if word & WAITERS != 0
@@ -159,8 +159,8 @@ impl<const RANK: u8> Lock<RANK> {
         self.word.compare_exchange(word, ours, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Counts the lock before it is ours, and [`Self::uncount_held`] forgets it after it is not: a handler that comes in between
-    /// finds too much counted, never too little. It leaves the count as it was, so the plain addition loses nothing.
+    /// Counts the lock before it is ours; [`Self::uncount_held`] forgets it after it was. So a handler in between finds
+    /// too much counted, never too little. It leaves the count as it was, so the plain addition loses nothing.
     #[inline]
     fn count_held() {
         thread::set_held_ranks(thread::held_ranks() + (1 << Self::COUNTER));
@@ -197,8 +197,8 @@ impl<const RANK: u8> Lock<RANK> {
         self.word.load(Ordering::Relaxed) & !WAITERS != 0
     }
 
-    /// Whether the calling thread holds the lock: what only a signal handler needs to ask, which may have interrupted the holder. The
-    /// thread must have [`thread::enter`]ed.
+    /// Whether the calling thread holds the lock. Only a signal handler needs to ask, because it may have interrupted
+    /// the holder. The thread must have [`thread::enter`]ed.
     pub fn is_mine(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !WAITERS == thread::lock_identity()
     }

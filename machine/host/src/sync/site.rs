@@ -1,8 +1,8 @@
 //! Call sites: who takes a lock, named by the function in which [`here!`](crate::here) stands.
 //!
-//! A site is the address of a function that tells its own full name: one word, so that a table of sites is claimed by one exchange,
-//! and it costs nothing before somebody asks for the name. Names and not line numbers: they stay as they are when something is
-//! written above them, and say what was wanted.
+//! A site is the address of a function that returns its own full name. It is one word, so one exchange claims a place
+//! in a table of sites, and it costs nothing before a reader asks for the name. It is a name and no line number: names
+//! stay when lines above them change, and say what was wanted.
 //!
 //! Runs at the same time: nothing changes.
 
@@ -65,7 +65,7 @@ impl PartialEq for Site {
     }
 }
 
-/// The name as programmers say it: `page::zone::Zone::free`, without the package, what types are instantiated with, and closures.
+/// The name as programmers write it: `page::zone::Zone::free`, without package, type arguments and closures.
 impl fmt::Display for Site {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, function) = owner_and_function(self.function());
@@ -90,7 +90,7 @@ fn owner_and_function(name: &str) -> (&str, Option<&str>) {
         let (owner, rest) = name.strip_prefix('<')?.split_once(" as ")?;
         Some((owner, rest.rsplit_once(">::")?.1))
     };
-    // `d::<impl a::b::Type>::function`, `d::<impl c::Trait for a::b::Type>::function`: it stands in another module than the type.
+    // `d::<impl a::b::Type>::function`, `d::<impl c::Trait for a::b::Type>::function`: in another module than the type.
     let of_other_module = || {
         let (of, function) = name.split_once("<impl ")?.1.rsplit_once(">::")?;
         Some((of.split_once(" for ").map_or(of, |(_trait, owner)| owner), function))

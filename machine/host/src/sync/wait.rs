@@ -7,14 +7,14 @@ const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Sleeps while `word` is `expected`, until somebody wakes who waits there, for at most `limit_ns`. May return for no reason.
+/// Sleeps while `word` is `expected`, for at most `limit_ns`, until another thread wakes it. May return for no reason.
 ///
-/// Without a limit a wait would begin again in the kernel after a signal handler, also in a child that the handler forked, where nobody wakes
-/// us.
+/// Without a limit, a wait would begin again in the kernel after a signal handler, also in a child that the handler
+/// forked, where no thread wakes us.
 pub fn wait(word: &AtomicU32, expected: u32, limit_ns: u64) {
     let limit = [(limit_ns / SECOND_NS) as i64, (limit_ns % SECOND_NS) as i64];
     let arguments = [word.as_ptr() as usize, FUTEX_WAIT_PRIVATE, expected as usize, &raw const limit as usize, 0, 0];
-    // SAFETY: the kernel reads the word and the limit, which live as long as we do. Whatever it answers, our caller looks again.
+    // SAFETY: the kernel reads the word and the limit, which outlive the call. Our caller looks again in any case.
     let _ = unsafe { syscall::call(syscall::FUTEX, arguments) };
 }
 

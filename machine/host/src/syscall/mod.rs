@@ -1,9 +1,8 @@
 //! System calls, made directly.
 //!
-//! A wrapper of the C library would set `errno` on failures that we handle ourselves, and may be interposed by a library
-//! that allocates; an allocator can afford neither. But some libraries have to see which memory goes, and put functions
-//! of their own in the place of the C library's: for programs that use them, [`go_by_library`] has calls about mappings
-//! made so.
+//! A wrapper of the C library would set `errno` on failures that we handle ourselves, and a library that allocates may
+//! interpose it; an allocator can afford neither. But some libraries must see which memory is unmapped, and replace the
+//! C library's functions: for programs that use them, [`go_by_library`] makes calls about mappings through those.
 
 mod numbers;
 

@@ -21,9 +21,10 @@ global_asm!(
 #[inline]
 pub(crate) fn block_offset() -> isize {
     let offset: isize;
-    // SAFETY: reads a word of the global offset table, which the loader filled: a constant, as far as any program can tell.
+    // SAFETY: reads a word of the global offset table, which the loader filled: a constant for the program.
     unsafe {
-        asm!("mov {0}, qword ptr [rip + commensal_thread@GOTTPOFF]", out(reg) offset, options(pure, nomem, nostack, preserves_flags));
+        asm!("mov {0}, qword ptr [rip + commensal_thread@GOTTPOFF]", out(reg) offset,
+             options(pure, nomem, nostack, preserves_flags));
     }
     offset
 }
@@ -33,11 +34,11 @@ pub fn block() -> *mut Block {
     (id() as isize + block_offset()) as *mut Block
 }
 
-/// The thread's id: even, not zero, and no other living thread's of the process. The thread that forks keeps it in the child. A thread
-/// that is born later may have the id of one that is dead, or vanished in a fork; what that one did, it did before. Costs one load,
-/// which a compiler may spare in a loop; needs no [`enter`].
+/// The thread's id: even, not zero, and different from those of all other living threads of the process. The thread
+/// that forks keeps it in the child. A later thread may get the id of one that died or vanished in a fork; what that
+/// one did happened before. Costs one load, which a compiler may hoist out of a loop; needs no [`enter`].
 ///
-/// It is the thread pointer. The C library gives a thread's memory to another one after the kernel has said that the thread is no more.
+/// It is the thread pointer. The C library reuses a thread's memory only after the kernel has ended the thread.
 #[inline(always)]
 pub fn id() -> u64 {
     let pointer: u64;

@@ -4,10 +4,10 @@
 //! holds a lock in *this* process.
 //!
 //! **Fork without handlers.** A child made by `_Fork` or the bare system call runs no fork handler, and inherits locks
-//! whose holders do not exist there. One word in a page that the kernel wipes in children tells: it holds the *generation*
-//! of the process, and zero means that we are a child that has not noticed yet. The first thread in that finds zero declares
-//! all identities given so far to be gone and starts the next generation; every thread compares its own generation on
-//! each slow path, so the forking thread too gets a new identity before it takes a lock.
+//! whose holders do not exist there. One word in a page that the kernel wipes in children holds the *generation* of the
+//! process; zero means that this is a child that has not noticed yet. The first thread that finds zero declares all
+//! earlier identities gone and starts the next generation. Every thread compares its own generation on each slow path,
+//! so the forking thread, too, gets a new identity before it takes a lock.
 //!
 //! Runs at the same time: all threads; the generation changes only in a fresh child.
 
@@ -70,8 +70,8 @@ fn mark() -> &'static AtomicU32 {
     unsafe { &*MARK.load(Ordering::Acquire) }
 }
 
-/// Starts a slow path: afterwards [`identity`] is this thread's and of this process. Returns true, once, if this is the thread that
-/// forked and it had entered in the parent.
+/// Starts a slow path: afterwards [`identity`] is this thread's, in this process. Returns true, once, if this is the
+/// thread that forked and it had entered in the parent.
 #[inline]
 pub fn enter() -> bool {
     // SAFETY: the block is this thread's own.
@@ -135,7 +135,7 @@ pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Arranges that forks without handlers are noticed, also those of threads that run already. Once is enough. False: they will not be.
+/// Lets children notice forks without handlers, also of running threads. Once is enough. False if they will not.
 pub fn notice_forks() -> bool {
     // The mark is copied below: so nobody may be about to change it, as in a child that has not noticed yet.
     if enter() {
@@ -154,7 +154,7 @@ pub fn notice_forks() -> bool {
         (*page.cast::<AtomicU32>()).store(mark().load(Ordering::Relaxed), Ordering::Relaxed);
         vm::wipe_on_fork(page, vm::PAGE)
     };
-    // Release pairs with the acquire in `mark`: who sees the page sees what is written there, and takes no zero for a fork.
+    // Release pairs with the acquire in `mark`: who sees the page sees its contents, and takes no zero for a fork.
     if is_wiped && MARK.compare_exchange(in_place, page.cast(), Ordering::Release, Ordering::Relaxed).is_ok() {
         return true;
     }
@@ -184,8 +184,8 @@ pub fn set_local(value: usize) {
     unsafe { (&raw mut (*block()).local).write_volatile(value) };
 }
 
-/// The thread's level: how often it called [`ascend`](super::ascend) less how often [`descend`](super::descend), unless the runtime set another one. A fork
-/// child's thread has its parent's.
+/// The thread's level: how often it called [`ascend`](super::ascend) minus how often it called
+/// [`descend`](super::descend), unless the runtime set another one. A fork child's thread has its parent's.
 #[inline]
 pub fn level() -> i32 {
     // SAFETY: the block is this thread's own. Volatile: handlers of the same thread read and write it too.
@@ -211,23 +211,23 @@ fn low_half(identity: u64) -> u32 {
 
 /// Whether the thread with this lock identity vanished in a fork.
 pub(crate) fn is_gone(lock_identity: u32) -> bool {
-    // Relaxed: our own `enter` ordered us behind the change of generation. Of all identities with this low half, the youngest
-    // is meant: a thread that has seen 2^31 others born looks younger than it is, and so alive, which it is.
+    // Relaxed: our own `enter` ordered us behind the change of generation. Of all identities with this low half, the
+    // youngest is meant. A thread that has seen 2^31 others start looks younger than it is, and so alive, which it is.
     let next = NEXT_IDENTITY.load(Ordering::Relaxed);
     let age = low_half(next).wrapping_sub(lock_identity) & !crate::sync::WAITERS;
     next.saturating_sub(age as u64) <= GONE.load(Ordering::Relaxed)
 }
 
-/// How many locks of each rank this thread holds, one byte each. A fork child's thread holds what it held: the fork was in a
-/// handler then, and the interrupted code goes on.
+/// How many locks of each rank this thread holds, one byte each. A fork child's thread holds what it held before: the
+/// fork was in a handler then, and the interrupted code goes on.
 #[inline]
 pub(crate) fn held_ranks() -> u64 {
     // SAFETY: the block is this thread's own. Volatile: handlers of the same thread read and write it too.
     unsafe { (&raw const (*block()).held_ranks).read_volatile() }
 }
 
-/// Whether this thread holds any lock: whoever interrupted it then must not make a thread, which might find the lock's holder gone, in a child that the
-/// interrupting handler forked.
+/// Whether this thread holds any lock. Code that interrupted it must not create a thread then: in a child that the
+/// handler forked, that thread might find the lock's holder gone.
 pub fn holds_locks() -> bool {
     held_ranks() != 0
 }

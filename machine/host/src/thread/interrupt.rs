@@ -11,7 +11,7 @@ const RESTART: c_int = 0x1000_0000;
 const ON_STACK: c_int = 0x0800_0000;
 /// The two actions that are nobody's handler: the default, and to ignore it.
 const NOBODYS: [usize; 2] = [0, 1];
-/// Signals by which the kernel tells a thread of its own mistake, and abort's: handlers of those do not come at just any moment.
+/// Signals for a thread's own mistake, and abort's: their handlers do not run at arbitrary moments.
 const OF_FAULTS: [usize; 5] = [4, 6, 7, 8, 11];
 
 /// The C library's `struct sigaction`.
@@ -39,7 +39,7 @@ extern "C" fn be_interrupted(_: c_int) {
     }
 }
 
-/// What threads do that [`interrupt`] interrupts, from now on. False: the program has that signal (SIGURG), and keeps it.
+/// Sets what threads do when [`interrupt`] interrupts them. False if the program uses that signal (SIGURG).
 pub fn on_interrupt(handler: fn()) -> bool {
     let ours = be_interrupted as extern "C" fn(c_int) as usize;
     let mut old = Action { handler: 0, mask: [0; 16], flags: 0, restorer: 0 };
@@ -53,16 +53,17 @@ pub fn on_interrupt(handler: fn()) -> bool {
     old.handler == ours || unsafe { sigaction(SIGNAL, &new, null_mut()) } == 0
 }
 
-/// Interrupts a thread of this process, by the kernel's number; it does what [`on_interrupt`] said, between any two instructions.
+/// Interrupts a thread, by the kernel's number, between any two instructions; it does what [`on_interrupt`] set.
 pub fn interrupt(number: u32) {
     let arguments = [process::id() as usize, number as usize, SIGNAL as usize, 0, 0, 0];
     // SAFETY: a thread of ours, or none; whoever asks has a handler for the signal.
     let _ = unsafe { syscall::call(syscall::TGKILL, arguments) };
 }
 
-/// Whether the calling thread may be in a signal handler: one that runs on a stack of its own, or whose signal is blocked, as it is while a handler
-/// runs that did not ask for the contrary; if one did, there is no telling, and the answer is yes, but for handlers of faults. A thread that blocks a signal which has a handler looks as if it were in it. Not
-/// seen is a handler that has unblocked its own signal, or taken itself away. About 5 µs.
+/// Whether the calling thread may be in a signal handler: one that runs on its own stack, or whose signal is blocked,
+/// as it is while a handler runs, unless the handler asked for the contrary. If one did, the answer is always yes,
+/// except for handlers of faults. A thread that blocks a signal which has a handler looks as if it were in it. A
+/// handler is missed if it has unblocked its own signal or removed itself. About 5 µs.
 pub fn may_be_in_handler() -> bool {
     is_on_signal_stack() || {
         let blocked = blocked_signals();
@@ -89,7 +90,7 @@ fn is_on_signal_stack() -> bool {
     stack[1] as u32 as usize & ON_IT != 0
 }
 
-/// Whether a signal has a handler, or had one that was for one time only; and whether that may be interrupted by itself.
+/// Whether a signal has a handler, or had a one-shot handler, and whether the signal may interrupt that handler.
 fn kernel_action(signal: usize) -> (bool, bool) {
     const ONCE: usize = 0x8000_0000;
     const NESTS: usize = 0x4000_0000;

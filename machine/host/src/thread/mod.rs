@@ -1,8 +1,8 @@
 //! Threads: who am I, has the process forked, does it have one thread.
 //!
 //! Each thread has a small block of thread-local memory in the static TLS area, so that reaching it is one addition and
-//! never allocates. An [`identity`](identity()) tells who holds a lock in *this* process. An [`id`] tells whose data it is: every thread
-//! has one from birth on, keeps it when it forks, and may have it from a dead one.
+//! never allocates. An [`identity`](identity()) says who holds a lock in *this* process. An [`id`] says whose data it
+//! is: every thread has one from the start and keeps it when it forks; it may be that of a dead thread.
 
 mod block;
 mod identity;

@@ -41,15 +41,15 @@ struct Attributes([u64; 7]);
 /// As much as functions may need that a program has called in a thread of ours.
 const STACK_BYTES: usize = 2 << 20;
 
-/// The C library's own `pthread_create`: programs that have a function of that name before it may call malloc under a lock that theirs takes. Null: not
-/// looked up yet.
+/// The C library's own `pthread_create`: a program may interpose a function of that name that calls malloc under a lock
+/// which ours would take. Null: not looked up yet.
 static CREATE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Looks up what [`spawn`] needs, under a lock of the loader's.
 pub fn prepare_to_spawn() {
     const LAZY: c_int = 1;
     const NO_LOAD: c_int = 4;
-    // SAFETY: null, or a function of this type, which everybody sees. It is not imported: that would take time at the start of each process.
+    // SAFETY: null, or a function of this type, visible to all. Importing it would slow down each start.
     let open = unsafe {
         transmute::<*mut c_void, Option<unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void>>(dlsym(
             null_mut(),
@@ -59,7 +59,7 @@ pub fn prepare_to_spawn() {
     let Some(open) = open else { return };
     // Before glibc 2.34 it had a library of its own.
     for library in [c"libc.so.6", c"libpthread.so.0"] {
-        // SAFETY: names end with a zero byte. Nothing is loaded, and what is found stays: the C library is never unloaded.
+        // SAFETY: names end with a zero byte. Nothing is loaded, and the C library is never unloaded.
         let found = unsafe {
             let library = open(library.as_ptr(), LAZY | NO_LOAD);
             if library.is_null() { null_mut() } else { dlsym(library, c"pthread_create".as_ptr()) }
@@ -79,8 +79,8 @@ pub fn spawn(work: &'static Work) -> bool {
     const ORDINARY: c_int = 0;
     let Some(passage) = sandbox::pass() else { return false };
     let (mut thread, mut attributes) = (0, Attributes([0; 7]));
-    // Attributes of our own: without any, or without a stack's size, the C library looks at the program's under a lock that the calling thread may hold. And the thread
-    // is no more urgent than others, whoever makes it.
+    // We set all attributes: without them, or without a stack size, the C library reads the program's default under a
+    // lock that the calling thread may hold. The thread is no more urgent than others, whichever thread creates it.
     if CREATE.load(Ordering::Relaxed).is_null() {
         prepare_to_spawn();
     }
@@ -114,8 +114,8 @@ extern "C" fn begin(work: *mut c_void) -> *mut c_void {
     const SET_BYTES: usize = 8;
     /// Signals 32, to end a thread, and 33, to change users.
     static OF_C_LIBRARY: u64 = 0b11 << 31;
-    // The C library's own signals come even so: when a program changes its user or group, each thread has to do so, and all wait for it.
-    // SAFETY: the kernel reads one set of signals.
+    // The C library's own signals are not blocked: when a program changes its user or group, each thread has to do so,
+    // and all wait for it. SAFETY: the kernel reads one set of signals.
     let _ = unsafe {
         syscall::call(syscall::RT_SIGPROCMASK, [UNBLOCK, (&raw const OF_C_LIBRARY) as usize, 0, SET_BYTES, 0, 0])
     };

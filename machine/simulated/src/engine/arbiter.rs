@@ -1,7 +1,8 @@
-//! Who of those who wait for a line gets it: the nearest, as long as others have not waited for their turn; then whoever waits longest of these.
+//! Which waiter gets a line: the nearest, until others have waited for their turn; then the longest waiter of those.
 //!
-//! Of so many that get a line, each cluster where somebody waits has as large a part: so the more clusters wait, the more often it travels far. The published
-//! curves are like that: on a machine of eight sockets an addition takes hardly longer when the second one begins to wait, and a half longer when all do.
+//! Of a fixed number of transfers, each cluster with waiters gets an equal share. So the more clusters wait, the more
+//! often the line travels far. Published curves look like this: on a machine with eight sockets, an addition takes
+//! hardly longer when the second socket begins to wait, and half as long again when all do.
 
 use super::costs::Costs;
 use std::collections::VecDeque;
@@ -41,7 +42,7 @@ impl Queue {
         self.waiting += 1;
     }
 
-    /// The next one gets the line, which is at that cluster; none: in memory. Takes no more steps than there are clusters.
+    /// The next waiter gets the line, which is at this cluster (none: in memory). Takes at most one step per cluster.
     pub fn take(&mut self, costs: &Costs, holder: Option<usize>) -> Option<Waiter> {
         let near = holder.filter(|&cluster| !self.of_clusters[cluster].is_empty());
         let stays = near.filter(|&cluster| self.may_stay(costs, cluster));

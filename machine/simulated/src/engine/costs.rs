@@ -5,9 +5,10 @@
 //!   threads   cores with a cache    clusters                           sockets
 //! ```
 //!
-//! A line that nobody else wants comes after its *latency*: the request's way, the line's, and what lies between. Where many want it, requests wait at its holder
-//! already, and it goes from one to the next after its *service time*, which may be shorter: of two CPUs in turn each waits for a latency, of fifty in turn nobody
-//! does. Whoever got it may keep it for a moment: that is its *grip*, in which it does more than what it asked for.
+//! A line that no other CPU wants arrives after its *latency*: the time for the request, for the line, and in between.
+//! If many CPUs want it, requests wait at its holder already, and the line moves on after its *service time*, which may
+//! be shorter: of two CPUs in turn each waits for a latency, of fifty none does. A CPU that got the line may keep it
+//! for a moment, its *grip*, in which it does more than it asked for.
 
 use std::ops::Range;
 
@@ -46,7 +47,8 @@ pub struct Way {
 pub struct Topology {
     /// Threads of a core.
     pub threads: usize,
-    /// Whether the second threads of all cores come after the first ones, as on most machines, and not each after the first one of its core, as in most guests.
+    /// Whether second threads of cores come after all first ones, as on most machines; else each follows its core's
+    /// first.
     pub has_siblings_last: bool,
     /// Cores of a cluster.
     pub cores: usize,
@@ -119,7 +121,7 @@ pub struct Costs {
     pub grip: u64,
     /// How long a line that several CPUs have keeps the next one waiting who wants to read it.
     pub shared: u64,
-    /// A line goes to the nearest first, but not for ever: of so many that get it, each cluster where somebody waits has as large a part.
+    /// A line goes to the nearest first, but of this many transfers, each cluster with waiters gets an equal share.
     pub turn: u32,
     /// In percent, how long what a CPU does by itself takes while another thread of its core does something.
     pub sibling_percent: u64,
@@ -148,7 +150,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Round figures of a processor of these years, on which all CPUs are equally far from each other: an order of magnitude, no forecast.
+    /// Round figures for a recent processor with CPUs equally far apart: an order of magnitude, not a forecast.
     pub const SIMPLE: Costs = Costs {
         hit: NS,
         add: 0,

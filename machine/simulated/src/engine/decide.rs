@@ -1,7 +1,7 @@
 //! What happens before a step.
 //!
-//! A strategy is asked before every step of a thread, and whenever the current thread cannot go on. What it chooses is kept where it is not what would
-//! have happened anyway, so that a list of such choices repeats the whole.
+//! The engine asks a strategy before every step of a thread, and whenever the current thread cannot continue. It
+//! records choices that differ from the default, so that a list of such choices replays the whole run.
 
 use super::costs::NS;
 use super::lines::{Actor, Asked, Grant};
@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 
 /// Steps that a thread makes in a row while others could: who waits without saying so must not wait for ever.
 const PATIENCE: u32 = 2000;
-/// How far time moves on when a thread lets others go on and there is none: it waits for a moment, or for one that sleeps.
+/// How far time advances when a thread yields and no other can run: it waits for a moment, or for a sleeping thread.
 const PAUSE: u64 = 1000 * NS;
 /// Choices between two steps that make no step.
 const MOST_CHOICES: u32 = 64;
@@ -88,7 +88,7 @@ impl Engine {
         Next::Go
     }
 
-    /// The step begins, where time is simulated. True: its CPU waits for a line, and it takes effect when that has come.
+    /// The step begins, where time is simulated. True if its CPU waits for a line; it takes effect with that.
     #[inline]
     pub(super) fn begin(&mut self, access: Access) -> bool {
         if self.strategy.is_some() {
@@ -221,7 +221,7 @@ impl Engine {
                 }
                 None => continue,
             };
-            // A CPU whose thread has left it meanwhile, or whose time has moved on, has another entry, or will have one.
+            // A CPU whose thread has left it, or whose time has advanced, has another entry, or will have one.
             if self.cpus[cpu].time == time
                 && !self.cpus[cpu].waits_for_line
                 && let Some(thread) = self.cpus[cpu].thread

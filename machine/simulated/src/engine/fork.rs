@@ -1,5 +1,6 @@
-//! Processes: a simulated fork is a real one. The child has a copy of everything at the same addresses, and of the simulated threads only the one that
-//! forked; it is simulated on, to its end, while the parent waits. They share no memory, so nothing is lost by that.
+//! Processes: a simulated fork is a real one. The child has a copy of everything at the same addresses, and only one of
+//! the simulated threads, the one that forked. It is simulated to its end while the parent waits. The two share no
+//! memory, so nothing is lost by that.
 
 use super::thread::State;
 use super::{Access, Engine, Happening, Here};
@@ -49,18 +50,18 @@ impl Here {
         })
     }
 
-    /// Makes a copy of the process that has the calling thread only. None: this is the copy, which goes on until the thread's job is done. In
-    /// the parent, which waits for that: how it ended.
+    /// Copies the process with only the calling thread. None: this is the copy, which runs until the thread's job is
+    /// done. The parent waits for that, and gets how the copy ended.
     pub fn fork_on(self, runs_handlers: bool) -> Option<Ended> {
         self.step(Access::System { number: FORK });
         self.with(|engine| {
-            // Plain writes have overtaken the stores that wait: a copy without these would be of a moment that never was.
+            // Plain writes have overtaken the waiting stores: a copy without these would show a moment that never was.
             engine.drain_all();
             engine.processes += 1;
             engine.happened(Happening::Forked(engine.processes));
         });
         let (reader, writer) = std::io::pipe().expect("a pipe can be made");
-        // SAFETY: the child is simulated on, on this host thread, which is the only one that it has, and leaves by _exit.
+        // SAFETY: the child is simulated on this host thread, which is the only one that it has, and leaves by _exit.
         let process = unsafe { libc::fork() };
         assert!(process >= 0, "a child could not be made");
         if process == 0 {
@@ -129,8 +130,8 @@ impl Engine {
         self.threads[me].children = 0;
         self.threads[me].has_signal = false;
         self.threads[me].has_kick = false;
-        // A handler may have forked where its thread had looked who holds a lock, and was about to sleep until that one lets go, who is not here: it finds out after
-        // `A_SECOND` of `machine/host/src/sync/lock.rs`.
+        // A handler may have forked after its thread had read who holds a lock, and before it slept until that holder,
+        // which is not here, releases it. The thread finds out after `A_SECOND` of `machine/host/src/sync/lock.rs`.
         if self.threads[me].in_handler {
             self.settings.most_ns = self.settings.most_ns.saturating_mul(2);
         }

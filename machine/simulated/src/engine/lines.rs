@@ -1,8 +1,9 @@
 //! The directory of cache lines, and what an operation costs where time is simulated.
 //!
-//! A line is in the caches of some CPUs; one that writes it takes it away from all others. Whoever has it pays for a hit. Whoever
-//! has not asks for it: of whoever had it last, or memory. If nobody else wants it, it comes. Otherwise its CPU waits, and the line goes to one after the other, the
-//! nearest first; how long that takes, `costs` says. Who has it can use it until it goes.
+//! A line is in the caches of some CPUs; a CPU that writes it takes it away from all others. A CPU that has the line
+//! pays for a hit. Another one requests it from its last holder, or from memory. If no other CPU wants the line, it
+//! arrives. Otherwise the CPU waits, and the line goes to one after the other, the nearest first; `costs` says how long
+//! that takes. A CPU can use a line until it leaves.
 
 use super::Access;
 use super::arbiter::{Queue, Waiter};
@@ -146,7 +147,7 @@ impl Map {
         self.locations[cpu as usize]
     }
 
-    /// How long a line takes to come to a CPU when nobody else wants it, and how long it then keeps those waiting who do.
+    /// How long an uncontended line takes to reach a CPU, and how long that CPU then makes waiters wait.
     fn way(&self, line: &Line, cpu: u32, writes: bool) -> (u64, u64) {
         let costs = &self.costs;
         let Some(last) = line.last else { return (costs.memory, costs.memory) };
@@ -271,8 +272,8 @@ impl Lines {
         time - actor.now
     }
 
-    /// Which line an address is in. Outside of the simulated process's space, as on stacks, addresses differ from run to run, and so each word has
-    /// a line of its own.
+    /// Which line an address is in. Outside the simulated process's space, as on stacks, addresses differ from run to
+    /// run, so there each word has its own line.
     fn line(&self, at: usize) -> usize {
         const OUTSIDE: usize = 1 << 63;
         if (self.space.0..self.space.1).contains(&at) { at / LINE } else { OUTSIDE | at }
@@ -361,7 +362,7 @@ mod tests {
         assert_eq!(takes(&mut lines, load(0), 900, 4000), 61, "it was taken away");
     }
 
-    /// All CPUs but the first ask for a line that is on its way to that; when each has done what it wanted, in nanoseconds.
+    /// All CPUs but the first request a line on its way to the first. Returns when each was done, in nanoseconds.
     fn turns(lines: &mut Lines, cpus: usize, access: Access) -> Vec<(usize, u64)> {
         takes(lines, access, 0, 0);
         let mut next = None;

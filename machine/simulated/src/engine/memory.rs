@@ -1,8 +1,9 @@
-//! Memory as x86 CPUs see it (TSO): stores wait in a buffer of their CPU, in order; loads look there first; what reads and writes at once
-//! empties it before.
+//! Memory as x86 CPUs see it (TSO): stores wait in a buffer of their CPU, in order. Loads look there first.
+//! Read-modify-writes empty it before.
 //!
-//! Plain accesses of the simulated program are not seen. They take effect at once, so memory must not be plainly written while a
-//! store to it waits. That is checked when the store leaves the buffer: memory has to hold what it held when the store was made.
+//! The engine does not see plain accesses of the simulated program. They take effect at once, so a program must not
+//! plainly write memory while a store to it waits. The engine checks that when the store leaves the buffer: memory must
+//! hold what it held when the store was made.
 
 use super::cpu::{Waiting, mask};
 use super::{Engine, Happening};
@@ -118,7 +119,8 @@ impl Engine {
         if read(store.at, store.size) != store.before && !overtakes {
             let place = self.space.name(store.at);
             self.fail(Failure::Contract(format!(
-                "{place} was plainly written while a store to it waited in the buffer of CPU {cpu}: it was {:#x}, is {:#x}, and was to be {:#x}",
+                "{place} was plainly written while a store to it waited in the buffer of CPU {cpu}: \
+                 it was {:#x}, is {:#x}, and was to be {:#x}",
                 store.before,
                 read(store.at, store.size),
                 store.value

@@ -1,8 +1,9 @@
 //! The engine: simulated CPUs that run simulated threads, one step after the other.
 //!
-//! A thread is a coroutine. Before each operation that others could see or that could be disturbed it comes to [`Here::step`], where
-//! it is decided what happens before: another thread's step, a store that leaves a CPU's buffer, a preemption, a signal. Then the
-//! operation takes effect as a whole. So whatever happens in a simulation follows from the decisions, and these follow from a strategy and a seed.
+//! A thread is a coroutine. Before each operation that other threads could see, or that could be disturbed, it reaches
+//! [`Here::step`]. There a decision says what happens first: another thread's step, a store that leaves a CPU's buffer,
+//! a preemption, a signal. Then the operation takes effect as a whole. So everything in a simulation follows from the
+//! decisions, and these follow from a strategy and a seed.
 //!
 //! ```text
 //!   host thread ──▶ drive ──resume──▶ coroutine of thread 3 ──▶ step ──▶ decide: go on ──▶ the operation
@@ -10,8 +11,8 @@
 //!                     └───────────────suspend────────────────────┘ decide: thread 5 goes on
 //! ```
 //!
-//! With a strategy, time is one number that every step moves on. Without one, each CPU has its own time, an operation takes as long as the cost
-//! model says, and the step of the CPU that is furthest behind comes next.
+//! With a strategy, time is one number that every step advances. Without one, each CPU has its own time, an operation
+//! takes as long as the cost model says, and the CPU that is furthest behind makes the next step.
 //!
 //! | file | what |
 //! |---|---|
@@ -144,7 +145,7 @@ enum Next {
 pub struct Engine {
     settings: Settings,
     strategy: Option<Box<dyn Strategy>>,
-    /// Moved on by every step where there is a strategy. All times are in picoseconds but for those that others give or get.
+    /// With a strategy, every step advances it. All times are in picoseconds except in interfaces.
     now: u64,
     steps: u64,
     threads: Vec<Thread>,
@@ -293,7 +294,7 @@ impl Engine {
     /// The value of a variable of the settings.
     pub fn environment(&self, name: &CStr) -> Option<&'static CStr> {
         let (_, value) = self.environment.iter().find(|(variable, _)| variable.as_c_str() == name)?;
-        // SAFETY: the host's answers last as long as the process; these last as long as the simulation, in which the process lives.
+        // SAFETY: the host's answers last as long as the process; these as long as the simulation, and so its process.
         unsafe { core::ptr::from_ref(value.as_c_str()).as_ref() }
     }
 
@@ -392,8 +393,8 @@ impl Here {
     /// Looks at the engine, or changes it. `work` makes no steps.
     #[inline]
     pub fn with<R>(self, work: impl FnOnce(&mut Engine) -> R) -> R {
-        // SAFETY: the engine lives while `CURRENT` names it, all of its coroutines are on one host thread, and within `work` none of
-        // them runs, so nobody else has a reference.
+        // SAFETY: the engine lives while `CURRENT` names it. All of its coroutines are on one host thread, and none of
+        // them runs within `work`, so there is no other reference.
         unsafe { work(&mut *self.0.as_ptr()) }
     }
 

@@ -1,7 +1,8 @@
 //! The simulated kernel's scheduler: which thread is on which CPU, and in which slot.
 //!
-//! Slots are concurrency ids, as Linux gives them: of the threads that are on CPUs each has another one; a CPU tries to keep the one it
-//! had, as long as it is below the number of threads and of CPUs; otherwise mostly the lowest that is free is given, sometimes any.
+//! Slots are concurrency ids, as Linux assigns them: threads that are on CPUs have different ones. A CPU tries to keep
+//! its last one while it is below the number of threads and of CPUs. Otherwise it gets the lowest free one, or
+//! sometimes any.
 
 use super::costs::NS;
 use super::thread::{State, Wait, Woken};
@@ -94,7 +95,7 @@ impl Engine {
         let is_free = |slot: &u32| !self.slots[*slot as usize];
         let coin = if self.strategy.is_none() { 0 } else { self.coin(thread) };
         let last = self.cpus[cpu].last_slot.filter(|&slot| coin % 8 < 5 && (slot as usize) < bound).filter(is_free);
-        // Kernels before 6.13 leave the ids of threads that rest with their CPUs for a while, and others get higher ones.
+        // Before 6.13, ids of resting threads stay with their CPUs for a while, and other threads get higher ones.
         let any = (coin % 8 == 7).then(|| (coin / 8 % self.cpus.len() as u64) as u32).filter(is_free);
         let lowest = || (0..self.slots.len() as u32).find(is_free);
         let slot = last.or(any).or_else(lowest).expect("there are more slots than CPUs");

@@ -1,6 +1,6 @@
-//! The address space of simulated processes: a terabyte of the real one, in which addresses are given from the lowest on, always alike.
+//! Simulated processes' address space: a terabyte of the real one, assigned from the lowest address on, reproducibly.
 //!
-//! What is mapped there is really mapped, so that programs read and write it plainly, pages that are not there kill, and forks copy.
+//! Mappings are real, so programs read and write them plainly, accesses to missing pages kill, and forks copy.
 
 use crate::syscall::{self, Errno};
 use core::cell::Cell;

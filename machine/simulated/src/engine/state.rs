@@ -1,5 +1,5 @@
-//! State of the process that the host's sources keep in statics: all of it lies in one section of the program, of which each simulation
-//! begins with the contents that the program began with.
+//! State of the process that the host's sources keep in statics. All of it lies in one section of the program, and each
+//! simulation starts with that section's initial contents.
 
 use crate::{fault, kick, root, sandbox, slot, thread};
 use std::cell::RefCell;
@@ -48,8 +48,8 @@ pub fn begin() {
     let guard = OWNER.lock().unwrap_or_else(PoisonError::into_inner);
     GUARD.with(|own| *own.borrow_mut() = Some(guard));
     let (start, bytes) = (&raw mut START, range().1);
-    // SAFETY: the linker put the state there; simulations are one at a time, and where none runs, tests that use the state have processes
-    // of their own.
+    // SAFETY: the linker put the state there. Simulations run one at a time, and tests that use the state outside a
+    // simulation have their own processes.
     unsafe {
         let fresh = FRESH.get_or_init(|| std::slice::from_raw_parts(start, bytes).to_vec());
         start.copy_from_nonoverlapping(fresh.as_ptr(), bytes);

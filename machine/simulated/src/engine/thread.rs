@@ -137,7 +137,7 @@ pub fn keep_stack(coroutine: Routine) {
 
 /// Leaves a coroutine where it is, for ever, and keeps its stack.
 pub fn abandon(mut coroutine: Routine) {
-    // SAFETY: what lies on the stack is not dropped, as what a vanished thread had is not; nobody else refers to it: the simulation is over.
+    // SAFETY: as with a vanished thread, the stack's values are not dropped. The simulation is over.
     unsafe { coroutine.force_reset() };
     keep_stack(coroutine);
 }
@@ -169,7 +169,7 @@ impl Engine {
                 Err(panic) => here.with(|engine| engine.fail(Failure::Panicked(message(&*panic)))),
             }
         };
-        // SAFETY: only the lifetime is forgotten: who starts a thread waits for its end, or the simulation ends and the coroutine is abandoned.
+        // SAFETY: erases only the lifetime: the starter waits for the end, or the simulation abandons the coroutine.
         let coroutine = unsafe { Coroutine::with_stack_unchecked(take_stack(), body) };
         let number = self.threads.len();
         let pointer = self.free_pointer();

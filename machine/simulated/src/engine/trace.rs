@@ -107,7 +107,7 @@ impl Trace {
         }
     }
 
-    /// Addresses outside of the simulated process's space, as of stacks, differ from run to run: only that they are such ones counts.
+    /// Addresses outside the simulated process's space, as of stacks, differ from run to run: only their kind counts.
     fn mix(&mut self, event: &Event, space: &Space) {
         let address = |at: usize| space.offset(at).map_or(1, |offset| offset as u64 + 2);
         let value = |value: u64| match space.offset(value as usize) {
@@ -219,8 +219,8 @@ impl Trace {
     }
 }
 
-/// Whether a value looks like an address of the real process: of its heap or a stack, or of its program, which lies there too as a rule, but
-/// low where it is not position-independent, or a tool loaded it.
+/// Whether a value looks like an address of the real process: of its heap, a stack, or its program. The program usually
+/// lies there, too, but low if it is not position-independent or a tool loaded it.
 fn is_foreign(value: u64, space: &Space) -> bool {
     let is_high = (0x5000_0000_0000..0x8000_0000_0000).contains(&value) && space.offset(value as usize).is_none();
     is_high || state::program().contains(&(value as usize))

@@ -1,8 +1,8 @@
 //! All runs of a small body, within a bound: depth first over what a strategy could choose, one run for each way.
 //!
-//! The bound is on choices that disturb: another thread goes on although the current one could, or a store becomes visible before it has
-//! to. Which thread goes on where one cannot is free. So with a bound of b these are all runs with at most b such choices; threads
-//! stay on their CPUs, and nothing is refused.
+//! The bound is on choices that disturb: another thread continues although the current one could, or a store becomes
+//! visible before it must. The choice of the next thread is free where the current one cannot continue. So a bound of b
+//! covers all runs with at most b such choices. Threads stay on their CPUs, and nothing is refused.
 
 use super::strategy::{Choice, Strategy};
 use super::{Report, Scene, Settings, simulate};
@@ -92,7 +92,7 @@ impl Strategy for Follow {
     }
 }
 
-/// Makes all runs with at most `bound` disturbances, but no more than `most`; `look` sees what came of each, and ends it by saying false.
+/// All runs with at most `bound` disturbances, up to `most`; `look` sees each result, and may return false to stop.
 pub fn exhaust<R>(
     settings: &Settings,
     bound: usize,

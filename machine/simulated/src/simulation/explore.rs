@@ -1,4 +1,4 @@
-//! Exploration: many runs of one body, each decided by another seed, until one fails; then the same run again, shortened.
+//! Exploration: many runs of one body, each with another seed, until one fails; then that run again, shortened.
 
 use super::minimise::minimise;
 use super::pct::Priorities;
@@ -136,7 +136,7 @@ pub struct Finding {
 
 /// What a worker may take for one step of its work.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The same where a failure is shortened: most of these runs take milliseconds, and one without an end is seldom the failure that is meant.
+/// The same while a failure is shortened: most runs take milliseconds, and an endless one is seldom that failure.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 /// What shortening a failure may take in all.
 const SHORTENING: Duration = Duration::from_secs(20);
@@ -299,7 +299,7 @@ impl Subject<'_> {
     }
 }
 
-/// The first words of a message: the same error at another address, or of another number, is the same, and who waited for whom is not to matter.
+/// The first words of a message: errors that differ in addresses, numbers or names of threads are the same.
 fn kind_of(what: &str) -> String {
     let has_digit = |word: &&str| word.contains(|letter: char| letter.is_ascii_digit());
     what.split_whitespace().filter(|word| !has_digit(word)).take(6).collect::<Vec<_>>().join(" ")

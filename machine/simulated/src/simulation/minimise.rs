@@ -1,5 +1,5 @@
-//! The fewest choices that still make a run fail: delta debugging, after Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
-//! Input" (2002), with a prefix first.
+//! The fewest choices that still make a run fail: delta debugging after Zeller and Hildebrandt, "Simplifying and
+//! Isolating Failure-Inducing Input" (2002), with a prefix first.
 
 use super::Deviation;
 use std::time::{Duration, Instant};
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 /// Runs that finding them may take.
 const MOST_RUNS: u32 = 400;
 
-/// A shorter schedule that fails, too; none if not even the whole one does. No run is begun that late: then it is the shortest so far.
+/// A shorter schedule that fails, too; none if even the whole one does not. After this time it begins no run, and
+/// returns the shortest so far.
 pub fn minimise(
     schedule: &[Deviation],
     limit: Duration,

@@ -165,8 +165,8 @@ pub struct Report<R> {
     pub trace: Vec<String>,
 }
 
-/// Runs `main` as the first thread of a process on a machine of its own. What happens when is decided by the strategy, or, without one,
-/// by how long operations take.
+/// Runs `main` as the first thread of a process on its own machine. The strategy decides what happens when; without
+/// one, the costs of operations do.
 ///
 /// One at a time in a process: others wait.
 pub fn simulate<R>(settings: Settings, strategy: Option<Box<dyn Strategy>>, main: impl FnOnce() -> R) -> Report<R> {
@@ -191,8 +191,8 @@ fn here() -> engine::Here {
     engine::here().expect("called by a thread of a simulation")
 }
 
-/// Runs jobs at the same time, each as a thread of its own, and returns when all have ended. `handler`, if there is one, is what signals call
-/// that a strategy sends them.
+/// Runs jobs at the same time, each as its own thread, and returns when all have ended. Signals that a strategy sends
+/// call `handler`, if there is one.
 pub fn run(jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>) {
     here().run(jobs, handler, true);
 }
@@ -202,13 +202,13 @@ pub fn run_without_slot(job: Job<'_>) {
     here().run(vec![(job, Place::Anywhere)], None, false);
 }
 
-/// Runs `child` in a copy of the process with the calling thread only, and waits for it. Only an ordinary fork runs handlers.
+/// Runs `child` in a copy of the process with only this thread, and waits. Only an ordinary fork runs handlers.
 pub fn fork(runs_handlers: bool, child: &mut dyn FnMut() -> Result<(), &'static str>) -> Ended {
     here().fork(runs_handlers, child)
 }
 
-/// Makes a copy of the process with the calling thread only, in which that goes on to the end of its job: there the answer is none, which also a
-/// signal handler may return with. The parent gets how the copy ended.
+/// Copies the process with only the calling thread, which continues there to the end of its job. The copy gets none,
+/// and a signal handler may return with that, too. The parent gets how the copy ended.
 pub fn fork_on(runs_handlers: bool) -> Option<Ended> {
     here().fork_on(runs_handlers)
 }

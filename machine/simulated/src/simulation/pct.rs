@@ -1,7 +1,8 @@
-//! Random priorities with few changes, after Burckhardt, Kothari, Musuvathi and Nagarakatte, "A Randomized Scheduler with Probabilistic
-//! Guarantees of Finding Bugs" (ASPLOS 2010): of those that can go on, the thread with the highest priority does; at a few random steps
-//! something happens to the one that goes on. In the paper that is always a lower priority, and then a bug that needs d orderings is found in
-//! a run of k steps by n threads with a chance of at least 1 in n·k^(d−1). Here it may also be something else, and k is guessed.
+//! Random priorities with few changes, after Burckhardt, Kothari, Musuvathi and Nagarakatte, "A Randomized Scheduler
+//! with Probabilistic Guarantees of Finding Bugs" (ASPLOS 2010). The runnable thread with the highest priority runs. At
+//! a few random steps something happens to it. In the paper that is always a lower priority; then a run of k steps by n
+//! threads finds a bug that needs d orderings with a probability of at least 1 in n·k^(d−1). Here it may be something
+//! else, too, and k is guessed.
 
 use super::Scene;
 use super::strategy::{Choice, Rates, Strategy};
@@ -23,14 +24,14 @@ pub struct Priorities {
     priorities: Vec<u32>,
     /// What the next thread that has to wait gets: lower than all others.
     lowest: u32,
-    /// The steps at which something happens, the last one first, with the priority that the thread gets if that is it: in any order, but
-    /// below those that threads begin with.
+    /// The steps at which something happens, the last first, with the priority that the thread gets if it is that: in
+    /// any order, but below the initial priorities.
     changes: Vec<(u64, u32)>,
     drain: u16,
 }
 
 impl Priorities {
-    /// One that begins with a seed, and at so many steps of which something happens. What can happen is what has a rate.
+    /// One with this seed, and this number of steps at which something happens. Whatever has a rate can happen.
     pub fn new(seed: u64, changes: u32, rates: Rates) -> Self {
         let mut random = Rng::with_seed(seed);
         let length = 1 << random.u32(SHORTEST..=LONGEST);

@@ -29,8 +29,8 @@ pub enum Choice {
     Refuse,
 }
 
-/// A choice that was not the usual one, and when: before which step of which thread. As text, PROCESS:THREAD:STEP:CHOICE, as in
-/// `1000:2:17:run:1`, or `1000:2:17.1:run:1` for the second decision there.
+/// A choice that differs from the default, with its time: before which step of which thread. As text it is
+/// PROCESS:THREAD:STEP:CHOICE, like `1000:2:17:run:1`, or `1000:2:17.1:run:1` for the second decision there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deviation {
     /// In which process.
@@ -196,8 +196,8 @@ impl Strategy for Random {
     }
 }
 
-/// Choices that were kept, at the same steps again: those of each thread in their order. A step that does not come any more, because choices before
-/// it are missing, is left out.
+/// Replays recorded choices at the same steps, each thread's in order. It skips a step that no longer occurs because
+/// earlier choices are missing.
 #[derive(Clone, Debug, Default)]
 pub struct Replay(BTreeMap<(u32, u32), VecDeque<Deviation>>);
 

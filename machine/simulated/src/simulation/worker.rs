@@ -22,7 +22,7 @@ pub struct Progress {
 pub struct Exit {
     /// What it wrote.
     pub output: Vec<u8>,
-    /// Why it did not come to its end, if it did not: a signal ended it, or it ended itself, or it did nothing for too long.
+    /// Why it did not complete, if it did not: a signal ended it, it exited, or it did nothing for too long.
     pub death: Option<String>,
 }
 
@@ -82,8 +82,8 @@ fn contents(mut file: File) -> Vec<u8> {
     bytes
 }
 
-/// Does `work` in a child of this process. What it writes is kept, also if it dies; if its beats stop for longer than `patience`, it is ended.
-/// `look` sees its progress now and then.
+/// Does `work` in a child of this process. Its output is kept, even if it dies. If its heartbeat stops for longer than
+/// `patience`, it is killed. `look` sees its progress now and then.
 pub fn work(patience: Duration, mut look: impl FnMut(&Progress), work: impl FnOnce(*mut Progress, &mut File)) -> Exit {
     let (shared, mut output, errors) = (Shared::new(), file(c"output"), file(c"errors"));
     // SAFETY: the child is alone on its host thread, and leaves by _exit.

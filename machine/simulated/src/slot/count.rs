@@ -26,7 +26,7 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     )
 }
 
-/// Adds one to the word `OFFSET` bytes behind where the thread counted; false, and nothing is counted, if it is not in that slot any more.
+/// Adds one to the word `OFFSET` bytes behind where the thread counted. False, without effect, if it left that slot.
 ///
 /// # Safety
 /// As for [`count`], which said where.

@@ -1,4 +1,4 @@
-//! Slots: the index of per-CPU data, and the restartable operations on it. The host's documentation of this module tells what they are.
+//! Slots: the index of per-CPU data, and the restartable operations on it. The host's module documents them.
 
 mod count;
 #[path = "../../../host/src/slot/fallback.rs"]

@@ -1,4 +1,4 @@
-//! Slots where no simulation runs: each host thread has one of its own, and a section is one because a restart waits until it is over.
+//! Slots outside simulations: each host thread has one, and a section is atomic because a restart waits for its end.
 //!
 //! Signal handlers and forks in the middle of a section are for simulations.
 

@@ -7,8 +7,8 @@ fn at_offset(base: *mut u8, offset: u64) -> *mut u64 {
     base.wrapping_add(offset as usize).cast()
 }
 
-/// Takes the topmost pointer of the array in word `index` of this thread's slot, a take word; null if it is empty or the thread has
-/// no slot.
+/// Takes the topmost pointer of the array in word `index` of this thread's slot, a take word. Returns null if it is
+/// empty or the thread has no slot.
 ///
 /// # Safety
 /// As for the host's, here and below.
@@ -17,7 +17,7 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
         |section| {
             let Some(slot) = section.slot()? else { return Ok(core::ptr::null_mut()) };
             let head: *mut u64 = word(base, slot, index).cast();
-            // SAFETY: the head is an offset to an array of this slot, readable even if another CPU takes the array away meanwhile.
+            // SAFETY: the head is an offset to an array of this slot, readable even if another CPU takes that away.
             unsafe {
                 let top = section.load(head)?;
                 let object = section.load(at_offset(base, top))?;
@@ -31,8 +31,8 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     )
 }
 
-/// Puts a pointer on the array in word `index + 1` of this thread's slot, the give word beside take word `index`; false if it
-/// is full or the thread has no slot.
+/// Puts a pointer on the array in word `index + 1` of this thread's slot, the give word of take word `index`. Returns
+/// false if it is full or the thread has no slot.
 ///
 /// # Safety
 /// As for [`pop`].
@@ -56,8 +56,8 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     )
 }
 
-/// Lets the two arrays of word `index` and the next, a take word and its give word, change places, and takes the topmost pointer of
-/// the one that was given to; null, and nothing has changed, if that cannot be done.
+/// Exchanges the arrays of word `index` and the next, a take word and its give word, and takes the topmost pointer of
+/// the array that was given to. Returns null, and changes nothing, if that is impossible.
 ///
 /// # Safety
 /// As for [`pop`].

@@ -5,8 +5,8 @@ use super::section::restartably;
 use crate::engine::{self, Access};
 use core::sync::atomic::{AtomicI64, Ordering};
 
-/// Adds to a word that only this thread adds to, by one instruction: its signal handlers may do the same, others may read. The word is
-/// `OFFSET` bytes behind `near`.
+/// Adds to a word that only this thread and its signal handlers add to, by one instruction; others may read. The word
+/// is `OFFSET` bytes behind `near`.
 ///
 /// # Safety
 /// There is an [`AtomicI64`](crate::sync::AtomicI64), which no other thread adds to.
@@ -37,12 +37,12 @@ pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
     unsafe { local_add::<OFFSET>(near, 1) }
 }
 
-/// Draws `amount` from a cell in this thread's slot; false if what were left is not below `RANGE` and not negative, or if the thread has
-/// no slot. The cell is `OFFSET` bytes behind `near`.
+/// Draws `amount` from a cell in this thread's slot. Returns false if the rest would be outside [0, `RANGE`), or if the
+/// thread has no slot. The cell is `OFFSET` bytes behind `near`.
 ///
 /// # Safety
-/// The cell in slot 0's row is there, aligned to 16, and every possible slot has a row. `amount` lies between −WINDOW / 2 and
-/// WINDOW / 2; `RANGE` is at most that.
+/// The cell exists in slot 0's row, aligned to 16, and every possible slot has a row. `amount` lies between −WINDOW / 2
+/// and WINDOW / 2; `RANGE` is at most that.
 pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
     restartably(
         |section| {

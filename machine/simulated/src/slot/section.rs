@@ -1,5 +1,5 @@
-//! A restartable section: steps of the simulated CPU, which begin again when the thread was preempted, moved, interrupted or restarted
-//! between them. The last one, the commit, takes effect or does not.
+//! A restartable section: steps of the simulated CPU that begin again when the thread was preempted, moved, interrupted
+//! or restarted between them. The last step, the commit, takes effect or does not.
 
 use super::{given, plain};
 use crate::engine::{self, Access, Here};
@@ -69,8 +69,8 @@ impl Section {
         })
     }
 
-    /// Writes a word that is nobody's until the commit. Who gets it by the commit reads it plainly, so it does not wait in a buffer: the commit
-    /// comes later in any case.
+    /// Writes a word that has no owner until the commit. The owner after the commit reads it plainly, so the write does
+    /// not wait in a buffer: the commit comes later in any case.
     ///
     /// # Safety
     /// It is writable.

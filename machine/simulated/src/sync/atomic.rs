@@ -1,7 +1,7 @@
 //! Atomics: core's in memory, so that zeroed pages hold them, but each access is a step of the simulated CPU.
 //!
-//! A load sees its own CPU's waiting stores; a store waits in the CPU's buffer, unless it is SeqCst; what reads and writes empties
-//! the buffer first. Where no simulation runs they are core's in every respect.
+//! A load sees its own CPU's waiting stores. A store waits in the CPU's buffer, unless it is SeqCst. A
+//! read-modify-write empties the buffer first. Outside simulations these are core's atomics in every respect.
 
 use crate::engine::{self, Access, Here};
 use core::fmt;
@@ -53,7 +53,7 @@ impl<T> Word for *mut T {
     }
 }
 
-/// Where a word lies, and how many bytes it has. The engine reads and writes it by its address, which the compiler has to know.
+/// A word's address and size. The engine accesses it by its address, which the compiler has to know.
 #[inline]
 fn place<W>(word: *mut W) -> (usize, u8) {
     (word.expose_provenance(), size_of::<W>() as u8)
@@ -118,7 +118,8 @@ fn either<W>(result: Result<W, W>) -> W {
 
 /// One atomic type: its operations all are one of the three above, or core's.
 macro_rules! atomic {
-    ($name:ident $(<$t:ident>)?, $value:ty, [$($(#[$attribute:meta])* $operation:ident($old:ident, $argument:ident) $new:expr;)*]) => {
+    ($name:ident $(<$t:ident>)?, $value:ty,
+     [$($(#[$attribute:meta])* $operation:ident($old:ident, $argument:ident) $new:expr;)*]) => {
         #[doc = concat!("`core::sync::atomic::", stringify!($name), "`, seen by a simulated CPU.")]
         #[repr(transparent)]
         pub struct $name $(<$t>)? (core_atomic::$name $(<$t>)?);

@@ -1,4 +1,4 @@
-//! Atomics and fences as the simulated CPUs see them, and the ranked lock with contention accounting, which is the host's.
+//! Atomics and fences as the simulated CPUs see them, and the host's ranked lock with contention accounting.
 
 mod atomic;
 #[path = "../../../host/src/sync/contention.rs"]

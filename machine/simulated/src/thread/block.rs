@@ -23,8 +23,9 @@ pub fn block() -> *mut Block {
     }
 }
 
-/// The thread's id: even, not zero, and no other living thread's of the process. The thread that forks keeps it in the child. A thread
-/// that is born later may have the id of one that is dead, or vanished in a fork; what that one did, it did before.
+/// The thread's id: even, not zero, and different from those of all other living threads of the process. The thread
+/// that forks keeps it in the child. A later thread may get the id of one that died or vanished in a fork; its actions
+/// happened before.
 ///
 /// Here ids are given from the lowest on, so that the dead ones' come again soon.
 #[inline]
@@ -69,7 +70,7 @@ pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
     }
 }
 
-/// Registers what runs before an ordinary `fork`; where that is simulated, nothing does, as it has no threads of the runtime's own.
+/// Registers what runs before an ordinary `fork`. A simulated one runs nothing: it has no threads of the runtime's own.
 pub fn before_fork(prepare: extern "C" fn()) -> bool {
     // SAFETY: the function lives as long as the process.
     engine::here().is_some() || unsafe { libc::pthread_atfork(Some(prepare), None, None) == 0 }

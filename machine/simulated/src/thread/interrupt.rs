@@ -2,8 +2,8 @@
 
 use crate::engine;
 
-/// What threads do that [`interrupt`] interrupts, from now on. False: the program has that signal. Here it has none; but outside of simulations no thread
-/// can be interrupted.
+/// Sets what threads do when [`interrupt`] interrupts them. Returns false if the program uses that signal. Here none
+/// does, but outside simulations no thread can be interrupted.
 pub fn on_interrupt(handler: fn()) -> bool {
     engine::here().is_some_and(|here| {
         here.with(|engine| engine.on_kick(handler));

@@ -16,7 +16,7 @@ pub struct Work {
 /// Nothing has to be looked up.
 pub fn prepare_to_spawn() {}
 
-/// Starts a thread that no signal handler interrupts, and that nobody waits for: a simulation ends without it. False: none could be made.
+/// Starts a thread without handlers, which no thread joins: a simulation ends without it. False if it cannot.
 pub fn spawn(work: &'static Work) -> bool {
     let Some(_passage) = sandbox::pass() else { return false };
     let name = work.name.to_string_lossy().into_owned();

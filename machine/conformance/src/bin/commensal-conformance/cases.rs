@@ -1,7 +1,7 @@
 //! All cases on this machine: those of every machine, and those that only the host has.
 //!
-//! The host's own are operations in a form that only the host has: malloc's entry points, which do what pop and push do behind
-//! two table lookups ([`crate::entries`]); kicks that a filter refuses.
+//! Some operations exist on the host only: malloc's entry points, which do what pop and push do behind two table
+//! lookups ([`crate::entries`]), and kicks that a filter refuses.
 
 use crate::{entries, filter};
 use conformance::slot::{self, Operations};

@@ -107,6 +107,6 @@ fn migrate(thread: libc::pid_t, cpus: &[usize], random: &mut fastrand::Rng) {
 }
 
 fn interrupt(thread: libc::pid_t) {
-    // SAFETY: a thread that is dead by now gets nothing; one that got its number is of this process, and has the handler.
+    // SAFETY: a dead thread gets nothing; a thread that got this number since is of this process, and has the handler.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGUSR1) };
 }

@@ -1,7 +1,7 @@
 //! System calls that the kernel refuses by a filter, as a container might.
 
-/// Has a system call fail with an error number from now on, for the calling thread and those that it makes. False: filters are
-/// not to be had here.
+/// Makes a system call fail with this error number, for the calling thread and the threads that it creates. Returns
+/// false if filters are not available.
 pub fn refuse(call: libc::c_long, error: libc::c_int) -> bool {
     const NUMBER: u32 = 0;
     let statement = |code: u32, k: u32, skip: u8| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };

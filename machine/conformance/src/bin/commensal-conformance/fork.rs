@@ -1,7 +1,7 @@
 //! Forks: a child that says what it found, within its time.
 //!
-//! Between the fork and its end, the child calls nothing that could wait for a thread that does not exist there. What it
-//! found is static text, of which the pipe carries the address: the child is a copy.
+//! Between the fork and its end, the child calls nothing that could wait for a thread that it does not have. It reports
+//! static text by its address, through a pipe: the child is a copy, so the address is valid here.
 
 use conformance::runner::Child;
 use conformance::{Ended, Fork};

@@ -5,11 +5,11 @@
 //! commensal-conformance CASE [--planted WHAT] [--seconds S] [--seed N]
 //! ```
 //!
-//! Without a slot mode of its own, a case runs in the mode that the system offers; `GLIBC_TUNABLES=glibc.pthread.rseq=0` turns it
-//! to the fallback. The exit status is 0 if nothing was found, 1 if something was, 2 for bad usage. A case that does not come to its end is
-//! ended by an alarm.
+//! A case that names no slot mode runs in the mode that the system offers; `GLIBC_TUNABLES=glibc.pthread.rseq=0`
+//! selects the fallback. The exit status is 0 if no bug was found, 1 if one was found, 2 for bad usage. An alarm ends a
+//! case that hangs.
 //!
-//! The process starts with one thread, and the case's first thread is the main one: some operations tell the difference.
+//! The process starts with one thread, the case's first one: some operations treat the main thread differently.
 
 mod arguments;
 mod cases;
