@@ -15,8 +15,8 @@ use core::alloc::{GlobalAlloc, Layout};
 /// assert_eq!(numbers.iter().sum::<u32>(), 499_500);
 /// ```
 ///
-/// What COMMENSAL_CONF says holds from [`heap::conf::apply_environment`] on, which a program calls at the beginning of its `main`: unlike in the
-/// preloaded library nobody does so before.
+/// COMMENSAL_CONF takes effect when the program calls [`heap::conf::apply_environment`] at the beginning of its `main`.
+/// Only the preloaded library calls that by itself.
 ///
 /// In programs that also load `libcommensal.so`, both serve: the library what C asks for, this one what Rust asks for.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,8 +1,8 @@
 //! Commensal: the Linux kernel's per-CPU memory mechanisms for ordinary programs.
 //!
-//! A process with one thread pays next to nothing; a process with hundreds of threads never queues at a shared cache line.
-//! This package is the product: it holds the algorithms and all of their state, and reaches the computer through `machine`
-//! alone, so that the same source runs on Linux and on a simulated machine.
+//! A process with one thread pays next to nothing; a process with hundreds of threads never queues at a shared cache
+//! line. This package is the product. It holds the algorithms and all of their state, and reaches the computer through
+//! `machine` alone, so the same source runs on Linux and on a simulated machine.
 //!
 //! Each module may use those before it in this list: [`percpu`], [`counter`], [`observe`], [`settings`], [`page`],
 //! [`slab`], [`sandbox`], [`rcu`], [`group`], [`upkeep`], [`heap`].

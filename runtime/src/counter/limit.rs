@@ -1,22 +1,23 @@
 //! Additions within a limit, when the counter is upgraded.
 //!
-//! What was added is at most what is in no slot and Σ edge, and equal to it where no stock is left. A limited addition draws from the
-//! stock of its slot if that bound is within the limit: the stock was charged against the limit when it was put there. Else it comes here,
-//! under the block's lock: it adds to `direct` if the bound stays within the limit, and while there is room puts stock into its slot.
-//! Before it refuses, it *closes* all cells, so that no stock is left and the bound is exact. From then on the counter is *tight*: all
-//! additions go to `direct`, one atomic operation each, until there is room for several stocks again. So no more than one kick is made on
-//! each way to a limit.
+//! The sum of additions is at most what is in no slot plus Σ edge, and equal to it where no stock is left. A limited
+//! addition draws from the stock of its slot if that bound is within the limit: the stock was charged against the limit
+//! when it was put there. Otherwise it takes the block's lock, adds to `direct` if the bound stays within the limit,
+//! and puts stock into its slot while there is room. Before it refuses, it *closes* all cells, so that no stock is left
+//! and the bound is exact. From then on the counter is *tight*: all additions go to `direct`, one atomic operation
+//! each, until there is room for several stocks again. So each approach to a limit costs at most one kick.
 //!
-//! **Closing.** A cell's `left` is marked, which puts it out of the window. An operation in flight may still commit over the mark; after
-//! a restart none is in flight, so a mark that is still there stays, and the stock under it is ours. A lost mark is set again.
+//! **Closing.** Marking a cell's `left` puts it out of the window. An operation in flight may still commit over the
+//! mark. After a restart none is in flight, so a mark that is left stays, and its stock is ours. A lost one is set
+//! again.
 //!
-//! **Never over.** Stock is raised within the limit only, by the lock's holder, and the bound is looked at again after it was raised. `direct`
-//! rises by a compare-and-swap from the value that was judged. So also a signal handler that interrupts the lock's holder, and works
-//! without the lock, finds a bound that is too large rather than too small, and is noticed by whom it interrupted. A handler that
-//! must not wait for a holder whom it did not interrupt refuses.
+//! **Never over.** Only the lock's holder raises stock, within the limit, and it checks the bound again after that.
+//! `direct` rises by a compare-and-swap from the value that was judged. So a signal handler that interrupts the lock's
+//! holder, and works without the lock, finds a bound that is too large rather than too small, and the holder notices
+//! its work. A handler refuses if it must not wait for a holder that it did not interrupt.
 //!
-//! **Why a stale look does no harm.** Who has seen the bound within the limit and then draws, draws stock that somebody put there within
-//! the same limit. All this holds among those who have the same limit: what is added meanwhile under a larger one, or under none, may
+//! **Why a stale look is harmless.** A thread that saw the bound within the limit draws stock that was put there within
+//! the same limit. This holds among additions with the same limit: additions under a larger one, or under none, may
 //! have put the stock there.
 
 use super::slots::{Edges, LIMITED, Motion, TIGHT, draw, edges, moving_edges, pair};
@@ -42,8 +43,8 @@ pub(super) struct Limit<'a> {
 }
 
 impl Limit<'_> {
-    /// Whether what was added stays within the limit with `more`, for all that can be seen without the slots. The answer "no" may
-    /// be wrong while there is stock.
+    /// Whether the sum of additions stays within the limit with `more`, as far as is visible without the slots. The
+    /// answer "no" may be wrong while there is stock.
     fn has_room(&self, block: Block, index: usize, direct: i64, more: i64) -> bool {
         let bound = self.bound(block, index, direct);
         if may_have_wrapped(bound) && block.cells(index).opened() > 0 {
@@ -95,8 +96,8 @@ fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
             edges.loosen(index, amount, limit);
         }
     });
-    // A signal handler. Where it interrupted the lock's holder, that waits for it to end. Anywhere else the holder goes on beside it: it may
-    // judge by the same bound, and both would add.
+    // A signal handler. If it interrupted the lock's holder, that waits for it to end. Otherwise the holder runs beside
+    // it: both may judge by the same bound, and add.
     if held { added } else { block.head().lock.is_mine() && add_direct(block, index, amount, limit) }
 }
 
@@ -109,13 +110,13 @@ fn add_direct(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
 }
 
 impl Edges {
-    /// From now on the stock of this counter is raised within limits only. What was raised before is in the sum of edges.
+    /// From now on this counter's stock is raised within limits only. Earlier stock is in the sum of edges.
     fn set_limit(&self, index: usize) {
         // Release pairs with the acquire in `add_within`.
         self.cells(index).state.fetch_or(LIMITED, Ordering::Release);
     }
 
-    /// Puts stock into the slot where the thread runs, if there is room for it; makes a tight counter loose again if there is room for a few.
+    /// Puts stock into the thread's slot, if there is room; ends tightness if there is room for a few stocks.
     fn loosen(self, index: usize, amount: i64, limit: &Limit) {
         const SOME: i64 = 4;
         let flags = &self.cells(index).state;
@@ -133,7 +134,7 @@ impl Edges {
         self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));
     }
 
-    /// Takes the stock out of all cells, which nobody draws from afterwards. False: that cannot be, and all is as before.
+    /// Takes the stock out of all cells; no thread draws afterwards. False, without effect, if that is impossible.
     fn close_all(self, index: usize) -> bool {
         let _motion = Motion::new(&self, index);
         for _ in 0..ROUNDS {
@@ -160,7 +161,7 @@ impl Edges {
             let old = pair(*self, index, slot);
             if old.left & MARK != 0 {
                 let closed = Pair { left: 0, edge: total(old) };
-                // SAFETY: the cell is marked and no operation on it is in flight, so nobody draws from it; we hold the lock.
+                // SAFETY: the cell is marked, no operation on it is in flight, and we have the lock.
                 unsafe { slot::store_pair(self.cell(index), slot, closed) };
                 self.cells(index).state.fetch_sub(1, Ordering::Relaxed);
                 self.cells(index).edges.fetch_sub(stock(old), Ordering::Relaxed);

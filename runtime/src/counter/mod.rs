@@ -1,7 +1,8 @@
 //! Counters: a table for one, and a banquet when guests arrive.
 //!
-//! A [`LazyCounter`] is two words until a second thread shares it, and a per-CPU counter from then on. A [`CounterSet`] is several of them
-//! that are created, upgraded and destroyed as one. [`PerCpuCounter`] and [`PerCpuSet`] are per-CPU from the beginning, for those who know.
+//! A [`LazyCounter`] is two words until a second thread shares it, and a per-CPU counter from then on. A [`CounterSet`]
+//! is several of them that are created, upgraded and destroyed together. [`PerCpuCounter`] and [`PerCpuSet`] are
+//! per-CPU from the beginning.
 //!
 //! | file | what |
 //! |---|---|
@@ -30,7 +31,7 @@ pub use words::Counters;
 use core::fmt;
 use machine::slot::{self, Mode};
 
-/// How far a slot's part of a counter may vary before others hear of it: a reading is off by no more than half as much for each slot.
+/// How far a slot's part of a counter varies unshared: a reading is off by at most half of it for each slot.
 pub const DEFAULT_RANGE: i32 = 1024;
 const LARGEST_RANGE: i32 = 1 << 28;
 

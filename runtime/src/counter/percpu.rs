@@ -1,6 +1,6 @@
 //! Counters that are per-CPU from the beginning, in the forms that lazy ones have to compare with.
 //!
-//! What a form costs is decided by the area that the block comes from ([`Preparation`]) and by how an object divides what it needs:
+//! The cost of a form depends on its block's area ([`Preparation`]) and on how an object divides its needs:
 //!
 //! | form | blocks of an object | area |
 //! |---|---|---|
@@ -15,7 +15,7 @@ use super::{DEFAULT_RANGE, NoMemory, Reading, slots};
 use crate::percpu::Preparation;
 use crate::percpu::{Area, Block, CELL};
 
-/// A per-CPU counter: a line for each CPU from the beginning. A [`LazyCounter`](super::LazyCounter) does the same when it is worth it.
+/// A counter with a line per CPU from the start. A [`LazyCounter`](super::LazyCounter) becomes one when it pays.
 ///
 /// Safe from signal handlers and after forks as that one.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! When a counter that nobody announced as shared is upgraded by itself.
 //!
-//! On the machine that the table was made for, an addition from another thread than the owner's costs an atomic operation, about 6 ns
-//! while the line is not fought over and 30 to 100 when it is; through a block it costs 1 to 2. Taking a block and touching its first
-//! rows costs some 300 ns, and from then on reading and destroying cost more, and each slot a line of memory. So a counter must have
-//! been added to from elsewhere many times before it pays, fewer times where more threads can fight over it, and more often while only
-//! one slot is in use, where nobody does.
+//! On the machine that the table was made for, an addition by a thread that is not the owner costs an atomic operation:
+//! about 6 ns on an uncontended line, 30 to 100 ns on a contended one. Through a block it costs 1 to 2 ns. Taking a
+//! block and touching its first rows costs some 300 ns; from then on reading and destroying cost more, and each slot
+//! costs a line of memory. So an upgrade pays only after many additions by other threads: fewer where more threads
+//! compete, and more while only one slot is in use, where none does.
 //!
 //! | slots in use | remote additions | because |
 //! |---|---|---|
@@ -21,7 +21,7 @@ struct Line {
 const TABLE: [Line; 3] =
     [Line { slots: 0, additions: 1024 }, Line { slots: 2, additions: 64 }, Line { slots: 8, additions: 16 }];
 
-/// Whether a counter is to be upgraded after `additions` from threads that do not own it, in a process that uses `slots` slots.
+/// Whether to upgrade a counter after `additions` by threads that do not own it, in a process that uses `slots` slots.
 pub(super) fn upgrades(slots: u32, additions: u32) -> bool {
     TABLE.iter().rev().find(|line| line.slots <= slots).is_some_and(|line| additions >= line.additions)
 }

@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use machine::sync::{AtomicI64, AtomicU32};
 use machine::thread;
 
-/// `N` lazy counters, which are created, upgraded and destroyed as one. See [`LazyCounter`](super::LazyCounter) for what one does.
+/// `N` lazy counters that are created, upgraded and destroyed together. See [`LazyCounter`](super::LazyCounter).
 ///
 /// 16 + 12 `N` bytes, rounded up to 8: 64 for four. Panics where an index is not below `N`.
 #[derive(Debug)]
@@ -107,7 +107,8 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         self.add(index, amount.wrapping_neg());
     }
 
-    /// Adds to a counter of a set that the calling thread owns. See [`LazyCounter::add_local`](super::LazyCounter::add_local).
+    /// Adds to a counter of a set that the calling thread owns, like
+    /// [`LazyCounter::add_local`](super::LazyCounter::add_local).
     ///
     /// # Safety
     /// The calling thread owns the set, or the set is upgraded.
@@ -118,7 +119,8 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         unsafe { self.all().add_local_in_range(index, amount) }
     }
 
-    /// Adds to a counter of a set that the calling thread does not own. See [`LazyCounter::add_remote`](super::LazyCounter::add_remote).
+    /// Adds to a counter of a set that another thread owns, like
+    /// [`LazyCounter::add_remote`](super::LazyCounter::add_remote).
     #[inline(always)]
     pub fn add_remote(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");

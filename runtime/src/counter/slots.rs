@@ -1,17 +1,18 @@
 //! A counter after its upgrade: a cell in the row of each slot.
 //!
-//! What was added through a cell is `edge − stock`, where the stock is what can still be drawn. An addition draws from the stock of
-//! the slot where the thread runs: one restartable operation on one word, which fails where the stock would leave [0, RANGE). Then
-//! the amount goes to the shared word `direct`, by one atomic addition, and whoever finds the block's lock free brings the
-//! stock back to the middle, by moving the edge with it. So
+//! The sum of a cell's additions is `edge − stock`, where the stock is what can still be drawn. An addition draws from
+//! the stock of the slot where the thread runs: one restartable operation on one word, which fails where the stock
+//! would leave [0, RANGE). Then the amount goes to the shared word `direct`, by one atomic addition. If the block's
+//! lock is free, the thread then brings the stock back to the middle, and moves the edge with it. So
 //!
-//! * each addition is one store or one atomic operation: it is counted or it is not, also for a fork or a signal handler in between;
+//! * each addition is one store or one atomic operation: forks and signal handlers see it counted or not;
 //! * what was added is `direct` and Σ (edge − stock), exactly;
-//! * what was added is `direct` + Σ edge less half a range for each open cell, give or take as much: that is [`read`], which looks at no slot;
+//! * the sum is `direct` + Σ edge minus half a range for each open cell, give or take as much: [`read`] returns that
+//!   without looking at slots;
 //! * what was added is at most `direct` + Σ edge: a limit that this sum keeps is kept ([`super::limit`]).
 //!
-//! Where threads own slots, no kernel would restart a draw that a signal handler interrupts. So there cells stay closed, and a thread adds
-//! to the edge in its own row, by one instruction; readings look at all rows that were touched.
+//! Where threads own slots, no kernel would restart a draw that a signal handler interrupts. So cells stay closed
+//! there, and a thread adds to the edge in its own row, by one instruction. Readings look at all touched rows.
 //!
 //! Runs at the same time: threads in their slots draw; of those that move edges, one, and nobody ever waits for it.
 
@@ -47,8 +48,8 @@ pub(super) fn add_slow(block: Block, index: usize, amount: i64) {
     if slot::mode() == Mode::PerThread {
         return add_to_own_row(block, index, amount);
     }
-    // Relaxed: a sum of additions, which orders nothing. Readers who know that this addition is over know it through an order of
-    // their own, which this one is part of.
+    // Relaxed: a sum of additions orders nothing. A reader that knows that this addition is over knows it through
+    // another order, which includes this one.
     block.direct(index).fetch_add(amount, Ordering::Relaxed);
     try_moving_edges(block, |edges| {
         if edges.cells(index).state.load(Ordering::Relaxed) & LIMITED == 0 {
@@ -77,8 +78,8 @@ pub(super) fn edges(block: Block, index: usize) -> i64 {
     }
 }
 
-/// What was added: exact when nobody adds meanwhile, else what some of the additions in progress make of it. Takes time in
-/// proportion to the slots that were touched.
+/// The sum of additions: exact without concurrent additions, otherwise with some of their effects. Takes time in
+/// proportion to the touched slots.
 pub(super) fn sum(block: Block, index: usize) -> i64 {
     block.direct(index).load(Ordering::Relaxed).wrapping_add(in_cells(block, index))
 }
@@ -87,8 +88,8 @@ fn in_cells(block: Block, index: usize) -> i64 {
     block.touched_slots().map(|slot| total(pair(block, index, slot))).fold(0, i64::wrapping_add)
 }
 
-/// What was added, give or take the second number. Looks at two lines, where threads do not own slots; while edges are in motion for long,
-/// as all cells are closed for a limit, at the slots that were touched.
+/// The sum of additions, give or take the second number. Reads two lines, where threads do not own slots. Looks at the
+/// touched slots while edges move for long, as when all cells are closed for a limit.
 pub(super) fn read(block: Block, index: usize) -> (i64, u64) {
     if slot::mode() == Mode::PerThread {
         return (sum(block, index), 0);
@@ -100,13 +101,13 @@ pub(super) fn read(block: Block, index: usize) -> (i64, u64) {
     (block.direct(index).load(Ordering::Relaxed).wrapping_add(middle), error as u64)
 }
 
-/// The sum of edges with the number of open cells that belongs to it. None: edges were in motion each time that we looked.
+/// The sum of edges with its number of open cells. None: edges were moving each time that we looked.
 fn steady(block: Block, index: usize) -> Option<(i64, i64)> {
     const TRIES: usize = 16;
     let cells = block.cells(index);
     (0..TRIES).find_map(|_| {
-        // Acquire pairs with the release in `Motion::drop`: if it says even, we see what was written before. The fence pairs with the
-        // one in `Motion::new`: if we saw anything that was written behind it, the second look sees the odd number.
+        // Acquire pairs with the release in `Motion::drop`: if it says even, we see what was written before. The fence
+        // pairs with the one in `Motion::new`: if we saw anything written later, the second look sees the odd number.
         let before = cells.sequence.load(Ordering::Acquire);
         let seen = (cells.edges.load(Ordering::Relaxed), cells.opened().into());
         fence(Ordering::Acquire);
@@ -149,8 +150,8 @@ pub(super) fn try_moving_edges(block: Block, work: impl FnOnce(Edges)) {
     unsafe { lock.release() };
 }
 
-/// The same, but waits for the lock. False: that might be for ever, since the thread is in a signal handler that interrupted its holder,
-/// or a holder of something above; nothing was done.
+/// The same, but waits for the lock. Returns false, and does nothing, if that might be for ever: the thread is in a
+/// signal handler that interrupted the lock's holder, or the holder of something above.
 pub(super) fn moving_edges(block: Block, site: Site, work: impl FnOnce(Edges)) -> bool {
     let edges = Edges(block);
     match block.head().lock.acquire(block.area().block_contention(), site) {
@@ -187,9 +188,9 @@ impl Drop for Motion<'_> {
 }
 
 impl Edges {
-    /// Brings the stock of the slot where the thread runs to the middle, if it is far from it, or if there would have been enough for
-    /// `amount` then, which has gone past the cell; opens a closed cell. `may_rise` is asked after the sum of edges was raised, before
-    /// there is stock to draw from; if it says no, all is as before.
+    /// Brings the stock of the slot where the thread runs to the middle, if it is far from it, or if it would then have
+    /// sufficed for `amount`, which has bypassed the cell; opens a closed cell. Calls `may_rise` after raising the sum
+    /// of edges, before there is stock to draw from; if that returns false, nothing changes.
     pub(super) fn restock(self, index: usize, amount: i64, may_rise: impl FnOnce(Edges) -> bool) {
         let Some(slot) = slot::current() else { return };
         let old = pair(self.0, index, slot);

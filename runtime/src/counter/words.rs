@@ -6,18 +6,18 @@
 //!   remote   half a word a counter: added to by everybody else, atomically;  bit 0: frozen
 //! ```
 //!
-//! **One load decides.** The state changes from NOBODY to an owner to a block, or at once to a block, and never back while
-//! the set is shared. `local` and `remote` stay part of the sum for ever, so an upgrade moves nothing: whoever loaded the state before
-//! it adds to a word that counts as well.
+//! **One load decides.** The state changes from NOBODY to an owner to a block, or at once to a block, and never back
+//! while the set is shared. `local` and `remote` stay part of the sum for ever, so an upgrade moves nothing: a thread
+//! that loaded the state before it adds to a word that still counts.
 //!
-//! **An upgrade** is one compare-and-swap of the state, from what was seen to a block that is ready. One upgrader wins; the others give
-//! their blocks back. No memory: the set stays as it was, and the next occasion tries again.
+//! **An upgrade** is one compare-and-swap of the state, from the value seen to a block that is ready. One upgrader
+//! wins; the others return their blocks. Without memory the set stays as it was, and the next occasion tries again.
 //!
-//! `remote` is half a word so that four counters fit a cache line. Before it could overflow the set is upgraded, at a quarter of its range;
-//! if there is no memory for that all the way to the end, the program ends with a message: there is nowhere to put the addition.
+//! `remote` is half a word so that four counters fit a cache line. The set is upgraded when `remote` reaches a quarter
+//! of its range. If there is no memory until it would overflow, the program ends with a message.
 //!
-//! **Limited additions** of a set that is not upgraded add to `remote`, also the owner's, from the value that was judged. The first one
-//! after the upgrade freezes `remote` to them, so those that began before find out, and go on in the block.
+//! **Limited additions** to a set that is not upgraded add to `remote`, also the owner's, from the value that was
+//! judged. The first one after the upgrade freezes `remote` to them, so that earlier ones continue in the block.
 
 use super::limit::{self, Limit};
 use super::{DEFAULT_RANGE, NoMemory, Reading, policy, slots};
@@ -53,8 +53,8 @@ impl Head {
     }
 }
 
-/// A set of lazy counters whose size is known when the program runs: what C calls by, and what a [`CounterSet`](super::CounterSet) is
-/// inside. One word.
+/// A set of lazy counters whose size is known at run time: the C interface, and the inside of a
+/// [`CounterSet`](super::CounterSet). One word.
 ///
 /// Panics where an index is not below the length.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,8 @@ pub struct Counters<'a, const RANGE: i32 = DEFAULT_RANGE> {
 #[cold]
 fn no_room() -> ! {
     process::complain(
-        b"commensal: a counter is about to overflow, and cannot be upgraded: there is no memory, or the kernel wipes none in forks\n",
+        b"commensal: a counter is about to overflow, and cannot be upgraded: there is no memory, \
+          or the kernel wipes none in forks\n",
     );
     process::die()
 }
@@ -88,13 +89,13 @@ unsafe impl<const RANGE: i32> Send for Counters<'_, RANGE> {}
 unsafe impl<const RANGE: i32> Sync for Counters<'_, RANGE> {}
 
 impl<'a> Counters<'a> {
-    /// Bytes of a set of `len` counters, which is aligned to 8. A set of one may be zeroed memory; larger ones begin with [`Self::begin`].
+    /// Bytes of a set of `len` counters, aligned to 8. Zeroes are a set of one; [`Self::begin`] makes larger ones.
     pub const fn bytes(len: usize) -> usize {
         (size_of::<Head>() + len * (size_of::<AtomicI64>() + size_of::<AtomicU32>())).next_multiple_of(8)
     }
 
-    /// Makes a set of `len` counters, all zero and nobody's, of the memory at `place`. False: nothing was done, because there are none, or
-    /// more than a row has room for.
+    /// Makes a set of `len` counters, all zero and without an owner, at `place`. Returns false, and does nothing, if
+    /// `len` is zero or exceeds a row's room.
     ///
     /// # Safety
     /// As many bytes are the caller's, and in no use as a set that was not ended.
@@ -121,8 +122,8 @@ impl<'a> Counters<'a> {
     }
 }
 
-/// What is added. Processors that do not wait for the addition before (Intel's since 2021) do so only if the amount is part of the instruction, as far as we
-/// saw: 0.25 ns instead of 1.76.
+/// The amount. Processors that do not wait for the last addition (Intel's since 2021) do so only if the amount is part
+/// of the instruction, as far as we saw: 0.25 ns instead of 1.76.
 #[derive(Clone, Copy)]
 pub(super) enum Amount {
     /// 1, known to the compiler.
@@ -148,7 +149,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         Counters { head, whole: PhantomData }
     }
 
-    /// Ends the use of a set: gives its block back, if it has one. Its memory may be used for something else, or begun again.
+    /// Ends the use of a set: returns its block, if it has one. Its memory may be reused, or begun again.
     ///
     /// # Safety
     /// Nobody uses it at the same time, or afterwards.
@@ -177,7 +178,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
         self.head().remote_additions.store(0, Ordering::Relaxed);
         self.head().state.store(thread::id(), Ordering::Relaxed);
-        // At last: a child that another thread forks in between has one block less, and no set with a block that is another's, too.
+        // Last: a child that another thread forks in between has one block less, instead of two sets with one block.
         compiler_fence(Ordering::SeqCst);
         block.into_iter().for_each(give_back);
     }
@@ -395,7 +396,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// Adds to a remote word; with a limit, only if the counter, as far as it is in no block, stays within it.
     fn change_remote(self, index: usize, amount: i64, limit: Option<i64>) -> Changed {
         let remote = self.remote(index);
-        // Acquire, here and below: the local word is looked at later, so that what its owner subtracts from both is not seen in one only.
+        // Acquire, here and below: the local word is read later, lest a subtraction from both is seen in one only.
         let mut word = remote.load(Ordering::Acquire);
         loop {
             let new = i128::from(remote_amount(word)) + i128::from(amount);
@@ -418,8 +419,8 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
     }
 
-    /// Counts a remote addition, and upgrades the set if the policy says so, or a remote word is filling up. No memory: the next one
-    /// tries again.
+    /// Counts a remote addition, and upgrades the set if the policy says so, or if a remote word fills up. Without
+    /// memory the next one tries again.
     fn count_remote(self, index: usize) {
         let counted = &self.head().remote_additions;
         let additions = counted.load(Ordering::Relaxed).saturating_add(1);
@@ -446,7 +447,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
                 Some(ready) => ready,
                 None => *block.insert(area.take((self.len() + more) * CELL, RANGE).ok_or(NoMemory)?),
             };
-            // Release pairs with the acquire in `state`. Relaxed on failure: the loop ends with an acquire, or begins again.
+            // Release pairs with the acquire in `state`. Relaxed on failure: the loop acquires later, or begins again.
             match self.head().state.compare_exchange_weak(state, ready.word(), Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(_) => state = self.state(),
@@ -520,7 +521,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
                     }
                     return true;
                 }
-                // No block yet, so what was judged was all there is. With one, others may have added there and made room.
+                // There is no block yet, so what was judged was all. With one, others may have made room there.
                 Changed::Refused if self.block().is_none() => return false,
                 Changed::Refused | Changed::Frozen => {}
                 // Without memory the answer is no: there is nowhere to put it.
@@ -547,15 +548,15 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         sum
     }
 
-    /// For measurements: from now on the first `slots` slots of an upgraded set count as touched, as if threads had added there; at most as
-    /// many as its area has rows. No value changes.
+    /// For measurements: marks the first `slots` slots of an upgraded set as touched, as if threads had added there; at
+    /// most as many as its area has rows. No value changes.
     #[doc(hidden)]
     pub fn touch_slots(self, slots: u32) {
         let Some(block) = self.block() else { return };
         for slot in 0..slots.min(block.area().rows() as u32) {
             block.touch(slot);
-            // The line is written, with what it holds: a word that nobody ever wrote would be read from the kernel's page of zeroes.
-            // Compilers turn other operations that change nothing into mere loads.
+            // Writes the line with its own contents: a word that was never written would be read from the kernel's zero
+            // page. Compilers turn other operations that change nothing into mere loads.
             let _ = block.left(0, slot).compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -578,7 +579,7 @@ fn slots_in_use() -> u32 {
     slot::initialise();
     let owned = slot::mode() == Mode::PerThread;
     if owned && !Area::is_made() {
-        // A slot that a thread owns may be given only where forks are noticed: a child's would look like a dead thread's.
+        // A thread's own slot is usable only where forks are noticed: a child's would look like a dead thread's.
         return if thread::is_alone() { 1 } else { 2 };
     }
     crate::percpu::enter();

@@ -1,9 +1,9 @@
 //! Threads that are inside a group.
 //!
-//! Each entry lies with whoever entered, as a rule on the stack, and leads to the thread's entry before it; the thread's word leads to the last one.
-//! Entries may end in any order. The group knows how often it was entered, in this process: in a fork child only the thread that forked is
-//! there, and says where it is inside when it notices that it is in one: at once after an ordinary fork; after a bare one,
-//! when it first comes along.
+//! Each entry lies with its caller, usually on the stack, and points to the thread's entry before it; the thread's word
+//! points to the last one. Entries may end in any order. The group counts its entries in this process. A fork child has
+//! only the thread that forked, which counts its own entries again when it notices the fork: at once after an ordinary
+//! fork; after a bare one, when it first reaches this code.
 
 use super::inner::Core;
 use crate::percpu;
@@ -51,7 +51,7 @@ impl Users {
         self.times(self.0.load(Ordering::Relaxed))
     }
 
-    /// What a word says in this process. The thread that forked has said in the child where it is inside; nobody else is.
+    /// What a word means in this process. The thread that forked has counted its entries again.
     fn times(&self, word: u64) -> u32 {
         if (word >> 32) as u32 == thread::generation() { word as u32 } else { 0 }
     }
@@ -106,7 +106,7 @@ fn entries() -> impl Iterator<Item = *mut Entry> {
     })
 }
 
-/// The group that the calling thread is inside of, the innermost; null: none. It exists as long as the thread is inside.
+/// The innermost group that the calling thread is inside of; null: none. It exists as long as the thread is inside.
 pub fn innermost() -> *const Core {
     current().map_or(core::ptr::null(), |group| &raw const *group)
 }
@@ -125,11 +125,11 @@ impl Entry {
         Entry { group: core::ptr::null(), outer: null_mut() }
     }
 
-    /// Enters a group: from now on, until it leaves, or enters another one, the thread allocates there. False: somebody is destroying it.
+    /// Enters a group: the thread allocates there until it leaves or enters another one. False during destruction.
     ///
     /// # Safety
-    /// The entry stays where it is until the thread has left by it, and is not in use. The group exists until then. What the thread allocates
-    /// meanwhile, by whatever means, is not used when the group is destroyed.
+    /// The entry is not in use, and stays where it is until the thread has left by it. The group exists until then.
+    /// What the thread allocates meanwhile, by any means, is not used when the group is destroyed.
     pub unsafe fn enter(this: *mut Entry, group: &Core) -> bool {
         sharing::enter();
         if !general().is_all_redirected() {

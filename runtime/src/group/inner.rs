@@ -83,7 +83,7 @@ impl core::error::Error for Busy {}
 /// What is known of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes that are charged: what the program holds of the group and of groups below, and what arrays of slots hold of it.
+    /// Charged bytes: what the program holds of the group and of groups below, and what arrays of slots hold of it.
     pub charged: u64,
     /// The most that they were, exact to one refill of an array.
     pub peak: u64,
@@ -174,11 +174,11 @@ impl Core {
         Ok(place)
     }
 
-    /// Destroys a group: everything that was allocated in it goes back at once, without a look at it. Takes time in proportion to the spans and large
-    /// blocks that it has; interrupts nobody.
+    /// Destroys a group: returns everything that was allocated in it at once, without looking at it. Takes time in
+    /// proportion to its spans and large blocks; interrupts no thread.
     ///
     /// # Safety
-    /// `this` was created, and is the caller's to give up; nobody uses its memory any more, or is about to allocate in it.
+    /// `this` was created, and is the caller's to destroy. No thread uses its memory or allocates in it.
     pub unsafe fn destroy(this: *mut Core) -> Result<(), Busy> {
         sharing::enter();
         // SAFETY: passed on.
@@ -263,7 +263,7 @@ impl Core {
 
     // ---- allocating ----
 
-    /// A block of at least `bytes` at a multiple of `alignment`, a power of two. None: there is no memory, or no room for it within the limits.
+    /// At least `bytes` at a multiple of `alignment`, a power of two. None: no memory, or no room within the limits.
     pub fn allocate(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
         let class = if alignment <= class::STEP {
             (bytes <= class::LARGEST).then(|| class::class_for(bytes))
@@ -312,7 +312,7 @@ impl Core {
         })
     }
 
-    /// Tries; and again after what is cached was brought back, to the group if a limit was in the way, or to the whole process.
+    /// Tries, and tries again after draining caches: the group's if a limit was in the way, or all of the process.
     pub(super) fn within_limits<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
         if let Some(got) = attempt() {
             return Some(got);
@@ -322,7 +322,7 @@ impl Core {
                 // No memory; or there was no room, and now there is.
                 return attempt().or_else(|| general().flush_and_retry(bytes, attempt));
             };
-            // What lies in arrays is charged: nobody is refused for that. Others may have emptied them, and others may take what was there.
+            // Objects in arrays are charged, but refuse no request. Others may have drained or taken them.
             let table = Self::of_account(Some(full)).and_then(Core::known_table);
             let drained = table.and_then(|table| general().drain_charged(table));
             let again = attempt();

@@ -54,8 +54,8 @@ impl List {
     /// # Safety
     /// The block is the caller's, and in no list.
     unsafe fn insert(&self, block: *mut Block) -> bool {
-        // SAFETY: passed on. Who goes over the list from its first block finds it whole after each store: the links back, which only `remove` needs,
-        // are written anew where a fork took the lock's holder away.
+        // SAFETY: passed on. A walk from the first block finds a whole list after each store. Only `remove` needs the
+        // links back, and they are rebuilt if a fork took the lock's holder away.
         self.locked(here!(), |first| unsafe {
             ((*block).next, (*block).link) = (*first, first);
             if !(*first).is_null() {
@@ -187,8 +187,8 @@ impl Core {
     /// The block is the caller's to give up.
     pub unsafe fn forget_large(start: *mut u8) {
         let Some(note) = note_of(start) else { return };
-        // SAFETY: passed on; as in `of_large`. In a handler on top of the list's holder the note stays, and with it the charge, until the group goes:
-        // it then names no block.
+        // SAFETY: passed on; as in `of_large`. In a handler above the list's holder, the note and its charge stay until
+        // the group is destroyed; the note then names no block.
         unsafe {
             let group = &*(*note).group;
             let pages = (*note).pages;
@@ -201,7 +201,7 @@ impl Core {
         }
     }
 
-    /// Has a large block resized, and its group, if it is one's, charged for that. False: there is no room, or `resize` says no.
+    /// Resizes a large block, and charges its group, if any. False if there is no room, or if `resize` fails.
     ///
     /// # Safety
     /// The block is the caller's.

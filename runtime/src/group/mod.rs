@@ -1,5 +1,5 @@
-//! Memory groups: what a `memcg` is to the kernel, for a program. A group is charged for what is allocated in it, up to a limit, together with its
-//! parents; and all of it can be given back at once.
+//! Memory groups: what a `memcg` is to the kernel, for a program. What is allocated in a group is charged to it and its
+//! ancestors, up to a limit, and all of it can be freed at once.
 //!
 //! ```
 //! use commensal::group::Group;
@@ -18,12 +18,12 @@
 //! | `large` | large blocks of a group |
 //! | `register` | the groups that there are |
 //!
-//! A group makes a cache for a size class at the first object of that; making it interrupts nobody. Allocations that name their group
-//! find the cache in a table. A thread that has *entered* a group allocates there by `malloc`, too: from the first entry in a process on, all
-//! threads' allocations find out on a slow path whether they are inside one.
+//! A group creates a cache for a size class with its first object of that class; this interrupts no thread. Allocations
+//! that name their group find the cache in a table. A thread that has *entered* a group also allocates there by
+//! `malloc`: from the first entry in a process on, all allocations check on a slow path whether they are inside one.
 //!
-//! Runs at the same time: any threads. Who destroys a group answers for it that nobody uses its memory any more; that no thread is inside, and that
-//! it has no children, is looked at.
+//! Runs at the same time: any threads. The caller that destroys a group guarantees that no thread uses its memory any
+//! more. The group itself checks that no thread is inside, and that it has no children.
 
 mod entry;
 mod inner;

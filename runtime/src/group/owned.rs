@@ -11,8 +11,8 @@ use core::ptr::NonNull;
 
 /// A group of memory, with a charge, a peak, a limit, and everything in it released at once when it is dropped.
 ///
-/// Values in it are owned by [`Box`]es that borrow the group, so none is used when it is destroyed; those that were forgotten or leaked are
-/// not dropped then.
+/// [`Box`]es that borrow the group own values in it, so none is used when it is destroyed. Forgotten or leaked values
+/// are not dropped then.
 pub struct Group<'p> {
     core: NonNull<Core>,
     parent: PhantomData<&'p Group<'p>>,
@@ -24,7 +24,7 @@ unsafe impl Send for Group<'_> {}
 unsafe impl Sync for Group<'_> {}
 
 impl Group<'static> {
-    /// A group of its own. The name is for people; it has letters, digits, `-`, `_`, `.` and `/`, and is cut after 23 of them.
+    /// Creates a group. The name is for people: letters, digits, `-`, `_`, `.` and `/`; it is cut after 23 of them.
     pub fn new(name: &str) -> Result<Self, Refused> {
         Self::create(name, None)
     }
@@ -85,7 +85,7 @@ impl<'p> Group<'p> {
         }
     }
 
-    /// Runs `work` inside the group: what the thread allocates meanwhile by the runtime, which may be the program's allocator, is the group's.
+    /// Runs `work` inside the group, to which all belongs that the thread allocates by the runtime meanwhile.
     ///
     /// # Safety
     /// None of that is used when the group is destroyed: neither what `work` returns, nor what it leaves elsewhere.
@@ -100,8 +100,8 @@ impl<'p> Group<'p> {
         result
     }
 
-    /// Destroys the group: everything in it goes back at once. Error, with the group: it has children that were forgotten, or threads that were
-    /// inside are no more.
+    /// Destroys the group and frees everything in it at once. Error, with the group: it has forgotten children, or
+    /// threads that were inside no longer exist.
     pub fn destroy(self) -> Result<(), (Self, Busy)> {
         // SAFETY: nobody has borrowed the group, and its values borrow it.
         match unsafe { Core::destroy(self.core.as_ptr()) } {

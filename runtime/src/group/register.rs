@@ -1,9 +1,9 @@
 //! The groups that there are, for whoever looks at them all: the statistics page.
 //!
-//! Creating a group claims an entry by one exchange, and waits for nobody. Destroying one waits for whoever looks, for some microseconds: so a group
-//! that is shown is there. Groups beyond the number of entries are not shown, and otherwise as good as any.
+//! Creating a group claims an entry by one exchange, without waiting. Destroying one waits some microseconds for
+//! readers: so a group that is shown exists. Groups beyond the number of entries are not shown, but work.
 //!
-//! Runs at the same time: any threads. A fork child has its parent's list; who looked at it there is forgotten with the lock.
+//! Runs at the same time: any threads. A fork child has its parent's list; its lock forgets the readers of the parent.
 
 use super::inner::Core;
 use crate::slab::region::general;

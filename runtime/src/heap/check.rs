@@ -15,13 +15,13 @@ pub struct InUse {
 
 /// Checks the whole heap; each violation panics. `show_cached` sees every object that an array holds.
 ///
-/// For tests: nobody else may be in the heap, and no thread of a parent vanished in the middle of it. Takes time in proportion
-/// to the pages in segments.
+/// For tests: no other thread may be in the heap, and none of a parent may have vanished in the middle of it. Takes
+/// time in proportion to the pages in segments.
 pub fn check_valid(mut show_cached: impl FnMut(*mut u8)) -> InUse {
     if !root::is_installed() {
         return InUse::default();
     }
-    // The shepherd gives everything back where threads have ended; what it has in hands then is neither in use nor free.
+    // When threads have ended, the shepherd returns everything; what it holds meanwhile is neither in use nor free.
     upkeep::leave_to_the_last(20);
     let slab = general().check_valid(&mut show_cached);
     let zone = general().state().zone.check_valid();

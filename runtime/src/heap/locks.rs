@@ -1,7 +1,7 @@
-//! The lock report: who waited for the runtime's locks, how often and how long, as `perf lock contention` tells it of the kernel's.
+//! The lock report: which calls waited for the runtime's locks, like `perf lock contention` for the kernel.
 //!
-//! A reading takes no lock and allocates nothing, so that it can be made in any state, also in signal handlers and after a fork, where the
-//! child's begins with its parent's. It is exact at rest.
+//! A reading takes no lock and allocates nothing, so it works in any state, also in signal handlers and after a fork,
+//! where the child's begins with its parent's. It is exact at rest.
 
 use super::report::StandardError;
 use crate::observe::columns::{Row, Table, rows_of};

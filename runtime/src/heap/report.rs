@@ -1,8 +1,8 @@
 //! What the heap tells: a reading of its state, as text, as XML, or as numbers.
 //!
 //! Its figures are those of the table `observe::figures`. They come from counts that slow paths keep (see
-//! `slab::Tally`), and from a walk over spans and slots; malloc and free count nothing. A reading takes no lock, so that
-//! it can be made in any state; it is exact at rest.
+//! `slab::Tally`), and from a walk over spans and slots; malloc and free count nothing. A reading takes no lock, so it
+//! works in any state; it is exact at rest.
 
 use super::locks;
 use super::statistics::read::{Heap, Walked};
@@ -31,7 +31,7 @@ pub fn process() -> Option<Figures> {
     Some(Figures::read(&Heap::after(walked)))
 }
 
-/// Shows all size classes that were ever used. Some at a time, as the caller's stack may be small and spans may be many.
+/// Shows all size classes that were ever used, some at a time: the caller's stack may be small, and spans may be many.
 pub fn for_each_class(mut show: impl FnMut(&Cache)) {
     const AT_ONCE: usize = 8;
     for first in (1..CLASSES).step_by(AT_ONCE) {
@@ -84,8 +84,8 @@ pub fn write_text(out: &mut impl Write) -> fmt::Result {
     result
 }
 
-/// Writes the report as XML, in the shape that readers of glibc's `malloc_info` know: a heap, and the totals of all heaps, of which there is one. Free
-/// objects in arrays and depots are "fast"; other free memory is "rest", and large blocks are "mmap".
+/// Writes the report as XML, in the shape of glibc's `malloc_info`: a heap, and the totals of all heaps, of which there
+/// is one. Free objects in arrays and depots are "fast", other free memory is "rest", and large blocks are "mmap".
 pub fn write_xml(out: &mut impl Write) -> fmt::Result {
     let Some(figures) = process() else { return Ok(()) };
     let mut result = writeln!(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>");

@@ -1,10 +1,10 @@
 //! The lock report's rows and columns, as text and as JSON.
 //!
-//! The columns are the fields of [`Row`], and both come from one list: a field's name is the column's, in which JSON has it, and without its
-//! unit and with blanks it is the text's, which is in the columns and units of `perf lock contention`. So no value can come to stand
-//! in another one's place.
+//! The columns are the fields of [`Row`], and both come from one list. JSON uses the field's name. The text uses the
+//! name without its unit and with blanks, in the columns and units of `perf lock contention`. So no value can appear in
+//! the place of another.
 //!
-//! Nothing is allocated: a [`Table`] has room for so many rows, keeps those with the most waiting, and says what it lost.
+//! Allocates nothing: a [`Table`] has a fixed number of rows, keeps those with most waiting, and says what it lost.
 
 use super::Word;
 use core::fmt::{self, Write};
@@ -318,7 +318,8 @@ mod tests {
 
     fn many_sites() -> [Site; 40] {
         sites! {
-            a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 d0 d1 d2 d3 d4 d5 d6 d7 d8 d9
+            a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9
+            c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 d0 d1 d2 d3 d4 d5 d6 d7 d8 d9
         }
     }
 
@@ -401,7 +402,8 @@ mod tests {
         let expected = "\
 \x20contended   total wait     max wait     avg wait         type   caller
 
-         1      2.00 s       2.00 s       2.00 s          zone   observe::columns::tests::text_is_in_the_columns_and_units_of_perf
+         1      2.00 s       2.00 s       2.00 s          zone   observe::columns::tests::\
+text_is_in_the_columns_and_units_of_perf
          1     13.15 us     13.15 us     13.15 us         zone   observe::columns::tests::many_sites::a1
          1       999 ns       999 ns       999 ns         zone   observe::columns::tests::many_sites::a0
 ";
@@ -436,7 +438,8 @@ mod tests {
         let contention = Contention::new();
         let site = many_sites()[7];
         [10, 4, 5].into_iter().for_each(|wait_ns| contention.record(site, wait_ns));
-        let expected = "{ \"locks\": [\n  { \"contended\": 3, \"total_wait_ns\": 19, \"max_wait_ns\": 10, \"avg_wait_ns\": 6, \
+        let expected = "{ \"locks\": [\n  { \"contended\": 3, \"total_wait_ns\": 19, \"max_wait_ns\": 10, \
+             \"avg_wait_ns\": 6, \
              \"type\": \"zone\", \"caller\": \"observe::columns::tests::many_sites::a7\" }\n\
              ], \"lost\": { \"contended\": 0, \"total_wait_ns\": 0 } }\n";
         assert_eq!(json_of(&table_of(&[contention], "")), expected);

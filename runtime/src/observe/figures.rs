@@ -53,7 +53,8 @@ macro_rules! with_figures {
             kicks_refused: Counter Count, "Times that the kernel refused to interrupt other CPUs.",
                 |_| kick::counts().1;
             is_plain: Gauge YesOrNo Most,
-                "Whether the process is in plain mode, as a filter of system calls may be there: nobody is interrupted.",
+                "Whether the process is in plain mode, as a filter of system calls may be there: nobody is \
+                 interrupted.",
                 |_| sandbox::is_plain().into();
             strandable_bytes: Gauge Bytes,
                 "Bytes that arrays of used slots can hold at most, which in plain mode nobody takes away from there.",
@@ -486,7 +487,8 @@ mod tests {
         };
         write_slab_row(&mut text, "some", &row).unwrap();
         let kernels = "slabinfo - version: 2.1\n# name            <active_objs> <num_objs> <objsize> <objperslab> \
-                       <pagesperslab> : tunables <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>\n";
+                       <pagesperslab> : tunables <limit> <batchcount> <sharedfactor> : slabdata \
+                       <active_slabs> <num_slabs> <sharedavail>\n";
         let expected = "some                   1      6      8    3    1 : tunables    5    4    0 \
                         : slabdata      1      2      0\n";
         assert_eq!(text, [kernels, expected].concat());

@@ -1,7 +1,7 @@
 //! The runtime's locks: their classes, and what waiting for each cost.
 //!
-//! A class is one field of [`LockReport`], with the name by which it is reported; both come from one list. Of those who wait for an
-//! area's locks, or a queue's of deferred objects, area and queues know, which there may be without a heap.
+//! A class is one field of [`LockReport`], with the name by which it is reported; both come from one list. An area, and
+//! a queue of deferred objects, counts the waits for its own locks, because it may exist without a heap.
 //!
 //! Readings take no lock and can be made in any state.
 

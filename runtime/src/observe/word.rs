@@ -3,9 +3,9 @@
 use core::fmt;
 use core::ops::Deref;
 
-/// A short text, of so many bytes at most, that lies in the table itself. A table of references is one of addresses, which the loader
-/// has to write in each process that has the library, whether the table is used or not; one of words is left on disk until somebody
-/// reads it.
+/// A short text of at most this many bytes that lies in the table itself. The loader would have to relocate a table of
+/// references in each process with the library, whether or not it uses the table. A table of words stays on disk until
+/// it is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Inline<const MOST: usize> {
     len: u8,

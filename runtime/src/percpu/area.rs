@@ -1,11 +1,11 @@
 //! Areas: where blocks come from and go to.
 //!
-//! An area reserves chunks of address space, each of rows for all possible slots, and cuts them into blocks. Nothing but the pages that
-//! are touched costs memory: the rows of slots that no thread ever ran in stay untouched. Blocks that come back are kept by size, ready:
-//! they are wiped on return, as far as they were touched, so that taking one touches nothing but its head.
+//! An area reserves chunks of address space, each with rows for all possible slots, and cuts them into blocks. Only
+//! touched pages cost memory: the rows of unused slots stay untouched. Returned blocks are kept by size. Their touched
+//! part is wiped on return, so taking one touches only its head.
 //!
-//! The process has one area, made at the first upgrade of a counter ([`Area::of_process`]); experiments make others, for more CPUs than
-//! there are, or of the eager school, which prepares each block for all of them when it is taken.
+//! The process has one area, made at the first upgrade of a counter ([`Area::of_process`]). Experiments make others:
+//! for more CPUs than there are, or eager ones, which prepare each block for all CPUs when it is taken.
 //!
 //! Runs at the same time: any number of threads; one takes at a time, any number give back, also in signal handlers.
 
@@ -45,7 +45,7 @@ pub struct Area {
     lines_left: AtomicUsize,
     /// Blocks that are in use.
     in_use: AtomicU64,
-    /// Ready blocks by lines. Anybody pushes; the lock's holder pops, so that no block is popped and pushed again behind a popper's back.
+    /// Ready blocks by lines. Any thread pushes; only the lock's holder pops, so no block returns behind its back.
     ready: [AtomicPtr<Head>; LINES + 1],
     contention: Contention,
     block_contention: Contention,
@@ -59,7 +59,7 @@ impl Area {
         slot::initialise();
         let page = vm::reserve(null_mut(), vm::PAGE, vm::Access::ReadWrite)?;
         let area = page.cast::<Area>();
-        // SAFETY: the page is fresh, ours, and never unmapped but by `of_process` before anybody has seen it; zeroes are a valid area.
+        // SAFETY: the page is ours; only `of_process` unmaps it, before others see it; zeroes are a valid area.
         unsafe {
             (&raw mut (*area).rows).write(cpus.max(slot::possible()));
             (&raw mut (*area).preparation).write(preparation);
@@ -79,7 +79,7 @@ impl Area {
         !root::area().is_null()
     }
 
-    /// Its locks, and those of its blocks, may be held by threads that vanish in a fork: so children must find out that they are some.
+    /// Threads that vanish in a fork may hold its locks, and those of its blocks: so children must notice the fork.
     #[cold]
     fn begin() -> Option<&'static Area> {
         if !thread::notice_forks() {
@@ -127,7 +127,7 @@ impl Area {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// A zeroed block with `bytes` in each row, at most a row's worth, whose stocks will be below `range`. None: no address space.
+    /// A zeroed block with `bytes` in each row, at most all, and stocks below `range`. None: no address space.
     pub fn take(&'static self, bytes: usize, range: i32) -> Option<Block> {
         let lines = bytes.div_ceil(LINE).max(1);
         debug_assert!(lines <= LINES);
@@ -154,7 +154,7 @@ impl Area {
         block
     }
 
-    /// For a signal handler that must not wait for the lock: a block of a chunk of its own, of which the others become ready.
+    /// For a signal handler that must not wait for the lock: a block of a new chunk, whose other blocks become ready.
     #[cold]
     fn cut_aside(&'static self, lines: usize, range: i32) -> Option<Block> {
         let chunk = self.new_chunk()?;
@@ -180,8 +180,8 @@ impl Area {
         loop {
             head.next.store(first, Ordering::Relaxed);
             let ours = (&raw const *head).cast_mut();
-            // Release pairs with the acquire in `pop`: who takes the block finds it wiped, and its link. Relaxed on failure: the value
-            // is only a link.
+            // Release pairs with the acquire in `pop`: the thread that takes the block finds it wiped, and its link.
+            // Relaxed on failure: the value is only a link.
             match ready.compare_exchange_weak(first, ours, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(seen) => first = seen,
@@ -194,7 +194,7 @@ impl Area {
         let ready = &self.ready[lines];
         let mut first = NonNull::new(ready.load(Ordering::Acquire))?;
         loop {
-            // SAFETY: heads are never unmapped, and nobody else pops, so it is still on the stack or below what was pushed since.
+            // SAFETY: heads are never unmapped, and no other thread pops, so it is still on the stack.
             let next = unsafe { first.as_ref() }.next.load(Ordering::Relaxed);
             // Acquire as above, also for what was pushed since.
             match ready.compare_exchange_weak(first.as_ptr(), next, Ordering::Acquire, Ordering::Acquire) {

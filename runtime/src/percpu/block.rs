@@ -9,14 +9,14 @@
 //!   +1 ROW    │ slot 1: …                                          │
 //! ```
 //!
-//! Blocks of an object's several counters share lines, but no two slots do. A block that nobody uses is all zero but for its head's
-//! first words, so it can be used at once: only rows that the *touched mask* names are wiped when it is given back, and summed
-//! while it lives. The mask has 192 bits, so on machines with more CPUs each bit stands for a few slots.
+//! Blocks of an object's counters share lines, but no two slots do. An unused block is all zero except for its head's
+//! first words, so it is ready at once: only rows in the *touched mask* are wiped when the block is returned, and
+//! summed while it lives. The mask has 192 bits; on machines with more CPUs each bit stands for a few slots.
 //!
-//! Runs at the same time: threads in their slots draw; whoever holds the head's lock moves edges. A block is freed by its last user.
+//! Runs at the same time: threads draw in their slots; the holder of the head's lock moves edges. The last user frees.
 //!
-//! Whoever finds the lock taken adds to what is in no slot. So what the lock's holder reads and writes lies in another line: beside a word that many CPUs
-//! add to he would wait for each of them, and they for him.
+//! A thread that finds the lock taken adds to what is in no slot. So the words of the lock's holder lie in another
+//! line: beside a word that many CPUs add to, the holder and they would wait for each other.
 
 use super::Area;
 use core::mem::offset_of;
@@ -37,7 +37,7 @@ pub const MARK: u64 = 1 << 62;
 const LINE: usize = 64;
 const MASK_WORDS: usize = 3;
 
-/// A block's name: the address of slot 0's row, plus one, so that it is odd. Whoever holds it answers for the block's being in use.
+/// A block's name: the address of slot 0's row, plus one, so it is odd. Its holder guarantees that the block is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Block(NonNull<u8>);

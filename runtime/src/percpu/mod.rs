@@ -1,5 +1,5 @@
-//! Per-CPU memory: the heap's areas, one page for each possible slot, and blocks for whoever counts per CPU ([`Area`], [`Block`]).
-//! All of it is address space, which is committed by its first touch.
+//! Per-CPU memory: the heap's areas, one page for each possible slot, and blocks for per-CPU counts ([`Area`],
+//! [`Block`]). All of it is address space, committed at first touch.
 //!
 //! ```text
 //!   area of a slot   ┌ word 2c     take word of class c ┐
@@ -40,9 +40,9 @@ pub fn enter() {
     }
 }
 
-/// Calls functions of the C library that may allocate what the process keeps: threads of the runtime's own, what is called at an exit or a fork. The
-/// thread is inside of no group meanwhile, which would be charged for that, and take it along when it is destroyed. No handler of this thread interrupts,
-/// and would look where it is.
+/// Calls functions of the C library that may allocate memory for the process: to create the runtime's own threads, or
+/// to register for exits and forks. Meanwhile the thread is inside of no group, which would be charged and take that
+/// memory along when it is destroyed. And no handler of this thread runs, which would look up the thread's group.
 #[cold]
 pub fn for_process<R>(work: impl FnOnce() -> R) -> R {
     thread::without_signals(|| {

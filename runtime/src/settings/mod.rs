@@ -9,9 +9,10 @@
 //!   Key::of ───┘         at compile time: a key that there is not does not compile
 //! ```
 //!
-//! `COMMENSAL_CONF` has `key:value` pairs, separated by commas. What is not understood is named, with what was expected or the nearest key, and
-//! changes nothing. A mechanism asks for its values when it needs them; what has to be done once is done at the start, by `heap::conf`. Of single
-//! caches (`cache.NAME.…`, where NAME may end with `*`) the environment is asked when a cache is created.
+//! `COMMENSAL_CONF` has `key:value` pairs, separated by commas. A pair that is not understood changes nothing; a
+//! message names it with the expected values or the nearest key. A mechanism asks for its values when it needs them;
+//! `heap::conf` applies what must be done once at the start. Settings of single caches (`cache.NAME.…`, where NAME may
+//! end with `*`) are read from the environment when a cache is created.
 //!
 //! Runs at the same time: anybody reads and sets. Each value is a number of its own.
 
@@ -186,7 +187,7 @@ const fn bits(words: &str, text: &[u8]) -> Option<u64> {
     Some(bits)
 }
 
-/// What the library keeps of a row. A table of texts is one of addresses, which the loader would have to write in each process; see [`Word`].
+/// What the library keeps of a row. The loader would have to write a table of texts in each process; see [`Word`].
 #[derive(Clone, Copy, Debug)]
 struct Row {
     key: Word,
@@ -441,11 +442,11 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
     row[b.len()]
 }
 
-/// A setting was not set: there is none of this name that can be set while the program runs, or the value is none of its own.
+/// A setting was not set: no setting of this name can change while the program runs, or it does not take this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Sets a setting of a part while the program runs, by what stands behind the part's name in its key; `on` is the part's own key.
+/// Sets a part's setting while the program runs, by its key after the part's name; `on` is the part's own key.
 pub(crate) fn set(part: &str, name: &str, value: u32) -> Result<(), Refused> {
     let is_wanted = |row: &Row| {
         let rest = row.key.strip_prefix(part);

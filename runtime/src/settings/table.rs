@@ -1,5 +1,5 @@
-//! The table of settings. Its rows are all that there is to say of a setting: whoever adds one adds a row here, and reads it where it is needed by
-//! `Key::of("its.key")`. `commensal conf` prints the table, and docs/reference/conf.md is made of it.
+//! The table of settings. A row says everything about its setting: to add one, add a row here, and read it where it is
+//! needed by `Key::of("its.key")`. `commensal conf` prints the table, and docs/reference/conf.md is generated from it.
 //!
 //! The library itself keeps keys and values only; see [`ROWS`](super::ROWS).
 
@@ -48,9 +48,10 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         unit: "",
         when: AtStart,
-        help: "Which processes write a statistics page, which `commensal top` and `commensal stat` read. `on`: each process that inherits the setting, \
-               once it has lived for 50 ms or holds some MiB. A process number: that process at its start, and others as with `on`. `commensal run` \
-               gives the number of the program that it starts, unless you set this key.",
+        help: "Which processes write a statistics page, which `commensal top` and `commensal stat` read. `on`: each \
+               process that inherits the setting, once it has lived for 50 ms or holds some MiB. A process number: \
+               that process at its start, and others as with `on`. `commensal run` gives the number of the program \
+               that it starts, unless you set this key.",
     },
     Setting {
         key: "observe.interval_ms",
@@ -66,7 +67,8 @@ pub const TABLE: &[Setting] = &[
         default: "none",
         unit: "",
         when: AtStart,
-        help: "The descriptor of the page by which `commensal tune` reaches the process. `commensal run` sets this key; it is not for people.",
+        help: "The descriptor of the page by which `commensal tune` reaches the process. `commensal run` sets this \
+               key; it is not for people.",
     },
     Setting {
         key: "keep",
@@ -90,8 +92,9 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         unit: "",
         when: AtStart,
-        help: "`on`: plain mode from the start, in which the library makes only system calls that the C library's malloc and threads make, too. For programs that \
-               install filters of system calls by other means than `prctl`, at which the library comes into plain mode by itself.",
+        help: "`on`: plain mode from the start, in which the library makes only system calls that the C library's \
+               malloc and threads make, too. For programs that install filters of system calls by other means than \
+               `prctl`, at which the library comes into plain mode by itself.",
     },
     Setting {
         key: "syscalls",
@@ -99,8 +102,8 @@ pub const TABLE: &[Setting] = &[
         default: "direct",
         unit: "",
         when: AtStart,
-        help: "`libc`: the library calls the C library's `mmap`, `munmap`, `mremap` and `madvise`, so that libraries that replace these functions (MPI, RDMA) see \
-               its calls. `direct`: it makes the system calls itself.",
+        help: "`libc`: the library calls the C library's `mmap`, `munmap`, `mremap` and `madvise`, so that libraries \
+               that replace these functions (MPI, RDMA) see its calls. `direct`: it makes the system calls itself.",
     },
     Setting {
         key: "upkeep",
@@ -108,7 +111,8 @@ pub const TABLE: &[Setting] = &[
         default: "on",
         unit: "",
         when: AnyTime,
-        help: "Whether memory that nobody uses goes back to the system in the background. `off`: only when the program trims.",
+        help: "Whether memory that nobody uses goes back to the system in the background. `off`: only when the program \
+               trims.",
     },
     Setting {
         key: "upkeep.shepherd",
@@ -116,8 +120,9 @@ pub const TABLE: &[Setting] = &[
         default: "on",
         unit: "",
         when: AnyTime,
-        help: "Whether a background thread of the library (the *shepherd*) tends idle slots, in processes with threads. `off`: the program does, by \
-               `upkeep::tick` in Rust or `cm_upkeep_tick` in C; otherwise idle slots keep what they have.",
+        help: "Whether a background thread of the library (the *shepherd*) tends idle slots, in processes with \
+               threads. `off`: the program does, by `upkeep::tick` in Rust or `cm_upkeep_tick` in C; otherwise idle \
+               slots keep what they have.",
     },
     Setting {
         key: "upkeep.interval_ms",
@@ -125,7 +130,8 @@ pub const TABLE: &[Setting] = &[
         default: "1000",
         unit: "milliseconds",
         when: AnyTime,
-        help: "Length of an interval, in which each slot has one turn: pages go back that were idle for as long. The kernel's `vm.stat_interval`.",
+        help: "Length of an interval, in which each slot has one turn: pages go back that were idle for as long. The \
+               kernel's `vm.stat_interval`.",
     },
     Setting {
         key: "upkeep.budget_mib",
@@ -141,9 +147,10 @@ pub const TABLE: &[Setting] = &[
         default: "flagged",
         unit: "",
         when: AtStart,
-        help: "How registered readers come to report. `flagged`: at a checkpoint after they are told to. `counted`: at each `rcu.counted_each`-th \
-               checkpoint. `kicked`: as `flagged`, and kickable readers are interrupted in the end. `none`: only where the program says so. A program \
-               changes it while it runs by `cm_rcu_set_policy` in C or `qsbr::set_policy` in Rust.",
+        help: "How registered readers come to report. `flagged`: at a checkpoint after they are told to. `counted`: at \
+               each `rcu.counted_each`-th checkpoint. `kicked`: as `flagged`, and kickable readers are interrupted in \
+               the end. `none`: only where the program says so. A program changes it while it runs by \
+               `cm_rcu_set_policy` in C or `qsbr::set_policy` in Rust.",
     },
     Setting {
         key: "rcu.counted_each",
@@ -159,8 +166,8 @@ pub const TABLE: &[Setting] = &[
         default: "0",
         unit: "microseconds",
         when: AnyTime,
-        help: "Least time from the start of a grace period to the start of the next. With some, callers that come one after the other share grace \
-               periods and kicks. Expedited grace periods do not wait for it.",
+        help: "Least time from the start of a grace period to the start of the next. With some, callers that come one \
+               after the other share grace periods and kicks. Expedited grace periods do not wait for it.",
     },
     Setting {
         key: "rcu.first_scan_us",
@@ -168,7 +175,8 @@ pub const TABLE: &[Setting] = &[
         default: "20",
         unit: "microseconds",
         when: AnyTime,
-        help: "Time until a sleeping waiter looks again whether readers have ended, the first time: about as long as most sections take.",
+        help: "Time until a sleeping waiter looks again whether readers have ended, the first time: about as long as \
+               most sections take.",
     },
     Setting {
         key: "rcu.longest_scan_us",
@@ -176,7 +184,8 @@ pub const TABLE: &[Setting] = &[
         default: "1000",
         unit: "microseconds",
         when: AnyTime,
-        help: "Each later time is twice as long as the one before, up to this. The waiter notices the end of a long section so much later.",
+        help: "Each later time is twice as long as the one before, up to this. The waiter notices the end of a long \
+               section so much later.",
     },
     Setting {
         key: "rcu.till_qs_ms",
@@ -184,8 +193,8 @@ pub const TABLE: &[Setting] = &[
         default: "10",
         unit: "milliseconds",
         when: AnyTime,
-        help: "Time for which a registered reader may hold a grace period up before it is told to report: once this, or twice, or three times, as \
-               `rcu.policy` says.",
+        help: "Time for which a registered reader may hold a grace period up before it is told to report: once this, \
+               or twice, or three times, as `rcu.policy` says.",
     },
     Setting {
         key: "rcu.lazy_limit",
@@ -193,7 +202,8 @@ pub const TABLE: &[Setting] = &[
         default: "4096",
         unit: "objects",
         when: AnyTime,
-        help: "When so many deferred objects wait in a slot, it asks for a grace period. They share one kick of all CPUs.",
+        help: "When so many deferred objects wait in a slot, it asks for a grace period. They share one kick of all \
+               CPUs.",
     },
     Setting {
         key: "rcu.lazy_kib",
@@ -241,7 +251,8 @@ pub const TABLE: &[Setting] = &[
         default: "20000",
         unit: "objects",
         when: AnyTime,
-        help: "When so many deferred objects wait in a slot, threads that defer there are held up, and free without bounds.",
+        help: "When so many deferred objects wait in a slot, threads that defer there are held up, and free without \
+               bounds.",
     },
     Setting {
         key: "rcu.high_kib",
@@ -265,8 +276,8 @@ pub const TABLE: &[Setting] = &[
         default: "10",
         unit: "milliseconds",
         when: AnyTime,
-        help: "Time for which a thread is held up, at most, for each batch. It may hold locks that readers wait for, so this ends. 0: no thread is \
-               held up.",
+        help: "Time for which a thread is held up, at most, for each batch. It may hold locks that readers wait for, \
+               so this ends. 0: no thread is held up.",
     },
     Setting {
         key: "rcu.hand_back",
@@ -274,8 +285,9 @@ pub const TABLE: &[Setting] = &[
         default: "1",
         unit: "",
         when: AnyTime,
-        help: "Where full batches go after their grace period. 1: to the depot of the slot that deferred them, which keeps as much as waits there by \
-               then, and what `rcu.lazy_kib` says. 0: to the depot of the slot that frees them, which keeps no more than of what is freed at once.",
+        help: "Where full batches go after their grace period. 1: to the depot of the slot that deferred them, which \
+               keeps as much as waits there by then, and what `rcu.lazy_kib` says. 0: to the depot of the slot that \
+               frees them, which keeps no more than of what is freed at once.",
     },
     Setting {
         key: "rcu.stall_ms",
@@ -283,8 +295,8 @@ pub const TABLE: &[Setting] = &[
         default: "10000",
         unit: "milliseconds",
         when: AnyTime,
-        help: "Time after which a grace period that somebody waits for is reported on standard error, with what it waits for; again after as long. \
-               0: never.",
+        help: "Time after which a grace period that somebody waits for is reported on standard error, with what it \
+               waits for; again after as long. 0: never.",
     },
     Setting {
         key: "cache.NAME.dedicated",
@@ -292,7 +304,8 @@ pub const TABLE: &[Setting] = &[
         default: "on",
         unit: "",
         when: AtStart,
-        help: "`off` serves an object cache from the general size classes: so `commensal compare --arm` tells whether one of its own pays.",
+        help: "`off` serves an object cache from the general size classes: so `commensal compare --arm` tells whether \
+               one of its own pays.",
     },
     Setting {
         key: "cache.NAME.debug",
@@ -300,8 +313,9 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         unit: "",
         when: AtStart,
-        help: "How a cache watches its users. Objects lie between red zones, are poisoned while nobody should use them, remember who allocated and who \
-               freed them, and wait before they are used again. Misuse ends the program. The general classes are `malloc-64` and its like.",
+        help: "How a cache watches its users. Objects lie between red zones, are poisoned while nobody should use \
+               them, remember who allocated and who freed them, and wait before they are used again. Misuse ends the \
+               program. The general classes are `malloc-64` and its like.",
     },
     Setting {
         key: "lazy",
@@ -309,7 +323,8 @@ pub const TABLE: &[Setting] = &[
         default: "on",
         unit: "",
         when: AtStart,
-        help: "Whether per-CPU memory waits for its first use. `off` prepares all of it at the start, as other allocators do; for comparison.",
+        help: "Whether per-CPU memory waits for its first use. `off` prepares all of it at the start, as other \
+               allocators do; for comparison.",
     },
     Setting {
         key: "possible_cpus",

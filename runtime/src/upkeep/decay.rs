@@ -1,7 +1,7 @@
 //! How many dirty pages of free runs are idle: numbers in, numbers out.
 //!
-//! A page was idle for an interval if at no moment of it all others were needed: so idle are as many as there were at the least. The least is noted for
-//! each quarter of an interval.
+//! The number of pages idle for an interval is the least number that was idle at any moment of it. The least is kept
+//! for each quarter of an interval.
 //!
 //! ```text
 //!   dirty and free   ▔▔▔▔╲      ╱▔▔▔▔▔▔▔
@@ -9,14 +9,15 @@
 //!   least, by quarter  9  5  3  3  7  9  9      of the last four: idle
 //! ```
 //!
-//! **Peaks.** A load that swings needs at its next peak what is idle in between: a peak within an interval of the last one is seen by the rule itself; of longer
-//! swings, what was given back is *refilled*. When much of what was at stake is, idleness has to last twice as long from then on, up to [`MOST_PATIENCE`] intervals,
-//! so that a few swings teach the length of all; and half as long again after [`CALM`] intervals without. A load that comes to rest for good has its
-//! pages given back after one interval, as nothing was refilled before.
+//! **Peaks.** A swinging load needs at its next peak what is idle in between. The rule itself sees a peak within an
+//! interval of the last one; in longer swings, pages that went back are *refilled*. When much of what was at stake is
+//! refilled, pages must stay idle twice as long from then on, up to [`MOST_PATIENCE`] intervals, so a few swings teach
+//! the length of all. After [`CALM`] intervals without, that becomes half as long again. A load that comes to rest for
+//! good has its pages returned after one interval, because nothing was refilled before.
 //!
-//! **Rest.** A process in which hardly any run was handed out for [`REST`] quarters does not swing, it rests, and patience is for loads: what was idle for an
-//! interval goes, so that two intervals after a peak at the latest nothing of it is left, whatever was before. The first burst after a rest has to
-//! fault in again what it needs.
+//! **Rest.** A process that took hardly any run for [`REST`] quarters rests, and patience is for loads: pages that were
+//! idle for an interval go back. So at the latest two intervals after a peak nothing of it is left, whatever was
+//! before. The first burst after a rest must fault in what it needs.
 //!
 //! Source: the low-water mark is that of decaying per-CPU lists; patience is ours.
 
@@ -46,7 +47,7 @@ pub struct Decay {
     /// When the quarter ends; 0: nobody looked yet.
     ends_ns: u64,
     quarter_ns: u64,
-    /// The least so far in this quarter, and in those before, the newest last; each plus what had been given back by then.
+    /// The least so far in this quarter, and in those before, the newest last; each plus what had gone back by then.
     current: i64,
     least: [i64; KNOWN],
     /// Quarters that are known, and where the newest is.

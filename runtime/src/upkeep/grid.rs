@@ -6,11 +6,12 @@
 //!                 └ slot_time(0)└ slot_time(1)└ slot_time(2)
 //! ```
 //!
-//! With n slots, the one of rank r is due r/n of an interval after each interval's beginning, and its *window* lasts until the next one
-//! is due. So all have the same period, windows never overlap, and the lock that all of them want is asked for by one at a time.
+//! With n slots, the one of rank r is due r/n of an interval after each interval's beginning, and its *window* lasts
+//! until the next one is due. So all have the same period, windows never overlap, and one slot at a time takes a lock.
 //!
-//! Source: the review of "mm/vmstat: spread vmstat_update requeue across the stat interval" (2026), which asked for the same period with
-//! different offsets; the posted formula, I + I·c/n from each run to the next, gives CPU c a period of its own ([`posted_period`]).
+//! Source: the review of "mm/vmstat: spread vmstat_update requeue across the stat interval" (2026), which asked for the
+//! same period with different offsets. The posted formula, I + I·c/n from each run to the next, gives CPU c its own
+//! period ([`posted_period`]).
 
 /// How long after the beginning of an interval the slot of a rank is due, in nanoseconds. `rank < slots`.
 pub const fn slot_time(interval_ns: u64, rank: u32, slots: u32) -> u64 {

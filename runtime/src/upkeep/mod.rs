@@ -1,21 +1,21 @@
 //! Upkeep: memory goes back to the system in the background, on time and without spikes.
 //!
-//! * [`grid`] and [`timetable`]: each slot has one turn in an interval, in a window that it shares with nobody, while slots come and go, the interval
-//!   changes and the clock jumps. So no two slots meet at the zone's lock because they tidy up.
-//! * `own`: whoever comes along a slow path in the window of his slot takes the turn, a part at a time: arrays and depots of caches that nobody came along
-//!   for, and the page list's surplus. Nobody is woken for it.
-//! * [`step`]: where nobody comes along, the slot is *deserted*: what idles there goes back, in its window. Who does that is apart
-//!   from what is done: the [`shepherd`], a thread of the runtime's own, or an embedder who calls [`tick()`].
-//! * [`decay`]: pages of free runs that were idle for an interval go back to the kernel, in bounded calls, so many in a second, and fewer
-//!   where the last ones were wanted again.
+//! * [`grid`] and [`timetable`]: each slot has one turn per interval, in its own window, while slots come and go, the
+//!   interval changes and the clock jumps. So no two slots meet at the zone's lock because of maintenance.
+//! * `own`: a thread on a slow path in its slot's window takes the turn, a part at a time: it returns unused arrays and
+//!   depots of caches, and the page list's surplus. No thread is woken for it.
+//! * [`step`]: a slot that no thread uses is *deserted*: what idles there goes back, in its window. The [`shepherd`], a
+//!   thread of the runtime's own, calls this, or an embedder does by [`tick()`].
+//! * [`decay`]: pages of free runs that were idle for an interval go back to the kernel, in bounded calls, at a bounded
+//!   rate, and more slowly if the last ones were needed again.
 //!
-//! A process with one thread has no shepherd: it does what is due on its own slow paths. One that lives shorter than some 50 ms never comes here.
+//! A process with one thread has no shepherd: its slow paths do what is due. In its first 50 ms nothing is.
 //!
-//! **Forks.** A child has no shepherd until it needs one. What another thread was in the middle of begins anew; what it had taken away of a slot, while it
-//! drained it, is lost in the child as after every fork beside a drainer. **Signal handlers** may come here as any allocation does; they wait for nobody,
-//! and make no thread.
+//! **Forks.** A child has no shepherd until it needs one. Interrupted work of other threads begins again; what another
+//! thread had taken out of a slot while it drained it is lost in the child, as after every fork beside a drainer.
+//! **Signal handlers** may get here like any allocation; they do not wait, and create no thread.
 //!
-//! Source: the kernel's `vmstat_update` and `vmstat_shepherd`, and the review of the patch that spread them; see [`grid`].
+//! Source: the kernel's `vmstat_update` and `vmstat_shepherd`, and the review of a patch to it; see [`grid`].
 
 pub mod decay;
 pub mod grid;
@@ -51,7 +51,7 @@ pub(crate) fn next_turn_ns(slot: u32) -> u64 {
     }
 }
 
-/// Sets what can be set about upkeep, by the name behind `upkeep.` in `settings::TABLE`, or `on` for `upkeep` itself. It takes effect at once.
+/// Changes a setting of upkeep at once, by its name after `upkeep.` in `settings::TABLE`, or `on` for `upkeep`.
 pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
     settings::set("upkeep", name, value)?;
     look_again();

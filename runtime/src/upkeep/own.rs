@@ -17,8 +17,8 @@ const SOON: u32 = 1 << 8;
 const NEXT_MAKER: u32 = 1 << 12;
 /// A look that is not needed, some minutes away.
 const FAR: u32 = 1 << 29;
-/// Arrays that are emptied, and calls that are made, at a stretch, or a few more: by who comes along all the time, and by who comes so seldom that nobody
-/// minds.
+/// Arrays emptied, and calls made, at a stretch, or a few more: by a thread that comes often, and by one that comes so
+/// seldom that it does not matter.
 const LEAST_AT_ONCE: usize = 8;
 const MOST_AT_ONCE: usize = 128;
 /// Whoever comes along so many times later than he should, and finds more to do, leaves the turn to the shepherd.
@@ -47,7 +47,7 @@ pub(crate) fn tend(slot: u32, allocates: bool) {
             percpu::enter();
             let late = watch.lateness(now) / SOON;
             let units = state.take_turn(slot, late);
-            // Hot caches look at the clock more often where they take back, so most turns begin in a release, where no thread can be made.
+            // Hot caches begin most turns in a release, where no thread can be created.
             let is_waited_for = !state.try_to_have_shepherd(clock::now_ns(), allocates);
             let units = if is_waited_for { units.min(NEXT_MAKER) } else { units };
             watch.look_at(coarse_time().wrapping_add(units));
@@ -56,7 +56,7 @@ pub(crate) fn tend(slot: u32, allocates: bool) {
 }
 
 impl State {
-    /// Does a part of the slot's turn, if it has one; returns after how many units of coarse time somebody should look again.
+    /// Does a part of the slot's turn, if it has one. Returns the units of coarse time until the next look.
     fn take_turn(&self, slot: u32, late: u32) -> u32 {
         let now_ns = clock::now_ns();
         let OwnTurn { until_ns: until, place } = &self.turns[slot as usize];
@@ -124,8 +124,8 @@ impl State {
     }
 }
 
-/// What a slot may do now, which joins if it was not among those that have turns. It has run when its turn was taken to the end: whoever comes along too
-/// seldom for that leaves it to the shepherd.
+/// What a slot may do now; it joins if it had no turns. It has run when its turn was taken to the end: if its threads
+/// come too seldom for that, the shepherd takes the turn.
 fn begin_turn(table: &mut Timetable, slot: u32) -> Turn {
     if !table.is_wanted(slot) {
         table.join(slot);

@@ -1,18 +1,18 @@
-//! The shepherd: a thread of the runtime's own, which takes the turns of slots where nobody comes along, and gives idle pages back.
+//! The shepherd: a background thread of the runtime, which takes the turns of deserted slots, and returns idle pages.
 //!
-//! There is none in a process with one thread, nor in one that holds little. It is *none*, *awake*, *idle* or *ending*: awake, it sleeps from one thing that is due
-//! to the next; idle, until a slot wants turns again. When that takes long, it ends, and another one is made when it is
-//! needed: a process whose main thread has ended by `pthread_exit` ends with its last thread, which must not be ours. When
-//! the program has one thread left, it gives everything back and ends: as soon as it sees that, but at once before that thread
-//! does what only such a process may do, or forks. The state is marked with the generation of the process, so that a fork
-//! child has none.
+//! A process with one thread, or one that holds little, has none. The shepherd is *none*, *awake*, *idle* or *ending*.
+//! Awake, it sleeps until the next thing is due; idle, until a slot wants turns again. After a long idle time it ends,
+//! and a new one is created when it is needed: a process whose main thread called `pthread_exit` ends with its last
+//! thread, which must not be ours. When the program has one thread left, the shepherd returns everything and ends: as
+//! soon as it notices, but at once before that thread forks or does what only a process with one thread may do. The
+//! state carries the generation of the process, so that a fork child has none.
 //!
-//! Nobody is forgotten: it says that it is idle, and then looks whether any slot is to have turns; who joins does that, and then looks whether the
-//! shepherd is idle. Between both there is a fence on either side, so at least one sees the other.
+//! No slot is forgotten: the shepherd says that it is idle, and then looks whether a slot wants turns; a slot joins,
+//! and then looks whether the shepherd is idle. Both sides fence in between, so at least one sees the other.
 //!
-//! It is made in an allocation, on its slow path: never in a release, as the C library releases memory while it holds the lock that making a thread
-//! takes; not on top of a lock of ours; not where a signal handler may run, on top of whatever; and not in a sandbox.
-//! Where it cannot be made, threads do the upkeep of their own slots, and the next one tries again.
+//! A slow path of an allocation creates it. Never a release, because the C library releases memory while it holds the
+//! lock that creating a thread takes; nor a thread that holds a lock of ours, may be in a signal handler, or is in a
+//! sandbox. Where it cannot be created, threads do the upkeep of their own slots, and the next allocation tries again.
 
 use super::state::{State, interval_ns};
 use super::step;
@@ -85,8 +85,9 @@ impl Shepherd {
         matches!(self.state(), AWAKE | IDLE)
     }
 
-    /// Whether it can be made as far as forks are concerned. The C library's locks are in order in a child that has made a thread; in one of `_Fork` or the bare
-    /// system call, which run no handlers, they may be held by threads that are not there. So in a child two threads have to come.
+    /// Whether forks allow to create it. The C library's locks are in order in a child that has created a thread. In a
+    /// child of `_Fork` or the bare system call, which run no handlers, threads that do not exist there may hold them.
+    /// So a child needs two threads first.
     fn is_possible_in_child(&self) -> bool {
         let generation = thread::generation();
         if generation == FIRST_GENERATION {
@@ -103,7 +104,7 @@ impl Shepherd {
 
     /// Wakes it, if it is idle: after something was left for it to see.
     pub(super) fn rouse(&self) {
-        // Pairs with the fence in `rest`: if ours comes first, it sees what was left; if its does, we see that it is idle.
+        // Pairs with the fence in `rest`: if ours is first, it sees what was left; otherwise we see that it is idle.
         fence(Ordering::SeqCst);
         if self.state() == IDLE
             && self.state.compare_exchange(marked(IDLE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -118,7 +119,7 @@ impl Shepherd {
         wake_one(&self.bell);
     }
 
-    /// Sleeps until somebody rouses it, unless something is due. False: nobody did for long, and there is none any more.
+    /// Sleeps until a thread rouses it, unless something is due. False if none did for long: the shepherd is gone.
     fn rest(&self, bell: u32, long_ns: u64) -> bool {
         self.state.store(marked(IDLE), Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -144,8 +145,8 @@ impl Shepherd {
         };
         background(false);
         change(AWAKE, ENDING);
-        // Who joined before that found it here, or sees none, and is in an allocation or leaves it to one that comes later. What is due is done
-        // here: unless another one has been made already.
+        // A slot that joined before that found it here; or it finds none, and is in an allocation or leaves it to a
+        // later one. What is due is done here, unless a new one has been created already.
         fence(Ordering::SeqCst);
         let goes_on = !is_last() && SHEPHERD.is_on() && step(clock::now_ns()).is_some() && change(ENDING, AWAKE);
         if goes_on {
@@ -167,8 +168,8 @@ impl Shepherd {
 }
 
 impl State {
-    /// Sees to it that there is a shepherd, if there should be, and can: it is made in an allocation, on its slow path. False: somebody else should
-    /// come who allocates.
+    /// Makes sure that there is a shepherd, if there should be one and it can be created: on the slow path of an
+    /// allocation. Returns false if a later allocation should try.
     pub(super) fn try_to_have_shepherd(&self, now_ns: u64, allocates: bool) -> bool {
         let general = general().state();
         let is_wanted = SHEPHERD.is_on()
@@ -191,7 +192,7 @@ impl State {
         if thread::holds_locks() || thread::may_be_in_handler() {
             return false;
         }
-        // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and make another one.
+        // Without signals: if a handler on it forked, this thread would continue in the child and create another one.
         percpu::for_process(|| {
             let word = &self.shepherd.state;
             let seen = word.load(Ordering::Relaxed);
@@ -222,13 +223,14 @@ fn is_last() -> bool {
     others().is_some_and(|others| others <= 1)
 }
 
-/// Arranges that whoever forks sees to it that the shepherd ends, if it should: not later, as the C library does not let handlers register others.
+/// Makes forks end the shepherd first, if it should end. Call it early: handlers cannot register others.
 pub(crate) fn before_a_thread() {
     thread::before_fork(leave_before_fork);
 }
 
-/// If the program has one thread left, which calls this, there is no shepherd any more when it returns, also for the kernel; or a tenth of a second has
-/// passed. A thread that was joined may take a moment to end, for which this waits as many `looks`. Any thread, also in signal handlers.
+/// If the caller is the program's last thread, there is no shepherd any more when this returns, also for the kernel, or
+/// a tenth of a second has passed. A joined thread may take a moment to end; this waits for that for as many `looks`.
+/// Any thread, also in signal handlers.
 pub fn leave_to_the_last(looks: u32) {
     let Some(shepherd) = State::known().map(|state| &state.shepherd) else { return };
     let (mut look, mut most) = (0, looks);

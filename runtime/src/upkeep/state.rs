@@ -1,6 +1,6 @@
-//! What upkeep knows: one value for the process, made when it is first needed, so that who lives shorter than that has none.
+//! The state of upkeep: one value for the process, made at its first use, so that short-lived processes have none.
 //!
-//! Runs at the same time: any threads. What is inside is used under a lock that nobody waits for: whoever does not get it looks again soon.
+//! Runs at the same time: any threads. A lock without waiters protects the inside; others try again soon.
 
 use super::decay::Decay;
 use super::shepherd::Shepherd;
@@ -31,9 +31,9 @@ const BUDGET: Key = Key::of("upkeep.budget_mib");
 pub(super) struct State {
     pub(super) shepherd: Shepherd,
     pub(super) counts: Counts,
-    /// How far somebody has come over the heap who gives pages of free objects back, plus one; 0: there is nothing to do.
+    /// How far a thread that returns pages of free objects has come over the heap, plus one; 0: there is nothing to do.
     pub(super) hollowed: AtomicU64,
-    /// When somebody should begin to do that again, as there were objects of caches that were just used; 0: there were none.
+    /// When to begin that again, because there were objects of recently used caches; 0: there were none.
     pub(super) hollow_again_ns: AtomicU64,
     /// The round in which it was last looked whether memory is short, and whether it was; or that it cannot be told.
     pub(super) looked_in: AtomicU64,
@@ -97,7 +97,7 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// What may go back now: of the time since the last look, but no more than of a quarter of a second, so that a rest is not followed by a storm.
+    /// What may go back now: for the time since the last look, at most a quarter of a second: no storm after a rest.
     pub(super) fn refill(&mut self, now_ns: u64, pages_per_second: u64) -> u64 {
         let passed = now_ns.saturating_sub(self.since_ns).min(SECOND / 4);
         let more = passed * pages_per_second / SECOND;
@@ -140,8 +140,8 @@ impl State {
         })
     }
 
-    /// The same, after something happened that has to be noted: it is tried for some microseconds. What is not noted even so, as by a signal handler on top of whoever is
-    /// at it, makes pages go back earlier or later.
+    /// The same, after an event that must be noted: tries for some microseconds. If that fails, as in a signal handler
+    /// above the lock's holder, pages go back earlier or later.
     pub(super) fn note(&self, now_ns: u64, work: impl Fn(&mut Inside)) {
         const TRIES: u32 = 1000;
         (0..TRIES).any(|_| {
@@ -189,9 +189,9 @@ impl State {
         units.clamp(1, u128::from(FURTHEST)) as u32
     }
 
-    /// Units of coarse time in 2³² nanoseconds. Measured once: later a sleep of the machine, in which one of both clocks stood, might be between.
+    /// Units of coarse time in 2³² nanoseconds. Measured once: later, a sleep may have stopped one clock.
     fn rate(&self) -> u64 {
-        // Two ticks in a nanosecond, and from one in fifty to ten: what is further off was such a sleep, or is too early to tell.
+        // Two ticks per nanosecond; one in fifty to ten are accepted. Other values come from a sleep, or are too early.
         const USUAL: u64 = (1 << 32) / 512;
         const PLAUSIBLE: RangeInclusive<u64> = USUAL / 100..=USUAL * 5;
         // Relaxed: of two who measure at once, both are right.

@@ -1,4 +1,4 @@
-//! One step of what is due for slots where nobody comes along, and for pages of free runs: bounded, and by whoever calls.
+//! One bounded step of what is due for deserted slots, and for pages of free runs, by whichever thread calls.
 
 use super::decay::Seen;
 use super::state::{Inside, State, UPKEEP, interval_ns};
@@ -23,13 +23,13 @@ const SHORT: u32 = 1;
 const UNTOLD: u32 = 2;
 /// Where it could not be told, it is asked again once in so many rounds: somebody may have set a limit meanwhile.
 const UNTOLD_FOR: u64 = 64;
-/// A slot looks deserted where nobody came along for one part in so many of an interval: then somebody goes and looks, in its turn, what idles there.
+/// A slot looks deserted if no thread used it for one part in this many of an interval; then another takes its turn.
 const DESERTED_PART: u64 = 8;
 /// Memory is short when less than one part in so many of the limit is left.
 const SHORT_PART: u64 = 8;
 
-/// Does what is due now: serves a slot, or some, and gives some idle pages back. Returns when it wants to be called again; none: not until some slot
-/// has its turn, which joins when a thread comes along there.
+/// Does what is due now: serves a slot, or some, and returns some idle pages. Returns when it wants to be called again;
+/// none: not until a thread uses a slot, which then joins and gets turns.
 ///
 /// Takes some microseconds for each array that a slot has, and a millisecond for each MiB that goes back, at most.
 pub fn step(now_ns: u64) -> Option<u64> {
@@ -59,8 +59,9 @@ pub fn step(now_ns: u64) -> Option<u64> {
     }
 }
 
-/// [`step`], by the machine's clock, until nothing is due now: for embedders, who have no shepherd (`upkeep.shepherd:off`). Returns in how many nanoseconds it wants to be
-/// called again; none: not before other threads have allocated or released memory. Not in signal handlers.
+/// [`step`], by the machine's clock, until nothing is due: for embedders without a shepherd (`upkeep.shepherd:off`).
+/// Returns in how many nanoseconds it wants to be called again; none: not before other threads have allocated or
+/// released memory. Not in signal handlers.
 pub fn tick() -> Option<u64> {
     if !sharing::enter() {
         return None;
@@ -99,8 +100,8 @@ impl State {
         }
     }
 
-    /// Does what makes pages free that nobody used for an interval already. What others free at the same time counts as that, too, which is a mistake of little
-    /// harm.
+    /// Does what makes pages free that were unused for an interval already. Pages that other threads free at the same
+    /// time count as such, too; that error does little harm.
     pub(super) fn freeing_idle_pages<R>(&self, work: impl FnOnce() -> R) -> R {
         let zone = &general().state().zone;
         let counts = &zone.counts;
@@ -121,8 +122,8 @@ impl State {
         result
     }
 
-    /// Goes a part further over the heap, if arrays were emptied since the last time, or it is time to go over it again; if there is more, how long to wait before
-    /// that.
+    /// Walks a part further over the heap, if arrays were emptied since the last walk, or another walk is due. If there
+    /// is more to do, returns how long to wait before that.
     pub(super) fn hollow_out(&self) -> Option<u64> {
         let (again, began) = (self.hollow_again_ns.load(Ordering::Relaxed), clock::now_ns());
         if again != 0 && again <= began && self.hollowed.load(Ordering::Relaxed) == 0 {
@@ -152,7 +153,7 @@ impl State {
 
     pub(super) fn count_kept(&self, kept: Kept) {
         if kept.arrays > 0 {
-            // What was in them made rows of free objects. Who goes over the heap already comes to its end first: else he might never do.
+            // Their contents made rows of free objects. A walk in progress ends first; otherwise it might never.
             let begins = self.hollowed.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
             if begins.is_err() {
                 self.hollow_again_ns.store(clock::now_ns(), Ordering::Relaxed);
@@ -175,13 +176,13 @@ impl State {
         let is_quiet = inside.table.is_empty();
         match left {
             Left::Some => return Some(now_ns + self.until_allowed_ns()),
-            // What cannot go, as it would break huge pages, or the kernel has its reasons, goes no better while nothing happens.
+            // Pages that cannot go, because huge pages would break or the kernel refuses, cannot while nothing happens.
             Left::Refused => return (!is_quiet).then_some(now_ns + SECOND),
             Left::None => {}
         }
         let has_any = zone.counts.free_dirty.get() > zone.kept_dirty();
         let idle_at = has_any.then(|| inside.decay.idle_at_ns(0).unwrap_or(now_ns + SECOND))?;
-        // What was least is known for as long as nobody looked: so while anything happens, each quarter is looked at by itself.
+        // The least is known for the whole time without a look: so while anything happens, each quarter has its own.
         Some(if is_quiet { idle_at } else { idle_at.min(inside.decay.quarter_ends_ns()) })
     }
 
@@ -194,7 +195,7 @@ impl State {
         }
         general().state().registry().tally.note_peaks();
         if self.shortage.load(Ordering::Relaxed) != UNTOLD || round.is_multiple_of(UNTOLD_FOR) {
-            // What the kernel has read into memory of files counts as used: so this is a reason to give back what is idle, and none to give back what is not.
+            // The page cache counts as used memory: so this is a reason to return idle pages, but no others.
             let mut shortage = UNTOLD;
             process::memory_of_groups(|used, limit| {
                 let is_short = used > limit - limit / SHORT_PART;

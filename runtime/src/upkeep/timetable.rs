@@ -1,7 +1,7 @@
-//! The timetable: which slots have turns, and which of them has one now, while slots come and go, the interval changes and the clock jumps.
+//! Which slots have turns, and which has one now, while slots come and go, the interval changes and the clock jumps.
 //!
-//! Time is counted in *rounds* of one interval. In each round a member has one window, by its rank among the members ([`grid`]); in it it may
-//! run once. Slots come and go at the boundary between two rounds only, so that everybody goes by the same timetable: no window is shared.
+//! Time is counted in *rounds* of one interval. In each round a member has one window, by its rank among the members
+//! ([`grid`]), in which it may run once. Slots come and go only between two rounds, so no window is shared.
 //!
 //! ```text
 //!   round        7                 8                 9                 10
@@ -10,13 +10,14 @@
 //!                              a and c want to go ┘
 //! ```
 //!
-//! **How far runs are apart.** While the members stay the same, exactly one interval. At a boundary where they change, a member that ran at part
-//! a of the old round is due at part b of the new one, (1 − a) + b intervals later: less than two. If that is less than a half, it skips the new
-//! round, and is due after 1½ at most; for that the next round must have the same members, so in a round that somebody skips no change is made
-//! for the next. So it is always within [½, 2] of an interval. An interval that changes takes effect at once, and stretches what
-//! is left of the round: what was so many intervals away still is, of old and new ones in part.
+//! **How far runs are apart.** Exactly one interval, while the members stay the same. At a boundary where they change,
+//! a member that ran at part a of the old round is due at part b of the new one, (1 − a) + b intervals later: less than
+//! two. If that is less than a half, it skips the new round, and is due after 1½ at most. For that the next round must
+//! have the same members, so a round that a member skips admits no change for the next. So the distance is always
+//! within [½, 2] of an interval. A new interval takes effect at once, and stretches the rest of the round: the number
+//! of intervals to a turn stays, partly of old and partly of new ones.
 //!
-//! A turn that was missed is gone. A clock that jumps ahead leaves turns out; one that jumps back is followed from where it is now.
+//! A missed turn is gone. A clock that jumps ahead skips turns; one that jumps back is followed from where it is now.
 //!
 //! Plain data: whoever uses it has a lock around it.
 
@@ -25,8 +26,8 @@ use machine::slot;
 
 /// Words of a set of slots.
 const WORDS: usize = slot::MAX / 64;
-/// A round, in the unit of phases: above these bits is the round, in them the part of it that has passed. Rounds of a millisecond have room for
-/// thousands of years.
+/// A round, in the unit of phases: above these bits is the round, in them the part of it that has passed. Rounds of a
+/// millisecond last for thousands of years.
 const ROUND: u64 = 1 << 24;
 /// The shortest interval, in nanoseconds: a window for each of so many slots is no less than one.
 pub const SHORTEST_NS: u64 = 1_000_000;
@@ -238,8 +239,8 @@ impl Timetable {
         self.last[slot as usize] = self.last[slot as usize].min(long_ago);
     }
 
-    /// What is to be done for slots that missed their turn in the last round, or look deserted. As others may look like that later, it is to be asked in each
-    /// quarter of a round in which any has its turn still to come.
+    /// What to do for slots that missed their turn in the last round, or look deserted. Others may look like that
+    /// later, so ask in each quarter of a round that has turns still to come.
     pub fn errand(&self, looks_deserted: impl Fn(u32) -> bool) -> Errand {
         if self.is_empty() {
             return Errand::None;

@@ -1,17 +1,18 @@
 //! The statistics page, written: what a process says of itself to whoever looks.
 //!
-//! It is written by whoever comes along a slow path of the slab when it is due, twice a second: a part at a time, some twenty microseconds each, as everything
-//! in the process that there may be thousands of is looked over. Nobody is woken for it, and no thread is made. It takes less than one part in [`SHARE`] of the
-//! time of one thread, and a fifth of a millisecond that was saved up. A process that idles says nothing new; its page tells how old it is. So that it does
-//! not miss much then, the next one comes sooner where memory in use has changed by much, and at first, when it comes whenever the process has become twice
-//! as old.
+//! A thread on a slow path of the slab writes the page when it is due, twice a second. It writes a part at a time, some
+//! twenty microseconds each, because it looks at everything in the process. No thread is woken or created for it. It
+//! takes less than one part in [`SHARE`] of one thread's time, plus up to a fifth of a millisecond saved up. An idle
+//! process writes nothing new; its page tells its age. To miss little then, the next writing comes sooner if memory in
+//! use has changed by much; at first it comes whenever the process has become twice as old.
 //!
-//! **Who has one.** With `observe:PID`, as `commensal run` sets it, that process at its start. Others that inherit the setting, and with `observe:on` all, when they
-//! have lived for a twentieth of a second or hold some MiB more: making a page takes some 0.2 ms, and so takes less than one part in 200 of any process, however many
-//! short-lived ones a build starts. Who did little before he came to rest has none; whoever asks for it by [`write_now`] has one at once.
+//! **Which processes have one.** With `observe:PID`, as `commensal run` sets it, that process at its start. Other
+//! processes that inherit the setting, and all with `observe:on`, after 50 ms of life or some MiB more. Making a page
+//! takes some 0.2 ms, so this is less than one part in 200 of any process, however many short-lived ones a build
+//! starts. A process that did little before it came to rest has none; [`write_now`] makes one at once.
 //!
-//! **Forks.** What is known of the page lies in memory that the kernel wipes in children: a child has none, and makes its own. **Signal handlers** come here as any
-//! allocation does, and go on if they interrupted whoever is at it.
+//! **Forks.** The state of the page lies in memory that the kernel wipes in children: a child has none, and makes its
+//! own. **Signal handlers** reach this code like any allocation, and skip it if they interrupted the writer.
 //!
 //! Runs at the same time: any threads, of which one works; the others do not wait.
 
@@ -55,8 +56,8 @@ const LIFE_NS: u64 = 50 * MILLISECOND;
 const GROWTH: u64 = (4 << 20) / PAGE as u64;
 /// What is saved up for when there is much to say.
 const SAVED_NS: i64 = 200_000;
-/// What is owed at most, and so made up for in two seconds. No writing takes so long by itself: a process that did was stopped meanwhile, maybe for hours, and would
-/// say nothing for days.
+/// The most that is owed, which takes two seconds to make up for. No writing takes so long by itself: a process with
+/// more was stopped meanwhile, maybe for hours, and would write nothing for days.
 const OWED_NS: i64 = 5 * MILLISECOND as i64;
 /// How often it is written.
 const INTERVAL: Key = Key::of("observe.interval_ms");
@@ -66,8 +67,8 @@ const MUCH: u64 = (1 << 18) / PAGE as u64;
 const MOST_CACHES: usize = 4 * PANEL;
 /// What is done at a stretch.
 const STRETCH_NS: u64 = 20_000;
-/// Units of coarse time to the next part, some 100 µs; to the next try to look at what somebody else holds, and to the next look whether it is due,
-/// some 2 ms; and to the end of a first second.
+/// Units of coarse time to the next part, some 100 µs; to the next try for what another thread holds, and to the next
+/// check whether it is due, some 2 ms; and to the end of a first second.
 const SOON: u32 = 1 << 8;
 const NOT_NOW: u32 = 1 << 12;
 const LOOK: u32 = 1 << 12;
@@ -90,7 +91,7 @@ struct Inside {
     place: Place,
     /// Whether a page could not be made: it is not tried again.
     is_refused: bool,
-    /// When somebody first came along, by both clocks, and in which process: a child of `vfork` shares its parent's memory.
+    /// When a thread first got here, by both clocks, and its process: a child of `vfork` shares its parent's memory.
     first_ns: u64,
     first_ticks: u64,
     process: u32,
@@ -160,7 +161,7 @@ enum Part {
     NotNow,
 }
 
-/// Sets who is to have a page, and makes it for this process if it is to have one at its start. An error says why it has none.
+/// Sets which processes have a page, and makes this one's if it is to have one at its start. An error says why not.
 pub fn begin(who: Who) -> Result<(), &'static str> {
     if !sharing::enter() {
         return Ok(());
@@ -204,8 +205,8 @@ pub(crate) fn survey(before_rest: bool) {
     }
 }
 
-/// Writes the page at once, but for what somebody else holds just now; makes it if this process is to have one when it has lived for a while. Nothing is done
-/// where another thread is at it.
+/// Writes the page at once, except for what another thread holds; makes it if this process is to have one after a
+/// while. Does nothing if another thread is writing.
 pub fn write_now() {
     let is_wanted = general().state().registry().rare.0.statistics_wanted.load(Ordering::Relaxed) != 0;
     if !is_wanted || !sharing::enter() {
@@ -278,7 +279,7 @@ impl Inside {
         }
     }
 
-    /// Whether there is a page; it is made if it is time for it. Nobody is told why it cannot be: standard error may be anything by now.
+    /// Whether there is a page; makes it when it is due. Reports no error: standard error may be anything by now.
     fn has_page(&mut self, now: u64) -> bool {
         let is_time = || now - self.first_ns >= LIFE_NS || Seen::now().pages.saturating_sub(self.seen.pages) >= GROWTH;
         self.writer.has_begun() || !self.is_refused && is_time() && self.make(now).is_ok()
@@ -457,7 +458,7 @@ mod tests {
         }
     }
 
-    /// What a copy says that was half written when a process goes to rest was true when it was begun. Whoever catches up writes another one.
+    /// A copy that was half written when the process came to rest was true at its start. Another one follows later.
     ///
     /// Planted bug that was seen here: the time for the next look, after the last part, taken for "not now".
     #[test]

@@ -137,7 +137,7 @@ impl Writer {
     /// Makes a page out of zeroes. Returns what to show: the mark last, so that nobody takes half a page for one.
     ///
     /// # Safety
-    /// The memory is the caller's, for ever, aligned as a page and of as many bytes as the room takes; only this writer writes there.
+    /// The memory is the caller's for ever, page-aligned, and large enough; only this writer writes there.
     pub unsafe fn begin(
         &mut self,
         memory: *mut u8,
@@ -232,7 +232,7 @@ impl Writer {
         [turn..at + (second - first), at..turn, current..current + size_of::<AtomicU32>()]
     }
 
-    /// A row of the copy that is being written, which is there, or is now, with all before it, as zeroes; none: there is no room for it.
+    /// A row of the copy being written; it is created as zeroes, with all before it, if needed. None: there is no room.
     pub fn row<R: Row>(&mut self, number: usize) -> Option<&mut R> {
         let place = self.header()?.tables[R::NUMBER];
         let first = self.copy?.cast::<u8>();
@@ -388,13 +388,13 @@ impl<'a> Page<'a> {
     /// What lies at a place within the page, of a type of which any bytes are a value.
     fn read<T: core::marker::Copy>(self, at: usize) -> T {
         let bytes = &self.0[at..at + size_of::<T>()];
-        // SAFETY: so many bytes are there; the types that are read here are numbers, and arrays and structures of numbers.
+        // SAFETY: that many bytes exist; the types read here are numbers, and arrays and structures of numbers.
         unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
     }
 }
 
 impl<'a> Snapshot<'a> {
-    /// Changes when the copy is written again. Whoever copied the page while that happened finds another one, where it is, afterwards.
+    /// Changes when the copy is written again: a reader that copied the page meanwhile finds another value here.
     pub fn turn(self) -> u64 {
         self.page.u64_at(self.at + offset_of!(Copy, turn))
     }
