@@ -19,11 +19,12 @@ use crate::tree::{Tree, Violation};
 
 type Check = fn(&Tree) -> Vec<Violation>;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("tiers", tiers::check),
     ("no Linux in the runtime", portable::check),
     ("files open with their purpose", size::check_opening),
     ("file length", size::check_length),
+    ("line width", size::check_width),
     ("nothing is switched off", finished::check),
     ("dependencies are explained", manifests::check),
     ("cited names exist", citations::check),
