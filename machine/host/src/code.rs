@@ -23,8 +23,8 @@ unsafe extern "C" {
     fn getauxval(kind: u64) -> u64;
 }
 
-/// Where the runtime's own library lies, if it is one of its own; else, and as long as nobody knows, nowhere. Core's atomics: it is so in every
-/// process, also in simulated ones.
+/// Where the runtime's own library lies, if it is one of its own; else, and as long as nobody knows, nowhere. Core's
+/// atomics: it is so in every process, also in simulated ones.
 static LIBRARY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Whether the unwinder is there.
@@ -46,8 +46,8 @@ pub fn prepare() {
     }
 }
 
-/// The calls that led here: from the first one outside of the runtime's library on, or, in programs that the runtime is a part of, from the one that
-/// returns to `from` on. Without an unwinder it is `from` alone. After [`prepare`].
+/// The calls that led here: from the first one outside of the runtime's library on, or, in programs that the runtime is
+/// a part of, from the one that returns to `from` on. Without an unwinder it is `from` alone. After [`prepare`].
 #[inline(never)]
 pub fn calls(from: usize) -> Calls {
     let mut all = [0; OWN + DEPTH];

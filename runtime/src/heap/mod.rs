@@ -1,9 +1,9 @@
 //! The heap: what malloc means. Sizes, alignment, moving, zeroing, fork.
 //!
 //! Requests up to 32 KiB are objects of the slab's classes, larger ones are runs of pages of the zone, and above 64 MiB
-//! mappings of their own. The functions with `#[inline(always)]` are the fast paths: on an upgraded process [`allocate`] is at
-//! most 22 instructions and [`free`] too, without a call (`xtask golden` counts them in the library); everything else is
-//! cold and outlined.
+//! mappings of their own. The functions with `#[inline(always)]` are the fast paths: on an upgraded process
+//! [`allocate`] is at most 22 instructions and [`free`] too, without a call (`xtask golden` counts them in the
+//! library); everything else is cold and outlined.
 //!
 //! The heap begins in solo mode, without a thread, a hook or a registration; when the second thread is being created
 //! ([`sharing::upgrade_if_shared`]) it arranges for forks and kicks, once.
@@ -124,13 +124,14 @@ fn take_small(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
     }
 }
 
-/// Pages for a small object that there is none of: in a signal handler, those are what there is. A group that refused the object refuses them,
-/// too.
+/// Pages for a small object that there is none of: in a signal handler, those are what there is. A group that refused
+/// the object refuses them, too.
 fn allocate_page_instead(bytes: usize, alignment: usize) -> Option<*mut u8> {
     if group::current().is_some() { None } else { allocate_pages(bytes.max(1), alignment).map(|run| run.0) }
 }
 
-/// Tries to get so many bytes, and tries again after everything that is cached was brought back, if that may help; a group has done that.
+/// Tries to get so many bytes, and tries again after everything that is cached was brought back, if that may help; a
+/// group has done that.
 fn or_out_of_memory(bytes: usize, possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>) -> *mut u8 {
     let got = possible.then(&mut attempt).flatten().or_else(|| {
         let may_help = possible && group::current().is_none();
@@ -258,8 +259,8 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     }
 }
 
-/// Ends the program if `bytes` cannot be what was asked for when `block` was allocated, or last reallocated: more than it has,
-/// or so little that a reallocation would have moved it.
+/// Ends the program if `bytes` cannot be what was asked for when `block` was allocated, or last reallocated: more than
+/// it has, or so little that a reallocation would have moved it.
 ///
 /// # Safety
 /// The block came from here, and is the caller's, or is null.
@@ -273,8 +274,8 @@ pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) {
     }
 }
 
-/// A block of at least `bytes` with the contents of `block`, which is given up; null, with ENOMEM, if there is no memory, and
-/// then `block` stays as it is.
+/// A block of at least `bytes` with the contents of `block`, which is given up; null, with ENOMEM, if there is no
+/// memory, and then `block` stays as it is.
 ///
 /// # Safety
 /// The block came from here, and is the caller's to give up. It is not null.
@@ -389,8 +390,8 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     new
 }
 
-/// Gives memory that is free back to the kernel: arrays, depots, page lists, and all dirty pages of free runs beyond `keep`
-/// bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached became free.
+/// Gives memory that is free back to the kernel: arrays, depots, page lists, and all dirty pages of free runs beyond
+/// `keep` bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached became free.
 pub fn trim(keep: usize) -> usize {
     if enter() { general().trim(keep) } else { 0 }
 }

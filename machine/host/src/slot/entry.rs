@@ -81,8 +81,9 @@ macro_rules! put_body {
     };
 }
 
-/// The body of a naked `extern "C" fn(cache: *mut _) -> *mut c_void`: a [`pop`](super::pop) from the take word whose index is in the second word of
-/// what the pointer leads to, in the region whose base is in the first; `$slow(cache)` if that gives null.
+/// The body of a naked `extern "C" fn(cache: *mut _) -> *mut c_void`: a [`pop`](super::pop) from the take word whose
+/// index is in the second word of what the pointer leads to, in the region whose base is in the first; `$slow(cache)`
+/// if that gives null.
 ///
 /// 18 instructions.
 #[macro_export]
@@ -107,8 +108,8 @@ macro_rules! cache_take_body {
     };
 }
 
-/// The body of a naked `extern "C" fn(cache: *mut _, object: *mut c_void)`: a [`push`](super::push) to the give word beside the take word that
-/// [`cache_take_body`] pops from; `$slow(cache, object)` if that fails. Null is nothing.
+/// The body of a naked `extern "C" fn(cache: *mut _, object: *mut c_void)`: a [`push`](super::push) to the give word
+/// beside the take word that [`cache_take_body`] pops from; `$slow(cache, object)` if that fails. Null is nothing.
 ///
 /// 20 instructions.
 #[macro_export]

@@ -7,8 +7,9 @@
 //! it moves it to label `4`, the abort handler (see `section`). In fallback mode nobody watches, and nobody else uses
 //! the slot.
 //!
-//! The commit is a plain store of a value computed from what was read, not an addition in memory: that is faster, and when
-//! another CPU overwrites the word meanwhile, its store is lost as a whole instead of being counted from (see `exchange`).
+//! The commit is a plain store of a value computed from what was read, not an addition in memory: that is faster, and
+//! when another CPU overwrites the word meanwhile, its store is lost as a whole instead of being counted from (see
+//! `exchange`).
 //!
 //! The descriptor stays referenced after the section: the code must never be unloaded.
 
@@ -36,8 +37,8 @@ macro_rules! restartable {
 }
 pub(super) use restartable;
 
-/// Takes the topmost pointer of the array in word `index` of this thread's slot, a take word; null if it is empty or the thread has
-/// no slot.
+/// Takes the topmost pointer of the array in word `index` of this thread's slot, a take word; null if it is empty or
+/// the thread has no slot.
 ///
 /// # Safety
 /// `base` is the base of a region in which every slot has an area, and word `index` is a take word.
@@ -45,8 +46,8 @@ pub(super) use restartable;
 pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     let words = WORDS.load(Ordering::Relaxed);
     let object: *mut u8;
-    // SAFETY: the head is an offset to an array of this slot, readable even if another CPU takes the array away meanwhile
-    // (arrays are never unmapped); nothing is written before the commit.
+    // SAFETY: the head is an offset to an array of this slot, readable even if another CPU takes the array away
+    // meanwhile (arrays are never unmapped); nothing is written before the commit.
     unsafe {
         asm!(
             ".pushsection .text.commensal_abort, \"ax\"",
@@ -66,16 +67,16 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     object
 }
 
-/// Puts a pointer on the array in word `index + 1` of this thread's slot, the give word beside take word `index`; false if it
-/// is full or the thread has no slot.
+/// Puts a pointer on the array in word `index + 1` of this thread's slot, the give word beside take word `index`; false
+/// if it is full or the thread has no slot.
 ///
 /// # Safety
 /// As for [`pop`]. The caller owns what the pointer names, and gives it up if the answer is true.
 #[inline(always)]
 pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     let words = WORDS.load(Ordering::Relaxed);
-    // SAFETY: the cell behind the topmost pointer belongs to nobody until the commit: a pointer left there by an aborted
-    // section is not part of the array.
+    // SAFETY: the cell behind the topmost pointer belongs to nobody until the commit: a pointer left there by an
+    // aborted section is not part of the array.
     unsafe {
         asm!(
             crate::push_section!(
@@ -83,7 +84,8 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
                 head = "{head}" "{head:e}", object = "{object}", leave = "{no}"
             ),
             at = out(reg) _, head = out(reg) _,
-            words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index + 1), object = in(reg) object,
+            words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index + 1),
+            object = in(reg) object,
             shift = const AREA_SHIFT, full = const FULL_MASK,
             no = label { return false },
             options(nostack)
@@ -92,12 +94,12 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     true
 }
 
-/// Lets the two arrays of word `index` and the next, a take word and its give word, change places, and takes the topmost pointer of
-/// the one that was given to; null, and nothing has changed, if the words are others than `take` and `give`, if the array of
-/// `take` is not empty or the one of `give` is, or if the thread has no slot.
+/// Lets the two arrays of word `index` and the next, a take word and its give word, change places, and takes the
+/// topmost pointer of the one that was given to; null, and nothing has changed, if the words are others than `take` and
+/// `give`, if the array of `take` is not empty or the one of `give` is, or if the thread has no slot.
 ///
-/// Both words are committed by one store of 16 bytes. To another CPU it may be two, which is no worse: each half is a word's whole
-/// value, and a drainer that comes in between meets one word before or after its own commit.
+/// Both words are committed by one store of 16 bytes. To another CPU it may be two, which is no worse: each half is a
+/// word's whole value, and a drainer that comes in between meets one word before or after its own commit.
 ///
 /// # Safety
 /// As for [`pop`]; `take` and `give` were words of arrays when they were read.
@@ -150,8 +152,8 @@ impl Stored {
 /// Replaces word `index` of slot `slot` by `new` if this thread is in that slot and the word is `expected`.
 ///
 /// # Safety
-/// As for [`pop`]. An array that the word stops to name is the caller's if the answer is [`Stored::Done`]; one that it starts to
-/// name is the slot's.
+/// As for [`pop`]. An array that the word stops to name is the caller's if the answer is [`Stored::Done`]; one that it
+/// starts to name is the slot's.
 #[inline]
 pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
     let words = WORDS.load(Ordering::Relaxed);
