@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use commensal::slab::control::{MARK, NAME_BYTES, OFFSETS, REFUSED, REFUSED_BY_KERNEL};
+use commensal::heap::control::{MARK, NAME_BYTES, OFFSETS, REFUSED, REFUSED_BY_KERNEL};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, fcntl_add_seals, flock, memfd_create};
 
 use crate::failure::{Failure, Status};

@@ -4,8 +4,8 @@ use crate::blocks::{Block, Table, check_empty_heap};
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
+use commensal::caches::{Cache, ObjectCache, Untunable, Wanted};
 use commensal::heap;
-use commensal::slab::{Cache, ObjectCache, Untunable, Wanted};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{fork, sleep};
@@ -42,7 +42,7 @@ fn create_called(name: &[u8], bytes: usize) -> Option<&'static ObjectCache> {
         constructor,
         destructor,
         argument: null_mut(),
-        readers: None,
+        typesafe: false,
     })
     .ok()
 }

@@ -4,10 +4,10 @@ use crate::blocks::{Block, Table, check_empty_heap};
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
+use commensal::caches::Name;
+use commensal::caches::heap;
 use commensal::group::Group;
 use commensal::heap;
-use commensal::slab::Name;
-use commensal::slab::region::general;
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Rates, fork};
@@ -86,7 +86,7 @@ fn shared(seed: u64) -> Outcome {
         group.destroy().expect("a group is destroyed");
     }
     let mut left = Vec::new();
-    general().rows(|row| {
+    heap().rows(|row| {
         left.extend(
             matches!(row.known.name, Name::Created(name) if name.as_str().starts_with("malloc-"))
                 .then_some(row.spans.objects),

@@ -1,10 +1,8 @@
 //! What lies where in the runtime's region, for traces.
 
-use machine::slot::{AREA, AREAS, MAX};
+use commensal::layout::{self, HEADER, Part};
+use machine::slot::{AREA, MAX};
 use machine::{root, simulation};
-
-/// Words of a slot that name arrays: what lies behind them in its area belongs to its shards.
-const ARRAY_WORDS: usize = 2 * commensal::slab::class::CLASSES;
 
 /// Says it.
 pub fn of_heap() {
@@ -17,16 +15,13 @@ pub fn of_heap() {
 
 /// The name of an offset in the region.
 fn name(offset: usize) -> Option<String> {
-    if offset < AREAS {
-        return Some(format!("runtime+{offset:#x}"));
-    }
-    let (slot, within) = ((offset - AREAS) / AREA, (offset - AREAS) % AREA);
-    match within / 8 {
-        _ if slot >= MAX => None,
-        word if word < ARRAY_WORDS => {
-            let kind = if word % 2 == 0 { "take" } else { "give" };
-            Some(format!("slot {slot}.{kind}[{}]", word / 2))
-        }
-        _ => Some(format!("slot {slot}.shards+{:#x}", within - ARRAY_WORDS * 8)),
-    }
+    let Some(within) = offset.checked_sub(HEADER) else { return Some(format!("runtime+{offset:#x}")) };
+    let (slot, within) = (within / AREA, within % AREA);
+    let part = layout::part_of(within);
+    (slot < MAX).then(|| match part {
+        Part::AllocationMagazine(id) => format!("slot {slot}.allocation[{id}]"),
+        Part::FreeMagazine(id) => format!("slot {slot}.free[{id}]"),
+        Part::Shard(id, offset) => format!("slot {slot}.shard[{id}]+{offset}"),
+        Part::Other => format!("slot {slot}+{within:#x}"),
+    })
 }

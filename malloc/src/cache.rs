@@ -1,13 +1,13 @@
-//! The C functions of `commensal.h` for object caches: names and errno for `commensal::slab::ObjectCache`.
+//! The C functions of `commensal.h` for object caches: names and errno for `commensal::caches::ObjectCache`.
 //!
 //! What `counter.rs` says of itself holds here too.
 //!
 //! Safety, for all of them: the pointer leads to a cache that `cm_cache_create` made and nobody destroyed; where a comment says who else may
 //! use it, nobody else does.
 
+use commensal::caches::{self, Alive, ObjectCache, Refused, Untunable, Wanted};
+use commensal::central::Hook;
 use commensal::heap::{self, Error};
-use commensal::rcu::READERS;
-use commensal::slab::{Alive, Hook, ObjectCache, Refused, Untunable, Wanted, object_cache};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn cm_cache_create(
         constructor: options.and_then(|options| hook(options.constructor)),
         destructor: options.and_then(|options| hook(options.destructor)),
         argument: options.map_or(null_mut(), |options| options.argument.cast()),
-        readers: options.and_then(|options| options.typesafe_by_rcu.then_some(&READERS)),
+        typesafe: options.is_some_and(|options| options.typesafe_by_rcu),
     };
     let cache = match ObjectCache::create(&wanted) {
         Ok(cache) => cache,
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn cm_cache_destroy(cache: *mut Cache) -> c_int {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
-    commensal::machine::cache_take_body!(slow: object_cache::allocate_slow)
+    commensal::machine::cache_take_body!(slow: caches::allocate_slow)
 }
 
 /// Gives an object back to the cache that it is from; constructed, if that has a constructor. NULL is nothing. free() does it too, but takes
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_free(cache: *mut Cache, object: *mut c_void) {
-    commensal::machine::cache_put_body!(slow: object_cache::free_slow)
+    commensal::machine::cache_put_body!(slow: caches::free_slow)
 }
 
 /// Objects for all `count` places of `objects`, or for the first of them.

@@ -9,8 +9,8 @@
 use crate::counter::{Reading, status};
 use commensal::counter::Counters;
 use commensal::heap;
+use commensal::misuse::Line;
 use commensal::percpu::{CELL, LINES};
-use commensal::slab::misuse::Line;
 use core::ffi::{c_int, c_void};
 use core::fmt::Write;
 use core::ptr::NonNull;

@@ -3,8 +3,8 @@
 //! Safety, for all of them: as the C standard says of the function of that name; pointers come from this library and are
 //! the caller's to give up.
 
+use commensal::caches;
 use commensal::heap::{self, report};
-use commensal::slab::sharing;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
@@ -28,7 +28,7 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
 #[inline(always)]
 fn allocate_zeroed(count: usize, bytes: usize) -> *mut c_void {
     // Whoever creates a thread comes here: glibc's pthread_create asks for the thread's tables.
-    sharing::upgrade_before_a_thread();
+    caches::upgrade_before_a_thread();
     match count.checked_mul(bytes) {
         Some(all) => heap::allocate_zeroed(all).cast(),
         None => heap::out_of_memory().cast(),

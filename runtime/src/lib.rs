@@ -4,30 +4,45 @@
 //! line. This package is the product. It holds the algorithms and all of their state, and reaches the computer through
 //! `machine` alone, so the same source runs on Linux and on a simulated machine.
 //!
-//! Each module may use those before it in this list: [`percpu`], [`counter`], [`observe`], [`settings`], [`page`],
-//! [`slab`], [`sandbox`], [`rcu`], [`group`], [`upkeep`], [`heap`].
+//! Each module may use those before it in this list: [`upcalls`], [`layout`], [`percpu`], [`observe`], [`counter`],
+//! [`settings`], [`misuse`]; the tiers [`page_heap`], [`central`], [`depot`], [`cpu_cache`], [`caches`]; [`sandbox`],
+//! [`rcu`], [`group`], [`upkeep`], [`heap`].
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+pub mod caches;
+pub mod central;
 pub mod counter;
+pub mod cpu_cache;
+pub mod depot;
 pub mod group;
 pub mod heap;
+pub mod layout;
+pub mod misuse;
 pub mod observe;
-pub mod page;
+pub mod page_heap;
 pub mod percpu;
 pub mod rcu;
 pub mod sandbox;
 pub mod settings;
-pub mod slab;
+pub mod upcalls;
 pub mod upkeep;
 
 mod global;
 
-/// What lower parts need of higher ones, put together where both are known.
-pub(crate) const SERVICES: slab::Services =
-    slab::Services { tend: upkeep::tend, survey: heap::statistics::survey, before_a_thread: upkeep::before_a_thread };
+/// What lower modules ask of higher ones, put together where both are known.
+pub(crate) const UPCALLS: upcalls::Upcalls = upcalls::Upcalls {
+    maintain: heap::maintain,
+    write_statistics: heap::statistics::write_due,
+    before_a_thread: upkeep::before_a_thread,
+    die_of_mixed_caches: caches::die_of_mixed_caches,
+    readers_are_absent: rcu::readers_are_absent,
+    rouse_worker: rcu::rouse_worker,
+    wait_for_readers: rcu::wait_for_readers,
+    forget_large: group::forget_large,
+};
 
 pub use global::Commensal;
 #[doc(hidden)]

@@ -9,14 +9,14 @@
 //! calls `prctl` with `PR_SET_NO_NEW_PRIVS` or `PR_SET_SECCOMP`. It stays there, and so do its fork children, as with
 //! filters.
 
-use crate::slab::sharing;
+use crate::caches;
 
 /// Enters plain mode. Call it before the filter is installed: it still asks what the library has to know of the
 /// machine. After it returns, no thread makes an unusual system call. Idempotent. It waits until other threads have
 /// ended such calls, which takes microseconds. Signal handlers: no. After fork: yes.
 pub fn enter() {
     // Makes the heap if there is none. Without memory for it there is nothing to ask.
-    sharing::enter();
+    caches::enter();
     machine::sandbox::enter();
 }
 

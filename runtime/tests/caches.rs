@@ -2,11 +2,12 @@
 
 mod common;
 
+use commensal::caches::{Alive, Cache, Constructed, ObjectCache, OutOfMemory, Refused, Untunable, Wanted};
+use commensal::central::Hook;
 use commensal::heap::{self, check::check_valid};
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::kick;
 use commensal::machine::test_support::play;
-use commensal::slab::{Alive, Cache, Constructed, Hook, ObjectCache, OutOfMemory, Refused, Untunable, Wanted};
 use common::{Job, run};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +28,15 @@ fn alone<R>(program: impl FnOnce() -> R) -> R {
 }
 
 fn wanted(bytes: usize, alignment: usize) -> Wanted<'static> {
-    Wanted { name: b"test", bytes, alignment, constructor: None, destructor: None, argument: null_mut(), readers: None }
+    Wanted {
+        name: b"test",
+        bytes,
+        alignment,
+        constructor: None,
+        destructor: None,
+        argument: null_mut(),
+        typesafe: false,
+    }
 }
 
 fn create(bytes: usize, alignment: usize) -> &'static ObjectCache {

@@ -3,11 +3,11 @@
 
 mod common;
 
+use commensal::caches::Cache;
 use commensal::group::Group;
 use commensal::heap::report;
 use commensal::machine::slot;
 use commensal::rcu::{self, Head};
-use commensal::slab::Cache;
 use commensal::{heap, rcu::Waiting};
 use common::child::{self, in_both_modes};
 use common::peak::comes;
@@ -161,7 +161,7 @@ fn objects_of_caches_and_groups_go_back_where_they_came_from() {
         let cache: Cache<[u64; 20]> = Cache::new("deferred");
         let group = Group::new("deferred").unwrap();
         for _ in 0..300 {
-            let object = commensal::slab::Box::leak(cache.alloc([1; 20]).ok().unwrap());
+            let object = commensal::caches::Box::leak(cache.alloc([1; 20]).ok().unwrap());
             let small = group.core().allocate(1000, 16).unwrap();
             let large = group.core().allocate(100_000, 16).unwrap();
             // SAFETY: ours.

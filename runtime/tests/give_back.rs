@@ -6,10 +6,10 @@
 
 mod common;
 
+use commensal::caches::{ObjectCache, Wanted};
 use commensal::heap::{self, check, report};
 use commensal::machine::slot;
 use commensal::machine::vm::PAGE;
-use commensal::slab::{ObjectCache, Wanted};
 use common::PATIENCE;
 use common::child::{self, with_settings};
 use common::peak::{Blocks, MIB, resident};
@@ -167,7 +167,7 @@ fn the_places_of_caches_are_written_before_they_are_read() {
     let create = || {
         let (name, argument) = (b"places".as_slice(), std::ptr::null_mut());
         let wanted =
-            Wanted { name, bytes: 64, alignment: 8, constructor: None, destructor: None, argument, readers: None };
+            Wanted { name, bytes: 64, alignment: 8, constructor: None, destructor: None, argument, typesafe: false };
         std::ptr::from_ref(ObjectCache::create(&wanted).expect("there is memory")).addr()
     };
     let mut places = BTreeSet::new();

@@ -4,8 +4,8 @@
 
 mod common;
 
+use commensal::caches::{self, Cache};
 use commensal::heap;
-use commensal::slab::{self, Cache};
 use common::child;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -121,12 +121,12 @@ mod watched {
     static TALLIES: Cache<Tally> = Cache::new("tally");
 
     #[inline(never)]
-    fn make_tally() -> slab::Box<'static, Tally> {
+    fn make_tally() -> caches::Box<'static, Tally> {
         TALLIES.alloc([0; 40]).expect("there is memory")
     }
 
     #[inline(never)]
-    fn drop_tally(tally: slab::Box<'static, Tally>) {
+    fn drop_tally(tally: caches::Box<'static, Tally>) {
         drop(tally);
         std::hint::black_box(());
     }

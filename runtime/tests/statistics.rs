@@ -7,13 +7,13 @@
 
 mod common;
 
+use commensal::caches::Cache as SlabCache;
+use commensal::central::size_class::{self, CLASSES};
 use commensal::group::Group as MemoryGroup;
 use commensal::heap::{self, report, statistics};
 use commensal::machine::{clock, process, slot};
 use commensal::observe::figures::{Cache, Group, Row, Slot, TABLES, unitless};
 use commensal::observe::page::{Page, Snapshot};
-use commensal::slab::Cache as SlabCache;
-use commensal::slab::class::{self, CLASSES};
 use common::forks::{FINE, Way, wait_for};
 use common::{PATIENCE, child};
 use std::fs;
@@ -111,14 +111,14 @@ fn page_at_rest_equals_report() {
         with_page(process::id(), |page| {
             let figures = page.figures();
             assert_eq!(figures, process);
-            let small: usize = (0..20_000).map(|number| class::size(class::class_for(bytes(number)))).sum();
+            let small: usize = (0..20_000).map(|number| size_class::size(size_class::class_for(bytes(number)))).sum();
             assert_eq!(figures.in_use_bytes - figures.large_bytes, small as u64);
             assert_eq!((figures.large_blocks, figures.large_bytes >= 3 << 20), (3, true), "{figures:?}");
             assert!(figures.cached_bytes > 0 && figures.runs > 0 && figures.slots_used > 0, "{figures:?}");
             let caches: Vec<Cache> = page.rows().collect();
             assert!(classes.len() > 10 && classes.iter().all(|class| caches.contains(class)), "{classes:?}");
             for class in 1..CLASSES {
-                assert_eq!(caches[class - 1].name.as_str(), format!("malloc-{}", class::size(class)));
+                assert_eq!(caches[class - 1].name.as_str(), format!("malloc-{}", size_class::size(class)));
             }
             assert!(caches.iter().filter(|cache| cache.cached > 0).count() > 10, "nothing was cached");
             let slots: Vec<Slot> = page.rows().collect();

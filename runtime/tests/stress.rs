@@ -12,10 +12,10 @@
 
 mod common;
 
+use commensal::caches;
 use commensal::heap::{self, locks};
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::{kick, slot};
-use commensal::slab;
 use common::blocks::Block;
 use common::model::{AtRest, Failure, Heap, Model, Owned, Subject};
 use common::planted::SameBlockTwice;
@@ -127,7 +127,7 @@ fn start_disturbances<T>(seed: u64, stop: &Arc<AtomicBool>, workers: &[JoinHandl
 
 /// The whole stress, in this process.
 fn stress<S: Subject + 'static>(seed: u64, duration: Duration, subject: impl Fn() -> S) -> Result<(), Failure> {
-    slab::sharing::upgrade_if_shared();
+    caches::upgrade_if_shared();
     let at_rest = AtRest::begin();
     let (stop, calm) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let workers = start_workers(seed, &stop, subject);

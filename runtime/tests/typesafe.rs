@@ -3,9 +3,9 @@
 
 mod common;
 
+use commensal::caches::Cache;
 use commensal::heap;
 use commensal::rcu::{self, Link, TypesafeCache};
-use commensal::slab::Cache;
 use common::child::{self, in_both_modes};
 use common::forks::{self, Way};
 use common::{PATIENCE, have_threads};

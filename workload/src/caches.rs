@@ -3,8 +3,8 @@
 
 use crate::Threads;
 use crate::timing::{floor_ns, long_or_short, sixteen_times, together_ns};
+use commensal::caches::{ObjectCache, Wanted};
 use commensal::heap;
-use commensal::slab::{ObjectCache, Wanted};
 use core::array;
 use core::hint::black_box;
 use core::ptr::null_mut;
@@ -66,7 +66,7 @@ impl Dedicated {
             constructor: None,
             destructor: None,
             argument,
-            readers: None,
+            typesafe: false,
         })
         .ok()
         .map(Dedicated)

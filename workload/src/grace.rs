@@ -4,11 +4,11 @@
 use crate::Threads;
 use crate::shared::{Array, Outcome};
 use crate::timing::long_or_short;
+use commensal::central::size_class;
 use commensal::heap;
 use commensal::heap::{locks, report};
 use commensal::rcu;
 use commensal::rcu::qsbr::{Policy, Reader, set_policy};
-use commensal::slab::class;
 use core::hint::black_box;
 use core::ptr::null_mut;
 use machine::clock::now_ns;
@@ -210,7 +210,7 @@ impl Moment {
     fn now(desks: &[Desk]) -> Option<Self> {
         let mut refills = 0;
         report::for_each_class(|class| {
-            if class.object_bytes == class::size(class::class_for(BYTES)) as u64 {
+            if class.object_bytes == size_class::size(size_class::class_for(BYTES)) as u64 {
                 refills = class.refills;
             }
         });

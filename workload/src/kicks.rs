@@ -3,9 +3,9 @@
 use crate::Threads;
 use crate::shared::{Array, Outcome};
 use crate::timing::long_or_short;
+use commensal::caches::{ObjectCache, Wanted};
 use commensal::group::{Entry, Group};
 use commensal::heap;
-use commensal::slab::{ObjectCache, Wanted};
 use commensal::upkeep;
 use core::ptr::null_mut;
 use machine::clock::now_ns;
@@ -111,7 +111,8 @@ fn first_objects(group: &Group<'_>, kick: Kick) -> Option<u64> {
 /// Replaces a cache's arrays so many times while each busy thread uses the cache. None: no memory, or a kick was refused.
 pub fn replacements(many: usize, busy: (u32, &dyn Threads), interrupts: Interrupts<'_>) -> Option<Happened> {
     let (name, argument) = (&b"live"[..], null_mut());
-    let wanted = Wanted { name, bytes: 64, alignment: 8, constructor: None, destructor: None, argument, readers: None };
+    let wanted =
+        Wanted { name, bytes: 64, alignment: 8, constructor: None, destructor: None, argument, typesafe: false };
     let cache = ObjectCache::create(&wanted).ok()?;
     let use_it = || {
         let object = cache.allocate();

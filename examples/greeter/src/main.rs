@@ -17,7 +17,7 @@ use std::thread;
 use commensal::counter::LazyCounter;
 use commensal::group::Group;
 use commensal::rcu;
-use commensal::slab::{Cache, Constructed};
+use commensal::caches::{Cache, Constructed};
 
 const WORKERS: usize = 4;
 const REQUESTS: usize = 25_000;

@@ -13,8 +13,11 @@
 //! | `policy` | when a set is upgraded that nobody announced as shared |
 //! | `percpu` | counters without a lazy beginning |
 //!
-//! Uses `percpu` and the machine.
+//! | `account` | who is charged for memory, up to a limit |
+//!
+//! Uses `percpu`, `observe` and the machine.
 
+mod account;
 mod lazy;
 mod limit;
 mod percpu;
@@ -23,6 +26,7 @@ mod set;
 mod slots;
 mod words;
 
+pub use account::Account;
 pub use lazy::LazyCounter;
 pub use percpu::{PerCpuCounter, PerCpuSet};
 pub use set::CounterSet;

@@ -6,9 +6,8 @@
 //! fork; after a bare one, when it first reaches this code.
 
 use super::inner::Core;
+use crate::caches::{enter, heap};
 use crate::percpu;
-use crate::slab::region::general;
-use crate::slab::sharing;
 use core::fmt;
 use core::ptr::null_mut;
 use machine::sync::{AtomicU64, Ordering};
@@ -131,12 +130,12 @@ impl Entry {
     /// The entry is not in use, and stays where it is until the thread has left by it. The group exists until then.
     /// What the thread allocates meanwhile, by any means, is not used when the group is destroyed.
     pub unsafe fn enter(this: *mut Entry, group: &Core) -> bool {
-        sharing::enter();
-        if !general().is_all_redirected() {
+        enter();
+        if !heap().has_groups() {
             // Before anybody is inside, so that a child knows.
             thread::when_forked(recount_all);
             thread::on_fork_in_child(notice);
-            general().redirect_all();
+            heap().begin_groups();
         }
         if group.users.change(|times| (times < CLOSED - 1).then(|| times + 1)).is_err() {
             return false;
@@ -153,7 +152,7 @@ impl Entry {
     /// # Safety
     /// The entry is one.
     pub unsafe fn leave(this: *mut Entry) -> Result<(), NotInside> {
-        sharing::enter();
+        enter();
         if !entries().any(|entry| entry == this) {
             return Err(NotInside);
         }

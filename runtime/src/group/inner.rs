@@ -4,11 +4,12 @@ use super::NAME_BYTES;
 use super::entry::Users;
 use super::large::{self, List};
 use super::register;
-use crate::page::PAGE;
-use crate::slab::class;
-use crate::slab::misuse::Line;
-use crate::slab::region::general;
-use crate::slab::{Account, Charged, Handle, ObjectCache, Wanted, is_plain, sharing};
+use crate::caches::{ObjectCache, OwnCache, Wanted, enter, heap, is_plain};
+use crate::central::size_class;
+use crate::central::{CacheRef, Charged};
+use crate::counter::Account;
+use crate::misuse::Line;
+use crate::page_heap::PAGE;
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -103,20 +104,19 @@ pub struct Statistics {
 
 /// The caches that groups themselves, their tables, and what is known of their large blocks come from.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Own {
-    Group,
-    Table,
-    Large,
-}
+pub(super) struct Own(OwnCache);
 
 impl Own {
+    pub const GROUP: Self = Own(OwnCache::Group);
+    pub const TABLE: Self = Own(OwnCache::Table);
+    pub const LARGE: Self = Own(OwnCache::Large);
+
     /// An object. Its contents are any.
     pub fn allocate(self) -> *mut u8 {
-        let registry = general().state().registry();
-        let (name, bytes): (&[u8], usize) = match self {
-            Own::Group => (b"group", size_of::<Core>()),
-            Own::Table => (b"group/table", size_of::<Charged>()),
-            Own::Large => (b"group/large", large::Block::BYTES),
+        let (name, bytes): (&[u8], usize) = match self.0 {
+            OwnCache::Group => (b"group", size_of::<Core>()),
+            OwnCache::Table => (b"group/table", size_of::<Charged>()),
+            OwnCache::Large => (b"group/large", large::Block::BYTES),
         };
         let wanted = Wanted {
             name,
@@ -125,15 +125,15 @@ impl Own {
             constructor: None,
             destructor: None,
             argument: null_mut(),
-            readers: None,
+            typesafe: false,
         };
-        registry.own_cache(self as usize, &wanted).map_or(null_mut(), ObjectCache::allocate)
+        self.0.made(&wanted).map_or(null_mut(), ObjectCache::allocate)
     }
 
     /// # Safety
     /// The object is one of these, and the caller's to give up.
     pub unsafe fn free(self, object: *mut u8) {
-        if let Some(cache) = general().state().registry().known_own_cache(self as usize) {
+        if let Some(cache) = self.0.known() {
             // SAFETY: passed on.
             unsafe { cache.free(object) };
         }
@@ -146,10 +146,10 @@ impl Core {
         if name.is_empty() || !is_plain(name) {
             return Err(Refused::Name);
         }
-        if !sharing::enter() {
+        if !enter() {
             return Err(Refused::NoMemory);
         }
-        let place = Own::Group.allocate().cast::<Core>();
+        let place = Own::GROUP.allocate().cast::<Core>();
         if place.is_null() {
             return Err(Refused::NoMemory);
         }
@@ -180,7 +180,7 @@ impl Core {
     /// # Safety
     /// `this` was created, and is the caller's to destroy. No thread uses its memory or allocates in it.
     pub unsafe fn destroy(this: *mut Core) -> Result<(), Busy> {
-        sharing::enter();
+        enter();
         // SAFETY: passed on.
         let core = unsafe { &*this };
         match core.children.load(Ordering::Acquire) {
@@ -192,7 +192,7 @@ impl Core {
             return Err(Busy::Interrupting);
         }
         // SAFETY: passed on: nobody uses the caches any more.
-        if core.known_table().is_some_and(|table| !unsafe { general().end_charged(table) }) {
+        if core.known_table().is_some_and(|table| !unsafe { heap().end_charged(table) }) {
             register::enter(this);
             core.users.open();
             return Err(Busy::Interrupting);
@@ -202,10 +202,10 @@ impl Core {
         // SAFETY: nobody knows the group any more.
         unsafe {
             if !table.is_null() {
-                Own::Table.free(table.cast());
+                Own::TABLE.free(table.cast());
             }
             this.drop_in_place();
-            Own::Group.free(this.cast());
+            Own::GROUP.free(this.cast());
         }
         if let Some(parent) = parent {
             // Release pairs with the acquire in `destroy`: a parent goes after its children.
@@ -221,7 +221,7 @@ impl Core {
     }
 
     /// The group that a cache is of, if it is one's; for as long as an object of the cache is in use.
-    pub(crate) fn of_cache(cache: Handle<'_>) -> Option<&'static Core> {
+    pub(crate) fn of_cache(cache: CacheRef) -> Option<&'static Core> {
         Self::of_account(cache.account())
     }
 
@@ -243,7 +243,7 @@ impl Core {
     /// What is known of it: exact at rest.
     pub fn statistics(&self) -> Statistics {
         // A fork child's first look at who is inside may be this.
-        sharing::enter();
+        enter();
         Statistics {
             charged: self.account.charged(),
             peak: self.account.peak(),
@@ -265,10 +265,10 @@ impl Core {
 
     /// At least `bytes` at a multiple of `alignment`, a power of two. None: no memory, or no room within the limits.
     pub fn allocate(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
-        let class = if alignment <= class::STEP {
-            (bytes <= class::LARGEST).then(|| class::class_for(bytes))
+        let class = if alignment <= size_class::STEP {
+            (bytes <= size_class::LARGEST).then(|| size_class::class_for(bytes))
         } else if alignment <= PAGE {
-            class::class_for_aligned(bytes, alignment)
+            size_class::class_for_aligned(bytes, alignment)
         } else {
             None
         };
@@ -283,12 +283,13 @@ impl Core {
     /// # Safety
     /// The block is the caller's to give up.
     pub unsafe fn free(block: *mut u8) {
-        sharing::enter();
-        match general().cache_at(block) {
-            // SAFETY: passed on.
-            Some(cache) => unsafe { cache.put_again(block) },
-            // SAFETY: passed on.
-            None => unsafe { general().free_large_of_any(block) },
+        enter();
+        // SAFETY: passed on.
+        unsafe {
+            match heap().central().cache_at(block) {
+                Some(cache) => heap().cpu.put(cache, block),
+                None => heap().free_large_of_any(block),
+            }
         }
     }
 
@@ -297,18 +298,19 @@ impl Core {
     pub fn allocate_small(&self, class: usize) -> Option<*mut u8> {
         // Acquire pairs with the release in `make_cache`.
         let word = self.known_table().map_or(0, |table| table.entry(class).load(Ordering::Acquire));
-        let object = Charged::cache_of(word).and_then(Handle::take);
+        let object = Charged::cache_of(word).and_then(|cache| heap().cpu.take(cache));
         object.or_else(|| self.allocate_slow(class))
     }
 
     #[cold]
     fn allocate_slow(&self, class: usize) -> Option<*mut u8> {
-        if !sharing::enter() {
+        if !enter() {
             return None;
         }
         let cache = self.cache_for(class)?;
-        self.within_limits(class::size(class), || {
-            cache.take().or_else(|| cache.take_changed()).or_else(|| cache.take_slow())
+        self.within_limits(size_class::size(class), || {
+            let cpu = &heap().cpu;
+            cpu.take(cache).or_else(|| cpu.swap(cache)).or_else(|| cpu.refill(cache))
         })
     }
 
@@ -320,11 +322,11 @@ impl Core {
         for _ in 0..ROUNDS {
             let Some(full) = self.account.without_room(bytes) else {
                 // No memory; or there was no room, and now there is.
-                return attempt().or_else(|| general().flush_and_retry(bytes, attempt));
+                return attempt().or_else(|| heap().cpu.flush_and_retry(bytes, attempt));
             };
             // Objects in arrays are charged, but refuse no request. Others may have drained or taken them.
             let table = Self::of_account(Some(full)).and_then(Core::known_table);
-            let drained = table.and_then(|table| general().drain_charged(table));
+            let drained = table.and_then(|table| heap().drain_charged(table));
             let again = attempt();
             if again.is_some() || drained.is_none_or(|arrays| arrays == 0) {
                 if again.is_none() {
@@ -337,14 +339,14 @@ impl Core {
         None
     }
 
-    fn cache_for(&self, class: usize) -> Option<Handle<'static>> {
+    fn cache_for(&self, class: usize) -> Option<CacheRef> {
         let entry = self.table()?.entry(class);
         Charged::cache_of(entry.load(Ordering::Acquire)).or_else(|| self.make_cache(entry, class))
     }
 
     #[cold]
-    fn make_cache(&self, entry: &AtomicUsize, class: usize) -> Option<Handle<'static>> {
-        let bytes = class::size(class);
+    fn make_cache(&self, entry: &AtomicUsize, class: usize) -> Option<CacheRef> {
+        let bytes = size_class::size(class);
         let mut name = Line::new();
         let _ = write!(name, "malloc-{bytes}/{}", self.name());
         let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
@@ -355,13 +357,13 @@ impl Core {
             constructor: None,
             destructor: None,
             argument: null_mut(),
-            readers: None,
+            typesafe: false,
         };
         // SAFETY: the caches end before the group does.
         let cache = unsafe { ObjectCache::create_for(&raw const self.account, &wanted) }?;
-        let ours = cache.as_handle();
+        let ours = cache.cache();
         // Release: who sees the entry finds the cache as it was made.
-        match entry.compare_exchange(0, ours.word_of_both(), Ordering::AcqRel, Ordering::Acquire) {
+        match entry.compare_exchange(0, ours.word(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(ours),
             Err(theirs) => {
                 // SAFETY: nobody has seen ours. One that cannot end here, in a handler, is nobody's.
@@ -377,7 +379,7 @@ impl Core {
     fn table(&self) -> Option<&Charged> {
         let mut table = self.table.load(Ordering::Acquire);
         if table.is_null() {
-            let made = Own::Table.allocate().cast::<Charged>();
+            let made = Own::TABLE.allocate().cast::<Charged>();
             if made.is_null() {
                 return None;
             }
@@ -388,7 +390,7 @@ impl Core {
                 Ok(_) => table = made,
                 Err(theirs) => {
                     // SAFETY: nobody has seen ours.
-                    unsafe { Own::Table.free(made.cast()) };
+                    unsafe { Own::TABLE.free(made.cast()) };
                     table = theirs;
                 }
             }
@@ -396,7 +398,7 @@ impl Core {
         // SAFETY: it lives as long as the group.
         let table = unsafe { table.as_ref() }?;
         if let Some(parent) = self.parent() {
-            general().link_charged(table, parent.table()?);
+            heap().link_charged(table, parent.table()?);
         }
         Some(table)
     }

@@ -3,9 +3,8 @@
 //! Runs at the same time: any thread, under the list's lock.
 
 use super::inner::{Core, Own};
-use crate::page::{PAGE, Run};
-use crate::slab::region::general;
-use crate::slab::sharing;
+use crate::caches::{enter, heap};
+use crate::page_heap::{PAGE, Run};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use machine::here;
@@ -82,7 +81,7 @@ impl List {
     }
 
     fn locked<R>(&self, site: Site, work: impl FnOnce(*mut *mut Block) -> R) -> Option<R> {
-        let acquired = self.lock.acquire(&general().state().locks().groups, site);
+        let acquired = self.lock.acquire(&heap().locks().groups, site);
         if acquired == Acquired::WouldDeadlock {
             return None;
         }
@@ -115,7 +114,7 @@ impl List {
 
 /// The note of a large block that is a group's.
 fn note_of(start: *mut u8) -> Option<*mut Block> {
-    let note = general().state().zone.tag(start).cast::<Block>();
+    let note = heap().page_heap().tag(start).cast::<Block>();
     (!note.is_null()).then_some(note)
 }
 
@@ -131,7 +130,7 @@ impl Core {
 
     /// A large block in the group.
     pub fn allocate_large(&self, bytes: usize, alignment: usize) -> Option<Run> {
-        if bytes.checked_add(alignment)? > isize::MAX as usize || !sharing::enter() {
+        if bytes.checked_add(alignment)? > isize::MAX as usize || !enter() {
             return None;
         }
         let pages = bytes.max(1).div_ceil(PAGE);
@@ -149,32 +148,31 @@ impl Core {
     }
 
     fn make_large(&self, pages: usize, alignment: usize) -> Option<Run> {
-        let general = general();
-        let (zone, locks) = (&general.state().zone, general.state().locks());
-        let note = Own::Large.allocate().cast::<Block>();
+        let page_heap = heap().page_heap();
+        let note = Own::LARGE.allocate().cast::<Block>();
         if note.is_null() {
             return None;
         }
-        general.state().registry().rare.0.tell_of_large(Self::forget_large);
-        general.drain_before_growth(pages, alignment);
-        let run = zone.allocate(locks, pages, alignment);
+        heap().note_large_of_group();
+        heap().cpu.drain_before_growth(pages, alignment);
+        let run = page_heap.allocate(pages, alignment);
         let is_noted = |run: &Run| {
             // SAFETY: both are ours.
             unsafe {
                 note.write(Block { group: self, start: run.start, pages, next: null_mut(), link: null_mut() });
-                zone.set_tag(run.start, note.cast()) && self.large.insert(note)
+                page_heap.set_tag(run.start, note.cast()) && self.large.insert(note)
             }
         };
         match run {
             Some(run) if is_noted(&run) => {
-                general.state().registry().tally.count_large(1, (pages * PAGE) as isize);
+                heap().count_large(1, pages as isize);
                 Some(run)
             }
             run => {
                 // SAFETY: both are ours; what cannot be noted goes back.
                 unsafe {
-                    run.inspect(|run| zone.free(locks, run.start));
-                    Own::Large.free(note.cast());
+                    run.inspect(|run| page_heap.free(run.start));
+                    Own::LARGE.free(note.cast());
                 }
                 None
             }
@@ -193,7 +191,7 @@ impl Core {
             let group = &*(*note).group;
             let pages = (*note).pages;
             if group.large.remove(note) {
-                Own::Large.free(note.cast());
+                Own::LARGE.free(note.cast());
             } else {
                 (*note).start = null_mut();
             }
@@ -225,7 +223,6 @@ impl Core {
 
     /// Gives all large blocks back. Nobody uses them, nor the group.
     pub(super) fn release_large(&self) {
-        let general = general();
         let mut next = self.large.locked(here!(), |first| {
             // SAFETY: the lock is ours.
             unsafe { first.replace(null_mut()) }
@@ -237,9 +234,9 @@ impl Core {
                 next = Some(behind);
                 if !start.is_null() {
                     self.account.charge_anyway(-((pages * PAGE) as isize));
-                    general.free_large(start);
+                    heap().free_large(start);
                 }
-                Own::Large.free(note.cast());
+                Own::LARGE.free(note.cast());
             }
         }
     }

@@ -38,3 +38,12 @@ pub use owned::{Box, Group, Inside};
 
 /// Bytes of a group's name; what is longer is cut.
 pub const NAME_BYTES: usize = 23;
+
+/// A large block goes that may be a group's.
+///
+/// # Safety
+/// The block is the caller's to give up.
+pub(crate) unsafe fn forget_large(block: *mut u8) {
+    // SAFETY: passed on.
+    unsafe { Core::forget_large(block) };
+}

@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use super::inner::{Busy, Core, Refused, Statistics};
-use crate::slab::OutOfMemory;
+use crate::caches::OutOfMemory;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::forget;

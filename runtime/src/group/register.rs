@@ -6,7 +6,8 @@
 //! Runs at the same time: any threads. A fork child has its parent's list; its lock forgets the readers of the parent.
 
 use super::inner::Core;
-use crate::slab::region::general;
+use crate::caches::heap;
+use crate::layout::{HeaderWord, header};
 use core::ptr::null_mut;
 use machine::here;
 use machine::sync::{Acquired, AtomicPtr, AtomicU32, Lock, Ordering};
@@ -27,19 +28,22 @@ struct Register {
     entries: [AtomicPtr<Core>; MOST],
 }
 
+/// Where it is known.
+// SAFETY: zeroes are null, and nobody else has these bytes.
+static PLACE: HeaderWord<AtomicPtr<Register>> = unsafe { HeaderWord::at(header::GROUPS) };
+
 /// The register; none: nobody needed it yet.
 fn known() -> Option<&'static Register> {
     // Acquire pairs with the release in `made`.
     // SAFETY: null, or stored there, and never unmapped.
-    unsafe { general().state().registry().rare.0.groups.load(Ordering::Acquire).cast::<Register>().as_ref() }
+    unsafe { PLACE.get()?.load(Ordering::Acquire).as_ref() }
 }
 
 fn made() -> Option<&'static Register> {
     known().or_else(|| {
-        let state = general().state();
-        let made = state.zone.metadata.cut(size_of::<Register>(), align_of::<Register>())?;
+        let made = heap().page_heap().metadata.cut(size_of::<Register>(), align_of::<Register>())?;
         // Whoever is second has cut some address space in vain.
-        let _ = state.registry().rare.0.groups.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = PLACE.get()?.compare_exchange(null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed);
         known()
     })
 }
@@ -95,7 +99,7 @@ pub fn show(mut show: impl FnMut(&Core)) -> Option<u32> {
 
 impl Register {
     fn locked<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
-        if self.lock.acquire(&general().state().locks().groups, here!()) == Acquired::WouldDeadlock {
+        if self.lock.acquire(&heap().locks().groups, here!()) == Acquired::WouldDeadlock {
             return None;
         }
         let result = work();

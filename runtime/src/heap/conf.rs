@@ -3,13 +3,12 @@
 //! What is not understood is named, with what was expected or the nearest key, and the program starts all the same.
 
 use super::statistics::{self, Who};
-use super::{locks, report};
+use super::{control, locks, report};
+use crate::caches::{enter, heap, lay_out, name};
+use crate::misuse::Line;
 use crate::rcu::qsbr::{self, Policy};
 use crate::sandbox;
 use crate::settings::{self, Key};
-use crate::slab::misuse::Line;
-use crate::slab::region::{self, general, lay_out};
-use crate::slab::sharing;
 use crate::upkeep;
 use core::fmt::{self, Write};
 use machine::{process, slot};
@@ -27,8 +26,8 @@ const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
 /// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
 pub fn apply_environment() {
-    let is_asked = !settings::is_environment_empty() && sharing::enter();
-    region::name();
+    let is_asked = !settings::is_environment_empty() && enter();
+    name();
     if !is_asked {
         return;
     }
@@ -53,7 +52,7 @@ pub fn apply_environment() {
     }
     if let Some(descriptor) = CONTROL.said() {
         // It may be another process's: what that started inherits the setting.
-        general().begin_control(descriptor as i32);
+        control::begin(descriptor as i32);
     }
     if settings::is_said_of("upkeep") {
         upkeep::look_again();
@@ -63,7 +62,7 @@ pub fn apply_environment() {
         complain(format_args!("rcu.policy cannot be 'kicked': the program has a handler for SIGURG; ignored"));
     }
     if settings::is_said_of("cache") {
-        general().begin_debug();
+        heap().begin_debug();
     }
     let cpus = POSSIBLE_CPUS.said().map_or(slot::possible().min(slot::MAX), |cpus| cpus as usize);
     if !LAZY.is_on() && !lay_out(cpus) {

@@ -4,11 +4,13 @@
 //! where the child's begins with its parent's. It is exact at rest.
 
 use super::report::StandardError;
+use crate::caches::heap;
+use crate::layout::{HeaderWord, header};
 use crate::observe::columns::{Row, Table, rows_of};
+use crate::observe::locks::Filter;
 use crate::observe::{LockReport, Word};
 use crate::percpu::Area;
 use crate::rcu;
-use crate::slab::region::general;
 use core::fmt::{self, Write};
 use machine::sync::{Contention, Waited};
 use machine::{process, root};
@@ -24,9 +26,13 @@ pub static NAMES: [Word; HEAPS + OTHERS.len()] = {
     names
 };
 
+/// Which rows are shown at exit.
+// SAFETY: zeroes are one that shows all, and nobody else has these bytes.
+static FILTER: HeaderWord<Filter> = unsafe { HeaderWord::at(header::LOCK_FILTER) };
+
 /// All classes of locks that there are now, with what waiting for them cost; the heap's first.
 pub fn classes() -> impl Iterator<Item = (&'static str, &'static Contention)> {
-    let heap = root::is_installed().then(|| general().state().locks().classes());
+    let heap = root::is_installed().then(|| heap().locks().classes());
     let area = Area::is_made().then(Area::of_process).flatten();
     let others = [Some(rcu::contention()), area.map(Area::block_contention), area.map(Area::contention)];
     let all = heap.map_or([None; HEAPS], |heap| heap.map(Some)).into_iter().chain(others);
@@ -77,9 +83,12 @@ pub fn print_json_at_exit() {
 
 /// Sets what rows have to contain to be printed at exit. False: the text is too long.
 pub fn set_filter(text: &str) -> bool {
-    general().state().registry().rare.0.lock_filter.set(text)
+    FILTER.get().is_none_or(|filter| filter.set(text))
 }
 
 fn with_filter<R>(show: impl FnOnce(&str) -> R) -> R {
-    general().state().registry().rare.0.lock_filter.with(show)
+    match FILTER.get() {
+        Some(filter) => filter.with(show),
+        None => show(""),
+    }
 }

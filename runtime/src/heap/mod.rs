@@ -1,32 +1,33 @@
 //! The heap: what malloc means. Sizes, alignment, moving, zeroing, fork.
 //!
-//! Requests up to 32 KiB are objects of the slab's classes, larger ones are runs of pages of the zone, and above 64 MiB
+//! Requests up to 32 KiB are objects of size classes, larger ones are runs of pages of the page heap, and above 64 MiB
 //! mappings of their own. The functions with `#[inline(always)]` are the fast paths: on an upgraded process
 //! [`allocate`] is at most 22 instructions and [`free`] too, without a call (`xtask golden` counts them in the
 //! library); everything else is cold and outlined.
 //!
 //! The heap begins in solo mode, without a thread, a hook or a registration; when the second thread is being created
-//! ([`sharing::upgrade_if_shared`]) it arranges for forks and kicks, once.
+//! ([`upgrade_if_shared`](crate::caches::upgrade_if_shared)) it arranges for forks and kicks, once.
 
 #[doc(hidden)]
 pub mod check;
 pub mod conf;
+pub mod control;
 pub mod locks;
 pub mod report;
+mod services;
 pub mod statistics;
 
+use crate::caches::{Server, Special, enter, heap};
+use crate::central::CacheRef;
+use crate::central::size_class::{self, LARGEST};
 use crate::group::{self, Core};
-use crate::observe::LockReport;
-pub use crate::page::PAGE;
-use crate::page::Zone;
-use crate::slab::region::general;
-#[cfg(doc)]
-use crate::slab::sharing;
-use crate::slab::sharing::enter;
-use crate::slab::{class, misuse};
+use crate::misuse::{self, Found};
+pub use crate::page_heap::PAGE;
+use crate::upcalls::From;
 use core::ptr::null_mut;
 pub use machine::process::{Error, set_error};
 use machine::{process, root, vm};
+pub(crate) use services::maintain;
 
 /// Every block is aligned to this.
 pub const ALIGNMENT: usize = 16;
@@ -38,8 +39,8 @@ const MOVE_ALWAYS_ABOVE: usize = 32 << 20;
 /// A block of at least `bytes`; null, with ENOMEM, if there is no memory.
 #[inline(always)]
 pub fn allocate(bytes: usize) -> *mut u8 {
-    if bytes <= class::LARGEST {
-        let object = general().take(bytes);
+    if bytes <= LARGEST {
+        let object = heap().take(bytes);
         if !object.is_null() {
             return object;
         }
@@ -54,7 +55,7 @@ pub fn allocate(bytes: usize) -> *mut u8 {
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     // SAFETY: passed on.
-    if !unsafe { general().put(block) } {
+    if !unsafe { heap().put(block) } {
         // SAFETY: passed on.
         unsafe { free_slow(block) }
     }
@@ -66,7 +67,8 @@ pub unsafe fn free(block: *mut u8) {
 macro_rules! allocate_from_heap {
     ($(label: $label:expr,)? slow: $slow:path) => {
         $crate::machine::take_body!(
-            $(label: $label,)? limit: $crate::slab::class::LARGEST, table: $crate::slab::Slab::CLASS_TABLE, slow: $slow
+            $(label: $label,)? limit: $crate::central::size_class::LARGEST,
+            table: $crate::caches::Heap::CLASS_TABLE, slow: $slow
         )
     };
 }
@@ -76,12 +78,12 @@ macro_rules! allocate_from_heap {
 macro_rules! free_to_heap {
     () => {
         $crate::machine::put_body!(
-            map: $crate::percpu::AREAS_END, mask: $crate::slab::Slab::MAP_MASK, slow: $crate::heap::free_slow
+            map: $crate::layout::AREAS_END, mask: $crate::caches::Heap::MAP_MASK, slow: $crate::heap::free_slow
         )
     };
 }
 
-/// What [`allocate`] does when the slot's array has no object.
+/// What [`allocate`] does when the slot's magazine has no object.
 #[unsafe(naked)]
 pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
     machine::with_caller!(allocate_slow_for(bytes, caller))
@@ -89,11 +91,10 @@ pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
 
 #[cold]
 extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
-    if bytes <= class::LARGEST && root::is_installed() {
-        let taken = match general().is_redirected(bytes) {
-            false => general().for_bytes(bytes).take_changed(),
-            true if group::current().is_none() => general().take_redirected(class::class_for(bytes)),
-            true => None,
+    if bytes <= LARGEST && root::is_installed() {
+        let taken = match heap().server_of(bytes) {
+            Server::SizeClass(cache) => heap().cpu.swap(cache),
+            Server::Other => take_at_hand(size_class::class_for(bytes)),
         };
         if let Some(object) = taken {
             return object;
@@ -106,22 +107,33 @@ extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
-    or_out_of_memory(bytes, enter() && bytes <= isize::MAX as usize, || {
-        let is_small = bytes <= class::LARGEST;
-        let small = if is_small { take_small(class::class_for(bytes), bytes, from) } else { None };
-        match is_small {
-            true => small.or_else(|| allocate_page_instead(bytes, ALIGNMENT)),
-            false => allocate_pages(bytes, ALIGNMENT).map(|run| run.0),
-        }
+    or_out_of_memory(bytes, enter() && bytes <= isize::MAX as usize, || match bytes {
+        0..=LARGEST => refill(bytes, from).or_else(|| allocate_page_instead(bytes, ALIGNMENT)),
+        _ => allocate_pages(bytes, ALIGNMENT).map(|run| run.0),
     })
 }
 
-/// An object of a class: the group's that the thread is inside of, if it is, else the process's.
-fn take_small(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
+/// An object of at least `bytes`, from whichever cache serves its class.
+fn refill(bytes: usize, from: usize) -> Option<*mut u8> {
+    match heap().server_of(bytes) {
+        Server::SizeClass(cache) => heap().cpu.refill(cache),
+        Server::Other => refill_other(size_class::class_for(bytes), bytes, from),
+    }
+}
+
+/// The same where another kind of cache may serve the class: the group's that the thread is inside of, if it is.
+#[cold]
+fn refill_other(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
     match group::current() {
         Some(group) => group.allocate_small(class),
-        None => general().take_beyond(class, bytes, from),
+        None => heap().refill(class, bytes, from),
     }
+}
+
+/// What the fast path would give, had it not been sent here; not of a group's.
+#[cold]
+fn take_at_hand(class: usize) -> Option<*mut u8> {
+    if group::current().is_some() { None } else { heap().take_at_hand(class) }
 }
 
 /// Pages for a small object that there is none of: in a signal handler, those are what there is. A group that refused
@@ -135,7 +147,7 @@ fn allocate_page_instead(bytes: usize, alignment: usize) -> Option<*mut u8> {
 fn or_out_of_memory(bytes: usize, possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>) -> *mut u8 {
     let got = possible.then(&mut attempt).flatten().or_else(|| {
         let may_help = possible && group::current().is_none();
-        may_help.then(|| general().flush_and_retry(bytes, attempt)).flatten()
+        may_help.then(|| heap().cpu.flush_and_retry(bytes, attempt)).flatten()
     });
     got.unwrap_or_else(out_of_memory)
 }
@@ -145,24 +157,15 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     if let Some(group) = group::current() {
         return group.allocate_large(bytes, alignment).map(|run| (run.start, run.is_zero));
     }
-    let (zone, locks) = pages();
-    general().look_after_own(true);
-    general().drain_before_growth(bytes.div_ceil(PAGE), alignment.div_ceil(PAGE));
-    let pages = bytes.div_ceil(PAGE);
-    let run = zone.allocate(locks, pages, alignment.div_ceil(PAGE))?;
-    count_large(1, pages as isize);
+    let (pages, alignment) = (bytes.div_ceil(PAGE), alignment.div_ceil(PAGE));
+    heap().cpu.visit_own(From::Allocation);
+    heap().cpu.drain_before_growth(pages, alignment);
+    let run = heap().page_heap().allocate(pages, alignment)?;
+    heap().count_large(1, pages as isize);
     Some((run.start, run.is_zero))
 }
 
-fn count_large(blocks: isize, pages: isize) {
-    general().state().registry().tally.count_large(blocks, pages * PAGE as isize);
-}
-
-fn pages() -> (&'static Zone, &'static LockReport) {
-    (&general().state().zone, general().state().locks())
-}
-
-/// What [`free`] does when the slot's array has no room.
+/// What [`free`] does when the slot's magazine has no room.
 ///
 /// # Safety
 /// As for [`free`].
@@ -177,30 +180,19 @@ unsafe extern "C" fn free_slow_for(block: *mut u8, from: usize) {
         return;
     }
     if !enter() {
-        misuse::die(misuse::Found::Foreign, block);
+        misuse::die(Found::Foreign, block);
     }
-    let general = general();
-    match general.class_at(block) {
+    match heap().class_at(block) {
         // SAFETY: passed on.
-        0 => unsafe { free_other(block, from) },
+        0 => unsafe { heap().free_special(block, from) },
         // SAFETY: passed on.
-        class => unsafe { general.class(class).put_slow(block) },
-    }
-}
-
-/// A block that is of no general class.
-unsafe fn free_other(block: *mut u8, from: usize) {
-    match general().cache_at(block) {
-        // SAFETY: passed on.
-        Some(cache) => unsafe { cache.put_other(block, from) },
-        // SAFETY: passed on.
-        None => unsafe { general().free_large_of_any(block) },
+        class => unsafe { heap().cpu.overflow(heap().class(class), block) },
     }
 }
 
 /// A block of at least `bytes` zeroes; null, with ENOMEM, if there is no memory.
 pub fn allocate_zeroed(bytes: usize) -> *mut u8 {
-    if bytes <= class::LARGEST {
+    if bytes <= LARGEST {
         let block = allocate(bytes);
         if !block.is_null() {
             // SAFETY: the block is ours.
@@ -226,16 +218,18 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
     if alignment <= ALIGNMENT {
         return allocate(bytes);
     }
-    let small = if alignment <= PAGE { class::class_for_aligned(bytes, alignment) } else { None };
+    let small = if alignment <= PAGE { size_class::class_for_aligned(bytes, alignment) } else { None };
     if let Some(class) = small {
-        let block = general().take(class::size(class));
+        let block = heap().take(size_class::size(class));
         if !block.is_null() {
             return block;
         }
         return or_out_of_memory(bytes, enter(), || {
-            let redirected = general().is_redirected(bytes) && group::current().is_none();
-            let taken = if redirected { general().take_redirected(class) } else { None };
-            taken.or_else(|| take_small(class, bytes, 0)).or_else(|| allocate_page_instead(bytes, alignment))
+            let object = match heap().server_of(size_class::size(class)) {
+                Server::SizeClass(cache) => heap().cpu.refill(cache),
+                Server::Other => take_at_hand(class).or_else(|| refill_other(class, bytes, 0)),
+            };
+            object.or_else(|| allocate_page_instead(bytes, alignment))
         });
     }
     or_out_of_memory(
@@ -253,10 +247,7 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     if block.is_null() || !root::is_installed() {
         return 0;
     }
-    match general().cache_at(block) {
-        Some(cache) => cache.usable_bytes(block),
-        None => pages().0.large_pages(block).map_or(0, |pages| pages * PAGE),
-    }
+    heap().usable_bytes(block)
 }
 
 /// Ends the program if `bytes` cannot be what was asked for when `block` was allocated, or last reallocated: more than
@@ -267,10 +258,10 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
 pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) {
     // SAFETY: passed on.
     let usable = unsafe { usable_bytes(block) };
-    let may_be_rounded = alignment > ALIGNMENT || bytes <= ALIGNMENT || usable > class::LARGEST;
+    let may_be_rounded = alignment > ALIGNMENT || bytes <= ALIGNMENT || usable > LARGEST;
     let moved = bytes.saturating_mul(2) <= usable && !may_be_rounded;
     if !block.is_null() && usable > 0 && (bytes > usable || moved) {
-        misuse::die(misuse::Found::Size { bytes, usable }, block);
+        misuse::die(Found::Size { bytes, usable }, block);
     }
 }
 
@@ -280,11 +271,11 @@ pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) {
 /// # Safety
 /// The block came from here, and is the caller's to give up. It is not null.
 pub unsafe fn reallocate(block: *mut u8, bytes: usize) -> *mut u8 {
-    match general().class_at(block) {
+    match heap().class_at(block) {
         // SAFETY: passed on.
-        0 => unsafe { reallocate_other(block, bytes) },
+        0 => unsafe { reallocate_special(block, bytes) },
         // SAFETY: passed on.
-        class => unsafe { reallocate_small(block, class::size(class), bytes) },
+        class => unsafe { reallocate_small(block, size_class::size(class), bytes) },
     }
 }
 
@@ -316,41 +307,47 @@ unsafe fn move_to(new: *mut u8, block: *mut u8, old: usize, bytes: usize) -> *mu
     new
 }
 
-/// A block that is of no general class.
+/// A block that is of no size class.
 #[cold]
-unsafe fn reallocate_other(block: *mut u8, bytes: usize) -> *mut u8 {
+unsafe fn reallocate_special(block: *mut u8, bytes: usize) -> *mut u8 {
     if !enter() {
-        misuse::die(misuse::Found::Foreign, block);
+        misuse::die(Found::Foreign, block);
     }
-    match general().cache_at(block) {
-        // SAFETY: passed on.
-        Some(cache) if cache.is_watched() => unsafe {
-            let old = cache.usable_bytes(block);
-            move_to(allocate(bytes), block, old, bytes)
-        },
-        Some(cache) if bytes <= cache.object_bytes() && bytes * 2 > cache.object_bytes() => block,
-        Some(cache) => {
-            let new = allocate_beside(Core::of_cache(cache), bytes);
-            // At a limit, what shrinks stays where it is.
-            let stays = new.is_null() && bytes <= cache.object_bytes();
-            // SAFETY: passed on.
-            if stays { block } else { unsafe { move_to(new, block, cache.object_bytes(), bytes) } }
+    // SAFETY: passed on.
+    unsafe {
+        match heap().special_at(block) {
+            Special::Watched(cache, debug) => {
+                let old = cache.watched_bytes(debug, block, 0);
+                move_to(allocate(bytes), block, old, bytes)
+            }
+            Special::Object(cache) => reallocate_object(cache, block, bytes),
+            Special::Large => reallocate_pages(block, bytes),
         }
-        // SAFETY: passed on.
-        None => unsafe { reallocate_pages(block, bytes) },
     }
 }
 
+/// An object of a cache, which may be a group's.
+unsafe fn reallocate_object(cache: CacheRef, block: *mut u8, bytes: usize) -> *mut u8 {
+    let old = cache.object_bytes();
+    if bytes <= old && bytes * 2 > old {
+        return block;
+    }
+    let new = allocate_beside(Core::of_cache(cache), bytes);
+    // At a limit, what shrinks stays where it is.
+    let stays = new.is_null() && bytes <= old;
+    // SAFETY: passed on.
+    if stays { block } else { unsafe { move_to(new, block, old, bytes) } }
+}
+
 unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
-    let found = pages().0.large_pages(block);
-    let Some(old_pages) = found else { misuse::die(misuse::Found::Foreign, block) };
-    let (zone, locks) = pages();
+    let page_heap = heap().page_heap();
+    let Some(old_pages) = page_heap.large_pages(block) else { misuse::die(Found::Foreign, block) };
     let resize = |bytes: usize| {
         let pages = bytes.max(1).div_ceil(PAGE);
         // SAFETY: passed on; for both.
-        let is_done = unsafe { Core::resize_large(block, pages, || zone.resize(locks, block, old_pages, pages)) };
+        let is_done = unsafe { Core::resize_large(block, pages, || page_heap.resize(block, old_pages, pages)) };
         if is_done {
-            count_large(0, pages as isize - old_pages as isize);
+            heap().count_large(0, pages as isize - old_pages as isize);
         }
         is_done
     };
@@ -359,13 +356,13 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     if bytes > isize::MAX as usize {
         return out_of_memory();
     }
-    if bytes > class::LARGEST && resize(bytes) {
+    if bytes > LARGEST && resize(bytes) {
         return block;
     }
     let mut is_zero = false;
     let new = match bytes {
         _ if group.is_some() => allocate_beside(group, bytes),
-        0..=class::LARGEST => allocate(bytes),
+        0..=LARGEST => allocate(bytes),
         _ => or_out_of_memory(bytes, true, || {
             let run = allocate_pages(bytes, ALIGNMENT)?;
             is_zero = run.1;
@@ -390,10 +387,10 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     new
 }
 
-/// Gives memory that is free back to the kernel: arrays, depots, page lists, and all dirty pages of free runs beyond
+/// Gives memory that is free back to the kernel: magazines, depots, page lists, and all dirty pages of free runs beyond
 /// `keep` bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached became free.
 pub fn trim(keep: usize) -> usize {
-    if enter() { general().trim(keep) } else { 0 }
+    if enter() { heap().cpu.trim(keep) } else { 0 }
 }
 
 /// Null, with ENOMEM.

@@ -1,17 +1,16 @@
 //! What the heap tells: a reading of its state, as text, as XML, or as numbers.
 //!
 //! Its figures are those of the table `observe::figures`. They come from counts that slow paths keep (see
-//! `slab::Tally`), and from a walk over spans and slots; malloc and free count nothing. A reading takes no lock, so it
-//! works in any state; it is exact at rest.
+//! `central::Tally`), and from a walk over spans and slots; malloc and free count nothing. A reading takes no lock, so
+//! it works in any state; it is exact at rest.
 
 use super::locks;
 use super::statistics::read::{Heap, Walked};
+use crate::caches::{Spans, heap};
+use crate::central::size_class::{self, CLASSES};
+use crate::misuse::Line;
 use crate::observe::Shown;
 use crate::observe::figures::{Cache, Figures, unitless, write_slab_head, write_slab_row};
-use crate::slab::class::{self, CLASSES};
-use crate::slab::misuse::Line;
-use crate::slab::region::general;
-use crate::slab::survey::Spans;
 use core::fmt::{self, Write};
 use machine::sync::ContentionReport;
 use machine::{clock, process, root, slot};
@@ -21,10 +20,10 @@ pub fn process() -> Option<Figures> {
     if !root::is_installed() {
         return None;
     }
-    let listed_bytes = (0..slot::in_use()).map(|slot| general().listed_bytes_of(slot)).sum();
+    let listed_bytes = (0..slot::in_use()).map(|slot| heap().listed_bytes_of(slot)).sum();
     let mut walked = Walked { listed_bytes, ..Walked::default() };
-    general().survey_all_spans(|_, spans| walked.span_bytes += spans.bytes);
-    general().survey_all_caches(|_, known, parts| {
+    heap().read_all_spans(|_, spans| walked.span_bytes += spans.bytes);
+    heap().read_all_caches(|_, known, parts| {
         walked.small_bytes += known.counted.saturating_sub(parts.in_words) * known.object_bytes as u64;
         walked.cached_bytes += parts.cached() * known.object_bytes as u64;
     });
@@ -37,13 +36,13 @@ pub fn for_each_class(mut show: impl FnMut(&Cache)) {
     for first in (1..CLASSES).step_by(AT_ONCE) {
         let mut spans = [Spans::default(); AT_ONCE];
         // The first caches are the classes.
-        general().survey_all_spans(|cache, more| {
+        heap().read_all_spans(|cache, more| {
             if let Some(known) = (cache + 1).checked_sub(first).and_then(|at| spans.get_mut(at)) {
                 *known += more;
             }
         });
         for (class, spans) in (first..CLASSES).zip(spans) {
-            let row = general().class_reading(class, spans).map(|reading| Cache::read(&reading));
+            let row = heap().class_reading(class, spans).map(|reading| Cache::read(&reading));
             row.filter(|row| row.peak > 0 || row.spans > 0).iter().for_each(&mut show);
         }
     }
@@ -93,7 +92,7 @@ pub fn write_xml(out: &mut impl Write) -> fmt::Result {
     for_each_class(|class| {
         let &Cache { object_bytes, cached, in_use, peak, .. } = class;
         cached_objects += cached;
-        let from = class::size(class::class_for(object_bytes as usize) - 1) + 1;
+        let from = size_class::size(size_class::class_for(object_bytes as usize) - 1) + 1;
         let total = cached * object_bytes;
         let row = format_args!("from=\"{from}\" to=\"{object_bytes}\" total=\"{total}\" count=\"{cached}\"");
         result = result.and(writeln!(out, "  <size {row} in_use=\"{in_use}\" peak=\"{peak}\"/>"));
@@ -178,7 +177,7 @@ impl<'a, W: Write> Paragraph<'a, W> {
 pub fn write_slabinfo(out: &mut impl Write) -> fmt::Result {
     let mut result = write_slab_head(out);
     if root::is_installed() {
-        general().rows(|cache| {
+        heap().rows(|cache| {
             let row = Cache::read(cache);
             result = result.and(write_slab_row(out, row.name.as_str(), &row));
         });

@@ -115,7 +115,7 @@ macro_rules! with_figures {
     }
 
     /// A cache: a general size class, or one that somebody created.
-    Cache from survey::Reading: 1 "caches", metrics "cache_" numbered "" {
+    Cache from Reading: 1 "caches", metrics "cache_" numbered "" {
         name: 56, "What people call it.", |cache| Text::of(cache.known.name);
     } {
         "caches" {
@@ -142,7 +142,7 @@ macro_rules! with_figures {
     /// A slot: what a CPU, or without concurrency ids a thread, has at hand.
     Slot from OfSlot: 2 "slots", metrics "slot_" numbered "slot" {} {
         "slots" {
-            arrays: Gauge Count, "Arrays that the slot has to take from and to give to.", |slot| slot.parts.arrays;
+            arrays: Gauge Count, "Arrays that the slot has to take from and to give to.", |slot| slot.parts.magazines;
             cached_objects: Gauge Count, "Free objects in its arrays and its part of the depot.",
                 |slot| slot.parts.cached();
             cached_bytes: Gauge Bytes, "Bytes of free objects in its arrays and its part of the depot.",

@@ -41,7 +41,7 @@ classes! {
     /// The per-CPU page lists.
     page_lists: "page list",
     /// The zone.
-    zone: "zone",
+    page_heap: "page heap",
     /// Who takes arrays away from other CPUs, or goes over all caches.
     drain: "drain",
     /// Empty arrays that no shard keeps.

@@ -4,19 +4,20 @@ use super::deferred::{Dropped, retire, take_place};
 use super::qsbr::Section;
 use super::queue::Head;
 use super::reader::{ReadGuard, read};
-use crate::slab::region::general;
-use crate::slab::{OutOfMemory, sharing};
+use crate::caches::heap;
+use crate::caches::{OutOfMemory, enter};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use machine::sync::{AtomicPtr, Ordering};
 
-/// A value that is read without waiting, and replaced as a whole. What was replaced is dropped after a grace period: on the runtime's worker if its type
-/// has anything to drop, else it is freed by whoever replaces.
+/// A value that is read without waiting, and replaced as a whole. What was replaced is dropped after a grace period: on
+/// the runtime's worker if its type has anything to drop, else it is freed by whoever replaces.
 ///
-/// Reading costs a section and a load, writes nothing that others read, and waits for nobody; replacing costs an allocation, an exchange, and what
-/// [`defer_free`](super::defer_free) or [`defer_drop`](super::defer_drop) cost. Values lie in the runtime's heap, up to some 32 KiB.
+/// Reading costs a section and a load, writes nothing that others read, and waits for nobody; replacing costs an
+/// allocation, an exchange, and what [`defer_free`](super::defer_free) or [`defer_drop`](super::defer_drop) cost.
+/// Values lie in the runtime's heap, up to some 32 KiB.
 ///
 /// Signal handlers may load on top of anything. A fork child has its own.
 ///
@@ -75,7 +76,7 @@ impl<T> fmt::Debug for NotExchanged<T> {
 }
 
 fn place<T>(value: T) -> Result<NonNull<Dropped<T>>, OutOfMemory<T>> {
-    let place = if sharing::enter() { take_place::<Dropped<T>>() } else { None };
+    let place = if enter() { take_place::<Dropped<T>>() } else { None };
     match place.and_then(NonNull::new) {
         Some(place) => {
             // SAFETY: a place for it, and ours.
@@ -94,7 +95,7 @@ unsafe fn take_back<T>(place: NonNull<Dropped<T>>) -> T {
     // SAFETY: passed on.
     unsafe {
         let Dropped { value, .. } = place.read();
-        general().free_one(place.as_ptr().cast());
+        heap().free_any(place.as_ptr().cast());
         value
     }
 }
@@ -134,7 +135,8 @@ impl<T: Send + Sync + 'static> Cell<T> {
 
     /// Puts a value in the place of one that was loaded here, if that is still there.
     ///
-    /// It is the same one that is compared, not an equal one: it cannot have gone and come back, as it was loaded all the time.
+    /// It is the same one that is compared, not an equal one: it cannot have gone and come back, as it was loaded all
+    /// the time.
     pub fn compare_exchange(&self, current: Loaded<'_, T>, value: T) -> Result<(), NotExchanged<T>> {
         let new = place(value).map_err(|OutOfMemory(value)| NotExchanged::OutOfMemory(value))?;
         let old = current.value;

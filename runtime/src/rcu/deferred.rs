@@ -1,29 +1,35 @@
 //! Deferring: what is to be freed, dropped or called after a grace period, by somebody else.
 //!
-//! Everything waits in the queue of the slot where it was deferred. Who defers tends that queue now and then: asks for a grace period when enough waits to
-//! be worth one, and frees a part of what has waited long enough. Whatever is left over, and all calls, are the worker's.
+//! Everything waits in the queue of the slot where it was deferred. Who defers tends that queue now and then: asks for
+//! a grace period when enough waits to be worth one, and frees a part of what has waited long enough. Whatever is left
+//! over, and all calls, are the worker's.
 //!
-//! Blocks of the general classes are laid aside first, in an array of their slot's, as cheaply as they would be freed: only what fills it, or finds none, comes
-//! along the slow way that is told of here.
+//! Blocks of size classes are retired into a magazine of their slot first, as cheaply as they would be freed: only what
+//! fills it, or finds none, comes along the slow way that is told of here.
 //!
-//! **How much can wait.** In a slot, up to a mark (`rcu.high_mark` objects, `rcu.high_kib`). Beyond it, whoever comes along the slow way is held up until
-//! less waits, or until `rcu.hold_up_ms` milliseconds are over: it may have locks that readers wait for, so this cannot be for ever. With sections
-//! open, or with a registered reader online, it is not held up, as it would wait for itself. So while readers keep a grace period from ending for T milliseconds, at most
+//! **How much can wait.** In a slot, up to a mark (`rcu.high_mark` objects, `rcu.high_kib`). Beyond it, whoever comes
+//! along the slow way is held up until less waits, or until `rcu.hold_up_ms` milliseconds are over: it may have locks
+//! that readers wait for, so this cannot be for ever. With sections open, or with a registered reader online, it is not
+//! held up, as it would wait for itself. So while readers keep a grace period from ending for T milliseconds, at most
 //!
 //! ```text
 //!   slots in use × (mark + a batch for each size in use)  +  threads that defer outside of sections × (T / hold-up + 1) batches
 //! ```
 //!
-//! wait, and what is deferred inside of sections, and by registered readers that come to no checkpoint. A batch is at most 16 KiB, or two objects if these are more; large blocks come alone.
+//! wait, and what is deferred inside of sections, and by registered readers that come to no checkpoint. A batch is at
+//! most 16 KiB, or two objects if these are more; large blocks come alone.
 
 use super::domain::{Domain, own_sections};
 use super::grace::{Caller, Pace, Patience, drive, start, wait_for};
 use super::queue::{Head, Held, Put, Queue, bytes_of};
-use super::typesafe::does_any_linger;
+use super::typesafe::does_any_wait;
+use crate::caches::heap;
+use crate::caches::{Home, enter};
+use crate::central::ChunkHead;
+use crate::cpu_cache::RetireSlots;
+use crate::depot::Batch;
+use crate::misuse::{self, Line};
 use crate::settings::Key;
-use crate::slab::misuse::{self, Line};
-use crate::slab::region::general;
-use crate::slab::{Aside, AsideWord, Batch, sharing};
 use core::fmt::Write;
 use core::mem::offset_of;
 use core::panic::Location;
@@ -56,7 +62,7 @@ pub(super) struct Deferred {
     /// Those of all slots but the first; null before there are any.
     queues: AtomicPtr<Queue>,
     /// The arrays that are laid aside; null: there are none, as nobody could take them away, or not yet.
-    aside: AsideWord,
+    retire_slots: AtomicPtr<ChunkHead>,
     /// Whether somebody wants them, and whether that was tried.
     readiness: AtomicU32,
     /// Who takes those arrays away from all slots; 0: nobody.
@@ -122,27 +128,27 @@ impl Deferred {
         }
     }
 
-    /// Has objects laid aside from now on, if somebody wants that and they can be taken away again. The worker's work: with threads about it takes the
-    /// kernel milliseconds to register the process for kicks.
+    /// Has objects laid aside from now on, if somebody wants that and they can be taken away again. The worker's work:
+    /// with threads about it takes the kernel milliseconds to register the process for kicks.
     #[cold]
-    pub(super) fn make_aside(&self) {
+    pub(super) fn make_retire_slots(&self) {
         if self.readiness.load(Ordering::Relaxed) != WANTED {
             return;
         }
         // In a fork child there may be some already, and two workers: one that forked in a call.
-        if let Some(made) = general().make_aside()
+        if let Some(made) = RetireSlots::make()
             // Release: whoever sees it finds it zeroed.
-            && self.aside.compare_exchange(null_mut(), made.base(), Ordering::Release, Ordering::Relaxed).is_err()
+            && self.retire_slots.compare_exchange(null_mut(), made.base(), Ordering::Release, Ordering::Relaxed).is_err()
         {
-            general().unmake_aside(made);
+            made.unmake();
         }
         self.readiness.store(TRIED, Ordering::Relaxed);
     }
 
     #[inline(always)]
-    fn aside(&self) -> Option<Aside> {
-        // SAFETY: stored by `make_aside`, or null.
-        unsafe { Aside::at(self.aside.load(Ordering::Relaxed)) }
+    fn retire_slots(&self) -> Option<RetireSlots> {
+        // SAFETY: stored by `make_retire_slots`, or null.
+        unsafe { RetireSlots::at(self.retire_slots.load(Ordering::Relaxed)) }
     }
 
     /// In a fork child.
@@ -156,10 +162,11 @@ impl Deferred {
         }
     }
 
-    /// In a fork child that has one thread: takes what is laid aside into the queues, so that the next who defers comes along, and makes a worker.
-    pub(super) fn collect_aside(&self) {
-        if let Some(aside) = self.aside() {
-            general().collect_aside(aside, |slot, batch| self.keep(slot, batch));
+    /// In a fork child that has one thread: takes what is laid aside into the queues, so that the next who defers comes
+    /// along, and makes a worker.
+    pub(super) fn collect_retired(&self) {
+        if let Some(slots) = self.retire_slots() {
+            slots.collect(|slot, batch| self.keep(slot, batch));
         }
     }
 
@@ -168,7 +175,8 @@ impl Deferred {
         self.locked(slot, here!(), |_, held| held.keep(batch));
     }
 
-    /// Does something with a slot's queue; in a handler that interrupted whoever has that, with another one. None: there is none but that.
+    /// Does something with a slot's queue; in a handler that interrupted whoever has that, with another one. None:
+    /// there is none but that.
     fn locked<'d, R>(&'d self, slot: u32, site: Site, work: impl FnOnce(&'d Queue, &mut Held<'_>) -> R) -> Option<R> {
         let slots = (0..slot::MAX as u32).map(|other| slot ^ other);
         let lock = |slot| Some((slot, self.queue(slot), self.queue(slot).lock(&self.contention, site)?));
@@ -181,17 +189,17 @@ impl Deferred {
 
     /// Whether anything waits.
     pub(super) fn is_busy(&self) -> bool {
-        self.queues().any(Queue::is_busy) || self.aside().is_some_and(Aside::is_used) || does_any_linger()
+        self.queues().any(Queue::is_busy) || self.retire_slots().is_some_and(RetireSlots::is_used) || does_any_wait()
     }
 
     /// Takes what is laid aside in all slots into their queues. False: another one is at it.
-    fn take_aside(&self) -> bool {
-        let Some(aside) = self.aside() else { return true };
+    fn take_retired(&self) -> bool {
+        let Some(slots) = self.retire_slots() else { return true };
         // Acquire pairs with the release below: behind what the last one did.
         if self.taker.compare_exchange(0, thread::id(), Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
-        general().take_away_aside(aside, |slot, batch| self.keep(slot, batch));
+        heap().cpu.take_retired(slots, |slot, batch| self.keep(slot, batch));
         self.taker.store(0, Ordering::Release);
         true
     }
@@ -245,7 +253,7 @@ impl Domain {
         let (mut freed, mut since) = (0, 0);
         while let Some((batch, objects, segment)) = self.take_batch(queue) {
             // SAFETY: a grace period is over since the objects were deferred.
-            unsafe { general().free_batch(batch, self.home_of(queue)) };
+            unsafe { heap().free_batch(batch, self.home_of(queue)) };
             queue.put_down(segment);
             freed += objects as u64;
             if freed >= most {
@@ -261,13 +269,15 @@ impl Domain {
         }
     }
 
-    /// The slot that what has waited in a queue goes back to, and the bytes that are kept there in any case; none: wherever it is freed.
+    /// The slot that what has waited in a queue goes back to, and the bytes that are kept there in any case; none:
+    /// wherever it is freed.
     ///
-    /// A slot that goes on as it did takes as many objects until the next ones come back as wait now, and will until a grace period is worth it. Kept
-    /// anywhere else, they would have to be fetched from where all slots meet; put into their spans, one by one, they would be collected again.
-    fn home_of(&self, queue: &Queue) -> Option<(u32, usize)> {
+    /// A slot that goes on as it did takes as many objects until the next ones come back as wait now, and will until a
+    /// grace period is worth it. Kept anywhere else, they would have to be fetched from where all slots meet; put into
+    /// their spans, one by one, they would be collected again.
+    fn home_of(&self, queue: &Queue) -> Option<Home> {
         let kept = queue.bytes() + (LAZY_KIB.get() << 10);
-        (HAND_BACK.get() == 1).then(|| (self.deferred.slot_of(queue), kept as usize))
+        (HAND_BACK.get() == 1).then(|| Home { slot: self.deferred.slot_of(queue), kept_bytes: kept as usize })
     }
 
     fn take_batch(&self, queue: &Queue) -> Option<(Batch, usize, usize)> {
@@ -308,20 +318,21 @@ impl Domain {
 
     /// Frees, and calls, all that waits now in the sealed segments, or if those are empty in the open ones.
     pub(super) fn free_all(&self, caller: Caller) {
-        self.deferred.take_aside();
+        self.deferred.take_retired();
         for queue in self.deferred.queues().filter(|queue| queue.objects() != 0) {
             if let Some(mut held) = queue.lock(&self.deferred.contention, here!()) {
                 held.seal(true, |_| true, start);
             }
         }
-        self.let_lingering_go(|| wait_for(Pace::Usual, caller));
+        self.free_waiting(|| wait_for(Pace::Usual, caller));
         for queue in self.deferred.queues().filter(|queue| queue.objects() != 0) {
             self.free_from(queue, u64::MAX);
             self.make_calls(queue);
         }
     }
 
-    /// Makes the calls whose time has come. One thread does at a time, so that they are made in the order in which they were deferred in a slot.
+    /// Makes the calls whose time has come. One thread does at a time, so that they are made in the order in which they
+    /// were deferred in a slot.
     fn make_calls(&self, queue: &Queue) {
         let caller = &self.deferred.caller;
         let me = thread::id();
@@ -361,8 +372,8 @@ pub fn waiting() -> Waiting {
         lost: deferred.lost.load(Ordering::Relaxed),
         ..Waiting::default()
     };
-    if let Some(aside) = deferred.aside() {
-        (waiting.objects, waiting.bytes) = aside.count();
+    if let Some(slots) = deferred.retire_slots() {
+        (waiting.objects, waiting.bytes) = slots.count();
     }
     for queue in deferred.queues() {
         waiting.objects += queue.objects();
@@ -377,20 +388,23 @@ pub fn contention() -> &'static Contention {
     &Domain::of_process().deferred.contention
 }
 
-/// Frees a block after a grace period: when all sections that are open now have ended. Any block of the heap, of a group or of an object cache. Null is
-/// nothing. It costs about as much as to free the block and to lock the slot's queue; from time to time a grace period, and at the mark (see the
-/// module) some milliseconds. Nothing has to be done for it to be freed, not even ever.
+/// Frees a block after a grace period: when all sections that are open now have ended. Any block of the heap, of a
+/// group or of an object cache. Null is nothing. It costs about as much as to free the block and to lock the slot's
+/// queue; from time to time a grace period, and at the mark (see the module) some milliseconds. Nothing has to be done
+/// for it to be freed, not even ever.
 ///
-/// In a process with one thread, outside of sections, the block is freed at once. The first who defers something in a process makes the worker, and so must not be
-/// a signal handler; later ones may. A fork child frees what waited when it forked as soon as it defers something itself, or asks for [`barrier`].
+/// In a process with one thread, outside of sections, the block is freed at once. The first who defers something in a
+/// process makes the worker, and so must not be a signal handler; later ones may. A fork child frees what waited when
+/// it forked as soon as it defers something itself, or asks for [`barrier`].
 ///
 /// # Safety
 /// The block is the caller's to give up, but that readers may find it in sections that are open.
 #[inline(always)]
 pub unsafe fn defer_free(block: *mut u8) {
-    // SAFETY: passed on. Where there are arrays that are laid aside, there is a heap.
-    let is_done =
-        Domain::of_process().deferred.aside().is_some_and(|aside| unsafe { general().lay_aside(aside, block) });
+    // Where there are retire slots, there is a heap.
+    let slots = Domain::of_process().deferred.retire_slots();
+    // SAFETY: passed on.
+    let is_done = slots.is_some_and(|slots| unsafe { slots.push(heap().class_word(block), block) });
     if !is_done {
         // SAFETY: passed on.
         unsafe { defer_slow(block) }
@@ -404,28 +418,29 @@ unsafe fn defer_slow(block: *mut u8) {
         return;
     }
     let domain = Domain::enter();
-    if !sharing::enter() {
+    if !enter() {
         misuse::die(misuse::Found::Foreign, block);
     }
-    let general = general();
-    let class = general.class_at(block);
-    if class == 0 && general.cache_at(block).is_none() {
-        general.demand_large(block);
+    let heap = heap();
+    let class = heap.class_at(block);
+    if class == 0 && heap.central().cache_at(block).is_none() {
+        heap.demand_large(block);
     }
     if thread::is_alone() && !domain.waits_for_itself() {
         // SAFETY: passed on; there is nobody who could be in a section.
-        return unsafe { general.free_one(block) };
+        return unsafe { heap.free_any(block) };
     }
     let deferred = &domain.deferred;
     if class != 0 && deferred.readiness.load(Ordering::Relaxed) == 0 {
-        // To the worker, whom this very call wakes. An exchange: another one may have asked, and the worker have answered.
+        // To the worker, whom this very call wakes. An exchange: another one may have asked, and the worker have
+        // answered.
         let _ = deferred.readiness.compare_exchange(0, WANTED, Ordering::Relaxed, Ordering::Relaxed);
     }
-    let aside = deferred.aside().filter(|_| class != 0 && slot::current().is_some());
+    let slots = deferred.retire_slots().filter(|_| class != 0 && slot::current().is_some());
     let most = BULK.get() as usize;
-    let put = |held: &mut Held<'_>, slot| match aside {
+    let put = |held: &mut Held<'_>, slot| match slots {
         // SAFETY: passed on.
-        Some(aside) => unsafe { held.put_beside(aside, slot, class, block, most) },
+        Some(slots) => unsafe { held.put_retired(slots, slot, class, block, most) },
         // SAFETY: passed on.
         None => unsafe { held.put(class, block, bytes_of(class, block), most) },
     };
@@ -433,20 +448,23 @@ unsafe fn defer_slow(block: *mut u8) {
         (_, Put::NoMemory) => {
             if domain.wait_instead() {
                 // SAFETY: passed on, and a grace period is over.
-                unsafe { general.free_one(block) };
+                unsafe { heap.free_any(block) };
             }
         }
         (queue, put) => domain.has_put(queue, put),
     }
 }
 
-/// Calls a function after a grace period, on a thread of the runtime's, with no locks held; calls that were deferred in the same slot come in this
-/// order. Never fails, and allocates nothing. The function may do anything but wait for [`barrier`]; others wait as long as it takes.
+/// Calls a function after a grace period, on a thread of the runtime's, with no locks held; calls that were deferred in
+/// the same slot come in this order. Never fails, and allocates nothing. The function may do anything but wait for
+/// [`barrier`]; others wait as long as it takes.
 ///
-/// The head usually lies in the object that the function then frees. Signal handlers and fork children: as for [`defer_free`].
+/// The head usually lies in the object that the function then frees. Signal handlers and fork children: as for
+/// [`defer_free`].
 ///
 /// # Safety
-/// The head is the caller's to give up, and stays where it is until the call. The function may be called with it on another thread.
+/// The head is the caller's to give up, and stays where it is until the call. The function may be called with it on
+/// another thread.
 pub unsafe fn call(head: *mut Head, function: unsafe extern "C" fn(*mut Head)) {
     // SAFETY: passed on.
     unsafe { call_of(head, function, 0) }
@@ -458,7 +476,7 @@ pub unsafe fn call(head: *mut Head, function: unsafe extern "C" fn(*mut Head)) {
 /// As for [`call`].
 pub unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head), bytes: usize) {
     let domain = Domain::enter();
-    sharing::enter();
+    enter();
     // SAFETY: passed on.
     match domain.put(|held, _| unsafe { held.put_call(head, function, bytes) }) {
         // There is one queue only, and this is a handler on top of whoever has it.
@@ -491,14 +509,15 @@ unsafe extern "C" fn drop_it<T>(head: *mut Head) {
     // SAFETY: the head is the first field of what `retire` was given, which is nobody else's any more.
     unsafe {
         head.cast::<Dropped<T>>().drop_in_place();
-        general().free_one(head.cast());
+        heap().free_any(head.cast());
     }
 }
 
 /// Drops a value and frees its place after a grace period: by a call, if there is anything to drop.
 ///
 /// # Safety
-/// The place is one of [`take_place`], and the caller's to give up, but that readers may find it in sections that are open.
+/// The place is one of [`take_place`], and the caller's to give up, but that readers may find it in sections that are
+/// open.
 pub(super) unsafe fn retire<T>(place: NonNull<Dropped<T>>) {
     // SAFETY: passed on.
     unsafe {
@@ -509,14 +528,15 @@ pub(super) unsafe fn retire<T>(place: NonNull<Dropped<T>>) {
     }
 }
 
-/// Drops a value after a grace period, on a thread of the runtime's, as [`call`] does: a box with an object that readers may have found, say, or anything
-/// else that must not go before they are done. Up to some 32 KiB; larger ones belong into a box.
+/// Drops a value after a grace period, on a thread of the runtime's, as [`call`] does: a box with an object that
+/// readers may have found, say, or anything else that must not go before they are done. Up to some 32 KiB; larger ones
+/// belong into a box.
 ///
-/// If there is no memory for the value to wait in, the caller waits for a grace period itself. In a section it cannot, and the value is not dropped,
-/// which [`Waiting::lost`] counts.
+/// If there is no memory for the value to wait in, the caller waits for a grace period itself. In a section it cannot,
+/// and the value is not dropped, which [`Waiting::lost`] counts.
 pub fn defer_drop<T: Send + 'static>(value: T) {
     let domain = Domain::enter();
-    let place = if sharing::enter() { take_place::<Dropped<T>>() } else { None };
+    let place = if enter() { take_place::<Dropped<T>>() } else { None };
     match place.and_then(NonNull::new) {
         // SAFETY: a place for it, and ours.
         Some(place) => unsafe {
@@ -531,19 +551,20 @@ pub fn defer_drop<T: Send + 'static>(value: T) {
 /// Memory for a value; none: there is none.
 pub(super) fn take_place<T>() -> Option<*mut T> {
     const {
-        assert!(size_of::<T>() <= crate::slab::class::LARGEST, "put large values into a box");
-        assert!(align_of::<T>() <= crate::page::PAGE);
+        assert!(size_of::<T>() <= crate::central::size_class::LARGEST, "put large values into a box");
+        assert!(align_of::<T>() <= crate::page_heap::PAGE);
     }
-    let class = crate::slab::class::class_for_aligned(size_of::<T>(), align_of::<T>())?;
-    let object = general().take(crate::slab::class::size(class));
+    let class = crate::central::size_class::class_for_aligned(size_of::<T>(), align_of::<T>())?;
+    let object = heap().take(crate::central::size_class::size(class));
     if object.is_null() {
-        return general().take_beyond(class, size_of::<T>(), 0).map(<*mut u8>::cast);
+        return heap().refill(class, size_of::<T>(), 0).map(<*mut u8>::cast);
     }
     Some(object.cast())
 }
 
-/// Waits until all that was deferred before, by whomever, is freed, dropped and called, and what typesafe caches gave up is given back. Must not be
-/// called in a section, nor by what is called: it would wait for itself, and ends the program instead. Nor in signal handlers.
+/// Waits until all that was deferred before, by whomever, is freed, dropped and called, and what typesafe caches gave
+/// up is given back. Must not be called in a section, nor by what is called: it would wait for itself, and ends the
+/// program instead. Nor in signal handlers.
 #[track_caller]
 pub fn barrier() {
     barrier_for(Caller::Place(Location::caller()));
@@ -564,7 +585,7 @@ pub fn barrier_for(caller: Caller) {
     let deferred = &domain.deferred;
     let mut patience = Patience::new(Pace::Usual);
     // Entered again each time: a handler may have forked meanwhile, and this be the child.
-    while !Domain::enter().deferred.take_aside() {
+    while !Domain::enter().deferred.take_retired() {
         patience.rest(&domain.grace, domain.grace.news());
     }
     let mut turns = [0; slot::MAX];
@@ -591,8 +612,8 @@ pub fn barrier_for(caller: Caller) {
     }
     // Twice: the first may only free those that were sealed before.
     for _ in 0..2 {
-        domain.let_lingering_go(|| {
-            if does_any_linger() {
+        domain.free_waiting(|| {
+            if does_any_wait() {
                 wait_for(Pace::Usual, caller);
             }
         });

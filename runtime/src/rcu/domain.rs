@@ -7,11 +7,13 @@
 //!   lanes     │ period 0: begun, ended │ period 1: … │   each marked with the generation of the process
 //! ```
 //!
-//! Where the kernel gives concurrency ids and grants kicks, sections are counted in the rows of slots: by restartable additions, but for ends of
-//! threads that have left the slot meanwhile, and for begins of threads that get no restartable section to its end. Everywhere else, and by threads that have no slot, sections are counted in *lanes*, by locked instructions.
+//! Where the kernel gives concurrency ids and grants kicks, sections are counted in the rows of slots: by restartable
+//! additions, but for ends of threads that have left the slot meanwhile, and for begins of threads that get no
+//! restartable section to its end. Everywhere else, and by threads that have no slot, sections are counted in *lanes*,
+//! by locked instructions.
 //!
-//! **Levels.** Each thread counts its own open sections, in the word by which it knows what to do: `thread::level` is one lower for each, from what it
-//! is *based* on.
+//! **Levels.** Each thread counts its own open sections, in the word by which it knows what to do: `thread::level` is
+//! one lower for each, from what it is *based* on.
 //!
 //! | based on | the thread | whoever opens a section is told | whoever ends one |
 //! |---|---|---|---|
@@ -19,15 +21,18 @@
 //! | [`READY`] | has a slot, and there are rows | no | no |
 //! | [`INHERITED`] | has forked with sections open, and this is the child | yes: counts in a lane | yes |
 //!
-//! **Forks.** A child has a copy of all counts, and one thread of all whose sections they count. That thread went a level down before it opened a section,
-//! and up after it had ended one. So when the child is put in order, the level says how many of its sections are open, and any that it is in the
-//! middle of opening or ending are among them. They are the child's *inherited* sections: a number, of which no row knows. As long as it is not zero,
-//! rows are not used: ends of such sections may still be counted there. After the last one they are zeroed, and used again.
+//! **Forks.** A child has a copy of all counts, and one thread of all whose sections they count. That thread went a
+//! level down before it opened a section, and up after it had ended one. So when the child is put in order, the level
+//! says how many of its sections are open, and any that it is in the middle of opening or ending are among them. They
+//! are the child's *inherited* sections: a number, of which no row knows. As long as it is not zero, rows are not used:
+//! ends of such sections may still be counted there. After the last one they are zeroed, and used again.
 //!
-//! Inherited sections and those that the thread has opened since are not told apart: all that matters is how many of both are open. They are
-//! waited for until there are so few that even if all were inherited ones, some of them would have ended.
+//! Inherited sections and those that the thread has opened since are not told apart: all that matters is how many of
+//! both are open. They are waited for until there are so few that even if all were inherited ones, some of them would
+//! have ended.
 //!
-//! Marks of lanes make additions of another generation fail. Whoever finds that out was among the thread's open sections, and is inherited.
+//! Marks of lanes make additions of another generation fail. Whoever finds that out was among the thread's open
+//! sections, and is inherited.
 
 use super::deferred::Deferred;
 use super::grace::Grace;
@@ -45,8 +50,8 @@ use machine::{kick, process, root, thread, vm};
 const READY: i32 = 1 << 30;
 /// Likewise, of one that has inherited sections.
 const INHERITED: i32 = -(1 << 30);
-/// Beside the number of inherited sections: the child was put in order by another thread than the one that forked, which did not say yet what it has
-/// open.
+/// Beside the number of inherited sections: the child was put in order by another thread than the one that forked,
+/// which did not say yet what it has open.
 const UNSAID: u32 = 1 << 31;
 const LANES: usize = 16;
 /// Bits of a lane's word that count; its mark is above them.
@@ -183,8 +188,8 @@ impl Domain {
         domain
     }
 
-    /// Has children of ordinary forks put in order before they have a second thread. Once in a process and all of its children, by whoever reads or
-    /// waits first.
+    /// Has children of ordinary forks put in order before they have a second thread. Once in a process and all of its
+    /// children, by whoever reads or waits first.
     #[cold]
     fn watch_forks(&self, is_noticed: bool) {
         if self.is_watching.swap(1, Ordering::Relaxed) == 0 {
@@ -193,8 +198,8 @@ impl Domain {
         }
     }
 
-    /// Anew for the first thread of a process, or of a child. One does it, the others wait: a child's second thread is born in it, and a handler
-    /// comes before or after.
+    /// Anew for the first thread of a process, or of a child. One does it, the others wait: a child's second thread is
+    /// born in it, and a handler comes before or after.
     #[cold]
     fn put_in_order(&self) {
         loop {
@@ -214,7 +219,8 @@ impl Domain {
                     return false;
                 }
                 self.begin_generation(seen == 0);
-                // Release pairs with the acquires here and in `enter`: who sees the generation finds all as it is for it.
+                // Release pairs with the acquires here and in `enter`: who sees the generation finds all as it is for
+                // it.
                 self.state.store(current, Ordering::Release);
                 true
             });
@@ -292,8 +298,8 @@ impl Domain {
                     thread::set_level(0);
                     self.use_rows_again();
                 }
-                // By a subtraction: another thread of a child may say meanwhile that this one has not said what it has. Release pairs with the acquire in
-                // `has_inherited`: what was read in the section was read before.
+                // By a subtraction: another thread of a child may say meanwhile that this one has not said what it has.
+                // Release pairs with the acquire in `has_inherited`: what was read in the section was read before.
                 self.inherited.fetch_sub(ended, Ordering::Release);
             }
         });
@@ -308,7 +314,8 @@ impl Domain {
         u64::from(thread::generation() & !IN_LANE) << 32
     }
 
-    /// Has the calling thread count in rows, if that can be; whether it does. It has no sections open but those that its level says.
+    /// Has the calling thread count in rows, if that can be; whether it does. It has no sections open but those that
+    /// its level says.
     pub(super) fn make_ready(&self) -> bool {
         if self.rows.load(Ordering::Acquire) == UNTRIED {
             self.grace.if_free(|_| self.try_rows());
@@ -325,15 +332,16 @@ impl Domain {
             })
     }
 
-    /// Lets readers use rows, if that can be. Under the lock of grace periods: the period stays the same. Without signals: in a child that a handler
-    /// forked in the middle, rows may have to rest.
+    /// Lets readers use rows, if that can be. Under the lock of grace periods: the period stays the same. Without
+    /// signals: in a child that a handler forked in the middle, rows may have to rest.
     pub(super) fn try_rows(&self) {
         thread::without_signals(|| {
             // Not while there are inherited sections: after the last of them, rows are zeroed.
             if self.rows.load(Ordering::Acquire) == UNTRIED && !self.has_inherited() {
                 let outcome = if self.has_rows() { USED } else { REFUSED };
                 self.counts.store(self.rows_of(self.period()), Ordering::Relaxed);
-                // Release pairs with the acquire in `uses_rows`: whoever uses the rows finds them, and finds them zeroed.
+                // Release pairs with the acquire in `uses_rows`: whoever uses the rows finds them, and finds them
+                // zeroed.
                 self.rows.store(outcome, Ordering::Release);
             }
         });
@@ -360,12 +368,14 @@ impl Domain {
         self.rows.load(Ordering::Acquire) == USED
     }
 
-    /// Whether nobody has a section open, by rows and lanes, or opens one without a locked instruction. Under the lock of grace periods.
+    /// Whether nobody has a section open, by rows and lanes, or opens one without a locked instruction. Under the lock
+    /// of grace periods.
     pub(super) fn has_no_sections(&self) -> bool {
         self.rows.load(Ordering::Relaxed) == UNTRIED && self.used_lanes.load(Ordering::SeqCst) == 0
     }
 
-    /// The kernel's number of a thread whose reader has not reported since the grace period of this number began, which is so old.
+    /// The kernel's number of a thread whose reader has not reported since the grace period of this number began, which
+    /// is so old.
     pub(super) fn first_unreported(&self, number: u64, age_ns: impl Fn() -> u64) -> Option<u32> {
         self.registered.first_open(number, age_ns, self.threshold_ns())
     }
@@ -398,15 +408,18 @@ impl Domain {
 
     fn row(&self, slot: u32, period: usize) -> &Row {
         let at = self.rows_of(period).wrapping_add(slot as usize * COUNTS);
-        // SAFETY: every possible slot has its counts, which are never unmapped; only atomics and restartable additions change them.
+        // SAFETY: every possible slot has its counts, which are never unmapped; only atomics and restartable additions
+        // change them.
         unsafe { &*at.cast() }
     }
 
-    /// Whether no section is open that was counted in a place and period, and that whoever has the lock of grace periods must wait for.
+    /// Whether no section is open that was counted in a place and period, and that whoever has the lock of grace
+    /// periods must wait for.
     ///
-    /// Ends first: all of which the end is seen here have their begin seen below, as both are counted in one row, in this order, and this machine
-    /// shows stores in their order. So begun less ended is at least the number of those open ones whose begin can be seen; and those that were open
-    /// before the fence can. The other way round, a section that begins and ends in between would make up for one that is open.
+    /// Ends first: all of which the end is seen here have their begin seen below, as both are counted in one row, in
+    /// this order, and this machine shows stores in their order. So begun less ended is at least the number of those
+    /// open ones whose begin can be seen; and those that were open before the fence can. The other way round, a section
+    /// that begins and ends in between would make up for one that is open.
     pub(super) fn is_quiet(&self, place: Place, period: usize) -> bool {
         match place {
             Place::Lane(number) if self.used_lanes.load(Ordering::Relaxed) & 1 << number == 0 => true,
@@ -425,8 +438,8 @@ impl Domain {
         }
     }
 
-    /// Opens a section of a thread that has gone a level down, in a lane; or it is inherited by now. If the thread forked since it went down, and this is the child, it
-    /// is both, and waited for twice.
+    /// Opens a section of a thread that has gone a level down, in a lane; or it is inherited by now. If the thread
+    /// forked since it went down, and this is the child, it is both, and waited for twice.
     pub(super) fn begin_in_lane(&self) -> Counted {
         let mark = self.mark();
         let (lane, period) = (self.own_lane(), self.period());
@@ -435,8 +448,9 @@ impl Domain {
             self.used_lanes.fetch_or(1 << lane, Ordering::SeqCst);
         }
         let word = &self.lanes[lane].0[period].begun;
-        // SeqCst: a full fence. What is read in the section is read after others could see that it is open; pairs with the fence of a grace
-        // period: either that period sees the section, or the section what was unlinked before the fence.
+        // SeqCst: a full fence. What is read in the section is read after others could see that it is open; pairs with
+        // the fence of a grace period: either that period sees the section, or the section what was unlinked before the
+        // fence.
         if !add(word, mark, Ordering::SeqCst) {
             return UNCOUNTED;
         }
@@ -475,7 +489,7 @@ fn current_state() -> u64 {
 }
 
 extern "C" fn put_child_in_order() {
-    Domain::enter().deferred.collect_aside();
+    Domain::enter().deferred.collect_retired();
 }
 
 /// Where the kernel wipes nothing in children (before 4.14).

@@ -1,22 +1,23 @@
 //! Grace periods.
 //!
-//! One at a time, in steps of which none waits: whoever needs one takes the lock, does a step, and lets go again. So callers share grace periods,
-//! nobody vanishes in a fork with one in hand for long, and a program that polls drives them as well as one that waits.
+//! One at a time, in steps of which none waits: whoever needs one takes the lock, does a step, and lets go again. So
+//! callers share grace periods, nobody vanishes in a fork with one in hand for long, and a program that polls drives
+//! them as well as one that waits.
 //!
 //! ```text
 //!   idle ─▶ order all readers ─▶ wait for the period that is not in use ─▶ turn ─▶ wait for the one that was ─▶ idle
 //!                                                                     └─▶ nobody is there either ───────────────▶
 //! ```
 //!
-//! Turning is for the sake of progress only: new sections are counted elsewhere, so that what is waited for comes to an end. A section that was
-//! open when readers were ordered may be in either period.
+//! Turning is for the sake of progress only: new sections are counted elsewhere, so that what is waited for comes to an
+//! end. A section that was open when readers were ordered may be in either period.
 //!
 //! Where the kernel refuses to order readers, as in a sandbox, waiting for their stores to arrive does
 //! ([`kick::have_stores_arrived`]): a grace period takes 20 ms more.
 
 use super::domain::{Domain, Place, own_sections};
+use crate::misuse::Line;
 use crate::settings::{self, Key, Refused};
-use crate::slab::misuse::Line;
 use core::fmt::{self, Write};
 use core::panic::Location;
 use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, fence, spin_loop, wait, wake_all};
@@ -74,7 +75,8 @@ pub(super) struct Grace {
     begun: Begun,
 }
 
-/// Grace periods that have begun. In a line of its own, as readers that registered read it when they report, and whoever steps writes all the rest.
+/// Grace periods that have begun. In a line of its own, as readers that registered read it when they report, and
+/// whoever steps writes all the rest.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Begun(AtomicU64);
@@ -178,7 +180,8 @@ impl Grace {
                     if interval > 0 && pace == Pace::Usual && self.age() < interval {
                         return Step::TooEarly;
                     }
-                    // Before readers are ordered: who asks for a grace period and sees the number before comes before that order.
+                    // Before readers are ordered: who asks for a grace period and sees the number before comes before
+                    // that order.
                     self.begun.0.fetch_add(1, Ordering::SeqCst);
                     self.stage.store(ORDERING, Ordering::Relaxed);
                 }
@@ -278,8 +281,8 @@ impl Grace {
     }
 
     fn end(&self, domain: &Domain) -> Step {
-        // A handler may have forked on top of this step, in a section, and this be the child: then what was looked at was the parent's. If one
-        // comes after this, all that it inherits has been waited for.
+        // A handler may have forked on top of this step, in a section, and this be the child: then what was looked at
+        // was the parent's. If one comes after this, all that it inherits has been waited for.
         if domain.has_inherited() {
             self.stage.store(ORDERING, Ordering::Relaxed);
             return Step::Inherited;
@@ -299,13 +302,13 @@ impl Grace {
 /// Orders all readers' sections: of each, either what it counted when it was opened is seen afterwards, or it sees what
 /// was written before. False: the kernel refuses.
 fn order_readers(domain: &Domain) -> bool {
-    // Then whoever opens a first section does it by a locked instruction, of its slot's row or of its lane: if that is not seen here, it sees what was
-    // taken away before the number was raised, by another one.
+    // Then whoever opens a first section does it by a locked instruction, of its slot's row or of its lane: if that is
+    // not seen here, it sees what was taken away before the number was raised, by another one.
     if domain.has_no_sections() {
         return true;
     }
-    // Pairs with the compiler barriers of restartable additions: a full fence on each thread that runs. A fence on this thread alone would leave
-    // begins that wait in the store buffers of others, who have read already.
+    // Pairs with the compiler barriers of restartable additions: a full fence on each thread that runs. A fence on this
+    // thread alone would leave begins that wait in the store buffers of others, who have read already.
     if domain.uses_rows() {
         return kick::fence_all().is_ok();
     }
@@ -353,8 +356,8 @@ impl Patience {
     }
 }
 
-/// Sets what can be set about grace periods and what waits for them, by the name behind `rcu.` in `settings::TABLE`, also while some are under way. An
-/// error: it stays as it is.
+/// Sets what can be set about grace periods and what waits for them, by the name behind `rcu.` in `settings::TABLE`,
+/// also while some are under way. An error: it stays as it is.
 pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
     settings::set("rcu", name, value)
 }
@@ -391,13 +394,13 @@ pub fn standing() -> Standing {
     }
 }
 
-/// Asks for a grace period: all sections that are open now will have ended when it [`is_over`]. Nobody has to wait for it, but somebody has to
-/// ask whether it is.
+/// Asks for a grace period: all sections that are open now will have ended when it [`is_over`]. Nobody has to wait for
+/// it, but somebody has to ask whether it is.
 pub fn start() -> Cookie {
     let domain = Domain::enter();
     let grace = &domain.grace;
-    // What the caller unlinked comes before the number is read; pairs with the addition in `step`: who reads the number before the
-    // addition is ordered before the readers are.
+    // What the caller unlinked comes before the number is read; pairs with the addition in `step`: who reads the number
+    // before the addition is ordered before the readers are.
     fence(Ordering::SeqCst);
     Cookie(grace.begun.0.load(Ordering::SeqCst) + 1)
 }
@@ -418,14 +421,15 @@ pub(super) fn drive(domain: &Domain, cookie: Cookie, pace: Pace) -> bool {
     })
 }
 
-/// Waits until all sections that are open now have ended. Callers share grace periods. Must not be called in a section, nor in a signal
-/// handler that may have interrupted one: it would wait for itself, and ends the program instead.
+/// Waits until all sections that are open now have ended. Callers share grace periods. Must not be called in a section,
+/// nor in a signal handler that may have interrupted one: it would wait for itself, and ends the program instead.
 #[track_caller]
 pub fn synchronize() {
     wait_for(Pace::Usual, Caller::Place(Location::caller()));
 }
 
-/// The same, awake for longer, and at once whatever the minimum interval: where some microseconds are worth a CPU's time.
+/// The same, awake for longer, and at once whatever the minimum interval: where some microseconds are worth a CPU's
+/// time.
 #[track_caller]
 pub fn synchronize_expedited() {
     wait_for(Pace::Expedited, Caller::Place(Location::caller()));

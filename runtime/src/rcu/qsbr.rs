@@ -5,8 +5,8 @@
 //!                              └ "seen": the number of the last grace period that began before it
 //! ```
 //!
-//! A grace period waits until each of them has seen its number, or is offline. How readers come to report, and so how short grace periods are, is for
-//! the program to choose, also while it runs: the [`Policy`].
+//! A grace period waits until each of them has seen its number, or is offline. How readers come to report, and so how
+//! short grace periods are, is for the program to choose, also while it runs: the [`Policy`].
 //!
 //! | policy | a checkpoint | the one that holds a grace period up |
 //! |---|---|---|
@@ -15,23 +15,25 @@
 //! | [`Policy::Kicked`] | likewise | is flagged after one, and interrupted after three if it is kickable |
 //! | [`Policy::None`] | likewise | is waited for |
 //!
-//! The threshold is the setting `rcu.till_qs_ms`. Whoever is flagged reports at its next checkpoint. [`Reader::checkpoint_always`] reports in any case.
-//! Short grace periods free memory early, and in small batches; long ones make large batches and few, and let more of it wait.
+//! The threshold is the setting `rcu.till_qs_ms`. Whoever is flagged reports at its next checkpoint.
+//! [`Reader::checkpoint_always`] reports in any case. Short grace periods free memory early, and in small batches; long
+//! ones make large batches and few, and let more of it wait.
 //!
-//! **Why that is enough.** An updater takes something away, and then the number of grace periods is raised by a locked instruction. A reader that has seen the
-//! number sees what came before it, as this machine keeps loads in their order; so what was taken away it finds no more. And what it read before, it
-//! had read when it stored what it has seen. So a report is a load and a store. Coming back from offline it is another matter: there the store must
-//! be visible before anything is read, and a fence is between them; it pairs with that locked instruction: either the grace period sees that the reader is there, or the
-//! reader sees all that was taken away.
+//! **Why that is enough.** An updater takes something away, and then the number of grace periods is raised by a locked
+//! instruction. A reader that has seen the number sees what came before it, as this machine keeps loads in their order;
+//! so what was taken away it finds no more. And what it read before, it had read when it stored what it has seen. So a
+//! report is a load and a store. Coming back from offline it is another matter: there the store must be visible before
+//! anything is read, and a fence is between them; it pairs with that locked instruction: either the grace period sees
+//! that the reader is there, or the reader sees all that was taken away.
 //!
-//! Source of the algorithm: liburcu's flavour of this name (Desnoyers), with numbers in place of two phases; policies and thresholds are those that the Linux
-//! kernel had at different times for loops that call `cond_resched` (McKenney).
+//! Source of the algorithm: liburcu's flavour of this name (Desnoyers), with numbers in place of two phases; policies
+//! and thresholds are those that the Linux kernel had at different times for loops that call `cond_resched` (McKenney).
 
 use super::domain::Domain;
 use super::grace::{Caller, Pace, wait_for_registered};
+use crate::caches::enter;
+use crate::caches::heap;
 use crate::settings::Key;
-use crate::slab::region::general;
-use crate::slab::sharing;
 use core::marker::PhantomData;
 use core::mem::{forget, offset_of};
 use core::panic::Location;
@@ -61,7 +63,8 @@ const KICKED: u32 = 2;
 const COUNTED: u32 = 1 << 31;
 
 impl Policy {
-    /// The policy that `rcu.policy` names so; each `each`-th checkpoint reports under the one that counts. None: there is none of this name.
+    /// The policy that `rcu.policy` names so; each `each`-th checkpoint reports under the one that counts. None: there
+    /// is none of this name.
     pub fn named(name: &str, each: u32) -> Option<Self> {
         POLICY.parse(name).map(|value| Self::valued(value, each))
     }
@@ -147,11 +150,12 @@ impl Record {
     fn see(&self, domain: &Domain, and_then: impl Fn()) {
         let mut number = domain.grace.number();
         loop {
-            // Acquire: who sees the number sees what was done before it was raised. Release: what was read in sections was read before. See above.
+            // Acquire: who sees the number sees what was done before it was raised. Release: what was read in sections
+            // was read before. See above.
             self.seen.store(number + 1, Ordering::Release);
             and_then();
-            // A kick comes once for each grace period. One on top of this may have reported a later one; or have found the reader offline here, when whoever
-            // sent it could not see that yet.
+            // A kick comes once for each grace period. One on top of this may have reported a later one; or have found
+            // the reader offline here, when whoever sent it could not see that yet.
             match domain.grace.number() {
                 same if same == number => return,
                 later => number = later,
@@ -203,8 +207,8 @@ impl Registered {
         Policy::of(self.policy.load(Ordering::Relaxed))
     }
 
-    /// Has readers count if the policy wants it, and not else. Again, if the policy changes meanwhile: whoever is the last to change it, or to register, sees
-    /// what both have written. Whoever counts goes on to the end of its count.
+    /// Has readers count if the policy wants it, and not else. Again, if the policy changes meanwhile: whoever is the
+    /// last to change it, or to register, sees what both have written. Whoever counts goes on to the end of its count.
     fn have_count<'r, R: IntoIterator<Item = &'r Record>>(&self, readers: impl Fn() -> R) {
         loop {
             let policy = self.policy();
@@ -242,10 +246,10 @@ impl Registered {
             }
         };
         self.records().find(is_taken).or_else(|| {
-            if !sharing::enter() {
+            if !enter() {
                 return None;
             }
-            let place = general().state().zone.metadata.cut(size_of::<Record>(), align_of::<Record>())?;
+            let place = heap().page_heap().metadata.cut(size_of::<Record>(), align_of::<Record>())?;
             // SAFETY: fresh metadata is zero, which is valid, and is never taken back.
             let record = unsafe { &*place.cast::<Record>() };
             record.generation.store(generation, Ordering::Relaxed);
@@ -281,7 +285,8 @@ impl Registered {
         }
     }
 
-    /// The kernel's number of one that has not seen a grace period's number yet, which is so old; whoever takes long is told to report.
+    /// The kernel's number of one that has not seen a grace period's number yet, which is so old; whoever takes long is
+    /// told to report.
     pub(super) fn first_open(&self, number: u64, age_ns: impl Fn() -> u64, threshold_ns: u64) -> Option<u32> {
         let mut first = None;
         for record in self.records().filter(|record| !record.is_quiet(number)) {
@@ -349,11 +354,12 @@ pub fn set_policy(policy: Policy) -> Result<(), SignalInUse> {
     Ok(())
 }
 
-/// A reader of the calling thread, which is *online*: grace periods wait for its checkpoints. `KICKABLE`: it may be interrupted under [`Policy::Kicked`]; its
-/// sections are counted for that, by two additions in a word of its own.
+/// A reader of the calling thread, which is *online*: grace periods wait for its checkpoints. `KICKABLE`: it may be
+/// interrupted under [`Policy::Kicked`]; its sections are counted for that, by two additions in a word of its own.
 ///
-/// A program has it where it would else open a section again and again: a server's loop, say, with a checkpoint at its end. Whatever blocks for long
-/// goes into [`offline`](Self::offline). A reader that is forgotten, and does neither, is waited for, for ever; one that is dropped is not.
+/// A program has it where it would else open a section again and again: a server's loop, say, with a checkpoint at its
+/// end. Whatever blocks for long goes into [`offline`](Self::offline). A reader that is forgotten, and does neither, is
+/// waited for, for ever; one that is dropped is not.
 ///
 /// Threads may have several; a fork child has those of the thread that forked. Not for signal handlers.
 #[derive(Debug)]
@@ -400,7 +406,8 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         Section { reader: self }
     }
 
-    /// In no section: reports if the policy wants it to. Else it costs a load of a word of its own, which stays in this CPU's cache.
+    /// In no section: reports if the policy wants it to. Else it costs a load of a word of its own, which stays in this
+    /// CPU's cache.
     #[inline(always)]
     pub fn checkpoint(&mut self) {
         if self.record.due.load(Ordering::Relaxed) != 0 {
@@ -459,7 +466,8 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         self.record.go_online(Domain::enter());
     }
 
-    /// Waits for a grace period; [`synchronize`](super::synchronize) would wait for this reader, too, and ends the program.
+    /// Waits for a grace period; [`synchronize`](super::synchronize) would wait for this reader, too, and ends the
+    /// program.
     #[track_caller]
     pub fn synchronize(&mut self) {
         self.synchronize_for(Pace::Usual, Caller::Place(Location::caller()));

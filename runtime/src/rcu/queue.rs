@@ -5,16 +5,19 @@
 //!   sealed    a grace period's number            full batches ─▶ … ─▶ …     calls ─▶ … ─▶ …
 //! ```
 //!
-//! What is deferred goes to the open segment. When that is worth a grace period and the sealed one is empty, it gets the next period's number, and
-//! they change places: one store. When the period is over, all of the sealed segment is free to go, and goes by and by.
+//! What is deferred goes to the open segment. When that is worth a grace period and the sealed one is empty, it gets
+//! the next period's number, and they change places: one store. When the period is over, all of the sealed segment is
+//! free to go, and goes by and by.
 //!
-//! Runs at the same time: any thread, under the queue's lock. If its holder vanishes in a fork, all is as before a store or after it: nothing is there
-//! twice, `repair` counts anew, and at worst one batch that was on its way is lost in the child, and what the vanished had taken out to free it.
+//! Runs at the same time: any thread, under the queue's lock. If its holder vanishes in a fork, all is as before a
+//! store or after it: nothing is there twice, `repair` counts anew, and at worst one batch that was on its way is lost
+//! in the child, and what the vanished had taken out to free it.
 
 use super::grace::Cookie;
-use crate::slab::class::{self, CLASSES};
-use crate::slab::region::general;
-use crate::slab::{Aside, Batch, Batches};
+use crate::caches::heap;
+use crate::central::size_class::{self, CLASSES};
+use crate::cpu_cache::RetireSlots;
+use crate::depot::{Batch, Batches, View};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use machine::sync::{Acquired, AtomicU32, AtomicU64, Contention, Lock, Ordering, Site, compiler_fence};
@@ -22,7 +25,8 @@ use machine::sync::{Acquired, AtomicU32, AtomicU64, Contention, Lock, Ordering, 
 /// The queue's lock is taken first: batches are made under it.
 const QUEUE_RANK: u8 = 0;
 
-/// What a deferred call needs: two words, in the object that it is about or beside it. They are the runtime's until the call.
+/// What a deferred call needs: two words, in the object that it is about or beside it. They are the runtime's until the
+/// call.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Head {
@@ -205,7 +209,8 @@ impl Queue {
         self.in_hands[segment].load(Ordering::Acquire) != 0
     }
 
-    /// In a fork child: whoever had anything in hands is gone, but perhaps for the calling thread, which puts down less than nothing then.
+    /// In a fork child: whoever had anything in hands is gone, but perhaps for the calling thread, which puts down less
+    /// than nothing then.
     pub(super) fn forget_hands(&self) {
         self.in_hands.iter().for_each(|hands| hands.store(0, Ordering::Relaxed));
     }
@@ -252,39 +257,38 @@ impl Held<'_> {
     /// It is the caller's to give up.
     #[inline]
     pub(super) unsafe fn put(&mut self, class: usize, object: *mut u8, bytes: usize, most: usize) -> Put {
-        let general = general();
         let word = self.state().filling[class];
-        let Some(batch) = Batch::from_word(word).or_else(|| general.begin_batch(class, most)) else {
-            return Put::NoMemory;
-        };
-        let batch = general.add_to_batch(batch, object);
+        // SAFETY: the word is written anew below.
+        let batch = unsafe { Batch::from_word(word) }.or_else(|| heap().begin_batch(class, most));
+        let Some(mut batch) = batch else { return Put::NoMemory };
+        batch.push(object);
+        let is_full = batch.is_full();
         in_order();
-        self.state().filling[class] = batch.word();
+        self.state().filling[class] = batch.into_word();
         self.0.count(1, bytes as i64);
-        if !batch.is_full() {
+        if !is_full {
             return Put::Done;
         }
         self.close(class);
         Put::Enough
     }
 
-    /// Puts an object into the open segment that no array could be given to which is laid aside: gives the slot another array for its class, and puts the
-    /// full one into the segment.
+    /// Puts an object into the open segment that no array could be given to which is laid aside: gives the slot another
+    /// array for its class, and puts the full one into the segment.
     ///
     /// # Safety
     /// It is the caller's to give up.
-    pub(super) unsafe fn put_beside(
+    pub(super) unsafe fn put_retired(
         &mut self,
-        aside: Aside,
+        slots: RetireSlots,
         slot: u32,
         class: usize,
         object: *mut u8,
         most: usize,
     ) -> Put {
-        let general = general();
-        let Some(batch) = general.begin_batch(class, most) else { return Put::NoMemory };
-        let batch = general.add_to_batch(batch, object);
-        let done = match general.exchange_aside(aside, slot, class, batch) {
+        let Some(mut batch) = heap().begin_batch(class, most) else { return Put::NoMemory };
+        batch.push(object);
+        let done = match slots.exchange(slot, class, batch) {
             Ok(None) => return Put::Done,
             Ok(Some(full)) => full,
             // The thread is elsewhere by now, or the array is being taken away.
@@ -298,18 +302,20 @@ impl Held<'_> {
     pub(super) fn keep(&mut self, batch: Batch) {
         let state = self.state();
         let open = state.open();
-        general().stack_batch(&mut state.segments[open].batches, batch);
-        self.0.count(general().batch_len(batch) as i64, general().batch_bytes(batch) as i64);
+        let (objects, bytes) = (batch.view().len(), heap().batch_bytes(batch.view()));
+        state.segments[open].batches.push(batch);
+        self.0.count(objects as i64, bytes as i64);
     }
 
     /// The batch of a class is not filled any more.
     fn close(&mut self, class: usize) {
         let state = self.state();
-        // First taken from there: whoever vanishes before it is in the segment loses it, and leaves it in one place at most.
-        if let Some(batch) = Batch::from_word(core::mem::take(&mut state.filling[class])) {
+        // First taken from there: whoever vanishes before it is in the segment loses it, and leaves it in one place at
+        // most. SAFETY: as above.
+        if let Some(batch) = unsafe { Batch::from_word(core::mem::take(&mut state.filling[class])) } {
             in_order();
             let open = state.open();
-            general().stack_batch(&mut state.segments[open].batches, batch);
+            state.segments[open].batches.push(batch);
         }
     }
 
@@ -337,8 +343,8 @@ impl Held<'_> {
         if count.is_multiple_of(CALLS_AT_ONCE) { Put::Enough } else { Put::Done }
     }
 
-    /// Gives the open segment the next grace period's number, if it holds anything and the other one is empty: with all, or only if what waits is
-    /// `worth` it, and then without batches that are not full.
+    /// Gives the open segment the next grace period's number, if it holds anything and the other one is empty: with
+    /// all, or only if what waits is `worth` it, and then without batches that are not full.
     pub(super) fn seal(&mut self, with_all: bool, worth: impl FnOnce(&Queue) -> bool, next: impl FnOnce() -> Cookie) {
         let state = self.state();
         if !state.segments[state.sealed()].is_empty() || !(with_all || worth(self.0)) {
@@ -388,8 +394,8 @@ impl Held<'_> {
     pub(super) fn take_batch(&mut self) -> Option<(Batch, usize, usize)> {
         let state = self.state();
         let sealed = state.sealed();
-        let batch = general().unstack_batch(&mut state.segments[sealed].batches)?;
-        let (objects, bytes) = (general().batch_len(batch), general().batch_bytes(batch));
+        let batch = state.segments[sealed].batches.pop()?;
+        let (objects, bytes) = (batch.view().len(), heap().batch_bytes(batch.view()));
         self.take_up(sealed, objects as i64, bytes as i64);
         Some((batch, objects, sealed))
     }
@@ -415,19 +421,20 @@ impl Held<'_> {
 
     #[cold]
     fn repair(&mut self) {
-        let general = general();
         let state = self.state();
         state.segments.iter_mut().for_each(|segment| segment.calls.repair());
         // What is full was about to be closed.
         for class in 0..CLASSES {
-            if Batch::from_word(self.state().filling[class]).is_some_and(Batch::is_full) {
+            // SAFETY: the word names the batch, or none.
+            if unsafe { Batch::view_of_word(self.state().filling[class]) }.is_some_and(View::is_full) {
                 self.close(class);
             }
         }
         let state = self.state();
-        let filling = state.filling.iter().filter_map(|&word| Batch::from_word(word));
-        let batches = state.segments.iter().flat_map(|segment| general.batches(&segment.batches)).chain(filling);
-        let add = |(objects, bytes), batch| (objects + general.batch_len(batch), bytes + general.batch_bytes(batch));
+        // SAFETY: as above.
+        let filling = state.filling.iter().filter_map(|&word| unsafe { Batch::view_of_word(word) });
+        let batches = state.segments.iter().flat_map(|segment| segment.batches.iter()).chain(filling);
+        let add = |(objects, bytes), batch: View<'_>| (objects + batch.len(), bytes + heap().batch_bytes(batch));
         let (objects, bytes) = batches.fold((0, 0), add);
         let called = |of: fn(&Calls) -> u64| state.segments.iter().map(|segment| of(&segment.calls)).sum::<u64>();
         let objects = objects as u64 + called(|calls| calls.count.into());
@@ -444,12 +451,13 @@ impl Drop for Held<'_> {
     }
 }
 
-/// What was stored is stored before what is stored next, for who finds it in a fork child: a compiler keeps that order, and then the machine does.
+/// What was stored is stored before what is stored next, for who finds it in a fork child: a compiler keeps that order,
+/// and then the machine does.
 fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }
 
 /// Bytes of an object of a class.
 pub(super) fn bytes_of(class: usize, object: *mut u8) -> usize {
-    if class == 0 { general().bytes_of_other(object) } else { class::size(class) }
+    if class == 0 { heap().bytes_of_special(object) } else { size_class::size(class) }
 }

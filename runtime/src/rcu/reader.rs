@@ -25,9 +25,9 @@ impl Open {
     }
 }
 
-/// Opens a section; sections may lie inside of others, and overlap. Any thread may, without registering, and signal handlers on top of
-/// anything. Two restartable additions with [`close`], about as much as two stores; a thread's first one takes two system calls, and the very first of
-/// a process some more.
+/// Opens a section; sections may lie inside of others, and overlap. Any thread may, without registering, and signal
+/// handlers on top of anything. Two restartable additions with [`close`], about as much as two stores; a thread's first
+/// one takes two system calls, and the very first of a process some more.
 #[inline(always)]
 pub fn open() -> Open {
     // First, so that a fork in a handler at any later point finds the section among this thread's.

@@ -1,10 +1,13 @@
-//! Caches whose objects readers may look at after they were freed: a reader finds an object of the type, though perhaps not the one that it looked for.
+//! Caches whose objects readers may look at after they were freed: a reader finds an object of the type, though perhaps
+//! not the one that it looked for.
 //!
-//! What is freed is used again at once, while its lines are still in the cache, and no callback waits; the price is a rule for readers.
+//! What is freed is used again at once, while its lines are still in the cache, and no callback waits; the price is a
+//! rule for readers.
 //!
-//! **The re-check rule.** In a section, what was found stays an object of its type, constructed, until the section ends. But it may have been freed, and have
-//! become another one, between finding it and looking at it. So a reader first gets hold of what it found, by a lock or a count that lies *in the object*
-//! and survives its uses, then looks whether it is still the one that it wanted, and if not lets go and looks again:
+//! **The re-check rule.** In a section, what was found stays an object of its type, constructed, until the section
+//! ends. But it may have been freed, and have become another one, between finding it and looking at it. So a reader
+//! first gets hold of what it found, by a lock or a count that lies *in the object* and survives its uses, then looks
+//! whether it is still the one that it wanted, and if not lets go and looks again:
 //!
 //! ```
 //! use commensal::rcu::{self, Link, TypesafeCache};
@@ -52,8 +55,9 @@
 //! assert_eq!(deposit(7, 1), None);
 //! ```
 //!
-//! Memory goes back to the heap by whole spans, after a grace period, and only then are objects dropped: by a thread of the runtime's, or by whoever trims. Until
-//! then the cache uses those spans first, so it never has more memory than its objects needed at their peak, however long a section stays open.
+//! Memory goes back to the heap by whole spans, after a grace period, and only then are objects dropped: by a thread of
+//! the runtime's, or by whoever trims. Until then the cache uses those spans first, so it never has more memory than
+//! its objects needed at their peak, however long a section stays open.
 //!
 //! Source: the Linux kernel's slab caches with `SLAB_TYPESAFE_BY_RCU`, and the rule that goes with them.
 
@@ -61,50 +65,60 @@ use super::domain::Domain;
 use super::grace::{Caller, Cookie, Pace, start, wait_for};
 use super::qsbr::Section;
 use super::reader::ReadGuard;
+use crate::caches::heap;
+use crate::caches::{Box, Cache, Constructed, Untunable};
 use crate::counter::NoMemory;
-use crate::slab::region::general;
-use crate::slab::{Box, Cache, Constructed, Readers, Untunable};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::{NonNull, null_mut};
 use machine::sync::{AtomicPtr, Ordering};
-use machine::{root, thread};
+use machine::{here, root, thread};
 
-/// For caches whose objects readers may look at in sections.
-pub static READERS: Readers = Readers {
-    // Under a shard's lock, where the domain must not be put in order: whose sections are open is the thread's own to know.
-    are_absent: || thread::is_alone() && !Domain::of_process().waits_for_itself(),
-    rouse: || Domain::enter().rouse(true),
-    wait: || wait_for(Pace::Usual, Caller::OfLibrary),
-};
+/// Whether no thread can be looking at objects of a typesafe cache. Under a shard's lock, where the domain must not be
+/// put in order: whose sections are open is the thread's own to know.
+pub(crate) fn readers_are_absent() -> bool {
+    thread::is_alone() && !Domain::of_process().waits_for_itself()
+}
+
+/// Something waits for readers, or will.
+pub(crate) fn rouse_worker() {
+    Domain::enter().rouse(true);
+}
+
+/// Waits until threads that may be looking at such objects are not any more.
+pub(crate) fn wait_for_readers() {
+    wait_for(Pace::Usual, Caller::OfLibrary);
+}
 
 /// Whether memory of any cache waits for readers.
-pub(super) fn does_any_linger() -> bool {
-    root::is_installed() && general().has_lingering()
+pub(super) fn does_any_wait() -> bool {
+    root::is_installed() && heap().central().has_waiting()
 }
 
 impl Domain {
-    /// Frees the spans that linger, after a grace period, if no others wait for theirs.
-    pub(super) fn let_lingering_go(&self, wait: impl FnOnce()) {
-        let heap = root::is_installed().then(general);
-        heap.inspect(|heap| heap.seal_lingering(|| start().number()));
+    /// Frees the spans that wait for readers, after a grace period, if no others wait for theirs.
+    pub(super) fn free_waiting(&self, wait: impl FnOnce()) {
+        let heap = root::is_installed().then(heap);
+        heap.inspect(|heap| heap.central().seal_waiting(|| start().number()));
         wait();
-        heap.inspect(|heap| heap.free_lingering(|number| self.grace.is_over(Cookie::from_number(number))));
+        let is_over = |number| self.grace.is_over(Cookie::from_number(number));
+        heap.inspect(|heap| heap.central().free_waiting(is_over, |free| heap.cpu.as_only_drainer(here!(), free)));
     }
 }
 
 /// A cache of objects that sections may go on looking at when they are freed, and used again. See the module's rule.
 ///
-/// It may be a static. Allocating and freeing cost what they cost in a [`Cache`]. Dropping the cache waits for a grace period, and so must not be done in a section, nor
-/// by a thread with a registered reader that is online: the program ends with a message.
+/// It may be a static. Allocating and freeing cost what they cost in a [`Cache`]. Dropping the cache waits for a grace
+/// period, and so must not be done in a section, nor by a thread with a registered reader that is online: the program
+/// ends with a message.
 #[derive(Debug)]
 pub struct TypesafeCache<T: Send + Sync + 'static>(Cache<T, Constructed>);
 
 impl<T: Send + Sync + 'static> TypesafeCache<T> {
-    /// A cache of objects that `constructor` makes, each once. Panics, at compile time for a static, as [`Cache::new`] does. The constructor must not
-    /// panic: then the program ends.
+    /// A cache of objects that `constructor` makes, each once. Panics, at compile time for a static, as [`Cache::new`]
+    /// does. The constructor must not panic: then the program ends.
     pub const fn new(name: &'static str, constructor: fn() -> T) -> Self {
-        TypesafeCache(Cache::constructed_for(name, constructor, &READERS))
+        TypesafeCache(Cache::typesafe(name, constructor))
     }
 
     /// An object, as its last user left it, or as it was constructed. Readers may still look at it. None: no memory.
@@ -134,7 +148,8 @@ impl<T: Send + Sync + 'static> TypesafeCache<T> {
     }
 }
 
-/// The owner of an object of a [`TypesafeCache`]: gives it back when it is dropped, at once. Others may look at it all the while, so there is no `&mut`.
+/// The owner of an object of a [`TypesafeCache`]: gives it back when it is dropped, at once. Others may look at it all
+/// the while, so there is no `&mut`.
 #[derive(Debug)]
 pub struct TypesafeBox<'a, T: Send + Sync + 'static>(Box<'a, T, Constructed>);
 
@@ -161,11 +176,13 @@ impl<'a, T: Send + Sync + 'static> Link<'a, T> {
         Link { object: AtomicPtr::new(null_mut()), cache, owns: PhantomData }
     }
 
-    /// What is there. It stays an object of the type until the section ends, but may be freed, and used again, at any moment.
+    /// What is there. It stays an object of the type until the section ends, but may be freed, and used again, at any
+    /// moment.
     #[inline]
     pub fn load<'s>(&self, _section: &'s ReadGuard) -> Option<&'s T> {
-        // Acquire pairs with the release in `swap`: who finds the object finds it constructed, and with what was written to it before.
-        // SAFETY: it was in use while it was here, and its memory stays such an object until the section ends, whatever becomes of it or of the cache.
+        // Acquire pairs with the release in `swap`: who finds the object finds it constructed, and with what was
+        // written to it before. SAFETY: it was in use while it was here, and its memory stays such an object until the
+        // section ends, whatever becomes of it or of the cache.
         unsafe { self.object.load(Ordering::Acquire).as_ref() }
     }
 

@@ -1,12 +1,14 @@
-//! The worker: a thread of the runtime's own, which comes into being when something is deferred for the first time, and sees to it that all of it
-//! is freed or called in the end.
+//! The worker: a thread of the runtime's own, which comes into being when something is deferred for the first time, and
+//! sees to it that all of it is freed or called in the end.
 //!
-//! It is *none*, *awake* or *idle*. Idle, it sleeps until somebody defers something; awake, it looks over all queues each `rcu.lazy_delay_ms`, until they are
-//! empty. When nobody defers anything for two seconds it ends, and another one is made when it is needed: a process whose main thread has ended by
-//! `pthread_exit` ends with its last thread, which must not be ours.
+//! It is *none*, *awake* or *idle*. Idle, it sleeps until somebody defers something; awake, it looks over all queues
+//! each `rcu.lazy_delay_ms`, until they are empty. When nobody defers anything for two seconds it ends, and another one
+//! is made when it is needed: a process whose main thread has ended by `pthread_exit` ends with its last thread, which
+//! must not be ours.
 //!
-//! Nothing is forgotten: it says that it is idle, or none, and then looks whether anything waits; who defers puts it into a queue, and then looks whether
-//! the worker is idle, or none. Between both there is a locked instruction on either side, so at least one sees the other.
+//! Nothing is forgotten: it says that it is idle, or none, and then looks whether anything waits; who defers puts it
+//! into a queue, and then looks whether the worker is idle, or none. Between both there is a locked instruction on
+//! either side, so at least one sees the other.
 
 use super::domain::Domain;
 use super::grace::Caller;
@@ -105,7 +107,8 @@ impl Domain {
         if thread::holds_locks() || sandbox::is_on() {
             return;
         }
-        // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and make another one.
+        // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and
+        // make another one.
         percpu::for_process(|| {
             let state = &self.worker.state;
             let seen = state.load(Ordering::Relaxed);
@@ -121,7 +124,7 @@ impl Domain {
 fn work() {
     loop {
         let domain = Domain::enter();
-        domain.deferred.make_aside();
+        domain.deferred.make_retire_slots();
         let worker = &domain.worker;
         let seen = worker.bell.load(Ordering::SeqCst);
         // SeqCst, both: see above.

@@ -26,15 +26,14 @@ mod state;
 mod step;
 pub mod timetable;
 
-pub(crate) use own::tend;
+pub(crate) use own::maintain;
 pub use report::Report;
 pub(crate) use shepherd::before_a_thread;
 pub use shepherd::leave_to_the_last;
 pub use step::{step, tick};
 
+use crate::caches::{enter, heap};
 use crate::settings::{self, Refused};
-use crate::slab::region::general;
-use crate::slab::sharing;
 use machine::clock;
 use state::State;
 pub(crate) use state::interval_ns;
@@ -60,9 +59,9 @@ pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
 
 /// After something was set. Without memory for this, which is a few pages, there is no upkeep either.
 pub(crate) fn look_again() {
-    let Some(state) = sharing::enter().then(State::make).flatten() else { return };
+    let Some(state) = enter().then(State::make).flatten() else { return };
     // Who waits for the time that the old value said looks again.
-    (0..machine::slot::in_use()).for_each(|slot| general().watch(slot).look_now());
+    (0..machine::slot::in_use()).for_each(|slot| heap().cpu.watch(slot).look_now());
     state.shepherd.rouse();
     state.shepherd.ring();
 }

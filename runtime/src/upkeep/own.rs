@@ -3,9 +3,10 @@
 use super::state::{OwnTurn, State, UPKEEP, interval_ns};
 use super::step::{Left, give_idle_pages_back};
 use super::timetable::{Timetable, Turn};
+use crate::caches::heap;
+use crate::central::coarse_time;
 use crate::percpu;
-use crate::slab::coarse_time;
-use crate::slab::region::general;
+use crate::upcalls::From;
 use machine::sync::Ordering;
 use machine::{clock, thread};
 
@@ -27,9 +28,9 @@ const SELDOM: u32 = 16;
 const PAGES_AT_ONCE: u64 = 64;
 
 /// Looks what is due in a slot, where the calling thread is, or was.
-pub(crate) fn tend(slot: u32, allocates: bool) {
-    let (general, now) = (general(), coarse_time());
-    let watch = general.watch(slot);
+pub(crate) fn maintain(slot: u32, from: From) {
+    let now = coarse_time();
+    let watch = heap().cpu.watch(slot);
     match State::known() {
         None if watch.is_fresh() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
         None if State::make().is_none() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
@@ -48,7 +49,7 @@ pub(crate) fn tend(slot: u32, allocates: bool) {
             let late = watch.lateness(now) / SOON;
             let units = state.take_turn(slot, late);
             // Hot caches begin most turns in a release, where no thread can be created.
-            let is_waited_for = !state.try_to_have_shepherd(clock::now_ns(), allocates);
+            let is_waited_for = !state.try_to_have_shepherd(clock::now_ns(), from);
             let units = if is_waited_for { units.min(NEXT_MAKER) } else { units };
             watch.look_at(coarse_time().wrapping_add(units));
         }
@@ -77,7 +78,7 @@ impl State {
             }
         }
         let most = (LEAST_AT_ONCE * (1 + late as usize)).min(MOST_AT_ONCE);
-        if self.keep_own(slot, most) {
+        if self.reclaim_own(slot, most) {
             if late >= SELDOM && self.shepherd.is_there() {
                 self.with(now_ns, |inside| inside.table.hand_over(slot));
                 self.shepherd.ring();
@@ -86,7 +87,7 @@ impl State {
         }
         until.store(0, Ordering::Relaxed);
         self.counts.own.count();
-        if self.hollowed.load(Ordering::Relaxed) > 0 {
+        if self.subreleased.load(Ordering::Relaxed) > 0 {
             self.shepherd.ring();
         }
         let next = self.with(clock::now_ns(), |inside| {
@@ -102,16 +103,16 @@ impl State {
     }
 
     /// The next part; true: there is more.
-    fn keep_own(&self, slot: u32, most: usize) -> bool {
+    fn reclaim_own(&self, slot: u32, most: usize) -> bool {
         let began = clock::now_ns();
-        let unvisited = self.coarse(interval_ns() / 2);
+        let idle = self.coarse(interval_ns() / 2);
         let place_of_turn = &self.turns[slot as usize].place;
         let from = place_of_turn.load(Ordering::Relaxed);
-        let kept = self.freeing_idle_pages(|| general().keep_own(slot, from, most, unvisited));
-        let Some((kept, place)) = kept else { return true };
+        let done = self.freeing_idle_pages(|| heap().cpu.reclaim_own(slot, from, most, idle));
+        let Some((done, place)) = done else { return true };
         place_of_turn.store(place, Ordering::Relaxed);
-        self.count_kept(kept);
-        let is_more = kept.is_more || (!self.shepherd.is_there() && self.does_without_shepherd(began));
+        self.count_reclaimed(done);
+        let is_more = done.is_more || (!self.shepherd.is_there() && self.does_without_shepherd(began));
         self.counts.longest_ns.raise(clock::now_ns() - began);
         is_more
     }
@@ -120,7 +121,7 @@ impl State {
 impl State {
     /// A part of what the shepherd does where there is one; true: there is more.
     fn does_without_shepherd(&self, now_ns: u64) -> bool {
-        self.hollow_out().is_some() || give_idle_pages_back(self, now_ns, PAGES_AT_ONCE) == Left::Some
+        self.subrelease().is_some() || give_idle_pages_back(self, now_ns, PAGES_AT_ONCE) == Left::Some
     }
 }
 

@@ -1,7 +1,7 @@
 //! What upkeep tells.
 
 use super::state::{State, UPKEEP};
-use crate::page::PAGE;
+use crate::page_heap::PAGE;
 use crate::percpu;
 
 /// What upkeep did so far.

@@ -16,11 +16,12 @@
 
 use super::state::{State, interval_ns};
 use super::step;
-use crate::page::PAGE;
+use crate::caches::heap;
+use crate::page_heap::PAGE;
 use crate::percpu;
 use crate::rcu;
 use crate::settings::Key;
-use crate::slab::region::general;
+use crate::upcalls::{From, Rest};
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wait, wake_one};
 use machine::thread::{self, FIRST_GENERATION, Work};
 use machine::{clock, process, sandbox};
@@ -129,7 +130,7 @@ impl Shepherd {
             if now >= until || self.bell.load(Ordering::Relaxed) != bell || is_last() {
                 break;
             }
-            general().look_after_page(true);
+            heap().cpu.visit_statistics(Rest::Soon);
             wait(&self.bell, bell, until - now);
         }
         let is_long = clock::now_ns() >= until;
@@ -139,7 +140,7 @@ impl Shepherd {
 
     /// There is none from now on. False: somebody came meanwhile who left something to it.
     fn end(&self) -> bool {
-        let background = |is_there| general().state().zone.set_background(is_there);
+        let background = |is_there| heap().page_heap().set_background(is_there);
         let change = |from, to| {
             self.state.compare_exchange(marked(from), marked(to), Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
@@ -154,7 +155,7 @@ impl Shepherd {
             return false;
         }
         if is_last() {
-            general().trim(general().state().zone.kept_dirty() as usize * PAGE);
+            heap().cpu.trim(heap().page_heap().kept_dirty() as usize * PAGE);
         }
         self.ended_ns.store(clock::now_ns(), Ordering::Relaxed);
         change(ENDING, NONE);
@@ -170,13 +171,13 @@ impl Shepherd {
 impl State {
     /// Makes sure that there is a shepherd, if there should be one and it can be created: on the slow path of an
     /// allocation. Returns false if a later allocation should try.
-    pub(super) fn try_to_have_shepherd(&self, now_ns: u64, allocates: bool) -> bool {
-        let general = general().state();
+    pub(super) fn try_to_have_shepherd(&self, now_ns: u64, from: From) -> bool {
+        let (allocates, counts) = (from == From::Allocation, &heap().page_heap().counts);
         let is_wanted = SHEPHERD.is_on()
             && !self.shepherd.is_there()
             && !sandbox::is_on()
-            && general.sharing.upgraded_at_ns().is_some()
-            && general.zone.counts.in_use.get() + general.zone.counts.free_dirty.get() > LITTLE_PAGES
+            && heap().sharing.upgraded_at_ns().is_some()
+            && counts.in_use.get() + counts.free_dirty.get() > LITTLE_PAGES
             && now_ns >= self.shepherd.not_before_ns.load(Ordering::Relaxed)
             && self.shepherd.is_possible_in_child();
         if is_wanted && allocates && process::threads() == Some(1) {
@@ -201,11 +202,11 @@ impl State {
             if !is_ours {
                 return true;
             }
-            let zone = &general().state().zone;
-            zone.set_background(true);
+            let page_heap = heap().page_heap();
+            page_heap.set_background(true);
             let is_made = process::keeping_errno(|| thread::spawn(&WORK));
             if !is_made {
-                zone.set_background(false);
+                page_heap.set_background(false);
                 word.store(marked(NONE), Ordering::Relaxed);
             }
             is_made
@@ -264,7 +265,7 @@ fn work() {
         }
         match step(clock::now_ns()) {
             Some(at) => {
-                general().look_after_page(false);
+                heap().cpu.visit_statistics(Rest::No);
                 let left = at.saturating_sub(clock::now_ns());
                 if left > 0 {
                     wait(&shepherd.bell, bell, left);

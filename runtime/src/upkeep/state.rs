@@ -5,21 +5,23 @@
 use super::decay::Decay;
 use super::shepherd::Shepherd;
 use super::timetable::Timetable;
+use crate::caches::heap;
+use crate::central::coarse_of;
+use crate::cpu_cache::FURTHEST;
+use crate::layout::{HeaderWord, header};
 use crate::observe::Events;
 use crate::settings::Key;
-use crate::slab::region::general;
-use crate::slab::{FURTHEST, coarse_of};
 use core::cell::UnsafeCell;
 use core::ops::RangeInclusive;
-use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, spin_loop};
-use machine::{clock, root, slot};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, spin_loop};
+use machine::{clock, slot};
 
 /// Above all others, as nothing is taken while it is held.
 const UPKEEP_RANK: u8 = 7;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLISECOND;
 /// Pages of a MiB.
-const MIB_PAGES: u64 = (1 << 20) / crate::page::PAGE as u64;
+const MIB_PAGES: u64 = (1 << 20) / crate::page_heap::PAGE as u64;
 
 pub(super) const UPKEEP: Key = Key::of("upkeep");
 const INTERVAL: Key = Key::of("upkeep.interval_ms");
@@ -32,9 +34,9 @@ pub(super) struct State {
     pub(super) shepherd: Shepherd,
     pub(super) counts: Counts,
     /// How far a thread that returns pages of free objects has come over the heap, plus one; 0: there is nothing to do.
-    pub(super) hollowed: AtomicU64,
+    pub(super) subreleased: AtomicU64,
     /// When to begin that again, because there were objects of recently used caches; 0: there were none.
-    pub(super) hollow_again_ns: AtomicU64,
+    pub(super) subrelease_again_ns: AtomicU64,
     /// The round in which it was last looked whether memory is short, and whether it was; or that it cannot be told.
     pub(super) looked_in: AtomicU64,
     pub(super) shortage: AtomicU32,
@@ -113,29 +115,28 @@ impl Allowance {
     }
 }
 
+/// Where it is known.
+// SAFETY: zeroes are null, and nobody else has these bytes.
+static PLACE: HeaderWord<AtomicPtr<State>> = unsafe { HeaderWord::at(header::UPKEEP) };
+
 impl State {
     /// What there is; none: nobody needed it yet.
     pub(super) fn known() -> Option<&'static State> {
-        if !root::is_installed() {
-            return None;
-        }
-        let place = &general().state().registry().rare.0.upkeep;
         // Acquire pairs with the release in `make`: whoever finds it finds it as it was made.
         // SAFETY: null, or stored there, and never unmapped.
-        unsafe { place.load(Ordering::Acquire).cast::<State>().as_ref() }
+        unsafe { PLACE.get()?.load(Ordering::Acquire).as_ref() }
     }
 
     /// The same; none: there is no memory for it.
     #[cold]
     pub(super) fn make() -> Option<&'static State> {
         Self::known().or_else(|| {
-            let state = general().state();
-            let made = state.zone.metadata.cut(size_of::<State>(), align_of::<State>())?.cast::<State>();
+            let made = heap().page_heap().metadata.cut(size_of::<State>(), align_of::<State>())?.cast::<State>();
             // SAFETY: the memory is ours, and zero, which is valid.
             unsafe { ((*made).began_ns, (*made).began_ticks) = (clock::now_ns(), clock::ticks()) };
-            let place = &state.registry().rare.0.upkeep;
             // Whoever is second has cut some address space in vain.
-            let _ = place.compare_exchange(core::ptr::null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed);
+            let null = core::ptr::null_mut();
+            let _ = PLACE.get()?.compare_exchange(null, made, Ordering::AcqRel, Ordering::Relaxed);
             Self::known()
         })
     }

@@ -3,11 +3,11 @@
 use super::decay::Seen;
 use super::state::{Inside, State, UPKEEP, interval_ns};
 use super::timetable::{Errand, Timetable};
-use crate::page::MOST_PURGED_AT_ONCE;
+use crate::caches::{enter, heap};
+use crate::central::{Subreleased, coarse_time};
+use crate::cpu_cache::Reclaimed;
+use crate::page_heap::MOST_PURGED_AT_ONCE;
 use crate::percpu;
-use crate::slab::region::general;
-use crate::slab::sharing;
-use crate::slab::{Kept, coarse_time};
 use machine::sync::Ordering;
 use machine::{clock, process};
 
@@ -38,21 +38,21 @@ pub fn step(now_ns: u64) -> Option<u64> {
     // Who says that it is later than it is finds everything as long unvisited.
     let ahead = now_ns.checked_sub(clock::now_ns()).map_or(0, |ns| state.coarse(ns));
     let (now, deserted) = (coarse_time().wrapping_add(ahead), state.coarse(interval_ns() / DESERTED_PART));
-    let looks_deserted = |slot| general().watch(slot).since_last_visit(now) > deserted;
+    let looks_deserted = |slot| heap().cpu.watch(slot).since_last_visit(now) > deserted;
     let errand = state.with(now_ns, |inside| begin_errand(&mut inside.table, looks_deserted));
     let Some(errand) = errand else { return Some(now_ns + SOON_NS) };
     if let Errand::Serve(slot, _) = errand {
         state.serve(slot, now_ns, now);
         return Some(now_ns);
     }
-    let hollow_at = state.hollow_out().map(|later_ns| now_ns + later_ns);
+    let subrelease_at = state.subrelease().map(|later_ns| now_ns + later_ns);
     state.look_at_memory(now_ns);
     let left = give_idle_pages_back(state, now_ns, PAGES_AT_ONCE);
     let now_ns = now_ns.max(clock::now_ns());
     let pages_at = state.with(now_ns, |inside| state.when_pages_go(inside, now_ns, left));
     let Some(pages_at) = pages_at else { return Some(now_ns + SOON_NS) };
-    let again = Some(state.hollow_again_ns.load(Ordering::Relaxed)).filter(|&again| again != 0);
-    let pages_at = pages_at.into_iter().chain(again).chain(hollow_at).min();
+    let again = Some(state.subrelease_again_ns.load(Ordering::Relaxed)).filter(|&again| again != 0);
+    let pages_at = pages_at.into_iter().chain(again).chain(subrelease_at).min();
     match errand {
         Errand::NotBeforeNs(at) => Some(pages_at.map_or(at, |pages| pages.min(at))),
         _ => pages_at,
@@ -63,7 +63,7 @@ pub fn step(now_ns: u64) -> Option<u64> {
 /// Returns in how many nanoseconds it wants to be called again; none: not before other threads have allocated or
 /// released memory. Not in signal handlers.
 pub fn tick() -> Option<u64> {
-    if !sharing::enter() {
+    if !enter() {
         return None;
     }
     loop {
@@ -88,23 +88,23 @@ impl State {
     /// Empties what idles in a slot. One that has nothing any more goes: whoever comes along there again joins.
     fn serve(&self, slot: u32, now_ns: u64, now: u32) {
         let began = clock::now_ns();
-        let unvisited = self.coarse(interval_ns() / 2);
-        let Some(kept) = self.freeing_idle_pages(|| general().keep_deserted(slot, now, unvisited)) else { return };
+        let idle = self.coarse(interval_ns() / 2);
+        let Some(done) = self.freeing_idle_pages(|| heap().cpu.reclaim_idle(slot, now, idle)) else { return };
         self.counts.longest_ns.raise(clock::now_ns() - began);
         self.counts.deserted.count();
-        self.count_kept(kept);
-        let is_empty = kept.arrays + kept.spans == 0 && !kept.is_more;
+        self.count_reclaimed(done);
+        let is_empty = done.magazines + done.spans == 0 && !done.is_more;
         if is_empty {
             self.note(now_ns, |inside| inside.table.leave(slot));
-            general().watch(slot).look_now();
+            heap().cpu.watch(slot).look_now();
         }
     }
 
     /// Does what makes pages free that were unused for an interval already. Pages that other threads free at the same
     /// time count as such, too; that error does little harm.
     pub(super) fn freeing_idle_pages<R>(&self, work: impl FnOnce() -> R) -> R {
-        let zone = &general().state().zone;
-        let counts = &zone.counts;
+        let page_heap = heap().page_heap();
+        let counts = &page_heap.counts;
         // What goes back meanwhile came before.
         let ever_free = || counts.free_dirty.get() + counts.purged.get();
         let before = ever_free();
@@ -113,7 +113,7 @@ impl State {
         if came > 0 {
             self.note(clock::now_ns(), |inside| {
                 inside.decay.came_idle(came);
-                zone.raise_least_dirty(came);
+                page_heap.raise_least_dirty(came);
             });
             if came >= WORTH_A_CALL {
                 self.shepherd.ring();
@@ -124,45 +124,44 @@ impl State {
 
     /// Walks a part further over the heap, if arrays were emptied since the last walk, or another walk is due. If there
     /// is more to do, returns how long to wait before that.
-    pub(super) fn hollow_out(&self) -> Option<u64> {
-        let (again, began) = (self.hollow_again_ns.load(Ordering::Relaxed), clock::now_ns());
-        if again != 0 && again <= began && self.hollowed.load(Ordering::Relaxed) == 0 {
-            self.hollow_again_ns.store(0, Ordering::Relaxed);
-            self.hollowed.store(1, Ordering::Relaxed);
+    pub(super) fn subrelease(&self) -> Option<u64> {
+        let (again, began) = (self.subrelease_again_ns.load(Ordering::Relaxed), clock::now_ns());
+        if again != 0 && again <= began && self.subreleased.load(Ordering::Relaxed) == 0 {
+            self.subrelease_again_ns.store(0, Ordering::Relaxed);
+            self.subreleased.store(1, Ordering::Relaxed);
         }
         // Relaxed: of two who are at it, one repeats what the other did.
-        let from = self.hollowed.load(Ordering::Relaxed).checked_sub(1)?;
+        let from = self.subreleased.load(Ordering::Relaxed).checked_sub(1)?;
         let allowed = self.with(began, |inside| inside.allowance.refill(began, self.pages_per_second()));
         if allowed.is_none_or(|pages| pages == 0) {
             return Some(self.until_allowed_ns());
         }
-        let mut kept = Kept::default();
+        let mut done = Subreleased::default();
         let pause_ns = interval_ns() / 2;
-        let next = general().hollow_out(from, self.coarse(pause_ns), &mut kept);
-        if kept.is_more {
-            self.hollow_again_ns.store(began + pause_ns, Ordering::Relaxed);
+        let next = heap().cpu.subrelease(from, self.coarse(pause_ns), &mut done);
+        if done.is_more {
+            self.subrelease_again_ns.store(began + pause_ns, Ordering::Relaxed);
         }
         self.counts.longest_ns.raise(clock::now_ns() - began);
-        self.note(began, |inside| inside.allowance.take(kept.pages as u64));
-        self.count_kept(kept);
+        self.note(began, |inside| inside.allowance.take(done.pages as u64));
+        self.counts.calls.add(done.calls as u64);
+        self.counts.pages.add(done.pages as u64);
         let to = next.map_or(0, |next| next + 1);
-        let _ = self.hollowed.compare_exchange(from + 1, to, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.subreleased.compare_exchange(from + 1, to, Ordering::Relaxed, Ordering::Relaxed);
         // Where it did not come further, somebody else drains.
         next.map(|next| if next == from { SOON_NS } else { 0 })
     }
 
-    pub(super) fn count_kept(&self, kept: Kept) {
-        if kept.arrays > 0 {
+    pub(super) fn count_reclaimed(&self, done: Reclaimed) {
+        if done.magazines > 0 {
             // Their contents made rows of free objects. A walk in progress ends first; otherwise it might never.
-            let begins = self.hollowed.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+            let begins = self.subreleased.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
             if begins.is_err() {
-                self.hollow_again_ns.store(clock::now_ns(), Ordering::Relaxed);
+                self.subrelease_again_ns.store(clock::now_ns(), Ordering::Relaxed);
             }
         }
-        self.counts.arrays.add(kept.arrays as u64);
-        self.counts.spans.add(kept.spans as u64);
-        self.counts.calls.add(kept.calls as u64);
-        self.counts.pages.add(kept.pages as u64);
+        self.counts.arrays.add(done.magazines as u64);
+        self.counts.spans.add(done.spans as u64);
     }
 
     /// How long it takes until a call's worth of pages may go back.
@@ -172,7 +171,7 @@ impl State {
 
     /// When pages will have to go back, if nothing else happens; none: none will.
     fn when_pages_go(&self, inside: &Inside, now_ns: u64, left: Left) -> Option<u64> {
-        let zone = &general().state().zone;
+        let page_heap = heap().page_heap();
         let is_quiet = inside.table.is_empty();
         match left {
             Left::Some => return Some(now_ns + self.until_allowed_ns()),
@@ -180,7 +179,7 @@ impl State {
             Left::Refused => return (!is_quiet).then_some(now_ns + SECOND),
             Left::None => {}
         }
-        let has_any = zone.counts.free_dirty.get() > zone.kept_dirty();
+        let has_any = page_heap.counts.free_dirty.get() > page_heap.kept_dirty();
         let idle_at = has_any.then(|| inside.decay.idle_at_ns(0).unwrap_or(now_ns + SECOND))?;
         // The least is known for the whole time without a look: so while anything happens, each quarter has its own.
         Some(if is_quiet { idle_at } else { idle_at.min(inside.decay.quarter_ends_ns()) })
@@ -193,7 +192,7 @@ impl State {
         if self.looked_in.swap(round, Ordering::Relaxed) == round {
             return;
         }
-        general().state().registry().tally.note_peaks();
+        heap().central().tally().note_peaks();
         if self.shortage.load(Ordering::Relaxed) != UNTOLD || round.is_multiple_of(UNTOLD_FOR) {
             // The page cache counts as used memory: so this is a reason to return idle pages, but no others.
             let mut shortage = UNTOLD;
@@ -218,17 +217,17 @@ pub(super) enum Left {
 
 /// Gives idle pages of free runs back to the kernel, up to so many, and as many as the budget allows.
 pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> Left {
-    let (zone, locks) = (&general().state().zone, general().state().locks());
+    let page_heap = heap().page_heap();
     let is_short = state.shortage.load(Ordering::Relaxed) == SHORT;
     let idle = state.with(now_ns, |inside| {
-        let (least, counts) = (zone.take_least_dirty(), &zone.counts);
+        let (least, counts) = (page_heap.take_least_dirty(), &page_heap.counts);
         let (refilled, in_use, handed_out) = (counts.refilled.get(), counts.in_use.get(), counts.allocations.get());
         let seen = Seen { least, refilled, in_use, handed_out };
         inside.decay.observe(now_ns, interval_ns(), seen);
-        let dirty = zone.counts.free_dirty.get();
+        let dirty = page_heap.counts.free_dirty.get();
         let idle = match is_short {
             true => inside.decay.idle_without_patience().min(dirty),
-            false => inside.decay.idle().min(dirty.saturating_sub(zone.kept_dirty())),
+            false => inside.decay.idle().min(dirty.saturating_sub(page_heap.kept_dirty())),
         };
         (idle, inside.allowance.refill(now_ns, state.pages_per_second()))
     });
@@ -238,7 +237,7 @@ pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> Lef
         && rest > 0
     {
         let began = clock::now_ns();
-        let pages = zone.purge_some(locks, rest, !is_short);
+        let pages = page_heap.purge_some(rest, !is_short);
         if pages == 0 {
             state.counts.refused.count();
             left = Left::Refused;

@@ -4,8 +4,8 @@ use super::blocks::Block;
 use super::model::{AtRest, Failure, Heap, Model, Operation, Owned, Subject};
 use super::{Job, run};
 use super::{child, forked, random, seconds};
+use commensal::caches;
 use commensal::machine::test_support::play;
-use commensal::slab;
 use proptest::arbitrary::any;
 use proptest::collection::vec;
 use proptest::prop_oneof;
@@ -172,5 +172,5 @@ pub fn hold<T: std::fmt::Debug>(
 /// Makes the process one that is shared by threads, as far as the heap is concerned.
 pub fn become_shared() {
     run(vec![Box::new(|| {})]);
-    slab::sharing::upgrade_if_shared();
+    caches::upgrade_if_shared();
 }

@@ -8,19 +8,20 @@ use super::imports::{FOLDER, Import, Imports};
 use crate::tokens::Token;
 use crate::tree::{Tree, Violation};
 
-/// From the bottom to the top: a tier may use itself and those before it. `page` and `slab` go when they are empty.
-const TIERS: [&str; 16] = [
+/// From the bottom to the top: a tier may use itself and those before it.
+const TIERS: [&str; 17] = [
+    "upcalls",
+    "layout",
     "percpu",
-    "counter",
     "observe",
+    "counter",
     "settings",
-    "page",
+    "misuse",
     "page_heap",
     "central",
     "depot",
     "cpu_cache",
     "caches",
-    "slab",
     "sandbox",
     "rcu",
     "group",
@@ -32,22 +33,21 @@ const TIERS: [&str; 16] = [
 const TOP: [&str; 2] = ["lib.rs", "global.rs"];
 
 /// What each tier may use of the crate's root: the machine, as macros name it, and the table of calls upward.
-const ROOT: [&str; 2] = ["machine", "SERVICES"];
+const ROOT: [&str; 2] = ["machine", "UPCALLS"];
 
 type Rule = fn(&Imports<'_>) -> Vec<Violation>;
 
 /// What is checked, and below which folders it is excused for now. These tables only shrink.
-const RULES: [(Rule, &[&str]); 4] = [
+const RULES: [(Rule, &[&str]); 3] = [
     (upward, &[]),
-    (circles, &["group/", "heap/", "page/", "percpu/", "rcu/", "settings/", "slab/", "upkeep/"]),
-    (hidden, &["heap/", "page/", "rcu/", "slab/"]),
-    (scattered, &["counter/", "group/", "heap/", "page/", "rcu/", "slab/", "upkeep/"]),
+    (circles, &["caches/debug/", "group/", "heap/", "page_heap/", "percpu/", "rcu/", "settings/", "upkeep/"]),
+    (hidden, &["rcu/"]),
 ];
 
 /// What hides a use of another file from this check, or an access from the simulated machine; and what to do instead.
 const HIDING: [(&str, &str); 6] = [
-    ("transmute", "let the type say what it is; calls upward go through crate::SERVICES"),
-    ("transmute_copy", "let the type say what it is; calls upward go through crate::SERVICES"),
+    ("transmute", "let the type say what it is; calls upward go through crate::UPCALLS"),
+    ("transmute_copy", "let the type say what it is; calls upward go through crate::UPCALLS"),
     ("read_volatile", "load a relaxed atomic, which the simulated machine sees"),
     ("write_volatile", "store to a relaxed atomic, which the simulated machine sees"),
     ("union", "use an enum, or two fields"),
@@ -153,11 +153,6 @@ fn hidden(imports: &Imports<'_>) -> Vec<Violation> {
     violations
 }
 
-/// Methods in other files of their type's tier: their callers would import the type's file only.
-fn scattered(imports: &Imports<'_>) -> Vec<Violation> {
-    imports.methods_elsewhere().filter(|(in_tier, _)| *in_tier).map(|(_, violation)| violation).collect()
-}
-
 impl Imports<'_> {
     /// The file's path below the runtime's.
     fn name(&self, file: usize) -> &str {
@@ -243,7 +238,7 @@ mod tests {
 
     /// What a rule says of files below the runtime's sources, each a path and its source.
     fn said(rule: fn(&Imports<'_>) -> Vec<Violation>, files: &[&str]) -> Vec<String> {
-        let root = ["lib.rs const SERVICES: u8 = 0; pub use global::Commensal;", "page.rs "];
+        let root = ["lib.rs const UPCALLS: u8 = 0; pub use global::Commensal;", "page_heap.rs "];
         let file = |file: &&str| file.split_once(' ').map(|(path, text)| (format!("{FOLDER}{path}"), text.to_owned()));
         let mut tree = Tree::of([]);
         tree.files.extend(root.iter().chain(files).filter_map(file).map(|(path, text)| File { path, text }));
@@ -251,23 +246,23 @@ mod tests {
     }
 
     const BELOW: [&str; 4] = [
-        "page/mod.rs pub use zone::Zone; pub const PAGE: usize = 1;",
-        "page/zone.rs pub struct Zone; impl Zone { fn page(&self) {} }",
-        "slab/mod.rs mod cache; pub use cache::{Cache, self as c};",
-        "slab/cache.rs use super::super::page::{self, Zone}; pub struct Cache(Zone); fn f() { page::g() }",
+        "page_heap/mod.rs pub use zone::Zone; pub const PAGE: usize = 1;",
+        "page_heap/zone.rs pub struct Zone; impl Zone { fn page(&self) {} }",
+        "caches/mod.rs mod cache; pub use cache::{Cache, self as c};",
+        "caches/cache.rs use super::super::page_heap::{self, Zone}; pub struct Cache(Zone); fn f() { page_heap::g() }",
     ];
 
     /// What a rule says of one more file.
     fn said_of(rule: fn(&Imports<'_>) -> Vec<Violation>, source: &str) -> Vec<String> {
-        said(rule, &[&BELOW[..], &[&format!("page/list.rs {source}")]].concat())
+        said(rule, &[&BELOW[..], &[&format!("page_heap/list.rs {source}")]].concat())
     }
 
     #[test]
     fn tiers_below_and_the_set_of_calls_upward_may_be_used() {
         let allowed = [
-            "heap/mod.rs use crate::{page::Zone, machine::vm, slab}; pub(in crate::heap) fn f() { crate::SERVICES.g() }",
-            "page/tests.rs #![cfg(test)] use crate::heap::Heap;",
-            "page/list.rs #[cfg(test)] mod tests { use crate::slab::Cache; } mod m { use super::super::zone; }",
+            "heap/mod.rs use crate::{page_heap::Zone, machine::vm, caches}; pub(in crate::heap) fn f() { crate::UPCALLS.g() }",
+            "page_heap/tests.rs #![cfg(test)] use crate::heap::Heap;",
+            "page_heap/list.rs #[cfg(test)] mod tests { use crate::caches::Cache; } mod m { use super::super::zone; }",
             "global.rs use crate::heap;",
         ];
         assert_eq!(said(upward, &[&BELOW[..], &allowed[..]].concat()), Vec::<String>::new());
@@ -276,28 +271,28 @@ mod tests {
     #[test]
     fn an_import_of_a_tier_above_is_found_however_it_is_named() {
         let planted = [
-            "use crate::slab::Cache;",
-            "use crate::{page::{Zone}, slab::{c}};",
-            "use super::super::slab::cache;",
-            "fn f() { crate::slab::g() }",
-            "mod m { fn f() { super::super::super::slab::Cache::new() } }",
-            "macro_rules! m { () => { $crate::slab::Cache } }",
-            "use crate as all; fn f() { all::slab::Cache::new() }",
-            "pub use crate::slab::*;",
+            "use crate::caches::Cache;",
+            "use crate::{page_heap::{Zone}, caches::{c}};",
+            "use super::super::caches::cache;",
+            "fn f() { crate::caches::g() }",
+            "mod m { fn f() { super::super::super::caches::Cache::new() } }",
+            "macro_rules! m { () => { $crate::caches::Cache } }",
+            "use crate as all; fn f() { all::caches::Cache::new() }",
+            "pub use crate::caches::*;",
         ];
         for source in planted {
             let said = said_of(upward, source);
-            let is_it = |what: &&String| what.contains("list.rs:1: uses") && what.contains(" of slab, a tier above");
+            let is_it = |what: &&String| what.contains("list.rs:1: uses") && what.contains(" of caches, a tier above");
             assert_eq!(said.iter().filter(is_it).count(), 1, "{source}: {said:?}");
         }
-        let face = [BELOW[1], BELOW[2], BELOW[3], "page/mod.rs pub use crate::slab::Cache;"];
+        let face = [BELOW[1], BELOW[2], BELOW[3], "page_heap/mod.rs pub use crate::caches::Cache;"];
         assert_eq!(said(upward, &face).len(), 1);
     }
 
     #[test]
     fn what_is_in_no_tier_is_found() {
         assert_eq!(said_of(upward, "use crate::Everything;").len(), 1);
-        assert_eq!(said(upward, &["page/zone.rs use crate::Commensal;", "global.rs "]).len(), 1);
+        assert_eq!(said(upward, &["page_heap/zone.rs use crate::Commensal;", "global.rs "]).len(), 1);
         assert_eq!(said(upward, &["elsewhere/mod.rs "]).len(), 1);
     }
 
@@ -305,26 +300,36 @@ mod tests {
     fn circles_are_found_through_re_exports_and_parents() {
         let planted: [&[&str]; 4] = [
             &[
-                "page/mod.rs pub use list::List; pub use zone::Zone;",
-                "page/list.rs struct List; fn f(z: super::zone::Zone) {}",
-                "page/zone.rs use super::List; pub struct Zone;",
+                "page_heap/mod.rs pub use list::List; pub use zone::Zone;",
+                "page_heap/list.rs struct List; fn f(z: super::zone::Zone) {}",
+                "page_heap/zone.rs use super::List; pub struct Zone;",
             ],
-            &["page/mod.rs mod zone; const PAGE: u8 = 0; fn f() { zone::g() }", "page/zone.rs use super::PAGE;"],
-            &["page/mod.rs pub use zone::Zone; fn f(_: Zone) {}", "page/zone.rs use super::f; struct Zone;"],
-            &["page/a.rs use super::b::B;", "page/b.rs use super::c::C; struct B;", "page/c.rs use super::a;"],
+            &[
+                "page_heap/mod.rs mod zone; const PAGE: u8 = 0; fn f() { zone::g() }",
+                "page_heap/zone.rs use super::PAGE;",
+            ],
+            &["page_heap/mod.rs pub use zone::Zone; fn f(_: Zone) {}", "page_heap/zone.rs use super::f; struct Zone;"],
+            &[
+                "page_heap/a.rs use super::b::B;",
+                "page_heap/b.rs use super::c::C; struct B;",
+                "page_heap/c.rs use super::a;",
+            ],
         ];
         for files in planted {
             assert_eq!(said(circles, files).len(), 1, "{files:?}");
         }
-        assert!(said(circles, planted[3])[0].contains("page/b.rs:1 -> page/c.rs (page::c::C), page/c.rs:1 ->"));
+        assert!(
+            said(circles, planted[3])[0]
+                .contains("page_heap/b.rs:1 -> page_heap/c.rs (page_heap::c::C), page_heap/c.rs:1 ->")
+        );
     }
 
     #[test]
     fn re_exports_and_modules_are_no_circles() {
         let face =
-            "page/mod.rs mod zone; mod list; pub use zone::Zone; pub const PAGE: u8 = 0; fn f(x: T) { x.Zone() }";
-        let child = "page/zone.rs use super::{PAGE, list}; pub struct Zone; fn f() { list::g() }";
-        assert_eq!(said(circles, &[child, face, "page/list.rs use crate::page;"]).len(), 0);
+            "page_heap/mod.rs mod zone; mod list; pub use zone::Zone; pub const PAGE: u8 = 0; fn f(x: T) { x.Zone() }";
+        let child = "page_heap/zone.rs use super::{PAGE, list}; pub struct Zone; fn f() { list::g() }";
+        assert_eq!(said(circles, &[child, face, "page_heap/list.rs use crate::page_heap;"]).len(), 0);
     }
 
     #[test]
@@ -348,14 +353,10 @@ mod tests {
     }
 
     #[test]
-    fn methods_elsewhere_than_their_type_are_found() {
-        for planted in ["impl super::Zone { }", "use super::Zone; impl<'a, T: A<B>> Zone where T: A { fn f() {} }"] {
-            assert_eq!(said_of(scattered, planted).len(), 1, "{planted}");
-        }
-        let planted = "slab/list.rs use crate::page::Zone; impl Zone { fn f() {} }";
+    fn methods_of_a_type_in_another_tier_are_found() {
+        let planted = "caches/list.rs use crate::page_heap::Zone; impl Zone { fn f() {} }";
         assert_eq!(said(upward, &[&BELOW[..], &[planted]].concat()).len(), 1);
-        let allowed =
-            "use super::Zone; impl Drop for Zone {} impl<T> Own<T> {} struct Own<T>(T); fn f(g: impl Fn(Zone)) {}";
-        assert_eq!(said_of(scattered, allowed).len(), 0);
+        let allowed = "use super::Zone; impl Zone { } impl Drop for Zone {} impl<T> Own<T> {} struct Own<T>(T);";
+        assert_eq!(said_of(upward, allowed).len(), 0);
     }
 }

@@ -29,12 +29,12 @@
 
 /// The most slots that a process can use at once.
 pub const MAX: usize = 1024;
-/// Offset of slot 0's area from the base.
-pub const AREAS: usize = 4096;
-/// Bytes of a slot's area.
+/// Offset of slot 0's words from the base: of those of the runtime's caches, which lie in the middle of its areas.
+pub const AREAS: usize = 8192 + 2928;
+/// Bytes from a slot's words to the next slot's.
 pub const AREA: usize = 1 << AREA_SHIFT;
 #[doc(hidden)]
-pub const AREA_SHIFT: u32 = 12;
+pub const AREA_SHIFT: u32 = 13;
 /// Bytes, and alignment, of an array.
 pub const ARRAY: usize = 1024;
 
@@ -42,7 +42,7 @@ pub const ARRAY: usize = 1024;
 pub(crate) const FULL_MASK: usize = ARRAY - 1;
 
 /// Bytes from a cell in one slot's row to the same cell in the next.
-pub const ROW: usize = AREA + 64;
+pub const ROW: usize = 4096 + 64;
 /// Bytes of what is counted in a slot, and from there to the next slot's.
 pub const COUNTS: usize = 128;
 /// Bytes from a counted word to the one beside it, for locked instructions if no section completes.

@@ -20,14 +20,14 @@ pub(super) mod read;
 mod rows;
 
 use super::report::StandardError;
+use crate::caches::{CHUNK, enter, heap};
 use crate::group::register;
+use crate::layout::{HeaderWord, header};
 use crate::observe::page::{Room, Text, Writer};
-use crate::page::PAGE;
+use crate::page_heap::PAGE;
 use crate::percpu;
 use crate::settings::Key;
-use crate::slab::region::general;
-use crate::slab::sharing;
-use crate::slab::survey::PANEL;
+use crate::upcalls::Rest;
 use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::ops::Range;
@@ -64,7 +64,7 @@ const INTERVAL: Key = Key::of("observe.interval_ms");
 /// Memory in use has changed by much if it is by an eighth and so many pages.
 const MUCH: u64 = (1 << 18) / PAGE as u64;
 /// Caches that there is room for.
-const MOST_CACHES: usize = 4 * PANEL;
+const MOST_CACHES: usize = 4 * CHUNK;
 /// What is done at a stretch.
 const STRETCH_NS: u64 = 20_000;
 /// Units of coarse time to the next part, some 100 µs; to the next try for what another thread holds, and to the next
@@ -114,7 +114,7 @@ struct Seen {
 
 impl Seen {
     fn now() -> Self {
-        let counts = &general().state().zone.counts;
+        let counts = &heap().page_heap().counts;
         Seen { pages: counts.in_use.get(), dirty: counts.free_dirty.get(), purged: counts.purged.get() }
     }
 
@@ -163,19 +163,19 @@ enum Part {
 
 /// Sets which processes have a page, and makes this one's if it is to have one at its start. An error says why not.
 pub fn begin(who: Who) -> Result<(), &'static str> {
-    if !sharing::enter() {
+    if !enter() {
         return Ok(());
     }
-    let slab = general().state();
-    slab.registry().rare.0.statistics_wanted.store(u32::from(who != Who::Nobody), Ordering::Relaxed);
+    let (at, place) = (&heap().cpu.hook.statistics_at, State::place());
+    place.wanted.store(u32::from(who != Who::Nobody), Ordering::Relaxed);
     match who {
-        Who::Nobody => slab.survey_at.never(),
+        Who::Nobody => at.never(),
         Who::First(process) if process == process::id() => {
-            slab.survey_at.in_units(LOOK);
+            at.in_units(LOOK);
             let state = State::known_or_made().ok_or("there is no memory for it, or the kernel does not tell forks")?;
             return state.with(Inside::begin).unwrap_or(Ok(()));
         }
-        Who::All | Who::First(_) => slab.survey_at.in_units(LOOK),
+        Who::All | Who::First(_) => at.in_units(LOOK),
     }
     Ok(())
 }
@@ -190,8 +190,8 @@ fn interval_ns() -> u64 {
 }
 
 /// Does a part of what is due; or, before whoever sees to the process rests, all of it if anything has changed.
-pub(crate) fn survey(before_rest: bool) {
-    let at = &general().state().survey_at;
+pub(crate) fn write_due(rest: Rest) {
+    let at = &heap().cpu.hook.statistics_at;
     // Before anything else: so whoever comes along meanwhile does not.
     at.in_units(SOON);
     // On top of a lock: what is looked over takes others.
@@ -200,7 +200,7 @@ pub(crate) fn survey(before_rest: bool) {
     }
     percpu::enter();
     let Some(state) = State::known_or_made() else { return at.in_units(SECOND) };
-    if let Some(units) = state.with(|inside| if before_rest { inside.catch_up() } else { inside.go_on() }) {
+    if let Some(units) = state.with(|inside| if rest == Rest::Soon { inside.catch_up() } else { inside.go_on() }) {
         at.in_units(units);
     }
 }
@@ -208,8 +208,8 @@ pub(crate) fn survey(before_rest: bool) {
 /// Writes the page at once, except for what another thread holds; makes it if this process is to have one after a
 /// while. Does nothing if another thread is writing.
 pub fn write_now() {
-    let is_wanted = general().state().registry().rare.0.statistics_wanted.load(Ordering::Relaxed) != 0;
-    if !is_wanted || !sharing::enter() {
+    let is_wanted = PLACE.get().is_some_and(|place| place.wanted.load(Ordering::Relaxed) != 0);
+    if !is_wanted || !enter() {
         return;
     }
     if let Some(state) = State::known_or_made() {
@@ -223,15 +223,25 @@ pub fn write_now() {
     }
 }
 
+/// What is known of the page, and who is to have one.
+struct Known {
+    /// Null: nothing yet.
+    state: AtomicPtr<State>,
+    wanted: AtomicU32,
+}
+
+// SAFETY: zeroes are null and nobody, and nobody else has these bytes.
+static PLACE: HeaderWord<Known> = unsafe { HeaderWord::at(header::STATISTICS) };
+
 impl State {
-    fn place() -> &'static AtomicPtr<u8> {
-        &general().state().registry().rare.0.statistics
+    fn place() -> &'static Known {
+        PLACE.get().expect("there is a heap")
     }
 
     fn known() -> Option<&'static State> {
         // Acquire pairs with the release in `known_or_made`.
         // SAFETY: null, or stored there, and never unmapped.
-        unsafe { Self::place().load(Ordering::Acquire).cast::<State>().as_ref() }
+        unsafe { Self::place().state.load(Ordering::Acquire).as_ref() }
     }
 
     /// None: there is no memory for it, or the kernel wipes nothing in children (before 4.14).
@@ -242,7 +252,10 @@ impl State {
             // SAFETY: the mapping is ours.
             let is_wiped = unsafe { vm::wipe_on_fork(made, BYTES) };
             if !is_wiped
-                || Self::place().compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Relaxed).is_err()
+                || Self::place()
+                    .state
+                    .compare_exchange(null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed)
+                    .is_err()
             {
                 // SAFETY: nobody knows it.
                 unsafe { vm::release(made, BYTES) };

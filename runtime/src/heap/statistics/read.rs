@@ -2,14 +2,13 @@
 //!
 //! A reading takes no lock, and may be stale; it is exact at rest.
 
+use crate::caches::{Parts, Reading, heap};
+use crate::central::Tally;
 use crate::group::{Core, Statistics};
 use crate::observe::figures::{Cache, Figures, Group, Lock, Slot, with_figures};
 use crate::observe::page::Text;
 use crate::observe::{Events, Kicks, Why, columns};
-use crate::page::{PAGE, ZoneCounts};
-use crate::slab::Tally;
-use crate::slab::region::general;
-use crate::slab::survey::{self, Parts};
+use crate::page_heap::{PAGE, PageCounts};
 use crate::{rcu, sandbox, upkeep};
 use machine::{kick, slot};
 
@@ -30,7 +29,7 @@ pub(in crate::heap) struct Walked {
 /// The source of the process's figures.
 pub(in crate::heap) struct Heap<'a> {
     walked: Walked,
-    runs: &'a ZoneCounts,
+    runs: &'a PageCounts,
     tally: &'a Tally,
     kicks: &'a Kicks,
     metadata_bytes: u64,
@@ -44,16 +43,15 @@ pub(in crate::heap) struct Heap<'a> {
 impl Heap<'_> {
     /// As it is now, but for what a walk has found.
     pub fn after(walked: Walked) -> Self {
-        let slab = general().state();
-        let registry = slab.registry();
+        let heap = heap();
         Heap {
             walked,
-            runs: &slab.zone.counts,
-            tally: &registry.tally,
-            kicks: &registry.rare.0.kicks,
-            metadata_bytes: slab.zone.metadata.reserved_bytes.get(),
-            shared_since_ns: slab.sharing.upgraded_at_ns().unwrap_or(0),
-            strandable_bytes: u64::from(slot::in_use()) * general().most_in_arrays() as u64,
+            runs: &heap.page_heap().counts,
+            tally: heap.central().tally(),
+            kicks: heap.cpu.kicks(),
+            metadata_bytes: heap.page_heap().metadata.reserved_bytes.get(),
+            shared_since_ns: heap.sharing.upgraded_at_ns().unwrap_or(0),
+            strandable_bytes: u64::from(slot::in_use()) * heap.cpu.most_in_magazines() as u64,
             upkeep: upkeep::Report::read(),
             standing: rcu::standing(),
             waiting: rcu::waiting(),

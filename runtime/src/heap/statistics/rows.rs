@@ -2,12 +2,11 @@
 
 use super::read::{Heap, OfGroup, OfSlot, Walked};
 use super::{Inside, MOST_CACHES, Part};
+use crate::caches::{Parts, Reading, Spans, heap};
+use crate::central::{coarse_of, coarse_time};
 use crate::group::register;
 use crate::heap::locks;
 use crate::observe::figures::{Cache, Figures, Group, Lock, Slot};
-use crate::slab::region::general;
-use crate::slab::survey::{Parts, Reading, Spans};
-use crate::slab::{coarse_of, coarse_time};
 use machine::{clock, slot};
 
 const CACHES_AT_ONCE: usize = 8;
@@ -81,15 +80,15 @@ impl Inside {
     }
 
     fn write_slot(&mut self, number: u32) {
-        let mut own = OfSlot { number, listed_bytes: general().listed_bytes_of(number), ..OfSlot::default() };
-        general().survey_slot(number, |cache, object_bytes, parts| {
+        let mut own = OfSlot { number, listed_bytes: heap().listed_bytes_of(number), ..OfSlot::default() };
+        heap().read_slot(number, |cache, object_bytes, parts| {
             own.parts += parts;
             own.cached_bytes += parts.cached() * object_bytes;
             if let Some((of_cache, _)) = self.walk.cache(cache) {
                 *of_cache += parts;
             }
         });
-        own.unvisited_ns = self.ns_of(general().watch(number).since_last_visit(coarse_time()));
+        own.unvisited_ns = self.ns_of(heap().cpu.watch(number).since_last_visit(coarse_time()));
         self.walk.walked.cached_bytes += own.cached_bytes;
         self.walk.walked.listed_bytes += own.listed_bytes;
         match self.writer.row(number as usize) {
@@ -99,7 +98,7 @@ impl Inside {
     }
 
     fn look_at_spans(&mut self, from: u64) -> Option<u64> {
-        general().survey_spans(from, |cache, spans| {
+        heap().read_spans(from, |cache, spans| {
             self.walk.walked.span_bytes += spans.bytes;
             if let Some((_, of_cache)) = self.walk.cache(cache) {
                 *of_cache += spans;
@@ -108,7 +107,7 @@ impl Inside {
     }
 
     fn write_caches(&mut self, from: usize) -> Option<usize> {
-        general().survey_caches(from, CACHES_AT_ONCE, |cache, known| {
+        heap().read_caches(from, CACHES_AT_ONCE, |cache, known| {
             let place = self.writer.row(cache).zip(self.walk.caches.get(cache));
             let Some((row, &(parts, spans))) = place else { return self.writer.lose::<Cache>(1) };
             *row = Cache::read(&Reading { known, parts, spans });

@@ -1,0 +1,356 @@
+//! Typed caches for Rust programs: [`Cache`], and the owner of one of its objects, [`Box`].
+//!
+//! ```
+//! use commensal::caches::Cache;
+//!
+//! struct Context { depth: u32 }
+//!
+//! static CONTEXTS: Cache<Context> = Cache::new("context");
+//!
+//! let mut context = CONTEXTS.alloc(Context { depth: 1 }).ok().expect("there is memory");
+//! context.depth += 1;
+//! assert_eq!(context.depth, 2);
+//! ```
+//!
+//! With a constructor, objects stay constructed between uses: whoever gets one finds it as its last user left it, and
+//! it is dropped when its memory goes back.
+//!
+//! ```
+//! use commensal::caches::{Cache, Constructed};
+//!
+//! static LINES: Cache<Vec<u8>, Constructed> = Cache::constructed("line", || Vec::with_capacity(4096));
+//!
+//! let mut line = LINES.get().expect("there is memory");
+//! line.clear();
+//! line.extend(b"no allocation but the first time");
+//! ```
+
+use super::errors::{Alive, COARSEST, LARGEST_OBJECT, Untunable};
+use super::object_cache::{ObjectCache, Wanted, is_plain};
+use crate::central::Hook;
+use crate::counter::NoMemory;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, forget, needs_drop};
+use core::ops::{Deref, DerefMut};
+use core::ptr::{NonNull, null_mut};
+use machine::sync::{AtomicPtr, Ordering};
+
+/// What a cache's objects are between uses.
+pub trait Kind: sealed::Sealed {
+    /// Whether an object is dropped when its owner is.
+    #[doc(hidden)]
+    const DROPS: bool;
+}
+
+/// Raw memory: each use begins with a value and ends with its drop.
+#[derive(Debug)]
+pub struct Values;
+
+/// Constructed: they keep what their last user left.
+#[derive(Debug)]
+pub struct Constructed;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Values {}
+    impl Sealed for super::Constructed {}
+}
+
+impl Kind for Values {
+    const DROPS: bool = true;
+}
+
+impl Kind for Constructed {
+    const DROPS: bool = false;
+}
+
+/// A cache of objects of one type. It may be a static; it is created when it is first used, which interrupts no other
+/// CPU.
+///
+/// Allocating and freeing take constant time and are allowed in signal handlers, and in children after a fork.
+#[derive(Debug)]
+pub struct Cache<T, K: Kind = Values> {
+    cache: AtomicPtr<ObjectCache>,
+    name: &'static str,
+    constructor: Option<fn() -> T>,
+    typesafe: bool,
+    kind: PhantomData<K>,
+    // Invariant in T: what one user leaves in an object, the next one finds.
+    objects: PhantomData<fn(T) -> T>,
+}
+
+/// There is no memory for a value, which comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct OutOfMemory<T>(pub T);
+
+impl<T> fmt::Debug for OutOfMemory<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("OutOfMemory")
+    }
+}
+
+impl<T> Cache<T> {
+    /// A cache of values. Panics, at compile time for a static, if the name has anything but letters, digits, `-`, `_`,
+    /// `.` and `/`, or if the type is larger than [`LARGEST_OBJECT`].
+    pub const fn new(name: &'static str) -> Self {
+        Self::with(name, None, false)
+    }
+
+    /// A place of its own for a value.
+    #[inline]
+    pub fn alloc(&self, value: T) -> Result<Box<'_, T>, OutOfMemory<T>> {
+        match self.take() {
+            Some(object) => {
+                // SAFETY: the object is ours, and of the right size and alignment.
+                unsafe { object.write(value) };
+                Ok(Box { object, cache: self })
+            }
+            None => Err(OutOfMemory(value)),
+        }
+    }
+}
+
+impl<T: Send + 'static> Cache<T, Constructed> {
+    /// A cache of objects that `constructor` makes. Panics as [`Cache::new`] does. The constructor must not panic: then
+    /// the program ends.
+    pub const fn constructed(name: &'static str, constructor: fn() -> T) -> Self {
+        Self::with(name, Some(constructor), false)
+    }
+
+    /// The same, with readers, who look at objects that were given back. So a reference is all that their owners may
+    /// have, too.
+    pub(crate) const fn typesafe(name: &'static str, constructor: fn() -> T) -> Self {
+        Self::with(name, Some(constructor), true)
+    }
+
+    /// An object as its last user left it, or fresh. None: no memory.
+    #[inline]
+    pub fn get(&self) -> Option<Box<'_, T, Constructed>> {
+        Some(Box { object: self.take()?, cache: self })
+    }
+
+    /// Objects for the places that have none, as many as there is memory for; returns how many.
+    pub fn get_bulk<'a>(&'a self, places: &mut [Option<Box<'a, T, Constructed>>]) -> usize {
+        let Some(cache) = self.cache() else { return 0 };
+        let mut empty = places.iter_mut().filter(|place| place.is_none());
+        let mut given = 0;
+        loop {
+            let mut chunk: [Option<&mut Option<Box<'a, T, Constructed>>>; BULK] =
+                core::array::from_fn(|_| empty.next());
+            let wanted = chunk.iter().flatten().count();
+            let mut objects = [null_mut(); BULK];
+            let got = cache.allocate_bulk(&mut objects[..wanted]);
+            for (place, object) in chunk.iter_mut().flatten().zip(objects).take(got) {
+                **place = NonNull::new(object.cast()).map(|object| Box { object, cache: self });
+            }
+            given += got;
+            if got < BULK {
+                return given;
+            }
+        }
+    }
+}
+
+/// Objects that bulk operations move at once.
+const BULK: usize = 32;
+
+impl<T, K: Kind> Cache<T, K> {
+    const fn with(name: &'static str, constructor: Option<fn() -> T>, typesafe: bool) -> Self {
+        assert!(size_of::<T>() <= LARGEST_OBJECT, "objects of a cache have at most 128 KiB");
+        assert!(align_of::<T>() <= COARSEST, "objects of a cache are aligned to at most 64 KiB");
+        assert!(
+            !name.is_empty() && is_plain(name.as_bytes()),
+            "a cache's name has letters, digits, '-', '_', '.' and '/'"
+        );
+        Cache {
+            cache: AtomicPtr::new(null_mut()),
+            name,
+            constructor,
+            typesafe,
+            kind: PhantomData,
+            objects: PhantomData,
+        }
+    }
+
+    #[inline]
+    fn take(&self) -> Option<NonNull<T>> {
+        NonNull::new(self.cache()?.allocate().cast())
+    }
+
+    /// The cache, which is created now if it was not before. None: no memory for it.
+    #[inline]
+    fn cache(&self) -> Option<&'static ObjectCache> {
+        // Acquire pairs with the release in `create`: who sees the cache finds it as it was made.
+        // SAFETY: object caches are never unmapped.
+        unsafe { self.cache.load(Ordering::Acquire).as_ref() }.or_else(|| self.create())
+    }
+
+    #[cold]
+    fn create(&self) -> Option<&'static ObjectCache> {
+        let argument = self.constructor.map_or(null_mut(), |constructor| constructor as *mut u8);
+        let keeps = self.constructor.is_some();
+        let wanted = Wanted {
+            name: self.name.as_bytes(),
+            bytes: size_of::<T>().max(1),
+            alignment: align_of::<T>(),
+            constructor: keeps.then_some(construct::<T> as Hook),
+            destructor: (keeps && needs_drop::<T>()).then_some(drop_object::<T> as Hook),
+            argument,
+            typesafe: self.typesafe,
+        };
+        let made = ObjectCache::create(&wanted).ok()?;
+        let ours = (&raw const *made).cast_mut();
+        match self.cache.compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Some(made),
+            Err(theirs) => {
+                // Who waited for readers could be one himself.
+                // SAFETY: nobody has seen ours.
+                let _ = unsafe { made.destroy_unread() };
+                // SAFETY: as in `cache`.
+                unsafe { theirs.as_ref() }
+            }
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Objects that are alive: exact at rest.
+    pub fn alive(&self) -> usize {
+        self.existing().map_or(0, ObjectCache::alive)
+    }
+
+    /// Sets memory aside, so that the next `objects` allocations cannot fail, whoever makes them: those that would fail
+    /// take it.
+    pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
+        self.cache().ok_or(NoMemory)?.prefill(objects)
+    }
+
+    /// Gives back what the cache holds but nobody uses; what was set aside stays. Kicks other CPUs, once for some fifty
+    /// slots, if they hold any. Returns the number of magazines that were emptied.
+    pub fn shrink(&self) -> usize {
+        self.existing().map_or(0, ObjectCache::shrink)
+    }
+
+    /// Changes how much each slot keeps, also while the cache is in use: at most `limit` objects, that move in batches
+    /// of `batch`. Kicks other CPUs, once for some fifty slots, if they hold any.
+    pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
+        self.cache().map_or(Err(Untunable::NoMemory), |cache| cache.tune(limit, batch))
+    }
+
+    /// Destroys the cache; its memory goes back at once. Error, with the cache: objects of it are alive, because their
+    /// owners were forgotten.
+    pub fn destroy(self) -> Result<(), (Self, Alive)> {
+        // SAFETY: we own the cache, so nobody else uses it, nor will.
+        match self.existing().map(|cache| unsafe { cache.destroy() }) {
+            Some(Err(alive)) => Err((self, alive)),
+            _ => {
+                forget(self);
+                Ok(())
+            }
+        }
+    }
+
+    fn existing(&self) -> Option<&'static ObjectCache> {
+        // SAFETY: as in `cache`.
+        unsafe { self.cache.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+impl<T, K: Kind> Drop for Cache<T, K> {
+    /// A cache of which objects are alive stays: their owners were forgotten, and may have left references.
+    fn drop(&mut self) {
+        // SAFETY: as in `destroy`.
+        let _ = self.existing().map(|cache| unsafe { cache.destroy() });
+    }
+}
+
+unsafe extern "C" fn construct<T>(object: *mut u8, argument: *mut u8) {
+    // SAFETY: the argument is the constructor, as `create` gave it.
+    let constructor = unsafe { (&raw const argument).cast::<fn() -> T>().read() };
+    // SAFETY: the object is raw memory for a T.
+    unsafe { object.cast::<T>().write(constructor()) };
+}
+
+unsafe extern "C" fn drop_object<T>(object: *mut u8, _argument: *mut u8) {
+    // SAFETY: the object was constructed, and nobody has it.
+    unsafe { object.cast::<T>().drop_in_place() };
+}
+
+/// The owner of an object of a [`Cache`]: gives it back when it is dropped.
+pub struct Box<'a, T, K: Kind = Values> {
+    object: NonNull<T>,
+    cache: &'a Cache<T, K>,
+}
+
+// SAFETY: it owns its object, and the cache may be used by any thread.
+unsafe impl<T: Send, K: Kind> Send for Box<'_, T, K> {}
+// SAFETY: as above.
+unsafe impl<T: Sync, K: Kind> Sync for Box<'_, T, K> {}
+
+impl<'a, T, K: Kind> Box<'a, T, K> {
+    /// Gives up the ownership: the object stays alive as long as its cache.
+    pub fn leak(this: Self) -> &'a mut T {
+        // SAFETY: the object is ours, and nobody frees it any more.
+        unsafe { ManuallyDrop::new(this).object.as_mut() }
+    }
+}
+
+impl<'a, T> Box<'a, T, Constructed> {
+    /// Gives up the ownership for now. Panics if the object is of another cache than this one.
+    #[inline]
+    pub(crate) fn into_object(this: Self, cache: &Cache<T, Constructed>) -> *mut T {
+        assert!(core::ptr::eq(this.cache, cache), "the object is of another cache");
+        ManuallyDrop::new(this).object.as_ptr()
+    }
+
+    /// The reverse.
+    ///
+    /// # Safety
+    /// The object is the caller's, and of this cache.
+    #[inline]
+    pub(crate) unsafe fn from_object(object: NonNull<T>, cache: &'a Cache<T, Constructed>) -> Self {
+        Box { object, cache }
+    }
+}
+
+impl<T, K: Kind> Drop for Box<'_, T, K> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the object is ours, and the cache was created before it.
+        unsafe {
+            if K::DROPS {
+                self.object.drop_in_place();
+            }
+            // Relaxed: whoever made the box saw the cache.
+            (*self.cache.cache.load(Ordering::Relaxed)).free(self.object.as_ptr().cast());
+        }
+    }
+}
+
+impl<T, K: Kind> Deref for Box<'_, T, K> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the object is ours.
+        unsafe { self.object.as_ref() }
+    }
+}
+
+impl<T, K: Kind> DerefMut for Box<'_, T, K> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { self.object.as_mut() }
+    }
+}
+
+impl<T: fmt::Debug, K: Kind> fmt::Debug for Box<'_, T, K> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(out)
+    }
+}

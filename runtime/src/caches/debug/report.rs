@@ -1,0 +1,188 @@
+//! The last words of a program that misused an object which is watched: what, where, who allocated it, who freed it.
+
+use super::layout::{Layout, Options};
+use super::record::{Record, State, Trace};
+use crate::caches::heap::heap;
+use crate::central::CacheState;
+use crate::misuse::Line;
+use core::fmt::{self, Write};
+use machine::{clock, code, process};
+
+/// Bytes that should not have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Damage {
+    /// The first one, counted from the object's beginning.
+    pub first: isize,
+    pub found: u8,
+    pub expected: u8,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Damage {
+    /// Counted from elsewhere.
+    pub fn moved(self, by: isize) -> Self {
+        Damage { first: self.first + by, ..self }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The red zone before it was written to.
+    Before(Damage),
+    /// The one behind it.
+    Behind(Damage),
+    /// The object itself, though it was free.
+    Inside(Damage),
+    /// The record.
+    Record,
+    /// It was freed again.
+    Twice,
+    /// It was used, though it was free.
+    AfterFree,
+    /// It was given to another cache.
+    OtherCache,
+    /// Not its beginning was given, but this.
+    Interior(*mut u8),
+}
+
+/// When it was found; where a call did it, the address that this returns to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Moment {
+    Freed(usize),
+    Used(usize),
+    BeforeUse,
+    LeavingQuarantine,
+    AtExit,
+    Flushed,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { first, found, expected, count } = *self;
+        write!(out, "byte {first} is {found:#04x}, expected {expected:#04x}")?;
+        if count > 1 { write!(out, ", {count} bytes in all") } else { Ok(()) }
+    }
+}
+
+impl Moment {
+    fn text(self) -> &'static str {
+        match self {
+            Moment::Freed(_) => "found when it was freed",
+            Moment::Used(_) => "found when it was used",
+            Moment::BeforeUse => "found before it was used again",
+            Moment::LeavingQuarantine => "found when it left quarantine",
+            Moment::Flushed => "found some time later",
+            Moment::AtExit => "found when the program exited",
+        }
+    }
+}
+
+/// Says what was found of an object of `cache`, and aborts.
+#[cold]
+pub(super) fn die(cache: &CacheState, layout: Layout, whole: *mut u8, found: Found, moment: Moment) -> ! {
+    // SAFETY: an object of the cache lies there.
+    let record = unsafe { layout.record_of(whole) };
+    let mut line = Line::new();
+    let _ = write!(line, "commensal: cache {}: object {:p} of ", cache.name(), layout.object(whole));
+    let _ = match record {
+        Some(record) => write!(line, "{} bytes ", record.bytes()),
+        None => write!(line, "at most {} bytes ", layout.bytes),
+    };
+    let _ = match found {
+        Found::Before(damage) => write!(line, "was written to before its beginning: {damage}"),
+        Found::Behind(damage) => write!(line, "was written to behind its end: {damage}"),
+        Found::Inside(damage) => write!(line, "was written to after it was freed: {damage}"),
+        Found::Record => write!(line, "has its record overwritten"),
+        Found::Twice => write!(line, "was freed twice"),
+        Found::OtherCache => write!(line, "was given back to another cache"),
+        Found::AfterFree => write!(line, "is free, and was used"),
+        Found::Interior(address) => {
+            write!(
+                line,
+                "was given back by {address:p}, {} bytes off",
+                address as isize - layout.object(whole) as isize
+            )
+        }
+    };
+    let _ = writeln!(line, "; {}", moment.text());
+    process::complain(line.as_bytes());
+    if let Moment::Freed(from) | Moment::Used(from) = moment {
+        code::prepare();
+        tell("now", &Trace::now(from));
+    }
+    if let Some(record) = record {
+        tell_owners(record, layout.options);
+    } else if let Some(before) = marked_before(layout, whole) {
+        // SAFETY: an object of the cache, whose record is whole.
+        let record = unsafe { Record::of(before) };
+        let mut line = Line::new();
+        let object = layout.object(before);
+        let _ =
+            writeln!(line, "  the object before it, {object:p} of {} bytes, may have been run over:", record.bytes());
+        process::complain(line.as_bytes());
+        tell_owners(record, layout.options);
+    }
+    end(layout.options)
+}
+
+/// Says that what was given back to `cache` is none of its objects, and aborts.
+#[cold]
+pub(super) fn die_of_stranger(cache: &CacheState, object: *mut u8, from: usize) -> ! {
+    let mut line = Line::new();
+    let _ = write!(line, "commensal: cache {}: {object:p} was given back, which is no object of it", cache.name());
+    let theirs = heap().central().cache_at(object).and_then(|theirs| theirs.state());
+    let _ = match theirs {
+        Some(theirs) => writeln!(line, ", but of cache {}", theirs.name()),
+        None => writeln!(line),
+    };
+    process::complain(line.as_bytes());
+    code::prepare();
+    tell("now", &Trace::now(from));
+    end(Options::TRACK)
+}
+
+/// The object of the same span before this one, if its record is whole.
+fn marked_before(layout: Layout, whole: *mut u8) -> Option<*mut u8> {
+    let start = heap().page_heap().span_of(whole)?.start();
+    let before = whole.wrapping_sub(layout.whole);
+    // SAFETY: objects of the span that lie before one that was given were given too.
+    (before >= start && unsafe { layout.record_of(before) }.is_some()).then_some(before)
+}
+
+fn tell_owners(record: &Record, options: Options) {
+    for (what, state) in [("allocated", State::InUse), ("freed", State::Free)] {
+        // SAFETY: the record is whole.
+        if let Some(trace) = unsafe { record.trace(options, state) } {
+            tell(what, &trace);
+        }
+    }
+}
+
+fn tell(what: &str, trace: &Trace) {
+    let mut line = Line::new();
+    let ago_us = clock::now_ns().saturating_sub(trace.at_ns) / 1000;
+    let _ = match what {
+        "now" => writeln!(line, "  {what}, by thread {}:", trace.thread),
+        _ => writeln!(line, "  {what} by thread {}, {}.{:03} ms ago:", trace.thread, ago_us / 1000, ago_us % 1000),
+    };
+    process::complain(line.as_bytes());
+    for &call in trace.calls.iter().take_while(|&&call| call != 0) {
+        let mut line = Line::new();
+        let _ = match code::place_of(call) {
+            Some((file, offset)) => writeln!(line, "    {}+{offset:#x}", file.to_str().unwrap_or("?")),
+            None => writeln!(line, "    {call:#x}"),
+        };
+        process::complain(line.as_bytes());
+    }
+}
+
+fn end(options: Options) -> ! {
+    let hint: &[u8] = match options.has(Options::TRACK) {
+        true => b"  each place is FILE+OFFSET: `addr2line -ifpe FILE OFFSET` tells its line\n",
+        false => b"  with debug:track or debug:all, who allocated and freed it is told too\n",
+    };
+    process::complain(hint);
+    process::die()
+}

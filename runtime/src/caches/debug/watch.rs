@@ -1,0 +1,239 @@
+//! What caches that watch do for their users.
+
+use super::layout::{Layout, Options};
+use super::quarantine;
+use super::record::State;
+use super::report::{self, Found, Moment};
+use super::state::Debug;
+use crate::caches::heap::{Heap, heap};
+use crate::caches::object_cache::{ObjectCache, Wanted};
+use crate::caches::sharing::enter;
+use crate::central::size_class::{self, CLASSES};
+use crate::central::{CacheRef, CacheState, Home};
+use crate::misuse::{self, Line};
+use crate::page_heap::{PAGE, Span};
+use crate::percpu;
+use core::fmt::Write;
+use core::ptr::null_mut;
+use machine::sync::Ordering;
+use machine::{code, here, process, slot};
+
+impl ObjectCache {
+    /// Begins to watch, as a rule says; nobody else knows the cache. Returns the layout's bytes of an object; none: no
+    /// memory.
+    pub(in crate::caches) fn begin_debug(&self, options: Options, bytes: usize, alignment: usize) -> Option<usize> {
+        let metadata = &heap().page_heap().metadata;
+        // A cache that is destroyed leaves it for the next one at its place.
+        let debug = self.debug_place().or_else(|| {
+            let made = metadata.cut(size_of::<Debug>(), align_of::<Debug>())?.cast::<Debug>();
+            self.set_debug_place(made);
+            self.debug_place()
+        })?;
+        let layout = Layout::of(options, bytes, alignment);
+        let home = Home { begin_object: Some(begin_object), end_object: Some(end_object), ..*self.state().home() };
+        // SAFETY: nobody else knows the cache.
+        unsafe {
+            *debug.layout.get() = layout;
+            self.state().set_home(home);
+        }
+        if options.has(Options::TRACK) {
+            code::prepare();
+        }
+        if options.has(Options::REDZONE) || options.has(Options::POISON) {
+            check_at_exit();
+        }
+        Some(layout.whole)
+    }
+
+    /// Ceases to watch; nobody knows the cache any more.
+    pub(in crate::caches) fn end_debug(&self) {
+        if let Some(debug) = self.debug_place() {
+            // SAFETY: as above.
+            unsafe { *debug.layout.get() = Layout::NONE };
+        }
+    }
+
+    /// An object of `bytes` bytes, from a cache that watches.
+    pub(crate) fn take_watched(&self, debug: &Debug, bytes: usize, from: usize) -> Option<*mut u8> {
+        let (cache, depot) = (self.cache(), &heap().cpu.depot);
+        let whole = (take_single(cache))
+            .or_else(|| heap().cpu.flush_and_retry(bytes, || take_single(cache)))
+            .or_else(|| self.release_quarantine(debug, 0).then(|| take_single(cache))?)
+            .or_else(|| depot.take_reserved(cache, &self.reserve))?;
+        // SAFETY: the object is ours.
+        Some(unsafe { debug.employ(self.state(), whole, bytes, from) })
+    }
+
+    /// Takes an object back into a cache that watches; ends the program if there is anything wrong with it.
+    pub(crate) fn put_watched(&self, debug: &Debug, object: *mut u8, from: usize) {
+        let whole = self.watched_at(debug, object, from);
+        // SAFETY: an object begins there.
+        unsafe { debug.retire(self.state(), whole, from) };
+        if debug.layout().options.has(Options::QUARANTINE) && debug.quarantine.push(heap().locks(), whole) {
+            // What is there is free.
+            heap().central().count(self.cache(), -1);
+            self.release_quarantine(debug, quarantine::MOST_BYTES);
+        } else {
+            heap().cpu.depot.put_one(self.cache(), whole);
+        }
+    }
+
+    /// Bytes that were asked for when an object in use was allocated; ends the program if it is none.
+    pub(crate) fn watched_bytes(&self, debug: &Debug, object: *mut u8, from: usize) -> usize {
+        let whole = self.watched_at(debug, object, from);
+        // SAFETY: an object begins there.
+        unsafe {
+            match debug.layout().record_of(whole) {
+                None => report::die(self.state(), debug.layout(), whole, Found::Record, Moment::Used(from)),
+                Some(record) if record.state() == State::Free => {
+                    report::die(self.state(), debug.layout(), whole, Found::AfterFree, Moment::Used(from))
+                }
+                Some(record) => record.bytes(),
+            }
+        }
+    }
+
+    /// Where all of an object lies that the program has; ends the program if none of the cache's begins there.
+    fn watched_at(&self, debug: &Debug, object: *mut u8, from: usize) -> *mut u8 {
+        let span = self.span_of(object);
+        let whole = span.and_then(|span| span.object_at(object));
+        match whole {
+            Some(whole) if debug.layout().object(whole) == object => whole,
+            Some(whole) => {
+                report::die(self.state(), debug.layout(), whole, Found::Interior(object), Moment::Used(from))
+            }
+            None => report::die_of_stranger(self.state(), object, from),
+        }
+    }
+
+    fn span_of(&self, object: *mut u8) -> Option<&'static Span> {
+        // A span does not change its cache while an object of it lives.
+        heap().page_heap().span_of(object).filter(|span| span.cache() == self.cache().number())
+    }
+
+    /// Gives what was longest in quarantine back, until at most so many bytes are in there. Whether there was any.
+    pub(in crate::caches) fn release_quarantine(&self, debug: &Debug, most_bytes: usize) -> bool {
+        let mut any = false;
+        while let Some(whole) = debug.quarantine.pop_beyond(heap().locks(), most_bytes, debug.layout().whole) {
+            any = true;
+            // SAFETY: it is free, and ours.
+            unsafe { debug.check_unused(self.state(), whole, Moment::LeavingQuarantine) };
+            heap().central().count(self.cache(), 1);
+            heap().cpu.depot.put_one(self.cache(), whole);
+        }
+        any
+    }
+
+    /// Ends the program if any object that there is shows damage.
+    fn check_all(&self, debug: &Debug) {
+        let number = self.cache().number();
+        heap().page_heap().for_each_span(|span| {
+            // Threads may still run, and objects change: so what is found is looked at twice. An object without a
+            // record may be one that somebody is making, or that somebody was making who vanished in a fork. SAFETY:
+            // descriptions of spans are never freed.
+            unsafe {
+                for whole in span.carved().take_while(|_| span.cache() == number) {
+                    let found = debug.damage(whole).filter(|&found| found != Found::Record);
+                    if let Some(found) = found.filter(|_| debug.damage(whole) == found && span.cache() == number) {
+                        report::die(self.state(), debug.layout(), whole, found, Moment::AtExit);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Makes a free object of fresh memory, as the constructor wants it.
+unsafe fn begin_object(state: &CacheState, whole: *mut u8) {
+    let Some(debug) = debug_of(state) else { return };
+    // SAFETY: passed on: the memory is ours.
+    unsafe {
+        debug.begin(whole);
+        if let Some((construct, argument)) = state.constructor() {
+            construct(whole.add(debug.lead()), argument);
+        }
+    }
+}
+
+/// The reverse, for an object that nobody uses.
+unsafe fn end_object(state: &CacheState, whole: *mut u8) {
+    let Some(debug) = debug_of(state) else { return };
+    // SAFETY: passed on.
+    unsafe {
+        if let Some((destroy, argument)) = state.destructor() {
+            destroy(whole.add(debug.lead()), argument);
+        }
+        debug.end(whole);
+    }
+}
+
+fn debug_of(state: &CacheState) -> Option<&'static Debug> {
+    ObjectCache::watching(CacheRef::of(state)).map(|(_, debug)| debug)
+}
+
+/// A single object out of a span, past all magazines.
+fn take_single(cache: CacheRef) -> Option<*mut u8> {
+    let depot = &heap().cpu.depot;
+    let slot = depot.slot_or_none(slot::current());
+    let mut magazine = depot.fill_by_all_means(cache, slot, 1)?;
+    let object = magazine.pop();
+    depot.keep_empty(&depot.lock(cache, slot, here!()), magazine);
+    object
+}
+
+/// Ends the program: an object was given back to another cache than its own.
+#[cold]
+pub fn die_of_mixed_caches(object: *mut u8) -> ! {
+    let cache = heap().central().cache_at(object);
+    if let Some((cache, debug)) = cache.and_then(ObjectCache::watching)
+        && let Some(whole) = cache.span_of(object).and_then(|span| span.object_at(object))
+    {
+        report::die(cache.state(), debug.layout(), whole, Found::OtherCache, Moment::Flushed);
+    }
+    misuse::die(misuse::Found::OtherCache, object)
+}
+
+impl Heap {
+    /// Watches the size classes that rules say so of, from now on. What was allocated before stays as it is.
+    pub fn begin_debug(&self) {
+        for class in 1..CLASSES {
+            let mut name = Line::new();
+            let _ = write!(name, "malloc-{}", size_class::size(class));
+            let options = Options::of(name.as_bytes());
+            if options != Options::NONE {
+                self.begin_debug_of(class, name.as_bytes());
+            }
+        }
+    }
+
+    fn begin_debug_of(&self, class: usize, name: &[u8]) {
+        let bytes = size_class::size(class);
+        // Whoever asks for an alignment gets it by a class whose size is a multiple.
+        let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
+        let wanted = Wanted {
+            name,
+            bytes,
+            alignment,
+            constructor: None,
+            destructor: None,
+            argument: null_mut(),
+            typesafe: false,
+        };
+        match ObjectCache::create(&wanted) {
+            Ok(cache) => self.watch_class(class, cache),
+            Err(_) => process::complain(b"commensal: no memory to watch a size class; it is not watched\n"),
+        }
+    }
+}
+
+/// Has all caches that watch looked over when the program exits.
+fn check_at_exit() {
+    if !heap().cold.checks_at_exit.swap(true, Ordering::Relaxed) {
+        percpu::for_process(|| process::at_exit(check_now));
+    }
+}
+
+extern "C" fn check_now() {
+    enter();
+    heap().central().caches().filter_map(ObjectCache::watching).for_each(|(cache, debug)| cache.check_all(debug));
+}

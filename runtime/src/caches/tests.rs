@@ -1,0 +1,222 @@
+//! What only a signal handler on top of a lock's holder meets, set up from the inside: this thread holds a shard,
+//! another one holds the shard that is asked for, and so this thread must not wait.
+
+#![cfg(test)]
+
+use super::heap::heap;
+use super::object_cache::{ObjectCache, Wanted};
+use super::reading::Name;
+use crate::central::{CacheRef, Central, Hook, NOBODY, Source};
+use crate::depot::Magazine;
+use crate::page_heap::Span;
+use crate::{heap as malloc, percpu};
+use core::ptr::null_mut;
+use machine::sync::{AtomicBool, AtomicU32, Ordering};
+use machine::{here, slot, test_support};
+use std::boxed::Box;
+use std::sync::Mutex;
+use std::thread;
+use std::vec;
+use std::vec::Vec;
+
+/// Slots that no thread is in, here: slots are given from the lowest on.
+const ASKED_FOR: u32 = 900;
+const GIVING: u32 = 902;
+const CLASS: usize = 20;
+const OTHER_CLASS: usize = 21;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs `test` on a heap that nobody else uses.
+fn alone(test: impl FnOnce()) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    test_support::play(1, test);
+}
+
+/// Something happened, or whoever was to do it panicked: true when this goes out of scope.
+struct Happens<'a>(&'a AtomicBool);
+
+impl Drop for Happens<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn wait_for(event: &AtomicBool) {
+    // Acquire pairs with the release in `drop`.
+    while !event.load(Ordering::Acquire) {
+        machine::sync::spin_loop();
+    }
+}
+
+fn cache() -> CacheRef {
+    heap().class(CLASS)
+}
+
+fn central() -> &'static Central {
+    heap().central()
+}
+
+/// Runs `work` while its thread holds one shard, and another thread the shard of a slot.
+fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(CacheRef) + Send) {
+    let first = malloc::allocate(100);
+    assert!(!first.is_null());
+    let (held, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let hold = || {
+        let held = Happens(&held);
+        percpu::enter();
+        let _theirs = central().lock(cache(), slot, here!());
+        drop(held);
+        wait_for(&done);
+    };
+    let meet = || {
+        let _done = Happens(&done);
+        percpu::enter();
+        wait_for(&held);
+        let _ours = central().lock(heap().class(OTHER_CLASS), 0, here!());
+        work(cache());
+    };
+    let jobs: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(hold), Box::new(meet)];
+    test_support::run(jobs, |jobs| {
+        thread::scope(|scope| jobs.into_iter().for_each(|job| drop(scope.spawn(job))));
+    });
+    // SAFETY: allocated above.
+    unsafe { malloc::free(first) };
+}
+
+/// A span of a slot, with all its objects but those of one magazine, which is returned.
+fn span_of(cache: CacheRef, slot: u32) -> (&'static Span, Magazine) {
+    slot::count_as_used(slot);
+    let capacity = central().capacity(cache, slot);
+    let magazine = heap().cpu.depot.fill(cache, slot, Source::NewSpan, capacity).expect("there is memory");
+    (central().lock(cache, slot, here!()).ring().giving().expect("a span that gives"), magazine)
+}
+
+/// A program that swings by several arrays goes to the depot for each; when its magazines have grown, for none.
+#[test]
+fn busy_cache_grows_its_magazines_and_keeps_them() {
+    alone(|| {
+        let wanted = Wanted {
+            name: b"growing",
+            bytes: 904,
+            alignment: 8,
+            constructor: None,
+            destructor: None,
+            argument: std::ptr::null_mut(),
+            typesafe: false,
+        };
+        let cache = ObjectCache::create(&wanted).expect("there is memory");
+        let swing = |times: usize| {
+            for _ in 0..times {
+                let objects: Vec<_> = (0..40).map(|_| cache.allocate()).collect();
+                // SAFETY: each was allocated above.
+                objects.into_iter().for_each(|object| unsafe { cache.free(object) });
+            }
+        };
+        let refills = || {
+            let mut refills = 0;
+            heap().rows(|row| {
+                refills += if row.known.name == Name::Created(cache.name()) { row.parts.refills } else { 0 }
+            });
+            refills
+        };
+        // Whoever is disturbed long enough finds the cache cool, and where the thread is moved to, magazines have to
+        // grow first. What the process can have is known from its first allocation on.
+        let grows = slot::mode() == slot::Mode::ConcurrencyId;
+        let has_grown = (0..100).any(|_| {
+            swing(50);
+            let before = refills();
+            swing(20);
+            // Magazines as they are at first would be refilled more than once for each swing.
+            refills() - before <= 4
+        });
+        assert!(has_grown || !grows, "20 swings never went without refills");
+        malloc::check::check_valid(|_| {});
+        // SAFETY: nobody uses it.
+        assert_eq!(unsafe { cache.destroy() }, Ok(()));
+        malloc::check::check_valid(|_| {});
+    });
+}
+
+#[test]
+fn object_whose_shard_is_held_is_given_back_later() {
+    alone(object_whose_shard_is_held);
+}
+
+fn object_whose_shard_is_held() {
+    let mut object = None;
+    let mut before = 0;
+    where_waiting_is_forbidden(ASKED_FOR, |cache| {
+        // The holder of the shard set the span up, so to say: nobody else looks at it now.
+        let span = central().new_span(cache, ASKED_FOR).expect("there is memory");
+        cache.ring(ASKED_FOR).insert(span);
+        let taken = span.take().expect("a new span has objects");
+        before = span.in_use();
+        heap().cpu.depot.put_one(cache, taken);
+        assert!(heap().cpu.depot.has_deferred(), "the object waits for the next slow path");
+        assert_eq!(span.in_use(), before, "the span was changed under its owner's lock");
+        object = Some((span, taken as usize));
+    });
+    let (span, taken) = object.expect("the work was done");
+    heap().cpu.put_deferred();
+    assert!(!heap().cpu.depot.has_deferred());
+    let is_back = span.cache() == 0 || span.is_free(taken as *mut u8);
+    assert!(is_back && span.in_use() == before - 1, "the object is not in its span: {span:?}");
+}
+
+#[test]
+fn stolen_span_belongs_to_the_shard_whose_ring_it_is_in() {
+    alone(span_that_is_taken_over);
+}
+
+fn span_that_is_taken_over() {
+    let mut taken = None;
+    where_waiting_is_forbidden(ASKED_FOR, |cache| {
+        let (span, magazine) = span_of(cache, GIVING);
+        let stolen = heap().cpu.depot.steal_span(cache, ASKED_FOR, cache.near(ASKED_FOR));
+        stolen.expect("another slot has a span to give");
+        let owner = span.owner();
+        assert_ne!(owner, ASKED_FOR, "the shard that is held got a span");
+        let first = central().lock(cache, owner, here!()).ring().giving().map(Span::as_ptr);
+        assert_eq!(first, Some(span.as_ptr()), "a span is not in its owner's ring");
+        taken = Some((owner, magazine));
+    });
+    let (owner, magazine) = taken.expect("the work was done");
+    percpu::enter();
+    // All objects come back, and the last one lets the span go, if the lock of its owner guards it.
+    heap().cpu.depot.flush_out(cache(), owner, magazine);
+}
+
+/// Seen by destructors: with owner or not.
+static SPANS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+unsafe extern "C" fn look_at_the_span(object: *mut u8, _: *mut u8) {
+    let span = heap().page_heap().span_of(object).expect("an object lies in a span");
+    let is_owned = span.owner() != NOBODY;
+    SPANS[usize::from(is_owned)].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Else a shard that is put in order in a child takes it for its own, whose objects are at their destructors, or gone.
+#[test]
+fn span_whose_objects_end_is_nobodys() {
+    alone(|| {
+        let ends = || SPANS.each_ref().map(|spans| spans.swap(0, Ordering::Relaxed));
+        let destructor = Some(look_at_the_span as Hook);
+        let (constructor, argument, typesafe) = (None, null_mut(), false);
+        let wanted = Wanted { name: b"seen", bytes: 5000, alignment: 8, constructor, destructor, argument, typesafe };
+        let cache = ObjectCache::create(&wanted).expect("there is memory");
+        let objects: Vec<_> = (0..100).map(|_| cache.allocate()).collect();
+        // SAFETY: ours, once each.
+        objects.into_iter().for_each(|object| unsafe { cache.free(object) });
+        cache.shrink();
+        let [by_shrinking, owned] = ends();
+        assert!(by_shrinking >= 100 && owned == 0, "{by_shrinking} objects of nobody, {owned} of a slot");
+        let object = cache.allocate();
+        // SAFETY: as above.
+        unsafe { cache.free(object) };
+        // SAFETY: nobody uses it any more.
+        unsafe { cache.destroy() }.expect("nothing of it is alive");
+        let [at_the_end, owned] = ends();
+        assert!(at_the_end > 0 && owned == 0, "{at_the_end} objects of nobody, {owned} of a slot");
+    });
+}

@@ -1,0 +1,195 @@
+//! How often a cache misses in a slot: the logarithm of a rate, which says how many objects a magazine should have.
+//!
+//! Runs at the same time: any thread, without a lock. Relaxed throughout: of two threads that miss at once, one may not
+//! count.
+
+use machine::clock;
+use machine::sync::{AtomicU32, Ordering::Relaxed};
+
+/// The highest rate.
+pub const HIGHEST_RATE: u32 = 7;
+/// Close misses that make a step of the rate. One burst of a few blocks has fewer; a program at work has hundreds in a
+/// row.
+const PARTS: u32 = 4;
+/// The low bits of a miss's word: the rate, in parts of a step. Above them the time, in units of some 12 µs.
+const RATE_BITS: u32 = (HIGHEST_RATE + 1) * PARTS - 1;
+const UNIT: u32 = RATE_BITS + 1;
+/// Ticks of the clock, as a power of two, that make the lowest of all bits.
+const TICKS_SHIFT: u32 = 10;
+/// A miss no later than this after the one before adds a part.
+const CLOSE: u32 = UNIT;
+/// One later than this takes a part away, as from bursts some 50 µs apart.
+const APART: u32 = 4 * UNIT;
+/// And one later than this, some 200 µs, a whole step.
+const FAR: u32 = 16 * UNIT;
+
+/// Caches with the highest rate look at the clock at one in so many refills only: it costs as much as the rest of a
+/// miss. What they see then is the time of so many misses. Where objects only come in, there are no refills to count:
+/// there it is one miss in [`PARTS`], counted in what parts there are beyond the highest rate.
+const GLANCE_AT_CLOCK: u32 = 16;
+
+/// Which slow path missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// An allocation found the slot's allocation magazine empty.
+    Refill,
+    /// A free found the slot's free magazine full.
+    Overflow,
+}
+
+/// The time, in units of some half of a microsecond; it goes round within half an hour.
+#[inline]
+pub fn coarse_time() -> u32 {
+    coarse_of(clock::ticks()) as u32
+}
+
+/// Units from a time until another one, `now`; none, if whoever looked at the clock for that did so a moment before the
+/// first was noted: some 30 ms.
+pub fn units_since(time: u32, now: u32) -> u32 {
+    const MOMENT: u32 = 1 << 16;
+    let units = now.wrapping_sub(time);
+    if units > u32::MAX - MOMENT { 0 } else { units }
+}
+
+/// So many ticks in those units.
+#[inline]
+pub fn coarse_of(ticks: u64) -> u64 {
+    ticks >> TICKS_SHIFT
+}
+
+/// A cache's load in a slot. All-zero memory: no miss yet.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Load {
+    /// Times that the slot's allocation magazine ran out, and did not just change places with the free magazine.
+    refills: AtomicU32,
+    /// When that was last, and the rate; see [`Self::count_miss`].
+    rate: AtomicU32,
+}
+
+impl Load {
+    /// Counts a miss; returns the rate, up to [`HIGHEST_RATE`]: the logarithm of how much more than a few objects the
+    /// slot should have at hand, so that misses are some 12 µs or more apart. And the [`coarse_time`], if it was looked
+    /// at.
+    pub fn count_miss(&self, path: Path) -> (u32, Option<u32>) {
+        let is_refill = path == Path::Refill;
+        let refills = self.refills.load(Relaxed).wrapping_add(is_refill as u32);
+        self.refills.store(refills, Relaxed);
+        let word = self.rate.load(Relaxed);
+        let (last, parts) = (word & !RATE_BITS, word & RATE_BITS);
+        if parts / PARTS == HIGHEST_RATE {
+            if is_refill && !refills.is_multiple_of(GLANCE_AT_CLOCK) {
+                return (HIGHEST_RATE, None);
+            }
+            if !is_refill && parts < RATE_BITS {
+                self.rate.store(last | (parts + 1), Relaxed);
+                return (HIGHEST_RATE, None);
+            }
+        }
+        let time = coarse_time();
+        let now = time & !RATE_BITS;
+        let parts = after_miss(parts.min(HIGHEST_RATE * PARTS), now.wrapping_sub(last));
+        self.rate.store(now | parts, Relaxed);
+        (parts / PARTS, Some(time))
+    }
+
+    /// The rate.
+    #[inline]
+    pub fn rate(&self) -> u32 {
+        (self.rate.load(Relaxed) & RATE_BITS) / PARTS
+    }
+
+    /// How long it is since a miss at which the clock was looked at, in the units of [`coarse_time`]: a cache that is
+    /// used without misses looks like one that nobody uses.
+    pub fn since_last_miss(&self, now: u32) -> u32 {
+        units_since(self.rate.load(Relaxed) & !RATE_BITS, now)
+    }
+
+    /// Whether no miss was seen, at a coarse time, since so many units.
+    pub fn is_idle(&self, now: u32, units: u32) -> bool {
+        self.since_last_miss(now) > units
+    }
+
+    /// Times that the slot's allocation magazine ran out.
+    #[inline]
+    pub fn refills(&self) -> u32 {
+        self.refills.load(Relaxed)
+    }
+
+    /// As if the slot had never used the cache, which is at its end.
+    pub fn forget(&self) {
+        self.refills.store(0, Relaxed);
+        self.rate.store(0, Relaxed);
+    }
+}
+
+/// The rate, in parts of a step, after a miss that came so long after the one before. Of a cache with the highest rate,
+/// many misses were not looked at since.
+fn after_miss(parts: u32, interval: u32) -> u32 {
+    match interval {
+        0..=CLOSE => (parts + 1).min(HIGHEST_RATE * PARTS),
+        interval if interval > FAR => parts.saturating_sub(PARTS),
+        interval if interval > APART && parts / PARTS < HIGHEST_RATE => parts.saturating_sub(1),
+        _ => parts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rate after many rounds of so many misses in quick succession, with pauses of so many units between the
+    /// rounds.
+    fn after_bursts(misses: u32, pause: u32) -> u32 {
+        let burst = |parts, _| (1..misses).fold(after_miss(parts, pause * UNIT), |parts, _| after_miss(parts, 0));
+        (0..1000).fold(0, burst) / PARTS
+    }
+
+    #[test]
+    fn rate_without_pauses_rises_to_the_highest() {
+        assert_eq!(after_bursts(2, 1), HIGHEST_RATE);
+        assert_eq!(after_bursts(100, 20), HIGHEST_RATE);
+    }
+
+    #[test]
+    fn rate_of_small_bursts_stays_low() {
+        assert_eq!(after_bursts(2, 5), 0);
+        assert_eq!(after_bursts(3, 20), 0);
+    }
+
+    #[test]
+    fn highest_rate_after_pauses_falls() {
+        let after_pauses = |pauses| (0..pauses).fold(HIGHEST_RATE * PARTS, |parts, _| after_miss(parts, FAR + UNIT));
+        assert_eq!((after_pauses(1) / PARTS, after_pauses(HIGHEST_RATE)), (HIGHEST_RATE - 1, 0));
+    }
+
+    #[test]
+    fn busy_cache_that_only_takes_back_is_not_idle() {
+        let long_ago = coarse_time().wrapping_sub(1 << 20) & !RATE_BITS;
+        // One refill: not one at which the clock is looked at.
+        let load = Load { rate: AtomicU32::new(long_ago | (HIGHEST_RATE * PARTS)), refills: AtomicU32::new(1) };
+        for miss in 1..=PARTS {
+            assert!(load.since_last_miss(coarse_time()) >= 1 << 20, "before miss {miss}");
+            load.count_miss(Path::Overflow);
+        }
+        assert!(load.since_last_miss(coarse_time()) < 1 << 20);
+    }
+
+    #[test]
+    fn miss_after_the_look_at_the_clock_is_recent() {
+        for now in [0, UNIT, 1 << 20, u32::MAX - 1] {
+            for (later, since) in [(UNIT, 0), (20 * UNIT, 0), (0_u32.wrapping_sub(1 << 20), 1 << 20)] {
+                let rate = (now.wrapping_add(later) & !RATE_BITS) | (HIGHEST_RATE * PARTS);
+                let load = Load { rate: AtomicU32::new(rate), refills: AtomicU32::new(0) };
+                let found = load.since_last_miss(now);
+                assert!((since..=since + UNIT).contains(&found), "{found} at {now}, missed {later} later");
+            }
+        }
+    }
+
+    #[test]
+    fn rate_and_time_share_a_word() {
+        assert_eq!(UNIT.next_power_of_two(), UNIT);
+        assert_eq!((HIGHEST_RATE * PARTS) & !RATE_BITS, 0);
+    }
+}

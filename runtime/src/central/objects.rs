@@ -1,0 +1,226 @@
+//! Objects out of spans, and back into them.
+//!
+//! A shard gives objects of its own spans under its lock. An object that comes back goes to the span that it lies in,
+//! under the lock of the shard that owns the span. There misuse is found.
+
+use super::cache_ref::CacheRef;
+use super::shape::MANY_SLOTS;
+use super::shard::Held;
+use super::tier::Central;
+use super::typesafe::{GivenUp, NOBODY};
+use crate::misuse::{self, Found};
+use crate::page_heap::{Misuse, Span};
+use core::ptr::null_mut;
+use machine::{here, slot};
+
+/// Where objects may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Objects that were in use before: likely to be in memory already.
+    Freed,
+    /// Any objects of the shard's spans.
+    Spans,
+    /// Also those of a new span.
+    NewSpan,
+}
+
+/// What became of an object that was returned to its span.
+#[derive(Debug)]
+pub struct Returned {
+    /// The lock that is held still, and may serve for the next object.
+    pub held: Option<Held>,
+    /// Whether the object is back. If not, it is the caller's still: a signal handler must not wait for the owner's
+    /// lock.
+    pub is_put: bool,
+}
+
+impl Central {
+    /// Whether the shard can give objects of a source; for a new span, it gets one.
+    pub fn can_give(&self, held: &Held, source: Source) -> bool {
+        match held.ring().giving() {
+            Some(first) => source != Source::Freed || first.has_freed(),
+            None if source == Source::NewSpan => {
+                let span = self.new_span(held.cache, held.slot);
+                span.inspect(|span| held.ring().insert(span)).is_some()
+            }
+            None => false,
+        }
+    }
+
+    /// A new span of the cache, owned by a slot's shard, in no ring yet. None: no memory.
+    pub fn new_span(&self, cache: CacheRef, slot: u32) -> Option<&'static Span> {
+        let shape = cache.shape();
+        let span = match shape.granules() {
+            1 => self.page_heap.page_list(slot).take(&self.page_heap),
+            granules => self.page_heap.allocate_span(granules),
+        }?;
+        span.begin(cache.number(), shape.object_bytes(), slot);
+        // SAFETY: the span is ours; its map entry is set before any object of it is given away.
+        unsafe { self.page_heap.enter_class(span, cache.class_word()) };
+        Some(span)
+    }
+
+    /// Moves a span that has objects to give to the shard that is held: from one of the slots `others`, or from those
+    /// that wait for readers.
+    pub fn steal_span(&self, own: &Held, others: impl Iterator<Item = u32>) -> Option<()> {
+        let (cache, slot) = (own.cache, own.slot);
+        let of_others = others.filter(|&other| other != slot).find_map(|other| {
+            if !cache.ring(other).seems_to_give() {
+                return None;
+            }
+            let theirs = self.try_lock(cache, other)?;
+            let span = theirs.ring().giving()?;
+            theirs.ring().remove(span);
+            // A thread that wants the span from now on locks our shard.
+            span.set_owner(slot);
+            Some(span)
+        });
+        let span = of_others.or_else(|| self.take_waiting(cache, slot))?;
+        own.ring().insert(span);
+        Some(())
+    }
+
+    /// Returns an object to its span, under the lock of the shard that owns the span. `held` is a lock of this cache
+    /// that the caller has already.
+    pub fn put(&self, cache: CacheRef, object: *mut u8, held: Option<Held>) -> Returned {
+        let Some(span) = self.page_heap.span_of(object) else { misuse::die(Found::Foreign, object) };
+        if span.cache() != cache.number() {
+            (crate::UPCALLS.die_of_mixed_caches)(object);
+        }
+        let held = self.lock_owner(cache, span, object, held);
+        if held.slot != span.owner() {
+            // In a signal handler that must not wait for the owner.
+            return Returned { held: Some(held), is_put: false };
+        }
+        let gave = span.available() > 0;
+        match span.put(object) {
+            Ok(()) => {}
+            Err(Misuse::DoubleFree) => misuse::die(Found::DoubleFree, object),
+            Err(Misuse::NotAnObject) => misuse::die(Found::Interior, object),
+        }
+        if !gave {
+            held.ring().remove(span);
+            held.ring().insert(span);
+        }
+        Returned { held: self.give_up_unused(held, span), is_put: true }
+    }
+
+    /// Gives a span back that has no object in use any more. But the last span stays while the cache is warm: a slot
+    /// that frees and allocates around one span's worth would move it in and out. Returns the lock, if it is held
+    /// still.
+    fn give_up_unused(&self, held: Held, span: &'static Span) -> Option<Held> {
+        let (cache, slot) = (held.cache, held.slot);
+        let may_stay = || slot::in_use() <= MANY_SLOTS && self.miss_rate(cache, slot) > 0;
+        if !span.is_unused() || (may_stay() && !held.ring().another_gives(span)) {
+            return Some(held);
+        }
+        match self.give_up(&held, span) {
+            GivenUp::Not => return Some(held),
+            GivenUp::Waits => {
+                drop(held);
+                (crate::UPCALLS.rouse_worker)();
+            }
+            GivenUp::Ours => {
+                drop(held);
+                // SAFETY: the span is unused, and ours.
+                unsafe { self.free_span(cache, slot, span) };
+            }
+        }
+        None
+    }
+
+    fn lock_owner(&self, cache: CacheRef, span: &Span, object: *mut u8, mut held: Option<Held>) -> Held {
+        loop {
+            let owner = span.owner();
+            if owner == NOBODY {
+                // It waits for readers, or is about to be freed, and all of its objects are free.
+                misuse::die(Found::DoubleFree, object);
+            }
+            let shard = match held.take() {
+                Some(shard) if shard.slot == owner => shard,
+                other => {
+                    drop(other);
+                    self.lock(cache, owner, here!())
+                }
+            };
+            // The owner changes under the lock that we now hold, or changed before we had it.
+            if span.owner() == owner {
+                return shard;
+            }
+            held = Some(shard);
+        }
+    }
+
+    /// Gives the unused spans back that a slot's shard keeps.
+    pub fn free_unused_spans(&self, cache: CacheRef, slot: u32) {
+        if cache.ring(slot).seems_empty() {
+            return;
+        }
+        let held = self.lock(cache, slot, here!());
+        let (mut unused, mut waits) = (null_mut(), false);
+        for span in held.ring().iter().filter(|span| span.is_unused()) {
+            match self.give_up(&held, span) {
+                GivenUp::Ours => {
+                    span.set_next(unused);
+                    unused = span.as_ptr();
+                }
+                GivenUp::Waits => waits = true,
+                GivenUp::Not => {}
+            }
+        }
+        let slot = held.slot;
+        drop(held);
+        if waits {
+            (crate::UPCALLS.rouse_worker)();
+        }
+        // SAFETY: spans that were given up are ours.
+        unsafe { Span::list(unused).for_each(|span| self.free_span(cache, slot, span)) };
+    }
+
+    /// Gives a span back, without a lock: destructors run.
+    ///
+    /// # Safety
+    /// The span is unused, and ours since it was taken out of its shard's ring.
+    pub unsafe fn free_span(&self, cache: CacheRef, slot: u32, span: &Span) {
+        if let Some(state) = cache.state() {
+            // SAFETY: passed on; what was carved was begun.
+            unsafe { state.end_objects(span.carved()) };
+        }
+        // SAFETY: passed on.
+        unsafe {
+            self.page_heap.enter_class(span, 0);
+            span.leave_cache();
+            match span.granules() {
+                1 => self.page_heap.page_list(slot).put(span, &self.page_heap),
+                _ => self.page_heap.free_span(span),
+            }
+        }
+    }
+}
+
+impl Held {
+    /// Objects of the shard's spans for the places in `to`, as many as there are; returns how many, and which of them
+    /// were never given before: bit n, the n-th one.
+    pub fn remove_range(&self, source: Source, to: &mut [*mut u8]) -> (usize, u128) {
+        let (mut taken, mut fresh) = (0, 0_u128);
+        while taken < to.len()
+            && let Some(span) = self.ring().giving()
+        {
+            while taken < to.len()
+                && (source != Source::Freed || span.has_freed())
+                && let is_fresh = !span.has_freed()
+                && let Some(object) = span.take()
+            {
+                fresh |= u128::from(is_fresh) << taken;
+                to[taken] = object;
+                taken += 1;
+            }
+            if span.available() == 0 {
+                self.ring().first_is_used_up();
+            } else if source == Source::Freed {
+                break;
+            }
+        }
+        (taken, fresh)
+    }
+}

@@ -1,0 +1,131 @@
+//! The spans that a shard owns: a ring, in which those with objects to give come first.
+//!
+//! ```text
+//!   word ─▶ gives ⇄ gives ⇄ gives nothing ⇄ gives nothing ⇄ (back to the first)
+//!   └ bit 0: the first gives nothing, so none does
+//! ```
+//!
+//! Whoever takes looks at the first only; whoever wants all of them goes round. So a cache's spans can be found without
+//! going over the heap.
+//!
+//! Runs at the same time: any thread, under the shard's lock; without it the word may be looked at, as a hint.
+
+use crate::page_heap::Span;
+use core::ptr::null_mut;
+use machine::sync::{AtomicUsize, Ordering::Relaxed};
+
+/// Set in the word if the first span has nothing to give.
+const NONE_GIVES: usize = 1;
+
+/// The ring. All-zero memory is an empty one. Relaxed throughout: the lock orders what is done under it, and the rest
+/// are hints.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Ring(AtomicUsize);
+
+impl Ring {
+    /// The first span that has objects to give.
+    pub fn giving(&self) -> Option<&'static Span> {
+        let word = self.0.load(Relaxed);
+        if gives(word) { first(word) } else { None }
+    }
+
+    /// Whether there seems to be a span with objects to give. Without the lock.
+    pub fn seems_to_give(&self) -> bool {
+        gives(self.0.load(Relaxed))
+    }
+
+    /// Whether there seems to be no span. Without the lock.
+    pub fn seems_empty(&self) -> bool {
+        self.0.load(Relaxed) & !NONE_GIVES == 0
+    }
+
+    /// Empties the ring, whose spans are put in anew: its lock's holder vanished in a fork.
+    pub fn forget(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// Puts a span in its place. It is in no ring; the lock of the shard that owns it is held, as for the others here.
+    pub fn insert(&self, span: &Span) {
+        let this = span.as_ptr();
+        let Some(first) = first(self.0.load(Relaxed)) else {
+            span.set_next(this);
+            span.set_previous(this);
+            return self.begin_with(span);
+        };
+        let last = first.previous();
+        span.set_next(first.as_ptr());
+        span.set_previous(last);
+        at(last).set_next(this);
+        first.set_previous(this);
+        if span.available() > 0 {
+            self.begin_with(span);
+        }
+    }
+
+    /// Takes a span out that is in this ring.
+    pub fn remove(&self, span: &Span) {
+        let (next, previous) = (span.next(), span.previous());
+        if next == span.as_ptr() {
+            return self.forget();
+        }
+        at(previous).set_next(next);
+        at(next).set_previous(previous);
+        if first(self.0.load(Relaxed)).is_some_and(|first| core::ptr::eq(first, span)) {
+            self.begin_with(at(next));
+        }
+    }
+
+    /// The first span has just given its last object.
+    pub fn first_is_used_up(&self) {
+        if let Some(first) = first(self.0.load(Relaxed)) {
+            self.begin_with(at(first.next()));
+        }
+    }
+
+    /// Whether another span than this one, which is in the ring, has objects to give.
+    pub fn another_gives(&self, span: &Span) -> bool {
+        let first = first(self.0.load(Relaxed)).filter(|first| !core::ptr::eq(*first, span));
+        let other = first.unwrap_or_else(|| at(span.next()));
+        !core::ptr::eq(other, span) && other.available() > 0
+    }
+
+    /// All spans, once each. One that was shown may be taken out.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Span> + use<> {
+        let first = first(self.0.load(Relaxed));
+        let last = first.map_or(null_mut(), Span::previous);
+        let step = |span: &'static Span| (span, span.next());
+        let spans = core::iter::successors(first.map(step), move |&(span, next)| {
+            // The link is read before the caller gets to see the span.
+            (span.as_ptr() != last).then(|| step(at(next)))
+        });
+        spans.map(|(span, _)| span)
+    }
+
+    /// Takes all spans out.
+    pub fn take_all(&self) -> impl Iterator<Item = &'static Span> + use<> {
+        let all = self.iter();
+        self.forget();
+        all
+    }
+
+    fn begin_with(&self, span: &Span) {
+        let gives = span.available() > 0;
+        self.0.store(span.as_ptr() as usize | if gives { 0 } else { NONE_GIVES }, Relaxed);
+    }
+}
+
+fn first(word: usize) -> Option<&'static Span> {
+    // SAFETY: null, or a span in the ring; descriptions of spans are never freed.
+    unsafe { ((word & !NONE_GIVES) as *mut Span).as_ref() }
+}
+
+/// A span that is linked in the ring.
+fn at(span: *mut Span) -> &'static Span {
+    // SAFETY: links of spans in a ring lead to spans in the ring; descriptions are never freed.
+    unsafe { &*span }
+}
+
+fn gives(word: usize) -> bool {
+    word != 0 && word & NONE_GIVES == 0
+}

@@ -1,0 +1,337 @@
+//! Draining: taking magazines away from slots, also from those of other CPUs.
+//!
+//! Another CPU's word cannot be compared and swapped: its owner changes it by plain instructions. Instead:
+//!
+//! 1. Exchange the word for a value that is empty (or full) for the owner. What was there says how full the magazine
+//!    is.
+//! 2. Restart all slots: now no operation is in flight that began before the store was visible.
+//! 3. Look at the word. Still our value: the magazine is ours, as it was. Anything else: our store was lost under one
+//!    of the owner's; the magazine is still theirs.
+//! 4. If the restart was refused: put back what was there, where our value still is, in one step. Whoever has committed
+//!    meanwhile keeps what they made of it, and whoever does so later makes it of the same word.
+//!
+//! Nobody else replaces a draining word: slow paths see it and leave it alone. One kick serves many words, of all slots
+//! and caches.
+
+use super::slot_word::{Marked, Side, SlotWord};
+use super::tier::CpuCaches;
+use crate::central::{CacheRef, Charged, NO_SLOT};
+use crate::depot::Magazine;
+use crate::observe::Why;
+use crate::page_heap::PAGE;
+use machine::sync::{Acquired, Ordering, Site};
+use machine::{here, kick, slot};
+
+/// Words that are taken away by one kick at most.
+const AT_ONCE: usize = 96;
+
+/// Whose magazines are taken.
+#[derive(Clone, Copy, Debug)]
+pub enum Which<'a> {
+    /// Those of all caches.
+    All,
+    /// Those of one.
+    One(CacheRef),
+    /// Those of a table, and of those below it.
+    Of(&'a Charged),
+    /// Those of caches that have grown in the slot; see `resize`.
+    Grown,
+    /// Those of caches that have not missed in the slot, at a coarse time, since so many units.
+    Idle(u32, u32),
+}
+
+/// What came of taking magazines away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Drained {
+    /// Magazines that were emptied.
+    pub magazines: usize,
+    /// Whether the machine refused to restart other CPUs, so that some magazines were left where they are.
+    pub refused: bool,
+}
+
+impl CpuCaches {
+    // ---- one drainer at a time ----
+
+    /// Runs `work` as the only one who takes magazines from others and goes over all caches. None: in a signal handler
+    /// that must not wait.
+    pub fn as_only_drainer<R>(&self, site: Site, work: impl FnOnce() -> R) -> Option<R> {
+        let acquired = self.cold.drain_lock.acquire(&self.depot.central.page_heap.locks().drain, site);
+        self.as_drainer(acquired, work)
+    }
+
+    /// [`Self::as_only_drainer`], but that it does not wait. None: another one is at it.
+    pub fn try_as_only_drainer<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        let lock = &self.cold.drain_lock;
+        let acquired = match lock.try_acquire() {
+            true => Acquired::Clean,
+            false if lock.try_inherit() => Acquired::Abandoned,
+            false => Acquired::WouldDeadlock,
+        };
+        self.as_drainer(acquired, work)
+    }
+
+    /// Runs `work` if the drain lock was acquired. Of two drainers, each could take the other's mark for its own; and a
+    /// thread that ends a cache has to know that nobody has a magazine of it in its hands.
+    fn as_drainer<R>(&self, acquired: Acquired, work: impl FnOnce() -> R) -> Option<R> {
+        match acquired {
+            Acquired::WouldDeadlock => return None,
+            Acquired::Abandoned => self.unmark_all(),
+            Acquired::Clean => {}
+        }
+        let result = work();
+        // SAFETY: acquired by the caller.
+        unsafe { self.cold.drain_lock.release() };
+        Some(result)
+    }
+
+    /// After a drainer vanished in a fork: what it was taking away is lost, and the words are free again.
+    fn unmark_all(&self) {
+        for slot in 0..slot::in_use() {
+            for word in self.words(Which::All, slot).filter(|word| word.look().is_draining()) {
+                // SAFETY: we are the only drainer.
+                unsafe { word.unmark() };
+            }
+        }
+    }
+
+    // ---- what cached objects go back for ----
+
+    /// Gives memory that is free back to the kernel: magazines, depots, page lists, and all dirty pages of free runs
+    /// beyond `keep` bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached
+    /// became free.
+    pub fn trim(&self, keep: usize) -> usize {
+        let (magazines, released) = self.drain_all(keep == 0);
+        let purged = self.depot.central.page_heap.purge((keep / PAGE) as u64) as usize * PAGE;
+        (released + purged).max(usize::from(magazines > 0))
+    }
+
+    /// Brings everything that is cached and free back to the page heap. Slots whose kick the machine refuses keep their
+    /// magazines. Then, if told so, unmaps segments that are free as a whole: meanwhile nobody goes over the heap's
+    /// spans. Returns the number of magazines that were emptied, and of bytes that went back.
+    fn drain_all(&self, releases_segments: bool) -> (usize, usize) {
+        let drained = self.as_only_drainer(here!(), || {
+            let heap = &self.depot.central.page_heap;
+            let magazines = self.drain(Which::All, Why::Trim);
+            self.drain_page_lists();
+            let of_magazines = self.depot.spare().release(heap.locks());
+            (magazines, of_magazines + if releases_segments { heap.release_segments() } else { 0 })
+        });
+        drained.unwrap_or_default()
+    }
+
+    /// For an allocation of so many bytes that the kernel refused: brings back everything that is cached, and tries
+    /// again. None: that does not help; nothing is done where it could not, as more is asked for than all segments
+    /// have, or where it was in vain a moment ago.
+    #[cold]
+    pub fn flush_and_retry<R>(&self, bytes: usize, attempt: impl FnOnce() -> Option<R>) -> Option<R> {
+        let (counts, vain) = (&self.depot.central.page_heap.counts, &self.cold.vain_flush);
+        if bytes as u64 / PAGE as u64 > counts.reserved.get() || vain.tells_against_another(counts.in_use.get()) {
+            return None;
+        }
+        let got = (self.trim(0) > 0).then(attempt).flatten();
+        if got.is_none() {
+            vain.note(counts.in_use.get());
+        }
+        got
+    }
+
+    /// If a run of `pages`, aligned to `alignment` pages, would make the heap grow: brings depots, page lists and this
+    /// slot's own magazines back, without a kick. True if that was done; not while another thread does.
+    pub fn drain_before_growth(&self, pages: usize, alignment: usize) -> bool {
+        if !self.depot.central.page_heap.is_about_to_grow(pages, alignment) {
+            return false;
+        }
+        let drain = || {
+            self.drain_at_hand();
+            self.free_unused_spans(Which::All);
+            self.drain_page_lists();
+        };
+        self.try_as_only_drainer(drain).is_some()
+    }
+
+    /// Gives back what signal handlers could not.
+    #[inline]
+    pub fn put_deferred(&self) {
+        if self.depot.has_deferred() {
+            self.put_all_deferred();
+        }
+    }
+
+    /// Only as the drainer: so nobody has such a magazine in hands while its cache ends.
+    #[cold]
+    fn put_all_deferred(&self) {
+        self.try_as_only_drainer(|| self.put_deferred_as_drainer());
+    }
+
+    /// The same under the drain lock.
+    pub fn put_deferred_as_drainer(&self) {
+        for magazine in self.depot.take_deferred() {
+            let first = magazine.objects().first();
+            let cache =
+                first.map(|&object| self.depot.central.cache_at(object).expect("an object of ours lies in a span"));
+            if let Some(cache) = cache {
+                self.depot.flush_out(cache, slot::current().unwrap_or(NO_SLOT), magazine);
+            }
+        }
+    }
+
+    // ---- under the drain lock ----
+
+    /// Brings depots and this slot's own magazines back to the spans, without a kick.
+    pub(super) fn drain_at_hand(&self) {
+        self.drain_own(Which::All);
+        self.drain_depots(Which::All);
+    }
+
+    /// Empties depots and magazines of all slots, puts back what signal handlers could not, and gives back spans
+    /// without objects in use. Returns the number of magazines.
+    pub fn drain(&self, which: Which<'_>, why: Why) -> usize {
+        self.put_deferred_as_drainer();
+        let magazines = self.drain_magazines(which, why).magazines;
+        // After them, as shards keep the emptied ones.
+        let magazines = magazines + self.drain_depots(which);
+        self.free_unused_spans(which);
+        magazines
+    }
+
+    /// Empties the magazines of all slots.
+    pub fn drain_magazines(&self, which: Which<'_>, why: Why) -> Drained {
+        let own = self.drain_own(which);
+        let others = self.drain_others(which, why);
+        Drained { magazines: own + others.magazines, ..others }
+    }
+
+    /// Gives the spans on all page lists back to the page heap.
+    fn drain_page_lists(&self) {
+        let heap = &self.depot.central.page_heap;
+        let slotless = self.depot.serves_slotless().then_some(NO_SLOT);
+        for slot in (0..slot::in_use()).chain(slotless.filter(|&slot| slot >= slot::in_use())) {
+            heap.page_list(slot).drain(0, heap);
+        }
+    }
+
+    fn drain_depots(&self, which: Which<'_>) -> usize {
+        let slots = self.chosen(which).flat_map(|cache| cache.slots().map(move |slot| (cache, slot)));
+        slots.map(|(cache, slot)| self.depot.drain_shard(cache, slot)).sum()
+    }
+
+    fn free_unused_spans(&self, which: Which<'_>) {
+        for cache in self.chosen(which) {
+            cache.slots().for_each(|slot| self.depot.central.free_unused_spans(cache, slot));
+        }
+    }
+
+    /// Empties the magazines of the slot that the calling thread is in.
+    fn drain_own(&self, which: Which<'_>) -> usize {
+        let Some(slot) = slot::current() else { return 0 };
+        self.words(which, slot).filter(|&word| self.drain_own_word(word)).count()
+    }
+
+    /// Empties the magazines that there are still, after [`Self::drain_own`]: a dead thread's by taking its place,
+    /// those of other CPUs with kicks. No slot is left out: the thread may be in another one by now.
+    fn drain_others(&self, which: Which<'_>, why: Why) -> Drained {
+        let others = 0..slot::in_use();
+        let quiet = |slot| slot::while_dead(slot, || self.drain_quiet(which, slot));
+        match slot::mode() {
+            slot::Mode::PerThread => Drained { magazines: others.filter_map(quiet).sum(), refused: false },
+            slot::Mode::ConcurrencyId if kick::register().is_ok() => self.drain_marked(which, others, why),
+            slot::Mode::ConcurrencyId => Drained { magazines: 0, refused: true },
+        }
+    }
+
+    /// Empties the magazines of a slot whose thread is dead; none of others.
+    pub(super) fn drain_if_dead(&self, which: Which<'_>, slot: u32) -> Drained {
+        let magazines = slot::while_dead(slot, || self.drain_quiet(which, slot)).unwrap_or(0);
+        Drained { magazines, refused: false }
+    }
+
+    /// Empties the magazines of one slot, which a thread may be in.
+    pub(super) fn drain_slot(&self, which: Which<'_>, slot: u32, why: Why) -> Drained {
+        let is_possible = slot::mode() == slot::Mode::ConcurrencyId && kick::register().is_ok();
+        let refused = || Drained { magazines: 0, refused: true };
+        if is_possible { self.drain_marked(which, core::iter::once(slot), why) } else { refused() }
+    }
+
+    /// Empties the magazines of a slot that no thread can be in.
+    fn drain_quiet(&self, which: Which<'_>, slot: u32) -> usize {
+        let is_emptied = |word: &SlotWord| {
+            // SAFETY: nobody is in the slot.
+            let magazine = unsafe { word.take_quietly() };
+            magazine.map(|magazine| self.depot.flush_out(word.cache, slot, magazine)).is_some()
+        };
+        self.words(which, slot).filter(is_emptied).count()
+    }
+
+    /// Empties the magazines of slots that threads may be in.
+    fn drain_marked(&self, which: Which<'_>, slots: impl Iterator<Item = u32>, why: Why) -> Drained {
+        let mut drained = Drained::default();
+        let words = slots.flat_map(|slot| self.words(which, slot));
+        let holds_objects = |word: &SlotWord| word.view().is_some_and(|view| !view.is_empty());
+        drained.refused = !self.take_away::<AT_ONCE>(words.filter(holds_objects), why, |word, magazine| {
+            self.depot.flush_out(word.cache, word.slot, magazine);
+            drained.magazines += 1;
+        });
+        drained
+    }
+
+    /// Steps 1 to 4 for these words, so many for one kick; `keep` gets each magazine. False: the machine refused, and
+    /// some are where they were.
+    pub(super) fn take_away<const MANY: usize>(
+        &self,
+        mut words: impl Iterator<Item = SlotWord>,
+        why: Why,
+        mut keep: impl FnMut(SlotWord, Magazine),
+    ) -> bool {
+        let mut is_done = true;
+        loop {
+            let mut marked: [Option<Marked>; MANY] = [None; MANY];
+            let mut count = 0;
+            for word in words.by_ref().take(MANY) {
+                // SAFETY: the protocol above; we are the only drainer.
+                marked[count] = Some(unsafe { word.mark() });
+                count += 1;
+            }
+            if count == 0 {
+                return is_done;
+            }
+            let is_restarted = kick::restart_all().is_ok();
+            if is_restarted {
+                self.kicks().count(why);
+            }
+            for mark in marked.into_iter().flatten() {
+                // SAFETY: marked above.
+                if let Some(magazine) = unsafe { mark.settle(is_restarted) } {
+                    keep(mark.word, magazine);
+                }
+            }
+            is_done &= is_restarted;
+        }
+    }
+
+    fn chosen<'a>(&'a self, which: Which<'a>) -> impl Iterator<Item = CacheRef> + use<'a> {
+        let (all, charged, one) = match which {
+            Which::One(cache) => (None, None, Some(cache)),
+            Which::Of(table) => (None, Some(table.caches_below()), None),
+            Which::All | Which::Grown | Which::Idle(..) => (Some(self.depot.central.caches()), None, None),
+        };
+        all.into_iter().flatten().chain(charged.into_iter().flatten()).chain(one)
+    }
+
+    /// All words of a slot that may name magazines.
+    fn words<'a>(&'a self, which: Which<'a>, slot: u32) -> impl Iterator<Item = SlotWord> + use<'a> {
+        let is_asked = move |cache: &CacheRef| match which {
+            Which::Grown => cache.level(slot).load(Ordering::Relaxed) > 0,
+            Which::Idle(now, units) => cache.load(slot).is_idle(now, units),
+            Which::All | Which::One(_) | Which::Of(_) => true,
+        };
+        let used = self.chosen(which).filter(move |cache| cache.is_used_in(slot)).filter(is_asked);
+        used.flat_map(move |cache| Side::BOTH.map(|side| SlotWord::new(cache, slot, side)))
+    }
+
+    pub(super) fn drain_own_word(&self, word: SlotWord) -> bool {
+        let seen = word.look();
+        let holds_objects = seen.view().is_some_and(|view| !view.is_empty());
+        let magazine = if holds_objects { word.take(seen) } else { None };
+        magazine.map(|magazine| self.depot.flush_out(word.cache, word.slot, magazine)).is_some()
+    }
+}

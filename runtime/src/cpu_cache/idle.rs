@@ -1,0 +1,113 @@
+//! Reclaiming from idle caches: what no thread uses any more in a slot goes back. When, `upkeep` says.
+//!
+//! What a thread finds due it does for the slot that it is in, a bounded part at a time, without a kick. For a slot
+//! where no thread comes along, another thread takes its magazines away as every drainer does (`drain`): by the
+//! restart, after which no operation is in flight.
+//!
+//! Runs at the same time: any threads; of those that go over all caches, one, by the drain lock.
+
+use super::drain::Which;
+use super::slot_word::{Side, SlotWord};
+use super::tier::CpuCaches;
+use crate::central::{CacheRef, Subreleased, coarse_time};
+use crate::observe::Why;
+use crate::page_heap::Occupancy;
+use machine::sync::Ordering;
+use machine::{here, slot};
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Magazines that were emptied.
+    pub magazines: usize,
+    /// Spans that went from the page list to the page heap.
+    pub spans: usize,
+    /// Whether there is more to do.
+    pub is_more: bool,
+}
+
+impl CpuCaches {
+    /// Empties magazines and depots of caches that have not missed, since so many units of coarse time, in a slot,
+    /// where the calling thread is; and lets its page list decay. From the cache on at which it stopped the last time,
+    /// `most` magazines or a few more. None: not now. Caches with destructors are left to threads that are in nobody's
+    /// allocation.
+    pub fn reclaim_own(&self, slot: u32, from: u32, most: usize, idle: u32) -> Option<(Reclaimed, u32)> {
+        let now = coarse_time();
+        self.try_as_only_drainer(|| {
+            let mut done = Reclaimed::default();
+            if from == 0 {
+                done.spans = self.decay_page_list(slot, Occupancy::Occupied);
+            }
+            let mut place = 0;
+            for cache in self.depot.central.caches() {
+                place += 1;
+                if place <= from || !is_left_alone(cache, slot, now, idle) {
+                    continue;
+                }
+                done.magazines += self.empty_own(cache, slot);
+                if done.magazines >= most {
+                    done.is_more = true;
+                    break;
+                }
+            }
+            (done, place)
+        })
+    }
+
+    /// Empties what a slot has of the caches that have not missed there, at a coarse time, since so many units, but
+    /// that threads may be at work with on fast paths: magazines, depots, spans without objects in use; and the page
+    /// list. There is more to do where a cache has missed. None: not now.
+    pub fn reclaim_idle(&self, slot: u32, now: u32, idle: u32) -> Option<Reclaimed> {
+        self.as_only_drainer(here!(), || {
+            self.put_deferred_as_drainer();
+            let which = Which::Idle(now, idle);
+            let drained = match slot::mode() {
+                slot::Mode::ConcurrencyId => self.drain_slot(which, slot, Why::Upkeep),
+                slot::Mode::PerThread => self.drain_if_dead(which, slot),
+            };
+            let mut done = Reclaimed { magazines: drained.magazines, ..Reclaimed::default() };
+            for cache in self.depot.central.caches().filter(|cache| cache.is_used_in(slot)) {
+                if !cache.load(slot).is_idle(now, idle) {
+                    done.is_more = true;
+                    continue;
+                }
+                self.shrink_magazines(cache, slot);
+                done.magazines += self.depot.drain_shard(cache, slot);
+                self.depot.central.free_unused_spans(cache, slot);
+            }
+            let occupancy = if done.is_more { Occupancy::Occupied } else { Occupancy::Deserted };
+            done.spans = self.decay_page_list(slot, occupancy);
+            done
+        })
+    }
+
+    /// Gives whole pages of free objects back, of a part of the heap; see [`crate::central::Central::subrelease`].
+    pub fn subrelease(&self, from: u64, idle: u32, done: &mut Subreleased) -> Option<u64> {
+        let now = coarse_time();
+        // As the only drainer: so no cache ends meanwhile, and no segment is released.
+        self.try_as_only_drainer(|| self.depot.central.subrelease(from, now, idle, done)).unwrap_or(Some(from))
+    }
+
+    fn decay_page_list(&self, slot: u32, occupancy: Occupancy) -> usize {
+        let heap = &self.depot.central.page_heap;
+        heap.page_list(slot).decay(occupancy, heap)
+    }
+
+    /// Empties what a slot has of the cache, where the calling thread is.
+    fn empty_own(&self, cache: CacheRef, slot: u32) -> usize {
+        let words = Side::BOTH.map(|side| SlotWord::new(cache, slot, side));
+        let emptied = words.into_iter().filter(|&word| self.drain_own_word(word)).count();
+        if cache.level(slot).load(Ordering::Relaxed) > 0 {
+            self.shrink_magazines(cache, slot);
+        }
+        let magazines = emptied + self.depot.drain_shard(cache, slot);
+        self.depot.central.free_unused_spans(cache, slot);
+        magazines
+    }
+}
+
+/// Whether a slot has something of the cache, which has not missed there.
+fn is_left_alone(cache: CacheRef, slot: u32, now: u32, idle: u32) -> bool {
+    let has_destructor = cache.state().is_some_and(|state| state.destructor().is_some());
+    !has_destructor && cache.is_used_in(slot) && cache.load(slot).is_idle(now, idle)
+}

@@ -1,0 +1,27 @@
+//! A flush that helped nobody.
+
+use machine::clock;
+use machine::sync::{AtomicU64, Ordering};
+
+/// When a flush helped nobody, and how many pages were in use then: another one would not help either for some time,
+/// unless there are fewer.
+#[derive(Debug)]
+pub(super) struct VainFlush {
+    at_ns: AtomicU64,
+    pages: AtomicU64,
+}
+
+impl VainFlush {
+    const INTERVAL_NS: u64 = 10_000_000;
+
+    // Relaxed: a hint. Whoever sees half of it flushes once more, or once less.
+    pub fn tells_against_another(&self, pages: u64) -> bool {
+        let at = self.at_ns.load(Ordering::Relaxed);
+        at != 0 && pages >= self.pages.load(Ordering::Relaxed) && clock::now_ns() - at < Self::INTERVAL_NS
+    }
+
+    pub fn note(&self, pages: u64) {
+        self.pages.store(pages, Ordering::Relaxed);
+        self.at_ns.store(clock::now_ns(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,375 @@
+//! Magazines: arrays of pointers to free objects of one cache.
+//!
+//! ```text
+//!   word 0      link to the next magazine in a stack
+//!   word 1      capacity: pointers that it has room for
+//!   …           unused down to the bottom, which is zero and lies before the first pointer
+//!   up to 127   pointers, from 128 − capacity on, growing upwards
+//! ```
+//!
+//! A [`Magazine`] is the address of the topmost pointer, or of the bottom. So a value says how full its magazine is,
+//! and magazines are handed over together with their fill. The capacity is chosen anew whenever an empty magazine is
+//! put to use.
+//!
+//! A [`Magazine`] owns its memory and the objects in it. A [`View`] looks at one that another thread may own, and may
+//! be stale.
+
+use crate::central::MOST_POINTERS;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::sync::atomic::AtomicUsize as Word;
+use machine::slot::ARRAY;
+use machine::sync::{AtomicUsize, Ordering::Relaxed};
+
+/// A magazine that the holder of this value owns.
+#[derive(Debug)]
+#[repr(transparent)]
+#[must_use = "a magazine that is dropped is lost, and its objects are"]
+pub struct Magazine(usize);
+
+/// A look at a magazine, whoever owns it. All that it says may be stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct View<'a> {
+    top: usize,
+    of: PhantomData<&'a Magazine>,
+}
+
+/// A word of a magazine's memory. Relaxed throughout: the magazine's owner got it by a lock or a word that orders what
+/// is in it, and views may be stale. Core's atomic, so that the simulated machine spends no step on it.
+fn word<'a>(address: usize) -> &'a Word {
+    // SAFETY: magazines are never unmapped.
+    unsafe { &*(address as *const Word) }
+}
+
+/// Where in a magazine the bottom lies.
+#[inline]
+fn bottom(capacity: usize) -> usize {
+    ARRAY - 8 * capacity - 8
+}
+
+impl<'a> View<'a> {
+    /// Of the magazine whose topmost pointer, or bottom, is at an address.
+    ///
+    /// # Safety
+    /// A magazine's is, or was.
+    #[inline]
+    pub unsafe fn at(top: usize) -> Self {
+        View { top, of: PhantomData }
+    }
+
+    /// The address of the topmost pointer, or of the bottom.
+    #[inline]
+    pub fn top(self) -> usize {
+        self.top
+    }
+
+    fn memory(self) -> usize {
+        self.top / ARRAY * ARRAY
+    }
+
+    /// Pointers that it has room for.
+    #[inline]
+    pub fn capacity(self) -> usize {
+        word(self.memory() + 8).load(Relaxed)
+    }
+
+    /// Pointers in it.
+    #[inline]
+    pub fn len(self) -> usize {
+        (self.top % ARRAY).saturating_sub(bottom(self.capacity())) / 8
+    }
+
+    /// Pointers that still fit.
+    #[inline]
+    pub fn room(self) -> usize {
+        (ARRAY - 8 - self.top % ARRAY) / 8
+    }
+
+    /// Whether it holds no pointer.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        word(self.top).load(Relaxed) == 0
+    }
+
+    /// Whether it has no room.
+    #[inline]
+    pub fn is_full(self) -> bool {
+        self.room() == 0
+    }
+
+    /// Its pointers, from the lowest up.
+    pub fn objects(self) -> impl Iterator<Item = *mut u8> {
+        let (len, top) = (self.len(), self.top);
+        (0..len).map(move |index| word(top + 8 - (len - index) * 8).load(Relaxed) as *mut u8)
+    }
+
+    fn link(self) -> &'a Word {
+        word(self.memory())
+    }
+
+    /// What [`Magazine::set_link`] wrote.
+    pub fn next(self) -> usize {
+        self.link().load(Relaxed)
+    }
+}
+
+impl Magazine {
+    /// A fresh one, empty and without room; `memory` is [`ARRAY`] zeroed bytes of the caller's, aligned to as much.
+    pub fn new(memory: *mut u8) -> Self {
+        let start = memory as usize;
+        debug_assert!(start.is_multiple_of(ARRAY));
+        // It is zero already; but a page that is read before it is written faults twice, and the second time interrupts
+        // other CPUs.
+        word(start + 8).store(0, Relaxed);
+        Magazine(start + ARRAY - 8)
+    }
+
+    /// The magazine that a word names by the address of its top, and that the caller owns from now on: all words,
+    /// stacks and forks hand magazines over here.
+    ///
+    /// # Safety
+    /// No other value and no word names it any more.
+    #[inline]
+    pub unsafe fn adopt(top: usize) -> Self {
+        Magazine(top)
+    }
+
+    /// The address of its top, for a word that names it from now on.
+    #[inline]
+    pub fn into_top(self) -> usize {
+        ManuallyDrop::new(self).0
+    }
+
+    /// A look at it.
+    #[inline]
+    pub fn view(&self) -> View<'_> {
+        View { top: self.0, of: PhantomData }
+    }
+
+    /// The magazine, which is empty, with room for `capacity` pointers.
+    pub fn sized(self, capacity: usize) -> Self {
+        debug_assert!(self.is_empty() && (1..=MOST_POINTERS).contains(&capacity));
+        if self.capacity() == capacity {
+            return self;
+        }
+        let start = ManuallyDrop::new(self).memory() as usize;
+        word(start + 8).store(capacity, Relaxed);
+        word(start + bottom(capacity)).store(0, Relaxed);
+        Magazine(start + bottom(capacity))
+    }
+
+    /// Pointers that it has room for.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.view().capacity()
+    }
+
+    /// Pointers in it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.view().len()
+    }
+
+    /// Pointers that still fit.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.view().room()
+    }
+
+    /// Whether it holds no pointer.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.view().is_empty()
+    }
+
+    /// Whether it has no room.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.view().is_full()
+    }
+
+    /// Puts a pointer on top; there is room.
+    #[inline]
+    pub fn push(&mut self, object: *mut u8) {
+        debug_assert!(!self.is_full());
+        self.0 += 8;
+        word(self.0).store(object as usize, Relaxed);
+    }
+
+    /// Takes the topmost pointer.
+    #[inline]
+    pub fn pop(&mut self) -> Option<*mut u8> {
+        let object = word(self.0).load(Relaxed);
+        if object == 0 {
+            return None;
+        }
+        self.0 -= 8;
+        Some(object as *mut u8)
+    }
+
+    /// Has `fill` put pointers into the room that there is; it returns how many it put, into the first places.
+    pub fn extend(&mut self, fill: impl FnOnce(&mut [*mut u8]) -> usize) {
+        // SAFETY: the room is ours, and any contents are pointers.
+        let room = unsafe { core::slice::from_raw_parts_mut((self.0 + 8) as *mut *mut u8, self.room()) };
+        self.0 += fill(room) * 8;
+    }
+
+    /// Its pointers, from the lowest up.
+    pub fn objects(&self) -> &[*mut u8] {
+        let len = self.len();
+        // SAFETY: the pointers of our magazine.
+        unsafe { core::slice::from_raw_parts((self.0 + 8 - len * 8) as *const *mut u8, len) }
+    }
+
+    /// Reverses the order of the pointers.
+    pub fn reverse(&mut self) {
+        let len = self.len();
+        // SAFETY: the pointers of our magazine.
+        unsafe { core::slice::from_raw_parts_mut((self.0 + 8 - len * 8) as *mut *mut u8, len) }.reverse();
+    }
+
+    /// The magazine without its pointers, whose objects go with their spans.
+    pub fn emptied(self) -> Self {
+        let this = ManuallyDrop::new(self);
+        match this.capacity() {
+            0 => Magazine(this.0),
+            capacity => Magazine(this.memory() as usize + bottom(capacity)),
+        }
+    }
+
+    /// Links it to the magazine whose top is at an address; 0: to none.
+    pub fn set_link(&self, next: usize) {
+        self.view().link().store(next, Relaxed);
+    }
+
+    /// Where its memory begins.
+    #[inline]
+    pub fn memory(&self) -> *mut u8 {
+        self.view().memory() as *mut u8
+    }
+}
+
+impl Drop for Magazine {
+    /// Only an empty one may be lost.
+    fn drop(&mut self) {
+        debug_assert!(self.is_empty(), "a magazine with {} objects was dropped", self.len());
+    }
+}
+
+/// A stack of magazines, linked through their word 0, and changed by single stores. All-zero memory is an empty stack.
+///
+/// Its owner changes it, or whoever has its lock; others may look whether there is any.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Stack(AtomicUsize);
+
+impl Stack {
+    /// None.
+    pub const fn new() -> Self {
+        Stack(AtomicUsize::new(0))
+    }
+
+    /// Whether there seems to be none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.load(Relaxed) == 0
+    }
+
+    /// Puts a magazine on top: one store makes it part of the stack.
+    #[inline]
+    pub fn push(&self, magazine: Magazine) {
+        magazine.view().link().store(self.0.load(Relaxed), Relaxed);
+        self.0.store(magazine.into_top(), Relaxed);
+    }
+
+    /// Takes the topmost magazine: one store takes it off the stack.
+    #[inline]
+    pub fn pop(&self) -> Option<Magazine> {
+        let top = self.iter().next()?;
+        self.0.store(top.link().load(Relaxed), Relaxed);
+        // SAFETY: it was on the stack.
+        Some(unsafe { Magazine::adopt(top.top) })
+    }
+
+    /// Takes the topmost pointer of the topmost magazine, which stays on the stack, by one store.
+    pub fn pop_pointer(&self) -> Option<*mut u8> {
+        let top = self.iter().next()?;
+        let pointer = word(top.top).load(Relaxed);
+        (pointer != 0).then(|| {
+            self.0.store(top.top - 8, Relaxed);
+            pointer as *mut u8
+        })
+    }
+
+    /// All of them, on a stack of the caller's.
+    pub fn take(&self) -> Stack {
+        let all = Stack(AtomicUsize::new(self.0.load(Relaxed)));
+        self.0.store(0, Relaxed);
+        all
+    }
+
+    /// The magazines on the stack.
+    pub fn iter(&self) -> impl Iterator<Item = View<'_>> {
+        linked(self.0.load(Relaxed))
+    }
+}
+
+/// The magazines that are linked one to the next.
+fn linked<'a>(first: usize) -> impl Iterator<Item = View<'a>> {
+    let at = |top: usize| (top != 0).then_some(View { top, of: PhantomData });
+    core::iter::successors(at(first), move |view| at(view.link().load(Relaxed)))
+}
+
+/// The same, that counts its magazines in the upper bits of its word.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct CountedStack(AtomicUsize);
+
+/// User space has 47 bits of addresses where nobody asks for more.
+const COUNT_SHIFT: u32 = 48;
+const ONE: usize = 1 << COUNT_SHIFT;
+
+impl CountedStack {
+    /// How many there seem to be.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.load(Relaxed) >> COUNT_SHIFT
+    }
+
+    /// The topmost magazine: it may be somebody else's by now.
+    #[inline]
+    pub fn topmost(&self) -> Option<View<'_>> {
+        let top = self.0.load(Relaxed) % ONE;
+        (top != 0).then_some(View { top, of: PhantomData })
+    }
+
+    /// Puts a magazine on top.
+    #[inline]
+    pub fn push(&self, magazine: Magazine) {
+        let word = self.0.load(Relaxed);
+        magazine.view().link().store(word % ONE, Relaxed);
+        self.0.store(((word / ONE + 1) << COUNT_SHIFT) | magazine.into_top(), Relaxed);
+    }
+
+    /// Takes the topmost magazine.
+    #[inline]
+    pub fn pop(&self) -> Option<Magazine> {
+        let (word, top) = (self.0.load(Relaxed), self.topmost()?);
+        self.0.store(((word / ONE - 1) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);
+        // SAFETY: it was on the stack.
+        Some(unsafe { Magazine::adopt(top.top) })
+    }
+
+    /// All of them.
+    pub fn take(&self) -> Stack {
+        let all = Stack(AtomicUsize::new(self.0.load(Relaxed) % ONE));
+        self.0.store(0, Relaxed);
+        all
+    }
+
+    /// The magazines on the stack.
+    pub fn iter(&self) -> impl Iterator<Item = View<'_>> {
+        linked(self.0.load(Relaxed) % ONE)
+    }
+}

@@ -1,0 +1,160 @@
+//! Empty magazines that no shard keeps: a magazine that one cache has no use for serves another, in any slot.
+//!
+//! Where each thread has a slot, many threads leave many of them. Whoever trims gives pages back of which every
+//! magazine is spare. Such a page is *blank*: it holds nothing, not even a link, so a spare magazine that stays has its
+//! address.
+//!
+//! Runs at the same time: any thread, under the lock, also while it holds a shard's. A handler that interrupted this
+//! very thread in here does without.
+
+use super::magazine::{Magazine, Stack, View};
+use crate::central::MOST_POINTERS;
+use crate::observe::LockReport;
+use crate::page_heap::PAGE;
+use core::mem::ManuallyDrop;
+use core::ptr::null_mut;
+use machine::slot::ARRAY;
+use machine::sync::{Acquired, Lock, Site};
+use machine::{here, vm};
+
+/// Behind the shards' rank.
+const SPARE_RANK: u8 = 2;
+
+/// Magazines in a page.
+const IN_PAGE: usize = PAGE / ARRAY;
+
+/// The spare magazines. They change by single stores, so a fork leaves them in order.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Spare {
+    lock: Lock<SPARE_RANK>,
+    magazines: Stack,
+    /// Magazines with addresses of blank pages.
+    blank: Stack,
+}
+
+impl Spare {
+    /// None.
+    pub const fn new() -> Self {
+        Spare { lock: Lock::new(), magazines: Stack::new(), blank: Stack::new() }
+    }
+
+    /// Puts an empty magazine on top. Error: not here, not now.
+    pub fn push(&self, locks: &LockReport, magazine: Magazine) -> Result<(), Magazine> {
+        let mut rest = Some(magazine);
+        self.locked(locks, here!(), || rest.take().map(|magazine| self.magazines.push(magazine)));
+        rest.map_or(Ok(()), Err)
+    }
+
+    /// Takes an empty magazine.
+    pub fn pop(&self, locks: &LockReport) -> Option<Magazine> {
+        // A stale look; a thread that misses a magazine makes a new one.
+        if self.magazines.is_empty() && self.blank.is_empty() {
+            return None;
+        }
+        self.locked(locks, here!(), || {
+            self.magazines.pop().or_else(|| match self.blank.pop_pointer() {
+                Some(page) => {
+                    let magazine = |index| Magazine::new(page.wrapping_add(index * ARRAY));
+                    (1..IN_PAGE).for_each(|index| self.magazines.push(magazine(index)));
+                    Some(magazine(0))
+                }
+                None => self.blank.pop(),
+            })
+        })?
+    }
+
+    /// Gives pages back to the kernel of which every magazine is spare, by as few calls as can be. Meanwhile these
+    /// magazines are nobody's, and not in a child that is forked. Returns the number of bytes; 0, too, if there is no
+    /// memory to sort addresses in.
+    ///
+    /// O(n log n) for n spare magazines, not under the lock.
+    pub fn release(&self, locks: &LockReport) -> usize {
+        let Some(mut taken) = self.locked(locks, here!(), || self.magazines.take()) else { return 0 };
+        let count = taken.iter().count();
+        let bytes = (count * size_of::<Magazine>()).next_multiple_of(vm::PAGE);
+        let (mut blank, mut released) = (Stack::new(), 0);
+        if count > IN_PAGE
+            && let Some(scratch) = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite)
+        {
+            let scratch_of = scratch.cast::<ManuallyDrop<Magazine>>();
+            for at in 0..count {
+                let magazine = taken.pop().expect("so many were counted");
+                // SAFETY: a fresh mapping, of room for as many.
+                unsafe { scratch_of.add(at).write(ManuallyDrop::new(magazine)) };
+            }
+            // SAFETY: written above; each is taken out once by `sort_out`.
+            (taken, blank, released) = sort_out(unsafe { core::slice::from_raw_parts_mut(scratch_of, count) });
+            // SAFETY: ours, and not used from here on.
+            unsafe { vm::release(scratch, bytes) };
+        }
+        let put = |to: &Stack, from: Stack| {
+            while let Some(magazine) = from.pop() {
+                to.push(magazine);
+            }
+        };
+        self.locked(locks, here!(), || {
+            put(&self.magazines, taken);
+            put(&self.blank, blank);
+        });
+        released
+    }
+
+    /// Checks that all are empty, which nobody uses meanwhile; returns how many there are, those of blank pages too.
+    pub fn check_valid(&self) -> usize {
+        let spare =
+            self.magazines.iter().inspect(|magazine| assert_eq!(magazine.len(), 0, "a spare magazine holds objects"));
+        spare.count() + self.blank.iter().map(|pages: View<'_>| 1 + pages.len() * IN_PAGE).sum::<usize>()
+    }
+
+    fn locked<R>(&self, locks: &LockReport, site: Site, work: impl FnOnce() -> R) -> Option<R> {
+        if self.lock.acquire(&locks.spare, site) == Acquired::WouldDeadlock {
+            return None;
+        }
+        let result = work();
+        // SAFETY: acquired above.
+        unsafe { self.lock.release() };
+        Some(result)
+    }
+}
+
+/// Gives back the pages that lie whole among these magazines, which are taken out of the slice. Returns the magazines
+/// that stay, those with the addresses of the pages, and the number of bytes.
+fn sort_out(magazines: &mut [ManuallyDrop<Magazine>]) -> (Stack, Stack, usize) {
+    let (spare, blank, mut released) = (Stack::new(), Stack::new(), 0);
+    // SAFETY: for each magazine of the slice once.
+    let take = |magazine: &ManuallyDrop<Magazine>| unsafe { Magazine::adopt(magazine.view().top()) };
+    let most_pages = magazines.len() / IN_PAGE;
+    let (holders, magazines) = magazines.split_at_mut(most_pages.div_ceil(MOST_POINTERS));
+    let mut holders = holders.iter().map(take);
+    let mut holder: Option<Magazine> = None;
+    magazines.sort_unstable_by_key(|magazine| magazine.memory());
+    let follows = |one: &ManuallyDrop<Magazine>, next: &ManuallyDrop<Magazine>| {
+        next.memory() as usize == one.memory() as usize + ARRAY
+    };
+    for run in magazines.chunk_by(follows) {
+        let before = run[0].memory().align_offset(PAGE) / ARRAY;
+        let (before, run) = run.split_at(before.min(run.len()));
+        let (pages, after) = run.split_at(run.len() / IN_PAGE * IN_PAGE);
+        before.iter().chain(after).for_each(|magazine| spare.push(take(magazine)));
+        // SAFETY: the magazines are ours, and empty.
+        if pages.is_empty() || !unsafe { vm::decommit(pages[0].memory(), pages.len() * ARRAY) } {
+            pages.iter().for_each(|magazine| spare.push(take(magazine)));
+            continue;
+        }
+        released += pages.len() * ARRAY;
+        for page in pages.iter().step_by(IN_PAGE) {
+            let to = match &mut holder {
+                Some(to) if !to.is_full() => to,
+                full => {
+                    full.take().map(|full| blank.push(full));
+                    full.insert(holders.next().expect("there is one for so many pages").sized(MOST_POINTERS))
+                }
+            };
+            to.push(page.memory());
+        }
+    }
+    holder.map(|last| blank.push(last));
+    holders.for_each(|magazine| spare.push(magazine));
+    (spare, blank, released)
+}

@@ -1,0 +1,92 @@
+//! The last words of a program that misused the heap: one line on standard error, then abort.
+
+use core::fmt::Write;
+use machine::process;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// An object was freed that is free already.
+    DoubleFree,
+    /// A pointer was freed that no allocation ever returned.
+    Foreign,
+    /// A pointer into the middle of an object, or behind the last one, was freed.
+    Interior,
+    /// An object was given back to another cache than the one it came from.
+    OtherCache,
+    /// An object was freed with a size that is not its own.
+    Size {
+        /// The size that was given.
+        bytes: usize,
+        /// The size that the object has.
+        usable: usize,
+    },
+}
+
+/// Says what was found at `address`, and aborts.
+#[cold]
+pub fn die(found: Found, address: *mut u8) -> ! {
+    let mut line = Line::new();
+    let _ = write!(line, "commensal: ");
+    let _ = match found {
+        Found::DoubleFree => {
+            write!(line, "double free of {address:p}: free each object once; look for a second owner of it")
+        }
+        Found::Foreign => {
+            write!(line, "free of a foreign pointer, {address:p}: free only what malloc and its kin returned")
+        }
+        Found::Interior => {
+            write!(line, "free of a pointer into an object, {address:p}: free the address that malloc returned")
+        }
+        Found::OtherCache => write!(
+            line,
+            "{address:p} was given back to a cache that it is not from: give it to the one that allocated it"
+        ),
+        Found::Size { bytes, usable } => write!(
+            line,
+            "free of {address:p} with size {bytes}, expected about {usable}: give the size that was asked for"
+        ),
+    };
+    let _ = writeln!(line);
+    process::complain(line.as_bytes());
+    process::die()
+}
+
+/// A line of text that needs no heap; what does not fit is cut off.
+pub struct Line {
+    text: [u8; 256],
+    length: usize,
+}
+
+impl Line {
+    /// An empty line.
+    pub const fn new() -> Self {
+        Line { text: [0; 256], length: 0 }
+    }
+
+    /// Whether so many more bytes fit.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        bytes <= self.text.len() - self.length
+    }
+
+    /// What was written.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[..self.length]
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let room = &mut self.text[self.length..];
+        let fitting = text.len().min(room.len());
+        room[..fitting].copy_from_slice(&text.as_bytes()[..fitting]);
+        self.length += fitting;
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! The page heap's invariants, as code.
+//!
+//! ```text
+//!   segment   | run │ run │ free │ run |   never used   | span │ free │ span |
+//!             0                        low              high             pages
+//! ```
+//!
+//! Runs lie end to end on both sides of what was never used; two free ones are never neighbours; each free one is in
+//! the bin of its length; the counts are the sums of what is there.
+//!
+//! For tests: nobody else may be in the heap. No lock is taken, so that a failed check leaves none held.
+
+use super::bins::LONGEST;
+use super::free_runs::FreeRuns;
+use super::runs::PageHeap;
+use super::segment::{Kind, Owner, Segment};
+use super::units::UNIT;
+use machine::sync::Ordering;
+use machine::vm::PAGE;
+
+/// What was found, in pages.
+#[derive(Debug, Default)]
+pub struct PagesFound {
+    /// In spans, those on page lists included.
+    pub in_spans: u64,
+    /// Large blocks.
+    pub blocks: usize,
+    in_blocks: u64,
+    free_dirty: u64,
+    reserved: u64,
+    free_runs: usize,
+}
+
+impl PageHeap {
+    /// Checks every segment, every bin and every count; each violation panics.
+    #[doc(hidden)]
+    pub fn check_valid(&self) -> PagesFound {
+        // SAFETY: nobody else is in the heap.
+        let state = unsafe { &*self.state.get() };
+        let mut found = PagesFound::default();
+        for number in 1..=self.segment_count.load(Ordering::Relaxed) {
+            let (segment, _) = state.resolve(number << LONGEST.ilog2());
+            // SAFETY: the segment exists.
+            let segment = unsafe { &*segment };
+            assert_eq!(segment.number, number, "the table's entry has another number");
+            if segment.owner() == Owner::PageHeap {
+                self.check_segment(segment, &mut found);
+            }
+        }
+        self.units.for_each(|segment| {
+            if segment.owner() == Owner::Block {
+                self.check_unit(segment, segment.start());
+                found.in_blocks += (segment.bytes() / PAGE) as u64;
+                found.blocks += 1;
+            }
+        });
+        self.check_sums(state, &found);
+        found
+    }
+
+    fn check_sums(&self, state: &FreeRuns, found: &PagesFound) {
+        assert_eq!(state.check_valid(), found.free_runs, "free runs in bins, and found in segments");
+        assert_eq!(self.counts.reserved.get(), found.reserved, "pages counted as reserved, and found in segments");
+        let in_use = found.in_spans + found.in_blocks;
+        assert_eq!(self.counts.in_use.get(), in_use, "pages counted as in use, and found");
+        assert_eq!(self.counts.free_dirty.get(), found.free_dirty, "pages counted as free and dirty, and found");
+    }
+
+    fn check_segment(&self, segment: &Segment, found: &mut PagesFound) {
+        for unit in 0..segment.bytes().div_ceil(UNIT) {
+            self.check_unit(segment, segment.start().wrapping_add(unit * UNIT));
+        }
+        found.reserved += segment.pages() as u64;
+        assert!(segment.low <= segment.high && segment.high <= segment.pages());
+        assert_eq!(segment.count_dirty(segment.low, segment.high - segment.low), 0, "dirty pages that were never used");
+        if segment.low == segment.high {
+            // The two sides have met, and their free runs may have been joined.
+            return check_runs(segment, 0, segment.pages(), found);
+        }
+        check_runs(segment, 0, segment.low, found);
+        check_runs(segment, segment.high, segment.pages(), found);
+    }
+
+    fn check_unit(&self, segment: &Segment, address: *mut u8) {
+        let entered = self.units.find(address).map(|entered| entered as *const Segment);
+        assert_eq!(entered, Some(segment as *const Segment), "another segment is entered for unit {address:p}");
+    }
+}
+
+/// Checks that runs tile the pages from `first` up to `end`.
+fn check_runs(segment: &Segment, first: u32, end: u32, found: &mut PagesFound) {
+    let (mut page, mut after_free) = (first, false);
+    while page < end {
+        let (kind, pages) = (segment.page(page).kind, segment.page(page).pages);
+        assert!(
+            pages > 0 && pages <= end - page,
+            "a run of {pages} pages at page {page}, where {} are left",
+            end - page
+        );
+        let dirty = segment.count_dirty(page, pages);
+        match kind {
+            Kind::Free => {
+                let last = segment.page(page + pages - 1);
+                assert_eq!((last.kind, last.pages), (kind, pages), "the end of the free run at page {page}");
+                assert!(!after_free, "two free runs meet at page {page}");
+                found.free_dirty += dirty as u64;
+                found.free_runs += 1;
+            }
+            Kind::Large | Kind::Tagged => {
+                found.in_blocks += pages as u64;
+                found.blocks += 1;
+            }
+            Kind::Slab => found.in_spans += pages as u64,
+            Kind::Inside => panic!("no run begins at page {page}"),
+        }
+        assert!(kind == Kind::Free || dirty == pages, "{dirty} of {pages} pages in use at page {page} are dirty");
+        let ends = if kind == Kind::Free { 1 } else { 0 };
+        let inside = (page + 1..page + pages - ends.min(pages - 1)).find(|&at| segment.page(at).kind != Kind::Inside);
+        assert_eq!(inside, None, "a page inside the run at page {page} says that it begins one");
+        after_free = kind == Kind::Free;
+        page += pages;
+    }
+}

@@ -1,0 +1,169 @@
+//! Memory for signal handlers that interrupt their own thread inside the page heap.
+//!
+//! Such a handler cannot wait for the lock, and programs that allocate in handlers get away with it elsewhere, so it
+//! gets pages from arenas of their own, without a lock. Pages are given in order; what is freed goes back to the
+//! kernel, and when the last block of an arena is freed, the arena begins anew. When all arenas are used up, there is
+//! nothing more.
+//!
+//! ```text
+//!   arena   │ lengths: pages of the block that begins at page n │ block │ block │ … │
+//! ```
+//!
+//! Runs at the same time: any number of threads and handlers. An arena is entered by compare-and-swap, and so its pages
+//! are given and taken back.
+
+use super::PAGE;
+use machine::sync::{AtomicU32, AtomicUsize, Ordering};
+use machine::vm;
+
+const ARENAS: usize = 16;
+const ARENA_PAGES: usize = 1024;
+/// Pages that the lengths take.
+const LENGTH_PAGES: usize = ARENA_PAGES * size_of::<u32>() / PAGE;
+
+/// One arena; no address if there is none yet.
+#[derive(Debug)]
+#[repr(C)]
+struct Arena {
+    start: AtomicUsize,
+    /// Pages given since the arena was last empty, and times [`LIVE`] those of them that are still in use.
+    pages: AtomicUsize,
+}
+
+const LIVE: usize = 1 << 16;
+const _: () = assert!(ARENA_PAGES < LIVE);
+
+/// All arenas. All-zero memory is none.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Emergency {
+    arenas: [Arena; ARENAS],
+}
+
+impl Emergency {
+    /// A block of `pages` that is zero.
+    #[cold]
+    pub fn allocate(&self, pages: usize) -> Option<*mut u8> {
+        self.arenas.iter().find_map(|arena| arena.enter()?.give(pages))
+    }
+
+    /// Pages of the block that begins at an address.
+    pub fn pages(&self, start: *mut u8) -> Option<usize> {
+        let length = self.length_of(start)?.load(Ordering::Relaxed) as usize;
+        (length > 0).then_some(length)
+    }
+
+    /// Takes the block back that begins at an address, if there is one.
+    ///
+    /// # Safety
+    /// The caller owns the block and gives it up.
+    pub unsafe fn free(&self, start: *mut u8) {
+        let Some((arena, length)) = self.arenas().find_map(|arena| Some((arena, arena.length(start)?))) else { return };
+        let pages = length.swap(0, Ordering::Relaxed) as usize;
+        if pages > 0 {
+            // SAFETY: passed on.
+            unsafe { vm::decommit(start, pages * PAGE) };
+            arena.take_back(pages);
+        }
+    }
+
+    fn length_of(&self, start: *mut u8) -> Option<&AtomicU32> {
+        self.arenas().find_map(|arena| arena.length(start))
+    }
+
+    fn arenas(&self) -> impl Iterator<Item = &Arena> {
+        self.arenas.iter().take_while(|arena| arena.start.load(Ordering::Acquire) != 0)
+    }
+}
+
+impl Arena {
+    /// The arena, made now if there is none; none if there is no memory.
+    fn enter(&self) -> Option<&Arena> {
+        if self.start.load(Ordering::Acquire) != 0 {
+            return Some(self);
+        }
+        let start = vm::reserve(core::ptr::null_mut(), ARENA_PAGES * PAGE, vm::Access::ReadWrite)?;
+        if self.start.compare_exchange(0, start as usize, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: the mapping is ours; another one was faster.
+            unsafe { vm::release(start, ARENA_PAGES * PAGE) };
+        }
+        Some(self)
+    }
+
+    fn give(&self, pages: usize) -> Option<*mut u8> {
+        let give = |word: usize| {
+            let fits = LENGTH_PAGES + word % LIVE + pages <= ARENA_PAGES;
+            fits.then(|| word + pages + pages * LIVE)
+        };
+        // Acquire pairs with the release in `take_back`: whoever gets pages a second time finds them and their lengths
+        // empty.
+        let before = self.pages.fetch_update(Ordering::Acquire, Ordering::Relaxed, give).ok()?;
+        let first = LENGTH_PAGES + before % LIVE;
+        let start = (self.start.load(Ordering::Acquire) + first * PAGE) as *mut u8;
+        self.length(start)?.store(pages as u32, Ordering::Relaxed);
+        Some(start)
+    }
+
+    /// Pages of a block are free, and the kernel has them.
+    fn take_back(&self, pages: usize) {
+        let take = |word: usize| Some(if word / LIVE == pages { 0 } else { word - pages * LIVE });
+        let _ = self.pages.fetch_update(Ordering::Release, Ordering::Relaxed, take);
+    }
+
+    /// The length of the block that begins at an address in the arena.
+    fn length(&self, block: *mut u8) -> Option<&AtomicU32> {
+        let start = self.start.load(Ordering::Acquire);
+        let page = (block as usize).checked_sub(start)? / PAGE;
+        let inside = page < ARENA_PAGES && (block as usize).is_multiple_of(PAGE);
+        // SAFETY: the arena begins with a length for each of its pages.
+        inside.then(|| unsafe { &*(start as *const AtomicU32).add(page) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn emergency() -> Emergency {
+        // SAFETY: all-zero memory is no arena.
+        unsafe { core::mem::zeroed() }
+    }
+
+    #[test]
+    fn an_arena_whose_blocks_are_all_free_begins_anew() {
+        machine::test_support::play(1, arena_begins_anew);
+    }
+
+    fn arena_begins_anew() {
+        let emergency = emergency();
+        for _ in 0..10 * ARENAS {
+            let blocks = [100, 400, 500].map(|pages| emergency.allocate(pages).expect("nothing else is in use"));
+            for (block, pages) in blocks.into_iter().zip([100, 400, 500]) {
+                assert_eq!(emergency.pages(block), Some(pages));
+                // SAFETY: the block is ours, and has so many pages.
+                unsafe {
+                    assert!((0..pages).all(|page| block.add(page * PAGE).read() == 0), "a used page is given again");
+                    block.write_bytes(1, pages * PAGE);
+                    emergency.free(block);
+                    emergency.free(block);
+                }
+                assert_eq!(emergency.pages(block), None);
+            }
+        }
+        assert_eq!(emergency.arenas().count(), 1);
+    }
+
+    #[test]
+    fn when_all_arenas_are_used_up_there_is_nothing_more() {
+        machine::test_support::play(1, all_arenas_are_used_up);
+    }
+
+    fn all_arenas_are_used_up() {
+        let emergency = emergency();
+        let blocks: [_; ARENAS] = core::array::from_fn(|_| emergency.allocate(ARENA_PAGES - LENGTH_PAGES));
+        assert!(blocks.iter().all(Option::is_some) && emergency.allocate(1).is_none());
+        // SAFETY: the block is ours.
+        unsafe { emergency.free(blocks[3].expect("just looked")) };
+        assert_eq!(emergency.allocate(1), blocks[3]);
+    }
+}

@@ -1,0 +1,41 @@
+//! Pages: where address space comes from, who owns which page, and how runs of pages are handed out and taken back.
+//!
+//! * [`PageHeap`]: runs of pages under one ranked lock, coalesced when they are freed, and the segments they are cut
+//!   from.
+//! * [`PageMap`]: "what class is this address?", one load and no lock, for the fast path of free.
+//! * [`Span`]: the description of a run that a slab cuts into objects.
+//! * [`PageList`]: ready spans per slot, so that slots seldom meet at the page heap.
+//! * Dirty pages of free runs go back to the kernel in bounded calls (`purge`).
+//! * [`Metadata`]: memory for descriptions, out of line.
+
+mod bins;
+mod blocks;
+mod check;
+mod emergency;
+mod free_runs;
+mod list;
+mod map;
+mod metadata;
+mod purge;
+mod runs;
+mod segment;
+mod segments;
+mod span;
+mod tags;
+mod units;
+
+pub use list::{Occupancy, PageList};
+pub use map::PageMap;
+pub use metadata::Metadata;
+pub use purge::MOST_PURGED_AT_ONCE;
+pub use runs::{PageCounts, PageHeap, Run};
+pub use segment::{Owner, Segment};
+pub(crate) use segments::reserve_aligned;
+pub use span::{GRANULE, Misuse, Span};
+
+pub use machine::vm::PAGE;
+
+/// Rank of the page heap's lock: nothing else is taken while it is held.
+pub const PAGE_HEAP_RANK: u8 = 3;
+/// Rank of a page list's lock.
+pub const PAGE_LIST_RANK: u8 = 2;

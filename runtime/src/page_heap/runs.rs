@@ -1,0 +1,521 @@
+//! The page heap: runs of pages, under one ranked lock.
+//!
+//! A run is taken from the bins of freed runs, else from what a segment has never used, else from a new segment. A
+//! freed run is joined with its free neighbours and put into a bin: in front if pages of it are dirty, so that memory
+//! which the process already has is used first. When dirty pages of free runs go back to the kernel, and how many,
+//! others say (see `upkeep`): the longest runs first, and without the lock, as a run that is being given back belongs
+//! to nobody meanwhile.
+//!
+//! Work under the lock is bounded: one search looks at a bounded number of runs, joining looks at two neighbours, at
+//! most one segment is reserved.
+//!
+//! **Fork.** A child may inherit the lock from a thread that does not exist there. The descriptions of runs in use are
+//! changed by single stores, in an order that keeps them true at every moment: a run is in use from the store of its
+//! first page's kind to the store that takes it back. So the child can find everything that is free by going over them.
+//!
+//! Runs at the same time: any number of threads. A signal handler that interrupts the lock's holder gets pages of their
+//! own ([`Emergency`]), and what it frees is kept until the holder is through.
+
+use super::bins::LONGEST;
+use super::emergency::Emergency;
+use super::free_runs::FreeRuns;
+use super::list::{MOST_AT_ONCE, PageList};
+use super::map::PageMap;
+use super::metadata::Metadata;
+use super::segment::{GRANULE_PAGES, Kind, Owner, Segment};
+use super::segments::SEGMENT_TABLE_BYTES;
+use super::span::Span;
+use super::units::{UNIT, Units};
+use super::{PAGE, PAGE_HEAP_RANK};
+use crate::layout::{self, Region};
+use crate::observe::{Events, LockReport};
+use core::cell::UnsafeCell;
+use core::ptr::null_mut;
+use machine::sync::{Acquired, AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, Site, compiler_fence};
+use machine::{here, process};
+
+/// Requests above this many pages (64 MiB) get a mapping of their own.
+const BLOCK_PAGES: usize = 1 << 14;
+/// Where the heap cannot grow by a segment for a run of so many pages (1 MiB) or more, the run may still get a mapping
+/// of its own, which is no longer than it.
+const WORTH_A_MAPPING: usize = (1 << 20) / PAGE;
+/// Runs between two warnings that the heap is about to grow, at least.
+const RUNS_BETWEEN_GROWTH: u64 = 64;
+/// A run that was handed out.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// First byte.
+    pub start: *mut u8,
+    /// Whether every byte of it is known to be zero.
+    pub is_zero: bool,
+}
+
+/// A run that a signal handler freed.
+#[derive(Debug)]
+#[repr(C)]
+struct FreedRun {
+    next: *mut FreedRun,
+}
+
+/// What the page heap counts, in pages.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct PageCounts {
+    /// In runs that are in use, blocks of their own included.
+    pub in_use: Events,
+    /// The highest that `in_use` has been.
+    pub peak: Events,
+    /// Dirty, in free runs.
+    pub free_dirty: Events,
+    /// In segments.
+    pub reserved: Events,
+    /// Runs handed out.
+    pub allocations: Events,
+    /// Pages given back to the kernel.
+    pub purged: Events,
+    /// Pages without contents that were cut from freed runs: what the kernel had got back was wanted again.
+    pub refilled: Events,
+}
+
+/// The page heap.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct PageHeap {
+    // What everybody reads, and hardly anybody writes: whoever frees needs the page map. So the lock begins a line.
+    /// The page map.
+    pub map: PageMap,
+    pub(super) map_start: *mut u8,
+    locks: AtomicPtr<LockReport>,
+    /// All descriptions of segments that have a number, by that, from 1; and the highest number.
+    segments: AtomicPtr<AtomicPtr<Segment>>,
+    pub(super) segment_count: AtomicU32,
+    /// The process's generation, or another one's: whether somebody gives idle pages back in the background.
+    pub(super) background: AtomicU32,
+    /// Whether the kernel gives huge pages to whoever did not ask for any. Asked for once, as a program may forbid
+    /// itself to open files.
+    pub(super) prefers_huge: bool,
+    /// Runs that signal handlers freed, linked through their first words.
+    deferred: AtomicPtr<FreedRun>,
+    /// Runs handed out when somebody was last told that the heap is about to grow.
+    growth_told_at: AtomicU64,
+    lock: Lock<PAGE_HEAP_RANK>,
+    /// The fewest dirty pages in free runs since somebody looked.
+    pub(super) least_dirty: AtomicU64,
+    emergency: Emergency,
+    /// Where descriptions come from.
+    pub metadata: Metadata,
+    /// What is counted.
+    pub counts: PageCounts,
+    pub(super) units: Units,
+    pub(super) state: UnsafeCell<FreeRuns>,
+}
+
+const _: () = assert!(core::mem::offset_of!(PageHeap, lock).is_multiple_of(64));
+
+// SAFETY: `state` is used under the lock only; the rest is atomic or constant once the page heap has begun.
+unsafe impl Sync for PageHeap {}
+
+impl PageHeap {
+    /// Offset of the page map's mask.
+    pub const MAP_MASK: usize = core::mem::offset_of!(PageHeap, map) + PageMap::MASK;
+
+    /// Begins with a page map at `map_start`, and a first segment; the metadata have begun. Before anybody else runs.
+    pub fn begin(&mut self, map_start: *mut u8, segment: (*mut u8, usize)) -> bool {
+        self.map_start = map_start;
+        self.prefers_huge = process::prefers_huge_pages();
+        self.units.begin();
+        let table = self.metadata.cut(SEGMENT_TABLE_BYTES, 64);
+        // SAFETY: nobody else runs yet.
+        let state = unsafe { &mut *self.state.get() };
+        let Some(table) = table else { return false };
+        state.segments = table.cast();
+        self.segments.store(state.segments, Ordering::Relaxed);
+        let Some(first) = self.adopt_segment(state, segment.0, segment.1) else {
+            return false;
+        };
+        state.current = first;
+        true
+    }
+
+    /// Makes the lock report, which costs no memory before anybody waits for a lock. After [`Self::begin`], and after
+    /// others have cut what is written at once. False: there is no memory for it.
+    pub fn begin_locks(&self) -> bool {
+        let made = self.metadata.cut(size_of::<LockReport>(), align_of::<LockReport>());
+        // Relaxed: published with the region.
+        made.inspect(|made| self.locks.store(made.cast(), Ordering::Relaxed)).is_some()
+    }
+
+    /// What waiting for locks cost, of this tier and of those above.
+    #[inline]
+    pub fn locks(&self) -> &LockReport {
+        // SAFETY: made before the region was published.
+        unsafe { &*self.locks.load(Ordering::Relaxed) }
+    }
+
+    /// The slot's page list.
+    pub fn page_list(&self, slot: u32) -> &PageList {
+        // SAFETY: the map lies in the region, behind the areas; nobody else uses these bytes of the slot's.
+        unsafe { &*Region::of_map(self.map_start).in_area(slot, layout::PAGE_LIST) }
+    }
+
+    /// A run of `pages`, aligned to `alignment` pages (a power of two); a large one.
+    pub fn allocate(&self, pages: usize, alignment: usize) -> Option<Run> {
+        if pages > BLOCK_PAGES || alignment > UNIT / PAGE {
+            return self.allocate_block(pages, alignment);
+        }
+        match self.locked(here!(), |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large)) {
+            Some(None) if pages >= WORTH_A_MAPPING => self.allocate_block(pages, alignment),
+            Some(run) => run,
+            None if alignment == 1 => self.emergency.allocate(pages).map(|start| Run { start, is_zero: true }),
+            None => None,
+        }
+    }
+
+    /// Whether the next run of `pages`, aligned to `alignment` pages, makes the heap grow by a segment; not true twice
+    /// within a few runs, so that what is done about it costs little for each.
+    pub fn is_about_to_grow(&self, pages: usize, alignment: usize) -> bool {
+        let (runs, told_at) = (self.counts.allocations.get(), self.growth_told_at.load(Ordering::Relaxed));
+        // Relaxed: a hint; of two threads at once, one is told.
+        runs.wrapping_sub(told_at) >= RUNS_BETWEEN_GROWTH
+            && pages <= BLOCK_PAGES
+            && self.locked(here!(), |state| state.must_grow(pages as u32, alignment as u32)) == Some(true)
+            && self.growth_told_at.compare_exchange(told_at, runs, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// A run for a span of `granules`.
+    pub fn allocate_span(&self, granules: u8) -> Option<&'static Span> {
+        let pages = granules as u32 * GRANULE_PAGES;
+        let take = |state: &mut FreeRuns| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab);
+        let run = self.locked(here!(), take)??;
+        Some(self.make_span(run.start, granules))
+    }
+
+    /// A span of one granule, and in the same lock hold so many more, up to [`MOST_AT_ONCE`], as there are without
+    /// making the heap grow: linked one to the next.
+    pub fn allocate_spans(&self, more: u32) -> Option<&'static Span> {
+        let mut starts = [null_mut(); MOST_AT_ONCE as usize];
+        let more = &mut starts[..more.min(MOST_AT_ONCE) as usize];
+        let take = |state: &mut FreeRuns| {
+            let first = self.take_run(state, GRANULE_PAGES, GRANULE_PAGES, Kind::Slab)?;
+            for start in more {
+                if state.must_grow(GRANULE_PAGES, GRANULE_PAGES) {
+                    break;
+                }
+                *start =
+                    self.take_run(state, GRANULE_PAGES, GRANULE_PAGES, Kind::Slab).map_or(null_mut(), |run| run.start);
+            }
+            Some(first.start)
+        };
+        let first = self.make_span(self.locked(here!(), take)??, 1);
+        let mut next = null_mut();
+        for start in starts.into_iter().filter(|start| !start.is_null()) {
+            let span = self.make_span(start, 1);
+            span.set_next(next);
+            next = span.as_ptr();
+        }
+        first.set_next(next);
+        Some(first)
+    }
+
+    fn make_span(&self, start: *mut u8, granules: u8) -> &'static Span {
+        let segment = self.segment(start);
+        segment.make_span(segment.page_of(start), granules)
+    }
+
+    /// Takes spans back that are linked one to the next, in one lock hold; no object of them is in use.
+    ///
+    /// # Safety
+    /// The caller owns the spans.
+    pub unsafe fn free_spans(&self, spans: *mut Span) {
+        // SAFETY: the spans are the caller's. Nobody else writes their links until they are handed out again, which is
+        // under the lock.
+        let all = || unsafe { Span::list(spans) };
+        // SAFETY: as above; their granules stop being a cache's before their pages can be anybody else's.
+        all().for_each(|span| unsafe { self.unmake_span(span) });
+        if self.locked(here!(), |state| all().for_each(|span| self.put_run(state, span.start()))).is_none() {
+            all().for_each(|span| self.defer(span.start()));
+        }
+        self.give_excess_back();
+    }
+
+    /// # Safety
+    /// The caller owns the span.
+    unsafe fn unmake_span(&self, span: &Span) {
+        span.leave_cache();
+        // SAFETY: passed on.
+        unsafe { self.enter_class(span, 0) };
+    }
+
+    /// Takes a span back; no object of it is in use.
+    ///
+    /// # Safety
+    /// The caller owns the span.
+    pub unsafe fn free_span(&self, span: &Span) {
+        // SAFETY: the caller owns the span; its granules stop being a cache's before its pages can be anybody else's.
+        unsafe {
+            self.unmake_span(span);
+            self.free(span.start());
+        }
+    }
+
+    /// Tells the page map what class a span serves.
+    ///
+    /// # Safety
+    /// The caller owns the span.
+    pub unsafe fn enter_class(&self, span: &Span, class_word: u8) {
+        // SAFETY: the granules' entries were committed with their segment.
+        unsafe { self.map.set(self.map_start, span.start(), span.granules() as usize, class_word) };
+    }
+
+    /// Pages of the large block that begins at an address; none if none does.
+    pub fn large_pages(&self, start: *mut u8) -> Option<usize> {
+        let Some(segment) = self.find(start) else { return self.emergency.pages(start) };
+        match segment.owner() {
+            Owner::Block => (segment.start() == start).then_some(segment.bytes() / PAGE),
+            Owner::PageHeap if (start as usize).is_multiple_of(PAGE) => {
+                let page = segment.page(segment.page_of(start));
+                matches!(page.kind, Kind::Large | Kind::Tagged).then_some(page.pages as usize)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the kernel may have put a huge page at an address of ours.
+    pub fn may_be_huge(&self, address: *mut u8) -> bool {
+        self.find(address).is_some_and(|segment| segment.may_be_huge)
+    }
+
+    /// Whether an address lies in a segment of ours.
+    pub fn holds(&self, address: *mut u8) -> bool {
+        self.find(address).is_some()
+    }
+
+    /// The span that holds an address, if a slab has it.
+    pub fn span_of(&self, address: *mut u8) -> Option<&'static Span> {
+        let segment = self.find(address)?;
+        if segment.owner() != Owner::PageHeap {
+            return None;
+        }
+        // Granules that are no span's now may say still what they were once.
+        Some(segment.span_of(address)).filter(|span| span.cache() != 0 && span.covers(address))
+    }
+
+    /// Takes a run back.
+    ///
+    /// # Safety
+    /// The caller owns the run that begins at `start`, and gives it up.
+    pub unsafe fn free(&self, start: *mut u8) {
+        let Some(segment) = self.find(start) else {
+            // SAFETY: passed on.
+            unsafe { self.emergency.free(start) };
+            return;
+        };
+        if segment.owner() == Owner::Block {
+            return self.free_block(start);
+        }
+        if self.locked(here!(), |state| self.put_run(state, start)).is_none() {
+            self.defer(start);
+        }
+        self.give_excess_back();
+    }
+
+    /// Changes the length of the run at `start` where it lies. False: it is unchanged.
+    ///
+    /// # Safety
+    /// The caller owns the run, of `old` pages, and gives up what shrinks away.
+    pub unsafe fn resize(&self, start: *mut u8, old: usize, new: usize) -> bool {
+        let Some(segment) = self.find(start) else {
+            return false;
+        };
+        if segment.owner() == Owner::Block || new > BLOCK_PAGES {
+            // SAFETY: passed on.
+            return segment.owner() == Owner::Block && unsafe { self.resize_block(start, old, new) };
+        }
+        let is_done = self.locked(here!(), |state| {
+            if new <= old { self.shrink_run(state, start, new as u32) } else { self.grow_run(state, start, new as u32) }
+        });
+        self.give_excess_back();
+        is_done == Some(true)
+    }
+
+    /// Shows the spans that a slab has among so many granules, from a place on, which 0 begins and the last call told;
+    /// none: there are no more. Each as it is at some moment. The caller sees to it that no segment is released
+    /// meanwhile: its descriptions may then become another one's, and lie elsewhere.
+    pub fn walk_spans(&self, from: u64, granules: usize, mut show: impl FnMut(&'static Span)) -> Option<u64> {
+        // Segments are numbered from 1 on.
+        let (number, granule) = ((from >> 32).max(1), from as u32 as usize);
+        // Under the lock, as blocks become segments, and theirs change: what it describes as one stays so until it is
+        // released.
+        let granules_of = self.locked(here!(), |state| {
+            let exists = number <= u64::from(self.segment_count.load(Ordering::Relaxed));
+            exists.then(|| {
+                let (segment, _) = state.resolve((number as u32) << LONGEST.ilog2());
+                // SAFETY: the segment exists.
+                unsafe { (*segment).granules() }
+            })
+        });
+        let Some(all) = granules_of else { return Some(from) };
+        let (all, end) = (all?, granule + granules);
+        all.show_spans(granule..end, &mut show);
+        Some(if end < all.len() { number << 32 | end as u64 } else { (number + 1) << 32 })
+    }
+
+    /// Shows every span that a slab has; each as it is at some moment, which is exact only at rest.
+    pub fn for_each_span(&self, mut show: impl FnMut(&'static Span)) {
+        // Acquire pairs with the release in `new_segment`.
+        let count = self.segment_count.load(Ordering::Acquire) as usize;
+        let table = self.segments.load(Ordering::Relaxed);
+        for number in 1..=count {
+            // SAFETY: the table only grows, and descriptions are never freed.
+            let segment = unsafe { &*(*table.add(number)).load(Ordering::Relaxed) };
+            segment.granules().show_spans(0..usize::MAX, &mut show);
+        }
+    }
+
+    /// Runs `work` under the lock; None in a signal handler that must not wait for it.
+    pub(super) fn locked<R>(&self, site: Site, work: impl FnOnce(&mut FreeRuns) -> R) -> Option<R> {
+        let acquired = self.lock.acquire(&self.locks().page_heap, site);
+        if acquired == Acquired::WouldDeadlock {
+            return None;
+        }
+        // SAFETY: we hold the lock.
+        let state = unsafe { &mut *self.state.get() };
+        if acquired == Acquired::Abandoned {
+            self.rebuild(state);
+        }
+        if !self.deferred.load(Ordering::Relaxed).is_null() {
+            self.put_deferred(state);
+        }
+        let result = work(state);
+        // SAFETY: acquired above.
+        unsafe { self.lock.release() };
+        Some(result)
+    }
+
+    // ---- runs, under the lock ----
+
+    fn take_run(&self, state: &mut FreeRuns, pages: u32, alignment: u32, kind: Kind) -> Option<Run> {
+        let freed = state.take_from_bins(pages, alignment);
+        let (segment, page) = freed.or_else(|| state.take_fresh(pages, alignment, kind)).or_else(|| {
+            self.add_segment(state, pages, alignment)?;
+            state.take_fresh(pages, alignment, kind)
+        })?;
+        // SAFETY: segments' descriptions are never freed.
+        let segment = unsafe { &*segment };
+        let description = segment.page(page);
+        // In this order, for a child that is forked in between; see the module's beginning.
+        description.pages = pages;
+        compiler_fence(Ordering::Release);
+        description.kind = kind;
+        let was_dirty = self.use_pages(segment, page, pages, freed.is_some());
+        self.count_taken(pages as u64);
+        Some(Run { start: segment.address(page), is_zero: was_dirty == 0 })
+    }
+
+    /// Pages of a free run, or never used ones, are in use from now on; returns how many were dirty.
+    fn use_pages(&self, segment: &Segment, page: u32, pages: u32, was_freed: bool) -> u32 {
+        let were_dirty = segment.mark_dirty(page, pages);
+        self.fewer_dirty(u64::from(were_dirty));
+        if was_freed && were_dirty < pages {
+            self.counts.refilled.add(u64::from(pages - were_dirty));
+        }
+        were_dirty
+    }
+
+    /// So many dirty pages are of free runs no longer.
+    pub(super) fn fewer_dirty(&self, pages: u64) {
+        self.counts.free_dirty.subtract(pages);
+        self.least_dirty.fetch_min(self.counts.free_dirty.get(), Ordering::Relaxed);
+    }
+
+    pub(super) fn count_taken(&self, pages: u64) {
+        self.counts.allocations.count();
+        self.counts.in_use.add(pages);
+        self.counts.peak.raise(self.counts.in_use.get());
+    }
+
+    /// Puts a run back, joined with its free neighbours.
+    pub(super) fn put_run(&self, state: &mut FreeRuns, start: *mut u8) {
+        let segment = self.segment(start);
+        let page = segment.page_of(start);
+        let pages = segment.page(page).pages;
+        self.counts.in_use.subtract(pages as u64);
+        self.counts.free_dirty.add(segment.count_dirty(page, pages) as u64);
+        state.join_and_link((&raw const *segment).cast_mut(), page, pages);
+    }
+
+    fn shrink_run(&self, state: &mut FreeRuns, start: *mut u8, new: u32) -> bool {
+        let segment = self.segment(start);
+        let page = segment.page_of(start);
+        let old = segment.page(page).pages;
+        if new < old {
+            segment.page(page).pages = new;
+            self.counts.in_use.subtract((old - new) as u64);
+            self.counts.free_dirty.add(segment.count_dirty(page + new, old - new) as u64);
+            state.join_and_link((&raw const *segment).cast_mut(), page + new, old - new);
+        }
+        true
+    }
+
+    fn grow_run(&self, state: &mut FreeRuns, start: *mut u8, new: u32) -> bool {
+        let pointer = (&raw const *self.segment(start)).cast_mut();
+        // SAFETY: the segment exists, and the lock is ours.
+        let segment = unsafe { &mut *pointer };
+        let page = segment.page_of(start);
+        let old = segment.page(page).pages;
+        let (end, more) = (page + old, new - old);
+        let is_fresh = end == segment.low;
+        if is_fresh && more <= segment.high - segment.low {
+            segment.low += more;
+        } else if end < segment.pages() && segment.page(end).kind == Kind::Free && segment.page(end).pages >= more {
+            let free = segment.page(end).pages;
+            state.unlink(pointer, end);
+            state.link_if_any(pointer, end + more, free - more);
+        } else {
+            return false;
+        }
+        segment.page(page).pages = new;
+        self.use_pages(segment, end, more, !is_fresh);
+        self.count_taken(more as u64);
+        true
+    }
+
+    /// The segment that holds an address, if it is ours.
+    pub(super) fn find(&self, address: *mut u8) -> Option<&Segment> {
+        self.units.find(address).filter(|segment| segment.holds(address))
+    }
+
+    pub(super) fn segment(&self, start: *mut u8) -> &Segment {
+        self.find(start).expect("a run of ours lies in a segment of ours")
+    }
+
+    // ---- what a signal handler frees while its thread is in here ----
+
+    pub(super) fn defer(&self, start: *mut u8) {
+        let mut head = self.deferred.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the run is free and at least a page.
+            unsafe { start.cast::<FreedRun>().write(FreedRun { next: head }) };
+            // Release pairs with the acquire in `put_deferred`: who sees the run sees its link, or does not see the
+            // run.
+            match self.deferred.compare_exchange_weak(head, start.cast(), Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
+    #[cold]
+    fn put_deferred(&self, state: &mut FreeRuns) {
+        let mut run = self.deferred.swap(null_mut(), Ordering::Acquire);
+        // SAFETY: written by `defer`.
+        while let Some(FreedRun { next }) = unsafe { run.as_ref() } {
+            let (start, next) = (run.cast::<u8>(), *next);
+            match self.segment(start).owner() {
+                Owner::Block => self.give_block_back(state, start),
+                _ => self.put_run(state, start),
+            }
+            run = next;
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Segments: contiguous address space that runs are cut from, and the description of each of its pages.
+//!
+//! ```text
+//!   user memory      | large runs ──▶ …       never used yet       … ◀── spans |
+//!                    start     low                              high            end
+//!   descriptions     Page × pages   Span × granules   bits × granules   dirty × pages/64
+//! ```
+//!
+//! Large runs are cut from the low end, so that the latest one can grow where it lies; spans from the high end, which
+//! keeps them aligned without holes. Runs that were freed are in the page heap's bins. A page is *dirty* from the
+//! moment it is first given out until the kernel takes it back, so memory that is known to be zero need not be zeroed.
+//!
+//! A large block of its own (`Owner::Block`) is a segment without pages.
+
+use super::span::{BITS_BYTES, GRANULE, HintPtr, HintU8, HintUsize, Span};
+use super::units::UNIT;
+use core::ops::Range;
+use core::ptr::null_mut;
+use machine::sync::Ordering::Relaxed;
+use machine::vm::PAGE;
+
+/// Pages of a granule.
+pub const GRANULE_PAGES: u32 = (GRANULE / PAGE) as u32;
+
+/// Pages of a huge one. Segments begin at multiples of two of them.
+const HUGE_PAGES: u32 = 512;
+const _: () = assert!(UNIT.is_multiple_of(HUGE_PAGES as usize * PAGE));
+
+/// Who has a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Owner {
+    /// Nobody; the description waits for reuse.
+    Nobody,
+    /// The page heap cuts it into runs.
+    PageHeap,
+    /// It is one large block.
+    Block,
+}
+
+/// What a page is, as far as runs are concerned. Only the first and last page of a free run, and the first page of a
+/// run in use, say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Inside a run, or never used.
+    Inside,
+    /// First or last page of a free run in a bin.
+    Free,
+    /// First page of a large block.
+    Large,
+    /// The same, of a block that is tagged: the links of the description are the tag.
+    Tagged,
+    /// First page of a span.
+    Slab,
+}
+
+/// The description of a page.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Page {
+    /// What it is.
+    pub kind: Kind,
+    /// Pages of the run that it is the first or last of.
+    pub pages: u32,
+    /// Next in the bin.
+    pub next: u32,
+    /// Previous in the bin.
+    pub previous: u32,
+}
+
+/// The description of a segment. Threads without the lock look at where it lies and whose it is, of whatever address
+/// they were told to free.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Segment {
+    start: HintPtr<u8>,
+    pages: u32,
+    /// Its number, the upper part of its pages' handles.
+    pub number: u32,
+    /// First page never used, from below.
+    pub low: u32,
+    /// First page ever used, from above.
+    pub high: u32,
+    /// An [`Owner`].
+    owner: HintU8,
+    /// Whether the kernel may have put huge pages there without being asked.
+    pub may_be_huge: bool,
+    memory: *mut u8,
+    memory_bytes: usize,
+    descriptions: *mut Page,
+    spans: HintPtr<Span>,
+    bits: *mut u8,
+    dirty: *mut u64,
+    bytes: HintUsize,
+    /// Next description that waits for reuse.
+    pub next: *mut Segment,
+    /// The block's tag, if it is one.
+    pub tag: *mut u8,
+}
+
+/// The descriptions of a segment's granules.
+#[derive(Clone, Copy, Debug)]
+pub struct Granules {
+    first: *mut Span,
+    number: usize,
+}
+
+impl Granules {
+    /// How many there are.
+    pub fn len(self) -> usize {
+        self.number
+    }
+
+    /// Shows all spans that a slab has and that begin in a range of them.
+    pub fn show_spans(self, range: Range<usize>, show: &mut impl FnMut(&'static Span)) {
+        for granule in range.start..range.end.min(self.number) {
+            // SAFETY: there is a description for each granule.
+            let span = unsafe { &*self.first.add(granule) };
+            if span.granules() > 0 && span.cache() > 0 {
+                show(span);
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Bytes of descriptions for a segment of `bytes`.
+    pub const fn description_bytes(bytes: usize) -> usize {
+        let (pages, granules) = (bytes / PAGE, bytes / GRANULE);
+        granules * (size_of::<Span>() + BITS_BYTES) + pages * size_of::<Page>() + pages.div_ceil(64) * 8
+    }
+
+    /// Describes a segment of the page heap's, all of it never used, in memory from an earlier use of this description,
+    /// or from `cut`. False: there is none.
+    pub fn begin(&mut self, start: *mut u8, bytes: usize, cut: impl FnOnce(usize) -> Option<*mut u8>) -> bool {
+        debug_assert!((start as usize).is_multiple_of(UNIT) && bytes.is_multiple_of(GRANULE));
+        let needed = Self::description_bytes(bytes);
+        if self.memory_bytes < needed {
+            let Some(memory) = cut(needed) else { return false };
+            (self.memory, self.memory_bytes) = (memory, needed);
+        } else {
+            // SAFETY: the memory is ours, and that large.
+            unsafe { self.memory.write_bytes(0, needed) };
+        }
+        let (pages, granules) = (bytes / PAGE, bytes / GRANULE);
+        self.start.store(start, Relaxed);
+        self.bytes.store(bytes, Relaxed);
+        self.pages = pages as u32;
+        (self.low, self.high) = (0, pages as u32);
+        self.spans.store(self.memory.cast(), Relaxed);
+        self.descriptions = self.memory.wrapping_add(granules * size_of::<Span>()).cast();
+        self.dirty = self.descriptions.wrapping_add(pages).cast();
+        self.bits = self.dirty.wrapping_add(pages.div_ceil(64)).cast();
+        self.set_owner(Owner::PageHeap);
+        true
+    }
+
+    /// Describes a block of its own.
+    pub fn begin_block(&mut self, start: *mut u8, bytes: usize) {
+        self.start.store(start, Relaxed);
+        self.pages = 0;
+        self.set_bytes(bytes);
+        self.tag = null_mut();
+        self.set_owner(Owner::Block);
+    }
+
+    /// Who has it.
+    pub fn owner(&self) -> Owner {
+        const OWNERS: [Owner; 3] = [Owner::Nobody, Owner::PageHeap, Owner::Block];
+        OWNERS[usize::from(self.owner.load(Relaxed))]
+    }
+
+    /// Another one has it from now on.
+    pub fn set_owner(&self, owner: Owner) {
+        self.owner.store(owner as u8, Relaxed);
+    }
+
+    /// Bytes of the block, if it is one; of the mapping, if the page heap has it.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// The block has so many bytes from now on.
+    pub fn set_bytes(&self, bytes: usize) {
+        self.bytes.store(bytes, Relaxed);
+    }
+
+    /// First byte.
+    pub fn start(&self) -> *mut u8 {
+        self.start.load(Relaxed)
+    }
+
+    /// Whether an address lies in it. The last unit that is entered for a segment it may not fill.
+    pub fn holds(&self, address: *mut u8) -> bool {
+        (address as usize).wrapping_sub(self.start() as usize) < self.bytes()
+    }
+
+    /// So many pages, at a multiple of as many, may be one of the kernel's.
+    pub fn unit_of_contents(&self) -> u32 {
+        if self.may_be_huge { HUGE_PAGES } else { 1 }
+    }
+
+    /// Pages that it describes.
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Address of a page.
+    pub fn address(&self, page: u32) -> *mut u8 {
+        self.start().wrapping_add(page as usize * PAGE)
+    }
+
+    /// The page that an address lies in.
+    pub fn page_of(&self, address: *mut u8) -> u32 {
+        ((address as usize - self.start() as usize) / PAGE) as u32
+    }
+
+    /// The description of a page. The caller holds the page heap's lock, or owns the run that the page begins.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "descriptions lie outside of the segment, and the lock or the run's owner guards them"
+    )]
+    pub fn page(&self, page: u32) -> &mut Page {
+        debug_assert!(page < self.pages);
+        // SAFETY: there are `pages` descriptions, and the caller is the only one to use this one.
+        unsafe { &mut *self.descriptions.add(page as usize) }
+    }
+
+    /// The description of the span that holds an address, if one does: of another, or of one that was, if none does.
+    pub fn span_of(&self, address: *mut u8) -> &'static Span {
+        let granule = (address as usize - self.start() as usize) / GRANULE;
+        // SAFETY: there is a description for each granule, and it does not change its head while the span has objects.
+        let span = unsafe { &*self.spans.load(Relaxed).add(granule) };
+        let head = if span.granules() == 0 { span.next() } else { null_mut() };
+        // SAFETY: descriptions are never freed.
+        unsafe { head.as_ref() }.unwrap_or(span)
+    }
+
+    /// The descriptions of spans, one for each granule; of a block, none.
+    pub fn granules(&self) -> Granules {
+        let number = if self.owner() == Owner::PageHeap { self.bytes() / GRANULE } else { 0 };
+        Granules { first: self.spans.load(Relaxed), number }
+    }
+
+    /// Describes the run that begins at `page` as a span.
+    pub fn make_span(&self, page: u32, granules: u8) -> &'static Span {
+        let first = (page / GRANULE_PAGES) as usize;
+        debug_assert!(page.is_multiple_of(GRANULE_PAGES));
+        // SAFETY: there is a description for each granule, and the run's owner is the only one to change these.
+        unsafe {
+            let head = self.spans.load(Relaxed).add(first);
+            (*head).describe(self.address(page), self.bits.add(first * BITS_BYTES).cast(), granules);
+            for inside in 1..granules as usize {
+                (*head.add(inside)).describe_inside(head);
+            }
+            &*head
+        }
+    }
+
+    /// Marks pages as dirty; returns how many were so before.
+    pub fn mark_dirty(&self, page: u32, pages: u32) -> u32 {
+        self.change_dirty(page, pages, |word, mask| {
+            let before = (*word & mask).count_ones();
+            *word |= mask;
+            before
+        })
+    }
+
+    /// Marks pages as clean; returns how many were dirty.
+    pub fn mark_clean(&self, page: u32, pages: u32) -> u32 {
+        self.change_dirty(page, pages, |word, mask| {
+            let before = (*word & mask).count_ones();
+            *word &= !mask;
+            before
+        })
+    }
+
+    /// Dirty pages in a range.
+    pub fn count_dirty(&self, page: u32, pages: u32) -> u32 {
+        self.change_dirty(page, pages, |word, mask| (*word & mask).count_ones())
+    }
+
+    fn change_dirty(&self, page: u32, pages: u32, change: impl Fn(&mut u64, u64) -> u32) -> u32 {
+        let (mut at, end) = (page, page + pages);
+        let mut sum = 0;
+        while at < end {
+            let stop = (at / 64 * 64 + 64).min(end);
+            let mask = (u64::MAX >> (64 - (stop - at))) << (at % 64);
+            // SAFETY: one bit for each page; the page heap's lock is held.
+            sum += change(unsafe { &mut *self.dirty.add(at as usize / 64) }, mask);
+            at = stop;
+        }
+        sum
+    }
+}

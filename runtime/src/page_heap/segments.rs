@@ -1,0 +1,252 @@
+//! The page heap's segments: how address space is added to it, and what becomes of it after a fork that left the lock
+//! held.
+
+use super::PAGE;
+use super::bins::LONGEST;
+use super::free_runs::FreeRuns;
+use super::runs::PageHeap;
+use super::segment::{Owner, Segment};
+use super::span::GRANULE;
+use super::units::UNIT;
+use crate::settings::Key;
+use machine::sync::Ordering;
+use machine::{here, vm};
+
+const HUGE: Key = Key::of("huge");
+
+const MAX_SEGMENTS: usize = 1 << 14;
+/// While a heap is no larger than this (32 MiB), none of it uses huge pages, whatever the system's setting.
+const SMALL_HEAP_PAGES: u64 = (32 << 20) / PAGE as u64;
+/// Bytes of the table of all segments.
+pub(super) const SEGMENT_TABLE_BYTES: usize = MAX_SEGMENTS * size_of::<*mut Segment>();
+/// Segments are that large while the heap is small; so much address space a process may have in reserve.
+const USUAL_SEGMENT: usize = 8 << 20;
+const LARGEST_SEGMENT: usize = 256 << 20;
+/// Later they are one part in so many of it.
+const SHARE: usize = 64;
+/// Where entries of the page map are taken, so many places at other distances are tried.
+const PLACES: usize = 16;
+
+impl PageHeap {
+    /// Reserves a segment that has room for the run, and makes it the current one.
+    pub(super) fn add_segment(&self, state: &mut FreeRuns, pages: u32, alignment: u32) -> Option<()> {
+        let least = ((pages + alignment - 1) as usize * PAGE).next_multiple_of(GRANULE);
+        let reserved = self.counts.reserved.get() as usize * PAGE;
+        let most = (reserved / SHARE).clamp(USUAL_SEGMENT, LARGEST_SEGMENT);
+        let usual = (reserved / 4).min(most).next_multiple_of(UNIT);
+        // So many runs of a large length as fit, and no more: what is left over would count where address space is
+        // limited.
+        let usual = if least > UNIT / 4 { usual / least * least } else { usual };
+        let segment = self.try_segment(state, usual.max(least)).or_else(|| self.try_segment(state, least))?;
+        state.close_frontier();
+        state.current = segment;
+        Some(())
+    }
+
+    fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<*mut Segment> {
+        let start =
+            self.claim_or_move(state, reserve_aligned(bytes, UNIT)?, (bytes, UNIT), granules_of_units(bytes))?;
+        let is_small = self.counts.reserved.get() < SMALL_HEAP_PAGES;
+        let avoids_huge = is_small || HUGE.is("avoid");
+        if avoids_huge {
+            // SAFETY: the mapping is ours.
+            unsafe { vm::advise_huge(start, bytes, vm::Huge::Avoid) };
+        }
+        let Some(segment) = self.adopt_segment(state, start, bytes) else {
+            // SAFETY: the claim and the mapping are ours and unused.
+            unsafe {
+                self.map.give_up(self.map_start, start, granules_of_units(bytes));
+                vm::release(start, bytes);
+            }
+            return None;
+        };
+        // SAFETY: descriptions are never freed, and the lock is held.
+        unsafe { (*segment).may_be_huge = !avoids_huge && self.prefers_huge };
+        Some(segment)
+    }
+
+    /// The entries of the segment's granules are claimed, but for the first one's: see [`Self::claim_or_move`].
+    pub(super) fn adopt_segment(&self, state: &mut FreeRuns, start: *mut u8, bytes: usize) -> Option<*mut Segment> {
+        let segment = self.new_segment(state)?;
+        // SAFETY: the description is ours alone until it is entered below.
+        let described = unsafe { (*segment).begin(start, bytes, |size| self.metadata.cut(size, 64)) };
+        if !described {
+            state.recycle(segment);
+            return None;
+        }
+        for unit in 0..bytes.div_ceil(UNIT) {
+            if !self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata) {
+                (0..unit).for_each(|unit| self.units.remove(start.wrapping_add(unit * UNIT)));
+                state.recycle(segment);
+                return None;
+            }
+        }
+        self.counts.reserved.add((bytes / PAGE) as u64);
+        Some(segment)
+    }
+
+    /// Claims the entries of a mapping's first granules: one, or whole units. If they are another's, its place is given
+    /// up for one elsewhere, of so many bytes and so aligned. None: there is none, and no mapping.
+    pub(super) fn claim_or_move(
+        &self,
+        state: &FreeRuns,
+        start: *mut u8,
+        (bytes, alignment): (usize, usize),
+        granules: usize,
+    ) -> Option<*mut u8> {
+        let (map, map_start) = (&self.map, self.map_start);
+        let (first, _) = state.resolve(1 << LONGEST.ilog2());
+        // SAFETY: the map is ours; the first segment exists. Its entries are claimed here, so that a small process
+        // touches no page for that.
+        let is_unclaimed = unsafe {
+            map.claim(map_start, (*first).start(), granules_of_units((*first).bytes()));
+            map.is_unclaimed(map_start, start, granules)
+        };
+        let place = if is_unclaimed {
+            Some(start)
+        } else {
+            // SAFETY: the mapping is ours and unused.
+            unsafe { vm::release(start, bytes) };
+            // SAFETY: the map is ours.
+            let offset = unsafe { map.find_unclaimed(map_start, granules, alignment.min(map.window())) }?;
+            let step = alignment.max(map.window());
+            let highest = start as usize / step * step + offset;
+            let places = (0..PLACES).filter_map(|steps| highest.checked_sub(steps * step)).filter(|&at| at > 0);
+            places.into_iter().find_map(|at| vm::reserve(at as *mut u8, bytes, vm::Access::ReadWrite))
+        };
+        // SAFETY: the map is ours.
+        place.inspect(|&place| unsafe { map.claim(map_start, place, granules) })
+    }
+
+    /// A description, which may have a number.
+    pub(super) fn new_description(&self, state: &mut FreeRuns) -> Option<*mut Segment> {
+        // SAFETY: descriptions are never freed, and the lock is held.
+        if let Some(spare) = unsafe { state.spare.as_mut() } {
+            state.spare = spare.next;
+            return Some(spare);
+        }
+        // Zeroes are a valid one, of nobody's.
+        Some(self.metadata.cut(size_of::<Segment>(), 64)?.cast())
+    }
+
+    /// A description that has a number: only these have pages of which there are handles.
+    fn new_segment(&self, state: &mut FreeRuns) -> Option<*mut Segment> {
+        let segment = self.new_description(state)?;
+        // SAFETY: the description is ours; the table has room.
+        unsafe {
+            if (*segment).number > 0 {
+                return Some(segment);
+            }
+            let number = self.segment_count.load(Ordering::Relaxed) + 1;
+            if number as usize >= MAX_SEGMENTS {
+                state.recycle(segment);
+                return None;
+            }
+            (*segment).number = number;
+            (*state.segments.add(number as usize)).store(segment, Ordering::Relaxed);
+            // Release pairs with the acquire in `for_each_span`: who counts the segment finds it in the table. And a
+            // child that is forked in between does not count it.
+            self.segment_count.store(number, Ordering::Release);
+        }
+        Some(segment)
+    }
+
+    /// Unmaps segments that are free as a whole; returns the bytes of address space that went back.
+    pub fn release_segments(&self) -> usize {
+        let mut released = 0;
+        while let Some(Some((start, bytes))) = self.locked(here!(), |state| self.detach_empty_segment(state)) {
+            // SAFETY: nobody finds the segment any more.
+            unsafe { vm::release(start, bytes) };
+            released += bytes;
+        }
+        released
+    }
+
+    fn detach_empty_segment(&self, state: &mut FreeRuns) -> Option<(*mut u8, usize)> {
+        // The first segment is part of the region.
+        let segment = (2..=self.segment_count.load(Ordering::Relaxed))
+            .map(|number| state.resolve(number << LONGEST.ilog2()).0)
+            .find(|&segment| segment != state.current && state.is_free(segment))?;
+        state.unlink(segment, 0);
+        // SAFETY: the segment exists, the lock is held.
+        let (start, bytes) = unsafe { ((*segment).start(), (*segment).bytes()) };
+        let pages = (bytes / PAGE) as u32;
+        // SAFETY: as above.
+        self.counts.free_dirty.subtract(unsafe { (*segment).mark_clean(0, pages) } as u64);
+        self.counts.reserved.subtract(pages as u64);
+        for unit in 0..bytes.div_ceil(UNIT) {
+            self.units.remove(start.wrapping_add(unit * UNIT));
+        }
+        // SAFETY: no granule of it is a span's.
+        unsafe { self.map.give_up(self.map_start, start, granules_of_units(bytes)) };
+        state.recycle(segment);
+        Some((start, bytes))
+    }
+
+    /// After the holder vanished in a fork: finds all free runs anew, as what lies between the runs in use.
+    #[cold]
+    pub(super) fn rebuild(&self, state: &mut FreeRuns) {
+        state.forget();
+        let (mut dirty, mut reserved) = (0, 0);
+        for number in 1..=self.segment_count.load(Ordering::Relaxed) {
+            let (segment, _) = state.resolve(number << LONGEST.ilog2());
+            // SAFETY: the segment exists.
+            let (owner, start, bytes) = unsafe { ((*segment).owner(), (*segment).start(), (*segment).bytes()) };
+            // The holder may have been entering the segment's units, or removing them, or giving its entries up. What
+            // it had claimed for one that does not exist stays claimed.
+            let enter = |unit| self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata);
+            match owner {
+                Owner::PageHeap if (0..bytes.div_ceil(UNIT)).all(enter) => {
+                    if number > 1 {
+                        // SAFETY: the map is ours, and so is the segment.
+                        unsafe { self.map.claim(self.map_start, start, granules_of_units(bytes)) };
+                    }
+                    dirty += state.relink_segment(segment);
+                    reserved += (bytes / PAGE) as u64;
+                }
+                Owner::Nobody => state.recycle(segment),
+                _ => {}
+            }
+        }
+        self.counts.free_dirty.set(dirty);
+        self.counts.reserved.set(reserved);
+    }
+}
+
+/// Granules of the units that a segment of so many bytes lies in: the last one it may not fill.
+fn granules_of_units(bytes: usize) -> usize {
+    bytes.next_multiple_of(UNIT) / GRANULE
+}
+
+/// Reserves memory that is aligned to `alignment`, a multiple of the page size. Below where the kernel would put it, as
+/// that is next to what we have already, and takes no more address space than it needs.
+pub(crate) fn reserve_aligned(bytes: usize, alignment: usize) -> Option<*mut u8> {
+    let reserve = |at: usize, bytes| vm::reserve(at as *mut u8, bytes, vm::Access::ReadWrite);
+    let bytes = bytes.checked_next_multiple_of(PAGE)?;
+    let anywhere = reserve(0, bytes)?;
+    if (anywhere as usize).is_multiple_of(alignment) {
+        return Some(anywhere);
+    }
+    // SAFETY: the mapping is ours and unused.
+    unsafe { vm::release(anywhere, bytes) };
+    let below = anywhere as usize / alignment * alignment;
+    if below > 0
+        && let Some(place) = reserve(below, bytes)
+    {
+        return Some(place);
+    }
+    let all = bytes.checked_add(alignment)?;
+    let start = reserve(0, all)?;
+    let aligned = (start as usize).next_multiple_of(alignment) as *mut u8;
+    let (before, after) = (aligned as usize - start as usize, all - bytes - (aligned as usize - start as usize));
+    // SAFETY: the ends of a mapping that is ours.
+    unsafe {
+        if before > 0 {
+            vm::release(start, before);
+        }
+        if after > 0 {
+            vm::release(aligned.wrapping_add(bytes), after);
+        }
+    }
+    Some(aligned)
+}

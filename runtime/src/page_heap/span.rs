@@ -1,0 +1,369 @@
+//! Spans: runs of 64 or 256 KiB that the central tier cuts into objects of one cache, described out of line.
+//!
+//! ```text
+//!   span in user memory   |obj 0|obj 1|obj 2| …                  |unused|
+//!                          └ carved before ┘└ never given yet ┘
+//!   bits, out of line      0 in use  1 free   (only for carved objects)
+//! ```
+//!
+//! A span belongs to one slot's shard of its cache. That shard's lock protects everything in here but `start`, which
+//! does not change while an object of the span lives. Objects in magazines count as in use.
+//!
+//! Threads without the lock read single fields as hints: what they read may be stale. So all fields are atomic. All
+//! accesses are relaxed: the lock orders them for its holders, and a hint is read again under the lock before anything
+//! is done about it.
+
+use super::map::GRANULE_SHIFT;
+use machine::sync::{AtomicPtr, AtomicU32, Ordering::Relaxed};
+
+// Fields that hints are read from, but that no order hangs on: core's atomics, so that the simulated machine spends no
+// step on them.
+pub use core::sync::atomic::{
+    AtomicBool as HintBool, AtomicPtr as HintPtr, AtomicU8 as HintU8, AtomicU32 as HintU32, AtomicUsize as HintUsize,
+};
+
+/// The unit of spans, and of the page map.
+pub const GRANULE: usize = 1 << GRANULE_SHIFT;
+/// Bytes of a granule's bits: enough for objects of 16 bytes.
+pub const BITS_BYTES: usize = GRANULE / 16 / 8;
+
+/// The description of the span that begins at a granule, or a pointer to it if the granule lies inside one.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Span {
+    start: HintPtr<u8>,
+    bits: HintPtr<u64>,
+    /// Next in the ring or list that holds the span; of a granule inside a span, that span.
+    next: AtomicPtr<Span>,
+    /// Previous in the ring that holds the span.
+    previous: AtomicPtr<Span>,
+    owner: AtomicU32,
+    total: HintU32,
+    carved: HintU32,
+    freed: HintU32,
+    hint: HintU32,
+    object_bytes: HintU32,
+    /// Number of the cache that has the span; 0 while none has.
+    cache: AtomicU32,
+    /// Granules of the span; 0 for a granule inside another's span.
+    granules: HintU8,
+    /// Whether the pages of its free objects went back to the kernel, and no object was taken or put since.
+    is_subreleased: HintBool,
+}
+
+/// What is wrong with a pointer that was freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misuse {
+    /// No object begins there.
+    NotAnObject,
+    /// The object is free already.
+    DoubleFree,
+}
+
+impl Span {
+    /// Describes a granule that begins a span of `granules`.
+    pub fn describe(&self, start: *mut u8, bits: *mut u64, granules: u8) {
+        self.start.store(start, Relaxed);
+        self.bits.store(bits, Relaxed);
+        self.granules.store(granules, Relaxed);
+        self.cache.store(0, Relaxed);
+    }
+
+    /// Describes a granule inside the span that `head` describes.
+    pub fn describe_inside(&self, head: *mut Span) {
+        self.next.store(head, Relaxed);
+        self.granules.store(0, Relaxed);
+        self.cache.store(0, Relaxed);
+    }
+
+    /// First byte of the span.
+    pub fn start(&self) -> *mut u8 {
+        self.start.load(Relaxed)
+    }
+
+    /// Granules of the span; 0 for a granule inside another's span.
+    pub fn granules(&self) -> u8 {
+        self.granules.load(Relaxed)
+    }
+
+    /// Number of the cache that has the span; 0 while none has.
+    pub fn cache(&self) -> u32 {
+        self.cache.load(Relaxed)
+    }
+
+    /// No cache has the span any more.
+    pub fn leave_cache(&self) {
+        self.cache.store(0, Relaxed);
+    }
+
+    /// The next span in the ring or list that holds this one.
+    pub fn next(&self) -> *mut Span {
+        self.next.load(Relaxed)
+    }
+
+    /// Links the next span.
+    pub fn set_next(&self, span: *mut Span) {
+        self.next.store(span, Relaxed);
+    }
+
+    /// The previous span in the ring that holds this one.
+    pub fn previous(&self) -> *mut Span {
+        self.previous.load(Relaxed)
+    }
+
+    /// Links the previous span.
+    pub fn set_previous(&self, span: *mut Span) {
+        self.previous.store(span, Relaxed);
+    }
+
+    /// This span, as lists name it.
+    pub fn as_ptr(&self) -> *mut Span {
+        (&raw const *self).cast_mut()
+    }
+
+    /// Spans that are linked one to the next, from `first` on.
+    ///
+    /// # Safety
+    /// They are the caller's, or nobody changes their links meanwhile.
+    pub unsafe fn list<'a>(first: *mut Span) -> impl Iterator<Item = &'a Span> {
+        // SAFETY: passed on; descriptions of spans are never freed. The link is read before the caller gets to see the
+        // span.
+        let at = |span: *mut Span| unsafe { span.as_ref() }.map(|span| (span, span.next()));
+        core::iter::successors(at(first), move |&(_, next)| at(next)).map(|(span, _)| span)
+    }
+
+    /// Whether an address lies in the span.
+    pub fn covers(&self, address: *mut u8) -> bool {
+        (address as usize).wrapping_sub(self.start() as usize) < self.granules() as usize * GRANULE
+    }
+
+    /// Bytes of an object.
+    pub fn object_bytes(&self) -> usize {
+        self.object_bytes.load(Relaxed) as usize
+    }
+
+    /// The slot whose shard owns the span. Changes under that shard's lock only.
+    pub fn owner(&self) -> u32 {
+        // Whoever reads it without the lock takes the lock and reads again.
+        self.owner.load(Relaxed)
+    }
+
+    /// Gives the span to another slot's shard. Both locks are held, or nobody else knows the span.
+    pub fn set_owner(&self, slot: u32) {
+        self.owner.store(slot, Relaxed);
+    }
+
+    /// Begins to serve objects of a cache; all of them are free, none carved.
+    pub fn begin(&self, cache: u32, object_bytes: usize, owner: u32) {
+        let bytes = self.granules() as usize * GRANULE;
+        self.object_bytes.store(object_bytes as u32, Relaxed);
+        self.total.store((bytes / object_bytes) as u32, Relaxed);
+        [&self.carved, &self.freed, &self.hint].into_iter().for_each(|count| count.store(0, Relaxed));
+        self.is_subreleased.store(false, Relaxed);
+        self.set_owner(owner);
+        // For a child that is forked in between.
+        machine::sync::compiler_fence(machine::sync::Ordering::Release);
+        self.cache.store(cache, Relaxed);
+    }
+
+    /// Objects that the span can give right now.
+    pub fn available(&self) -> usize {
+        let carved = self.carved.load(Relaxed);
+        (self.freed.load(Relaxed) + self.total.load(Relaxed)).wrapping_sub(carved) as usize
+    }
+
+    /// Whether the span can give an object that was in use before.
+    pub fn has_freed(&self) -> bool {
+        self.freed.load(Relaxed) > 0
+    }
+
+    /// Whether no object of the span is in use.
+    pub fn is_unused(&self) -> bool {
+        self.freed.load(Relaxed) == self.carved.load(Relaxed)
+    }
+
+    /// Objects in use, those in magazines included.
+    pub fn in_use(&self) -> usize {
+        self.carved.load(Relaxed).wrapping_sub(self.freed.load(Relaxed)) as usize
+    }
+
+    /// Whether the pages of its free objects went back to the kernel, and no object was taken or put since.
+    pub fn is_subreleased(&self) -> bool {
+        self.is_subreleased.load(Relaxed)
+    }
+
+    /// The pages of its free objects went back.
+    pub fn set_subreleased(&self) {
+        self.is_subreleased.store(true, Relaxed);
+    }
+
+    /// Gives one object, freed ones first: they are likelier to be in memory already.
+    pub fn take(&self) -> Option<*mut u8> {
+        self.is_subreleased.store(false, Relaxed);
+        let carved = self.carved.load(Relaxed);
+        if self.freed.load(Relaxed) > 0 {
+            return Some(self.object(self.take_freed(carved)));
+        }
+        if carved == self.total.load(Relaxed) {
+            return None;
+        }
+        if carved.is_multiple_of(64) {
+            // SAFETY: one word of the span's bits; a former use of the granule may have left bits there.
+            unsafe { self.bits().add(carved as usize / 64).write(0) };
+        }
+        self.carved.store(carved + 1, Relaxed);
+        Some(self.object(carved))
+    }
+
+    /// Finds a set bit from the hint on, round; there is one.
+    fn take_freed(&self, carved: u32) -> u32 {
+        let words = carved.div_ceil(64);
+        let mut word = self.hint.load(Relaxed).min(words - 1);
+        loop {
+            // SAFETY: a word of the span's bits, below `carved`.
+            let bits = unsafe { &mut *self.bits().add(word as usize) };
+            if *bits != 0 {
+                let bit = bits.trailing_zeros();
+                *bits &= *bits - 1;
+                self.freed.store(self.freed.load(Relaxed) - 1, Relaxed);
+                self.hint.store(word, Relaxed);
+                return word * 64 + bit;
+            }
+            word = if word + 1 == words { 0 } else { word + 1 };
+        }
+    }
+
+    /// Takes an object back.
+    pub fn put(&self, object: *mut u8) -> Result<(), Misuse> {
+        let offset = (object as usize).wrapping_sub(self.start() as usize);
+        let (index, rest) = (offset / self.object_bytes(), offset % self.object_bytes());
+        if index >= self.carved.load(Relaxed) as usize || rest != 0 {
+            return Err(Misuse::NotAnObject);
+        }
+        // SAFETY: a word of the span's bits, below `carved`.
+        let word = unsafe { &mut *self.bits().add(index / 64) };
+        if *word & (1 << (index % 64)) != 0 {
+            return Err(Misuse::DoubleFree);
+        }
+        *word |= 1 << (index % 64);
+        self.is_subreleased.store(false, Relaxed);
+        self.hint.store(self.hint.load(Relaxed).min(index as u32 / 64), Relaxed);
+        self.freed.store(self.freed.load(Relaxed) + 1, Relaxed);
+        Ok(())
+    }
+
+    /// Where the object lies that holds an address; none if it lies behind the last object that was ever given.
+    pub fn object_at(&self, address: *mut u8) -> Option<*mut u8> {
+        let index = (address as usize - self.start() as usize) / self.object_bytes();
+        (index < self.carved.load(Relaxed) as usize).then(|| self.object(index as u32))
+    }
+
+    /// All objects that were ever given since the span began.
+    pub fn carved(&self) -> impl Iterator<Item = *mut u8> {
+        (0..self.carved.load(Relaxed)).map(|index| self.object(index))
+    }
+
+    /// Counts the free objects anew.
+    pub fn recount(&self) {
+        self.freed.store(self.count_bits(), Relaxed);
+    }
+
+    fn count_bits(&self) -> u32 {
+        let words = self.carved.load(Relaxed).div_ceil(64);
+        // SAFETY: the span's bits.
+        (0..words).map(|word| unsafe { *self.bits().add(word as usize) }.count_ones()).sum()
+    }
+
+    fn bits(&self) -> *mut u64 {
+        self.bits.load(Relaxed)
+    }
+
+    fn object(&self, index: u32) -> *mut u8 {
+        self.start().wrapping_add(index as usize * self.object_bytes())
+    }
+
+    /// Whether an object that was given once is free in its span.
+    pub fn is_free(&self, object: *mut u8) -> bool {
+        let index = (object as usize - self.start() as usize) / self.object_bytes();
+        // SAFETY: a word of the span's bits.
+        index >= self.carved.load(Relaxed) as usize
+            || unsafe { *self.bits().add(index / 64) } & (1 << (index % 64)) != 0
+    }
+
+    /// Shows the bytes of each row of free objects, those included that were never given.
+    pub fn for_each_free_row(&self, mut show: impl FnMut(*mut u8, usize)) {
+        let (mut first, total) = (None, self.total.load(Relaxed));
+        for index in 0..=total {
+            let is_free = index < total && self.is_free(self.object(index));
+            match first {
+                None if is_free => first = Some(index),
+                Some(start) if !is_free => {
+                    show(self.object(start), (index - start) as usize * self.object_bytes());
+                    first = None;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The span's invariants.
+    pub fn check_valid(&self) {
+        let [total, carved, freed] = [&self.total, &self.carved, &self.freed].map(|count| count.load(Relaxed));
+        assert!(self.granules() > 0 && self.cache() > 0 && freed <= carved && carved <= total);
+        assert_eq!(self.count_bits(), freed, "bits set and objects freed differ in {self:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+    use std::vec::Vec;
+
+    fn span_of(object_bytes: usize) -> (Box<Span>, Box<[u64; BITS_BYTES / 8]>) {
+        let mut bits = Box::new([u64::MAX; BITS_BYTES / 8]);
+        // SAFETY: a Span is valid when all zero.
+        let span: Box<Span> = Box::new(unsafe { core::mem::zeroed() });
+        span.describe((16 * GRANULE) as *mut u8, bits.as_mut_ptr(), 1);
+        span.begin(1, object_bytes, 0);
+        (span, bits)
+    }
+
+    #[test]
+    fn every_object_is_given_once_and_again_after_it_was_freed() {
+        for object_bytes in [16, 48, 1024, 3584] {
+            let (span, _bits) = span_of(object_bytes);
+            let objects: Vec<_> = core::iter::from_fn(|| span.take()).collect();
+            assert_eq!(objects.len(), GRANULE / object_bytes);
+            assert!(objects.windows(2).all(|pair| pair[1] as usize - pair[0] as usize == object_bytes));
+            for &object in objects.iter().rev() {
+                span.put(object).unwrap();
+                span.check_valid();
+            }
+            assert!(span.is_unused());
+            let mut again: Vec<_> = core::iter::from_fn(|| span.take()).collect();
+            again.sort();
+            assert_eq!(again, objects);
+        }
+    }
+
+    #[test]
+    fn rows_of_free_objects_are_shown() {
+        let (span, _bits) = span_of(1024);
+        let objects: Vec<_> = (0..10).filter_map(|_| span.take()).collect();
+        [1, 2, 5].into_iter().for_each(|index| span.put(objects[index]).unwrap());
+        let mut rows = Vec::new();
+        span.for_each_free_row(|start, bytes| rows.push(((start as usize - objects[0] as usize) / 1024, bytes / 1024)));
+        assert_eq!(rows, [(1, 2), (5, 1), (10, 54)]);
+    }
+
+    #[test]
+    fn misuse_is_told() {
+        let (span, _bits) = span_of(48);
+        let object = span.take().unwrap();
+        assert_eq!(span.put(object.wrapping_add(16)), Err(Misuse::NotAnObject));
+        assert_eq!(span.put(object.wrapping_add(48)), Err(Misuse::NotAnObject), "never carved");
+        assert_eq!(span.put(object), Ok(()));
+        assert_eq!(span.put(object), Err(Misuse::DoubleFree));
+    }
+}

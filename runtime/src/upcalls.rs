@@ -1,0 +1,54 @@
+//! Calls upward: what lower tiers ask of modules above them. The crate's root fills in the one table, and nothing else
+//! leads up.
+
+/// The table.
+#[derive(Debug)]
+pub struct Upcalls {
+    /// The hook of the slow paths: something may be due in a slot, where the calling thread is, or was.
+    pub maintain: fn(visit: Visit),
+    /// The statistics page may be due; a thread of the runtime's own is about to rest, or not. A lock may be held.
+    pub write_statistics: fn(rest: Rest),
+    /// The process is about to have a second thread.
+    pub before_a_thread: fn(),
+    /// Ends the program: an object was given back to another cache than its own.
+    pub die_of_mixed_caches: fn(object: *mut u8) -> !,
+    /// Whether no thread can be looking at objects of caches whose memory waits for readers.
+    pub readers_are_absent: fn() -> bool,
+    /// A span began to wait for readers, or a cache with readers is made. No lock is held but that of a drainer.
+    pub rouse_worker: fn(),
+    /// Waits until threads that may be looking at such objects are not any more.
+    pub wait_for_readers: fn(),
+    /// A large block goes that may be a group's.
+    pub forget_large: unsafe fn(block: *mut u8),
+}
+
+/// A slow path reached the hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// In which slot.
+    pub slot: u32,
+    /// The coarse time, if the slow path read the clock.
+    pub time: Option<u32>,
+    /// Whether the thread is in an allocation.
+    pub from: From,
+    /// Whether the slot's upkeep is due.
+    pub upkeep_is_due: bool,
+}
+
+/// Where a slow path was reached from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// An allocation: it may make a thread.
+    Allocation,
+    /// A release of memory.
+    Release,
+}
+
+/// Whether a thread is about to rest for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// It goes on.
+    No,
+    /// It is: so nobody comes along meanwhile.
+    Soon,
+}
