@@ -12,7 +12,7 @@
 //!                    the tiers' state, one inside the other: caches, cpu_cache, depot, central, page_heap
 //!              7936  words of the modules above them, each its own (`HeaderWord`)
 //!
-//!   area       0     shards of ids 0 to 72, 40 bytes each; that of id 0, which is no cache's, is the slot's own (below)
+//!   area       0     shards of ids 0 to 72, 40 bytes each; that of id 0, no cache's, is the slot's own (below)
 //!   of a slot  2920  the budget of the slot's magazines
 //!              2928  magazine words, two for each id from 0 on: allocation and free magazine; ids 0 to 72 end at 4096
 //!              5120  shards of ids 73 to 136: so many further size classes fit
@@ -29,7 +29,7 @@
 //!              24    magazine arena   depot
 //!              32    watch            cpu_cache: when to look again, when a thread came
 //!
-//!   span       64 bytes for each granule of 64 KiB, out of line; and 512 bytes of bits, one for each 16 bytes of the granule
+//!   span       64 bytes for each granule of 64 KiB, out of line; and 512 bytes of bits, one for 16 bytes of it
 //! ```
 //!
 //! All of it is address space, which is committed by its first touch. Zeroed memory is valid everywhere, and means

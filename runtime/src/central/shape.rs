@@ -1,8 +1,8 @@
 //! Shapes: how large the objects of a cache are, how many a magazine of them holds, and how much a slot keeps.
 //!
 //! ```text
-//!   bits 0–31   bytes of an object     32–39  pointers that a magazine holds at most     40–47  while the cache is cold
-//!        48–55  granules of a span     56–63  0: the depot keeps what its budget allows; n: n − 1 magazines
+//!   bits 0–31   bytes of an object   32–39  pointers that a magazine holds at most   40–47  while the cache is cold
+//!        48–55  granules of a span   56–63  0: the depot keeps what its budget allows; n: n − 1 magazines
 //! ```
 //!
 //! One word for each cache, in the head of its chunk: so whoever reads it sees one shape, also while somebody tunes the

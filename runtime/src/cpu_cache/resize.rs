@@ -2,7 +2,7 @@
 //! than its shape says, within a budget of bytes for each slot.
 //!
 //! ```text
-//!   a slot's word      granted: KiB beyond shapes     lent: KiB that others have of the budget     when it was last that busy
+//!   a slot's word   granted: KiB beyond shapes   lent: KiB that others have of the budget   when it was last that busy
 //! ```
 //!
 //! Each *level* doubles what a magazine may hold, as far as there is room for pointers. A cache grows by a level after

@@ -5,12 +5,12 @@
 //! only the thread that forked, which counts its own entries again when it notices the fork: at once after an ordinary
 //! fork; after a bare one, when it first reaches this code.
 
-use super::inner::Core;
+use super::core::{CLOSED, Core};
 use crate::caches::{enter, heap};
 use crate::percpu;
 use core::fmt;
 use core::ptr::null_mut;
-use machine::sync::{AtomicU64, Ordering};
+use machine::sync::Ordering;
 use machine::thread;
 
 /// A stay of a thread in a group. Its owner keeps it where it is until it has ended.
@@ -33,66 +33,26 @@ impl fmt::Display for NotInside {
 
 impl core::error::Error for NotInside {}
 
-/// How often a group was entered: the process's generation in the upper half, the times in the lower one.
-#[derive(Debug)]
-pub(super) struct Users(AtomicU64);
-
-/// In place of times: nobody may enter any more.
-const CLOSED: u32 = u32::MAX;
-
-impl Users {
-    pub fn new() -> Self {
-        Users(AtomicU64::new(0))
-    }
-
-    /// Times that threads are inside.
-    pub fn count(&self) -> u32 {
-        self.times(self.0.load(Ordering::Relaxed))
-    }
-
-    /// What a word means in this process. The thread that forked has counted its entries again.
-    fn times(&self, word: u64) -> u32 {
-        if (word >> 32) as u32 == thread::generation() { word as u32 } else { 0 }
-    }
-
-    /// Says how often the calling thread is inside, which is alone in a fork child.
-    fn recount(&self) {
-        // SAFETY: a group is not destroyed while the thread is inside.
-        let is_here = |entry: &*mut Entry| core::ptr::eq(unsafe { &raw const (*(**entry).group).users }, self);
-        self.0.store(word_of(entries().filter(is_here).count() as u32), Ordering::Release);
-    }
-
-    fn change(&self, next: impl Fn(u32) -> Option<u32>) -> Result<(), u32> {
-        let update = |word| Some(word_of(next(self.times(word))?));
-        // Acquire and release: who closes the group comes behind all who left it, with what they did there.
-        let changed = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
-        changed.map(|_| ()).map_err(|word| self.times(word))
-    }
-
-    /// Closes the group if nobody is inside; error: the times that threads are.
-    pub fn close(&self) -> Result<(), u32> {
-        self.change(|times| (times == 0).then_some(CLOSED))
-    }
-
-    /// Opens it again.
-    pub fn open(&self) {
-        self.0.store(0, Ordering::Release);
-    }
-}
-
-fn word_of(times: u32) -> u64 {
-    u64::from(thread::generation()) << 32 | u64::from(times)
-}
-
 /// In the child of an ordinary fork, at once: another thread may look before the one that forked comes along.
 extern "C" fn notice() {
     percpu::enter();
 }
 
+/// Says how often the calling thread, which is alone in a fork child, is inside of a group.
+///
+/// # Safety
+/// It is.
+unsafe fn recount(group: *const Core) {
+    // SAFETY: a group is not destroyed while the thread is inside.
+    let times = entries().filter(|&entry| unsafe { (*entry).group } == group).count();
+    // SAFETY: as above.
+    unsafe { (*group).users.set(times as u32) };
+}
+
 /// In a fork child: only this thread is inside of any group.
 fn recount_all() {
     // SAFETY: as in `recount`.
-    entries().for_each(|entry| unsafe { (*(*entry).group).users.recount() });
+    entries().for_each(|entry| unsafe { recount((*entry).group) });
 }
 
 /// The thread's entries, the innermost first.

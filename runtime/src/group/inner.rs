@@ -1,10 +1,10 @@
 //! A group, as the runtime knows it.
 
 use super::NAME_BYTES;
-use super::entry::Users;
-use super::large::{self, List};
+use super::core::{Core, List, Users};
+use super::own::Own;
 use super::register;
-use crate::caches::{ObjectCache, OwnCache, Wanted, enter, heap, is_plain};
+use crate::caches::{ObjectCache, Wanted, enter, heap, is_plain};
 use crate::central::size_class;
 use crate::central::{CacheRef, Charged};
 use crate::counter::Account;
@@ -13,23 +13,6 @@ use crate::page_heap::PAGE;
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-
-/// The group. It lies in a cache of groups, and its caches and blocks point to it.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub struct Core {
-    /// First, so that whoever finds an account has found its group.
-    pub(super) account: Account,
-    pub(super) users: Users,
-    children: AtomicU32,
-    /// Null until the first object.
-    table: AtomicPtr<Charged>,
-    pub(super) large: List,
-    name: [u8; NAME_BYTES],
-    name_bytes: u8,
-}
-
-const _: () = assert!(core::mem::offset_of!(Core, account) == 0 && size_of::<Core>() == 128);
 
 /// As often are arrays emptied for an allocation.
 const ROUNDS: usize = 4;
@@ -100,44 +83,6 @@ pub struct Statistics {
     pub caches: u32,
     /// Large blocks in use.
     pub large_blocks: u32,
-}
-
-/// The caches that groups themselves, their tables, and what is known of their large blocks come from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Own(OwnCache);
-
-impl Own {
-    pub const GROUP: Self = Own(OwnCache::Group);
-    pub const TABLE: Self = Own(OwnCache::Table);
-    pub const LARGE: Self = Own(OwnCache::Large);
-
-    /// An object. Its contents are any.
-    pub fn allocate(self) -> *mut u8 {
-        let (name, bytes): (&[u8], usize) = match self.0 {
-            OwnCache::Group => (b"group", size_of::<Core>()),
-            OwnCache::Table => (b"group/table", size_of::<Charged>()),
-            OwnCache::Large => (b"group/large", large::Block::BYTES),
-        };
-        let wanted = Wanted {
-            name,
-            bytes,
-            alignment: 64,
-            constructor: None,
-            destructor: None,
-            argument: null_mut(),
-            typesafe: false,
-        };
-        self.0.made(&wanted).map_or(null_mut(), ObjectCache::allocate)
-    }
-
-    /// # Safety
-    /// The object is one of these, and the caller's to give up.
-    pub unsafe fn free(self, object: *mut u8) {
-        if let Some(cache) = self.0.known() {
-            // SAFETY: passed on.
-            unsafe { cache.free(object) };
-        }
-    }
 }
 
 impl Core {

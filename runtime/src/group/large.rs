@@ -2,120 +2,37 @@
 //!
 //! Runs at the same time: any thread, under the list's lock.
 
-use super::inner::{Core, Own};
+use super::core::{Block, Core};
+use super::own::Own;
 use crate::caches::{enter, heap};
 use crate::page_heap::{PAGE, Run};
-use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use machine::here;
-use machine::sync::{Acquired, AtomicU32, Lock, Ordering, Site};
-
-/// With the spare arrays: nothing is taken while it is held.
-const RANK: u8 = 2;
-
-/// What is known of a large block.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct Block {
-    group: *const Core,
-    start: *mut u8,
-    pages: usize,
-    next: *mut Block,
-    /// The link that leads here.
-    link: *mut *mut Block,
-}
-
-impl Block {
-    pub const BYTES: usize = size_of::<Block>();
-}
-
-/// The large blocks of a group.
-#[derive(Debug)]
-pub(super) struct List {
-    lock: Lock<RANK>,
-    len: AtomicU32,
-    first: UnsafeCell<*mut Block>,
-}
-
-// SAFETY: the blocks are used under the lock.
-unsafe impl Sync for List {}
-
-impl List {
-    pub const fn new() -> Self {
-        List { lock: Lock::new(), len: AtomicU32::new(0), first: UnsafeCell::new(null_mut()) }
-    }
-
-    /// Blocks in it, at some moment.
-    pub fn len(&self) -> u32 {
-        self.len.load(Ordering::Relaxed)
-    }
-
-    /// # Safety
-    /// The block is the caller's, and in no list.
-    unsafe fn insert(&self, block: *mut Block) -> bool {
-        // SAFETY: passed on. A walk from the first block finds a whole list after each store. Only `remove` needs the
-        // links back, and they are rebuilt if a fork took the lock's holder away.
-        self.locked(here!(), |first| unsafe {
-            ((*block).next, (*block).link) = (*first, first);
-            if !(*first).is_null() {
-                (**first).link = &raw mut (*block).next;
-            }
-            *first = block;
-            self.len.fetch_add(1, Ordering::Relaxed);
-        })
-        .is_some()
-    }
-
-    /// # Safety
-    /// The block is in this list.
-    unsafe fn remove(&self, block: *mut Block) -> bool {
-        // SAFETY: passed on.
-        self.locked(here!(), |_| unsafe {
-            *(*block).link = (*block).next;
-            if !(*block).next.is_null() {
-                (*(*block).next).link = (*block).link;
-            }
-            self.len.fetch_sub(1, Ordering::Relaxed);
-        })
-        .is_some()
-    }
-
-    fn locked<R>(&self, site: Site, work: impl FnOnce(*mut *mut Block) -> R) -> Option<R> {
-        let acquired = self.lock.acquire(&heap().locks().groups, site);
-        if acquired == Acquired::WouldDeadlock {
-            return None;
-        }
-        let first = self.first.get();
-        if acquired == Acquired::Abandoned {
-            // SAFETY: the lock is ours.
-            unsafe { self.repair(first) };
-        }
-        let result = work(first);
-        // SAFETY: acquired above.
-        unsafe { self.lock.release() };
-        Some(result)
-    }
-
-    /// # Safety
-    /// The lock is held.
-    unsafe fn repair(&self, first: *mut *mut Block) {
-        let (mut link, mut len) = (first, 0);
-        // SAFETY: passed on; the links forward are right.
-        unsafe {
-            while !(*link).is_null() {
-                (**link).link = link;
-                link = &raw mut (**link).next;
-                len += 1;
-            }
-        }
-        self.len.store(len, Ordering::Relaxed);
-    }
-}
 
 /// The note of a large block that is a group's.
 fn note_of(start: *mut u8) -> Option<*mut Block> {
     let note = heap().page_heap().tag(start).cast::<Block>();
     (!note.is_null()).then_some(note)
+}
+
+/// Tells the group of a large block, if it is one's, that the block goes.
+///
+/// # Safety
+/// The block is the caller's to give up.
+pub(crate) unsafe fn forget_large(start: *mut u8) {
+    let Some(note) = note_of(start) else { return };
+    // SAFETY: passed on; as in `of_large`. In a handler above the list's holder, the note and its charge stay until
+    // the group is destroyed; the note then names no block.
+    unsafe {
+        let group = &*(*note).group;
+        let pages = (*note).pages;
+        if group.large.remove(note) {
+            Own::LARGE.free(note.cast());
+        } else {
+            (*note).start = null_mut();
+        }
+        group.account.charge_anyway(-((pages * PAGE) as isize));
+    }
 }
 
 impl Core {
@@ -176,26 +93,6 @@ impl Core {
                 }
                 None
             }
-        }
-    }
-
-    /// Tells the group of a large block, if it is one's, that the block goes.
-    ///
-    /// # Safety
-    /// The block is the caller's to give up.
-    pub unsafe fn forget_large(start: *mut u8) {
-        let Some(note) = note_of(start) else { return };
-        // SAFETY: passed on; as in `of_large`. In a handler above the list's holder, the note and its charge stay until
-        // the group is destroyed; the note then names no block.
-        unsafe {
-            let group = &*(*note).group;
-            let pages = (*note).pages;
-            if group.large.remove(note) {
-                Own::LARGE.free(note.cast());
-            } else {
-                (*note).start = null_mut();
-            }
-            group.account.charge_anyway(-((pages * PAGE) as isize));
         }
     }
 

@@ -25,25 +25,20 @@
 //! Runs at the same time: any threads. The caller that destroys a group guarantees that no thread uses its memory any
 //! more. The group itself checks that no thread is inside, and that it has no children.
 
+mod core;
 mod entry;
 mod inner;
 mod large;
+mod own;
 mod owned;
 pub(crate) mod register;
 
+pub use self::core::Core;
 pub(crate) use entry::current;
 pub use entry::{Entry, NotInside, innermost};
-pub use inner::{Busy, Core, Refused, Statistics};
+pub use inner::{Busy, Refused, Statistics};
+pub(crate) use large::forget_large;
 pub use owned::{Box, Group, Inside};
 
 /// Bytes of a group's name; what is longer is cut.
 pub const NAME_BYTES: usize = 23;
-
-/// A large block goes that may be a group's.
-///
-/// # Safety
-/// The block is the caller's to give up.
-pub(crate) unsafe fn forget_large(block: *mut u8) {
-    // SAFETY: passed on.
-    unsafe { Core::forget_large(block) };
-}

@@ -1,7 +1,8 @@
 //! Groups for Rust programs: [`Group`], and the owner of a value in one, [`Box`].
 
+use super::core::Core;
 use super::entry::Entry;
-use super::inner::{Busy, Core, Refused, Statistics};
+use super::inner::{Busy, Refused, Statistics};
 use crate::caches::OutOfMemory;
 use core::fmt;
 use core::marker::PhantomData;

@@ -5,7 +5,7 @@
 //!
 //! Runs at the same time: any threads. A fork child has its parent's list; its lock forgets the readers of the parent.
 
-use super::inner::Core;
+use super::core::Core;
 use crate::caches::heap;
 use crate::layout::{HeaderWord, header};
 use core::ptr::null_mut;

@@ -3,7 +3,7 @@
 //! A reading takes no lock and allocates nothing, so it works in any state, also in signal handlers and after a fork,
 //! where the child's begins with its parent's. It is exact at rest.
 
-use super::report::StandardError;
+use super::console::StandardError;
 use crate::caches::heap;
 use crate::layout::{HeaderWord, header};
 use crate::observe::columns::{Row, Table, rows_of};

@@ -11,6 +11,7 @@
 #[doc(hidden)]
 pub mod check;
 pub mod conf;
+mod console;
 pub mod control;
 pub mod locks;
 pub mod report;

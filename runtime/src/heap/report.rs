@@ -4,6 +4,7 @@
 //! `central::Tally`), and from a walk over spans and slots; malloc and free count nothing. A reading takes no lock, so
 //! it works in any state; it is exact at rest.
 
+use super::console::StandardError;
 use super::locks;
 use super::statistics::read::{Heap, Walked};
 use crate::caches::{Spans, heap};
@@ -183,25 +184,6 @@ pub fn write_slabinfo(out: &mut impl Write) -> fmt::Result {
         });
     }
     result
-}
-
-/// Standard error as a place to write to, a line at a time, or what fits.
-#[derive(Default)]
-pub struct StandardError(Line);
-
-impl Write for StandardError {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if !self.0.has_room_for(text.len()) {
-            process::complain(self.0.as_bytes());
-            self.0 = Line::new();
-        }
-        self.0.write_str(text)?;
-        if text.ends_with('\n') {
-            process::complain(self.0.as_bytes());
-            self.0 = Line::new();
-        }
-        Ok(())
-    }
 }
 
 /// Prints the report on standard error.

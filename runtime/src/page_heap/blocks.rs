@@ -5,7 +5,7 @@ use super::PAGE;
 use super::free_runs::FreeRuns;
 use super::runs::{PageHeap, Run};
 use super::segments::reserve_aligned;
-use super::units::UNIT;
+use super::sizes::UNIT;
 use machine::{here, vm};
 
 impl PageHeap {

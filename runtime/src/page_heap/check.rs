@@ -14,7 +14,7 @@ use super::bins::LONGEST;
 use super::free_runs::FreeRuns;
 use super::runs::PageHeap;
 use super::segment::{Kind, Owner, Segment};
-use super::units::UNIT;
+use super::sizes::UNIT;
 use machine::sync::Ordering;
 use machine::vm::PAGE;
 

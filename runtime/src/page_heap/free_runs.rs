@@ -12,6 +12,13 @@ use machine::sync::{AtomicPtr, Ordering};
 /// Runs that a search looks at in one bin.
 const GLANCES: usize = 8;
 
+/// A run that a signal handler freed.
+#[derive(Debug)]
+#[repr(C)]
+pub struct FreedRun {
+    pub next: *mut FreedRun,
+}
+
 /// What the lock protects.
 #[derive(Debug)]
 #[repr(C)]

@@ -11,15 +11,15 @@
 //! Runs at the same time: the threads of one slot mostly; anybody may drain.
 
 use super::runs::PageHeap;
+use super::sizes::MOST_AT_ONCE;
 use super::span::Span;
 use super::{PAGE_HEAP_RANK, PAGE_LIST_RANK};
+use crate::layout::{self, Region};
 use core::ptr::null_mut;
 use machine::here;
 use machine::sync::{Acquired, AtomicPtr, AtomicU32, Lock, Ordering, Ordering::Relaxed, Site, compiler_fence};
 
 const _: () = assert!(PAGE_LIST_RANK < PAGE_HEAP_RANK);
-/// The largest batch, in spans of 64 KiB, and what moves in one lock hold at most.
-pub(super) const MOST_AT_ONCE: u32 = 8;
 
 /// One slot's list. All-zero memory is an empty list. Relaxed throughout: the lock orders what is read under it, and a
 /// number that is read without it only changes how many spans move, or when.
@@ -41,6 +41,14 @@ pub enum Occupancy {
     Occupied,
     /// No thread has used it for a while.
     Deserted,
+}
+
+impl PageHeap {
+    /// The slot's page list.
+    pub fn page_list(&self, slot: u32) -> &PageList {
+        // SAFETY: the map lies in the region, behind the areas; nobody else uses these bytes of the slot's.
+        unsafe { &*Region::of_map(self.map_start).in_area(slot, layout::PAGE_LIST) }
+    }
 }
 
 impl PageList {

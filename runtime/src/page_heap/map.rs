@@ -15,11 +15,9 @@
 //! Runs at the same time: loads anywhere; bytes are stored by whoever owns the granule's span, claims under the page
 //! heap's lock.
 
-use super::units::UNIT;
+use super::sizes::{GRANULE_SHIFT, UNIT};
 use machine::sync::{AtomicU8, AtomicU64, Ordering};
 
-/// log2 of the bytes that one entry covers.
-pub const GRANULE_SHIFT: u32 = 16;
 /// Entries of the smallest map: of 64 GiB.
 const LEAST: usize = 1 << (36 - GRANULE_SHIFT);
 /// Of the usual one: of 128 GiB.

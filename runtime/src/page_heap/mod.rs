@@ -11,6 +11,7 @@
 mod bins;
 mod blocks;
 mod check;
+mod deferred;
 mod emergency;
 mod free_runs;
 mod list;
@@ -20,6 +21,7 @@ mod purge;
 mod runs;
 mod segment;
 mod segments;
+mod sizes;
 mod span;
 mod tags;
 mod units;
@@ -31,7 +33,8 @@ pub use purge::MOST_PURGED_AT_ONCE;
 pub use runs::{PageCounts, PageHeap, Run};
 pub use segment::{Owner, Segment};
 pub(crate) use segments::reserve_aligned;
-pub use span::{GRANULE, Misuse, Span};
+pub use sizes::GRANULE;
+pub use span::{Misuse, Span};
 
 pub use machine::vm::PAGE;
 

@@ -18,16 +18,14 @@
 
 use super::bins::LONGEST;
 use super::emergency::Emergency;
-use super::free_runs::FreeRuns;
-use super::list::{MOST_AT_ONCE, PageList};
+use super::free_runs::{FreeRuns, FreedRun};
 use super::map::PageMap;
 use super::metadata::Metadata;
-use super::segment::{GRANULE_PAGES, Kind, Owner, Segment};
-use super::segments::SEGMENT_TABLE_BYTES;
+use super::segment::{Kind, Owner, Segment};
+use super::sizes::{GRANULE_PAGES, MAX_SEGMENTS, MOST_AT_ONCE, UNIT};
 use super::span::Span;
-use super::units::{UNIT, Units};
+use super::units::Units;
 use super::{PAGE, PAGE_HEAP_RANK};
-use crate::layout::{self, Region};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
@@ -48,13 +46,6 @@ pub struct Run {
     pub start: *mut u8,
     /// Whether every byte of it is known to be zero.
     pub is_zero: bool,
-}
-
-/// A run that a signal handler freed.
-#[derive(Debug)]
-#[repr(C)]
-struct FreedRun {
-    next: *mut FreedRun,
 }
 
 /// What the page heap counts, in pages.
@@ -95,7 +86,7 @@ pub struct PageHeap {
     /// itself to open files.
     pub(super) prefers_huge: bool,
     /// Runs that signal handlers freed, linked through their first words.
-    deferred: AtomicPtr<FreedRun>,
+    pub(super) deferred: AtomicPtr<FreedRun>,
     /// Runs handed out when somebody was last told that the heap is about to grow.
     growth_told_at: AtomicU64,
     lock: Lock<PAGE_HEAP_RANK>,
@@ -124,7 +115,7 @@ impl PageHeap {
         self.map_start = map_start;
         self.prefers_huge = process::prefers_huge_pages();
         self.units.begin();
-        let table = self.metadata.cut(SEGMENT_TABLE_BYTES, 64);
+        let table = self.metadata.cut(MAX_SEGMENTS * size_of::<AtomicPtr<Segment>>(), 64);
         // SAFETY: nobody else runs yet.
         let state = unsafe { &mut *self.state.get() };
         let Some(table) = table else { return false };
@@ -150,12 +141,6 @@ impl PageHeap {
     pub fn locks(&self) -> &LockReport {
         // SAFETY: made before the region was published.
         unsafe { &*self.locks.load(Ordering::Relaxed) }
-    }
-
-    /// The slot's page list.
-    pub fn page_list(&self, slot: u32) -> &PageList {
-        // SAFETY: the map lies in the region, behind the areas; nobody else uses these bytes of the slot's.
-        unsafe { &*Region::of_map(self.map_start).in_area(slot, layout::PAGE_LIST) }
     }
 
     /// A run of `pages`, aligned to `alignment` pages (a power of two); a large one.
@@ -487,35 +472,5 @@ impl PageHeap {
 
     pub(super) fn segment(&self, start: *mut u8) -> &Segment {
         self.find(start).expect("a run of ours lies in a segment of ours")
-    }
-
-    // ---- what a signal handler frees while its thread is in here ----
-
-    pub(super) fn defer(&self, start: *mut u8) {
-        let mut head = self.deferred.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: the run is free and at least a page.
-            unsafe { start.cast::<FreedRun>().write(FreedRun { next: head }) };
-            // Release pairs with the acquire in `put_deferred`: who sees the run sees its link, or does not see the
-            // run.
-            match self.deferred.compare_exchange_weak(head, start.cast(), Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(seen) => head = seen,
-            }
-        }
-    }
-
-    #[cold]
-    fn put_deferred(&self, state: &mut FreeRuns) {
-        let mut run = self.deferred.swap(null_mut(), Ordering::Acquire);
-        // SAFETY: written by `defer`.
-        while let Some(FreedRun { next }) = unsafe { run.as_ref() } {
-            let (start, next) = (run.cast::<u8>(), *next);
-            match self.segment(start).owner() {
-                Owner::Block => self.give_block_back(state, start),
-                _ => self.put_run(state, start),
-            }
-            run = next;
-        }
     }
 }

@@ -12,15 +12,12 @@
 //!
 //! A large block of its own (`Owner::Block`) is a segment without pages.
 
-use super::span::{BITS_BYTES, GRANULE, HintPtr, HintU8, HintUsize, Span};
-use super::units::UNIT;
+use super::sizes::{GRANULE, GRANULE_PAGES, UNIT};
+use super::span::{BITS_BYTES, HintPtr, HintU8, HintUsize, Span};
 use core::ops::Range;
 use core::ptr::null_mut;
 use machine::sync::Ordering::Relaxed;
 use machine::vm::PAGE;
-
-/// Pages of a granule.
-pub const GRANULE_PAGES: u32 = (GRANULE / PAGE) as u32;
 
 /// Pages of a huge one. Segments begin at multiples of two of them.
 const HUGE_PAGES: u32 = 512;

@@ -6,19 +6,15 @@ use super::bins::LONGEST;
 use super::free_runs::FreeRuns;
 use super::runs::PageHeap;
 use super::segment::{Owner, Segment};
-use super::span::GRANULE;
-use super::units::UNIT;
+use super::sizes::{GRANULE, MAX_SEGMENTS, UNIT};
 use crate::settings::Key;
 use machine::sync::Ordering;
 use machine::{here, vm};
 
 const HUGE: Key = Key::of("huge");
 
-const MAX_SEGMENTS: usize = 1 << 14;
 /// While a heap is no larger than this (32 MiB), none of it uses huge pages, whatever the system's setting.
 const SMALL_HEAP_PAGES: u64 = (32 << 20) / PAGE as u64;
-/// Bytes of the table of all segments.
-pub(super) const SEGMENT_TABLE_BYTES: usize = MAX_SEGMENTS * size_of::<*mut Segment>();
 /// Segments are that large while the heap is small; so much address space a process may have in reserve.
 const USUAL_SEGMENT: usize = 8 << 20;
 const LARGEST_SEGMENT: usize = 256 << 20;

@@ -13,7 +13,7 @@
 //! accesses are relaxed: the lock orders them for its holders, and a hint is read again under the lock before anything
 //! is done about it.
 
-use super::map::GRANULE_SHIFT;
+use super::sizes::GRANULE;
 use machine::sync::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 // Fields that hints are read from, but that no order hangs on: core's atomics, so that the simulated machine spends no
@@ -22,8 +22,6 @@ pub use core::sync::atomic::{
     AtomicBool as HintBool, AtomicPtr as HintPtr, AtomicU8 as HintU8, AtomicU32 as HintU32, AtomicUsize as HintUsize,
 };
 
-/// The unit of spans, and of the page map.
-pub const GRANULE: usize = 1 << GRANULE_SHIFT;
 /// Bytes of a granule's bits: enough for objects of 16 bytes.
 pub const BITS_BYTES: usize = GRANULE / 16 / 8;
 

@@ -7,12 +7,8 @@
 
 use super::metadata::Metadata;
 use super::segment::Segment;
+use super::sizes::UNIT_SHIFT;
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
-
-/// log2 of the unit that segments are aligned to and counted in.
-pub const UNIT_SHIFT: u32 = 22;
-/// Bytes of a unit.
-pub const UNIT: usize = 1 << UNIT_SHIFT;
 
 const INLINE: usize = 16;
 
@@ -161,6 +157,7 @@ fn hash(unit: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page_heap::sizes::UNIT;
     use std::boxed::Box;
     use std::vec;
     use std::vec::Vec;

@@ -9,49 +9,12 @@
 //!
 //! Runs at the same time: any number of threads; one takes at a time, any number give back, also in signal handlers.
 
-use super::block::{Block, Head, SHARED_ROWS, slots_a_bit};
+use super::block::{Block, SHARED_ROWS};
+use super::head::{Area, LINE, LINES, Preparation};
 use core::ptr::{NonNull, null_mut};
 use machine::slot::{self, ROW};
-use machine::sync::{Acquired, AtomicPtr, AtomicU64, AtomicUsize, Contention, Lock, Ordering};
+use machine::sync::{Acquired, Ordering};
 use machine::{here, root, thread, vm};
-
-/// Rank of an area's lock: what holds it goes on to reserve address space only.
-pub const AREA_RANK: u8 = 4;
-/// Lines of a row: the largest block.
-pub const LINES: usize = ROW / LINE;
-const LINE: usize = 64;
-
-/// When blocks are made zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preparation {
-    /// On return, as far as they were touched.
-    OnReturn,
-    /// When they are taken, for this many CPUs, as allocators of per-CPU memory do it.
-    ForAll {
-        /// CPUs that the memory is laid out for.
-        cpus: usize,
-    },
-}
-
-/// An area. It lies in a page of its own and is never unmapped.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Area {
-    rows: usize,
-    preparation: Preparation,
-    lock: Lock<AREA_RANK>,
-    /// Under the lock: where in the current chunk the next block is cut, and how many lines are left there.
-    next: AtomicUsize,
-    lines_left: AtomicUsize,
-    /// Blocks that are in use.
-    in_use: AtomicU64,
-    /// Ready blocks by lines. Any thread pushes; only the lock's holder pops, so no block returns behind its back.
-    ready: [AtomicPtr<Head>; LINES + 1],
-    contention: Contention,
-    block_contention: Contention,
-}
-
-const _: () = assert!(size_of::<Area>() <= vm::PAGE);
 
 impl Area {
     /// A new area whose blocks have rows for `cpus` CPUs, and for all slots of this machine. None: no address space.
@@ -93,33 +56,6 @@ impl Area {
         }
         // SAFETY: as above.
         unsafe { root::area().cast::<Area>().as_ref() }
-    }
-
-    /// Rows for slots.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    pub(super) fn slots_a_bit(&self) -> usize {
-        slots_a_bit(self.rows)
-    }
-
-    /// What waiting for the area's lock cost.
-    pub fn contention(&self) -> &Contention {
-        &self.contention
-    }
-
-    /// What waiting for the locks of its blocks cost.
-    pub fn block_contention(&self) -> &Contention {
-        &self.block_contention
-    }
-
-    /// CPUs that the area is laid out for, if it is of the eager school.
-    pub(super) fn laid_out_for(&self) -> Option<usize> {
-        match self.preparation {
-            Preparation::OnReturn => None,
-            Preparation::ForAll { cpus } => Some(cpus),
-        }
     }
 
     /// Blocks that are in use at some moment.

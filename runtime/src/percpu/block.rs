@@ -18,24 +18,19 @@
 //! A thread that finds the lock taken adds to what is in no slot. So the words of the lock's holder lie in another
 //! line: beside a word that many CPUs add to, the holder and they would wait for each other.
 
-use super::Area;
+use super::head::{Area, Head, LINE, MASK_WORDS};
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use machine::slot::{Pair, ROW, WINDOW};
-use machine::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering};
+use machine::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use machine::vm;
 
 /// Rows before slot 0's.
 pub const SHARED_ROWS: usize = 3;
 /// Bytes of a counter in each row.
 pub const CELL: usize = size_of::<Pair>();
-/// Rank of a block's lock: nothing else is taken while it is held.
-pub const BLOCK_RANK: u8 = 5;
 /// Set in `left` while somebody closes the cell: it is out of the window then, and the amount is still there.
 pub const MARK: u64 = 1 << 62;
-
-const LINE: usize = 64;
-const MASK_WORDS: usize = 3;
 
 /// A block's name: the address of slot 0's row, plus one, so it is odd. Its holder guarantees that the block is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,23 +39,6 @@ pub struct Block(NonNull<u8>);
 
 /// From a name to the row.
 const UNTAG: isize = -1;
-
-/// What a block knows about itself: one line.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub struct Head {
-    /// The next ready block.
-    pub(super) next: AtomicPtr<Head>,
-    pub(super) area: AtomicPtr<Area>,
-    pub(super) lines: AtomicU32,
-    /// What stocks are below.
-    pub(super) range: AtomicU32,
-    /// Held by whoever moves edges.
-    pub lock: Lock<BLOCK_RANK>,
-    touched: [AtomicU64; MASK_WORDS],
-}
-
-const _: () = assert!(size_of::<Head>() == LINE);
 
 /// What a counter's cells are together.
 #[derive(Debug)]
@@ -234,11 +212,6 @@ fn first_bits(count: usize) -> [u64; MASK_WORDS] {
     })
 }
 
-/// Slots that one bit of the mask stands for, where there are as many rows.
-pub(super) fn slots_a_bit(rows: usize) -> usize {
-    rows.div_ceil(MASK_WORDS * 64).max(1)
-}
-
 /// What a pair still lets draw.
 #[inline]
 pub fn stock(pair: Pair) -> i64 {
@@ -254,6 +227,7 @@ pub fn total(pair: Pair) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::percpu::head::slots_a_bit;
     use std::vec::Vec;
 
     #[test]

@@ -3,9 +3,10 @@
 
 mod area;
 mod block;
+mod head;
 
-pub use area::{Area, LINES, Preparation};
-pub use block::{BLOCK_RANK, Block, CELL, Cells, MARK, stock, total};
+pub use block::{Block, CELL, Cells, MARK, stock, total};
+pub use head::{Area, BLOCK_RANK, LINES, Preparation};
 
 use machine::{slot, thread};
 

@@ -3,9 +3,9 @@
 //!
 //! The library itself keeps keys and values only; see [`ROWS`](super::ROWS).
 
-use super::Setting;
-use super::Values::{AnyOf, Number, Process, Text, Words};
-use super::When::{AnyTime, AtStart};
+use super::setting::Setting;
+use super::setting::Values::{AnyOf, Number, Process, Text, Words};
+use super::setting::When::{AnyTime, AtStart};
 use crate::observe::Word;
 
 /// All settings, in the order in which they are shown.

@@ -21,16 +21,17 @@ pub mod decay;
 pub mod grid;
 mod own;
 mod report;
-pub mod shepherd;
+mod shepherd;
 mod state;
 mod step;
+mod thread;
 pub mod timetable;
 
 pub(crate) use own::maintain;
 pub use report::Report;
-pub(crate) use shepherd::before_a_thread;
-pub use shepherd::leave_to_the_last;
 pub use step::{step, tick};
+pub(crate) use thread::before_a_thread;
+pub use thread::leave_to_the_last;
 
 use crate::caches::{enter, heap};
 use crate::settings::{self, Refused};

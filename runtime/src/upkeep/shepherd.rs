@@ -1,82 +1,45 @@
-//! The shepherd: a background thread of the runtime, which takes the turns of deserted slots, and returns idle pages.
-//!
-//! A process with one thread, or one that holds little, has none. The shepherd is *none*, *awake*, *idle* or *ending*.
-//! Awake, it sleeps until the next thing is due; idle, until a slot wants turns again. After a long idle time it ends,
-//! and a new one is created when it is needed: a process whose main thread called `pthread_exit` ends with its last
-//! thread, which must not be ours. When the program has one thread left, the shepherd returns everything and ends: as
-//! soon as it notices, but at once before that thread forks or does what only a process with one thread may do. The
-//! state carries the generation of the process, so that a fork child has none.
-//!
-//! No slot is forgotten: the shepherd says that it is idle, and then looks whether a slot wants turns; a slot joins,
-//! and then looks whether the shepherd is idle. Both sides fence in between, so at least one sees the other.
-//!
-//! A slow path of an allocation creates it. Never a release, because the C library releases memory while it holds the
-//! lock that creating a thread takes; nor a thread that holds a lock of ours, may be in a signal handler, or is in a
-//! sandbox. Where it cannot be created, threads do the upkeep of their own slots, and the next allocation tries again.
+//! What is known of the shepherd: whether there is one, and what it does; `thread` is what it runs.
 
-use super::state::{State, interval_ns};
-use super::step;
-use crate::caches::heap;
-use crate::page_heap::PAGE;
-use crate::percpu;
-use crate::rcu;
-use crate::settings::Key;
-use crate::upcalls::{From, Rest};
-use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wait, wake_one};
-use machine::thread::{self, FIRST_GENERATION, Work};
-use machine::{clock, process, sandbox};
+use machine::clock;
+use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wake_one};
+use machine::thread::{self, FIRST_GENERATION};
 
-const NONE: u32 = 0;
-const AWAKE: u32 = 1;
-const IDLE: u32 = 2;
+pub(super) const NONE: u32 = 0;
+pub(super) const AWAKE: u32 = 1;
+pub(super) const IDLE: u32 = 2;
 /// It does what is left, and another one may be made.
-const ENDING: u32 = 3;
+pub(super) const ENDING: u32 = 3;
 /// Of the state's word, what lies above is the generation.
-const STATE: u32 = 3;
+pub(super) const STATE: u32 = 3;
 
-/// What it sleeps when nothing is due, before it ends; or two intervals, if these are longer.
-const LONG_NS: u64 = 2_000_000_000;
-/// After it could not be made, the next try waits for so long.
-const AFTER_FAILURE_NS: u64 = 100_000_000;
-/// Where the program has one thread, it is looked again whether it has more after so long.
-const ALONE_NS: u64 = 1_000_000;
-/// Whoever waits for its end looks after so long, as often.
-const END_NS: u64 = 50_000;
-const END_LOOKS: u32 = 2000;
 /// Its last instructions take less.
-const MOMENT_NS: u64 = 10_000_000;
-/// A process whose runs have no more pages than this gets none: 2 MiB of address space, of which less is in memory.
-const LITTLE_PAGES: u64 = (2 << 20) / PAGE as u64;
-
-const SHEPHERD: Key = Key::of("upkeep.shepherd");
-
-static WORK: Work = Work { name: c"commensal-keep", job: work };
+pub(super) const MOMENT_NS: u64 = 10_000_000;
 
 /// What is known of it. Zeroes: there is none.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shepherd {
     /// The generation, times four, plus what it does.
-    state: AtomicU32,
+    pub(super) state: AtomicU32,
     /// Changes when it is to wake up.
-    bell: AtomicU32,
+    pub(super) bell: AtomicU32,
     /// When it can be made, in nanoseconds of the clock.
-    not_before_ns: AtomicU64,
+    pub(super) not_before_ns: AtomicU64,
     /// Who was the first that wanted it, with the generation of the process above.
     first: AtomicU64,
     /// When it ended, but for its last instructions.
-    ended_ns: AtomicU64,
+    pub(super) ended_ns: AtomicU64,
 }
 
 /// Bits of an identity that are told apart.
 const IDENTITY: u32 = 40;
 
-fn marked(state: u32) -> u32 {
+pub(super) fn marked(state: u32) -> u32 {
     thread::generation() << 2 | state
 }
 
 impl Shepherd {
-    fn state(&self) -> u32 {
+    pub(super) fn state(&self) -> u32 {
         let word = self.state.load(Ordering::Relaxed);
         if word & !STATE == marked(0) { word & STATE } else { NONE }
     }
@@ -89,7 +52,7 @@ impl Shepherd {
     /// Whether forks allow to create it. The C library's locks are in order in a child that has created a thread. In a
     /// child of `_Fork` or the bare system call, which run no handlers, threads that do not exist there may hold them.
     /// So a child needs two threads first.
-    fn is_possible_in_child(&self) -> bool {
+    pub(super) fn is_possible_in_child(&self) -> bool {
         let generation = thread::generation();
         if generation == FIRST_GENERATION {
             return true;
@@ -120,159 +83,8 @@ impl Shepherd {
         wake_one(&self.bell);
     }
 
-    /// Sleeps until a thread rouses it, unless something is due. False if none did for long: the shepherd is gone.
-    fn rest(&self, bell: u32, long_ns: u64) -> bool {
-        self.state.store(marked(IDLE), Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let until = clock::now_ns() + long_ns;
-        while step(clock::now_ns()).is_none() && self.state() == IDLE {
-            let now = clock::now_ns();
-            if now >= until || self.bell.load(Ordering::Relaxed) != bell || is_last() {
-                break;
-            }
-            heap().cpu.visit_statistics(Rest::Soon);
-            wait(&self.bell, bell, until - now);
-        }
-        let is_long = clock::now_ns() >= until;
-        self.state.store(marked(AWAKE), Ordering::Relaxed);
-        !is_long || !self.end()
-    }
-
-    /// There is none from now on. False: somebody came meanwhile who left something to it.
-    fn end(&self) -> bool {
-        let background = |is_there| heap().page_heap().set_background(is_there);
-        let change = |from, to| {
-            self.state.compare_exchange(marked(from), marked(to), Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        };
-        background(false);
-        change(AWAKE, ENDING);
-        // A slot that joined before that found it here; or it finds none, and is in an allocation or leaves it to a
-        // later one. What is due is done here, unless a new one has been created already.
-        fence(Ordering::SeqCst);
-        let goes_on = !is_last() && SHEPHERD.is_on() && step(clock::now_ns()).is_some() && change(ENDING, AWAKE);
-        if goes_on {
-            background(true);
-            return false;
-        }
-        if is_last() {
-            heap().cpu.trim(heap().page_heap().kept_dirty() as usize * PAGE);
-        }
-        self.ended_ns.store(clock::now_ns(), Ordering::Relaxed);
-        change(ENDING, NONE);
-        true
-    }
-
     /// Whether it is about to end, also for the kernel, or has done so a moment ago.
-    fn is_going(&self) -> bool {
+    pub(super) fn is_going(&self) -> bool {
         self.state() == ENDING || clock::now_ns().saturating_sub(self.ended_ns.load(Ordering::Relaxed)) < MOMENT_NS
-    }
-}
-
-impl State {
-    /// Makes sure that there is a shepherd, if there should be one and it can be created: on the slow path of an
-    /// allocation. Returns false if a later allocation should try.
-    pub(super) fn try_to_have_shepherd(&self, now_ns: u64, from: From) -> bool {
-        let (allocates, counts) = (from == From::Allocation, &heap().page_heap().counts);
-        let is_wanted = SHEPHERD.is_on()
-            && !self.shepherd.is_there()
-            && !sandbox::is_on()
-            && heap().sharing.upgraded_at_ns().is_some()
-            && counts.in_use.get() + counts.free_dirty.get() > LITTLE_PAGES
-            && now_ns >= self.shepherd.not_before_ns.load(Ordering::Relaxed)
-            && self.shepherd.is_possible_in_child();
-        if is_wanted && allocates && process::threads() == Some(1) {
-            self.shepherd.not_before_ns.store(now_ns + ALONE_NS, Ordering::Relaxed);
-        } else if is_wanted && allocates && !self.make_shepherd() {
-            self.shepherd.not_before_ns.store(now_ns + AFTER_FAILURE_NS, Ordering::Relaxed);
-        }
-        allocates || !is_wanted
-    }
-
-    #[cold]
-    fn make_shepherd(&self) -> bool {
-        if thread::holds_locks() || thread::may_be_in_handler() {
-            return false;
-        }
-        // Without signals: if a handler on it forked, this thread would continue in the child and create another one.
-        percpu::for_process(|| {
-            let word = &self.shepherd.state;
-            let seen = word.load(Ordering::Relaxed);
-            let is_ours = !self.shepherd.is_there()
-                && word.compare_exchange(seen, marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok();
-            if !is_ours {
-                return true;
-            }
-            let page_heap = heap().page_heap();
-            page_heap.set_background(true);
-            let is_made = process::keeping_errno(|| thread::spawn(&WORK));
-            if !is_made {
-                page_heap.set_background(false);
-                word.store(marked(NONE), Ordering::Relaxed);
-            }
-            is_made
-        })
-    }
-}
-
-/// How many threads there are but for one, and for RCU's worker. None: it cannot be told.
-fn others() -> Option<u32> {
-    process::threads().map(|all| all.saturating_sub(1 + u32::from(rcu::has_worker())))
-}
-
-/// For the shepherd: whether the program has no more than one thread.
-fn is_last() -> bool {
-    others().is_some_and(|others| others <= 1)
-}
-
-/// Makes forks end the shepherd first, if it should end. Call it early: handlers cannot register others.
-pub(crate) fn before_a_thread() {
-    thread::before_fork(leave_before_fork);
-}
-
-/// If the caller is the program's last thread, there is no shepherd any more when this returns, also for the kernel, or
-/// a tenth of a second has passed. A joined thread may take a moment to end; this waits for that for as many `looks`.
-/// Any thread, also in signal handlers.
-pub fn leave_to_the_last(looks: u32) {
-    let Some(shepherd) = State::known().map(|state| &state.shepherd) else { return };
-    let (mut look, mut most) = (0, looks);
-    // All but the one that calls.
-    while let Some(others @ 1..) = others() {
-        if others == 1 && (shepherd.is_there() || shepherd.is_going()) {
-            shepherd.ring();
-            most = END_LOOKS;
-        }
-        if look >= most {
-            return;
-        }
-        look += 1;
-        wait(&shepherd.bell, shepherd.bell.load(Ordering::Relaxed), END_NS);
-    }
-}
-
-extern "C" fn leave_before_fork() {
-    process::keeping_errno(|| leave_to_the_last(0));
-}
-
-fn work() {
-    loop {
-        percpu::enter();
-        let Some(state) = State::known() else { return };
-        let shepherd = &state.shepherd;
-        // Who rings after this finds the word changed when we go to sleep.
-        let bell = shepherd.bell.load(Ordering::SeqCst);
-        if (!SHEPHERD.is_on() || is_last()) && shepherd.end() {
-            return;
-        }
-        match step(clock::now_ns()) {
-            Some(at) => {
-                heap().cpu.visit_statistics(Rest::No);
-                let left = at.saturating_sub(clock::now_ns());
-                if left > 0 {
-                    wait(&shepherd.bell, bell, left);
-                }
-            }
-            None if shepherd.rest(bell, LONG_NS.max(2 * interval_ns())) => {}
-            None => return,
-        }
     }
 }

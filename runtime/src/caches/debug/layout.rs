@@ -1,8 +1,7 @@
 //! How an object that is watched lies in memory, and what its surroundings are filled with.
 
+use super::options::{Damage, Found, Options};
 use super::record::Record;
-use super::report::{Damage, Found};
-use crate::settings::Key;
 use core::slice;
 
 /// Around objects in use.
@@ -14,40 +13,6 @@ pub(super) const FREED: u8 = 0x6b;
 
 /// Bytes of a red zone, at least.
 const ZONE_BYTES: usize = 16;
-
-const DEBUG: Key = Key::of("cache.NAME.debug");
-
-/// What a cache watches: bits in the order in which `cache.NAME.debug` has its words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options(u8);
-
-impl Options {
-    /// Nothing.
-    pub const NONE: Self = Options(0);
-    /// Bytes before and behind each object, which nobody may write to.
-    pub const REDZONE: Self = Options(1);
-    /// Contents for objects that are not in use, which nobody may change; and for those that begin to be.
-    pub const POISON: Self = Options(2);
-    /// Who allocated an object, and who freed it last.
-    pub const TRACK: Self = Options(4);
-    /// Objects that were freed stay so for a while.
-    pub const QUARANTINE: Self = Options(8);
-
-    /// What the configuration says of a cache.
-    pub fn of(name: &[u8]) -> Self {
-        Options(DEBUG.of_cache(name) as u8)
-    }
-
-    /// Whether one of them is among these.
-    pub const fn has(self, one: Self) -> bool {
-        self.0 & one.0 != 0
-    }
-
-    /// These but one.
-    pub fn without(self, one: Self) -> Self {
-        Options(self.0 & !one.0)
-    }
-}
 
 /// Where what lies.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +106,7 @@ unsafe fn changed(start: *mut u8, bytes: usize, expected: u8) -> Option<Damage> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caches::debug::options::DEBUG;
 
     #[test]
     fn debug_option_is_the_bit_of_its_word() {

@@ -15,12 +15,13 @@
 //! signal handler as other slow paths, but that unwinding the stack is up to the C library.
 
 mod layout;
+mod options;
 mod quarantine;
 mod record;
 mod report;
 mod state;
 mod watch;
 
-pub use layout::Options;
+pub use options::Options;
 pub use state::Debug;
 pub use watch::die_of_mixed_caches;

@@ -1,7 +1,7 @@
 //! What is written down of an object that is watched. It lies before the object: a program that runs over the end of
 //! the one before hits first that one's red zone, and then the mark.
 
-use super::layout::Options;
+use super::options::Options;
 use machine::clock;
 use machine::code::{self, Calls};
 use machine::sync::{AtomicPtr, AtomicU32, Ordering};

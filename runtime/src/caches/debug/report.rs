@@ -1,51 +1,13 @@
 //! The last words of a program that misused an object which is watched: what, where, who allocated it, who freed it.
 
-use super::layout::{Layout, Options};
+use super::layout::Layout;
+use super::options::{Found, Options};
 use super::record::{Record, State, Trace};
 use crate::caches::heap::heap;
 use crate::central::CacheState;
 use crate::misuse::Line;
-use core::fmt::{self, Write};
+use core::fmt::Write;
 use machine::{clock, code, process};
-
-/// Bytes that should not have changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Damage {
-    /// The first one, counted from the object's beginning.
-    pub first: isize,
-    pub found: u8,
-    pub expected: u8,
-    /// How many there are.
-    pub count: usize,
-}
-
-impl Damage {
-    /// Counted from elsewhere.
-    pub fn moved(self, by: isize) -> Self {
-        Damage { first: self.first + by, ..self }
-    }
-}
-
-/// What was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// The red zone before it was written to.
-    Before(Damage),
-    /// The one behind it.
-    Behind(Damage),
-    /// The object itself, though it was free.
-    Inside(Damage),
-    /// The record.
-    Record,
-    /// It was freed again.
-    Twice,
-    /// It was used, though it was free.
-    AfterFree,
-    /// It was given to another cache.
-    OtherCache,
-    /// Not its beginning was given, but this.
-    Interior(*mut u8),
-}
 
 /// When it was found; where a call did it, the address that this returns to.
 #[derive(Clone, Copy, Debug)]
@@ -56,14 +18,6 @@ pub(super) enum Moment {
     LeavingQuarantine,
     AtExit,
     Flushed,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage { first, found, expected, count } = *self;
-        write!(out, "byte {first} is {found:#04x}, expected {expected:#04x}")?;
-        if count > 1 { write!(out, ", {count} bytes in all") } else { Ok(()) }
-    }
 }
 
 impl Moment {

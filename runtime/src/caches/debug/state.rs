@@ -1,9 +1,10 @@
 //! What a cache that watches needs, beside itself.
 
-use super::layout::{FREED, Layout, Options, UNSET, ZONE};
+use super::layout::{FREED, Layout, UNSET, ZONE};
+use super::options::{Found, Options};
 use super::quarantine::Quarantine;
 use super::record::{Record, State};
-use super::report::{self, Found, Moment};
+use super::report::{self, Moment};
 use crate::central::CacheState;
 use core::cell::UnsafeCell;
 

@@ -1,9 +1,10 @@
 //! What caches that watch do for their users.
 
-use super::layout::{Layout, Options};
+use super::layout::Layout;
+use super::options::{Found, Options};
 use super::quarantine;
 use super::record::State;
-use super::report::{self, Found, Moment};
+use super::report::{self, Moment};
 use super::state::Debug;
 use crate::caches::heap::{Heap, heap};
 use crate::caches::object_cache::{ObjectCache, Wanted};

@@ -18,9 +18,10 @@
 
 pub(super) mod read;
 mod rows;
+mod walk;
 
-use super::report::StandardError;
-use crate::caches::{CHUNK, enter, heap};
+use super::console::StandardError;
+use crate::caches::{enter, heap};
 use crate::group::register;
 use crate::layout::{HeaderWord, header};
 use crate::observe::page::{Room, Text, Writer};
@@ -35,7 +36,7 @@ use core::ptr::null_mut;
 use machine::publication::{self, Place};
 use machine::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
 use machine::{clock, process, slot, thread, vm};
-use rows::Walk;
+use walk::{MOST_CACHES, Walk};
 
 /// Who is to have a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +64,6 @@ const OWED_NS: i64 = 5 * MILLISECOND as i64;
 const INTERVAL: Key = Key::of("observe.interval_ms");
 /// Memory in use has changed by much if it is by an eighth and so many pages.
 const MUCH: u64 = (1 << 18) / PAGE as u64;
-/// Caches that there is room for.
-const MOST_CACHES: usize = 4 * CHUNK;
 /// What is done at a stretch.
 const STRETCH_NS: u64 = 20_000;
 /// Units of coarse time to the next part, some 100 µs; to the next try for what another thread holds, and to the next

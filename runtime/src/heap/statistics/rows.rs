@@ -1,8 +1,9 @@
 //! What the page says: slots, spans and caches, a part at a time, and then the rest.
 
-use super::read::{Heap, OfGroup, OfSlot, Walked};
-use super::{Inside, MOST_CACHES, Part};
-use crate::caches::{Parts, Reading, Spans, heap};
+use super::read::{Heap, OfGroup, OfSlot};
+use super::walk::Stage;
+use super::{Inside, Part};
+use crate::caches::{Reading, heap};
 use crate::central::{coarse_of, coarse_time};
 use crate::group::register;
 use crate::heap::locks;
@@ -10,44 +11,6 @@ use crate::observe::figures::{Cache, Figures, Group, Lock, Slot};
 use machine::{clock, slot};
 
 const CACHES_AT_ONCE: usize = 8;
-
-/// How far the copy that is being written has come, and what was found on the way.
-#[repr(C)]
-pub(super) struct Walk {
-    stage: Stage,
-    walked: Walked,
-    /// By the place of the cache; those from `used` on are zeroes.
-    caches: [(Parts, Spans); MOST_CACHES],
-    used: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C, u32)]
-enum Stage {
-    /// Slots from this one on.
-    Slots(u32) = 0,
-    /// Spans from this place in the heap on.
-    Spans(u64),
-    /// Caches from this one on.
-    Caches(u64),
-    /// The rest.
-    Rest,
-}
-
-impl Walk {
-    /// Begins anew.
-    pub fn start(&mut self) {
-        (self.stage, self.walked) = (Stage::Slots(0), Walked::default());
-        self.caches[..self.used].fill(Default::default());
-        self.used = 0;
-    }
-
-    fn cache(&mut self, place: usize) -> Option<&mut (Parts, Spans)> {
-        let cache = self.caches.get_mut(place);
-        self.used = self.used.max(place + 1).min(MOST_CACHES);
-        cache
-    }
-}
 
 impl Inside {
     /// Does a part of the copy that is being written.
