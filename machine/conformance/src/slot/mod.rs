@@ -241,9 +241,12 @@ operations! {
     /// count_in(at, s'):
     ///     restartably:
     ///         if s ≠ s': return false
-    ///         *(at + OFFSET) += 1        commit
+    ///         *(at + OFFSET) += 1        commit, a release
     ///     return true
     /// ```
+    ///
+    /// Nobody can find the release missing here: both machines show stores in their order, and loads before later
+    /// stores.
     count_in: unsafe fn(counted: Counted) -> bool = slot::count_in::<{ counted::OTHER as i32 }>,
 
     /// Draws from a cell what is in this thread's slot. The machine's operation has a `RANGE`, and an `OFFSET` for

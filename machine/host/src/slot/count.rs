@@ -8,9 +8,10 @@ use super::layout::{COUNTED_BESIDE, COUNTS, Counted, NOWHERE};
 use crate::sync::{AtomicPtr, Ordering};
 use core::arch::asm;
 
-/// Adds one to the first word of the counts of this thread's slot, and returns where that was. If restartable sections
-/// never complete, it adds to the word [`COUNTED_BESIDE`] it instead, as if in slot [`NOWHERE`]. `counts` points to
-/// those of slot 0. Signal handlers of this thread may redirect it before or after the operation.
+/// Adds one to the first word of the counts of this thread's slot, and says where that was; or, where restartable
+/// sections do not come to an end, to the word [`COUNTED_BESIDE`] it, as if in slot [`NOWHERE`]. `counts` leads to
+/// those of slot 0; signal handlers of this thread that let it lead elsewhere do so before or after the operation. What
+/// the thread does next is ordered behind the count by [`fence_all`](crate::kick::fence_all) only.
 ///
 /// # Safety
 /// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId), and the thread has a slot. `counts` points to
@@ -49,7 +50,9 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     Counted { at, slot: slot as u32 }
 }
 
-/// Adds one to the word `OFFSET` bytes behind where the thread counted. False, without effect, if it left that slot.
+/// Adds one to the word `OFFSET` bytes behind where the thread counted; false, and nothing is counted, if it is not in
+/// that slot any more. A release: whoever loads the sum by acquire sees what the thread counted before, and comes
+/// behind what it read before.
 ///
 /// # Safety
 /// As for [`count`], which said where.

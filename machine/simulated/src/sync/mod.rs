@@ -5,6 +5,8 @@ mod atomic;
 mod contention;
 #[path = "../../../host/src/sync/lock.rs"]
 mod lock;
+#[path = "../../../host/src/sync/order.rs"]
+mod order;
 #[path = "../../../host/src/sync/site.rs"]
 mod site;
 #[path = "../../../host/src/sync/wait.rs"]
@@ -19,6 +21,7 @@ pub use contention::{Contention, ContentionReport, PLACES, Waited};
 pub use core::sync::atomic::Ordering;
 pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Lock};
+pub use order::{order_after_change, order_reads, order_writes};
 pub use site::Site;
 #[doc(hidden)]
 pub use site::full_name;
