@@ -43,7 +43,7 @@ use crate::settings;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::slot::{self, COUNTS, Counted, Mode};
-use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, order_after_change, order_reads, spin_loop};
 use machine::{kick, process, root, thread, vm};
 
 /// What the level of a thread is counted down from that counts in rows.
@@ -320,8 +320,11 @@ impl Domain {
         if self.rows.load(Ordering::Acquire) == UNTRIED {
             self.grace.if_free(|_| self.try_rows());
         }
+        let uses_rows = self.uses_rows();
+        // Pairs with the fence in `grace::start`, for a grace period that found no rows (`order_readers`).
+        order_reads();
         // Without signals: a handler that forks would change the level, and what there is.
-        self.uses_rows()
+        uses_rows
             && thread::without_signals(|| match Base::of(thread::level()) {
                 Base::Ready => true,
                 Base::Zero if self.uses_rows() && slot::current_if_given().is_some() => {
@@ -416,22 +419,24 @@ impl Domain {
     /// Whether no section is open that was counted in a place and period, and that whoever has the lock of grace
     /// periods must wait for.
     ///
-    /// Ends first: all of which the end is seen here have their begin seen below, as both are counted in one row, in
-    /// this order, and this machine shows stores in their order. So begun less ended is at least the number of those
-    /// open ones whose begin can be seen; and those that were open before the fence can. The other way round, a section
-    /// that begins and ends in between would make up for one that is open.
+    /// Ends are loaded first, by acquire, and each is a release behind its begin. Whoever sees an end here sees its
+    /// begin below, and what was read in the section was read before. So begun less ended is at least the number of
+    /// open sections whose begin can be seen, as those can that were open before the fence of `order_readers`. The
+    /// other way round, a section that begins and ends in between would make up for one that is open. The kernel orders
+    /// a slot's threads, one behind the other: whoever sees the last one's end sees those before it.
     pub(super) fn is_quiet(&self, place: Place, period: usize) -> bool {
         match place {
             Place::Lane(number) if self.used_lanes.load(Ordering::Relaxed) & 1 << number == 0 => true,
             Place::Lane(number) => {
                 let words = &self.lanes[number].0[period];
-                // Acquire pairs with the releases of `end_in_lane`, and the other keeps the order.
+                // Acquire pairs with the release in `end_elsewhere`. The second one orders nothing.
                 let ended = words.ended.load(Ordering::Acquire);
                 words.begun.load(Ordering::Acquire) == ended
             }
             Place::Slot(slot) => {
                 let row = self.row(slot, period);
-                // Acquire: what was read in sections that have ended was read before.
+                // Acquire, both, pairs with the releases of `slot::count_in` and `end_elsewhere`. The begins order
+                // nothing.
                 let ended = row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire));
                 row.begun.load(Ordering::Acquire).wrapping_add(row.begun_beside.load(Ordering::Acquire)) == ended
             }
@@ -448,10 +453,11 @@ impl Domain {
             self.used_lanes.fetch_or(1 << lane, Ordering::SeqCst);
         }
         let word = &self.lanes[lane].0[period].begun;
-        // SeqCst: a full fence. What is read in the section is read after others could see that it is open; pairs with
-        // the fence of a grace period: either that period sees the section, or the section what was unlinked before the
-        // fence.
-        if !add(word, mark, Ordering::SeqCst) {
+        let is_counted = add(word, mark, Ordering::SeqCst);
+        // Pairs with the fence of a grace period: if that comes first, the section does not find what was unlinked
+        // before; if this one does, the period sees the section.
+        order_after_change();
+        if !is_counted {
             return UNCOUNTED;
         }
         Counted { at: word.as_ptr().cast(), slot: IN_LANE | (mark >> 32) as u32 }

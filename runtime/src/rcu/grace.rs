@@ -20,7 +20,7 @@ use crate::misuse::Line;
 use crate::settings::{self, Key, Refused};
 use core::fmt::{self, Write};
 use core::panic::Location;
-use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, fence, spin_loop, wait, wake_all};
+use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, fence, order_after_change, spin_loop, wait, wake_all};
 use machine::{clock, code, kick, process};
 
 /// Rank of the lock, which is never waited for.
@@ -183,6 +183,9 @@ impl Grace {
                     // Before readers are ordered: who asks for a grace period and sees the number before comes before
                     // that order.
                     self.begun.0.fetch_add(1, Ordering::SeqCst);
+                    // Pairs with the fence in `Record::go_online`: if that comes first, we see that the reader is
+                    // there; if ours does, the reader sees the number, and with it what was taken away.
+                    order_after_change();
                     self.stage.store(ORDERING, Ordering::Relaxed);
                 }
                 ORDERING => {
@@ -302,17 +305,19 @@ impl Grace {
 /// Orders all readers' sections: of each, either what it counted when it was opened is seen afterwards, or it sees what
 /// was written before. False: the kernel refuses.
 fn order_readers(domain: &Domain) -> bool {
-    // Then whoever opens a first section does it by a locked instruction, of its slot's row or of its lane: if that is
-    // not seen here, it sees what was taken away before the number was raised, by another one.
+    // Then whoever opens a first section takes the lock of grace periods after us, or fences behind the bit of its
+    // lane. If that is not seen here, it comes behind the number that was raised, and does not find what was taken away
+    // before.
     if domain.has_no_sections() {
         return true;
     }
-    // Pairs with the compiler barriers of restartable additions: a full fence on each thread that runs. A fence on this
-    // thread alone would leave begins that wait in the store buffers of others, who have read already.
+    // Pairs with the compiler barriers of restartable additions: a full fence on each thread that runs. If it comes
+    // behind a begin, we see that; if before, the section does not find what was taken away. A fence on this thread
+    // alone would miss begins that nobody sees yet, of threads that have read already.
     if domain.uses_rows() {
         return kick::fence_all().is_ok();
     }
-    // Pairs with the locked additions in lanes.
+    // Pairs with the fence in `begin_in_lane`.
     fence(Ordering::SeqCst);
     true
 }

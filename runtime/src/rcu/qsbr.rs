@@ -19,12 +19,12 @@
 //! [`Reader::checkpoint_always`] reports in any case. Short grace periods free memory early, and in small batches; long
 //! ones make large batches and few, and let more of it wait.
 //!
-//! **Why that is enough.** An updater takes something away, and then the number of grace periods is raised by a locked
-//! instruction. A reader that has seen the number sees what came before it, as this machine keeps loads in their order;
-//! so what was taken away it finds no more. And what it read before, it had read when it stored what it has seen. So a
-//! report is a load and a store. Coming back from offline it is another matter: there the store must be visible before
-//! anything is read, and a fence is between them; it pairs with that locked instruction: either the grace period sees
-//! that the reader is there, or the reader sees all that was taken away.
+//! **Why that is enough.** An updater takes something away, fences, and reads the number of grace periods
+//! (`grace::start`). Then that number is raised. A reader that has loaded the new number, and orders its loads
+//! (`order_reads`), finds no more what was taken away. What it read before, it had read when it stored what it has
+//! seen, by a release. So on x86 a report is a load and a store. Coming back from offline takes a fence: the store must
+//! be visible before anything is read. It pairs with the fence behind the number that is raised: either the grace
+//! period sees that the reader is there, or the reader sees all that was taken away.
 //!
 //! Source of the algorithm: liburcu's flavour of this name (Desnoyers), with numbers in place of two phases; policies
 //! and thresholds are those that the Linux kernel had at different times for loops that call `cond_resched` (McKenney).
@@ -37,7 +37,9 @@ use crate::settings::Key;
 use core::marker::PhantomData;
 use core::mem::{forget, offset_of};
 use core::panic::Location;
-use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use machine::sync::{
+    AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence, order_after_change, order_reads,
+};
 use machine::thread;
 
 const POLICY: Key = Key::of("rcu.policy");
@@ -139,7 +141,8 @@ impl Record {
         if self.due.load(Ordering::Relaxed) & FLAGGED != 0 {
             self.due.fetch_and(!FLAGGED, Ordering::Relaxed);
         }
-        self.see(domain, || ());
+        // Pairs with the fence in `grace::start`: see above.
+        self.see(domain, order_reads);
     }
 
     fn go_online(&self, domain: &Domain) {
@@ -150,8 +153,7 @@ impl Record {
     fn see(&self, domain: &Domain, and_then: impl Fn()) {
         let mut number = domain.grace.number();
         loop {
-            // Acquire: who sees the number sees what was done before it was raised. Release: what was read in sections
-            // was read before. See above.
+            // Release: what was read in sections was read before. Pairs with the acquire in `is_quiet`.
             self.seen.store(number + 1, Ordering::Release);
             and_then();
             // A kick comes once for each grace period. One on top of this may have reported a later one; or have found
@@ -349,7 +351,9 @@ pub fn set_policy(policy: Policy) -> Result<(), SignalInUse> {
         return Err(SignalInUse);
     }
     let registered = &Domain::enter().registered;
-    registered.policy.store(policy.word(), Ordering::Relaxed);
+    registered.policy.store(policy.word(), Ordering::SeqCst);
+    // Pairs with the fence in `have_count` of one that registers: either we find its record, or it finds this policy.
+    order_after_change();
     registered.have_count(|| registered.records());
     Ok(())
 }
@@ -400,7 +404,7 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
             let depth = &self.record.depth;
             // By this thread only, but for its own handlers, which leave it as it was.
             depth.store(depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            // The handler that comes in the section finds it open.
+            // The handler of this thread that comes in the section finds it open; nobody else looks.
             compiler_fence(Ordering::SeqCst);
         }
         Section { reader: self }

@@ -199,8 +199,8 @@ impl Queue {
 
     /// Whether anything waits or is in hands.
     pub(super) fn is_busy(&self) -> bool {
-        // In this order: what is taken out is in hands before it waits no more.
-        self.objects.load(Ordering::SeqCst) != 0 || [0, 1].into_iter().any(|segment| self.is_in_hands(segment))
+        // In this order: what is taken out is in hands before it waits no more. Pairs with the release in `count`.
+        self.objects.load(Ordering::Acquire) != 0 || [0, 1].into_iter().any(|segment| self.is_in_hands(segment))
     }
 
     /// Whether somebody has anything of a segment in hands.
@@ -235,8 +235,8 @@ impl Queue {
     }
 
     fn count(&self, objects: i64, bytes: i64) {
-        // Under the lock, so a load and a store will do.
-        self.objects.store(self.objects.load(Ordering::Relaxed).wrapping_add_signed(objects), Ordering::Relaxed);
+        // Under the lock, so a load and a store will do. Release: see `is_busy`.
+        self.objects.store(self.objects.load(Ordering::Relaxed).wrapping_add_signed(objects), Ordering::Release);
         let bytes = self.bytes.load(Ordering::Relaxed).wrapping_add_signed(bytes);
         self.bytes.store(bytes, Ordering::Relaxed);
         if bytes > self.most_bytes.load(Ordering::Relaxed) {
@@ -414,8 +414,8 @@ impl Held<'_> {
     }
 
     fn take_up(&mut self, segment: usize, objects: i64, bytes: i64) {
-        // SeqCst: before the objects wait no more; see `is_busy`.
-        self.0.in_hands[segment].fetch_add(1, Ordering::SeqCst);
+        // Before the objects wait no more; see `is_busy`. Relaxed: `count` releases it.
+        self.0.in_hands[segment].fetch_add(1, Ordering::Relaxed);
         self.0.count(-objects, -bytes);
     }
 
@@ -451,8 +451,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// What was stored is stored before what is stored next, for who finds it in a fork child: a compiler keeps that order,
-/// and then the machine does.
+/// What was stored is stored before what is stored next, for a fork child. See `machine::sync::order`.
 fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }

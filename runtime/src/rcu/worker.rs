@@ -6,15 +6,14 @@
 //! is made when it is needed: a process whose main thread has ended by `pthread_exit` ends with its last thread, which
 //! must not be ours.
 //!
-//! Nothing is forgotten: it says that it is idle, or none, and then looks whether anything waits; who defers puts it
-//! into a queue, and then looks whether the worker is idle, or none. Between both there is a locked instruction on
-//! either side, so at least one sees the other.
+//! Nothing is forgotten: it says that it is idle, or none, and then looks whether anything waits; who defers puts it into a queue, and then looks whether
+//! the worker is idle, or none. Between both there is a full fence on either side, so at least one sees the other.
 
 use super::domain::Domain;
 use super::grace::Caller;
 use crate::percpu;
 use crate::settings::Key;
-use machine::sync::{AtomicU32, Ordering, wait, wake_one};
+use machine::sync::{AtomicU32, Ordering, order_after_change, wait, wake_one};
 use machine::thread::{self, Work};
 use machine::{process, sandbox};
 
@@ -56,8 +55,7 @@ impl Worker {
             return false;
         }
         // Who deferred before that found us idle, and rang in vain; who does later makes another one.
-        !domain.deferred.is_busy()
-            || self.state.compare_exchange(NONE, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_err()
+        !domain.has_work() || self.state.compare_exchange(NONE, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_err()
     }
 
     fn ring(&self) {
@@ -75,13 +73,21 @@ impl Domain {
     /// After something was put into a queue.
     #[inline]
     pub(super) fn rouse(&self, may_try_again: bool) {
-        // SeqCst, and the queue's lock was given back by a locked instruction: see above.
+        // Pairs with the one in `has_work`: see above. The change was to the queue's lock.
+        order_after_change();
         match self.worker.state.load(Ordering::SeqCst) {
             AWAKE => {}
             IDLE => self.wake_worker(),
             FAILED if !may_try_again => {}
             _ => self.make_worker(),
         }
+    }
+
+    /// Whether anything waits. Asked by the worker behind a change by which it says what it does.
+    fn has_work(&self) -> bool {
+        // Pairs with the one in `rouse`: if that comes first, we find what was put into a queue; else it sees that change.
+        order_after_change();
+        self.deferred.is_busy()
     }
 
     /// Has the worker look at once.
@@ -129,10 +135,10 @@ fn work() {
         let seen = worker.bell.load(Ordering::SeqCst);
         // SeqCst, both: see above.
         worker.state.store(IDLE, Ordering::SeqCst);
-        if !domain.deferred.is_busy() {
+        if !domain.has_work() {
             wait(&worker.bell, seen, LONG_NS);
         }
-        if worker.bell.load(Ordering::SeqCst) == seen && !domain.deferred.is_busy() && worker.ends(domain) {
+        if worker.bell.load(Ordering::SeqCst) == seen && !domain.has_work() && worker.ends(domain) {
             return;
         }
         worker.state.store(AWAKE, Ordering::SeqCst);
@@ -140,8 +146,8 @@ fn work() {
         if worker.is_urgent.load(Ordering::SeqCst) == 0 {
             wait(&worker.bell, seen, LAZY_DELAY.get() * MILLISECOND);
         }
-        // Who hurries after this rings again.
-        worker.is_urgent.store(0, Ordering::SeqCst);
+        // Who hurries after this rings again. An exchange: what was put into a queue before we find.
+        worker.is_urgent.swap(0, Ordering::SeqCst);
         domain.free_all(Caller::Deferred);
     }
 }

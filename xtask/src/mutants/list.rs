@@ -206,8 +206,8 @@ mutants! {
         + "kick::fence_all().is_ok()"
     in "runtime/src/rcu/worker.rs":
         "RCU deferred: the worker looks before it says that it is idle" by "worker"
-        - "worker.state.store(IDLE, Ordering::SeqCst);\n        if !domain.deferred.is_busy() {"
-        + "let is_busy = domain.deferred.is_busy();\n        worker.state.store(IDLE, Ordering::SeqCst);\n        if !is_busy {"
+        - "worker.state.store(IDLE, Ordering::SeqCst);\n        if !domain.has_work() {"
+        + "let is_busy = domain.has_work();\n        worker.state.store(IDLE, Ordering::SeqCst);\n        if !is_busy {"
     in "runtime/src/rcu/queue.rs":
         "RCU deferred forks: what is full is filled" by "deferred forks"
         - "if Batch::from_word(self.state().filling[class]).is_some_and(Batch::is_full) {"
