@@ -18,7 +18,7 @@
 
 use crate::percpu::{self, Block, Cells, stock, total};
 use machine::slot::{self, Mode, Pair, Stored, WINDOW};
-use machine::sync::{Acquired, AtomicU32, Ordering, Site, fence};
+use machine::sync::{Acquired, AtomicU32, Ordering, Site, order_reads, order_writes};
 
 const _: () = assert!((super::LARGEST_RANGE as u64) < WINDOW / 2);
 /// Amounts from here on do not go through cells.
@@ -106,11 +106,12 @@ fn steady(block: Block, index: usize) -> Option<(i64, i64)> {
     const TRIES: usize = 16;
     let cells = block.cells(index);
     (0..TRIES).find_map(|_| {
-        // Acquire pairs with the release in `Motion::drop`: if it says even, we see what was written before. The fence
-        // pairs with the one in `Motion::new`: if we saw anything written later, the second look sees the odd number.
+        // Acquire pairs with the release in `Motion::drop`: if it says even, we see what was written before.
+        // `order_reads` pairs with `order_writes` in `Motion::new`: if we saw anything that was written behind it, the
+        // second look sees the odd number.
         let before = cells.sequence.load(Ordering::Acquire);
         let seen = (cells.edges.load(Ordering::Relaxed), cells.opened().into());
-        fence(Ordering::Acquire);
+        order_reads();
         (before.is_multiple_of(2) && cells.sequence.load(Ordering::Relaxed) == before).then_some(seen)
     })
 }
@@ -173,8 +174,8 @@ impl<'a> Motion<'a> {
         let sequence = &edges.cells(index).sequence;
         // Only the lock's holder writes it, so load and store are one step. After a fork it may have stayed odd.
         sequence.store(sequence.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
-        // Pairs with the fence in `steady`.
-        fence(Ordering::Release);
+        // Pairs with `order_reads` in `steady`.
+        order_writes();
         Motion(sequence)
     }
 }

@@ -26,7 +26,7 @@ use core::cmp::Ordering as Order;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use machine::slot::{self, Mode};
-use machine::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use machine::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, compiler_fence, order_reads};
 use machine::{process, thread};
 
 /// The state of a set that nobody added to yet: so zeroed memory is a valid set, but for its length.
@@ -178,7 +178,8 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
         self.head().remote_additions.store(0, Ordering::Relaxed);
         self.head().state.store(thread::id(), Ordering::Relaxed);
-        // Last: a child that another thread forks in between has one block less, instead of two sets with one block.
+        // At last: a child that is forked in between has one block less, and no set with a block that is another's,
+        // too.
         compiler_fence(Ordering::SeqCst);
         block.into_iter().for_each(give_back);
     }
@@ -410,9 +411,9 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             if new.abs() > REMOTE_MOST.into() {
                 return Changed::TooLarge;
             }
-            // Relaxed: a sum of additions, which orders nothing.
+            // Release pairs with the acquires: whoever sees this sees what the owner added to its local word before.
             let changed = word.wrapping_add((amount as u32) << 1);
-            match remote.compare_exchange_weak(word, changed, Ordering::Relaxed, Ordering::Acquire) {
+            match remote.compare_exchange_weak(word, changed, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Changed::Done,
                 Err(seen) => word = seen,
             }
@@ -471,7 +472,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             let state = self.state();
             let seen = look(block_of(state));
             // What was looked at was looked at before this.
-            fence(Ordering::Acquire);
+            order_reads();
             if self.state() == state {
                 return seen;
             }

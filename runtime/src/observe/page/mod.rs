@@ -26,7 +26,7 @@ use super::figures::{Figures, Row, TABLES};
 use core::mem::{offset_of, size_of};
 use core::ops::Range;
 use core::ptr::NonNull;
-use machine::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use machine::sync::{AtomicU32, AtomicU64, Ordering, order_writes};
 
 /// What a page begins with that is one.
 pub const MARK: [u8; 8] = *b"cmstats\0";
@@ -195,7 +195,7 @@ impl Writer {
         let Some(copy) = self.copy() else { return 0..0 };
         copy.turn.store(copy.turn.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
         // For readers of this very memory, as in tests.
-        fence(Ordering::Release);
+        order_writes();
         (copy.began_ns, copy.cost_ns, copy.rows, copy.lost) = (now_ns, 0, [0; TABLES.len()], [0; TABLES.len()]);
         self.row::<Figures>(0);
         let at = other as usize;
