@@ -36,6 +36,7 @@ pub use thread::leave_to_the_last;
 use crate::caches::{enter, heap};
 use crate::settings::{self, Refused};
 use machine::clock;
+use machine::sync::{Ordering, fence};
 use state::State;
 pub(crate) use state::interval_ns;
 use timetable::Turn;
@@ -60,9 +61,10 @@ pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
 
 /// After something was set. Without memory for this, which is a few pages, there is no upkeep either.
 pub(crate) fn look_again() {
-    let Some(state) = enter().then(State::make).flatten() else { return };
-    // Who waits for the time that the old value said looks again.
-    (0..machine::slot::in_use()).for_each(|slot| heap().cpu.watch(slot).look_now());
+    let Some(state) = sharing::enter().then(State::make).flatten() else { return };
+    // Who waits for the time that the old value said looks again. Pairs with the fence in `own::tend`.
+    fence(Ordering::SeqCst);
+    (0..machine::slot::in_use()).for_each(|slot| general().watch(slot).look_now());
     state.shepherd.rouse();
     state.shepherd.ring();
 }

@@ -6,8 +6,9 @@ use super::timetable::{Timetable, Turn};
 use crate::caches::heap;
 use crate::central::coarse_time;
 use crate::percpu;
-use crate::upcalls::From;
-use machine::sync::Ordering;
+use crate::slab::coarse_time;
+use crate::slab::region::general;
+use machine::sync::{Ordering, fence};
 use machine::{clock, thread};
 
 /// Units of coarse time, some 50 ms, from the first visit in a slot to the first look.
@@ -39,7 +40,8 @@ pub(crate) fn maintain(slot: u32, from: From) {
         Some(_) if thread::holds_locks() => watch.look_at(now.wrapping_add(SOON)),
         Some(_) if !UPKEEP.is_on() => {
             watch.look_at(now.wrapping_add(FAR));
-            // Somebody who turns it on meanwhile may have said before that to look.
+            // Pairs with the fence in `look_again`: whoever turns it on meanwhile changes that, or we see that it is on.
+            fence(Ordering::SeqCst);
             if UPKEEP.is_on() {
                 watch.look_now();
             }
