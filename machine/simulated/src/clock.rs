@@ -14,7 +14,13 @@ pub fn now_ns() -> u64 {
 /// Whether the same work takes the same time each time, because nothing else happens on the machine.
 pub const IS_STEADY: bool = true;
 
-/// The same, in nanoseconds, too.
+/// The same.
+#[inline]
+pub fn coarse_ns() -> u64 {
+    now_ns()
+}
+
+/// The same.
 #[inline]
 pub fn ticks() -> u64 {
     now_ns()
