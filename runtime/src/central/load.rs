@@ -11,17 +11,20 @@ pub const HIGHEST_RATE: u32 = 7;
 /// Close misses that make a step of the rate. One burst of a few blocks has fewer; a program at work has hundreds in a
 /// row.
 const PARTS: u32 = 4;
-/// The low bits of a miss's word: the rate, in parts of a step. Above them the time, in units of some 12 µs.
+/// The low bits of a miss's word: the rate, in parts of a step. Above them the time, in units of 12 µs.
 const RATE_BITS: u32 = (HIGHEST_RATE + 1) * PARTS - 1;
 const UNIT: u32 = RATE_BITS + 1;
-/// Ticks of the clock, as a power of two, that make the lowest of all bits.
-const TICKS_SHIFT: u32 = 10;
-/// A miss no later than this after the one before adds a part.
-const CLOSE: u32 = UNIT;
+/// Nanoseconds of a unit of [`coarse_time`].
+pub const COARSE_NS: u64 = 384;
+const _: () = assert!(UNIT as u64 * COARSE_NS == 12_288);
+/// The furthest ahead, in units of coarse time, that anybody says to look again: some minutes.
+pub const FURTHEST: u32 = 1 << 30;
+/// A miss no later than this after the one before adds a part: 12 µs.
+const CLOSE: u32 = coarse_of(12_288);
 /// One later than this takes a part away, as from bursts some 50 µs apart.
-const APART: u32 = 4 * UNIT;
+const APART: u32 = coarse_of(49_152);
 /// And one later than this, some 200 µs, a whole step.
-const FAR: u32 = 16 * UNIT;
+const FAR: u32 = coarse_of(196_608);
 
 /// Caches with the highest rate look at the clock at one in so many refills only: it costs as much as the rest of a
 /// miss. What they see then is the time of so many misses. Where objects only come in, there are no refills to count:
@@ -37,24 +40,27 @@ pub enum Path {
     Overflow,
 }
 
-/// The time, in units of some half of a microsecond; it goes round within half an hour.
+/// The time, in units of [`COARSE_NS`]; it goes round within half an hour.
 #[inline]
 pub fn coarse_time() -> u32 {
-    coarse_of(clock::ticks()) as u32
+    (clock::coarse_ns() / COARSE_NS) as u32
 }
 
 /// Units from a time until another one, `now`; none, if whoever looked at the clock for that did so a moment before the
-/// first was noted: some 30 ms.
+/// first was noted: some 25 ms.
 pub fn units_since(time: u32, now: u32) -> u32 {
     const MOMENT: u32 = 1 << 16;
     let units = now.wrapping_sub(time);
     if units > u32::MAX - MOMENT { 0 } else { units }
 }
 
-/// So many ticks in those units.
-#[inline]
-pub fn coarse_of(ticks: u64) -> u64 {
-    ticks >> TICKS_SHIFT
+/// So many nanoseconds in those units: one at least, and no more than [`FURTHEST`].
+pub const fn coarse_of(ns: u64) -> u32 {
+    match ns / COARSE_NS {
+        0 => 1,
+        units if units > FURTHEST as u64 => FURTHEST,
+        units => units as u32,
+    }
 }
 
 /// A cache's load in a slot. All-zero memory: no miss yet.

@@ -31,7 +31,7 @@ pub use cache_state::{CacheState, Home, Hook, ObjectHook};
 pub use charged::Charged;
 pub use chunk::{Descriptor, release_chunk, reserve_chunk};
 pub use label::{CacheName, Label, NAME_BYTES};
-pub use load::{HIGHEST_RATE, Load, Path, coarse_of, coarse_time, units_since};
+pub use load::{COARSE_NS, FURTHEST, HIGHEST_RATE, Load, Path, coarse_of, coarse_time, units_since};
 pub use objects::{Returned, Source};
 pub use ring::Ring;
 pub use shape::{MANY_SLOTS, MOST_POINTERS, Shape};

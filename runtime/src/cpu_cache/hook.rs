@@ -4,11 +4,8 @@
 //! Runs at the same time: any threads. Relaxed throughout: each word is a number of its own, and a thread that looks
 //! too early or too late does no harm.
 
-use crate::central::{coarse_time, units_since};
+use crate::central::{FURTHEST, coarse_time, units_since};
 use machine::sync::{AtomicBool, AtomicU32, Ordering::Relaxed};
-
-/// The furthest ahead, in units of coarse time, that anybody says to look again: some minutes.
-pub const FURTHEST: u32 = 1 << 30;
 
 /// What hangs on the slow paths. All-zero memory: nothing does, but slots' turns.
 #[derive(Debug)]

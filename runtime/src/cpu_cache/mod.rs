@@ -22,7 +22,7 @@ mod tier;
 mod vain_flush;
 
 pub use drain::{Drained, Which};
-pub use hook::{At, FURTHEST, Watch};
+pub use hook::{At, Watch};
 pub use idle::Reclaimed;
 pub use retire::RetireSlots;
 pub use slot_word::{Side, SlotWord};

@@ -33,9 +33,9 @@ const KEPT: i32 = BUDGET / 2;
 const PATIENCE: u32 = 16;
 /// And between two that steal from other slots, which are looked through for that.
 const MORE_PATIENCE: u32 = 64;
-/// Ticks of the clock, as a power of two, that make a unit of time: a millisecond or so.
-const UNIT_SHIFT: u32 = 22;
-/// After so many units in which no cache grew, or was looked at that has grown, a slot is idle.
+/// Nanoseconds of a unit of time.
+const UNIT_NS: u64 = 1_600_000;
+/// After so many units, some 50 ms, in which no cache grew, or was looked at that has grown, a slot is idle.
 const IDLE_AFTER: u32 = 32;
 
 /// What a slot has of the budget. Zeroes: nothing is granted, nothing lent, and it is idle.
@@ -116,7 +116,7 @@ impl Room {
 
 fn now() -> u32 {
     // Never 0, at which nothing was busy yet, for long after that has passed.
-    (clock::ticks() >> UNIT_SHIFT) as u32 | 1 << 31
+    (clock::coarse_ns() / UNIT_NS) as u32 | 1 << 31
 }
 
 /// KiB that two magazines at a level may hold beyond level 0. Of the size alone: so it is the same when somebody has

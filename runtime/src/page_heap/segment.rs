@@ -16,7 +16,7 @@ use super::sizes::{GRANULE, GRANULE_PAGES, UNIT};
 use super::span::{BITS_BYTES, HintPtr, HintU8, HintUsize, Span};
 use core::ops::Range;
 use core::ptr::null_mut;
-use machine::sync::Ordering::Relaxed;
+use machine::sync::Ordering::{Acquire, Relaxed, Release};
 use machine::vm::PAGE;
 
 /// Pages of a huge one. Segments begin at multiples of two of them.
@@ -165,12 +165,13 @@ impl Segment {
     /// Who has it.
     pub fn owner(&self) -> Owner {
         const OWNERS: [Owner; 3] = [Owner::Nobody, Owner::PageHeap, Owner::Block];
-        OWNERS[usize::from(self.owner.load(Relaxed))]
+        // Acquire pairs with the release below: a segment that somebody has is described.
+        OWNERS[usize::from(self.owner.load(Acquire))]
     }
 
     /// Another one has it from now on.
     pub fn set_owner(&self, owner: Owner) {
-        self.owner.store(owner as u8, Relaxed);
+        self.owner.store(owner as u8, Release);
     }
 
     /// Bytes of the block, if it is one; of the mapping, if the page heap has it.

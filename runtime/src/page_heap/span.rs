@@ -14,7 +14,7 @@
 //! is done about it.
 
 use super::sizes::GRANULE;
-use machine::sync::{AtomicPtr, AtomicU32, Ordering::Relaxed};
+use machine::sync::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 // Fields that hints are read from, but that no order hangs on: core's atomics, so that the simulated machine spends no
 // step on them.
@@ -86,7 +86,7 @@ impl Span {
 
     /// Number of the cache that has the span; 0 while none has.
     pub fn cache(&self) -> u32 {
-        self.cache.load(Relaxed)
+        self.cache.load(Acquire)
     }
 
     /// No cache has the span any more.
@@ -159,9 +159,8 @@ impl Span {
         [&self.carved, &self.freed, &self.hint].into_iter().for_each(|count| count.store(0, Relaxed));
         self.is_subreleased.store(false, Relaxed);
         self.set_owner(owner);
-        // For a child that is forked in between.
-        machine::sync::compiler_fence(machine::sync::Ordering::Release);
-        self.cache.store(cache, Relaxed);
+        // Release pairs with the acquire in `cache`: a span that has a cache is as the cache has it, also in a child that is forked in between.
+        self.cache.store(cache, Release);
     }
 
     /// Objects that the span can give right now.
