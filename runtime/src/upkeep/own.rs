@@ -6,21 +6,21 @@ use super::timetable::{Timetable, Turn};
 use crate::caches::heap;
 use crate::central::coarse_time;
 use crate::percpu;
-use crate::slab::coarse_time;
 use crate::slab::region::general;
+use crate::slab::{coarse_of, coarse_time};
 use machine::sync::{Ordering, fence};
 use machine::{clock, thread};
 
-/// Units of coarse time, some 50 ms, from the first visit in a slot to the first look.
-const FIRST_LOOK: u32 = 1 << 17;
-/// To the next part of a turn, some 100 µs, and to the next try.
-const SOON: u32 = 1 << 8;
-/// To the next try to find somebody who can make a shepherd, some 1.5 ms.
-const NEXT_MAKER: u32 = 1 << 12;
-/// A look that is not needed, some minutes away.
-const FAR: u32 = 1 << 29;
-/// Arrays emptied, and calls made, at a stretch, or a few more: by a thread that comes often, and by one that comes so
-/// seldom that it does not matter.
+/// From the first visit in a slot to the first look: 50 ms in coarse time, as what follows.
+const FIRST_LOOK: u32 = coarse_of(50_000_000);
+/// To the next part of a turn, and to the next try: 100 µs.
+const SOON: u32 = coarse_of(100_000);
+/// To the next try to find somebody who can make a shepherd: 1.5 ms.
+const NEXT_MAKER: u32 = coarse_of(1_500_000);
+/// A look that is not needed, three minutes away.
+const FAR: u32 = coarse_of(180_000_000_000);
+/// Arrays that are emptied, and calls that are made, at a stretch, or a few more: by who comes along all the time, and by who comes so seldom that nobody
+/// minds.
 const LEAST_AT_ONCE: usize = 8;
 const MOST_AT_ONCE: usize = 128;
 /// Whoever comes along so many times later than he should, and finds more to do, leaves the turn to the shepherd.
@@ -40,7 +40,8 @@ pub(crate) fn maintain(slot: u32, from: From) {
         Some(_) if thread::holds_locks() => watch.look_at(now.wrapping_add(SOON)),
         Some(_) if !UPKEEP.is_on() => {
             watch.look_at(now.wrapping_add(FAR));
-            // Pairs with the fence in `look_again`: whoever turns it on meanwhile changes that, or we see that it is on.
+            // Pairs with the fence in `look_again`: whoever turns it on meanwhile changes that, or we see that it is
+            // on.
             fence(Ordering::SeqCst);
             if UPKEEP.is_on() {
                 watch.look_now();
@@ -68,7 +69,7 @@ impl State {
                 None => return SOON,
                 Some(Turn::NotBeforeNs(at)) => {
                     self.shepherd.rouse();
-                    return self.coarse(at.saturating_sub(now_ns));
+                    return coarse_of(at.saturating_sub(now_ns));
                 }
                 Some(Turn::UntilNs(end)) => {
                     place.store(0, Ordering::Relaxed);
@@ -99,7 +100,7 @@ impl State {
             inside.table.turn(slot)
         });
         match next {
-            Some(Turn::NotBeforeNs(at)) => self.coarse(at.saturating_sub(now_ns)),
+            Some(Turn::NotBeforeNs(at)) => coarse_of(at.saturating_sub(now_ns)),
             _ => SOON,
         }
     }
@@ -107,7 +108,7 @@ impl State {
     /// The next part; true: there is more.
     fn reclaim_own(&self, slot: u32, most: usize) -> bool {
         let began = clock::now_ns();
-        let idle = self.coarse(interval_ns() / 2);
+        let unvisited = coarse_of(interval_ns() / 2);
         let place_of_turn = &self.turns[slot as usize].place;
         let from = place_of_turn.load(Ordering::Relaxed);
         let done = self.freeing_idle_pages(|| heap().cpu.reclaim_own(slot, from, most, idle));

@@ -11,10 +11,10 @@ use crate::cpu_cache::FURTHEST;
 use crate::layout::{HeaderWord, header};
 use crate::observe::Events;
 use crate::settings::Key;
+use crate::slab::region::general;
 use core::cell::UnsafeCell;
-use core::ops::RangeInclusive;
-use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, spin_loop};
-use machine::{clock, slot};
+use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, spin_loop};
+use machine::{clock, root, slot};
 
 /// Above all others, as nothing is taken while it is held.
 const UPKEEP_RANK: u8 = 7;
@@ -27,7 +27,7 @@ pub(super) const UPKEEP: Key = Key::of("upkeep");
 const INTERVAL: Key = Key::of("upkeep.interval_ms");
 const BUDGET: Key = Key::of("upkeep.budget_mib");
 
-/// Everything. All-zero memory is how it begins, but for the times.
+/// Everything. All-zero memory is how it begins.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct State {
@@ -40,10 +40,6 @@ pub(super) struct State {
     /// The round in which it was last looked whether memory is short, and whether it was; or that it cannot be told.
     pub(super) looked_in: AtomicU64,
     pub(super) shortage: AtomicU32,
-    /// When it was made, by both clocks: so coarse time is translated; and how fast it goes, if that is known.
-    began_ns: u64,
-    began_ticks: u64,
-    rate: AtomicU64,
     lock: Lock<UPKEEP_RANK>,
     inside: UnsafeCell<Inside>,
     /// By slot.
@@ -131,12 +127,12 @@ impl State {
     #[cold]
     pub(super) fn make() -> Option<&'static State> {
         Self::known().or_else(|| {
-            let made = heap().page_heap().metadata.cut(size_of::<State>(), align_of::<State>())?.cast::<State>();
-            // SAFETY: the memory is ours, and zero, which is valid.
-            unsafe { ((*made).began_ns, (*made).began_ticks) = (clock::now_ns(), clock::ticks()) };
+            let state = general().state();
+            // Zero, which is valid.
+            let made = state.zone.metadata.cut(size_of::<State>(), align_of::<State>())?;
+            let place = &state.registry().rare.0.upkeep;
             // Whoever is second has cut some address space in vain.
-            let null = core::ptr::null_mut();
-            let _ = PLACE.get()?.compare_exchange(null, made, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = place.compare_exchange(core::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Relaxed);
             Self::known()
         })
     }
@@ -182,32 +178,6 @@ impl State {
         // SAFETY: acquired above.
         unsafe { self.lock.release() };
         Some(result)
-    }
-
-    /// So many nanoseconds in coarse time, by how fast both clocks have been so far.
-    pub(super) fn coarse(&self, ns: u64) -> u32 {
-        let units = (u128::from(ns) * u128::from(self.rate())) >> 32;
-        units.clamp(1, u128::from(FURTHEST)) as u32
-    }
-
-    /// Units of coarse time in 2³² nanoseconds. Measured once: later, a sleep may have stopped one clock.
-    fn rate(&self) -> u64 {
-        // Two ticks per nanosecond; one in fifty to ten are accepted. Other values come from a sleep, or are too early.
-        const USUAL: u64 = (1 << 32) / 512;
-        const PLAUSIBLE: RangeInclusive<u64> = USUAL / 100..=USUAL * 5;
-        // Relaxed: of two who measure at once, both are right.
-        let known = self.rate.load(Ordering::Relaxed);
-        if known != 0 {
-            return known;
-        }
-        let passed_ns = clock::now_ns().saturating_sub(self.began_ns);
-        let passed = coarse_of(clock::ticks().saturating_sub(self.began_ticks));
-        let measured = ((u128::from(passed) << 32) / u128::from(passed_ns.max(1))) as u64;
-        if passed_ns > 10 * MILLISECOND && PLAUSIBLE.contains(&measured) {
-            self.rate.store(measured, Ordering::Relaxed);
-            return measured;
-        }
-        USUAL
     }
 }
 

@@ -28,7 +28,9 @@ use crate::observe::page::{Room, Text, Writer};
 use crate::page_heap::PAGE;
 use crate::percpu;
 use crate::settings::Key;
-use crate::upcalls::Rest;
+use crate::slab::region::general;
+use crate::slab::survey::PANEL;
+use crate::slab::{coarse_of, sharing};
 use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::ops::Range;
@@ -66,12 +68,12 @@ const INTERVAL: Key = Key::of("observe.interval_ms");
 const MUCH: u64 = (1 << 18) / PAGE as u64;
 /// What is done at a stretch.
 const STRETCH_NS: u64 = 20_000;
-/// Units of coarse time to the next part, some 100 µs; to the next try for what another thread holds, and to the next
-/// check whether it is due, some 2 ms; and to the end of a first second.
-const SOON: u32 = 1 << 8;
-const NOT_NOW: u32 = 1 << 12;
-const LOOK: u32 = 1 << 12;
-const SECOND: u32 = 3 << 20;
+/// In coarse time: to the next part; to the next try to look at what somebody else holds; to the next look whether it
+/// is due.
+const SOON: u32 = coarse_of(100_000);
+const NOT_NOW: u32 = coarse_of(1_600_000);
+const LOOK: u32 = coarse_of(1_600_000);
+const SECOND: u32 = coarse_of(1_000 * MILLISECOND);
 
 /// What is known of the page, in memory of its own. Zeroes: nothing.
 #[repr(C)]
@@ -90,9 +92,8 @@ struct Inside {
     place: Place,
     /// Whether a page could not be made: it is not tried again.
     is_refused: bool,
-    /// When a thread first got here, by both clocks, and its process: a child of `vfork` shares its parent's memory.
+    /// When somebody first came along, and in which process: a child of `vfork` shares its parent's memory.
     first_ns: u64,
-    first_ticks: u64,
     process: u32,
     /// When the next one is due.
     due_ns: u64,
@@ -286,8 +287,7 @@ impl Inside {
     /// As long as there is no page, whoever comes along after a process that shares its memory begins anew.
     fn note_first(&mut self) {
         if !self.writer.has_begun() && self.process != process::id() {
-            (self.first_ns, self.first_ticks) = (clock::now_ns(), clock::ticks());
-            (self.process, self.seen) = (process::id(), Seen::now());
+            (self.first_ns, self.process, self.seen) = (clock::now_ns(), process::id(), Seen::now());
         }
     }
 
@@ -337,9 +337,7 @@ impl Inside {
 
     /// When somebody should look again whether it is due: sooner in a young process.
     fn next_look(&self, now: u64) -> u32 {
-        const UNIT_NS: u64 = 512;
-        let quarter = (now - self.first_ns) / 4 / UNIT_NS;
-        quarter.clamp(SOON.into(), LOOK.into()) as u32
+        coarse_of((now - self.first_ns) / 4).clamp(SOON, LOOK)
     }
 
     fn start(&mut self, now: u64) {

@@ -8,7 +8,10 @@ use crate::central::{coarse_of, coarse_time};
 use crate::group::register;
 use crate::heap::locks;
 use crate::observe::figures::{Cache, Figures, Group, Lock, Slot};
-use machine::{clock, slot};
+use crate::slab::region::general;
+use crate::slab::survey::{Parts, Reading, Spans};
+use crate::slab::{COARSE_NS, coarse_time};
+use machine::slot;
 
 const CACHES_AT_ONCE: usize = 8;
 
@@ -51,7 +54,7 @@ impl Inside {
                 *of_cache += parts;
             }
         });
-        own.unvisited_ns = self.ns_of(heap().cpu.watch(number).since_last_visit(coarse_time()));
+        own.unvisited_ns = u64::from(general().watch(number).since_last_visit(coarse_time())) * COARSE_NS;
         self.walk.walked.cached_bytes += own.cached_bytes;
         self.walk.walked.listed_bytes += own.listed_bytes;
         match self.writer.row(number as usize) {
@@ -92,17 +95,5 @@ impl Inside {
             }
         });
         self.writer.lose::<Group>(unlisted.unwrap_or(0));
-    }
-
-    /// So many units of coarse time in nanoseconds, by how fast both clocks have been since somebody first came along.
-    fn ns_of(&self, units: u32) -> u64 {
-        const USUAL_NS: u64 = 512;
-        let passed = coarse_of(clock::ticks().saturating_sub(self.first_ticks));
-        let ns = clock::now_ns().saturating_sub(self.first_ns);
-        // Too early to tell.
-        if passed < 1 << 16 {
-            return u64::from(units) * USUAL_NS;
-        }
-        (u128::from(units) * u128::from(ns) / u128::from(passed)) as u64
     }
 }
