@@ -14,6 +14,7 @@
 
 use super::page::Text;
 use core::fmt::{self, Write};
+use machine::vm::PAGE;
 
 /// Calls a macro with the table.
 macro_rules! with_figures {
@@ -222,7 +223,7 @@ slab_columns! {
     "" "num_objs" 6, "Objects that there is room for.", |cache| cache.objects;
     "" "objsize" 6, "Bytes of an object.", |cache| cache.object_bytes;
     "" "objperslab" 4, "Objects of a span.", |cache| cache.objects / cache.spans.max(1);
-    "" "pagesperslab" 4, "Pages of a span.", |cache| cache.span_bytes / cache.spans.max(1) / 4096;
+    "" "pagesperslab" 4, "Pages of a span.", |cache| cache.span_bytes / cache.spans.max(1) / PAGE as u64;
     " : tunables" "limit" 4,
         "Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.",
         |cache| cache.limit;

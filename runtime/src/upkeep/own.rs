@@ -3,8 +3,7 @@
 use super::state::{OwnTurn, State, UPKEEP, interval_ns};
 use super::step::{Left, give_idle_pages_back};
 use super::timetable::{Timetable, Turn};
-use crate::caches::heap;
-use crate::central::coarse_time;
+use crate::page::PAGE;
 use crate::percpu;
 use crate::slab::region::general;
 use crate::slab::{coarse_of, coarse_time};
@@ -26,7 +25,7 @@ const MOST_AT_ONCE: usize = 128;
 /// Whoever comes along so many times later than he should, and finds more to do, leaves the turn to the shepherd.
 const SELDOM: u32 = 16;
 /// Pages that go back to the kernel at a stretch, where no shepherd does that: 256 KiB.
-const PAGES_AT_ONCE: u64 = 64;
+const PAGES_AT_ONCE: u64 = (256 << 10) / PAGE as u64;
 
 /// Looks what is due in a slot, where the calling thread is, or was.
 pub(crate) fn maintain(slot: u32, from: From) {

@@ -3,10 +3,7 @@
 use super::decay::Seen;
 use super::state::{Inside, State, UPKEEP, interval_ns};
 use super::timetable::{Errand, Timetable};
-use crate::caches::{enter, heap};
-use crate::central::{Subreleased, coarse_time};
-use crate::cpu_cache::Reclaimed;
-use crate::page_heap::MOST_PURGED_AT_ONCE;
+use crate::page::{MOST_PURGED_AT_ONCE, PAGE};
 use crate::percpu;
 use crate::slab::region::general;
 use crate::slab::sharing;
@@ -15,9 +12,9 @@ use machine::sync::Ordering;
 use machine::{clock, process};
 
 /// Pages that go back to the kernel in a step: 16 MiB.
-const PAGES_AT_ONCE: u64 = 4096;
+const PAGES_AT_ONCE: u64 = (16 << 20) / PAGE as u64;
 /// Idle pages that the shepherd is woken for at once: 1 MiB.
-const WORTH_A_CALL: u64 = 256;
+const WORTH_A_CALL: u64 = (1 << 20) / PAGE as u64;
 /// Until the next try, where somebody else is at it.
 const SOON_NS: u64 = 100_000;
 const SECOND: u64 = 1_000_000_000;
