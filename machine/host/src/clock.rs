@@ -63,7 +63,7 @@ fn scaled(ticks: u64, rate: u64) -> u64 {
 
 /// The processor's counter.
 #[inline]
-pub fn ticks() -> u64 {
+fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }

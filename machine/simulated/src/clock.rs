@@ -20,12 +20,6 @@ pub fn coarse_ns() -> u64 {
     now_ns()
 }
 
-/// The same.
-#[inline]
-pub fn ticks() -> u64 {
-    now_ns()
-}
-
 fn since_the_first_call() -> u64 {
     static FIRST: OnceLock<Instant> = OnceLock::new();
     FIRST.get_or_init(Instant::now).elapsed().as_nanos() as u64
