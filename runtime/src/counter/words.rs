@@ -178,8 +178,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
         self.head().remote_additions.store(0, Ordering::Relaxed);
         self.head().state.store(thread::id(), Ordering::Relaxed);
-        // At last: a child that is forked in between has one block less, and no set with a block that is another's,
-        // too.
+        // Last: a child that another thread forks in between has one block less, instead of two sets with one block.
         compiler_fence(Ordering::SeqCst);
         block.into_iter().for_each(give_back);
     }

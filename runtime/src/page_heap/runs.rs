@@ -34,7 +34,8 @@ use machine::{here, process};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = (64 << 20) / PAGE;
-/// Where the heap cannot grow by a segment for a run of so many pages (1 MiB) or more, the run may still get a mapping of its own, which is no longer than it.
+/// Where the heap cannot grow by a segment for a run of so many pages (1 MiB) or more, the run may still get a mapping
+/// of its own, which is no longer than it.
 const WORTH_A_MAPPING: usize = (1 << 20) / PAGE;
 /// Runs between two warnings that the heap is about to grow, at least.
 const RUNS_BETWEEN_GROWTH: u64 = 64;

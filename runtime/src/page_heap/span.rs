@@ -159,7 +159,8 @@ impl Span {
         [&self.carved, &self.freed, &self.hint].into_iter().for_each(|count| count.store(0, Relaxed));
         self.is_subreleased.store(false, Relaxed);
         self.set_owner(owner);
-        // Release pairs with the acquire in `cache`: a span that has a cache is as the cache has it, also in a child that is forked in between.
+        // Release pairs with the acquire in `cache`: a span that has a cache is as the cache has it, also in a child
+        // that is forked in between.
         self.cache.store(cache, Release);
     }
 

@@ -136,9 +136,9 @@ impl Deferred {
             return;
         }
         // In a fork child there may be some already, and two workers: one that forked in a call.
-        if let Some(made) = general().make_aside()
-            // Release pairs with the acquire in `aside`: whoever sees it finds it as it was made.
-            && self.aside.compare_exchange(null_mut(), made.base(), Ordering::Release, Ordering::Relaxed).is_err()
+        if let Some(made) = RetireSlots::make()
+            // Release pairs with the acquire in `retire_slots`: who sees it finds it as it was made.
+            && self.retire_slots.compare_exchange(null_mut(), made.base(), Ordering::Release, Ordering::Relaxed).is_err()
         {
             made.unmake();
         }
@@ -146,9 +146,9 @@ impl Deferred {
     }
 
     #[inline(always)]
-    fn aside(&self) -> Option<Aside> {
-        // SAFETY: stored by `make_aside`, or null. Acquire pairs with the release there.
-        unsafe { Aside::at(self.aside.load(Ordering::Acquire)) }
+    fn retire_slots(&self) -> Option<RetireSlots> {
+        // SAFETY: stored by `make_retire_slots`, or null. Acquire pairs with the release there.
+        unsafe { RetireSlots::at(self.retire_slots.load(Ordering::Acquire)) }
     }
 
     /// In a fork child.

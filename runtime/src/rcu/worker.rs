@@ -6,8 +6,9 @@
 //! is made when it is needed: a process whose main thread has ended by `pthread_exit` ends with its last thread, which
 //! must not be ours.
 //!
-//! Nothing is forgotten: it says that it is idle, or none, and then looks whether anything waits; who defers puts it into a queue, and then looks whether
-//! the worker is idle, or none. Between both there is a full fence on either side, so at least one sees the other.
+//! Nothing is forgotten: it says that it is idle, or none, and then looks whether anything waits; who defers puts it
+//! into a queue, and then looks whether the worker is idle, or none. Between both there is a full fence on either side,
+//! so at least one sees the other.
 
 use super::domain::Domain;
 use super::grace::Caller;
@@ -85,7 +86,8 @@ impl Domain {
 
     /// Whether anything waits. Asked by the worker behind a change by which it says what it does.
     fn has_work(&self) -> bool {
-        // Pairs with the one in `rouse`: if that comes first, we find what was put into a queue; else it sees that change.
+        // Pairs with the one in `rouse`: if that comes first, we find what was put into a queue; else it sees that
+        // change.
         order_after_change();
         self.deferred.is_busy()
     }

@@ -36,7 +36,7 @@ const FEW_RUNS: u64 = 8;
 const MUCH: u64 = 4;
 /// Pages that are never much: one in so many of those in use, and 1 MiB.
 const LITTLE: u64 = 8;
-const LITTLE_PAGES: u64 = (1 << 20) / crate::page::PAGE as u64;
+const LITTLE_PAGES: u64 = (1 << 20) / crate::page_heap::PAGE as u64;
 /// In a quarter, one in so many pages stops being at stake.
 const FORGETS: u64 = 64;
 

@@ -61,10 +61,10 @@ pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
 
 /// After something was set. Without memory for this, which is a few pages, there is no upkeep either.
 pub(crate) fn look_again() {
-    let Some(state) = sharing::enter().then(State::make).flatten() else { return };
-    // Who waits for the time that the old value said looks again. Pairs with the fence in `own::tend`.
+    let Some(state) = enter().then(State::make).flatten() else { return };
+    // Who waits for the time that the old value said looks again. Pairs with the fence in `own::maintain`.
     fence(Ordering::SeqCst);
-    (0..machine::slot::in_use()).for_each(|slot| general().watch(slot).look_now());
+    (0..machine::slot::in_use()).for_each(|slot| heap().cpu.watch(slot).look_now());
     state.shepherd.rouse();
     state.shepherd.ring();
 }

@@ -3,10 +3,11 @@
 use super::state::{OwnTurn, State, UPKEEP, interval_ns};
 use super::step::{Left, give_idle_pages_back};
 use super::timetable::{Timetable, Turn};
-use crate::page::PAGE;
+use crate::caches::heap;
+use crate::central::{coarse_of, coarse_time};
+use crate::page_heap::PAGE;
 use crate::percpu;
-use crate::slab::region::general;
-use crate::slab::{coarse_of, coarse_time};
+use crate::upcalls::From;
 use machine::sync::{Ordering, fence};
 use machine::{clock, thread};
 
@@ -18,8 +19,8 @@ const SOON: u32 = coarse_of(100_000);
 const NEXT_MAKER: u32 = coarse_of(1_500_000);
 /// A look that is not needed, three minutes away.
 const FAR: u32 = coarse_of(180_000_000_000);
-/// Arrays that are emptied, and calls that are made, at a stretch, or a few more: by who comes along all the time, and by who comes so seldom that nobody
-/// minds.
+/// Magazines that are emptied, and calls that are made, at a stretch, or a few more: by who comes along all the time,
+/// and by who comes so seldom that nobody minds.
 const LEAST_AT_ONCE: usize = 8;
 const MOST_AT_ONCE: usize = 128;
 /// Whoever comes along so many times later than he should, and finds more to do, leaves the turn to the shepherd.
@@ -107,7 +108,7 @@ impl State {
     /// The next part; true: there is more.
     fn reclaim_own(&self, slot: u32, most: usize) -> bool {
         let began = clock::now_ns();
-        let unvisited = coarse_of(interval_ns() / 2);
+        let idle = coarse_of(interval_ns() / 2);
         let place_of_turn = &self.turns[slot as usize].place;
         let from = place_of_turn.load(Ordering::Relaxed);
         let done = self.freeing_idle_pages(|| heap().cpu.reclaim_own(slot, from, most, idle));

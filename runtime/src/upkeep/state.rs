@@ -6,15 +6,12 @@ use super::decay::Decay;
 use super::shepherd::Shepherd;
 use super::timetable::Timetable;
 use crate::caches::heap;
-use crate::central::coarse_of;
-use crate::cpu_cache::FURTHEST;
 use crate::layout::{HeaderWord, header};
 use crate::observe::Events;
 use crate::settings::Key;
-use crate::slab::region::general;
 use core::cell::UnsafeCell;
-use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, spin_loop};
-use machine::{clock, root, slot};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, spin_loop};
+use machine::{clock, slot};
 
 /// Above all others, as nothing is taken while it is held.
 const UPKEEP_RANK: u8 = 7;
@@ -127,12 +124,11 @@ impl State {
     #[cold]
     pub(super) fn make() -> Option<&'static State> {
         Self::known().or_else(|| {
-            let state = general().state();
             // Zero, which is valid.
-            let made = state.zone.metadata.cut(size_of::<State>(), align_of::<State>())?;
-            let place = &state.registry().rare.0.upkeep;
+            let made = heap().page_heap().metadata.cut(size_of::<State>(), align_of::<State>())?;
             // Whoever is second has cut some address space in vain.
-            let _ = place.compare_exchange(core::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Relaxed);
+            let null = core::ptr::null_mut();
+            let _ = PLACE.get()?.compare_exchange(null, made.cast(), Ordering::AcqRel, Ordering::Relaxed);
             Self::known()
         })
     }

@@ -3,11 +3,11 @@
 use super::decay::Seen;
 use super::state::{Inside, State, UPKEEP, interval_ns};
 use super::timetable::{Errand, Timetable};
-use crate::page::{MOST_PURGED_AT_ONCE, PAGE};
+use crate::caches::{enter, heap};
+use crate::central::{Subreleased, coarse_of, coarse_time};
+use crate::cpu_cache::Reclaimed;
+use crate::page_heap::{MOST_PURGED_AT_ONCE, PAGE};
 use crate::percpu;
-use crate::slab::region::general;
-use crate::slab::sharing;
-use crate::slab::{Kept, coarse_of, coarse_time};
 use machine::sync::Ordering;
 use machine::{clock, process};
 
@@ -35,10 +35,10 @@ const SHORT_PART: u64 = 8;
 pub fn step(now_ns: u64) -> Option<u64> {
     percpu::enter();
     let state = State::known().filter(|_| UPKEEP.is_on())?;
-    // Who says that it is later than it is finds everything as long unvisited.
+    // Who says that it is later than it is finds everything as long idle.
     let ahead = now_ns.checked_sub(clock::now_ns()).map_or(0, coarse_of);
     let (now, deserted) = (coarse_time().wrapping_add(ahead), coarse_of(interval_ns() / DESERTED_PART));
-    let looks_deserted = |slot| general().watch(slot).since_last_visit(now) > deserted;
+    let looks_deserted = |slot| heap().cpu.watch(slot).since_last_visit(now) > deserted;
     let errand = state.with(now_ns, |inside| begin_errand(&mut inside.table, looks_deserted));
     let Some(errand) = errand else { return Some(now_ns + SOON_NS) };
     if let Errand::Serve(slot, _) = errand {
@@ -88,8 +88,8 @@ impl State {
     /// Empties what idles in a slot. One that has nothing any more goes: whoever comes along there again joins.
     fn serve(&self, slot: u32, now_ns: u64, now: u32) {
         let began = clock::now_ns();
-        let unvisited = coarse_of(interval_ns() / 2);
-        let Some(kept) = self.freeing_idle_pages(|| general().keep_deserted(slot, now, unvisited)) else { return };
+        let idle = coarse_of(interval_ns() / 2);
+        let Some(done) = self.freeing_idle_pages(|| heap().cpu.reclaim_idle(slot, now, idle)) else { return };
         self.counts.longest_ns.raise(clock::now_ns() - began);
         self.counts.deserted.count();
         self.count_reclaimed(done);
@@ -138,9 +138,9 @@ impl State {
         }
         let mut done = Subreleased::default();
         let pause_ns = interval_ns() / 2;
-        let next = general().hollow_out(from, coarse_of(pause_ns), &mut kept);
-        if kept.is_more {
-            self.hollow_again_ns.store(began + pause_ns, Ordering::Relaxed);
+        let next = heap().cpu.subrelease(from, coarse_of(pause_ns), &mut done);
+        if done.is_more {
+            self.subrelease_again_ns.store(began + pause_ns, Ordering::Relaxed);
         }
         self.counts.longest_ns.raise(clock::now_ns() - began);
         self.note(began, |inside| inside.allowance.take(done.pages as u64));

@@ -22,15 +22,14 @@ mod walk;
 
 use super::console::StandardError;
 use crate::caches::{enter, heap};
+use crate::central::coarse_of;
 use crate::group::register;
 use crate::layout::{HeaderWord, header};
 use crate::observe::page::{Room, Text, Writer};
 use crate::page_heap::PAGE;
 use crate::percpu;
 use crate::settings::Key;
-use crate::slab::region::general;
-use crate::slab::survey::PANEL;
-use crate::slab::{coarse_of, sharing};
+use crate::upcalls::Rest;
 use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::ops::Range;

@@ -4,13 +4,10 @@ use super::read::{Heap, OfGroup, OfSlot};
 use super::walk::Stage;
 use super::{Inside, Part};
 use crate::caches::{Reading, heap};
-use crate::central::{coarse_of, coarse_time};
+use crate::central::{COARSE_NS, coarse_time};
 use crate::group::register;
 use crate::heap::locks;
 use crate::observe::figures::{Cache, Figures, Group, Lock, Slot};
-use crate::slab::region::general;
-use crate::slab::survey::{Parts, Reading, Spans};
-use crate::slab::{COARSE_NS, coarse_time};
 use machine::slot;
 
 const CACHES_AT_ONCE: usize = 8;
@@ -54,7 +51,7 @@ impl Inside {
                 *of_cache += parts;
             }
         });
-        own.unvisited_ns = u64::from(general().watch(number).since_last_visit(coarse_time())) * COARSE_NS;
+        own.unvisited_ns = u64::from(heap().cpu.watch(number).since_last_visit(coarse_time())) * COARSE_NS;
         self.walk.walked.cached_bytes += own.cached_bytes;
         self.walk.walked.listed_bytes += own.listed_bytes;
         match self.writer.row(number as usize) {
