@@ -4,8 +4,9 @@
  * solo CALL=ERRNO,…             installs it in a process with one thread, then starts threads
  * late CALL=ERRNO,…             installs it for all threads of a process that is at work
  * closed                        a process with one thread permits itself what the C library's malloc needs, and ends for all else
+ * closed_first                  the same before its first allocation, by system calls that the library does not see
  * closed_threads                one with threads at work permits itself what these need, too, and makes more of them
- * closed_unseen                 the same, by system calls that the library does not see
+ * closed_unseen                 the same, unseen as above
  *
  * CALL is one of those in `calls`. */
 #include "churn.h"
@@ -152,10 +153,10 @@ static void shut_in(bool with_threads, bool is_seen) {
 }
 
 /* More than a small heap, for longer than it takes until memory goes back. */
-static void check_closed(void) {
+static void work_closed(bool is_seen) {
     static struct churn churn;
     static char *blocks[1500];
-    shut_in(false, true);
+    shut_in(false, is_seen);
     churn_begin(&churn, 1, MIB);
     for (int round = 0; round < 8; round++) {
         for (size_t i = 0; i < 1500; i++) {
@@ -173,6 +174,14 @@ static void check_closed(void) {
     }
     churn_end(&churn);
     _exit(0);
+}
+
+static void check_closed(void) {
+    work_closed(true);
+}
+
+static void check_closed_first(void) {
+    work_closed(false);
 }
 
 static void shut_threads_in(bool is_seen) {
@@ -206,7 +215,7 @@ static void check_closed_unseen(void) {
 
 static const struct check checks[] = {
     {"run", run_command}, {"solo", check_solo}, {"late", check_late}, {"closed", check_closed},
-    {"closed_threads", check_closed_threads}, {"closed_unseen", check_closed_unseen}, {NULL, NULL}};
+    {"closed_first", check_closed_first}, {"closed_threads", check_closed_threads}, {"closed_unseen", check_closed_unseen}, {NULL, NULL}};
 
 int main(int count, char **arguments) {
     return run_named(count, arguments, checks);

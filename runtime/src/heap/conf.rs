@@ -24,11 +24,14 @@ const SANDBOX: Key = Key::of("sandbox");
 const SYSCALLS: Key = Key::of("syscalls");
 const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
-/// Reads the environment and does what it says. Once, when the program starts; allocates nothing.
+/// Makes the heap, then reads the environment and does what it says. Once, when the program starts; allocates nothing.
+///
+/// The heap asks the kernel what it has to know of the machine when it begins. So it begins here: later the program may
+/// forbid itself such system calls by a filter, before its first allocation.
 pub fn apply_environment() {
-    let is_asked = !settings::is_environment_empty() && enter();
+    let has_heap = enter();
     name();
-    if !is_asked {
+    if !has_heap || settings::is_environment_empty() {
         return;
     }
     settings::read_environment(|what| complain(format_args!("{what} ignored")));
