@@ -13,7 +13,7 @@
 use super::{DEFAULT_RANGE, NoMemory, Reading, slots};
 #[cfg(doc)]
 use crate::percpu::Preparation;
-use crate::percpu::{Area, Block, CELL};
+use crate::percpu::{Area, CELL, OwnedBlock};
 
 /// A counter with a line per CPU from the start. A [`LazyCounter`](super::LazyCounter) becomes one when it pays.
 ///
@@ -50,7 +50,7 @@ impl PerCpuCounter {
 /// `N` per-CPU counters in one block. Panics where an index is not below `N`.
 #[derive(Debug)]
 pub struct PerCpuSet<const N: usize> {
-    block: Block,
+    block: OwnedBlock,
 }
 
 // SAFETY: a block may be used from any thread: its operations are atomic or restartable.
@@ -80,27 +80,21 @@ impl<const N: usize> PerCpuSet<N> {
     #[inline(always)]
     pub fn add(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");
-        if !slots::draw::<DEFAULT_RANGE>(self.block, index, amount) {
-            slots::add_slow(self.block, index, amount);
+        if !slots::draw::<DEFAULT_RANGE>(*self.block, index, amount) {
+            slots::add_slow(*self.block, index, amount);
         }
     }
 
     /// As [`LazyCounter::read`](super::LazyCounter::read).
     pub fn read(&self, index: usize) -> Reading {
         assert!(index < N, "no counter of this index");
-        let (value, error) = slots::read(self.block, index);
+        let (value, error) = slots::read(*self.block, index);
         Reading { value, error }
     }
 
     /// As [`LazyCounter::sum`](super::LazyCounter::sum); in an area of the eager school over all its CPUs.
     pub fn sum(&self, index: usize) -> i64 {
         assert!(index < N, "no counter of this index");
-        slots::sum(self.block, index)
-    }
-}
-
-impl<const N: usize> Drop for PerCpuSet<N> {
-    fn drop(&mut self) {
-        self.block.area().give_back(self.block);
+        slots::sum(*self.block, index)
     }
 }

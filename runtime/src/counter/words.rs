@@ -21,7 +21,7 @@
 
 use super::limit::{self, Limit};
 use super::{DEFAULT_RANGE, NoMemory, Reading, policy, slots};
-use crate::percpu::{Area, Block, CELL, LINES};
+use crate::percpu::{Area, Block, CELL, LINES, OwnedBlock};
 use core::cmp::Ordering as Order;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -72,9 +72,14 @@ fn no_room() -> ! {
     process::die()
 }
 
+/// Gives the block back that a set's state named, which names it no more.
+///
+/// # Safety
+/// It did.
 #[cold]
-fn give_back(block: Block) {
-    block.area().give_back(block);
+unsafe fn give_back(block: Block) {
+    // SAFETY: passed on.
+    drop(unsafe { OwnedBlock::from_word(block.word()) });
 }
 
 #[inline(always)]
@@ -159,7 +164,8 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             // First, as in `rebind`.
             self.head().state.store(NOBODY, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
-            give_back(block);
+            // SAFETY: the state named it.
+            unsafe { give_back(block) };
         }
     }
 
@@ -180,7 +186,8 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         self.head().state.store(thread::id(), Ordering::Relaxed);
         // Last: a child that another thread forks in between has one block less, instead of two sets with one block.
         compiler_fence(Ordering::SeqCst);
-        block.into_iter().for_each(give_back);
+        // SAFETY: the state named it.
+        block.into_iter().for_each(|block| unsafe { give_back(block) });
     }
 
     #[inline(always)]
@@ -441,20 +448,19 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
 
     pub(super) fn share_in(self, area: &'static Area, more: usize) -> Result<(), NoMemory> {
         let mut state = self.state();
-        let mut block = None;
+        let mut block: Option<OwnedBlock> = None;
         while block_of(state).is_none() {
-            let ready = match block {
+            let ready = match block.take() {
                 Some(ready) => ready,
-                None => *block.insert(area.take((self.len() + more) * CELL, RANGE).ok_or(NoMemory)?),
+                None => area.take((self.len() + more) * CELL, RANGE).ok_or(NoMemory)?,
             };
+            let word = ready.word();
             // Release pairs with the acquire in `state`. Relaxed on failure: the loop acquires later, or begins again.
-            match self.head().state.compare_exchange_weak(state, ready.word(), Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(_) => state = self.state(),
+            if self.head().state.compare_exchange_weak(state, word, Ordering::Release, Ordering::Relaxed).is_ok() {
+                ready.into_word();
+                return Ok(());
             }
-        }
-        if let Some(lost) = block {
-            area.give_back(lost);
+            (block, state) = (Some(ready), self.state());
         }
         Ok(())
     }

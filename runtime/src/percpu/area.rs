@@ -11,6 +11,8 @@
 
 use super::block::{Block, SHARED_ROWS};
 use super::head::{Area, LINE, LINES, Preparation};
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
 use core::ptr::{NonNull, null_mut};
 use machine::slot::{self, ROW};
 use machine::sync::{Acquired, Ordering};
@@ -64,7 +66,7 @@ impl Area {
     }
 
     /// A zeroed block with `bytes` in each row, at most all, and stocks below `range`. None: no address space.
-    pub fn take(&'static self, bytes: usize, range: i32) -> Option<Block> {
+    pub fn take(&'static self, bytes: usize, range: i32) -> Option<OwnedBlock> {
         let lines = bytes.div_ceil(LINE).max(1);
         debug_assert!(lines <= LINES);
         super::enter();
@@ -80,19 +82,19 @@ impl Area {
         Some(self.prepared(block?, range))
     }
 
-    fn prepared(&self, block: Block, range: i32) -> Block {
+    fn prepared(&self, block: Block, range: i32) -> OwnedBlock {
         // Relaxed: published with the block.
         block.head().range.store(range as u32, Ordering::Relaxed);
         self.in_use.fetch_add(1, Ordering::Relaxed);
         if let Preparation::ForAll { cpus } = self.preparation {
             block.wipe(0..cpus as u32);
         }
-        block
+        OwnedBlock(block)
     }
 
     /// For a signal handler that must not wait for the lock: a block of a new chunk, whose other blocks become ready.
     #[cold]
-    fn cut_aside(&'static self, lines: usize, range: i32) -> Option<Block> {
+    fn cut_aside(&'static self, lines: usize, range: i32) -> Option<OwnedBlock> {
         let chunk = self.new_chunk()?;
         let block = |number: usize| self.name(chunk + number * lines * LINE, lines);
         (1..LINES / lines).for_each(|number| self.make_ready(block(number)));
@@ -100,7 +102,7 @@ impl Area {
     }
 
     /// Takes a block back. Nobody uses it any more.
-    pub fn give_back(&'static self, block: Block) {
+    fn give_back(&'static self, block: Block) {
         match self.preparation {
             Preparation::OnReturn => block.wipe(block.touched_slots()),
             Preparation::ForAll { cpus } => block.wipe(block.touched_slots().filter(|&slot| slot as usize >= cpus)),
@@ -166,5 +168,41 @@ impl Area {
         // SAFETY: the chunk is fresh and ours. A huge page would make all rows of a large machine resident.
         unsafe { vm::advise_huge(chunk, bytes, vm::Huge::Avoid) };
         Some(chunk as usize)
+    }
+}
+
+/// A block that this value owns: dropping it gives the block back to its area. A [`Block`] is a look at one.
+#[derive(Debug)]
+#[must_use]
+pub struct OwnedBlock(Block);
+
+impl OwnedBlock {
+    /// For a word that names it from now on: its name, which is odd.
+    pub fn into_word(self) -> u64 {
+        ManuallyDrop::new(self).0.word()
+    }
+
+    /// The block that a word named.
+    ///
+    /// # Safety
+    /// [`into_word`](Self::into_word) said it, and the word names it no more.
+    pub unsafe fn from_word(word: u64) -> Self {
+        // SAFETY: passed on.
+        OwnedBlock(unsafe { Block::of_word(word) })
+    }
+}
+
+impl Deref for OwnedBlock {
+    type Target = Block;
+
+    #[inline(always)]
+    fn deref(&self) -> &Block {
+        &self.0
+    }
+}
+
+impl Drop for OwnedBlock {
+    fn drop(&mut self) {
+        self.0.area().give_back(self.0);
     }
 }

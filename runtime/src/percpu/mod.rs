@@ -5,6 +5,7 @@ mod area;
 mod block;
 mod head;
 
+pub use area::OwnedBlock;
 pub use block::{Block, CELL, Cells, MARK, stock, total};
 pub use head::{Area, BLOCK_RANK, LINES, Preparation};
 

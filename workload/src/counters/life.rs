@@ -175,11 +175,12 @@ mod tests {
         };
         fill(&rows);
         block.touch(0);
-        area.give_back(block);
+        let place = *block;
+        drop(block);
         let back = zeroes(&rows);
         fill(&rows[2..]);
         let again = area.take(cells * CELL, 1024).unwrap();
-        assert_eq!(again, block, "the same block");
+        assert_eq!(*again, place, "the same block");
         back + zeroes(&rows[2..])
     }
 

@@ -56,7 +56,7 @@ pub fn bytes_touched<O: Object>(area: &'static Area) -> Option<usize> {
     let block = area.take(CELL, DEFAULT_RANGE)?;
     block.touch(0);
     let rows = block.touched_slots().count();
-    area.give_back(block);
+    drop(block);
     let width = |cells: &usize| (cells * CELL).next_multiple_of(LINE);
     let of_block = |cells: &usize| LINE + width(cells) * (COMMON_ROWS + rows);
     let of_blocks = if O::IS_EAGER { O::BLOCKS.iter().map(of_block).sum() } else { 0 };
