@@ -5,6 +5,7 @@
 //! | [`slot`] | slots, restartable operations, draining another CPU | tokens that must stay single, sums that agree |
 //! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
 //! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
+//! | [`order`] | the order between a change and a look | store buffering |
 //! | [`contention`] | who waited for a lock, and how long | a report that lies sends people to the wrong lock |
 //! | [`wait`] | waiting for a word, and waking | a wake-up that is lost would cost seconds |
 //! | [`interrupt`] | interrupting a thread | that it is this one, and that it happens |
@@ -32,6 +33,7 @@ mod contention;
 mod fault;
 mod interrupt;
 mod kick;
+mod order;
 mod publication;
 mod root;
 pub mod runner;
@@ -53,6 +55,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         slot::RESTARTS_OF_ALL,
         kick::CASES,
         sync::CASES,
+        order::CASES,
         contention::CASES,
         wait::CASES,
         thread::CASES,

@@ -1,4 +1,4 @@
-//! `machine::sync`: the lock, and an order. (The atomics are the language's, and their meaning, too.)
+//! `machine::sync`: the lock. (The atomics are the language's, and their meaning, too.)
 //!
 //! The stress is a pair of plain words that each of two locks keeps equal. Threads take the two locks in any order, and
 //! so do handlers that interrupt them anywhere, also while they take a lock. Threads have entered, see
@@ -6,7 +6,7 @@
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd};
-use machine::sync::{Acquired, AtomicBool, AtomicU32, AtomicU64, Contention, Lock, Ordering, Site, order_after_change};
+use machine::sync::{Acquired, AtomicBool, AtomicU32, AtomicU64, Contention, Lock, Ordering, Site};
 use machine::{clock, here, thread};
 
 /// The lock under test: of a rank in the middle.
@@ -72,20 +72,6 @@ operations! {
 
     /// Counts a wait at a site, as [`acquire`](Self::acquire) does.
     record: fn(&Contention, Site, u64) = Contention::record,
-
-    /// Changes a word, and calls `order_after_change`.
-    ///
-    /// ```text
-    /// change_and_order(word, value):
-    ///     atomically: old = word; word = value
-    ///     a full fence
-    /// ```
-    ///
-    /// `order_reads` and `order_writes` have no case: both machines keep these orders, so doing nothing passes.
-    change_and_order: fn(&AtomicU32, u32) = |word, value| {
-        word.swap(value, Ordering::Relaxed);
-        order_after_change();
-    },
 }
 
 crate::cases! {
@@ -112,44 +98,6 @@ crate::cases! {
     "sync::Lock counts while it is waited for" => counted, {
         "not until it is held" { acquire: |lock, _, _| planted::take_when(lock, || !lock.is_held()) }
     }
-    "sync::order_after_change" => ordered, {
-        "behind a mere store" { change_and_order: |word, value| {
-            word.store(value, Ordering::Relaxed);
-            order_after_change();
-        } }
-    }
-}
-
-/// The body of [`Operations::change_and_order`]: two threads change a word each and look at the other's. One sees the
-/// change.
-pub fn ordered(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let pair = || [AtomicU32::new(0), AtomicU32::new(0)];
-    let (words, seen, turns, rounds, findings) = (pair(), pair(), pair(), AtomicU32::new(0), Findings::new());
-    let meet = |own: usize| {
-        let turn = turns[own].fetch_add(1, Ordering::SeqCst) + 1;
-        wait_until(runner, || turns[1 - own].load(Ordering::SeqCst) >= turn);
-    };
-    let job = |own: usize| {
-        for round in 1.. {
-            // The first says whether there is another round.
-            if own == 0 && runner.goes_on() && findings.none() {
-                rounds.store(round, Ordering::SeqCst);
-            }
-            meet(own);
-            if rounds.load(Ordering::SeqCst) < round {
-                return;
-            }
-            (operations.change_and_order)(&words[own], round);
-            seen[own].store(words[1 - own].load(Ordering::Relaxed), Ordering::SeqCst);
-            meet(own);
-            let [first, second] = seen.each_ref().map(|word| word.load(Ordering::SeqCst));
-            let is_seen = first >= round || second >= round;
-            demand!(findings, is_seen, "neither saw the other's change: round, seen", round, first, second);
-        }
-    };
-    runner.run(Placement::Apart, crowd(2, &job), None);
-    findings.outcome()?;
-    Ok(format!("{} rounds", rounds.into_inner()))
 }
 
 /// What the lock protects: two words, changed by plain loads and stores.

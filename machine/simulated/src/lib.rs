@@ -5,9 +5,10 @@
 //! files that are shipped. The layer below differs: system calls, atomics, the restartable operations, thread-local
 //! blocks and the clock ask the [engine](simulation).
 //!
-//! | shared with the host | the simulated machine's own |
-//! |---|---|
-//! | `sync/{lock, order}.rs`, `thread/identity.rs`, `slot/{fallback, layout, number, words}.rs`, [`kick`], [`vm`], [`root`], [`sandbox`], [`fault`], [`code`] | atomics, fences, `slot/{restartable, row, given}.rs`, `thread/block.rs`, [`clock`], [`process`], [`publication`], system calls |
+//! * Shared with the host: `sync/{lock, order}.rs`, `thread/identity.rs`, `slot/{fallback, layout, number, words}.rs`,
+//!   [`kick`], [`vm`], [`root`], [`sandbox`], [`fault`], [`code`].
+//! * Its own: atomics, fences, `slot/{restartable, row, given}.rs`, `thread/block.rs`, [`clock`], [`process`],
+//!   [`publication`], system calls.
 //!
 //! An operation that is called while no simulation runs on its host thread has its plain meaning: atomics are core's,
 //! system calls the host's, and each host thread has its own slot. So unit tests run on this machine unchanged.

@@ -30,7 +30,7 @@ struct Register {
 
 /// Where it is known.
 // SAFETY: zeroes are null, and nobody else has these bytes.
-static PLACE: HeaderWord<AtomicPtr<Register>> = unsafe { HeaderWord::at(header::GROUPS) };
+const PLACE: HeaderWord<AtomicPtr<Register>> = unsafe { HeaderWord::at(header::GROUPS) };
 
 /// The register; none: nobody needed it yet.
 fn known() -> Option<&'static Register> {

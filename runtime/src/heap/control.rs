@@ -60,7 +60,7 @@ pub const OFFSETS: [usize; 7] = [
 
 /// The page of the operator, if there is one, and nobody works at it.
 // SAFETY: zeroes are null, and nobody else has these bytes.
-static PAGE: HeaderWord<AtomicPtr<Page>> = unsafe { HeaderWord::at(header::CONTROL) };
+const PAGE: HeaderWord<AtomicPtr<Page>> = unsafe { HeaderWord::at(header::CONTROL) };
 
 /// Begins to poll the page that an operator made, behind a descriptor. Where there is no such page, or another
 /// process's, nothing happens: children inherit the setting, and have whatever they like behind that descriptor.

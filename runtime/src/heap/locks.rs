@@ -28,7 +28,7 @@ pub static NAMES: [Word; HEAPS + OTHERS.len()] = {
 
 /// Which rows are shown at exit.
 // SAFETY: zeroes are one that shows all, and nobody else has these bytes.
-static FILTER: HeaderWord<Filter> = unsafe { HeaderWord::at(header::LOCK_FILTER) };
+const FILTER: HeaderWord<Filter> = unsafe { HeaderWord::at(header::LOCK_FILTER) };
 
 /// All classes of locks that there are now, with what waiting for them cost; the heap's first.
 pub fn classes() -> impl Iterator<Item = (&'static str, &'static Contention)> {

@@ -110,7 +110,7 @@ impl Allowance {
 
 /// Where it is known.
 // SAFETY: zeroes are null, and nobody else has these bytes.
-static PLACE: HeaderWord<AtomicPtr<State>> = unsafe { HeaderWord::at(header::UPKEEP) };
+const PLACE: HeaderWord<AtomicPtr<State>> = unsafe { HeaderWord::at(header::UPKEEP) };
 
 impl State {
     /// What there is; none: nobody needed it yet.

@@ -2,7 +2,7 @@
 //!
 //! A thread on a slow path of the slab writes the page when it is due, twice a second. It writes a part at a time, some
 //! twenty microseconds each, because it looks at everything in the process. No thread is woken or created for it. It
-//! takes less than one part in [`SHARE`] of one thread's time, plus up to a fifth of a millisecond saved up. An idle
+//! takes less than one part in 400 of one thread's time, plus up to a fifth of a millisecond saved up. An idle
 //! process writes nothing new; its page tells its age. To miss little then, the next writing comes sooner if memory in
 //! use has changed by much; at first it comes whenever the process has become twice as old.
 //!
@@ -16,6 +16,7 @@
 //!
 //! Runs at the same time: any threads, of which one works; the others do not wait.
 
+mod allowance;
 pub(super) mod read;
 mod rows;
 mod walk;
@@ -30,6 +31,7 @@ use crate::page_heap::PAGE;
 use crate::percpu;
 use crate::settings::Key;
 use crate::upcalls::Rest;
+use allowance::Allowance;
 use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::ops::Range;
@@ -50,17 +52,10 @@ pub enum Who {
     First(u32),
 }
 
-/// One part in so many of a thread's time, at most.
-const SHARE: u64 = 400;
 const MILLISECOND: u64 = 1_000_000;
 /// What others than the first process live for before they have a page, or how many pages more they use.
 const LIFE_NS: u64 = 50 * MILLISECOND;
 const GROWTH: u64 = (4 << 20) / PAGE as u64;
-/// What is saved up for when there is much to say.
-const SAVED_NS: i64 = 200_000;
-/// The most that is owed, which takes two seconds to make up for. No writing takes so long by itself: a process with
-/// more was stopped meanwhile, maybe for hours, and would write nothing for days.
-const OWED_NS: i64 = 5 * MILLISECOND as i64;
 /// How often it is written.
 const INTERVAL: Key = Key::of("observe.interval_ms");
 /// Memory in use has changed by much if it is by an eighth and so many pages.
@@ -120,32 +115,6 @@ impl Seen {
     /// Whether memory in use has changed by much since.
     fn is_far_from(self, other: Seen) -> bool {
         self.pages.abs_diff(other.pages) > other.pages / 8 + MUCH
-    }
-}
-
-/// What may be spent on writing.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct Allowance {
-    since_ns: u64,
-    /// Below zero after one that took longer.
-    ns: i64,
-}
-
-impl Allowance {
-    /// Whether there is any.
-    fn is_left(&mut self, now_ns: u64) -> bool {
-        let more = now_ns.saturating_sub(self.since_ns) / SHARE;
-        if more > 0 {
-            // What is less than a nanosecond's worth is left for the next look.
-            self.since_ns += more * SHARE;
-            self.ns = self.ns.saturating_add(i64::try_from(more).unwrap_or(SAVED_NS)).min(SAVED_NS);
-        }
-        self.ns > 0
-    }
-
-    fn spend(&mut self, ns: u64) {
-        self.ns = self.ns.saturating_sub(i64::try_from(ns).unwrap_or(i64::MAX)).max(-OWED_NS);
     }
 }
 
@@ -230,7 +199,7 @@ struct Known {
 }
 
 // SAFETY: zeroes are null and nobody, and nobody else has these bytes.
-static PLACE: HeaderWord<Known> = unsafe { HeaderWord::at(header::STATISTICS) };
+const PLACE: HeaderWord<Known> = unsafe { HeaderWord::at(header::STATISTICS) };
 
 impl State {
     fn place() -> &'static Known {
@@ -429,43 +398,6 @@ mod tests {
     use super::*;
     use crate::heap;
     use std::vec;
-
-    /// Who was stopped while he wrote says something again soon after he goes on.
-    ///
-    /// Planted bug that was seen here: no bound of what is owed.
-    #[test]
-    fn what_was_stopped_for_hours_is_not_silent_for_days() {
-        const HOUR: u64 = 3_600_000 * MILLISECOND;
-        let mut allowance = Allowance::default();
-        for stopped in [10 * MILLISECOND, 1000 * MILLISECOND, HOUR] {
-            let began = allowance.since_ns + HOUR;
-            assert!(allowance.is_left(began), "before {stopped}");
-            allowance.spend(stopped);
-            let pause = OWED_NS as u64 * SHARE;
-            assert!(allowance.is_left(began + stopped + pause + SHARE), "{allowance:?} after {stopped}");
-        }
-    }
-
-    /// What a writing took has passed four hundred times before there is another, however often somebody looks.
-    ///
-    /// Planted bug that was seen here: what is less than one part in 400 of the time since the last look, forgotten.
-    #[test]
-    fn looks_at_the_allowance_lose_none_of_it() {
-        const COST: u64 = 250_000;
-        for step in [1, SHARE - 1, 1000, 77_777] {
-            let mut allowance = Allowance::default();
-            let began = 1000 * MILLISECOND;
-            assert!(allowance.is_left(began));
-            allowance.spend(COST);
-            let passed =
-                (1..).map(|turn| turn * step).find(|&passed| allowance.is_left(began + passed)).expect("one day");
-            let exactly = (COST - SAVED_NS as u64) * SHARE;
-            assert!(
-                (exactly..=exactly + step + SHARE).contains(&passed),
-                "after {passed}, not {exactly}, by steps of {step}"
-            );
-        }
-    }
 
     /// A copy that was half written when the process came to rest was true at its start. Another one follows later.
     ///
