@@ -125,11 +125,11 @@ mod tests {
 
     #[test]
     fn a_filter_has_no_comma_and_fits() {
-        assert_eq!(parse_filter("zone::Zone::free").as_deref(), Ok("zone::Zone::free"));
+        assert_eq!(parse_filter("runs::PageHeap::free").as_deref(), Ok("runs::PageHeap::free"));
         assert!(parse_filter("zone,drain").unwrap_err().contains("has a comma"));
         assert!(parse_filter(&"z".repeat(64)).is_ok());
         assert_eq!(parse_filter(&"z".repeat(65)).unwrap_err(), "expected a text of 1 to 64 bytes; found 65");
-        assert_eq!(lock_filter("zone").as_deref(), Some("locks.filter:zone"));
+        assert_eq!(lock_filter("page heap").as_deref(), Some("locks.filter:page heap"));
         assert_eq!(lock_filter(""), None);
     }
 

@@ -2,7 +2,7 @@
  *
  * none       a program without threads: no row
  * known      waits that are known: the destructor of a cache sleeps while its thread trims, and another one wants to trim meanwhile
- * busy       threads that meet in the zone, and readings while they do, also in signal handlers
+ * busy       threads that meet in the page heap, and readings while they do, also in signal handlers
  * forks      a child begins with its parent's rows */
 #include "check.h"
 #include <commensal.h>
@@ -126,7 +126,7 @@ static void check_known(void) {
         CHECK(atomic_load(&is_held), "no destructor ran");
         most = measured_ns > most ? measured_ns : most;
         sum += measured_ns;
-        cm_lock_row row = row_of("drain", "slab::General::drain_all");
+        cm_lock_row row = row_of("drain", "cpu_cache::tier::CpuCaches::drain_all");
         held += (uint64_t)holds[number] * 1000000;
         /* The waiter slept before the hold began, and trims by itself in the end. */
         CHECK(row.contended == (uint64_t)number + 1, "%llu waits", (unsigned long long)row.contended);
@@ -145,7 +145,7 @@ static void check_known(void) {
 static atomic_int is_over;
 static atomic_ulong in_handlers;
 
-static void *churn_zone(void *none) {
+static void *churn_pages(void *none) {
     while (!atomic_load(&is_over)) {
         void *blocks[8];
         for (int at = 0; at < 8; at++)
@@ -171,12 +171,12 @@ static void check_busy(void) {
     signal(SIGUSR1, read_here);
     uint64_t start = now_ns();
     for (int at = 0; at < THREADS; at++)
-        CHECK(pthread_create(&threads[at], NULL, churn_zone, NULL) == 0, "no thread");
+        CHECK(pthread_create(&threads[at], NULL, churn_pages, NULL) == 0, "no thread");
     unsigned long readings = 0;
     cm_lock_row taken = {0}, freed = {0};
     while (now_ns() - start < 300000000 ||
            ((taken.contended == 0 || freed.contended == 0) && now_ns() - start < HANGS_AFTER_SECONDS * 1000000000ull)) {
-        taken = row_of("zone", "page::zone::Zone::allocate"), freed = row_of("zone", "page::zone::Zone::free");
+        taken = row_of("page heap", "page_heap::runs::PageHeap::allocate"), freed = row_of("page heap", "page_heap::runs::PageHeap::free");
         pthread_kill(threads[readings++ % THREADS], SIGUSR1);
         sched_yield();
     }
@@ -185,8 +185,8 @@ static void check_busy(void) {
         CHECK(pthread_join(threads[at], NULL) == 0, "not joined");
     uint64_t elapsed = now_ns() - start;
     CHECK(atomic_load(&in_handlers) > 0, "no handler ran");
-    taken = row_of("zone", "page::zone::Zone::allocate"), freed = row_of("zone", "page::zone::Zone::free");
-    CHECK(taken.contended > 0 && freed.contended > 0, "in %lu readings nobody waited for the zone", readings);
+    taken = row_of("page heap", "page_heap::runs::PageHeap::allocate"), freed = row_of("page heap", "page_heap::runs::PageHeap::free");
+    CHECK(taken.contended > 0 && freed.contended > 0, "in %lu readings nobody waited for the page heap", readings);
     CHECK(taken.total_wait_ns + freed.total_wait_ns < THREADS * elapsed, "more was waited than there was time");
     CHECK(taken.max_wait_ns < elapsed && freed.max_wait_ns < elapsed, "somebody waited longer than that");
 }
@@ -195,11 +195,11 @@ static void check_busy(void) {
 
 static void check_forks(void) {
     check_known();
-    cm_lock_row before = row_of("drain", "slab::General::drain_all");
+    cm_lock_row before = row_of("drain", "cpu_cache::tier::CpuCaches::drain_all");
     pid_t child = fork();
     CHECK(child >= 0, "no child");
     if (child == 0) {
-        cm_lock_row after = row_of("drain", "slab::General::drain_all");
+        cm_lock_row after = row_of("drain", "cpu_cache::tier::CpuCaches::drain_all");
         CHECK(memcmp(&before, &after, sizeof before) == 0, "a child begins with another row");
         _exit(0);
     }

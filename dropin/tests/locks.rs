@@ -28,8 +28,10 @@ fn text_at_exit(mode: Mode) {
     for said in said(mode, "locks known", "locks:exit") {
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[..2], [HEAD, ""], "{said}");
-        let row =
-            lines.iter().find(|line| line.ends_with("drain   slab::General::drain_all")).expect("a row of who trimmed");
+        let row = lines
+            .iter()
+            .find(|line| line.ends_with("drain   cpu_cache::tier::CpuCaches::drain_all"))
+            .expect("a row of who trimmed");
         let words: Vec<&str> = row.split_whitespace().collect();
         let ms = |index: usize| words[index].parse::<f64>().unwrap_or_else(|_| panic!("column {index}: {row}"));
         assert_eq!((words[0], words[2], words[4], words[6]), ("3", "ms", "ms", "ms"), "{row}");
@@ -42,7 +44,7 @@ fn text_at_exit(mode: Mode) {
 fn json_at_exit(mode: Mode) {
     for said in said(mode, "locks known", "locks:json") {
         let is_whole = said.starts_with("{ \"locks\": [\n  { \"contended\": 3, \"total_wait_ns\": ")
-            && said.contains("\"type\": \"drain\", \"caller\": \"slab::General::drain_all\" }")
+            && said.contains("\"type\": \"drain\", \"caller\": \"cpu_cache::tier::CpuCaches::drain_all\" }")
             && said.ends_with("], \"lost\": { \"contended\": 0, \"total_wait_ns\": 0 } }\n");
         assert!(is_whole, "{said}");
     }
@@ -51,7 +53,7 @@ fn json_at_exit(mode: Mode) {
 }
 
 fn filters(mode: Mode) {
-    for (filter, is_shown) in [("drain", true), ("General::drain_a", true), ("quarantine", false)] {
+    for (filter, is_shown) in [("drain", true), ("CpuCaches::drain_a", true), ("quarantine", false)] {
         for said in said(mode, "locks known", &format!("locks:exit,locks.filter:{filter}")) {
             let rows = said.lines().skip(2).count();
             let expected = format!("{NOBODY} whose type or caller contains '{filter}'");

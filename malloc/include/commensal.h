@@ -406,11 +406,11 @@ typedef struct cm_lock_row {
      */
     uint64_t avg_wait_ns;
     /**
-     * What the locks protect, such as "zone" or "page list", and a zero byte.
+     * What the locks protect, such as "page heap" or "page list", and a zero byte.
      */
     char type[16];
     /**
-     * The library's function that waited, such as "page::zone::Zone::free", and a zero byte.
+     * The library's function that waited, such as "page_heap::runs::PageHeap::free", and a zero byte.
      */
     char caller[96];
 } cm_lock_row;

@@ -21,9 +21,9 @@ pub struct LockRow {
     pub max_wait_ns: u64,
     /// Nanoseconds of a wait on average: total_wait_ns / contended.
     pub avg_wait_ns: u64,
-    /// What the locks protect, such as "zone" or "page list", and a zero byte.
+    /// What the locks protect, such as "page heap" or "page list", and a zero byte.
     pub r#type: [c_char; 16],
-    /// The library's function that waited, such as "page::zone::Zone::free", and a zero byte.
+    /// The library's function that waited, such as "page_heap::runs::PageHeap::free", and a zero byte.
     pub caller: [c_char; 96],
 }
 

@@ -235,9 +235,9 @@ mod tests {
         assert_eq!(found("commensal_group_limit_bytes", &[]), None, "there is no limit");
         let age = found("commensal_page_age_seconds", &[("pid", "7")]).unwrap();
         assert!((3600.0..3700.0).contains(&age), "{age}");
-        let caller = ("caller", "page::zone::Zone::allocate");
+        let caller = ("caller", "page_heap::runs::PageHeap::allocate");
         assert_eq!(
-            found("commensal_lock_total_wait_seconds_total", &[caller, ("class", "zone"), ("pid", "9")]),
+            found("commensal_lock_total_wait_seconds_total", &[caller, ("class", "page heap"), ("pid", "9")]),
             Some(0.0015)
         );
         assert_eq!(found("commensal_lock_max_wait_seconds", &[caller]), Some(9e-7));

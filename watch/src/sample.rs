@@ -81,8 +81,8 @@ pub fn page_made_at(made_at_ns: u64, pid: u32, at_ns: u64, round: u64) -> Vec<u8
     *writer.push().expect("there is room") = group;
     writer.lose::<Group>(3);
     let lock = Lock {
-        class: Text::of("zone"),
-        caller: Text::of("page::zone::Zone::allocate"),
+        class: Text::of("page heap"),
+        caller: Text::of("page_heap::runs::PageHeap::allocate"),
         contended: 17 + round,
         total_wait_ns: 1_500_000,
         max_wait_ns: 900,

@@ -160,7 +160,7 @@ impl Chunks {
     fn locked<R>(&self, heap: &PageHeap, site: Site, work: impl FnOnce(&mut *mut CacheState) -> R) -> Option<R> {
         // A holder that vanished in a fork leaves the state in order: it changes by single stores, and at worst an id
         // is lost.
-        if self.lock.acquire(&heap.locks().panels, site) == Acquired::WouldDeadlock {
+        if self.lock.acquire(&heap.locks().caches, site) == Acquired::WouldDeadlock {
             return None;
         }
         // SAFETY: we hold the lock.

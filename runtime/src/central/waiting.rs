@@ -43,7 +43,7 @@ pub struct Waiting {
 impl Waiting {
     /// None: a signal handler must not wait.
     pub(super) fn locked<R>(&self, locks: &LockReport, site: Site, work: impl FnOnce(&Self) -> R) -> Option<R> {
-        if self.lock.acquire(&locks.lingering, site) == Acquired::WouldDeadlock {
+        if self.lock.acquire(&locks.waiting, site) == Acquired::WouldDeadlock {
             return None;
         }
         let result = work(self);

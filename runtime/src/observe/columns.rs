@@ -340,7 +340,7 @@ mod tests {
         let mut table = Table::new();
         contentions
             .iter()
-            .zip(["zone", "shard", "drain", "spare"])
+            .zip(["page heap", "shard", "drain", "spare"])
             .for_each(|(contention, class)| table.add(class, contention, text));
         table
     }
@@ -402,10 +402,10 @@ mod tests {
         let expected = "\
 \x20contended   total wait     max wait     avg wait         type   caller
 
-         1      2.00 s       2.00 s       2.00 s          zone   observe::columns::tests::\
+         1      2.00 s       2.00 s       2.00 s     page heap   observe::columns::tests::\
 text_is_in_the_columns_and_units_of_perf
-         1     13.15 us     13.15 us     13.15 us         zone   observe::columns::tests::many_sites::a1
-         1       999 ns       999 ns       999 ns         zone   observe::columns::tests::many_sites::a0
+         1     13.15 us     13.15 us     13.15 us    page heap   observe::columns::tests::many_sites::a1
+         1       999 ns       999 ns       999 ns    page heap   observe::columns::tests::many_sites::a0
 ";
         assert_eq!(text_of(&table_of(&[contention], "")), expected);
     }
@@ -440,7 +440,7 @@ text_is_in_the_columns_and_units_of_perf
         [10, 4, 5].into_iter().for_each(|wait_ns| contention.record(site, wait_ns));
         let expected = "{ \"locks\": [\n  { \"contended\": 3, \"total_wait_ns\": 19, \"max_wait_ns\": 10, \
              \"avg_wait_ns\": 6, \
-             \"type\": \"zone\", \"caller\": \"observe::columns::tests::many_sites::a7\" }\n\
+             \"type\": \"page heap\", \"caller\": \"observe::columns::tests::many_sites::a7\" }\n\
              ], \"lost\": { \"contended\": 0, \"total_wait_ns\": 0 } }\n";
         assert_eq!(json_of(&table_of(&[contention], "")), expected);
         let nothing = "{ \"locks\": [ ], \"lost\": { \"contended\": 0, \"total_wait_ns\": 0 } }\n";
@@ -507,7 +507,7 @@ text_is_in_the_columns_and_units_of_perf
         let sites = many_sites();
         contentions.iter().for_each(|contention| sites[..3].iter().for_each(|&site| contention.record(site, 5)));
         let counts =
-            ["", "zone", "sites::a1", "dr", "sites::a9"].map(|text| table_of(&contentions, text).rows().count());
+            ["", "page heap", "sites::a1", "dr", "sites::a9"].map(|text| table_of(&contentions, text).rows().count());
         assert_eq!(counts, [9, 3, 3, 3, 0]);
     }
 

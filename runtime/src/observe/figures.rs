@@ -87,7 +87,7 @@ macro_rules! with_figures {
             upkeep_deserted_turns: Counter Count, "Turns that were taken for slots where nobody came along.",
                 |heap| heap.upkeep.deserted_turns;
             upkeep_arrays: Counter Count, "Arrays that upkeep emptied.", |heap| heap.upkeep.arrays;
-            upkeep_spans: Counter Count, "Spans that upkeep gave to the zone.", |heap| heap.upkeep.spans;
+            upkeep_spans: Counter Count, "Spans that upkeep gave to the page heap.", |heap| heap.upkeep.spans;
             upkeep_released_bytes: Counter Bytes, "Bytes that upkeep gave back to the kernel.",
                 |heap| heap.upkeep.bytes;
             upkeep_calls: Counter Count, "Calls by which upkeep gave memory back to the kernel.",

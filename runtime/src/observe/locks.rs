@@ -40,18 +40,18 @@ classes! {
     shards: "shard",
     /// The per-CPU page lists.
     page_lists: "page list",
-    /// The zone.
+    /// The page heap.
     page_heap: "page heap",
-    /// Who takes arrays away from other CPUs, or goes over all caches.
+    /// Who takes magazines away from other CPUs, or goes over all caches.
     drain: "drain",
-    /// Empty arrays that no shard keeps.
+    /// Empty magazines that no shard keeps.
     spare: "spare",
     /// Objects that are set aside for a cache.
     reserves: "reserve",
     /// Where caches are made.
-    panels: "panels",
+    caches: "caches",
     /// Spans that wait for a grace period, one lock for each cache.
-    lingering: "lingering",
+    waiting: "waiting",
     /// Objects that watched caches keep from being used again.
     quarantines: "quarantine",
     /// Large blocks of groups, one lock for each, and the list of groups.

@@ -17,7 +17,7 @@ pub struct Report {
     pub deserted_turns: u64,
     /// Arrays that were emptied.
     pub arrays: u64,
-    /// Spans that went from page lists to the zone.
+    /// Spans that went from page lists to the page heap.
     pub spans: u64,
     /// Bytes that went back to the kernel.
     pub bytes: u64,

@@ -72,7 +72,7 @@ pub(super) struct Counts {
     /// Turns that threads took in their own slots, and that were taken for slots where nobody came along.
     pub(super) own: Events,
     pub(super) deserted: Events,
-    /// Arrays that were emptied, and spans that went to the zone.
+    /// Arrays that were emptied, and spans that went to the page heap.
     pub(super) arrays: Events,
     pub(super) spans: Events,
     /// Calls that gave pages back, those pages, and calls that the kernel refused.

@@ -156,7 +156,7 @@ mod tests {
     fn grid(now: &[(&str, u64)], before: &[(&str, u64)]) -> Grid {
         let pages = [now, before].map(|locks| {
             let lock = |&(caller, contended): &(&str, u64)| Lock {
-                class: Text::of("zone"),
+                class: Text::of("page heap"),
                 caller: Text::of(caller),
                 contended,
                 ..Lock::NONE

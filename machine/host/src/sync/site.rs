@@ -65,7 +65,7 @@ impl PartialEq for Site {
     }
 }
 
-/// The name as programmers write it: `page::zone::Zone::free`, without package, type arguments and closures.
+/// The name as programmers write it: `page_heap::runs::PageHeap::free`, without package, type arguments and closures.
 impl fmt::Display for Site {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, function) = owner_and_function(self.function());

@@ -1,6 +1,6 @@
 //! How much of a thread's time may go into writing the page.
 
-use super::MILLISECOND;
+const MILLISECOND: u64 = 1_000_000;
 
 /// One part in so many of a thread's time, at most.
 const SHARE: u64 = 400;
