@@ -48,7 +48,7 @@ impl Heap {
     /// They are the caller's to give up.
     pub unsafe fn free_batch(&self, batch: Batch, home: Option<Home>) {
         let (depot, mut magazine) = (&self.cpu.depot, batch.into_magazine());
-        let class = magazine.objects().first().map_or(0, |&first| self.class_at(first));
+        let class = magazine.view().objects().next().map_or(0, |first| self.class_at(first));
         let (cache, current) = (self.class(class.max(1)), slot::current());
         let anywhere = || Home { slot: depot.slot_or_none(current), kept_bytes: 0 };
         let Home { slot, kept_bytes } = current.and(home).unwrap_or_else(anywhere);

@@ -199,20 +199,20 @@ impl Central {
 }
 
 impl Held {
-    /// Objects of the shard's spans for the places in `to`, as many as there are; returns how many, and which of them
-    /// were never given before: bit n, the n-th one.
-    pub fn remove_range(&self, source: Source, to: &mut [*mut u8]) -> (usize, u128) {
+    /// Gives `put` objects of the shard's spans, at most so many. Returns which of them were never given before: bit n,
+    /// the n-th one.
+    pub fn remove_range(&self, source: Source, most: usize, mut put: impl FnMut(*mut u8)) -> u128 {
         let (mut taken, mut fresh) = (0, 0_u128);
-        while taken < to.len()
+        while taken < most
             && let Some(span) = self.ring().giving()
         {
-            while taken < to.len()
+            while taken < most
                 && (source != Source::Freed || span.has_freed())
                 && let is_fresh = !span.has_freed()
                 && let Some(object) = span.take()
             {
                 fresh |= u128::from(is_fresh) << taken;
-                to[taken] = object;
+                put(object);
                 taken += 1;
             }
             if span.available() == 0 {
@@ -221,6 +221,6 @@ impl Held {
                 break;
             }
         }
-        (taken, fresh)
+        fresh
     }
 }

@@ -166,10 +166,8 @@ impl CpuCaches {
     /// The same under the drain lock.
     pub fn put_deferred_as_drainer(&self) {
         for magazine in self.depot.take_deferred() {
-            let first = magazine.objects().first();
-            let cache =
-                first.map(|&object| self.depot.central.cache_at(object).expect("an object of ours lies in a span"));
-            if let Some(cache) = cache {
+            if let Some(first) = magazine.view().objects().next() {
+                let cache = self.depot.central.cache_at(first).expect("an object of ours lies in a span");
                 self.depot.flush_out(cache, slot::current().unwrap_or(NO_SLOT), magazine);
             }
         }

@@ -99,7 +99,7 @@ impl<'a> View<'a> {
     }
 
     /// Its pointers, from the lowest up.
-    pub fn objects(self) -> impl Iterator<Item = *mut u8> {
+    pub fn objects(self) -> impl DoubleEndedIterator<Item = *mut u8> + use<> {
         let (len, top) = (self.len(), self.top);
         (0..len).map(move |index| word(top + 8 - (len - index) * 8).load(Relaxed) as *mut u8)
     }
@@ -208,25 +208,10 @@ impl Magazine {
         Some(object as *mut u8)
     }
 
-    /// Has `fill` put pointers into the room that there is; it returns how many it put, into the first places.
-    pub fn extend(&mut self, fill: impl FnOnce(&mut [*mut u8]) -> usize) {
-        // SAFETY: the room is ours, and any contents are pointers.
-        let room = unsafe { core::slice::from_raw_parts_mut((self.0 + 8) as *mut *mut u8, self.room()) };
-        self.0 += fill(room) * 8;
-    }
-
-    /// Its pointers, from the lowest up.
-    pub fn objects(&self) -> &[*mut u8] {
-        let len = self.len();
-        // SAFETY: the pointers of our magazine.
-        unsafe { core::slice::from_raw_parts((self.0 + 8 - len * 8) as *const *mut u8, len) }
-    }
-
-    /// Reverses the order of the pointers.
-    pub fn reverse(&mut self) {
-        let len = self.len();
-        // SAFETY: the pointers of our magazine.
-        unsafe { core::slice::from_raw_parts_mut((self.0 + 8 - len * 8) as *mut *mut u8, len) }.reverse();
+    /// For objects that go into it, which is empty, the first on top.
+    pub fn filling(self) -> Filling {
+        debug_assert!(self.is_empty());
+        Filling { next: self.0 + self.room() * 8, magazine: self }
     }
 
     /// The magazine without its pointers, whose objects go with their spans.
@@ -247,6 +232,41 @@ impl Magazine {
     #[inline]
     pub fn memory(&self) -> *mut u8 {
         self.view().memory() as *mut u8
+    }
+}
+
+/// A magazine that is filled from the top down.
+#[derive(Debug)]
+#[must_use]
+pub struct Filling {
+    magazine: Magazine,
+    next: usize,
+}
+
+impl Filling {
+    /// Objects that still fit.
+    #[inline]
+    pub fn room(&self) -> usize {
+        (self.next - self.magazine.0) / 8
+    }
+
+    /// Puts an object below those that are there; there is room.
+    #[inline]
+    pub fn put(&mut self, object: *mut u8) {
+        debug_assert!(self.room() > 0);
+        word(self.next).store(object as usize, Relaxed);
+        self.next -= 8;
+    }
+
+    /// The magazine. Objects that do not fill it move down to its bottom.
+    pub fn done(self) -> Magazine {
+        let (len, next) = (self.magazine.room() - self.room(), self.next);
+        let bottom = self.magazine.into_top();
+        if next != bottom {
+            let words = (1..=len).map(|index| index * 8);
+            words.for_each(|at| word(bottom + at).store(word(next + at).load(Relaxed), Relaxed));
+        }
+        Magazine(bottom + len * 8)
     }
 }
 
@@ -371,5 +391,43 @@ impl CountedStack {
     /// The magazines on the stack.
     pub fn iter(&self) -> impl Iterator<Item = View<'_>> {
         linked(self.0.load(Relaxed) % ONE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[repr(align(1024))]
+    struct Memory([u8; ARRAY]);
+
+    fn empty(memory: &mut Memory, capacity: usize) -> Magazine {
+        Magazine::new(memory.0.as_mut_ptr()).sized(capacity)
+    }
+
+    /// Planted bug that was seen here: objects that stay at the top of a magazine which they do not fill.
+    #[test]
+    fn filling_any_number_leaves_the_first_on_top() {
+        for (capacity, given) in (1..20).flat_map(|capacity| (0..=capacity).map(move |given| (capacity, given))) {
+            let mut memory = Memory([0; ARRAY]);
+            let mut filling = empty(&mut memory, capacity).filling();
+            (1..=given).for_each(|object| filling.put(object as *mut u8));
+            assert_eq!(filling.room(), capacity - given);
+            let mut magazine = filling.done();
+            assert_eq!((magazine.len(), magazine.is_full()), (given, given == capacity), "{given} of {capacity}");
+            let taken: Vec<_> = core::iter::from_fn(|| magazine.pop()).map(|object| object as usize).collect();
+            assert_eq!(taken, (1..=given).collect::<Vec<_>>(), "of {capacity}");
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "a magazine with 1 objects was dropped")]
+    fn magazine_dropped_with_an_object_is_reported() {
+        let mut memory = Memory([0; ARRAY]);
+        let mut magazine = empty(&mut memory, 3);
+        magazine.push(0x10 as *mut u8);
+        drop(magazine);
     }
 }

@@ -43,21 +43,17 @@ impl Depot {
         if !self.central.can_give(&own.0, source) {
             return None;
         }
-        let mut magazine = self.find_empty(&own)?.sized(capacity);
-        let mut fresh = 0;
-        magazine.extend(|room| {
-            let (objects, are_fresh) = own.0.remove_range(source, room);
-            fresh = are_fresh;
-            objects
-        });
+        let mut filling = self.find_empty(&own)?.sized(capacity).filling();
+        let fresh = own.0.remove_range(source, capacity, |object| filling.put(object));
+        let magazine = filling.done();
         drop(own);
         if let Some(state) = cache.state() {
-            for (_, &object) in magazine.objects().iter().enumerate().filter(|(index, _)| fresh & 1 << index != 0) {
+            let objects = magazine.view().objects().rev().enumerate();
+            for (_, object) in objects.filter(|(index, _)| fresh & 1 << index != 0) {
                 // SAFETY: the object is ours, and was never constructed.
                 unsafe { state.begin_object(object) };
             }
         }
-        magazine.reverse();
         self.leave(cache, slot, magazine)
     }
 
