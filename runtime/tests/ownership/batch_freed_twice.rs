@@ -1,0 +1,13 @@
+//! A batch is freed once.
+
+use commensal::caches::Heap;
+use commensal::depot::Batch;
+
+unsafe fn free(heap: &Heap, batch: Batch) {
+    unsafe {
+        heap.free_batch(batch, None);
+        heap.free_batch(batch, None);
+    }
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! A block of per-CPU memory goes back once.
+
+use commensal::percpu::OwnedBlock;
+
+fn copy(block: &OwnedBlock) -> OwnedBlock {
+    *block
+}
+
+fn main() {}

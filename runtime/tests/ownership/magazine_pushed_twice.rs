@@ -1,0 +1,10 @@
+//! A magazine that lies in two shards would give each object to two threads.
+
+use commensal::depot::{Held, Magazine};
+
+fn push(shard: &Held, magazine: Magazine) {
+    shard.push_full(magazine);
+    shard.push_full(magazine);
+}
+
+fn main() {}

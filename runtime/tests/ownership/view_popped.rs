@@ -1,0 +1,9 @@
+//! Another thread's magazine is looked at, and nothing is taken from it.
+
+use commensal::depot::View;
+
+fn steal(mut view: View<'_>) -> Option<*mut u8> {
+    view.pop()
+}
+
+fn main() {}
