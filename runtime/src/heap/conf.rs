@@ -30,6 +30,8 @@ const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 /// forbid itself such system calls by a filter, before its first allocation.
 pub fn apply_environment() {
     let has_heap = enter();
+    // Where the kernel gives no slots, the thread asks for its number first.
+    slot::current();
     name();
     if !has_heap || settings::is_environment_empty() {
         return;
