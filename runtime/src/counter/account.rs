@@ -1,24 +1,22 @@
-//! Accounts: what the objects of some caches, and large blocks, cost somebody, up to a limit.
+//! Accounts: the memory that is charged to one owner, up to a limit.
 //!
-//! What is charged are magazines of objects, when they leave a depot or a span, and large blocks. So the charge is what
-//! the program holds together with what lies in the slots' magazines; whoever is refused has those emptied, and tries
-//! again. Each account may have a parent, which is charged for all that its children are.
+//! The allocator charges large blocks, and magazines of objects when they leave a depot or a span. So the charge is
+//! what the program holds plus what lies in the slots' magazines. Before a limit refuses a charge, the allocator drains
+//! those magazines and retries. An account's charge is part of its ancestors' charges.
 //!
-//! Runs at the same time: any thread, also in signal handlers, and under any lock. The algorithm is that of the limited
-//! lazy counter; see `limit`.
+//! Runs at any time in any thread, also in signal handlers and under locks. The algorithm is that of `limit`.
 
 use super::lazy::LazyCounter;
 use crate::observe::Events;
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 
-/// Bytes are counted in these: every object is a multiple of it.
+/// Bytes of one unit: the size of every object is a multiple of it.
 const UNIT: usize = 8;
-/// In units: see the tally's.
+/// In units. See the tally's range.
 const RANGE: i32 = 1 << 15;
-/// No limit.
 const ANY: u64 = i64::MAX as u64;
 
-/// The account.
+/// An account with a charge, a peak and an optional limit.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Account {
@@ -27,12 +25,12 @@ pub struct Account {
     limit: AtomicU64,
     peak: Events,
     refused: Events,
-    /// Does not change.
+    /// Set once.
     parent: AtomicPtr<Account>,
 }
 
 impl Account {
-    /// An empty one, without a limit. The parent lives longer.
+    /// An empty account without a limit. The parent must outlive it.
     pub(crate) fn new(parent: *const Account) -> Self {
         Account {
             charge: LazyCounter::with_range(),
@@ -43,23 +41,22 @@ impl Account {
         }
     }
 
-    /// The account that is charged for what this one is.
+    /// The account that is charged for everything that this one is charged for.
     pub fn parent(&self) -> Option<&Account> {
-        // SAFETY: it lives longer.
+        // SAFETY: the parent outlives its children.
         unsafe { self.parent.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// This one, its parent, and so on.
     fn chain(&self) -> impl Iterator<Item = &Account> {
         core::iter::successors(Some(self), |account| account.parent())
     }
 
-    /// Bytes that are charged: exact at rest.
+    /// Bytes charged: exact at rest.
     pub fn charged(&self) -> u64 {
         self.charge.sum_positive() as u64 * UNIT as u64
     }
 
-    /// The most bytes that were charged.
+    /// The most bytes that were charged at once.
     pub fn peak(&self) -> u64 {
         self.peak.get() * UNIT as u64
     }
@@ -70,33 +67,33 @@ impl Account {
         (limit != ANY).then(|| limit * UNIT as u64)
     }
 
-    /// Sets the limit, also below what is charged: then nothing more is, until enough came back.
+    /// Sets the limit. If it is below the charge, the account refuses charges until enough memory is freed.
     pub fn set_limit(&self, bytes: Option<u64>) {
         self.limit.store(bytes.map_or(ANY, |bytes| (bytes / UNIT as u64).min(ANY - 1)), Ordering::Relaxed);
     }
 
-    /// Charges that a limit refused, of this account or of one above.
+    /// Charges that the limit of this account or of an ancestor refused.
     pub fn refused(&self) -> u64 {
         self.refused.get()
     }
 
-    /// Counts one.
+    /// Counts a refusal.
     pub fn count_refusal(&self) {
         self.refused.count();
     }
 
-    /// The topmost account, from this one upwards, that has no room for so many bytes.
+    /// The topmost of this account and its ancestors that has no room for `bytes`.
     pub fn without_room(&self, bytes: usize) -> Option<&Account> {
         self.chain().filter(|account| account.room() < bytes.next_multiple_of(UNIT) as u64).last()
     }
 
-    /// Bytes that could be charged, at some moment.
+    /// Bytes that could be charged at some moment of the call.
     fn room(&self) -> u64 {
         self.limit().map_or(u64::MAX, |limit| limit.saturating_sub(self.charged()))
     }
 
-    /// Charges bytes, if no limit is in the way; the peak is for whoever then has the memory to note. Until a limit
-    /// above has refused them, those below count them: who asks for the rest meanwhile may be refused too early.
+    /// Charges bytes to this account and its ancestors unless a limit refuses. The caller notes the peak once it has
+    /// the memory. Until an ancestor refuses, its descendants count the bytes, and may refuse other charges too early.
     pub fn charge(&self, bytes: usize) -> bool {
         let units = bytes.div_ceil(UNIT) as i64;
         for account in self.chain() {
@@ -108,7 +105,7 @@ impl Account {
         true
     }
 
-    /// Notes what is charged as the peak, if it is; here and above.
+    /// Raises the peak of this account and its ancestors to the charge, where it is lower.
     pub fn note_peaks(&self) {
         self.chain().for_each(Account::note_peak);
     }
@@ -118,7 +115,7 @@ impl Account {
         if limit == ANY { self.charge.try_add(units).is_ok() } else { self.charge.limited_add(units, limit as i64) }
     }
 
-    /// Charges bytes that are the account's whatever its limit says; or takes them back.
+    /// Charges bytes regardless of limits, or takes them back if negative.
     pub fn charge_anyway(&self, bytes: isize) {
         let units = bytes / UNIT as isize;
         self.chain().for_each(|account| account.add(units as i64));
@@ -128,11 +125,11 @@ impl Account {
     }
 
     fn add(&self, units: i64) {
-        // As in the tally: what cannot be counted, for lack of memory, is not.
+        // As in the tally: without memory, the amount is not counted.
         let _ = self.charge.try_add(units);
     }
 
-    /// The peak is exact to one refill: it looks at each slot's part.
+    /// Exact to one refill, because it sums each slot's part.
     fn note_peak(&self) {
         self.peak.raise(self.charge.sum_positive() as u64);
     }

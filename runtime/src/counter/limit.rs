@@ -1,24 +1,23 @@
 //! Additions within a limit, when the counter is upgraded.
 //!
-//! The sum of additions is at most what is in no slot plus Σ edge, and equal to it where no stock is left. A limited
-//! addition draws from the stock of its slot if that bound is within the limit: the stock was charged against the limit
-//! when it was put there. Otherwise it takes the block's lock, adds to `direct` if the bound stays within the limit,
-//! and puts stock into its slot while there is room. Before it refuses, it *closes* all cells, so that no stock is left
-//! and the bound is exact. From then on the counter is *tight*: all additions go to `direct`, one atomic operation
-//! each, until there is room for several stocks again. So each approach to a limit costs at most one kick.
+//! The *bound* is what lies in no slot plus Σ edge. The sum of additions is at most the bound, and equal to it when no
+//! stock is left. While the bound is within the limit, a limited addition draws from the stock of its slot: the stock
+//! was charged against the limit when it was put there. Otherwise it takes the block's lock, adds to `direct` if the
+//! bound stays within the limit, and puts stock into its slot while there is room. Before it refuses, it *closes* all
+//! cells: no stock is left, and the bound is exact. From then on the counter is *tight*: each addition is one atomic
+//! operation on `direct`, until there is room for several stocks. So an approach to a limit costs one kick.
 //!
-//! **Closing.** Marking a cell's `left` puts it out of the window. An operation in flight may still commit over the
-//! mark. After a restart none is in flight, so a mark that is left stays, and its stock is ours. A lost one is set
-//! again.
+//! **Closing.** A mark in a cell's `left` puts it out of the window. An operation in flight may still commit over the
+//! mark. After a restart none is in flight. Then the lock's holder takes the stock of marked cells, and repeats lost
+//! marks.
 //!
 //! **Never over.** Only the lock's holder raises stock, within the limit, and it checks the bound again after that.
-//! `direct` rises by a compare-and-swap from the value that was judged. So a signal handler that interrupts the lock's
-//! holder, and works without the lock, finds a bound that is too large rather than too small, and the holder notices
-//! its work. A handler refuses if it must not wait for a holder that it did not interrupt.
+//! `direct` rises by a compare-and-swap from the value that was judged. A signal handler that interrupts the lock's
+//! holder works without the lock. It finds a bound that is too large rather than too small, and the holder notices its
+//! additions. A handler refuses if it would have to wait for a holder that it did not interrupt.
 //!
-//! **Why a stale look is harmless.** A thread that saw the bound within the limit draws stock that was put there within
-//! the same limit. This holds among additions with the same limit: additions under a larger one, or under none, may
-//! have put the stock there.
+//! **A stale look is harmless.** A thread that saw the bound within the limit draws stock that was put there within the
+//! same limit. This holds only among additions with one limit, because others may have put stock there.
 
 use super::slots::{Edges, LIMITED, Motion, TIGHT, draw, edges, moving_edges, pair};
 use crate::percpu::{Block, MARK, stock, total};
@@ -26,25 +25,24 @@ use machine::slot::{self, Mode, Pair, WINDOW};
 use machine::sync::Ordering;
 use machine::{here, kick};
 
-/// Of all slots that there could ever be.
+/// More than the stock of all possible slots.
 const MORE_THAN_ALL_STOCK: i64 = 1 << 48;
-/// Marking, restarting and looking again: as often at most. Each time somebody must have been in the middle of a draw.
+/// Most rounds of marking, restarting and checking. A round fails only if a thread was in the middle of a draw.
 const ROUNDS: usize = 64;
 
-/// With stock in it, a bound of what is near the largest value may lie beyond it, and read as one of the smallest.
+/// With stock in it, a bound near the largest value may have wrapped to one near the smallest.
 fn may_have_wrapped(bound: i64) -> bool {
     bound < i64::MIN + MORE_THAN_ALL_STOCK
 }
 
-/// A limit, and what of the counter lies outside of the block.
+/// A limit, and the part of the counter outside of the block.
 pub(super) struct Limit<'a> {
     pub(super) most: i64,
     pub(super) outside: &'a dyn Fn() -> i64,
 }
 
 impl Limit<'_> {
-    /// Whether the sum of additions stays within the limit with `more`, as far as is visible without the slots. The
-    /// answer "no" may be wrong while there is stock.
+    /// Whether the sum of additions stays within the limit with `more`. False may be wrong while there is stock.
     fn has_room(&self, block: Block, index: usize, direct: i64, more: i64) -> bool {
         let bound = self.bound(block, index, direct);
         if may_have_wrapped(bound) && block.cells(index).opened() > 0 {
@@ -54,11 +52,11 @@ impl Limit<'_> {
     }
 
     fn has_room_now(&self, block: Block, index: usize, more: i64) -> bool {
-        // Acquire: what is looked at next is looked at later.
+        // Acquire: the later reads come later.
         self.has_room(block, index, block.direct(index).load(Ordering::Acquire), more)
     }
 
-    /// Whether stock may stay that the bound has already, though no cell counts as open yet.
+    /// Whether stock may stay that the bound already includes, though no cell counts as open yet.
     fn has_room_for_stock(&self, block: Block, index: usize) -> bool {
         let bound = self.bound(block, index, block.direct(index).load(Ordering::Acquire));
         !may_have_wrapped(bound) && bound <= self.most
@@ -69,10 +67,10 @@ impl Limit<'_> {
     }
 }
 
-/// Adds `amount`, which is positive, if what was added stays within the limit; false if not.
+/// Adds `amount`, which is positive, and returns true if the sum stays within the limit.
 #[inline]
 pub(super) fn add_within<const RANGE: i32>(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
-    // Acquire pairs with the release in `set_limit`: from then on no stock is raised unjudged.
+    // Acquire pairs with the release in `set_limit`: from then on all stock is raised within limits.
     let limited = block.cells(index).state.load(Ordering::Acquire) & LIMITED != 0;
     if limited && limit.has_room_now(block, index, 0) && draw::<RANGE>(block, index, amount) {
         return true;
@@ -96,31 +94,31 @@ fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
             edges.loosen(index, amount, limit);
         }
     });
-    // A signal handler. If it interrupted the lock's holder, that waits for it to end. Otherwise the holder runs beside
-    // it: both may judge by the same bound, and add.
+    // Not held: this is a signal handler. If it interrupted the lock's holder, the holder waits for it. Otherwise both
+    // run at once, and may both judge by one bound and add. So then it refuses.
     if held { added } else { block.head().lock.is_mine() && add_direct(block, index, amount, limit) }
 }
 
 fn add_direct(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
     let direct = &block.direct(index);
-    // Acquire: what is looked at next is looked at later.
+    // Acquire: the later reads come later.
     let within = |seen| limit.has_room(block, index, seen, amount).then(|| seen.wrapping_add(amount));
     // Relaxed: see `slots::add_slow`.
     direct.fetch_update(Ordering::Relaxed, Ordering::Acquire, within).is_ok()
 }
 
 impl Edges {
-    /// From now on this counter's stock is raised within limits only. Earlier stock is in the sum of edges.
+    /// From now on this counter's stock is raised within limits only. The sum of edges includes earlier stock.
     fn set_limit(&self, index: usize) {
         // Release pairs with the acquire in `add_within`.
         self.cells(index).state.fetch_or(LIMITED, Ordering::Release);
     }
 
-    /// Puts stock into the thread's slot, if there is room; ends tightness if there is room for a few stocks.
+    /// Puts stock into the thread's slot if there is room. Ends tightness if there is room for a few stocks.
     fn loosen(self, index: usize, amount: i64, limit: &Limit) {
         const SOME: i64 = 4;
         let flags = &self.cells(index).state;
-        // Stock that could not be taken away again would be room that nobody can use.
+        // The thread must be able to collect stock again; otherwise its room would be lost.
         if slot::mode() == Mode::PerThread || kick::register().is_err() {
             return;
         }
@@ -134,7 +132,7 @@ impl Edges {
         self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));
     }
 
-    /// Takes the stock out of all cells; no thread draws afterwards. False, without effect, if that is impossible.
+    /// Takes the stock out of all cells; no thread draws afterwards. Returns false, without effect, if it cannot.
     fn close_all(self, index: usize) -> bool {
         let _motion = Motion::new(&self, index);
         for _ in 0..ROUNDS {
@@ -155,13 +153,13 @@ impl Edges {
         false
     }
 
-    /// After a restart: what is still marked is closed.
+    /// After a restart: closes the cells that are still marked.
     fn settle(self, index: usize) {
         for slot in self.touched_slots() {
             let old = pair(*self, index, slot);
             if old.left & MARK != 0 {
                 let closed = Pair { left: 0, edge: total(old) };
-                // SAFETY: the cell is marked, no operation on it is in flight, and we have the lock.
+                // SAFETY: the cell is marked, no operation on it is in flight, and this thread has the lock.
                 unsafe { slot::store_pair(self.cell(index), slot, closed) };
                 self.cells(index).state.fetch_sub(1, Ordering::Relaxed);
                 self.cells(index).edges.fetch_sub(stock(old), Ordering::Relaxed);

@@ -1,19 +1,17 @@
 //! Counters: a table for one, and a banquet when guests arrive.
 //!
 //! A [`LazyCounter`] is two words until a second thread shares it, and a per-CPU counter from then on. A [`CounterSet`]
-//! is several of them that are created, upgraded and destroyed together. [`PerCpuCounter`] and [`PerCpuSet`] are
-//! per-CPU from the beginning.
+//! is several of them with one life. [`PerCpuCounter`] and [`PerCpuSet`] are per-CPU from the beginning.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `words` | the words of a set, who adds where, the upgrade |
+//! | `words` | the words of a set, which thread adds where, the upgrade |
 //! | `set` | sets as types |
-//! | `slots` | counters after the upgrade: cells in the slots' rows, and how their stock is kept |
+//! | `slots` | counters after the upgrade: cells in the slots' rows, and their stock |
 //! | `limit` | additions within a limit |
-//! | `policy` | when a set is upgraded that nobody announced as shared |
+//! | `policy` | when a set is upgraded without an announcement |
 //! | `percpu` | counters without a lazy beginning |
-//!
-//! | `account` | who is charged for memory, up to a limit |
+//! | `account` | charges for memory, up to a limit |
 //!
 //! Uses `percpu`, `observe` and the machine.
 
@@ -35,11 +33,11 @@ pub use words::Counters;
 use core::fmt;
 use machine::slot::{self, Mode};
 
-/// How far a slot's part of a counter varies unshared: a reading is off by at most half of it for each slot.
+/// Range of a slot's unshared part of a counter. A reading is off by at most half of it for each slot.
 pub const DEFAULT_RANGE: i32 = 1024;
 const LARGEST_RANGE: i32 = 1 << 28;
 
-/// Whether a reading takes little time: where threads own slots, it looks at the rows of all.
+/// Whether a reading is fast: where threads own slots, it looks at every row.
 pub(crate) fn reads_at_once() -> bool {
     const FEW: u32 = 64;
     slot::mode() == Mode::ConcurrencyId || slot::in_use() <= FEW
@@ -48,9 +46,9 @@ pub(crate) fn reads_at_once() -> bool {
 /// An approximate value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What was read.
+    /// The value read.
     pub value: i64,
-    /// How far the truth may be from it, in either direction.
+    /// The largest difference from the true value, in either direction.
     pub error: u64,
 }
 

@@ -1,12 +1,12 @@
-//! Counters that are per-CPU from the beginning, in the forms that lazy ones have to compare with.
+//! Counters that are per-CPU from the beginning, in the forms that lazy counters are compared with.
 //!
-//! The cost of a form depends on its block's area ([`Preparation`]) and on how an object divides its needs:
+//! The cost of a form depends on its block's area ([`Preparation`]) and on how an object divides its counters:
 //!
 //! | form | blocks of an object | area |
 //! |---|---|---|
-//! | eager | one for each thing | prepares for all CPUs |
-//! | merged | one for everything | prepares for all CPUs |
-//! | cached | one for everything | keeps ready blocks: only touched rows are wiped and summed |
+//! | eager | one per counter | prepares for all CPUs |
+//! | merged | one for all | prepares for all CPUs |
+//! | cached | one for all | keeps ready blocks: wipes and sums only touched rows |
 //! | lazy | none before the upgrade, then as merged | prepares for all CPUs |
 //! | lazy and cached | none before the upgrade, then as cached | keeps ready blocks |
 
@@ -15,17 +15,12 @@ use super::{DEFAULT_RANGE, NoMemory, Reading, slots};
 use crate::percpu::Preparation;
 use crate::percpu::{Area, CELL, OwnedBlock};
 
-/// A counter with a line per CPU from the start. A [`LazyCounter`](super::LazyCounter) becomes one when it pays.
-///
-/// Safe from signal handlers and after forks as that one.
+/// A counter with a line per CPU from the start, otherwise like [`LazyCounter`](super::LazyCounter).
 #[derive(Debug)]
 pub struct PerCpuCounter(PerCpuSet<1>);
 
 impl PerCpuCounter {
-    /// Zero.
-    ///
-    /// # Errors
-    /// There is no memory.
+    /// Zero. Fails if there is no memory.
     pub fn new() -> Result<Self, NoMemory> {
         PerCpuSet::new().map(PerCpuCounter)
     }
@@ -47,30 +42,24 @@ impl PerCpuCounter {
     }
 }
 
-/// `N` per-CPU counters in one block. Panics where an index is not below `N`.
+/// `N` per-CPU counters in one block. Panics if an index is not below `N`.
 #[derive(Debug)]
 pub struct PerCpuSet<const N: usize> {
     block: OwnedBlock,
 }
 
-// SAFETY: a block may be used from any thread: its operations are atomic or restartable.
+// SAFETY: any thread may use a block: its operations are atomic or restartable.
 unsafe impl<const N: usize> Send for PerCpuSet<N> {}
 // SAFETY: as above.
 unsafe impl<const N: usize> Sync for PerCpuSet<N> {}
 
 impl<const N: usize> PerCpuSet<N> {
-    /// All zero.
-    ///
-    /// # Errors
-    /// There is no memory.
+    /// All zero. Fails if there is no memory.
     pub fn new() -> Result<Self, NoMemory> {
         Self::new_in(Area::of_process().ok_or(NoMemory)?)
     }
 
-    /// All zero, in a block of a given area.
-    ///
-    /// # Errors
-    /// There is no memory.
+    /// All zero, in a block of a given area. Fails if there is no memory.
     pub fn new_in(area: &'static Area) -> Result<Self, NoMemory> {
         const { assert!(N * CELL <= crate::percpu::LINES * 64, "more counters than a row has room for") };
         area.take(N * CELL, DEFAULT_RANGE).map(|block| PerCpuSet { block }).ok_or(NoMemory)
@@ -92,7 +81,7 @@ impl<const N: usize> PerCpuSet<N> {
         Reading { value, error }
     }
 
-    /// As [`LazyCounter::sum`](super::LazyCounter::sum); in an area of the eager school over all its CPUs.
+    /// As [`LazyCounter::sum`](super::LazyCounter::sum). Sums all CPUs if the area prepares for all CPUs.
     pub fn sum(&self, index: usize) -> i64 {
         assert!(index < N, "no counter of this index");
         slots::sum(*self.block, index)

@@ -11,7 +11,7 @@ use machine::thread;
 
 /// `N` lazy counters that are created, upgraded and destroyed together. See [`LazyCounter`](super::LazyCounter).
 ///
-/// 16 + 12 `N` bytes, rounded up to 8: 64 for four. Panics where an index is not below `N`.
+/// 16 + 12 `N` bytes, rounded up to 8: 64 for four. Panics if an index is not below `N`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CounterSet<const N: usize, const RANGE: i32 = DEFAULT_RANGE> {
@@ -31,13 +31,13 @@ impl<const N: usize> Default for CounterSet<N> {
 }
 
 impl<const N: usize> CounterSet<N> {
-    /// All zero, and nobody's: the first thread that adds becomes the owner, by one atomic operation.
+    /// All zero, without an owner: the first thread that adds becomes the owner, by one atomic operation.
     #[inline]
     pub const fn new() -> Self {
         Self::with_state(NOBODY)
     }
 
-    /// All zero, and the calling thread's.
+    /// All zero, owned by the calling thread.
     #[inline]
     pub fn bound() -> Self {
         Self::with_state(thread::id())
@@ -48,7 +48,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
     const FITS: () = assert!(N > 0 && N * CELL <= LINES * 64, "as many counters as a row has room for");
     const IN_RANGE: () = assert!(4 <= RANGE && RANGE <= LARGEST_RANGE && RANGE % 2 == 0, "an even range up to 2^28");
 
-    /// [`new`](CounterSet::new) with another range: a reading is off by no more than half of it for each slot.
+    /// [`new`](CounterSet::new) with another range: a reading is off by at most half of it for each slot.
     #[inline]
     pub const fn with_range() -> Self {
         Self::with_state(NOBODY)
@@ -67,7 +67,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
     /// The set without its size in the type.
     #[inline(always)]
     pub fn all(&self) -> Counters<'_, RANGE> {
-        // SAFETY: we are a whole set.
+        // SAFETY: `self` is a whole set.
         unsafe { Counters::of(NonNull::from(self).cast()) }
     }
 
@@ -77,7 +77,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         self.add_some(index, if amount == 1 { Amount::One } else { Amount::Any(amount) });
     }
 
-    /// [`add`](Self::add) for a caller that does not know the amount when it is compiled: it spares a look at it.
+    /// [`add`](Self::add) for an amount that the compiler does not know: skips a test for 1.
     #[doc(hidden)]
     #[inline(always)]
     pub fn add_any(&self, index: usize, amount: i64) {
@@ -91,10 +91,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         unsafe { self.all().add_in_range(index, amount) }
     }
 
-    /// Adds to a counter, or says why not. See [`LazyCounter::try_add`](super::LazyCounter::try_add).
-    ///
-    /// # Errors
-    /// As there.
+    /// Adds to a counter, or fails. See [`LazyCounter::try_add`](super::LazyCounter::try_add).
     pub fn try_add(&self, index: usize, amount: i64) -> Result<(), NoMemory> {
         assert!(index < N, "no counter of this index");
         // SAFETY: asserted.
@@ -107,11 +104,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         self.add(index, amount.wrapping_neg());
     }
 
-    /// Adds to a counter of a set that the calling thread owns, like
-    /// [`LazyCounter::add_local`](super::LazyCounter::add_local).
-    ///
-    /// # Safety
-    /// The calling thread owns the set, or the set is upgraded.
+    /// [`LazyCounter::add_local`](super::LazyCounter::add_local) for a counter of the set.
     #[inline(always)]
     pub unsafe fn add_local(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");
@@ -119,8 +112,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         unsafe { self.all().add_local_in_range(index, amount) }
     }
 
-    /// Adds to a counter of a set that another thread owns, like
-    /// [`LazyCounter::add_remote`](super::LazyCounter::add_remote).
+    /// [`LazyCounter::add_remote`](super::LazyCounter::add_remote) for a counter of the set.
     #[inline(always)]
     pub fn add_remote(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");
@@ -133,7 +125,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         self.all().share()
     }
 
-    /// The same, into a block of a given area with room for `more` cells behind those of the counters.
+    /// [`share`](Self::share) with a block of the given area that has `more` cells after those of the counters.
     #[doc(hidden)]
     pub fn share_in(&self, area: &'static Area, more: usize) -> Result<(), NoMemory> {
         self.all().share_in(area, more)
@@ -145,33 +137,33 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         self.all().is_shared()
     }
 
-    /// Makes the set the calling thread's. See [`LazyCounter::rebind`](super::LazyCounter::rebind).
+    /// Makes the calling thread the owner. See [`LazyCounter::rebind`](super::LazyCounter::rebind).
     pub fn rebind(&mut self) {
-        // SAFETY: borrowed by us alone.
+        // SAFETY: the borrow is exclusive.
         unsafe { self.all().rebind() }
     }
 
-    /// What was added to a counter, and how far that may be off. See [`LazyCounter::read`](super::LazyCounter::read).
+    /// The approximate sum of a counter. See [`LazyCounter::read`](super::LazyCounter::read).
     pub fn read(&self, index: usize) -> Reading {
         self.all().read(index)
     }
 
-    /// [`read`](Self::read), but values below zero are zero.
+    /// [`read`](Self::read), with negative values read as zero.
     pub fn read_positive(&self, index: usize) -> Reading {
         self.read(index).positive()
     }
 
-    /// What was added to a counter. See [`LazyCounter::sum`](super::LazyCounter::sum).
+    /// The sum of a counter. See [`LazyCounter::sum`](super::LazyCounter::sum).
     pub fn sum(&self, index: usize) -> i64 {
         self.all().sum(index)
     }
 
-    /// [`sum`](Self::sum), but values below zero are zero.
+    /// [`sum`](Self::sum), with negative values read as zero.
     pub fn sum_positive(&self, index: usize) -> i64 {
         self.sum(index).max(0)
     }
 
-    /// How a counter compares with a value. See [`LazyCounter::compare`](super::LazyCounter::compare).
+    /// Compares a counter with a value. See [`LazyCounter::compare`](super::LazyCounter::compare).
     pub fn compare(&self, index: usize, with: i64) -> Order {
         self.all().compare(index, with)
     }
@@ -181,12 +173,12 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         self.all().limited_add(index, amount, limit)
     }
 
-    /// Makes a counter a value. See [`LazyCounter::set`](super::LazyCounter::set).
+    /// Sets a counter to a value. See [`LazyCounter::set`](super::LazyCounter::set).
     pub fn set(&self, index: usize, value: i64) {
         self.all().set(index, value);
     }
 
-    /// Makes a counter zero, and returns what it was. See [`LazyCounter::reset`](super::LazyCounter::reset).
+    /// Sets a counter to zero, and returns its value. See [`LazyCounter::reset`](super::LazyCounter::reset).
     pub fn reset(&self, index: usize) -> i64 {
         self.all().reset(index)
     }
@@ -195,7 +187,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
 impl<const N: usize, const RANGE: i32> Drop for CounterSet<N, RANGE> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: borrowed by us alone, for the last time.
+        // SAFETY: the borrow is exclusive, and the last one.
         unsafe { self.all().end() }
     }
 }

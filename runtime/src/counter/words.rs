@@ -1,17 +1,17 @@
-//! A set of lazy counters: one word says who owns them, or where their cells are.
+//! A set of lazy counters: one word says which thread owns them, or where their cells are.
 //!
 //! ```text
 //!   state    NOBODY, or the owner's id (even), or the address of a block, tagged (odd)
-//!   local    one word a counter: added to by the owner alone, by one instruction
-//!   remote   half a word a counter: added to by everybody else, atomically;  bit 0: frozen
+//!   local    one word a counter: only the owner adds to it, by one instruction
+//!   remote   half a word a counter: all other threads add to it, atomically;  bit 0: frozen
 //! ```
 //!
-//! **One load decides.** The state changes from NOBODY to an owner to a block, or at once to a block, and never back
+//! **One load decides.** The state changes from zero to an owner to a block, or at once to a block, and never back
 //! while the set is shared. `local` and `remote` stay part of the sum for ever, so an upgrade moves nothing: a thread
 //! that loaded the state before it adds to a word that still counts.
 //!
 //! **An upgrade** is one compare-and-swap of the state, from the value seen to a block that is ready. One upgrader
-//! wins; the others return their blocks. Without memory the set stays as it was, and the next occasion tries again.
+//! wins; the others return their blocks. Without memory the set stays unchanged, and the next occasion tries again.
 //!
 //! `remote` is half a word so that four counters fit a cache line. The set is upgraded when `remote` reaches a quarter
 //! of its range. If there is no memory until it would overflow, the program ends with a message.
@@ -29,20 +29,20 @@ use machine::slot::{self, Mode};
 use machine::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, compiler_fence, order_reads};
 use machine::{process, thread};
 
-/// The state of a set that nobody added to yet: so zeroed memory is a valid set, but for its length.
+/// The state of a set without additions. Zeroed memory is a valid set of one counter.
 pub(super) const NOBODY: u64 = 0;
 const FROZEN: u32 = 1;
-/// The largest amount that a remote word holds.
+/// The largest amount in a remote word.
 const REMOTE_MOST: i64 = (1 << 30) - 1;
-/// From here on a remote word has the set upgraded.
+/// A remote word that reaches this has the set upgraded.
 const REMOTE_NEAR: i64 = REMOTE_MOST / 4;
 
-/// What sets of any size begin with.
+/// The head of a set of any size.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Head {
     state: AtomicU64,
-    /// Additions that were not the owner's, for the policy: of several at once some may not be counted.
+    /// Additions by threads other than the owner, for the policy. Concurrent ones may be missed.
     remote_additions: AtomicU32,
     len: u32,
 }
@@ -54,9 +54,7 @@ impl Head {
 }
 
 /// A set of lazy counters whose size is known at run time: the C interface, and the inside of a
-/// [`CounterSet`](super::CounterSet). One word.
-///
-/// Panics where an index is not below the length.
+/// [`CounterSet`](super::CounterSet). One word. Panics if an index is not below the length.
 #[derive(Clone, Copy, Debug)]
 pub struct Counters<'a, const RANGE: i32 = DEFAULT_RANGE> {
     head: NonNull<Head>,
@@ -84,11 +82,11 @@ unsafe fn give_back(block: Block) {
 
 #[inline(always)]
 fn block_of(state: u64) -> Option<Block> {
-    // SAFETY: an odd state is what `share_in` wrote.
+    // SAFETY: `share_in` wrote the odd state.
     (!state.is_multiple_of(2)).then(|| unsafe { Block::of_word(state) })
 }
 
-// SAFETY: as shared references to the words of a set, which are atomics, and to its block.
+// SAFETY: like shared references to a set's words, which are atomics, and to its block.
 unsafe impl<const RANGE: i32> Send for Counters<'_, RANGE> {}
 // SAFETY: as above.
 unsafe impl<const RANGE: i32> Sync for Counters<'_, RANGE> {}
@@ -99,15 +97,14 @@ impl<'a> Counters<'a> {
         (size_of::<Head>() + len * (size_of::<AtomicI64>() + size_of::<AtomicU32>())).next_multiple_of(8)
     }
 
-    /// Makes a set of `len` counters, all zero and without an owner, at `place`. Returns false, and does nothing, if
-    /// `len` is zero or exceeds a row's room.
+    /// Makes a set of `len` zero counters without an owner at `place`. False, without effect, if no row has that room.
     ///
     /// # Safety
-    /// As many bytes are the caller's, and in no use as a set that was not ended.
+    /// The caller owns that many bytes, and no set in use lies there.
     pub unsafe fn begin(place: *mut u8, len: usize) -> bool {
         let fits = (1..=LINES * 64 / CELL).contains(&len);
         if fits {
-            // SAFETY: the memory is the caller's; a set's words are zero at first, but for its length.
+            // SAFETY: the caller owns the memory; a set's words are zero at first, except its length.
             unsafe {
                 place.write_bytes(0, Self::bytes(len));
                 (&raw mut (*place.cast::<Head>()).len).write(len as u32);
@@ -116,10 +113,10 @@ impl<'a> Counters<'a> {
         fits
     }
 
-    /// The set that lies at `place`.
+    /// The set at `place`.
     ///
     /// # Safety
-    /// It does, and stays there, for as long as the value is used.
+    /// A set lies there, and stays there for as long as the value is used.
     #[inline(always)]
     pub unsafe fn at(place: NonNull<u8>) -> Self {
         // SAFETY: passed on.
@@ -127,8 +124,7 @@ impl<'a> Counters<'a> {
     }
 }
 
-/// The amount. Processors that do not wait for the last addition (Intel's since 2021) do so only if the amount is part
-/// of the instruction, as far as we saw: 0.25 ns instead of 1.76.
+/// The amount. On Intel processors since 2021, additions overlap only with an immediate amount: 0.25 ns, not 1.76.
 #[derive(Clone, Copy)]
 pub(super) enum Amount {
     /// 1, known to the compiler.
@@ -154,10 +150,10 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         Counters { head, whole: PhantomData }
     }
 
-    /// Ends the use of a set: returns its block, if it has one. Its memory may be reused, or begun again.
+    /// Ends the use of a set: returns its block, if it has one. The memory may then be reused, or begun again.
     ///
     /// # Safety
-    /// Nobody uses it at the same time, or afterwards.
+    /// No other thread uses the set now, and no thread uses it later.
     #[inline]
     pub unsafe fn end(self) {
         if let Some(block) = self.block() {
@@ -169,22 +165,22 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
     }
 
-    /// Makes the set the calling thread's, and lazy again. See [`LazyCounter::rebind`](super::LazyCounter::rebind).
+    /// See [`LazyCounter::rebind`](super::LazyCounter::rebind).
     ///
     /// # Safety
-    /// Nobody else uses it at the same time.
+    /// No other thread uses the set at the same time.
     pub unsafe fn rebind(self) {
         let block = self.block();
         if block.is_some() {
             for index in 0..self.len() {
-                // Relaxed here and below: nobody else is there.
+                // Relaxed here and below: no other thread uses the set.
                 self.local(index).store(self.sum(index), Ordering::Relaxed);
                 self.remote(index).store(0, Ordering::Relaxed);
             }
         }
         self.head().remote_additions.store(0, Ordering::Relaxed);
         self.head().state.store(thread::id(), Ordering::Relaxed);
-        // Last: a child that another thread forks in between has one block less, instead of two sets with one block.
+        // Last: a child that another thread forks in between loses one block; otherwise two sets could have one block.
         compiler_fence(Ordering::SeqCst);
         // SAFETY: the state named it.
         block.into_iter().for_each(|block| unsafe { give_back(block) });
@@ -192,11 +188,11 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
 
     #[inline(always)]
     fn head(self) -> &'a Head {
-        // SAFETY: by contract of `at`.
+        // SAFETY: by the contract of `at`.
         unsafe { self.head.as_ref() }
     }
 
-    /// Number of counters: zeroed memory is one.
+    /// Number of counters. Zeroed memory has one.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a set is never empty")]
     pub fn len(self) -> usize {
@@ -206,20 +202,20 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     #[inline]
     fn local(self, index: usize) -> &'a AtomicI64 {
         assert!(index < self.len(), "no counter of this index");
-        // SAFETY: as many local words lie behind the head of a whole set.
+        // SAFETY: the local words of all counters follow the head of a whole set.
         unsafe { self.head.add(1).cast::<AtomicI64>().add(index).as_ref() }
     }
 
     #[inline]
     fn remote(self, index: usize) -> &'a AtomicU32 {
         assert!(index < self.len(), "no counter of this index");
-        // SAFETY: and as many remote words behind those.
+        // SAFETY: the remote words of all counters follow the local words.
         unsafe { self.head.add(1).cast::<AtomicI64>().add(self.len()).cast::<AtomicU32>().add(index).as_ref() }
     }
 
     #[inline(always)]
     fn state(self) -> u64 {
-        // Acquire pairs with the release in `share_in`: who sees a block also sees its head, and that it is zero.
+        // Acquire pairs with the release in `share_in`: a thread that sees a block also sees its head and its zeroes.
         self.head().state.load(Ordering::Acquire)
     }
 
@@ -234,15 +230,12 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         self.block().is_some()
     }
 
-    /// The owner's addition.
-    ///
-    /// # Safety
-    /// `index` is below the length.
+    /// Adds to the owner's word. `index` must be below the length.
     #[inline(always)]
     unsafe fn add_to_local(self, index: usize, amount: Amount) {
         const LOCAL: i32 = size_of::<Head>() as i32;
         let near = self.head.as_ptr().cast::<u8>().wrapping_add(index * size_of::<AtomicI64>());
-        // SAFETY: the local word of that index (see `local`), which the owner alone adds to.
+        // SAFETY: the local word of that index (see `local`), to which only the owner adds.
         unsafe {
             match amount {
                 Amount::One => slot::local_increment::<LOCAL>(near),
@@ -259,10 +252,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         unsafe { self.add_in_range(index, Amount::Any(amount)) }
     }
 
-    /// Two loads, a comparison and an addition, where the calling thread is the owner.
-    ///
-    /// # Safety
-    /// `index` is below the length.
+    /// Two loads, a comparison and an addition, if the calling thread is the owner. `index` must be below the length.
     #[inline(always)]
     pub(super) unsafe fn add_in_range(self, index: usize, amount: Amount) {
         // SAFETY: passed on.
@@ -272,10 +262,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
     }
 
-    /// See [`LazyCounter::try_add`](super::LazyCounter::try_add).
-    ///
-    /// # Safety
-    /// `index` is below the length.
+    /// See [`LazyCounter::try_add`](super::LazyCounter::try_add). `index` must be below the length.
     #[inline(always)]
     pub(super) unsafe fn try_add_in_range(self, index: usize, amount: i64) -> Result<(), NoMemory> {
         // SAFETY: passed on.
@@ -286,8 +273,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         unsafe { self.try_add_slow(index, amount) }
     }
 
-    /// # Safety
-    /// `index` is below the length.
+    /// `index` must be below the length.
     #[inline(always)]
     unsafe fn add_fast(self, index: usize, amount: Amount) -> bool {
         let state = self.state();
@@ -300,8 +286,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount.value()))
     }
 
-    /// # Safety
-    /// `index` is below the length.
+    /// `index` must be below the length.
     #[cold]
     #[inline(never)]
     unsafe fn add_slow(self, index: usize, amount: i64) {
@@ -311,8 +296,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
     }
 
-    /// # Safety
-    /// `index` is below the length.
+    /// `index` must be below the length.
     #[cold]
     unsafe fn try_add_slow(self, index: usize, amount: i64) -> Result<(), NoMemory> {
         if self.state() == NOBODY {
@@ -326,9 +310,9 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         Ok(())
     }
 
-    /// Makes a set that is nobody's the calling thread's; whoever is first has it.
+    /// Makes the calling thread the owner of a set without one. The first thread wins.
     fn claim(self) {
-        // Relaxed: an owner publishes nothing. Who was not the first finds out at the next look.
+        // Relaxed: an owner publishes nothing. A thread that lost sees that at its next look.
         let _ = self.head().state.compare_exchange(NOBODY, thread::id(), Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -343,8 +327,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         unsafe { self.add_local_in_range(index, amount) }
     }
 
-    /// # Safety
-    /// As above, and `index` is below the length.
+    /// As `add_local`, and `index` must be below the length.
     #[inline(always)]
     pub(super) unsafe fn add_local_in_range(self, index: usize, amount: i64) {
         match self.block() {
@@ -363,8 +346,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         unsafe { self.add_remote_in_range(index, amount) }
     }
 
-    /// # Safety
-    /// `index` is below the length.
+    /// `index` must be below the length.
     #[inline(always)]
     pub(super) unsafe fn add_remote_in_range(self, index: usize, amount: i64) {
         match self.block() {
@@ -389,7 +371,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
                     self.count_remote(index);
                     return Ok(());
                 }
-                // The remote word has no room for it.
+                // The remote word has no room for the amount.
                 _ => {
                     self.share()?;
                     self.block().ok_or(NoMemory)?
@@ -400,10 +382,10 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         Ok(())
     }
 
-    /// Adds to a remote word; with a limit, only if the counter, as far as it is in no block, stays within it.
+    /// Adds to a remote word; with a limit, only if the part of the counter outside blocks stays within it.
     fn change_remote(self, index: usize, amount: i64, limit: Option<i64>) -> Changed {
         let remote = self.remote(index);
-        // Acquire, here and below: the local word is read later, lest a subtraction from both is seen in one only.
+        // Acquire, here and below: the local word is read later, or a subtraction from both might be seen in one only.
         let mut word = remote.load(Ordering::Acquire);
         loop {
             let new = i128::from(remote_amount(word)) + i128::from(amount);
@@ -417,7 +399,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             if new.abs() > REMOTE_MOST.into() {
                 return Changed::TooLarge;
             }
-            // Release pairs with the acquires: whoever sees this sees what the owner added to its local word before.
+            // Release pairs with the acquires: a thread that sees this sees the owner's earlier local additions.
             let changed = word.wrapping_add((amount as u32) << 1);
             match remote.compare_exchange_weak(word, changed, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Changed::Done,
@@ -426,8 +408,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
     }
 
-    /// Counts a remote addition, and upgrades the set if the policy says so, or if a remote word fills up. Without
-    /// memory the next one tries again.
+    /// Counts a remote addition. Upgrades the set if the policy says so or a remote word fills up, and memory allows.
     fn count_remote(self, index: usize) {
         let counted = &self.head().remote_additions;
         let additions = counted.load(Ordering::Relaxed).saturating_add(1);
@@ -465,18 +446,18 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         Ok(())
     }
 
-    /// What of a counter is in no block.
+    /// The part of a counter outside blocks.
     fn outside(self, index: usize) -> i64 {
         let remote = remote_amount(self.remote(index).load(Ordering::Relaxed));
         self.local(index).load(Ordering::Relaxed).wrapping_add(remote)
     }
 
-    /// Reads by one look at the state: what was seen of a set that is being upgraded meanwhile is forgotten.
+    /// Runs `look` until the state is the same before and after it, so that no upgrade happened meanwhile.
     fn settled<R>(self, look: impl Fn(Option<Block>) -> R) -> R {
         loop {
             let state = self.state();
             let seen = look(block_of(state));
-            // What was looked at was looked at before this.
+            // The reads of `look` come before this one.
             order_reads();
             if self.state() == state {
                 return seen;
@@ -505,7 +486,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         match (least, most) {
             (Some(least), _) if with < least && most.is_some() => Order::Greater,
             (_, Some(most)) if with > most && least.is_some() => Order::Less,
-            // Inside of the bound, or what was read may lie beyond the ends of 64 bits.
+            // Within the error, or the range of the reading exceeds 64 bits.
             _ => self.sum(index).cmp(&with),
         }
     }
@@ -527,15 +508,15 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
                     }
                     return true;
                 }
-                // There is no block yet, so what was judged was all. With one, others may have made room there.
+                // There was no block, so this covered everything. With a block, others may have made room there.
                 Changed::Refused if self.block().is_none() => return false,
                 Changed::Refused | Changed::Frozen => {}
-                // Without memory the answer is no: there is nowhere to put it.
+                // Without memory the addition is refused: there is no room for the amount.
                 Changed::TooLarge => drop(self.share()),
             }
         }
         let Some(block) = self.block() else { return false };
-        // Whoever began before the upgrade finds the word changed, if only by this.
+        // This changes the word, so additions that began before the upgrade notice it.
         if self.remote(index).load(Ordering::Relaxed) & FROZEN == 0 {
             self.remote(index).fetch_or(FROZEN, Ordering::Relaxed);
         }
@@ -554,8 +535,8 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         sum
     }
 
-    /// For measurements: marks the first `slots` slots of an upgraded set as touched, as if threads had added there; at
-    /// most as many as its area has rows. No value changes.
+    /// For measurements: marks the first `slots` slots of an upgraded set as touched, as if threads had added there, up
+    /// to the rows of its area. Values do not change.
     #[doc(hidden)]
     pub fn touch_slots(self, slots: u32) {
         let Some(block) = self.block() else { return };
@@ -568,7 +549,6 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     }
 }
 
-/// What came of a change of a remote word.
 enum Changed {
     Done,
     TooLarge,
@@ -585,12 +565,12 @@ fn slots_in_use() -> u32 {
     slot::initialise();
     let owned = slot::mode() == Mode::PerThread;
     if owned && !Area::is_made() {
-        // A thread's own slot is usable only where forks are noticed: a child's would look like a dead thread's.
+        // A thread's own slot needs fork notices: otherwise a child's slot looks like a dead thread's.
         return if thread::is_alone() { 1 } else { 2 };
     }
     crate::percpu::enter();
     slot::current();
-    // Where threads own slots, nobody owns the first.
+    // Where threads own slots, the first slot has no owner.
     slot::in_use().saturating_sub(u32::from(owned))
 }
 
