@@ -1,13 +1,11 @@
-//! Areas: where blocks come from and go to.
+//! Areas, which hand out blocks.
 //!
-//! An area reserves chunks of address space, each with rows for all possible slots, and cuts them into blocks. Only
-//! touched pages cost memory: the rows of unused slots stay untouched. Returned blocks are kept by size. Their touched
-//! part is wiped on return, so taking one touches only its head.
+//! An area reserves chunks of address space, each with rows for all possible slots, and cuts them into blocks. Rows of
+//! unused slots stay untouched and cost no memory. The area keeps returned blocks by size. It wipes their touched part
+//! on return, so taking one touches only its head. The process has one area, made at the first upgrade of a counter
+//! ([`Area::of_process`]). Experiments make others: for more CPUs, or eager ones, which prepare blocks for all CPUs.
 //!
-//! The process has one area, made at the first upgrade of a counter ([`Area::of_process`]). Experiments make others:
-//! for more CPUs than there are, or eager ones, which prepare each block for all CPUs when it is taken.
-//!
-//! Runs at the same time: any number of threads; one takes at a time, any number give back, also in signal handlers.
+//! Runs at the same time: any number of threads. One takes at a time; any number give back, also in signal handlers.
 
 use super::block::{Block, SHARED_ROWS};
 use super::head::{Area, LINE, LINES, Preparation};
@@ -32,10 +30,10 @@ impl Area {
         }
     }
 
-    /// The area of the process, which is made when it is first asked for. None: no address space.
+    /// The area of the process, made at the first call. None: no address space.
     #[inline]
     pub fn of_process() -> Option<&'static Area> {
-        // SAFETY: what was published is an area.
+        // SAFETY: null, or an area that was published.
         unsafe { root::area().cast::<Area>().as_ref() }.or_else(Self::begin)
     }
 
@@ -44,7 +42,7 @@ impl Area {
         !root::area().is_null()
     }
 
-    /// Threads that vanish in a fork may hold its locks, and those of its blocks: so children must notice the fork.
+    /// Threads that vanish in a fork may hold the locks of the area and its blocks, so children must notice the fork.
     #[cold]
     fn begin() -> Option<&'static Area> {
         if !thread::notice_forks() {
@@ -53,14 +51,14 @@ impl Area {
         let area = Self::new(0, Preparation::OnReturn)?;
         let page = (&raw const *area).cast_mut().cast();
         if !root::offer_area(page) {
-            // SAFETY: nobody has seen ours.
+            // SAFETY: no other thread has seen the page.
             unsafe { vm::release(page, vm::PAGE) };
         }
-        // SAFETY: as above.
+        // SAFETY: as in `of_process`.
         unsafe { root::area().cast::<Area>().as_ref() }
     }
 
-    /// Blocks that are in use at some moment.
+    /// Number of blocks in use at some moment.
     pub fn in_use(&self) -> u64 {
         self.in_use.load(Ordering::Relaxed)
     }
@@ -72,7 +70,7 @@ impl Area {
         super::enter();
         match self.lock.acquire(&self.contention, here!()) {
             Acquired::WouldDeadlock => return self.cut_aside(lines, range),
-            // The rest of the chunk may have been half cut.
+            // The thread that vanished may have cut part of the chunk's rest.
             Acquired::Abandoned => self.lines_left.store(0, Ordering::Relaxed),
             Acquired::Clean => {}
         }
@@ -92,7 +90,7 @@ impl Area {
         OwnedBlock(block)
     }
 
-    /// For a signal handler that must not wait for the lock: a block of a new chunk, whose other blocks become ready.
+    /// For a signal handler that must not wait: a block of a new chunk, whose other blocks become ready.
     #[cold]
     fn cut_aside(&'static self, lines: usize, range: i32) -> Option<OwnedBlock> {
         let chunk = self.new_chunk()?;
@@ -101,7 +99,7 @@ impl Area {
         Some(self.prepared(block(0), range))
     }
 
-    /// Takes a block back. Nobody uses it any more.
+    /// Takes a block back that is no longer used.
     fn give_back(&'static self, block: Block) {
         match self.preparation {
             Preparation::OnReturn => block.wipe(block.touched_slots()),
@@ -118,7 +116,7 @@ impl Area {
         loop {
             head.next.store(first, Ordering::Relaxed);
             let ours = (&raw const *head).cast_mut();
-            // Release pairs with the acquire in `pop`: the thread that takes the block finds it wiped, and its link.
+            // Release pairs with the acquire in `pop`: the thread that takes the block sees it wiped, and its link.
             // Relaxed on failure: the value is only a link.
             match ready.compare_exchange_weak(first, ours, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -134,7 +132,7 @@ impl Area {
         loop {
             // SAFETY: heads are never unmapped, and no other thread pops, so it is still on the stack.
             let next = unsafe { first.as_ref() }.next.load(Ordering::Relaxed);
-            // Acquire as above, also for what was pushed since.
+            // Acquire as above, also for blocks pushed since.
             match ready.compare_exchange_weak(first.as_ptr(), next, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(Block::of_head(first)),
                 Err(seen) => first = NonNull::new(seen)?,
@@ -154,7 +152,6 @@ impl Area {
         Some(self.name(column, lines))
     }
 
-    /// The block of the columns that begin at an address.
     fn name(&'static self, column: usize, lines: usize) -> Block {
         let block = Block::at(column + SHARED_ROWS * ROW);
         block.head().area.store((&raw const *self).cast_mut(), Ordering::Relaxed);

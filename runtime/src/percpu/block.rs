@@ -1,22 +1,20 @@
-//! A block: one object's counters, a column of rows, of which each slot has one.
+//! A block: the counters of one object, as a column of rows, one row for each slot.
 //!
 //! ```text
 //!             ├─ lines of 64 bytes, a cell of 16 for each counter ─┤
-//!   −3 ROW    │ cells:  what may be done with them, and their sums │
-//!   −2 ROW    │ head:   whose block it is, which slots touched it  │   shared by all slots
-//!   −1 ROW    │ direct: what is in no slot                         │
-//!    0 ─▶     │ slot 0: a pair (left, edge) for each counter       │   drawn from by threads in the slot
+//!   −3 ROW    │ cells:  their state, and their sums                │
+//!   −2 ROW    │ head:   its area, the slots that touched it        │   shared by all slots
+//!   −1 ROW    │ direct: the amounts in no slot                     │
+//!    0 ─▶     │ slot 0: a pair (left, edge) for each counter       │   threads in the slot draw from it
 //!   +1 ROW    │ slot 1: …                                          │
 //! ```
 //!
-//! Blocks of an object's counters share lines, but no two slots do. An unused block is all zero except for its head's
-//! first words, so it is ready at once: only rows in the *touched mask* are wiped when the block is returned, and
-//! summed while it lives. The mask has 192 bits; on machines with more CPUs each bit stands for a few slots.
+//! Counters of a block share lines, but no two slots do. An unused block is all zero except for its head's first words,
+//! so it is ready at once: only rows in the *touched mask* are wiped when the block is returned, and summed while it
+//! lives. The mask has 192 bits; on machines with more CPUs each bit stands for a few slots.
 //!
-//! Runs at the same time: threads draw in their slots; the holder of the head's lock moves edges. The last user frees.
-//!
-//! A thread that finds the lock taken adds to what is in no slot. So the words of the lock's holder lie in another
-//! line: beside a word that many CPUs add to, the holder and they would wait for each other.
+//! Runs at the same time: threads draw in their slots; the holder of the head's lock moves edges. A thread that finds
+//! the lock taken adds to `direct`. The holder's words lie in another line, so that it does not contend with them.
 
 use super::head::{Area, Head, LINE, MASK_WORDS};
 use core::mem::offset_of;
@@ -29,7 +27,7 @@ use machine::vm;
 pub const SHARED_ROWS: usize = 3;
 /// Bytes of a counter in each row.
 pub const CELL: usize = size_of::<Pair>();
-/// Set in `left` while somebody closes the cell: it is out of the window then, and the amount is still there.
+/// Set in `left` while a thread closes the cell: the cell is then outside the window, and keeps its amount.
 pub const MARK: u64 = 1 << 62;
 
 /// A block's name: the address of slot 0's row, plus one, so it is odd. Its holder guarantees that the block is in use.
@@ -37,16 +35,15 @@ pub const MARK: u64 = 1 << 62;
 #[repr(transparent)]
 pub struct Block(NonNull<u8>);
 
-/// From a name to the row.
 const UNTAG: isize = -1;
 
-/// What a counter's cells are together.
+/// The shared state of a counter's cells.
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub struct Cells {
-    /// The sum of all edges; more while somebody moves one, never less.
+    /// The sum of all edges; more while a thread moves an edge, never less.
     pub edges: AtomicI64,
-    /// Slots whose cells are open, in [`OPENED`](Self::OPENED), and flags, whose meaning is the counter's.
+    /// Number of open cells, in [`OPENED`](Self::OPENED), and flags that the counter defines.
     pub state: AtomicU32,
     /// Odd while the sum of edges and the number of open cells change.
     pub sequence: AtomicU32,
@@ -55,10 +52,10 @@ pub struct Cells {
 const _: () = assert!(size_of::<Cells>() <= CELL);
 
 impl Cells {
-    /// The bits of `state` that say how many cells are open.
+    /// The bits of `state` with the number of open cells.
     pub const OPENED: u32 = (1 << 24) - 1;
 
-    /// How many cells are open.
+    /// Number of open cells.
     #[inline]
     pub fn opened(&self) -> u32 {
         self.state.load(Ordering::Relaxed) & Self::OPENED
@@ -66,10 +63,9 @@ impl Cells {
 }
 
 impl Block {
-    /// Where a cell lies, seen from [`near`](Self::near).
+    /// Offset of a cell from [`near`](Self::near).
     pub const FROM_NEAR: i32 = UNTAG as i32;
 
-    /// The block whose row of slot 0 lies at `row`, a multiple of 64.
     pub(super) fn at(row: usize) -> Self {
         debug_assert!(row != 0 && row.is_multiple_of(LINE));
         // SAFETY: not null.
@@ -79,7 +75,7 @@ impl Block {
     /// The block of a given name.
     ///
     /// # Safety
-    /// It is what [`word`](Self::word) said of a block that is in use.
+    /// [`word`](Self::word) returned it for a block that is in use.
     #[inline(always)]
     pub unsafe fn of_word(word: u64) -> Self {
         // SAFETY: names are odd.
@@ -103,14 +99,14 @@ impl Block {
         unsafe { &*self.cell(0).wrapping_sub(2 * ROW).cast() }
     }
 
-    /// What of counter `index` is in no slot.
+    /// The amount of counter `index` that is in no slot.
     #[inline]
     pub fn direct(&self, index: usize) -> &AtomicI64 {
         // SAFETY: as above; the caller's index is one of the block's.
         unsafe { &*self.cell(index).wrapping_sub(ROW).cast() }
     }
 
-    /// What the cells of counter `index` are together.
+    /// The shared state of the cells of counter `index`.
     #[inline]
     pub fn cells(&self, index: usize) -> &Cells {
         // SAFETY: as above.
@@ -123,7 +119,7 @@ impl Block {
         self.near(index).wrapping_offset(UNTAG)
     }
 
-    /// What is [`FROM_NEAR`](Self::FROM_NEAR) before the cell: for the fast path, which need not untag the name.
+    /// [`FROM_NEAR`](Self::FROM_NEAR) before the cell: for the fast path, which skips untagging the name.
     #[inline(always)]
     pub fn near(self, index: usize) -> *mut u8 {
         self.0.as_ptr().wrapping_add(index * CELL)
@@ -136,7 +132,7 @@ impl Block {
         unsafe { &*self.cell(index).wrapping_add(slot as usize * ROW).cast() }
     }
 
-    /// What a cell's stock is in the middle: half of what it is below.
+    /// A cell's stock in the middle: half the range.
     #[inline]
     pub fn batch(self) -> i64 {
         i64::from(self.head().range.load(Ordering::Relaxed) / 2)
@@ -145,7 +141,7 @@ impl Block {
     /// The edge of a cell in the row of a slot that the calling thread owns, where it stays closed.
     #[inline]
     pub fn edge(&self, index: usize, slot: u32) -> &AtomicI64 {
-        // SAFETY: as above; behind `left`.
+        // SAFETY: as above; the edge follows `left`.
         unsafe { &*self.cell(index).wrapping_add(slot as usize * ROW + offset_of!(Pair, edge)).cast() }
     }
 
@@ -154,13 +150,13 @@ impl Block {
         self.head().lines.load(Ordering::Relaxed) as usize * LINE
     }
 
-    /// The area that the block is from.
+    /// The block's area.
     pub fn area(&self) -> &'static Area {
         // SAFETY: set when the block was cut; areas are never unmapped.
         unsafe { &*self.head().area.load(Ordering::Relaxed) }
     }
 
-    /// Makes the mask name a slot. Before the first pair of the slot's row is written.
+    /// Adds a slot to the mask. The caller does so before it writes the first pair of the slot's row.
     pub fn touch(&self, slot: u32) {
         let bit = slot as usize / self.area().slots_a_bit();
         let (word, bit) = (&self.head().touched[bit / 64], 1 << (bit % 64));
@@ -170,7 +166,7 @@ impl Block {
         }
     }
 
-    /// The slots that the mask names; in an area of the eager school also all that it is laid out for.
+    /// The slots in the mask; in an eager area also all that it is laid out for.
     pub fn touched_slots(&self) -> impl Iterator<Item = u32> {
         let (slots_a_bit, rows) = (self.area().slots_a_bit(), self.area().rows());
         let laid_out = first_bits(self.area().laid_out_for().unwrap_or(0).div_ceil(slots_a_bit));
@@ -180,11 +176,11 @@ impl Block {
             .flat_map(move |bit| (bit * slots_a_bit..((bit + 1) * slots_a_bit).min(rows)).map(|slot| slot as u32))
     }
 
-    /// Makes a block that nobody uses any more all zero, as far as `rows` says.
+    /// Zeroes the shared rows and the given rows of a block that is no longer used.
     pub(super) fn wipe(self, rows: impl Iterator<Item = u32>) {
         let bytes = self.row_bytes();
         let wipe = |row: *mut u8| {
-            // SAFETY: the block's part of a row; nobody uses it.
+            // SAFETY: the block's part of a row, which is no longer used.
             unsafe { vm::zero(row, bytes) };
         };
         rows.for_each(|slot| wipe(self.cell(0).wrapping_add(slot as usize * ROW)));
@@ -212,13 +208,13 @@ fn first_bits(count: usize) -> [u64; MASK_WORDS] {
     })
 }
 
-/// What a pair still lets draw.
+/// The amount that can still be drawn from a pair.
 #[inline]
 pub fn stock(pair: Pair) -> i64 {
     (pair.left & !MARK).saturating_sub(WINDOW) as i64
 }
 
-/// What was added through a pair, all in all.
+/// The sum of additions through a pair.
 #[inline]
 pub fn total(pair: Pair) -> i64 {
     pair.edge.wrapping_sub(stock(pair))

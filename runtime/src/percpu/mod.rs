@@ -1,5 +1,4 @@
-//! Per-CPU memory for whoever counts: areas of blocks ([`Area`], [`Block`]). All of it is address space, committed at
-//! first touch. `layout` draws the areas of the heap.
+//! Per-CPU memory for counters: areas ([`Area`]) of blocks ([`Block`]), committed at first touch. See also `layout`.
 
 mod area;
 mod block;
@@ -11,7 +10,7 @@ pub use head::{Area, BLOCK_RANK, LINES, Preparation};
 
 use machine::{slot, thread};
 
-/// Begins a slow path that takes locks: the thread has an identity of this process, and in a new child its slot.
+/// Begins a slow path that takes locks: gives the thread an identity in this process, and in a new child its slot.
 #[inline]
 pub fn enter() {
     if thread::enter() {
@@ -21,8 +20,8 @@ pub fn enter() {
 }
 
 /// Calls functions of the C library that may allocate memory for the process: to create the runtime's own threads, or
-/// to register for exits and forks. Meanwhile the thread is inside of no group, which would be charged and take that
-/// memory along when it is destroyed. And no handler of this thread runs, which would look up the thread's group.
+/// to register for exits and forks. Meanwhile the thread is in no group, because a group would be charged, and would
+/// free that memory when it is destroyed. Signals are blocked, because a handler would look up the thread's group.
 #[cold]
 pub fn for_process<R>(work: impl FnOnce() -> R) -> R {
     thread::without_signals(|| {
