@@ -1,19 +1,17 @@
 //! The lock report's rows and columns, as text and as JSON.
 //!
 //! The columns are the fields of [`Row`], and both come from one list. JSON uses the field's name. The text uses the
-//! name without its unit and with blanks, in the columns and units of `perf lock contention`. So no value can appear in
-//! the place of another.
-//!
-//! Allocates nothing: a [`Table`] has a fixed number of rows, keeps those with most waiting, and says what it lost.
+//! name without its unit and with blanks, in the columns and units of `perf lock contention`. So no value can take
+//! another's place. A [`Table`] allocates nothing: it keeps the rows with most waiting, and counts the rest.
 
 use super::Word;
 use core::fmt::{self, Write};
 use machine::sync::{Contention, Site, Waited};
 
-/// Declares the columns in their order: field, what it is called if that is no name in Rust, kind of cell, and type.
+/// Declares the columns in their order: field, its name if that is no name in Rust, kind of cell, and type.
 macro_rules! columns {
     ($(#[doc = $says:literal] $field:ident $(as $name:literal)?: $kind:ident($type:ty),)*) => {
-        /// What one call site waited for the locks of a class.
+        /// The waits of one call site for the locks of a class.
         #[derive(Clone, Copy, Debug)]
         pub struct Row {
             $(#[doc = $says] pub $field: $type,)*
@@ -23,7 +21,7 @@ macro_rules! columns {
             $(Column { name: [$($name,)? stringify!($field)][0], cell: |row| Cell::$kind(row.$field) }),*
         ];
 
-        /// What they mean. Apart, so that the shared library has no texts that it does not print.
+        /// Apart from the columns, so that the shared library has no texts that it does not print.
         const MEANINGS: &[&str] = &[$($says),*];
     };
 }
@@ -58,13 +56,13 @@ enum Cell {
 }
 
 impl Row {
-    /// A row of what was read.
+    /// A row of waits.
     pub fn new(class: &'static str, caller: Site, waited: Waited) -> Self {
         let Waited { contended, total_wait_ns, max_wait_ns } = waited;
         Row { contended, total_wait_ns, max_wait_ns, avg_wait_ns: waited.avg_wait_ns(), class, caller }
     }
 
-    /// Whether class or caller has the text in it.
+    /// Whether class or caller contains the text.
     pub fn contains(&self, text: &str) -> bool {
         let mut caller = Name::new();
         let _ = write!(caller, "{}", self.caller);
@@ -72,12 +70,12 @@ impl Row {
     }
 }
 
-/// The columns: what they are called, and what they mean.
+/// Names and meanings of the columns.
 pub fn described() -> impl Iterator<Item = (&'static str, &'static str)> {
     COLUMNS.iter().zip(MEANINGS).map(|(column, says)| (column.name, *says))
 }
 
-/// Shows the rows of a class: those who waited. Returns the waits of those who found no place.
+/// Shows the rows of a class that have waits. Returns the waits that have no row.
 pub fn rows_of(class: &'static str, contention: &Contention, show: impl FnMut(Row)) -> Waited {
     let rows = contention.sites().map(|(site, waited)| Row::new(class, site, waited));
     rows.filter(|row| row.contended > 0).for_each(show);
@@ -97,10 +95,10 @@ pub fn insert<R>(rows: &mut [R], len: &mut usize, row: R, total: impl Fn(&R) -> 
     is_full.then_some(last)
 }
 
-/// Rows of a table. They lie on the stack of whoever exits: 6 kB.
+/// Rows of a table. It takes 6 kB of the stack of the thread that exits.
 const MOST_ROWS: usize = 96;
 
-/// The rows with the most waiting, and what all others waited.
+/// The rows with the most waiting, and the waits of all others.
 #[derive(Debug)]
 pub struct Table {
     rows: [Option<Row>; MOST_ROWS],
@@ -142,12 +140,12 @@ impl Table {
         self.len == 0
     }
 
-    /// The waits that are in no row.
+    /// The waits without a row.
     pub fn lost(&self) -> Waited {
         self.lost
     }
 
-    /// Writes the table as `perf lock contention` does, a line at a time.
+    /// Writes the table like `perf lock contention`, a line at a time.
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
         if !self.is_empty() {
             COLUMNS.iter().try_for_each(|column| column.write_head(out))?;
@@ -192,7 +190,7 @@ impl Default for Table {
 }
 
 impl Column {
-    /// The column's head: its name without the unit, over cells as wide as perf's.
+    /// Writes the column's head: its name without the unit, over cells as wide as perf's.
     fn write_head(self, out: &mut impl Write) -> fmt::Result {
         let mut name = Name::new();
         let words = self.name.strip_suffix("_ns").unwrap_or(self.name).split('_');
@@ -204,7 +202,7 @@ impl Column {
 }
 
 impl Cell {
-    /// As wide as perf has it: a blank follows numbers, and stands before words.
+    /// As wide as in perf: a blank follows numbers and precedes words.
     fn write_padded(self, out: &mut impl Write, text: &str) -> fmt::Result {
         match self {
             Cell::Count(_) => write!(out, "{text:>10} "),
@@ -229,7 +227,7 @@ impl Cell {
         }
     }
 
-    /// Names of classes and functions have nothing that JSON would have escaped.
+    /// Names of classes and functions need no escapes.
     fn write_json(self, out: &mut impl Write) -> fmt::Result {
         match self {
             Cell::Count(number) | Cell::Time(number) => write!(out, "{number}"),
@@ -239,7 +237,7 @@ impl Cell {
     }
 }
 
-/// Writes a time in perf's units, the largest that it has one of: two decimals, but for nanoseconds.
+/// Writes a time in perf's units, in the largest of which it has one: two decimals, except for nanoseconds.
 fn write_time(out: &mut impl Write, ns: u64) -> fmt::Result {
     static UNITS: [(u64, Word); 5] = [
         (3_600_000_000_000, Word::new("h ")),
@@ -257,7 +255,7 @@ fn write_time(out: &mut impl Write, ns: u64) -> fmt::Result {
     }
 }
 
-/// A short text that needs no heap; what does not fit is cut off.
+/// A short text without a heap; text that does not fit is cut off.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
     text: [u8; Name::MOST],
@@ -268,12 +266,12 @@ impl Name {
     /// The longest, in bytes. Callers have some 50.
     pub const MOST: usize = 95;
 
-    /// An empty one.
+    /// An empty text.
     pub const fn new() -> Self {
         Name { text: [0; Self::MOST], len: 0 }
     }
 
-    /// What was written.
+    /// The text.
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(&self.text[..self.len]).unwrap_or("?")
     }
@@ -304,7 +302,6 @@ mod tests {
     use std::string::{String, ToString};
     use std::vec::Vec;
 
-    /// Sites with functions of their own.
     macro_rules! sites {
         ($($name:ident)*) => {
             [$({
@@ -323,7 +320,6 @@ mod tests {
         }
     }
 
-    /// Records waits of all lengths, at random sites; returns what all of them were together.
     fn record_at_random(contentions: &[Contention], sites: &[Site], records: usize, mut random: u64) -> Waited {
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -357,7 +353,6 @@ mod tests {
         text
     }
 
-    /// The numbers of each row of the JSON, by the names that stand there.
     fn rows_of_json(table: &Table) -> Vec<[u64; 4]> {
         let rows = json_of(table);
         let rows = rows.lines().filter(|line| line.starts_with("  { ")).map(|row| {
@@ -369,7 +364,6 @@ mod tests {
         rows.collect()
     }
 
-    /// The numbers of each row of the text, as far as its units tell them, by the heads under which they stand.
     fn rows_of_text(table: &Table) -> Vec<[f64; 4]> {
         let text = text_of(table);
         let mut lines = text.lines();
@@ -447,7 +441,6 @@ text_is_in_the_columns_and_units_of_perf
         assert_eq!(json_of(&table_of(&[Contention::new()], "")), nothing);
     }
 
-    /// What would not hold if two columns had changed places.
     #[test]
     fn the_longest_is_no_more_than_the_sum_and_the_average_is_that_of_the_sum() {
         for seed in 1..20 {

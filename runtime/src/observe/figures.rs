@@ -1,16 +1,16 @@
-//! The table of figures: all that a process tells about itself, each figure once.
+//! The table of figures: all that a process reports about itself, each figure once.
 //!
-//! A figure has a name with its unit, a kind, a unit, what it means, and how it is read. All outputs come from this
-//! table: the statistics page, what `--stats` and `--slabinfo` print, what `commensal stat`, `top` and `slabinfo` show,
-//! JSON, OpenMetrics and the reference. To add a figure, add its line here and count it where it happens. The line is
+//! A figure has a name with its unit, a kind, a unit, a meaning and a reader. All outputs come from this table: the
+//! statistics page, `--stats` and `--slabinfo`, `commensal stat`, `top` and `slabinfo`, JSON, OpenMetrics and the
+//! reference. To add a figure, add its line here and count it where it happens. The line is
 //!
 //! ```text
 //! name: Kind Unit [Most], "What it means.", |source| how it is read;
 //! ```
 //!
-//! `Most` says that several values become the largest of them; others are added. [`TABLES`] describes each scope (the
-//! process, caches, slots, groups and locks), and a structure of the scope's name holds its values.
-//! `heap::statistics::read` expands the readers, as the sources are known there.
+//! With `Most`, several values are combined to the largest; otherwise they are added. [`TABLES`] describes each scope
+//! (the process, caches, slots, groups and locks), and a structure of the scope's name holds its values.
+//! `heap::statistics::read` expands the readers, because it knows the sources.
 
 use super::page::Text;
 use core::fmt::{self, Write};
@@ -195,10 +195,10 @@ macro_rules! with_figures {
 }
 pub(crate) use with_figures;
 
-/// Declares the columns of the slab table, which are those of the kernel's /proc/slabinfo: each reads a row of caches.
+/// Declares the columns of the slab table, like the kernel's /proc/slabinfo: each reads a row of caches.
 macro_rules! slab_columns {
     ($($before:literal $head:literal $width:literal, $says:literal, |$cache:ident| $read:expr;)*) => {
-        /// The columns behind the name: what they are called, and what they mean.
+        /// The columns behind the name: their names and meanings.
         pub static SLAB_COLUMNS: [(&str, &str); [$($head),*].len()] = [$(($head, $says)),*];
 
         /// Writes the head of the slab table.
@@ -234,7 +234,7 @@ slab_columns! {
     "" "sharedavail" 6, "Nothing here: 0, for those who read the kernel's table.", |_cache| 0;
 }
 
-/// How a value moves.
+/// How a value changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Up and down.
@@ -244,19 +244,19 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, with their words and what they mean.
+    /// All kinds, with their words and meanings.
     pub const ALL: [(Kind, &str, &str); 2] = [
         (Kind::Gauge, "gauge", "up and down"),
         (Kind::Counter, "counter", "only up, from the start of the process or, in a fork child, of its parent"),
     ];
 
-    /// In a word.
+    /// Its word.
     pub fn word(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 }
 
-/// What a value is counted in.
+/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Things.
@@ -272,7 +272,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All units, with their words and what they mean.
+    /// All units, with their words and meanings.
     pub const ALL: [(Unit, &str, &str); 5] = [
         (Unit::Count, "count", "things"),
         (Unit::Bytes, "bytes", "bytes"),
@@ -281,59 +281,59 @@ impl Unit {
         (Unit::YesOrNo, "yes or no", "1 or 0"),
     ];
 
-    /// In words.
+    /// Its words.
     pub fn word(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 }
 
-/// What several values are together.
+/// How several values are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Together {
-    /// The largest: a sum would say nothing.
+    /// The largest, where a sum means nothing.
     Most,
     /// Their sum.
     Sum,
 }
 
-/// A figure, described.
+/// Description of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// What it is about.
+    /// Its topic.
     pub topic: &'static str,
-    /// What it is called, with its unit.
+    /// Its name, with its unit.
     pub name: &'static str,
-    /// How it moves.
+    /// How it changes.
     pub kind: Kind,
-    /// What it is counted in.
+    /// Its unit.
     pub unit: Unit,
-    /// What those of several rows or processes are together.
+    /// How values of several rows or processes are combined.
     pub together: Together,
-    /// What it means.
+    /// Its meaning.
     pub says: &'static str,
 }
 
-/// A text of a row, described.
+/// Description of a text of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// Bytes that it has in the statistics page.
+    /// Bytes of it in the statistics page.
     pub bytes: usize,
-    /// What it means.
+    /// Its meaning.
     pub says: &'static str,
 }
 
-/// A scope: what its rows have.
+/// Description of a scope and its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What its rows are.
+    /// The meaning of its rows.
     pub says: &'static str,
-    /// What the names of its metrics begin with.
+    /// The prefix of its metrics' names.
     pub metrics: &'static str,
-    /// What the metrics' label is called that has the row's number; empty: there is none.
+    /// The metrics' label with the row's number; empty: none.
     pub numbered: &'static str,
     /// Its texts.
     pub labels: &'static [Label],
@@ -344,13 +344,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without texts and of no page, for what others know of a process.
+    /// A table without texts, outside of the page, for figures from other sources.
     pub const fn of_figures(figures: &'static [Figure]) -> Self {
         Table { name: "", says: "", metrics: "", numbered: "", labels: &[], figures, row_bytes: 0 }
     }
 }
 
-/// A row of a table: texts, and then values.
+/// A row of a table: texts, then values.
 ///
 /// # Safety
 /// It is `repr(C)`, without padding, any bytes are a valid one, and it is the row of the table of its number.
@@ -359,7 +359,6 @@ pub unsafe trait Row: Copy + 'static {
     const NUMBER: usize;
 }
 
-/// Declares the rows and describes them.
 macro_rules! declare {
     ($(
         #[doc = $says:literal]
@@ -382,10 +381,10 @@ macro_rules! declare {
             }
 
             impl $row {
-                /// Without texts, and with zeroes.
+                /// Without texts, all values zero.
                 pub const NONE: Self = $row { $($text: Text::NONE,)* $($($figure: 0,)*)* };
 
-                /// Shows each figure: what it is about, its name, its unit, and its value.
+                /// Calls `show` with each figure's topic, name, unit and value.
                 pub fn for_each(&self, mut show: impl FnMut(&'static str, &'static str, Unit, u64)) {
                     $($(show($topic, stringify!($figure), Unit::$unit, self.$figure);)*)*
                 }
@@ -393,7 +392,7 @@ macro_rules! declare {
 
             const _: () = assert!(size_of::<$row>() == TABLES[$number].row_bytes);
 
-            // SAFETY: the assertion above; bytes and numbers may have any value.
+            // SAFETY: asserted above; bytes and numbers may have any value.
             unsafe impl Row for $row {
                 const NUMBER: usize = $number;
             }

@@ -1,17 +1,15 @@
-//! The runtime's locks: their classes, and what waiting for each cost.
+//! The runtime's locks: their classes, and the cost of waiting for each.
 //!
-//! A class is one field of [`LockReport`], with the name by which it is reported; both come from one list. An area, and
-//! a queue of deferred objects, counts the waits for its own locks, because it may exist without a heap.
-//!
-//! Readings take no lock and can be made in any state.
+//! A class is one field of [`LockReport`], with the name by which it is reported; both come from one list. An area, or
+//! a queue of deferred objects, counts the waits for its own locks: it may exist without a heap. Readings take no lock.
 
 use super::Word;
 use machine::sync::{AtomicU8, Contention, Ordering};
 
-/// Declares the classes, in the order in which they are reported.
+/// Declares the classes, in the order of the report.
 macro_rules! classes {
     ($($(#[$says:meta])* $field:ident: $name:literal,)*) => {
-        /// What waiting for the heap's locks cost, by class. All-zero memory is one where nobody waited.
+        /// The cost of waiting for the heap's locks, by class. All-zero memory means no waits.
         #[derive(Debug)]
         #[repr(C)]
         pub struct LockReport {
@@ -19,7 +17,7 @@ macro_rules! classes {
         }
 
         impl LockReport {
-            /// Nothing waited yet.
+            /// No waits yet.
             pub const fn new() -> Self {
                 LockReport { $($field: Contention::new(),)* }
             }
@@ -42,17 +40,17 @@ classes! {
     page_lists: "page list",
     /// The page heap.
     page_heap: "page heap",
-    /// Who takes magazines away from other CPUs, or goes over all caches.
+    /// Draining other CPUs' magazines, and walks over all caches.
     drain: "drain",
-    /// Empty magazines that no shard keeps.
+    /// Empty magazines outside of the shards.
     spare: "spare",
-    /// Objects that are set aside for a cache.
+    /// Objects reserved for a cache.
     reserves: "reserve",
-    /// Where caches are made.
+    /// The creation of caches.
     caches: "caches",
     /// Spans that wait for a grace period, one lock for each cache.
     waiting: "waiting",
-    /// Objects that watched caches keep from being used again.
+    /// Freed objects of debug caches that must wait before reuse.
     quarantines: "quarantine",
     /// Large blocks of groups, one lock for each, and the list of groups.
     groups: "group",
@@ -64,7 +62,7 @@ impl Default for LockReport {
     }
 }
 
-/// A text that rows of the report have to contain; none: all are shown. Set before it is read.
+/// A text that the shown rows of the report contain; empty: all are shown. Set before it is read.
 #[derive(Debug)]
 pub struct Filter([AtomicU8; Filter::MOST]);
 
@@ -72,12 +70,12 @@ impl Filter {
     /// The longest text, in bytes.
     pub const MOST: usize = 64;
 
-    /// All rows.
+    /// A filter that shows all rows.
     pub const fn new() -> Self {
         Filter([const { AtomicU8::new(0) }; Self::MOST])
     }
 
-    /// Sets the text. False: it is too long, and nothing was set.
+    /// Sets the text. False, without effect, if it is too long.
     pub fn set(&self, text: &str) -> bool {
         let bytes = text.bytes().chain(core::iter::repeat(0));
         // Relaxed: it is set when the program starts.

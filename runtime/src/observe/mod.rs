@@ -1,4 +1,4 @@
-//! What the runtime tells about itself, and lets itself be told: plain data, filled in by the parts that know.
+//! The runtime's statistics: plain data, filled in by the modules that know the values.
 
 pub mod columns;
 pub mod figures;
@@ -13,23 +13,23 @@ pub use word::{Inline, Word};
 
 use machine::sync::{AtomicU64, Ordering};
 
-/// Why other CPUs were kicked.
+/// The reason of a kick of other CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Why {
-    /// Memory had to go back.
+    /// A trim.
     Trim,
-    /// A cache was to give back what it does not need.
+    /// A cache returns memory that it does not need.
     Shrink,
-    /// A cache's arrays were replaced by others of another size.
+    /// Magazines of a cache are replaced by others of another size.
     Tune,
-    /// A group reached its limit, and its arrays were emptied before anybody was refused.
+    /// A group reached its limit, so its magazines are drained before a refusal.
     Limit,
-    /// A slot that rested had more in its arrays than another one could make use of.
+    /// An idle slot has more in its magazines than another slot needs.
     Idle,
-    /// What was deferred in slots that went on with something else was to be freed.
+    /// Deferred objects in slots whose threads do other work are due to be freed.
     Deferred,
-    /// Nobody had come along in a slot for some time, and what it had cached was to go back.
+    /// No thread ran in a slot for some time, so its caches are returned.
     Upkeep,
 }
 
@@ -43,17 +43,17 @@ impl Why {
 pub struct Kicks([Events; Why::COUNT]);
 
 impl Kicks {
-    /// None yet.
+    /// No kicks yet.
     pub const fn new() -> Self {
         Kicks([const { Events::new() }; Why::COUNT])
     }
 
-    /// Counts one.
+    /// Counts a kick.
     pub fn count(&self, why: Why) {
         self.0[why as usize].count();
     }
 
-    /// So many were made for a reason.
+    /// The number of kicks for a reason.
     pub fn get(&self, why: Why) -> u64 {
         self.0[why as usize].get()
     }
@@ -71,25 +71,25 @@ impl Default for Kicks {
 pub struct Events(AtomicU64);
 
 impl Events {
-    /// None yet.
+    /// Zero.
     pub const fn new() -> Self {
         Events(AtomicU64::new(0))
     }
 
-    /// Counts one.
+    /// Counts one event.
     #[inline]
     pub fn count(&self) {
         self.add(1);
     }
 
-    /// Counts `n`.
+    /// Counts `n` events.
     #[inline]
     pub fn add(&self, n: u64) {
-        // Relaxed here and below: a statistic, ordered with nothing.
+        // Relaxed here and below: a statistic orders nothing.
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Takes `n` back.
+    /// Subtracts `n`.
     #[inline]
     pub fn subtract(&self, n: u64) {
         self.0.fetch_sub(n, Ordering::Relaxed);

@@ -1,17 +1,17 @@
-//! Values as people read them.
+//! Values formatted for people.
 
 use super::Word;
 use super::figures::Unit;
 use core::fmt::{self, Write};
 
-/// A value as people read it: with three digits, in the largest unit of which there is one.
+/// A value formatted for people: with three digits, in the largest unit of which there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
-    /// What it is counted in.
+    /// The unit.
     pub unit: Unit,
     /// The value.
     pub value: u64,
-    /// What time it is on the machine's monotonic clock.
+    /// The time on the machine's monotonic clock.
     pub now_ns: u64,
 }
 
@@ -63,7 +63,7 @@ fn write_duration(out: &mut impl Write, ns: u64) -> fmt::Result {
     write!(out, " {}", name.as_str())
 }
 
-/// Exact numbers are of more use as long as they are short.
+/// Short numbers stay exact.
 fn write_count(out: &mut impl Write, value: u64) -> fmt::Result {
     let (unit, letter) = match value {
         0..100_000 => return write!(out, "{value}"),
@@ -75,7 +75,6 @@ fn write_count(out: &mut impl Write, value: u64) -> fmt::Result {
     write!(out, " {letter}")
 }
 
-/// With three digits.
 fn write_scaled(out: &mut impl Write, value: u64, unit: u64) -> fmt::Result {
     let rounded = |parts: u128| (u128::from(value) * parts * 2 + u128::from(unit)) / (2 * u128::from(unit));
     let (hundredths, tenths) = (rounded(100), rounded(10));

@@ -3,20 +3,19 @@
 use core::fmt;
 use core::ops::Deref;
 
-/// A short text of at most this many bytes that lies in the table itself. The loader would have to relocate a table of
-/// references in each process with the library, whether or not it uses the table. A table of words stays on disk until
-/// it is read.
+/// A short text of at most this many bytes, stored in the table itself. A table of references would need relocation in
+/// each process with the library, even if unused. A table of words stays on disk until it is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Inline<const MOST: usize> {
     len: u8,
     text: [u8; MOST],
 }
 
-/// One as most tables have it.
+/// The size that most tables use.
 pub type Word = Inline<23>;
 
 impl<const MOST: usize> Inline<MOST> {
-    /// A word for a constant; one that is too long does not compile there.
+    /// A word for a constant; a longer text does not compile there.
     pub const fn new(text: &str) -> Self {
         assert!(text.len() <= MOST, "the word is too long");
         let mut word = Inline { len: text.len() as u8, text: [0; MOST] };

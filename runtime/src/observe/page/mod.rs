@@ -1,16 +1,15 @@
-//! The statistics page: what a process says of itself, in memory that others read while it runs and after it crashed.
+//! The statistics page: a process's report about itself, in memory that others read while it runs and after a crash.
 //!
 //! ```text
 //!   header     mark │ version │ current │ process │ bytes │ … │ where the tables lie in a copy
-//!   copy 0     turn, when, how many rows │ process │ caches … │ slots … │ groups … │ locks …
+//!   copy 0     turn, times, number of rows │ process │ caches … │ slots … │ groups … │ locks …
 //!   copy 1     the same
 //! ```
 //!
-//! The process fills the copy that is not current, a part at a time, in memory of its own. Then it shows the parts that
-//! [`Writer`] names, in their order: so whoever crashes in the middle leaves the one before. Readers copy the whole
-//! page, without a lock or a mark, and look whether the copy's turn is the same afterwards, and even. Numbers are 64
-//! bits wide and in the machine's order. The tables are those of `observe::figures`. A page of another version may be
-//! laid out otherwise behind `version`; nothing before it changes.
+//! The process fills the copy that is not current, a part at a time, in memory of its own. Then it publishes the parts
+//! that [`Writer`] names, in their order, so a crash in the middle leaves the previous copy. Readers copy the whole
+//! page, without a lock or a mark, and check that the copy's turn is unchanged afterwards, and even. Numbers have 64
+//! bits in the machine's byte order. `observe::figures` defines the tables. All versions begin alike, up to `version`.
 //!
 //! Runs at the same time: one writer; any readers, in other processes.
 
@@ -28,12 +27,11 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, order_writes};
 
-/// What a page begins with that is one.
+/// The first bytes of a page.
 pub const MARK: [u8; 8] = *b"cmstats\0";
-/// No copy is current yet; else the number of the one that is, plus one.
+/// No copy is current yet; otherwise `current` is the copy's number plus one.
 const NONE: u32 = 0;
 
-/// Bytes of the rows of each table.
 const ROW_BYTES: [usize; TABLES.len()] = {
     let mut bytes = [0; TABLES.len()];
     let mut number = 0;
@@ -44,7 +42,7 @@ const ROW_BYTES: [usize; TABLES.len()] = {
     bytes
 };
 
-/// Rows that there is room for: of caches, slots, groups and locks.
+/// Number of rows that have room: of caches, slots, groups and locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Rows of caches.
@@ -74,7 +72,6 @@ struct Header {
     tables: [Place; TABLES.len()],
 }
 
-/// Where a table lies in a copy.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Place {
@@ -84,23 +81,20 @@ struct Place {
     unused: u32,
 }
 
-/// What a copy begins with.
 #[derive(Debug)]
 #[repr(C)]
 struct Copy {
-    /// Odd while it is written.
+    /// Odd during a write.
     turn: AtomicU64,
     began_ns: u64,
     ended_ns: u64,
-    /// What it took: less than it lasted, as it is written in parts.
+    /// Time spent on writing: less than the whole time, because it is written in parts.
     cost_ns: u64,
-    /// Rows that are there, by table.
     rows: [u32; TABLES.len()],
-    /// Rows that there was no room for.
+    /// Rows without room, by table.
     lost: [u32; TABLES.len()],
 }
 
-/// Copies begin at multiples of this.
 const ALIGNMENT: usize = 64;
 
 impl Room {
@@ -118,26 +112,26 @@ impl Room {
         (tables, end.next_multiple_of(ALIGNMENT))
     }
 
-    /// Bytes of a page with so much room.
+    /// Bytes of a page with this much room.
     pub fn bytes(self) -> usize {
         size_of::<Header>().next_multiple_of(ALIGNMENT) + 2 * self.tables().1
     }
 }
 
-/// Who writes the page of a process. Zeroes are one who has none.
+/// The writer of a process's page. All zeroes means no page.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Writer {
     header: Option<NonNull<Header>>,
-    /// The copy that is being written; none: neither.
+    /// The copy that is being written, if any.
     copy: Option<NonNull<Copy>>,
 }
 
 impl Writer {
-    /// Makes a page out of zeroes. Returns what to show: the mark last, so that nobody takes half a page for one.
+    /// Makes a page out of zeroes. Returns the parts to publish: the mark last, so that readers see whole pages only.
     ///
     /// # Safety
-    /// The memory is the caller's for ever, page-aligned, and large enough; only this writer writes there.
+    /// The caller owns the memory for ever. It is page-aligned and large enough; only this writer writes there.
     pub unsafe fn begin(
         &mut self,
         memory: *mut u8,
@@ -179,14 +173,12 @@ impl Writer {
         self.header.map(|header| unsafe { header.as_ref() })
     }
 
-    /// The copy that is being written.
     fn copy(&mut self) -> Option<&mut Copy> {
         // SAFETY: in the page, and only this writer writes there.
         self.copy.as_mut().map(|copy| unsafe { copy.as_mut() })
     }
 
-    /// Begins to write the copy that is not current: without rows, but for one of figures. Returns what to show: its
-    /// turn, which is odd.
+    /// Begins to write the copy that is not current, with a row of figures only. Returns its odd turn to publish.
     pub fn start(&mut self, now_ns: u64) -> Range<usize> {
         let Some((place, header)) = self.header.zip(self.header()) else { return 0..0 };
         let other = header.copies[usize::from(header.current.load(Ordering::Relaxed) == 1)];
@@ -207,16 +199,16 @@ impl Writer {
         self.copy.is_some()
     }
 
-    /// So much more was spent on the copy that is being written.
+    /// Adds to the time spent on the copy that is being written.
     pub fn spend(&mut self, ns: u64) {
         if let Some(copy) = self.copy() {
             copy.cost_ns += ns;
         }
     }
 
-    /// Makes the copy current that was being written. Returns what to show, each part by a call of its own: with the
-    /// turn a reader has what was shown before it, and with `current` the turn. Whoever read any of that finds the turn
-    /// odd, or another one, afterwards, as it was shown first.
+    /// Makes the copy that was being written current. Returns the parts to publish, each by a call of its own. A reader
+    /// that sees the turn sees everything published before it, and one that sees `current` sees the turn. A reader that
+    /// read parts of two versions then finds the turn odd, or changed, because the turn was published first.
     pub fn finish(&mut self, now_ns: u64) -> [Range<usize>; 3] {
         let none = [0..0, 0..0, 0..0];
         let Some(copy) = self.copy() else { return none };
@@ -232,7 +224,7 @@ impl Writer {
         [turn..at + (second - first), at..turn, current..current + size_of::<AtomicU32>()]
     }
 
-    /// A row of the copy being written; it is created as zeroes, with all before it, if needed. None: there is no room.
+    /// A row of the copy being written. Creates it, and all rows before it, as zeroes if needed. None: no room.
     pub fn row<R: Row>(&mut self, number: usize) -> Option<&mut R> {
         let place = self.header()?.tables[R::NUMBER];
         let first = self.copy?.cast::<u8>();
@@ -251,13 +243,13 @@ impl Writer {
         }
     }
 
-    /// A further row.
+    /// The next row.
     pub fn push<R: Row>(&mut self) -> Option<&mut R> {
         let rows = self.copy()?.rows[R::NUMBER];
         self.row(rows as usize)
     }
 
-    /// So many rows found no room.
+    /// Counts rows without room.
     pub fn lose<R: Row>(&mut self, many: u32) {
         if let Some(copy) = self.copy() {
             copy.lost[R::NUMBER] += many;
@@ -268,30 +260,30 @@ impl Writer {
 /// Why a page cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// It is none.
+    /// It is not a page.
     Foreign,
-    /// It is one of another version.
+    /// It has another version.
     Version(u32),
-    /// It has fewer bytes than it says.
+    /// It has fewer bytes than its header says.
     Truncated {
-        /// So many are there.
+        /// Bytes found.
         bytes: usize,
-        /// So many should be.
+        /// Bytes expected.
         expected: u64,
     },
-    /// What it says of itself cannot be.
+    /// Its header contradicts itself.
     Damaged(&'static str),
-    /// Nothing was written there yet.
+    /// Nothing was written yet.
     Empty,
-    /// It was written while it was copied: whoever copies it again has another one.
+    /// It was written while it was copied: copy it again.
     Changing,
 }
 
-/// A page that was copied.
+/// A copied page.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a>(&'a [u8]);
 
-/// What the process said of itself at one time.
+/// The process's report at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     page: Page<'a>,
@@ -326,7 +318,7 @@ impl<'a> Page<'a> {
         Ok(page)
     }
 
-    /// The process whose page it is.
+    /// The number of the process.
     pub fn process(self) -> u32 {
         self.u32_at(offset_of!(Header, process))
     }
@@ -336,7 +328,7 @@ impl<'a> Page<'a> {
         self.u64_at(offset_of!(Header, made_at_ns))
     }
 
-    /// What the kernel called the program then.
+    /// The kernel's name of the program at that time.
     pub fn program(self) -> Text<16> {
         self.read(offset_of!(Header, program))
     }
@@ -346,7 +338,7 @@ impl<'a> Page<'a> {
         self.read(offset_of!(Header, library))
     }
 
-    /// What the process said last.
+    /// The latest report.
     pub fn snapshot(self) -> Result<Snapshot<'a>, Unreadable> {
         let copy = match self.u32_at(offset_of!(Header, current)) {
             NONE => return Err(Unreadable::Empty),
@@ -385,7 +377,7 @@ impl<'a> Page<'a> {
         self.read(at)
     }
 
-    /// What lies at a place within the page, of a type of which any bytes are a value.
+    /// The value at a place within the page, of a type for which any bytes are valid.
     fn read<T: core::marker::Copy>(self, at: usize) -> T {
         let bytes = &self.0[at..at + size_of::<T>()];
         // SAFETY: that many bytes exist; the types read here are numbers, and arrays and structures of numbers.
@@ -394,27 +386,27 @@ impl<'a> Page<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Changes when the copy is written again: a reader that copied the page meanwhile finds another value here.
+    /// Changes when the copy is written again: a reader that copied the page meanwhile finds another value.
     pub fn turn(self) -> u64 {
         self.page.u64_at(self.at + offset_of!(Copy, turn))
     }
 
-    /// Where in the page the turn is.
+    /// The turn's offset in the page.
     pub fn turn_at(self) -> usize {
         self.at + offset_of!(Copy, turn)
     }
 
-    /// When it was begun, on the machine's monotonic clock.
+    /// When the write began, on the machine's monotonic clock.
     pub fn began_ns(self) -> u64 {
         self.page.u64_at(self.at + offset_of!(Copy, began_ns))
     }
 
-    /// When it was finished.
+    /// When it ended.
     pub fn ended_ns(self) -> u64 {
         self.page.u64_at(self.at + offset_of!(Copy, ended_ns))
     }
 
-    /// What it took to write it.
+    /// Time spent on writing.
     pub fn cost_ns(self) -> u64 {
         self.page.u64_at(self.at + offset_of!(Copy, cost_ns))
     }
@@ -430,7 +422,7 @@ impl<'a> Snapshot<'a> {
         (0..self.rows_of(R::NUMBER) as usize).map(move |row| self.page.read(first + row * size_of::<R>()))
     }
 
-    /// The rows of a table, whatever it is.
+    /// The rows of a table by its number.
     pub fn rows_in(self, number: usize) -> impl ExactSizeIterator<Item = AnyRow<'a>> {
         let bytes = ROW_BYTES[number];
         let first = self.at + self.page.place(number).offset as usize;
@@ -439,7 +431,7 @@ impl<'a> Snapshot<'a> {
             .map(move |row| AnyRow { table: &TABLES[number], bytes: &page[first + row * bytes..][..bytes] })
     }
 
-    /// How many rows of a table there was no room for.
+    /// Rows of a table that had no room.
     pub fn lost_in(self, number: usize) -> u32 {
         self.page.u32_at(self.at + offset_of!(Copy, lost) + 4 * number)
     }
@@ -457,7 +449,6 @@ mod tests {
 
     const ROOM: Room = Room { caches: 3, slots: 2, groups: 1, locks: 1 };
 
-    /// Memory of a page, aligned.
     fn page() -> (Vec<u64>, Writer) {
         let mut memory = std::vec![0_u64; ROOM.bytes().div_ceil(8)];
         let mut writer = Writer::default();
@@ -515,7 +506,7 @@ mod tests {
             let now = Page::of(bytes(&memory)).unwrap().snapshot().unwrap();
             assert_eq!((now.figures().runs, now.turn()), (10, turn), "begun at {at} and not finished");
         }
-        // Who read the copy that is written now finds that out.
+        // A reader of the copy that is now written detects the change.
         writer.finish(31);
         let read = Page::of(bytes(&memory)).unwrap().snapshot().unwrap();
         writer.start(40);

@@ -1,4 +1,4 @@
-//! Rows of any table, as readers take them.
+//! Rows of any table, for readers.
 
 use super::text;
 use crate::observe::figures::Table;
@@ -27,7 +27,7 @@ impl<'a> AnyRow<'a> {
         self.bytes[texts..].as_chunks().0.iter().map(|&value| u64::from_ne_bytes(value))
     }
 
-    /// The value of the figure that is called so, if the table has one.
+    /// The value of the figure of this name, if the table has one.
     pub fn get(self, name: &str) -> Option<u64> {
         self.table.figures.iter().zip(self.values()).find(|(figure, _)| figure.name == name).map(|(_, value)| value)
     }

@@ -1,4 +1,4 @@
-//! Texts of a fixed length, filled up with zeroes.
+//! Texts of a fixed length, padded with zeroes.
 
 use core::fmt;
 
@@ -8,24 +8,22 @@ use core::fmt;
 pub struct Text<const N: usize>([u8; N]);
 
 impl<const N: usize> Text<N> {
-    /// An empty one.
+    /// An empty text.
     pub const NONE: Self = Text([0; N]);
 
-    /// What somebody writes, as far as it fits.
+    /// The output of `what`, cut if it is too long.
     pub fn of(what: impl fmt::Display) -> Self {
         let mut text = [0; N];
-        // What does not fit is cut off.
         let _ = fmt::Write::write_fmt(&mut Writer { text: &mut text, len: 0 }, format_args!("{what}"));
         Text(text)
     }
 
-    /// What was written: up to the first zero or the first byte that is no text.
+    /// The text: up to the first zero or the first byte that is not UTF-8.
     pub fn as_str(&self) -> &str {
         as_str(&self.0)
     }
 }
 
-/// The text in some bytes.
 pub(super) fn as_str(bytes: &[u8]) -> &str {
     let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     match core::str::from_utf8(&bytes[..len]) {
@@ -40,7 +38,7 @@ impl<const N: usize> fmt::Debug for Text<N> {
     }
 }
 
-/// One for texts of all lengths: each type that writes has a table of addresses, which the loader has to write.
+/// One type for all lengths, because the loader has to relocate a table of addresses for each type that writes.
 struct Writer<'a> {
     text: &'a mut [u8],
     len: usize,
@@ -55,7 +53,7 @@ impl fmt::Write for Writer<'_> {
         }
         self.text[self.len..self.len + fitting].copy_from_slice(&text.as_bytes()[..fitting]);
         self.len += fitting;
-        // Nothing more after what was cut off.
+        // Ends the output after a cut.
         if fitting < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
