@@ -1,4 +1,4 @@
-//! Settings: one table of all that can be set, its values in this process, and what `COMMENSAL_CONF` says of them.
+//! Settings: one table of all settings, their values in this process, and the parser of `COMMENSAL_CONF`.
 //!
 //! ```text
 //!   TABLE ──▶ ROWS       keys and values as words, which the library keeps
@@ -6,15 +6,15 @@
 //!     │        ▼
 //!     │      the values, at the end of the root's domain: 0, or a value plus one
 //!     ▼        ▲ get
-//!   Key::of ───┘         at compile time: a key that there is not does not compile
+//!   Key::of ───┘         at compile time: an unknown key does not compile
 //! ```
 //!
 //! `COMMENSAL_CONF` has `key:value` pairs, separated by commas. A pair that is not understood changes nothing; a
-//! message names it with the expected values or the nearest key. A mechanism asks for its values when it needs them;
-//! `heap::conf` applies what must be done once at the start. Settings of single caches (`cache.NAME.…`, where NAME may
+//! message names it with the expected values or the nearest key. A mechanism reads its values when it needs them;
+//! `heap::conf` applies those that act once, at the start. Settings of single caches (`cache.NAME.…`, where NAME may
 //! end with `*`) are read from the environment when a cache is created.
 //!
-//! Runs at the same time: anybody reads and sets. Each value is a number of its own.
+//! Any thread reads and sets at any time: each value is an atomic word of its own.
 
 mod setting;
 mod table;
@@ -30,7 +30,7 @@ use machine::{process, root};
 use table::MOVED;
 
 impl Values<&str> {
-    /// The value that a text stands for; of a text, its length.
+    /// The value of a text; for settings that are texts, its length.
     pub const fn parse(self, text: &str) -> Option<u64> {
         match (self, text.as_bytes()) {
             (Values::Words(words), text) => place(words, text),
@@ -45,7 +45,6 @@ impl Values<&str> {
         }
     }
 
-    /// Whether a number is a value.
     fn has(self, value: u32) -> bool {
         match self {
             Values::Words(words) => value < count(words),
@@ -55,7 +54,6 @@ impl Values<&str> {
     }
 }
 
-/// What is expected.
 impl fmt::Display for Values<&str> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -94,7 +92,6 @@ const fn number(text: &str, least: u32, most: u32) -> Option<u64> {
     }
 }
 
-/// Cuts a text at the first `end`.
 const fn cut(text: &[u8], end: u8) -> (&[u8], Option<&[u8]>) {
     let mut at = 0;
     while at < text.len() {
@@ -148,7 +145,7 @@ const fn bits(words: &str, text: &[u8]) -> Option<u64> {
     Some(bits)
 }
 
-/// What the library keeps of a row. The loader would have to write a table of texts in each process; see [`Word`].
+/// The part of a row that the library keeps. A table of texts would need relocation in each process; see [`Word`].
 #[derive(Clone, Copy, Debug)]
 struct Row {
     key: Word,
@@ -189,16 +186,16 @@ impl Row {
     }
 }
 
-/// Bytes of the root's domain that the values take, at its end.
+/// Bytes of the values, at the end of the root's domain.
 pub const BYTES: usize = size_of::<[AtomicU64; TABLE.len()]>().next_multiple_of(64);
 
-/// What was set, by the rows' places.
+/// The values that were set, by row.
 fn values() -> &'static [AtomicU64; TABLE.len()] {
-    // SAFETY: these bytes are nobody else's, aligned to 64, and zeroes are valid.
+    // SAFETY: these bytes are only used here, aligned to 64, and zeroes are valid.
     unsafe { &*root::domain().add(root::DOMAIN_BYTES - BYTES).cast() }
 }
 
-/// A setting, for those who need its value.
+/// A setting, as its reader names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     place: usize,
@@ -206,7 +203,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The setting of this name; for constants: without such a row it does not compile there.
+    /// The setting of this name. For constants: an unknown name does not compile there.
     pub const fn of(key: &str) -> Self {
         let mut place = 0;
         while !is_same(TABLE[place].key.as_bytes(), key.as_bytes()) {
@@ -219,20 +216,20 @@ impl Key {
         Key { place, default }
     }
 
-    /// Its value; if nobody set it, the default, and 0 where that is no value.
+    /// Its value. If it was not set, the default, or 0 if that is no value.
     #[inline]
     pub fn get(self) -> u64 {
         self.said().unwrap_or(self.default)
     }
 
-    /// Its value, if somebody set it.
+    /// Its value, if it was set.
     #[inline]
     pub fn said(self) -> Option<u64> {
-        // Relaxed: each is a number of its own.
+        // Relaxed: each value stands alone.
         values()[self.place].load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Whether it is on, if it is `off` or `on`.
+    /// Whether it is `on`.
     #[inline]
     pub fn is_on(self) -> bool {
         self.get() == 1
@@ -243,29 +240,29 @@ impl Key {
         self.parse(word) == Some(self.get())
     }
 
-    /// Sets it, to what need not be in its range.
+    /// Sets it, without a check of its range.
     pub(crate) fn put(self, value: u64) {
         values()[self.place].store(value + 1, Ordering::Relaxed);
     }
 
-    /// What it may be set to.
+    /// Its possible values.
     pub fn values(self) -> Values<&'static str> {
         ROWS[self.place].values()
     }
 
-    /// The value that a text stands for.
+    /// The value of a text.
     pub fn parse(self, text: &str) -> Option<u64> {
         self.values().parse(text)
     }
 
-    /// What the environment says, where that is a text.
+    /// Its text from the environment.
     pub fn text(self) -> Option<&'static str> {
         let row = &ROWS[self.place];
         let said = pairs(environment()).filter(|&(key, text)| key == &*row.key && self.parse(text).is_some());
         said.last().map(|(_, text)| text)
     }
 
-    /// What the environment says of a cache, by the last rule whose NAME fits; or else the default.
+    /// The environment's value for a cache, by the last rule whose NAME fits, or the default.
     pub(crate) fn of_cache(self, name: &[u8]) -> u64 {
         self.in_rules(environment(), name)
     }
@@ -286,12 +283,12 @@ impl Key {
 
 const OF_CACHE: &str = "cache.NAME.";
 
-/// The pattern of names and the option of a rule's key.
+/// The pattern of names and the option in a rule's key.
 fn rule(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix("cache.")?.rsplit_once('.')
 }
 
-/// The keys that a key can be one of, without what they all begin with, and what is left of it then.
+/// The keys to compare a key with, less their common prefix, and the rest of the key.
 fn candidates(key: &str) -> (&str, impl Iterator<Item = (usize, &'static str)>) {
     let (prefix, word) = rule(key).map_or(("", key), |(_, option)| (OF_CACHE, option));
     let rows = ROWS.iter().enumerate();
@@ -306,17 +303,15 @@ fn pairs(conf: &[u8]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// What `COMMENSAL_CONF` is; empty if there is none.
 fn environment() -> &'static [u8] {
     process::environment(c"COMMENSAL_CONF").map_or(b"", CStr::to_bytes)
 }
 
-/// Whether the environment says nothing.
 pub(crate) fn is_environment_empty() -> bool {
     environment().is_empty()
 }
 
-/// Sets what the environment says, and hands over what it does not understand.
+/// Sets the values from the environment, and calls `complain` for each pair that is not understood.
 pub(crate) fn read_environment(complain: impl FnMut(&Misunderstood<'_>)) {
     read(environment(), complain);
 }
@@ -331,12 +326,11 @@ fn read(conf: &[u8], mut complain: impl FnMut(&Misunderstood<'_>)) {
     }
 }
 
-/// Whether a pair of `COMMENSAL_CONF` would be understood.
+/// Whether a pair of `COMMENSAL_CONF` is valid.
 pub fn check<'a>(key: &'a str, text: &'a str) -> Result<(), Misunderstood<'a>> {
     understand(key, text).map(|_| ())
 }
 
-/// The place, the values and the value that a pair stands for.
 fn understand<'a>(key: &'a str, text: &'a str) -> Result<(usize, Values<&'static str>, u64), Misunderstood<'a>> {
     let (word, mut known) = candidates(key);
     let Some((place, _)) = known.find(|&(_, candidate)| candidate == word) else {
@@ -346,18 +340,18 @@ fn understand<'a>(key: &'a str, text: &'a str) -> Result<(usize, Values<&'static
     values.parse(text).map(|value| (place, values, value)).ok_or(Misunderstood::Value { key, text, values })
 }
 
-/// What is not understood.
+/// A pair that is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misunderstood<'a> {
-    /// There is no such key.
+    /// An unknown key.
     Key(&'a str),
-    /// The key, which there is, cannot have this value.
+    /// A value that the key cannot have.
     Value {
         /// The key.
         key: &'a str,
         /// The value.
         text: &'a str,
-        /// What was expected.
+        /// The expected values.
         values: Values<&'static str>,
     },
 }
@@ -377,14 +371,13 @@ impl fmt::Display for Misunderstood<'_> {
     }
 }
 
-/// The key that takes the fewest insertions, deletions and replacements.
 fn nearest(key: &str) -> &'static str {
     let (word, candidates) = candidates(key);
     let nearest = candidates.min_by_key(|(_, candidate)| distance(word.as_bytes(), candidate.as_bytes()));
     nearest.map_or("", |(place, _)| ROWS[place].key.as_str())
 }
 
-/// Levenshtein's distance, of words up to 31 bytes; longer ones are cut.
+/// Levenshtein distance of words up to 31 bytes; longer ones are cut.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let b = &b[..b.len().min(31)];
     let mut row = [0; 32];
@@ -403,7 +396,7 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
     row[b.len()]
 }
 
-/// A setting was not set: no setting of this name can change while the program runs, or it does not take this value.
+/// A setting was not set: none of this name can change while the program runs, or the value is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
@@ -418,7 +411,7 @@ pub(crate) fn set(part: &str, name: &str, value: u32) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether anybody set anything of a part.
+/// Whether any setting of a part was set.
 pub(crate) fn is_said_of(part: &str) -> bool {
     let mut all = ROWS.iter().zip(values());
     all.any(|(row, value)| row.key.starts_with(part) && value.load(Ordering::Relaxed) != 0)

@@ -1,34 +1,34 @@
-//! What a row of the table of settings says.
+//! The type of a row in the table of settings.
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// As `COMMENSAL_CONF` names it; in `cache.NAME.…`, NAME stands for that of a cache.
+    /// Its name in `COMMENSAL_CONF`; in `cache.NAME.…`, NAME stands for the name of a cache.
     pub key: &'static str,
-    /// What it may be set to.
+    /// The possible values.
     pub values: Values<&'static str>,
-    /// What it is if nobody sets it; other words than values say how it is then.
+    /// The value if it is not set, or words that describe the behaviour then.
     pub default: &'static str,
-    /// Of numbers.
+    /// Unit of a number.
     pub unit: &'static str,
     /// When it may be set.
     pub when: When,
-    /// What it does, as Markdown on one line.
+    /// Its effect, as Markdown on one line.
     pub help: &'static str,
 }
 
-/// The values that a setting may have; `T` is how texts are kept.
+/// The values that a setting may have; `T` is the type of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values<T> {
-    /// One of these, which blanks separate; its value is the place.
+    /// One of these words, separated by blanks; the value is its position.
     Words(T),
-    /// Some of these, joined by `+`, or `all`, or `off`; each is a bit.
+    /// Some of these words, joined by `+`, or `all`, or `off`; each word is a bit.
     AnyOf(T),
-    /// From the one to the other.
+    /// A number in this closed range.
     Number(u32, u32),
     /// `on`, `off`, or the number of a process.
     Process,
-    /// A text of one byte up to so many.
+    /// A text of one byte up to this many.
     Text(usize),
 }
 

@@ -1,7 +1,5 @@
-//! The table of settings. A row says everything about its setting: to add one, add a row here, and read it where it is
-//! needed by `Key::of("its.key")`. `commensal conf` prints the table, and docs/reference/conf.md is generated from it.
-//!
-//! The library itself keeps keys and values only; see [`ROWS`](super::ROWS).
+//! The table of settings. To add one, add a row here, and read it with `Key::of("its.key")`. `commensal conf` prints
+//! it, and docs/reference/conf.md is generated from it. The library keeps keys and values; see [`ROWS`](super::ROWS).
 
 use super::setting::Setting;
 use super::setting::Values::{AnyOf, Number, Process, Text, Words};
@@ -336,6 +334,6 @@ pub const TABLE: &[Setting] = &[
     },
 ];
 
-/// Keys that there were, and what took their place.
+/// Removed keys, and their successors.
 pub(super) static MOVED: [(Word, Word); 2] =
     [(Word::new("upkeep.on"), Word::new("upkeep")), (Word::new("shepherd"), Word::new("upkeep.shepherd"))];

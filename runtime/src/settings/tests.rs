@@ -1,4 +1,4 @@
-//! Each row of the table is read, set and refused as it says; what is not understood is told.
+//! Each row is read, set and refused as the table says; each bad pair is reported.
 
 use super::*;
 use std::borrow::ToOwned;
@@ -7,7 +7,7 @@ use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-/// A value that a row takes, as it stands in the environment, and as a number.
+/// Values that a row takes, as texts of the environment and as numbers.
 fn examples(values: Values<&str>) -> Vec<(String, u64)> {
     match values {
         Values::Words(words) => words.split(' ').map(str::to_owned).zip(0..).collect(),
@@ -24,7 +24,6 @@ fn examples(values: Values<&str>) -> Vec<(String, u64)> {
     }
 }
 
-/// Values that a row does not take.
 fn mistakes(values: Values<&str>) -> Vec<String> {
     let mut wrong: Vec<String> = ["", "perhaps+", "of", "0x10", "-1", "99999999999"].map(str::to_owned).to_vec();
     match values {
@@ -87,7 +86,7 @@ fn expected_values_are_told_in_words() {
     assert_eq!(of("cache.NAME.debug"), "off, all, or some of redzone, poison, track, quarantine, joined by '+'");
 }
 
-/// Of all tests here only this one and that of `set` change values, and of different rows.
+/// Only this test and that of `set` change values here, and of different rows.
 #[test]
 fn last_pair_of_a_key_holds_and_a_bad_one_changes_nothing() {
     let [keep, lazy, stats, locks] = ["keep", "lazy", "stats", "locks"].map(Key::of);
