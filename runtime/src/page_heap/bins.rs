@@ -1,19 +1,16 @@
-//! Bins: which free runs are how long.
+//! Bins: the free runs by length.
 //!
 //! | pages | bins |
 //! |---|---|
 //! | 1 to 15 | one for each length |
 //! | 16 to 2^18 | eight for each doubling |
 //!
-//! A run is sought in the bin of its length first, where it may be too short, then in the longer ones, where it fits
-//! unless alignment spoils it. The search looks at a bounded number of runs.
+//! A search begins in the bin of the wanted length, where runs may be too short. It looks at a bounded number of runs.
 
-/// Number of bins.
 pub const BINS: usize = 16 + 8 * 14 + 1;
 /// The longest run that bins hold, in pages: 1 GiB.
 pub const LONGEST: u32 = 1 << 18;
 
-/// The bin for runs of `pages`.
 pub fn bin_of(pages: u32) -> usize {
     debug_assert!((1..=LONGEST).contains(&pages));
     if pages < 16 {
@@ -23,13 +20,12 @@ pub fn bin_of(pages: u32) -> usize {
     16 + 8 * doubling as usize + ((pages >> (doubling + 1)) & 7) as usize
 }
 
-/// Which bins hold anything.
+/// The bins that hold any runs.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Occupied([u64; BINS.div_ceil(64)]);
 
 impl Occupied {
-    /// Notes that a bin holds something, or nothing.
     pub fn set(&mut self, bin: usize, occupied: bool) {
         let bit = 1 << (bin % 64);
         if occupied {
@@ -56,7 +52,6 @@ impl Occupied {
         Some(word * 64 + 63 - self.0[word].leading_zeros() as usize)
     }
 
-    /// Forgets everything.
     pub fn clear(&mut self) {
         self.0.fill(0);
     }

@@ -1,5 +1,4 @@
-//! Blocks with a mapping of their own: for requests that are too large to be cut from segments, or aligned too
-//! coarsely.
+//! Blocks with a mapping of their own: for requests that are too large, or too coarsely aligned, for segments.
 
 use super::PAGE;
 use super::free_runs::FreeRuns;
@@ -49,20 +48,20 @@ impl PageHeap {
     pub(super) fn free_block(&self, start: *mut u8) {
         let forgotten = self.locked(here!(), |state| self.forget_block(state, start));
         if let Some(bytes) = forgotten {
-            // SAFETY: nobody finds the block any more.
+            // SAFETY: no other thread can find the block any more.
             unsafe { vm::release(start, bytes) };
             return;
         }
-        // In a signal handler inside the page heap: the block's pages go back now, its address space with the next who
-        // locks it. SAFETY: the block's owner gave it up.
+        // In a signal handler inside the page heap: the block's pages go back now. The next thread that takes the lock
+        // returns its address space. SAFETY: the block's owner gave it up.
         unsafe { vm::decommit(start, self.segment(start).bytes()) };
         self.defer(start);
     }
 
-    /// The rest of [`Self::free_block`] for a block that was deferred.
+    /// Frees a deferred block.
     pub(super) fn give_block_back(&self, state: &mut FreeRuns, start: *mut u8) {
         let bytes = self.forget_block(state, start);
-        // SAFETY: nobody finds the block any more.
+        // SAFETY: no other thread can find the block any more.
         unsafe { vm::release(start, bytes) };
     }
 
@@ -79,16 +78,15 @@ impl PageHeap {
         bytes
     }
 
-    /// # Safety
-    /// As for [`Self::resize`].
+    /// The contract is that of [`Self::resize`].
     pub(super) unsafe fn resize_block(&self, start: *mut u8, old: usize, new: usize) -> bool {
-        // Growth must not reach into a unit that somebody else has: the kernel refuses that, as the mapping there is
-        // theirs. SAFETY: passed on.
+        // The kernel refuses growth into another mapping, so the block never reaches into a unit of another owner.
+        // SAFETY: passed on.
         if !unsafe { vm::resize(start, old * PAGE, new * PAGE) } {
             return false;
         }
         let segment = (&raw const *self.segment(start)).cast_mut();
-        // SAFETY: the block's owner is the only one to look at its length.
+        // SAFETY: only the block's owner looks at its length.
         unsafe { (*segment).set_bytes(new * PAGE) };
         if new > old {
             self.count_taken((new - old) as u64);

@@ -5,10 +5,10 @@
 //!             0                        low              high             pages
 //! ```
 //!
-//! Runs lie end to end on both sides of what was never used; two free ones are never neighbours; each free one is in
-//! the bin of its length; the counts are the sums of what is there.
+//! Runs lie end to end on both sides of the pages never used. No two free runs are neighbours. Each free run is in the
+//! bin of its length. The counts are the sums of what is there.
 //!
-//! For tests: nobody else may be in the heap. No lock is taken, so that a failed check leaves none held.
+//! For tests: no other thread may be in the heap. The check takes no lock, so that a failed check leaves none held.
 
 use super::bins::LONGEST;
 use super::free_runs::FreeRuns;
@@ -18,12 +18,11 @@ use super::sizes::UNIT;
 use machine::sync::Ordering;
 use machine::vm::PAGE;
 
-/// What was found, in pages.
+/// Sums that the check found, in pages.
 #[derive(Debug, Default)]
 pub struct PagesFound {
-    /// In spans, those on page lists included.
+    /// In spans, including those on page lists.
     pub in_spans: u64,
-    /// Large blocks.
     pub blocks: usize,
     in_blocks: u64,
     free_dirty: u64,
@@ -35,7 +34,7 @@ impl PageHeap {
     /// Checks every segment, every bin and every count; each violation panics.
     #[doc(hidden)]
     pub fn check_valid(&self) -> PagesFound {
-        // SAFETY: nobody else is in the heap.
+        // SAFETY: no other thread is in the heap.
         let state = unsafe { &*self.state.get() };
         let mut found = PagesFound::default();
         for number in 1..=self.segment_count.load(Ordering::Relaxed) {
@@ -74,7 +73,7 @@ impl PageHeap {
         assert!(segment.low <= segment.high && segment.high <= segment.pages());
         assert_eq!(segment.count_dirty(segment.low, segment.high - segment.low), 0, "dirty pages that were never used");
         if segment.low == segment.high {
-            // The two sides have met, and their free runs may have been joined.
+            // The two sides have met, and their free runs may be one.
             return check_runs(segment, 0, segment.pages(), found);
         }
         check_runs(segment, 0, segment.low, found);
@@ -87,7 +86,6 @@ impl PageHeap {
     }
 }
 
-/// Checks that runs tile the pages from `first` up to `end`.
 fn check_runs(segment: &Segment, first: u32, end: u32, found: &mut PagesFound) {
     let (mut page, mut after_free) = (first, false);
     while page < end {

@@ -1,4 +1,4 @@
-//! What a signal handler frees while its thread is inside the page heap waits for the next thread that locks it.
+//! Runs that a signal handler frees inside the page heap: the next thread that takes the lock puts them back.
 
 use super::free_runs::{FreeRuns, FreedRun};
 use super::runs::PageHeap;
@@ -12,8 +12,7 @@ impl PageHeap {
         loop {
             // SAFETY: the run is free and at least a page.
             unsafe { start.cast::<FreedRun>().write(FreedRun { next: head }) };
-            // Release pairs with the acquire in `put_deferred`: who sees the run sees its link, or does not see the
-            // run.
+            // Release pairs with the acquire in `put_deferred`: a thread that sees the run also sees its link.
             match self.deferred.compare_exchange_weak(head, start.cast(), Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(seen) => head = seen,

@@ -1,16 +1,14 @@
 //! Memory for signal handlers that interrupt their own thread inside the page heap.
 //!
-//! Such a handler cannot wait for the lock, and programs that allocate in handlers get away with it elsewhere, so it
-//! gets pages from arenas of their own, without a lock. Pages are given in order; what is freed goes back to the
-//! kernel, and when the last block of an arena is freed, the arena begins anew. When all arenas are used up, there is
-//! nothing more.
+//! Such a handler cannot wait for the lock, but programs that allocate in handlers expect memory. So it gets pages from
+//! separate arenas, without a lock. An arena hands out its pages in order. Freed pages go back to the kernel, and when
+//! the last block of an arena is freed, the arena starts over. When all arenas are used up, allocation fails.
 //!
 //! ```text
 //!   arena   │ lengths: pages of the block that begins at page n │ block │ block │ … │
 //! ```
 //!
-//! Runs at the same time: any number of threads and handlers. An arena is entered by compare-and-swap, and so its pages
-//! are given and taken back.
+//! Runs at the same time: any number of threads and handlers, which change arenas by compare-and-swap.
 
 use super::PAGE;
 use machine::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -18,7 +16,7 @@ use machine::vm;
 
 const ARENAS: usize = 16;
 const ARENA_PAGES: usize = 1024;
-/// Pages that the lengths take.
+/// Pages of the lengths.
 const LENGTH_PAGES: usize = ARENA_PAGES * size_of::<u32>() / PAGE;
 
 /// One arena; no address if there is none yet.
@@ -26,7 +24,7 @@ const LENGTH_PAGES: usize = ARENA_PAGES * size_of::<u32>() / PAGE;
 #[repr(C)]
 struct Arena {
     start: AtomicUsize,
-    /// Pages given since the arena was last empty, and times [`LIVE`] those of them that are still in use.
+    /// Pages handed out since the arena was last empty, plus [`LIVE`] times those still in use.
     pages: AtomicUsize,
 }
 
@@ -41,7 +39,7 @@ pub struct Emergency {
 }
 
 impl Emergency {
-    /// A block of `pages` that is zero.
+    /// A zeroed block of `pages`.
     #[cold]
     pub fn allocate(&self, pages: usize) -> Option<*mut u8> {
         self.arenas.iter().find_map(|arena| arena.enter()?.give(pages))
@@ -53,10 +51,7 @@ impl Emergency {
         (length > 0).then_some(length)
     }
 
-    /// Takes the block back that begins at an address, if there is one.
-    ///
-    /// # Safety
-    /// The caller owns the block and gives it up.
+    /// Frees the block that begins at an address, if there is one. The caller must own it.
     pub unsafe fn free(&self, start: *mut u8) {
         let Some((arena, length)) = self.arenas().find_map(|arena| Some((arena, arena.length(start)?))) else { return };
         let pages = length.swap(0, Ordering::Relaxed) as usize;
@@ -77,14 +72,14 @@ impl Emergency {
 }
 
 impl Arena {
-    /// The arena, made now if there is none; none if there is no memory.
+    /// The arena, made if needed. None: no memory.
     fn enter(&self) -> Option<&Arena> {
         if self.start.load(Ordering::Acquire) != 0 {
             return Some(self);
         }
         let start = vm::reserve(core::ptr::null_mut(), ARENA_PAGES * PAGE, vm::Access::ReadWrite)?;
         if self.start.compare_exchange(0, start as usize, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: the mapping is ours; another one was faster.
+            // SAFETY: the mapping is ours; another thread was faster.
             unsafe { vm::release(start, ARENA_PAGES * PAGE) };
         }
         Some(self)
@@ -95,8 +90,7 @@ impl Arena {
             let fits = LENGTH_PAGES + word % LIVE + pages <= ARENA_PAGES;
             fits.then(|| word + pages + pages * LIVE)
         };
-        // Acquire pairs with the release in `take_back`: whoever gets pages a second time finds them and their lengths
-        // empty.
+        // Acquire pairs with the release in `take_back`: a thread that gets pages again finds them empty.
         let before = self.pages.fetch_update(Ordering::Acquire, Ordering::Relaxed, give).ok()?;
         let first = LENGTH_PAGES + before % LIVE;
         let start = (self.start.load(Ordering::Acquire) + first * PAGE) as *mut u8;
@@ -104,13 +98,12 @@ impl Arena {
         Some(start)
     }
 
-    /// Pages of a block are free, and the kernel has them.
+    /// Counts pages as free, after the kernel got them back.
     fn take_back(&self, pages: usize) {
         let take = |word: usize| Some(if word / LIVE == pages { 0 } else { word - pages * LIVE });
         let _ = self.pages.fetch_update(Ordering::Release, Ordering::Relaxed, take);
     }
 
-    /// The length of the block that begins at an address in the arena.
     fn length(&self, block: *mut u8) -> Option<&AtomicU32> {
         let start = self.start.load(Ordering::Acquire);
         let page = (block as usize).checked_sub(start)? / PAGE;
@@ -140,7 +133,7 @@ mod tests {
             let blocks = [100, 400, 500].map(|pages| emergency.allocate(pages).expect("nothing else is in use"));
             for (block, pages) in blocks.into_iter().zip([100, 400, 500]) {
                 assert_eq!(emergency.pages(block), Some(pages));
-                // SAFETY: the block is ours, and has so many pages.
+                // SAFETY: the block is ours, and has that many pages.
                 unsafe {
                     assert!((0..pages).all(|page| block.add(page * PAGE).read() == 0), "a used page is given again");
                     block.write_bytes(1, pages * PAGE);

@@ -1,15 +1,14 @@
-//! Free runs: what the page heap's lock protects. Bins of runs that were freed, and the segments that fresh runs are
-//! cut from.
+//! Free runs, under the page heap's lock: the bins of freed runs, and the segments from which fresh runs are cut.
 //!
-//! The runs of a bin are linked in a circle through the descriptions of their first pages, the ones with dirty pages in
-//! front. A *handle* names a page: the segment's number, and the page's in it.
+//! The runs of a bin form a ring, linked through the descriptions of their first pages; those with dirty pages are in
+//! front. A *handle* names a page: the segment's number, and the page's number in it.
 
 use super::bins::{BINS, LONGEST, Occupied, bin_of};
 use super::segment::{Kind, Owner, Page, Segment};
 use core::ops::Range;
 use machine::sync::{AtomicPtr, Ordering};
 
-/// Runs that a search looks at in one bin.
+/// Most runs that a search looks at in one bin.
 const GLANCES: usize = 8;
 
 /// A run that a signal handler freed.
@@ -19,17 +18,15 @@ pub struct FreedRun {
     pub next: *mut FreedRun,
 }
 
-/// What the lock protects.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FreeRuns {
     bins: [u32; BINS],
     occupied: Occupied,
-    /// All descriptions that have a number, by that, from 1.
+    /// Descriptions by number, from 1.
     pub segments: *mut AtomicPtr<Segment>,
     /// The segment that fresh runs are cut from.
     pub current: *mut Segment,
-    /// Descriptions that wait for reuse.
     pub spare: *mut Segment,
 }
 
@@ -57,7 +54,7 @@ impl FreeRuns {
         }
     }
 
-    /// Puts a free run into its bin: in front if it has dirty pages, else behind.
+    /// Puts a free run into its bin: in front if it has dirty pages, otherwise at the end.
     pub fn link(&mut self, segment: *mut Segment, page: u32, pages: u32) {
         // SAFETY: the segment exists, the lock is held.
         let segment_ref = unsafe { &*segment };
@@ -122,7 +119,7 @@ impl FreeRuns {
         self.link(segment, first, end - first);
     }
 
-    /// Puts what the current segment has never used into a bin.
+    /// Puts the pages that the current segment has never used into a bin.
     pub fn close_frontier(&mut self) {
         let segment = self.current;
         // SAFETY: the segment exists, the lock is held.
@@ -137,7 +134,7 @@ impl FreeRuns {
     }
 
     pub fn recycle(&mut self, segment: *mut Segment) {
-        // SAFETY: nobody else has the description any more.
+        // SAFETY: no other thread has the description any more.
         unsafe {
             (*segment).set_owner(Owner::Nobody);
             (*segment).next = self.spare;
@@ -145,8 +142,8 @@ impl FreeRuns {
         self.spare = segment;
     }
 
-    /// Takes a run with dirty pages out of its bin, of the longest that have any; one that holds whole huge pages,
-    /// where there may be some, if only these are to go. Its segment, and its pages.
+    /// Takes one of the longest runs with dirty pages out of its bin, and returns its segment and pages. With
+    /// `keeps_huge_whole`, where the kernel may have made huge pages, the run must hold dirty pages in a whole one.
     pub fn unlink_longest_dirty(&mut self, keeps_huge_whole: bool) -> Option<(*mut Segment, Range<u32>)> {
         let mut bin = self.occupied.last()?;
         loop {
@@ -160,7 +157,6 @@ impl FreeRuns {
         }
     }
 
-    /// One of the first runs of a bin.
     fn find_dirty(&self, bin: usize, keeps_huge_whole: bool) -> Option<(*mut Segment, Range<u32>)> {
         let mut handle = self.bins[bin];
         for _ in 0..GLANCES {
@@ -190,15 +186,14 @@ impl FreeRuns {
             && segment.page(0).pages == segment.pages()
     }
 
-    /// Whether an aligned run of `pages` can only be had from a new segment.
+    /// Whether an aligned run of `pages` needs a new segment.
     pub fn must_grow(&self, pages: u32, alignment: u32) -> bool {
         // SAFETY: the current segment exists, the lock is held.
         let fresh = unsafe { (*self.current).high - (*self.current).low };
         fresh < pages && self.find(pages, alignment).is_none()
     }
 
-    /// Links what lies between a segment's runs in use, all that it has never used included; the number of dirty pages
-    /// there.
+    /// Links the pages between a segment's runs in use, including those never used. Returns the number of dirty ones.
     pub fn relink_segment(&mut self, segment: *mut Segment) -> u64 {
         // SAFETY: the segment exists, the lock is held.
         let segment_ref = unsafe { &mut *segment };
@@ -222,8 +217,7 @@ impl FreeRuns {
         dirty
     }
 
-    /// Checks that the bins are circles, linked both ways, of free runs of their lengths, those with dirty pages in
-    /// front; returns how many runs they hold.
+    /// Checks that each bin is a doubly linked ring of free runs of its lengths, dirty ones in front. Counts the runs.
     pub fn check_valid(&self) -> usize {
         let runs_in = |bin: usize| {
             let head = self.bins[bin];
@@ -253,15 +247,14 @@ impl FreeRuns {
         }
     }
 
-    /// Forgets all free runs, and all descriptions that wait for reuse: they are found anew, but for those without a
-    /// number.
+    /// Forgets all free runs and spare descriptions, which the caller finds again, except those without a number.
     pub fn forget(&mut self) {
         self.bins.fill(0);
         self.occupied.clear();
         self.spare = core::ptr::null_mut();
     }
 
-    /// Cuts a run from a freed one; what is left on either side goes back into bins.
+    /// Cuts a run from a freed one, and puts the rest on either side into bins.
     pub fn take_from_bins(&mut self, pages: u32, alignment: u32) -> Option<(*mut Segment, u32)> {
         let (segment, first, start) = self.find(pages, alignment)?;
         // SAFETY: the segment exists, the lock is held.
@@ -272,7 +265,7 @@ impl FreeRuns {
         Some((segment, start))
     }
 
-    /// A freed run that holds an aligned one of `pages`: its segment, its first page, and where the aligned one begins.
+    /// A freed run that holds an aligned one of `pages`: its segment, its first page, and the aligned run's first page.
     fn find(&self, pages: u32, alignment: u32) -> Option<(*mut Segment, u32, u32)> {
         let mut bin = self.occupied.next(bin_of(pages))?;
         loop {
@@ -293,10 +286,10 @@ impl FreeRuns {
         }
     }
 
-    /// Cuts a run from what the current segment has never used.
+    /// Cuts a run from the pages that the current segment has never used.
     pub fn take_fresh(&mut self, pages: u32, alignment: u32, kind: Kind) -> Option<(*mut Segment, u32)> {
         let pointer = self.current;
-        // SAFETY: the current segment exists, and the lock is ours.
+        // SAFETY: the current segment exists, and the lock is held.
         let segment = unsafe { &mut *pointer };
         if segment.high < pages {
             return None;

@@ -1,14 +1,13 @@
-//! Per-CPU page lists: empty spans of one granule that are ready in a slot, so that slots seldom meet at the page heap.
+//! Per-CPU page lists: ready empty spans of one granule in each slot, so that slots seldom meet at the page heap.
 //!
-//! A list that runs dry takes a batch, and the batch doubles each time that happens; a list above its high mark gives a
-//! batch back, and the batch halves. What a list never came down to since the last look ([`PageList::decay`]) it has
-//! too much of: half of that goes back, and the batch shrinks; so the high mark follows the load down, too. Each lock
-//! hold moves at most [`MOST_AT_ONCE`] spans, at the list and at the page heap: the time of a hold is bounded whatever
-//! there is to move.
+//! A list that runs dry takes a batch, and the batch doubles. A list above its high mark returns a batch, and the batch
+//! halves. [`PageList::decay`] returns half of the spans that the list did not need since the last decay, and shrinks
+//! the batch, so the high mark also follows the load down. Each lock hold, at the list and at the page heap, moves at
+//! most [`MOST_AT_ONCE`] spans, so its time is bounded.
 //!
 //! Source: the kernel's per-CPU page lists, whose high marks rise with use and decay in `vmstat_update`.
 //!
-//! Runs at the same time: the threads of one slot mostly; anybody may drain.
+//! Runs at the same time: mostly the threads of one slot; any thread may drain.
 
 use super::runs::PageHeap;
 use super::sizes::MOST_AT_ONCE;
@@ -21,15 +20,15 @@ use machine::sync::{Acquired, AtomicPtr, AtomicU32, Lock, Ordering, Ordering::Re
 
 const _: () = assert!(PAGE_LIST_RANK < PAGE_HEAP_RANK);
 
-/// One slot's list. All-zero memory is an empty list. Relaxed throughout: the lock orders what is read under it, and a
-/// number that is read without it only changes how many spans move, or when.
+/// One slot's list. All-zero memory is an empty list. Relaxed throughout: the lock orders reads under it, and a number
+/// that is read without it only changes how many spans move, or when.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PageList {
     lock: Lock<PAGE_LIST_RANK>,
     count: AtomicU32,
     batch: AtomicU32,
-    /// The fewest that there were since the last look.
+    /// The lowest count since the last decay.
     least: AtomicU32,
     head: AtomicPtr<Span>,
 }
@@ -37,7 +36,7 @@ pub struct PageList {
 /// Whether threads may use a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occupancy {
-    /// Some thread uses it, or may soon.
+    /// A thread uses it, or may soon.
     Occupied,
     /// No thread has used it for a while.
     Deserted,
@@ -46,7 +45,7 @@ pub enum Occupancy {
 impl PageHeap {
     /// The slot's page list.
     pub fn page_list(&self, slot: u32) -> &PageList {
-        // SAFETY: the map lies in the region, behind the areas; nobody else uses these bytes of the slot's.
+        // SAFETY: the map lies in the region, behind the areas; these bytes of the slot's area are only used here.
         unsafe { &*Region::of_map(self.map_start).in_area(slot, layout::PAGE_LIST) }
     }
 }
@@ -57,10 +56,10 @@ impl PageList {
         self.count.load(Relaxed) as usize
     }
 
-    /// Checks the list, which nobody else uses meanwhile; returns how many spans it holds.
+    /// Checks the list, which no other thread may use meanwhile, and counts its spans.
     #[doc(hidden)]
     pub fn check_valid(&self) -> usize {
-        // SAFETY: nobody else uses the list.
+        // SAFETY: no other thread uses the list.
         let spans = unsafe { Span::list(self.head.load(Relaxed)) };
         let is_empty = |span: &Span| (span.granules(), span.cache()) == (1, 0);
         let found = spans.inspect(|span| assert!(is_empty(span), "{span:?} is on a page list")).count();
@@ -68,7 +67,7 @@ impl PageList {
         found
     }
 
-    /// Takes a span of one granule: from the list, else from the page heap, of which a batch then comes along.
+    /// Takes a span of one granule, from the list or with a batch from the page heap.
     pub fn take(&self, heap: &PageHeap) -> Option<&'static Span> {
         if let Some((span, _)) = self.pop(1, heap) {
             return Some(span);
@@ -87,10 +86,7 @@ impl PageList {
         Some(first)
     }
 
-    /// Puts an empty span back; what is above the high mark goes to the page heap.
-    ///
-    /// # Safety
-    /// The caller owns the span, of one granule.
+    /// Puts an empty span on the list. Above the high mark, spans go to the page heap.
     pub unsafe fn put(&self, span: &Span, heap: &PageHeap) {
         span.set_next(null_mut());
         // SAFETY: passed on.
@@ -106,8 +102,7 @@ impl PageList {
         }
     }
 
-    /// Gives half of the spans to the page heap that the list did not come down to since the last time; of a deserted
-    /// slot, all of them. Returns how many it gave.
+    /// Returns half of the spans below the lowest count since the last decay, or all of a deserted slot's. Counts them.
     pub fn decay(&self, occupancy: Occupancy, heap: &PageHeap) -> usize {
         let (count, batch) = (self.count.load(Relaxed), self.batch.load(Relaxed));
         let (surplus, shrinks_by) = match self.least.load(Relaxed).min(count) {
@@ -121,7 +116,7 @@ impl PageList {
         given
     }
 
-    /// Gives spans to the page heap until `keep` are left; returns how many it gave.
+    /// Returns spans to the page heap until `keep` are left, and returns their number.
     pub fn drain(&self, keep: u32, heap: &PageHeap) -> usize {
         let mut given = 0;
         while let excess = self.count.load(Relaxed).saturating_sub(keep)
@@ -135,16 +130,16 @@ impl PageList {
         given
     }
 
-    /// Takes so many spans at most, linked one to the next, and how many they are.
+    /// Takes at most `most` spans, linked one to the next, and returns their number.
     fn pop(&self, most: u32, heap: &PageHeap) -> Option<(&'static Span, u32)> {
         if !self.lock(heap, here!()) {
             return None;
         }
         let first = self.head.load(Relaxed);
-        // SAFETY: spans on the list are changed under the lock only.
+        // SAFETY: spans on the list change under the lock only.
         let (last, taken) = unsafe { last_of(first, most) };
         if let Some(last) = last {
-            // In this order, for a child that is forked in between: what the list names is on it, in whole.
+            // In this order, for a child that is forked in between: the list's spans are then on it as a whole.
             self.head.store(last.next(), Relaxed);
             compiler_fence(Ordering::Release);
             last.set_next(null_mut());
@@ -159,10 +154,7 @@ impl PageList {
         }
     }
 
-    /// Puts spans on the list, linked one to the next. False: they are the caller's still.
-    ///
-    /// # Safety
-    /// There is one at least, and they are the caller's.
+    /// Puts linked spans, at least one, on the list. The caller owns them, and still does if this returns false.
     unsafe fn push(&self, spans: *mut Span, heap: &PageHeap) -> bool {
         // SAFETY: passed on.
         let (last, count) = unsafe { last_of(spans, u32::MAX) };
@@ -178,14 +170,14 @@ impl PageList {
         true
     }
 
-    /// False in a signal handler that must not wait: it does without.
+    /// False in a signal handler that must not wait: it works without the list.
     fn lock(&self, heap: &PageHeap, site: Site) -> bool {
         match self.lock.acquire(&heap.locks().page_lists, site) {
             Acquired::Clean => true,
             Acquired::WouldDeadlock => false,
             Acquired::Abandoned => {
                 // The list changes by single stores of its head, so only the count can be wrong.
-                // SAFETY: we hold the lock.
+                // SAFETY: this thread holds the lock.
                 let count = unsafe { Span::list(self.head.load(Relaxed)) }.count();
                 self.count.store(count as u32, Relaxed);
                 true
@@ -194,10 +186,7 @@ impl PageList {
     }
 }
 
-/// The last of so many spans at most, and how many these are.
-///
-/// # Safety
-/// As for [`Span::list`].
+/// The last of at most `most` spans, and their number. The contract is that of [`Span::list`].
 unsafe fn last_of(first: *mut Span, most: u32) -> (Option<&'static Span>, u32) {
     // SAFETY: passed on.
     let spans = unsafe { Span::list(first) }.take(most as usize);

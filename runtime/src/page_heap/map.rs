@@ -1,19 +1,18 @@
-//! The page map: one byte for each granule of 64 KiB of address space, which tells free what class an object is of.
+//! The page map: one byte for each granule of 64 KiB of address space, from which free reads the class of an object.
 //!
-//! Zero means "no small object here": a large block, an address that is not ours, or null.
+//! Zero means "no small object here": a large block, a foreign address, or null.
 //!
-//! The map is small, as a limit on address space counts all of it: it covers a *window*, of four times the machine's
-//! memory or more, and addresses are taken modulo the window. So that what is ours is told apart from what is ours,
-//! each segment *claims* the entries of all its granules, and each block with a mapping of its own that of its first
-//! granule, which is the only one that is asked for; where an entry is claimed already, another place is looked for. A
-//! foreign pointer may be mistaken for ours, and is found when its array is flushed.
+//! The map is small, because a limit on address space counts all of it. It covers a *window* of four times the
+//! machine's memory or more, and addresses are taken modulo the window. So that our own addresses do not collide, each
+//! segment *claims* the entries of all its granules. A block with a mapping of its own claims that of its first
+//! granule, the only one that is looked up. If an entry is claimed already, the page heap tries another place. A
+//! foreign pointer may be mistaken for ours; the flush of its magazine detects it.
 //!
 //! ```text
 //!   map │ a byte for each granule of the window │ a bit for each: whether it is claimed │
 //! ```
 //!
-//! Runs at the same time: loads anywhere; bytes are stored by whoever owns the granule's span, claims under the page
-//! heap's lock.
+//! Runs at the same time: loads anywhere; stores by the owner of a granule; claims under the page heap's lock.
 
 use super::sizes::{GRANULE_SHIFT, UNIT};
 use machine::sync::{AtomicU8, AtomicU64, Ordering};
@@ -24,16 +23,15 @@ const LEAST: usize = 1 << (36 - GRANULE_SHIFT);
 const USUAL: usize = 2 * LEAST;
 /// Of the largest: every granule of a 47-bit address space.
 const FULL: usize = 1 << (47 - GRANULE_SHIFT);
-/// A map covers the memory of its machine so many times: segments may hold more than what is in memory.
+/// A map covers the machine's memory this many times, because segments may hold more than memory.
 const TIMES_MEMORY: u64 = 4;
-/// A map may take one part in so many of the address space that the process may have.
+/// A map takes at most one part in this many of the process's address space.
 const SHARE: u64 = 16;
-/// Claims of a unit: they are one word.
+/// Entries of a unit: their claims are one word.
 const UNIT_ENTRIES: usize = UNIT >> GRANULE_SHIFT;
 const _: () = assert!(UNIT_ENTRIES == u64::BITS as usize);
 
-/// Where the map lies is known from the region; only its extent is kept, as the mask that indexes are taken with. A
-/// zero mask (the stand-in region) sends every address to entry 0, which is zero.
+/// Only the extent is stored, as a mask for indexes. The stand-in's zero mask sends every address to entry 0, a zero.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PageMap {
@@ -44,20 +42,19 @@ impl PageMap {
     /// Offset of the mask.
     pub const MASK: usize = core::mem::offset_of!(PageMap, mask);
 
-    /// How many entries a map should have, on a machine with so many bytes of memory and in a process that may have so
-    /// much address space.
+    /// Number of entries for a machine with `memory` bytes and a process that may have `address_space` bytes.
     pub fn entries_for(memory: u64, address_space: u64) -> usize {
         let wanted = (memory.saturating_mul(TIMES_MEMORY) >> GRANULE_SHIFT).clamp(USUAL as u64, FULL as u64);
         let affordable = (address_space / SHARE).max(LEAST as u64);
         (wanted.next_power_of_two()).min(1 << affordable.ilog2()) as usize
     }
 
-    /// Bytes of a map with so many entries.
+    /// Bytes of a map with `entries` entries.
     pub const fn bytes(entries: usize) -> usize {
         entries + entries / 8
     }
 
-    /// Sets the number of entries, a power of two. Before anybody else runs.
+    /// Sets the number of entries, a power of two, before any other thread runs.
     pub fn begin(&mut self, entries: usize) {
         debug_assert!(entries.is_power_of_two());
         self.mask = entries - 1;
@@ -80,9 +77,9 @@ impl PageMap {
     /// `map` is the first entry of this map.
     #[inline(always)]
     pub unsafe fn class_word(&self, map: *mut u8, address: usize) -> usize {
-        // SAFETY: the index is below the number of entries. A plain load (an atomic one costs an instruction more):
-        // whoever frees an object got it from an allocation that happened after the entry was written, by whatever way
-        // the object came to them, and no entry changes while an object of its granule lives.
+        // SAFETY: the index is below the number of entries. A plain load (an atomic one costs an instruction more): a
+        // thread that frees an object got it from an allocation that happened after the entry was written, and the way
+        // that the object took to it carries that order. No entry changes while an object of its granule lives.
         unsafe { map.add(self.index(address)).read().into() }
     }
 
@@ -98,9 +95,7 @@ impl PageMap {
         }
     }
 
-    // ---- claims: under the page heap's lock ----
-
-    /// Whether nobody has claimed an entry of so many granules: one, or those of whole units.
+    /// Whether the entries of one granule, or of whole units, are unclaimed. Under the page heap's lock.
     ///
     /// # Safety
     /// As for [`Self::class_word`].
@@ -119,7 +114,7 @@ impl PageMap {
         words.for_each(|(word, bits)| word.store(word.load(Ordering::Relaxed) | bits, Ordering::Relaxed));
     }
 
-    /// Takes a claim back.
+    /// Drops claims.
     ///
     /// # Safety
     /// As above.
@@ -129,8 +124,7 @@ impl PageMap {
         words.for_each(|(word, bits)| word.store(word.load(Ordering::Relaxed) & !bits, Ordering::Relaxed));
     }
 
-    /// The offset in the window of so many granules in a row that nobody has claimed, at a multiple of `alignment`
-    /// bytes: a power of two, a unit or more.
+    /// The offset in the window of `granules` unclaimed granules at a multiple of `alignment`, a power of two of units.
     ///
     /// # Safety
     /// As above.
@@ -139,7 +133,7 @@ impl PageMap {
         (0..self.window()).step_by(alignment).find(|&at| unsafe { self.is_unclaimed(map, at as *mut u8, granules) })
     }
 
-    /// The words of claims, and which of their bits belong to so many granules.
+    /// The words of claims, and their bits for these granules.
     unsafe fn claims<'a>(
         &self,
         map: *mut u8,
@@ -150,7 +144,7 @@ impl PageMap {
         let bits = if granules == 1 { 1 << (first % UNIT_ENTRIES) } else { u64::MAX };
         (0..granules.div_ceil(UNIT_ENTRIES)).map(move |unit| {
             let word = (first / UNIT_ENTRIES + unit) % (entries / UNIT_ENTRIES);
-            // SAFETY: passed on; behind the entries there is a bit for each of them.
+            // SAFETY: passed on; the entries are followed by a bit for each of them.
             (unsafe { &*map.add(entries).cast::<AtomicU64>().add(word) }, bits)
         })
     }
@@ -190,7 +184,7 @@ mod tests {
         map.begin(UNITS * UNIT_ENTRIES);
         let memory = vec![0_u64; PageMap::bytes(UNITS * UNIT_ENTRIES) / 8].leak().as_mut_ptr().cast::<u8>();
         let window = map.window();
-        // SAFETY: the map is this one's, with room for its entries and claims.
+        // SAFETY: the map has room for its entries and claims.
         let claim = |at: usize, granules| unsafe {
             let is_free = map.is_unclaimed(memory, at as *mut u8, granules);
             if is_free {

@@ -1,23 +1,21 @@
-//! Out-of-line metadata: memory that is handed out once and never taken back; whoever has a piece may give its pages
-//! back, and keeps the address.
+//! Out-of-line metadata: memory that is cut once and never taken back. Its owner may return its pages.
 //!
-//! User memory holds no metadata, so nothing that a program writes beyond its objects can reach it. Pieces are cut from
-//! extents of address space with one atomic exchange; only a new extent is made by a system call. What is never taken
-//! back is bounded by what the heap once needed at its peak.
+//! User memory holds no metadata, so a write beyond an object cannot reach it. Pieces are cut from extents of address
+//! space with one atomic exchange; only a new extent needs a system call. The heap's peak bounds the total.
 //!
-//! Runs at the same time: any number of threads, also in signal handlers: there is no lock.
+//! Runs at the same time: any number of threads, also in signal handlers, because there is no lock.
 
 use crate::observe::Events;
 use machine::sync::{AtomicUsize, Ordering};
 use machine::vm;
 
-/// Extents after the first are this large, or as large as the piece that is asked for.
+/// Bytes of an extent after the first, unless a larger piece is requested.
 const EXTENT: usize = 1 << 20;
 const ALIGNMENT: usize = 64;
 /// `next` while an extent is being replaced: no piece fits behind it.
 const CLOSED: usize = usize::MAX / 2;
 
-/// The cutter.
+/// Cuts pieces from the current extent.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Metadata {
@@ -28,14 +26,14 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Begins with the extent `[start, end)`, which is zero. Before anybody else uses it.
+    /// Begins with the zeroed extent `[start, end)`, before any other thread uses it.
     pub fn begin(&self, start: *mut u8, end: *mut u8) {
         self.reserved_bytes.add(end as u64 - start as u64);
         self.end.store(end as usize, Ordering::Relaxed);
         self.next.store(start as usize, Ordering::Relaxed);
     }
 
-    /// Cuts `bytes` of zeroes, aligned to `alignment` (a power of two, 64 at least in effect).
+    /// Cuts `bytes` of zeroes, aligned to `alignment`, a power of two that is raised to 64.
     pub fn cut(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
         let alignment = alignment.max(ALIGNMENT);
         let bytes = bytes.next_multiple_of(ALIGNMENT);
@@ -46,8 +44,8 @@ impl Metadata {
         let mut next = self.next.load(Ordering::Acquire);
         loop {
             let start = next.next_multiple_of(alignment);
-            // Relaxed: `end` is read after a `next` that was published behind it, or is older, and then smaller or of
-            // another extent, and the exchange below fails because `next` has changed too.
+            // Relaxed: `end` belongs to the `next` that was published with it, or is older. An older `end` is smaller
+            // or of another extent, and then the exchange below fails because `next` has changed too.
             if start + bytes > self.end.load(Ordering::Relaxed) || start == 0 {
                 return None;
             }
@@ -58,7 +56,7 @@ impl Metadata {
         }
     }
 
-    /// The piece comes from a mapping of its own, and the rest of it becomes the extent that the next pieces come from.
+    /// Cuts the piece from a new mapping, and offers the rest as the extent for later pieces.
     #[cold]
     fn cut_from_new_extent(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
         let size = (bytes + alignment).next_multiple_of(vm::PAGE);
@@ -73,17 +71,17 @@ impl Metadata {
         Some(start as *mut u8)
     }
 
-    /// Makes `[start, end)` the current extent if it has more room than the one there is. Two threads may race: then
-    /// one extent's rest is lost, never handed out twice, because `next` moves to a range of another mapping first.
+    /// Makes `[start, end)` the current extent if it has more room. Two threads may race: then one extent's rest is
+    /// lost, but nothing is cut twice, because `next` moves to a range of another mapping first.
     fn offer_extent(&self, start: usize, end: usize) {
         let (next, limit) = (self.next.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
         if next == CLOSED || limit.saturating_sub(next) >= end - start {
             return;
         }
-        // Close the old extent, so that no `next` is ever compared with the other extent's end.
+        // Closes the old extent, so that no `next` is ever compared with the other extent's end.
         if self.next.compare_exchange(next, CLOSED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.end.store(end, Ordering::Relaxed);
-            // Release pairs with the acquire loads of `next`: who sees the new start also sees the new end.
+            // Release pairs with the acquire loads of `next`: a thread that sees the new start also sees the new end.
             self.next.store(start, Ordering::Release);
         }
     }

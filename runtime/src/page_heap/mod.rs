@@ -1,11 +1,10 @@
-//! Pages: where address space comes from, who owns which page, and how runs of pages are handed out and taken back.
+//! Pages: the source of address space, the owner of each page, and runs of pages.
 //!
-//! * [`PageHeap`]: runs of pages under one ranked lock, coalesced when they are freed, and the segments they are cut
-//!   from.
-//! * [`PageMap`]: "what class is this address?", one load and no lock, for the fast path of free.
-//! * [`Span`]: the description of a run that a slab cuts into objects.
+//! * [`PageHeap`]: runs of pages under one ranked lock, coalesced when freed, and the segments they are cut from.
+//! * [`PageMap`]: the class of an address by one load without a lock, for the fast path of free.
+//! * [`Span`]: the description of a run that is cut into objects.
 //! * [`PageList`]: ready spans per slot, so that slots seldom meet at the page heap.
-//! * Dirty pages of free runs go back to the kernel in bounded calls (`purge`).
+//! * `purge` returns dirty pages of free runs to the kernel in bounded calls.
 //! * [`Metadata`]: memory for descriptions, out of line.
 
 mod bins;
@@ -38,7 +37,7 @@ pub use span::{Misuse, Span};
 
 pub use machine::vm::PAGE;
 
-/// Rank of the page heap's lock: nothing else is taken while it is held.
+/// Rank of the page heap's lock: its holder takes no other lock.
 pub const PAGE_HEAP_RANK: u8 = 3;
 /// Rank of a page list's lock.
 pub const PAGE_LIST_RANK: u8 = 2;

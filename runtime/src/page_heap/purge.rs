@@ -1,12 +1,8 @@
-//! Giving dirty pages of free runs back to the kernel: bounded calls, the longest runs first, each as a whole as it
-//! lies there, since free neighbours are joined. When, and how many, whoever calls decides; see `upkeep`.
+//! Returns dirty pages of free runs to the kernel, in bounded calls, the longest runs first; see `upkeep`. A run that
+//! is being returned is in no bin and counts as in use, so the system call needs no lock.
 //!
-//! A run that is being given back belongs to nobody: it is in no bin, and counts as in use. So the kernel is called
-//! without the lock.
-//!
-//! **Huge pages.** Where the kernel may have made some, giving a part of one back breaks it up, and memory that the
-//! rest of it needs is slower from then on, for nothing, as the kernel keeps all of it for a while. There only whole
-//! ones go, unless memory is short.
+//! **Huge pages.** Returning a part of a huge page breaks it up. The rest is slower from then on, for no gain, because
+//! the kernel keeps all of it for a while. So only whole huge pages go back, unless memory is short.
 //!
 //! Runs at the same time: any number of threads.
 
@@ -18,50 +14,46 @@ use crate::settings::Key;
 use machine::sync::{Ordering, compiler_fence};
 use machine::{here, thread, vm};
 
-/// MiB of dirty pages that free runs may keep in any case.
+/// MiB of dirty pages that free runs may always keep.
 const KEEP: Key = Key::of("keep");
 const UPKEEP: Key = Key::of("upkeep");
-/// Dirty pages that free runs may keep without anybody in the background, as much as cached objects may keep in spans;
-/// and how many are left then.
+/// Without background work: most dirty pages of free runs, the same as of cached objects, and how many a purge leaves.
 const MOST_ALONE: u64 = (24 << 20) / PAGE as u64;
 const KEPT_ALONE: u64 = (16 << 20) / PAGE as u64;
-/// Dirty pages that go back in one call at most: 4 MiB, which bounds the time under the lock as well as that in the
-/// kernel.
+/// Most dirty pages in one call: 4 MiB, which bounds the time under the lock and in the kernel.
 pub const MOST_PURGED_AT_ONCE: u64 = 1024;
 
 impl PageHeap {
-    /// Says whether somebody gives idle pages back in the background, of this process.
+    /// Sets whether this process returns idle pages in the background.
     pub fn set_background(&self, is_there: bool) {
-        // Relaxed: who sees the old word gives pages back once more, or once less.
+        // Relaxed: a thread that sees the old word purges once more, or once less.
         self.background.store(if is_there { thread::generation() } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Whether nobody does, and somebody should: a process that frees much and then sleeps would keep it.
+    /// Whether background work is enabled but absent: a process that frees much and then sleeps would keep its memory.
     pub fn is_alone(&self) -> bool {
         self.background.load(Ordering::Relaxed) != thread::generation() && UPKEEP.is_on()
     }
 
-    /// After a run was freed. Where nobody comes along later, what is too much goes back at once: by parts of many
-    /// pages, so that a page that is freed costs little.
+    /// Runs after a free. Without background work it returns the excess, many pages at a time to save calls.
     pub(super) fn give_excess_back(&self) {
         if self.counts.free_dirty.get() > MOST_ALONE && self.is_alone() {
             self.purge(KEPT_ALONE.max(self.kept_dirty()));
         }
     }
 
-    /// The fewest dirty pages that free runs had since this was asked the last time: nobody needed so many.
+    /// The fewest dirty pages in free runs since the last call: so many were not needed.
     pub fn take_least_dirty(&self) -> u64 {
-        // Relaxed: a number of its own. Of pages that are taken at the same time, some count for the next time only.
+        // Relaxed: an independent number. Pages taken at the same time may count for the next call.
         self.least_dirty.swap(self.counts.free_dirty.get(), Ordering::Relaxed)
     }
 
-    /// So many dirty pages came that count as if they had been there all the time, since [`Self::take_least_dirty`].
+    /// Counts `came` new dirty pages as if they had been there since [`Self::take_least_dirty`].
     pub fn raise_least_dirty(&self, came: u64) {
         self.least_dirty.fetch_add(came, Ordering::Relaxed);
     }
 
-    /// Gives dirty pages of free runs back to the kernel until `keep` of them are left, all that can be; returns the
-    /// number of pages given.
+    /// Returns dirty pages of free runs to the kernel until `keep` are left or no more can go. Returns their number.
     pub fn purge(&self, keep: u64) -> u64 {
         let mut given = 0;
         while let excess = self.counts.free_dirty.get().saturating_sub(keep)
@@ -75,14 +67,14 @@ impl PageHeap {
         given
     }
 
-    /// Gives some dirty pages of one free run back to the kernel, up to `most` and [`MOST_PURGED_AT_ONCE`], without
-    /// breaking huge pages up if these are to stay whole. Returns how many; 0: there were none, or the kernel refused.
+    /// Returns some dirty pages of one free run to the kernel, up to `most` and [`MOST_PURGED_AT_ONCE`]; with
+    /// `keeps_huge_whole` it breaks up no huge page. Returns their number; 0: there were none, or the kernel refused.
     pub fn purge_some(&self, most: u64, keeps_huge_whole: bool) -> u64 {
         let most = most.min(MOST_PURGED_AT_ONCE);
         let taken = self.locked(here!(), |state| self.take_dirty_run(state, most, keeps_huge_whole));
         let Some(Some((start, pages, dirty))) = taken else { return 0 };
         self.counts.purged.add(dirty);
-        // SAFETY: the run is in no bin and in nobody's hands.
+        // SAFETY: the run is in no bin, so no other thread has it.
         let done = unsafe { vm::decommit(start, pages as usize * PAGE) };
         let put = self.locked(here!(), |state| {
             if done {
@@ -99,21 +91,20 @@ impl PageHeap {
         if done && put.is_some() { dirty } else { 0 }
     }
 
-    /// How many dirty pages free runs may keep, whatever is in use.
+    /// Dirty pages that free runs may always keep.
     pub fn kept_dirty(&self) -> u64 {
         KEEP.get() * ((1 << 20) / PAGE as u64)
     }
 
-    /// Takes a part of a free run that has up to `most` dirty pages out of its bin, of the longest first; it counts as
-    /// in use until it is put back. Its first byte, its pages, and how many of these are dirty.
+    /// Takes a part with up to `most` dirty pages of a longest free run out of its bin; it counts as in use until it is
+    /// put back. Returns its first byte, its pages, and the number of dirty ones.
     fn take_dirty_run(&self, state: &mut FreeRuns, most: u64, keeps_huge_whole: bool) -> Option<(*mut u8, u32, u64)> {
         let (pointer, run) = state.unlink_longest_dirty(keeps_huge_whole)?;
         // SAFETY: the segment exists.
         let segment = unsafe { &*pointer };
         let unit = if keeps_huge_whole { segment.unit_of_contents() } else { 1 };
         let whole = run.start.next_multiple_of(unit)..run.end / unit * unit;
-        // From the end, where fresh runs are cut last: words of 64 pages as long as all of their dirty pages may go,
-        // and then single ones.
+        // From the end, where fresh runs are cut last: by 64 pages while all dirty ones may go, then singly.
         let (mut first, mut dirty) = (whole.end, 0);
         let mut step = unit.max(64);
         while first > whole.start && dirty < most {

@@ -1,20 +1,16 @@
 //! The page heap: runs of pages, under one ranked lock.
 //!
-//! A run is taken from the bins of freed runs, else from what a segment has never used, else from a new segment. A
-//! freed run is joined with its free neighbours and put into a bin: in front if pages of it are dirty, so that memory
-//! which the process already has is used first. When dirty pages of free runs go back to the kernel, and how many,
-//! others say (see `upkeep`): the longest runs first, and without the lock, as a run that is being given back belongs
-//! to nobody meanwhile.
+//! A run is taken from the bins of freed runs, else from a segment's pages never used, else from a new segment. A freed
+//! run is joined with its free neighbours and put into a bin. Runs with dirty pages go in front, so that memory which
+//! the process already has is used first. `purge` returns dirty pages to the kernel.
 //!
-//! Work under the lock is bounded: one search looks at a bounded number of runs, joining looks at two neighbours, at
-//! most one segment is reserved.
+//! Work under the lock is bounded: a search looks at few runs, joining at two neighbours, and one segment is added.
 //!
-//! **Fork.** A child may inherit the lock from a thread that does not exist there. The descriptions of runs in use are
-//! changed by single stores, in an order that keeps them true at every moment: a run is in use from the store of its
-//! first page's kind to the store that takes it back. So the child can find everything that is free by going over them.
+//! **Fork.** A child may inherit the lock from a thread that does not exist there. The descriptions of runs in use
+//! change by single stores, in an order that keeps them true at every moment: a run is in use from the store of its
+//! first page's kind to the store that takes it back. So the child finds all free runs between them.
 //!
-//! Runs at the same time: any number of threads. A signal handler that interrupts the lock's holder gets pages of their
-//! own ([`Emergency`]), and what it frees is kept until the holder is through.
+//! Runs at the same time: any number of threads. A handler above the lock's holder uses [`Emergency`] and defers frees.
 
 use super::bins::LONGEST;
 use super::emergency::Emergency;
@@ -34,27 +30,26 @@ use machine::{here, process};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = (64 << 20) / PAGE;
-/// Where the heap cannot grow by a segment for a run of so many pages (1 MiB) or more, the run may still get a mapping
-/// of its own, which is no longer than it.
+/// If the heap cannot grow by a segment, a run of this many pages (1 MiB) or more may get a mapping of its own length.
 const WORTH_A_MAPPING: usize = (1 << 20) / PAGE;
-/// Runs between two warnings that the heap is about to grow, at least.
+/// Fewest runs between two warnings that the heap is about to grow.
 const RUNS_BETWEEN_GROWTH: u64 = 64;
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// First byte.
     pub start: *mut u8,
-    /// Whether every byte of it is known to be zero.
+    /// Whether it is known to be all zero.
     pub is_zero: bool,
 }
 
-/// What the page heap counts, in pages.
+/// Counts of the page heap, in pages.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct PageCounts {
-    /// In runs that are in use, blocks of their own included.
+    /// In runs in use, including blocks with a mapping of their own.
     pub in_use: Events,
-    /// The highest that `in_use` has been.
+    /// The highest value of `in_use`.
     pub peak: Events,
     /// Dirty, in free runs.
     pub free_dirty: Events,
@@ -64,7 +59,7 @@ pub struct PageCounts {
     pub allocations: Events,
     /// Pages given back to the kernel.
     pub purged: Events,
-    /// Pages without contents that were cut from freed runs: what the kernel had got back was wanted again.
+    /// Clean pages cut from freed runs: the kernel got them back, and the program needed them again.
     pub refilled: Events,
 }
 
@@ -72,30 +67,29 @@ pub struct PageCounts {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct PageHeap {
-    // What everybody reads, and hardly anybody writes: whoever frees needs the page map. So the lock begins a line.
+    // Read by many threads and seldom written, because free reads the page map. So the lock begins a line.
     /// The page map.
     pub map: PageMap,
     pub(super) map_start: *mut u8,
     locks: AtomicPtr<LockReport>,
-    /// All descriptions of segments that have a number, by that, from 1; and the highest number.
+    /// Descriptions of segments by number, from 1, and the highest number.
     segments: AtomicPtr<AtomicPtr<Segment>>,
     pub(super) segment_count: AtomicU32,
-    /// The process's generation, or another one's: whether somebody gives idle pages back in the background.
+    /// The process's generation if idle pages are returned in the background; otherwise another one's.
     pub(super) background: AtomicU32,
-    /// Whether the kernel gives huge pages to whoever did not ask for any. Asked for once, as a program may forbid
-    /// itself to open files.
+    /// Whether the kernel uses huge pages without advice. Read once, because a program may forbid itself to open files.
     pub(super) prefers_huge: bool,
     /// Runs that signal handlers freed, linked through their first words.
     pub(super) deferred: AtomicPtr<FreedRun>,
-    /// Runs handed out when somebody was last told that the heap is about to grow.
+    /// Runs handed out at the last warning that the heap is about to grow.
     growth_told_at: AtomicU64,
     lock: Lock<PAGE_HEAP_RANK>,
-    /// The fewest dirty pages in free runs since somebody looked.
+    /// The fewest dirty pages in free runs since the last look.
     pub(super) least_dirty: AtomicU64,
     emergency: Emergency,
-    /// Where descriptions come from.
+    /// The memory of descriptions.
     pub metadata: Metadata,
-    /// What is counted.
+    /// The counts.
     pub counts: PageCounts,
     pub(super) units: Units,
     pub(super) state: UnsafeCell<FreeRuns>,
@@ -103,20 +97,20 @@ pub struct PageHeap {
 
 const _: () = assert!(core::mem::offset_of!(PageHeap, lock).is_multiple_of(64));
 
-// SAFETY: `state` is used under the lock only; the rest is atomic or constant once the page heap has begun.
+// SAFETY: `state` is used under the lock only; the rest is atomic, or constant once the page heap has begun.
 unsafe impl Sync for PageHeap {}
 
 impl PageHeap {
     /// Offset of the page map's mask.
     pub const MAP_MASK: usize = core::mem::offset_of!(PageHeap, map) + PageMap::MASK;
 
-    /// Begins with a page map at `map_start`, and a first segment; the metadata have begun. Before anybody else runs.
+    /// Begins with a page map at `map_start`, a first segment, and metadata that have begun. No other thread runs yet.
     pub fn begin(&mut self, map_start: *mut u8, segment: (*mut u8, usize)) -> bool {
         self.map_start = map_start;
         self.prefers_huge = process::prefers_huge_pages();
         self.units.begin();
         let table = self.metadata.cut(MAX_SEGMENTS * size_of::<AtomicPtr<Segment>>(), 64);
-        // SAFETY: nobody else runs yet.
+        // SAFETY: no other thread runs yet.
         let state = unsafe { &mut *self.state.get() };
         let Some(table) = table else { return false };
         state.segments = table.cast();
@@ -128,22 +122,22 @@ impl PageHeap {
         true
     }
 
-    /// Makes the lock report, which costs no memory before anybody waits for a lock. After [`Self::begin`], and after
-    /// others have cut what is written at once. False: there is no memory for it.
+    /// Makes the lock report, whose memory stays untouched until a thread waits for a lock. Called after
+    /// [`Self::begin`], and after pieces that are written at once are cut. False: no memory.
     pub fn begin_locks(&self) -> bool {
         let made = self.metadata.cut(size_of::<LockReport>(), align_of::<LockReport>());
         // Relaxed: published with the region.
         made.inspect(|made| self.locks.store(made.cast(), Ordering::Relaxed)).is_some()
     }
 
-    /// What waiting for locks cost, of this tier and of those above.
+    /// The cost of waiting for locks, of this tier and of those above.
     #[inline]
     pub fn locks(&self) -> &LockReport {
         // SAFETY: made before the region was published.
         unsafe { &*self.locks.load(Ordering::Relaxed) }
     }
 
-    /// A run of `pages`, aligned to `alignment` pages (a power of two); a large one.
+    /// A large run of `pages`, aligned to `alignment` pages (a power of two).
     pub fn allocate(&self, pages: usize, alignment: usize) -> Option<Run> {
         if pages > BLOCK_PAGES || alignment > UNIT / PAGE {
             return self.allocate_block(pages, alignment);
@@ -156,11 +150,10 @@ impl PageHeap {
         }
     }
 
-    /// Whether the next run of `pages`, aligned to `alignment` pages, makes the heap grow by a segment; not true twice
-    /// within a few runs, so that what is done about it costs little for each.
+    /// Whether the next run of `pages`, aligned to `alignment` pages, makes the heap grow; true once in several runs.
     pub fn is_about_to_grow(&self, pages: usize, alignment: usize) -> bool {
         let (runs, told_at) = (self.counts.allocations.get(), self.growth_told_at.load(Ordering::Relaxed));
-        // Relaxed: a hint; of two threads at once, one is told.
+        // Relaxed: a hint; of two threads at once, one is warned.
         runs.wrapping_sub(told_at) >= RUNS_BETWEEN_GROWTH
             && pages <= BLOCK_PAGES
             && self.locked(here!(), |state| state.must_grow(pages as u32, alignment as u32)) == Some(true)
@@ -175,8 +168,7 @@ impl PageHeap {
         Some(self.make_span(run.start, granules))
     }
 
-    /// A span of one granule, and in the same lock hold so many more, up to [`MOST_AT_ONCE`], as there are without
-    /// making the heap grow: linked one to the next.
+    /// A span of one granule and, while the heap need not grow, up to `more` linked ones, at most [`MOST_AT_ONCE`].
     pub fn allocate_spans(&self, more: u32) -> Option<&'static Span> {
         let mut starts = [null_mut(); MOST_AT_ONCE as usize];
         let more = &mut starts[..more.min(MOST_AT_ONCE) as usize];
@@ -207,15 +199,14 @@ impl PageHeap {
         segment.make_span(segment.page_of(start), granules)
     }
 
-    /// Takes spans back that are linked one to the next, in one lock hold; no object of them is in use.
+    /// Takes linked spans without objects in use back, in one lock hold.
     ///
     /// # Safety
     /// The caller owns the spans.
     pub unsafe fn free_spans(&self, spans: *mut Span) {
-        // SAFETY: the spans are the caller's. Nobody else writes their links until they are handed out again, which is
-        // under the lock.
+        // SAFETY: the caller owns the spans. Their links change only when they are handed out again, under the lock.
         let all = || unsafe { Span::list(spans) };
-        // SAFETY: as above; their granules stop being a cache's before their pages can be anybody else's.
+        // SAFETY: as above; their granules leave the cache before their pages can get another owner.
         all().for_each(|span| unsafe { self.unmake_span(span) });
         if self.locked(here!(), |state| all().for_each(|span| self.put_run(state, span.start()))).is_none() {
             all().for_each(|span| self.defer(span.start()));
@@ -223,27 +214,26 @@ impl PageHeap {
         self.give_excess_back();
     }
 
-    /// # Safety
-    /// The caller owns the span.
+    /// The caller must own the span.
     unsafe fn unmake_span(&self, span: &Span) {
         span.leave_cache();
         // SAFETY: passed on.
         unsafe { self.enter_class(span, 0) };
     }
 
-    /// Takes a span back; no object of it is in use.
+    /// Takes a span without objects in use back.
     ///
     /// # Safety
     /// The caller owns the span.
     pub unsafe fn free_span(&self, span: &Span) {
-        // SAFETY: the caller owns the span; its granules stop being a cache's before its pages can be anybody else's.
+        // SAFETY: the caller owns the span; its granules leave the cache before its pages can get another owner.
         unsafe {
             self.unmake_span(span);
             self.free(span.start());
         }
     }
 
-    /// Tells the page map what class a span serves.
+    /// Enters a span's class into the page map.
     ///
     /// # Safety
     /// The caller owns the span.
@@ -252,7 +242,7 @@ impl PageHeap {
         unsafe { self.map.set(self.map_start, span.start(), span.granules() as usize, class_word) };
     }
 
-    /// Pages of the large block that begins at an address; none if none does.
+    /// Pages of the large block that begins at an address, if there is one.
     pub fn large_pages(&self, start: *mut u8) -> Option<usize> {
         let Some(segment) = self.find(start) else { return self.emergency.pages(start) };
         match segment.owner() {
@@ -275,13 +265,13 @@ impl PageHeap {
         self.find(address).is_some()
     }
 
-    /// The span that holds an address, if a slab has it.
+    /// The span that holds an address, if a cache has it.
     pub fn span_of(&self, address: *mut u8) -> Option<&'static Span> {
         let segment = self.find(address)?;
         if segment.owner() != Owner::PageHeap {
             return None;
         }
-        // Granules that are no span's now may say still what they were once.
+        // Granules outside of spans may still have their old descriptions.
         Some(segment.span_of(address)).filter(|span| span.cache() != 0 && span.covers(address))
     }
 
@@ -304,10 +294,10 @@ impl PageHeap {
         self.give_excess_back();
     }
 
-    /// Changes the length of the run at `start` where it lies. False: it is unchanged.
+    /// Changes the length of the run at `start` in place. False: it is unchanged.
     ///
     /// # Safety
-    /// The caller owns the run, of `old` pages, and gives up what shrinks away.
+    /// The caller owns the run, of `old` pages, and gives up the pages that shrinking removes.
     pub unsafe fn resize(&self, start: *mut u8, old: usize, new: usize) -> bool {
         let Some(segment) = self.find(start) else {
             return false;
@@ -323,14 +313,11 @@ impl PageHeap {
         is_done == Some(true)
     }
 
-    /// Shows the spans that a slab has among so many granules, from a place on, which 0 begins and the last call told;
-    /// none: there are no more. Each as it is at some moment. The caller sees to it that no segment is released
-    /// meanwhile: its descriptions may then become another one's, and lie elsewhere.
+    /// Shows the spans of caches among `granules` granules from `from` on: 0, or the result of the last call. None:
+    /// there are no more. Each span is as it is at some moment. No segment may be released meanwhile.
     pub fn walk_spans(&self, from: u64, granules: usize, mut show: impl FnMut(&'static Span)) -> Option<u64> {
-        // Segments are numbered from 1 on.
         let (number, granule) = ((from >> 32).max(1), from as u32 as usize);
-        // Under the lock, as blocks become segments, and theirs change: what it describes as one stays so until it is
-        // released.
+        // Under the lock, because blocks become segments. A segment stays one until it is released.
         let granules_of = self.locked(here!(), |state| {
             let exists = number <= u64::from(self.segment_count.load(Ordering::Relaxed));
             exists.then(|| {
@@ -345,7 +332,7 @@ impl PageHeap {
         Some(if end < all.len() { number << 32 | end as u64 } else { (number + 1) << 32 })
     }
 
-    /// Shows every span that a slab has; each as it is at some moment, which is exact only at rest.
+    /// Shows every span of a cache, each as it is at some moment: exact only at rest.
     pub fn for_each_span(&self, mut show: impl FnMut(&'static Span)) {
         // Acquire pairs with the release in `new_segment`.
         let count = self.segment_count.load(Ordering::Acquire) as usize;
@@ -357,13 +344,13 @@ impl PageHeap {
         }
     }
 
-    /// Runs `work` under the lock; None in a signal handler that must not wait for it.
+    /// Runs `work` under the lock. None in a signal handler that must not wait for it.
     pub(super) fn locked<R>(&self, site: Site, work: impl FnOnce(&mut FreeRuns) -> R) -> Option<R> {
         let acquired = self.lock.acquire(&self.locks().page_heap, site);
         if acquired == Acquired::WouldDeadlock {
             return None;
         }
-        // SAFETY: we hold the lock.
+        // SAFETY: this thread holds the lock.
         let state = unsafe { &mut *self.state.get() };
         if acquired == Acquired::Abandoned {
             self.rebuild(state);
@@ -377,8 +364,6 @@ impl PageHeap {
         Some(result)
     }
 
-    // ---- runs, under the lock ----
-
     fn take_run(&self, state: &mut FreeRuns, pages: u32, alignment: u32, kind: Kind) -> Option<Run> {
         let freed = state.take_from_bins(pages, alignment);
         let (segment, page) = freed.or_else(|| state.take_fresh(pages, alignment, kind)).or_else(|| {
@@ -388,7 +373,7 @@ impl PageHeap {
         // SAFETY: segments' descriptions are never freed.
         let segment = unsafe { &*segment };
         let description = segment.page(page);
-        // In this order, for a child that is forked in between; see the module's beginning.
+        // In this order, for a child that is forked in between; see the module's documentation.
         description.pages = pages;
         compiler_fence(Ordering::Release);
         description.kind = kind;
@@ -397,7 +382,7 @@ impl PageHeap {
         Some(Run { start: segment.address(page), is_zero: was_dirty == 0 })
     }
 
-    /// Pages of a free run, or never used ones, are in use from now on; returns how many were dirty.
+    /// Marks free or fresh pages as in use, and returns how many were dirty.
     fn use_pages(&self, segment: &Segment, page: u32, pages: u32, was_freed: bool) -> u32 {
         let were_dirty = segment.mark_dirty(page, pages);
         self.fewer_dirty(u64::from(were_dirty));
@@ -407,7 +392,7 @@ impl PageHeap {
         were_dirty
     }
 
-    /// So many dirty pages are of free runs no longer.
+    /// Subtracts dirty pages from those of free runs.
     pub(super) fn fewer_dirty(&self, pages: u64) {
         self.counts.free_dirty.subtract(pages);
         self.least_dirty.fetch_min(self.counts.free_dirty.get(), Ordering::Relaxed);
@@ -419,7 +404,6 @@ impl PageHeap {
         self.counts.peak.raise(self.counts.in_use.get());
     }
 
-    /// Puts a run back, joined with its free neighbours.
     pub(super) fn put_run(&self, state: &mut FreeRuns, start: *mut u8) {
         let segment = self.segment(start);
         let page = segment.page_of(start);
@@ -444,7 +428,7 @@ impl PageHeap {
 
     fn grow_run(&self, state: &mut FreeRuns, start: *mut u8, new: u32) -> bool {
         let pointer = (&raw const *self.segment(start)).cast_mut();
-        // SAFETY: the segment exists, and the lock is ours.
+        // SAFETY: the segment exists, and the lock is held.
         let segment = unsafe { &mut *pointer };
         let page = segment.page_of(start);
         let old = segment.page(page).pages;
@@ -465,7 +449,7 @@ impl PageHeap {
         true
     }
 
-    /// The segment that holds an address, if it is ours.
+    /// Our segment that holds an address, if any.
     pub(super) fn find(&self, address: *mut u8) -> Option<&Segment> {
         self.units.find(address).filter(|segment| segment.holds(address))
     }

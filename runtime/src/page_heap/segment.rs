@@ -6,11 +6,9 @@
 //!   descriptions     Page × pages   Span × granules   bits × granules   dirty × pages/64
 //! ```
 //!
-//! Large runs are cut from the low end, so that the latest one can grow where it lies; spans from the high end, which
-//! keeps them aligned without holes. Runs that were freed are in the page heap's bins. A page is *dirty* from the
-//! moment it is first given out until the kernel takes it back, so memory that is known to be zero need not be zeroed.
-//!
-//! A large block of its own (`Owner::Block`) is a segment without pages.
+//! Large runs are cut from the low end, so that the latest one can grow in place; spans from the high end, which keeps
+//! them aligned without holes. Freed runs are in bins. A page is *dirty* from its first use until the kernel takes it
+//! back, so clean memory need not be zeroed. A block with its own mapping (`Owner::Block`) is a segment without pages.
 
 use super::sizes::{GRANULE, GRANULE_PAGES, UNIT};
 use super::span::{BITS_BYTES, HintPtr, HintU8, HintUsize, Span};
@@ -19,15 +17,15 @@ use core::ptr::null_mut;
 use machine::sync::Ordering::{Acquire, Relaxed, Release};
 use machine::vm::PAGE;
 
-/// Pages of a huge one. Segments begin at multiples of two of them.
+/// Pages of a huge page. Segments begin at multiples of two huge pages.
 const HUGE_PAGES: u32 = 512;
 const _: () = assert!(UNIT.is_multiple_of(HUGE_PAGES as usize * PAGE));
 
-/// Who has a segment.
+/// The owner of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Owner {
-    /// Nobody; the description waits for reuse.
+    /// None: the description waits for reuse.
     Nobody,
     /// The page heap cuts it into runs.
     PageHeap,
@@ -35,8 +33,7 @@ pub enum Owner {
     Block,
 }
 
-/// What a page is, as far as runs are concerned. Only the first and last page of a free run, and the first page of a
-/// run in use, say so.
+/// The kind of a page. Only both ends of a free run, and the first page of a run in use, have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -46,7 +43,7 @@ pub enum Kind {
     Free,
     /// First page of a large block.
     Large,
-    /// The same, of a block that is tagged: the links of the description are the tag.
+    /// First page of a tagged block: the links of the description are the tag.
     Tagged,
     /// First page of a span.
     Slab,
@@ -56,9 +53,9 @@ pub enum Kind {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Page {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Pages of the run that it is the first or last of.
+    /// Pages of the run that begins or ends here.
     pub pages: u32,
     /// Next in the bin.
     pub next: u32,
@@ -66,8 +63,7 @@ pub struct Page {
     pub previous: u32,
 }
 
-/// The description of a segment. Threads without the lock look at where it lies and whose it is, of whatever address
-/// they were told to free.
+/// The description of a segment. Threads without the lock read its extent and owner, for any address that they free.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Segment {
@@ -81,7 +77,7 @@ pub struct Segment {
     pub high: u32,
     /// An [`Owner`].
     owner: HintU8,
-    /// Whether the kernel may have put huge pages there without being asked.
+    /// Whether the kernel may have put huge pages there by itself.
     pub may_be_huge: bool,
     memory: *mut u8,
     memory_bytes: usize,
@@ -92,7 +88,7 @@ pub struct Segment {
     bytes: HintUsize,
     /// Next description that waits for reuse.
     pub next: *mut Segment,
-    /// The block's tag, if it is one.
+    /// The tag of a block.
     pub tag: *mut u8,
 }
 
@@ -104,15 +100,15 @@ pub struct Granules {
 }
 
 impl Granules {
-    /// How many there are.
+    /// Their number.
     pub fn len(self) -> usize {
         self.number
     }
 
-    /// Shows all spans that a slab has and that begin in a range of them.
+    /// Shows the spans of caches that begin in a range of granules.
     pub fn show_spans(self, range: Range<usize>, show: &mut impl FnMut(&'static Span)) {
         for granule in range.start..range.end.min(self.number) {
-            // SAFETY: there is a description for each granule.
+            // SAFETY: each granule has a description.
             let span = unsafe { &*self.first.add(granule) };
             if span.granules() > 0 && span.cache() > 0 {
                 show(span);
@@ -128,8 +124,7 @@ impl Segment {
         granules * (size_of::<Span>() + BITS_BYTES) + pages * size_of::<Page>() + pages.div_ceil(64) * 8
     }
 
-    /// Describes a segment of the page heap's, all of it never used, in memory from an earlier use of this description,
-    /// or from `cut`. False: there is none.
+    /// Describes an unused segment, in memory of an earlier use or from `cut`. False: no memory.
     pub fn begin(&mut self, start: *mut u8, bytes: usize, cut: impl FnOnce(usize) -> Option<*mut u8>) -> bool {
         debug_assert!((start as usize).is_multiple_of(UNIT) && bytes.is_multiple_of(GRANULE));
         let needed = Self::description_bytes(bytes);
@@ -153,7 +148,7 @@ impl Segment {
         true
     }
 
-    /// Describes a block of its own.
+    /// Describes a block with a mapping of its own.
     pub fn begin_block(&mut self, start: *mut u8, bytes: usize) {
         self.start.store(start, Relaxed);
         self.pages = 0;
@@ -162,24 +157,24 @@ impl Segment {
         self.set_owner(Owner::Block);
     }
 
-    /// Who has it.
+    /// Its owner.
     pub fn owner(&self) -> Owner {
         const OWNERS: [Owner; 3] = [Owner::Nobody, Owner::PageHeap, Owner::Block];
-        // Acquire pairs with the release below: a segment that somebody has is described.
+        // Acquire pairs with the release below: a segment that has an owner is described.
         OWNERS[usize::from(self.owner.load(Acquire))]
     }
 
-    /// Another one has it from now on.
+    /// Sets the owner.
     pub fn set_owner(&self, owner: Owner) {
         self.owner.store(owner as u8, Release);
     }
 
-    /// Bytes of the block, if it is one; of the mapping, if the page heap has it.
+    /// Bytes of the block, or of the page heap's mapping.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// The block has so many bytes from now on.
+    /// Sets the bytes of the block.
     pub fn set_bytes(&self, bytes: usize) {
         self.bytes.store(bytes, Relaxed);
     }
@@ -189,17 +184,17 @@ impl Segment {
         self.start.load(Relaxed)
     }
 
-    /// Whether an address lies in it. The last unit that is entered for a segment it may not fill.
+    /// Whether an address lies in it. Its last unit may extend beyond it.
     pub fn holds(&self, address: *mut u8) -> bool {
         (address as usize).wrapping_sub(self.start() as usize) < self.bytes()
     }
 
-    /// So many pages, at a multiple of as many, may be one of the kernel's.
+    /// Pages that the kernel may have combined to one, at a multiple of as many.
     pub fn unit_of_contents(&self) -> u32 {
         if self.may_be_huge { HUGE_PAGES } else { 1 }
     }
 
-    /// Pages that it describes.
+    /// Pages described.
     pub fn pages(&self) -> u32 {
         self.pages
     }
@@ -225,17 +220,17 @@ impl Segment {
         unsafe { &mut *self.descriptions.add(page as usize) }
     }
 
-    /// The description of the span that holds an address, if one does: of another, or of one that was, if none does.
+    /// The description of the span that holds an address. If none does, that of another or former span.
     pub fn span_of(&self, address: *mut u8) -> &'static Span {
         let granule = (address as usize - self.start() as usize) / GRANULE;
-        // SAFETY: there is a description for each granule, and it does not change its head while the span has objects.
+        // SAFETY: each granule has a description, which does not change its head while the span has objects.
         let span = unsafe { &*self.spans.load(Relaxed).add(granule) };
         let head = if span.granules() == 0 { span.next() } else { null_mut() };
         // SAFETY: descriptions are never freed.
         unsafe { head.as_ref() }.unwrap_or(span)
     }
 
-    /// The descriptions of spans, one for each granule; of a block, none.
+    /// The descriptions of spans, one for each granule; none for a block.
     pub fn granules(&self) -> Granules {
         let number = if self.owner() == Owner::PageHeap { self.bytes() / GRANULE } else { 0 };
         Granules { first: self.spans.load(Relaxed), number }
@@ -245,7 +240,7 @@ impl Segment {
     pub fn make_span(&self, page: u32, granules: u8) -> &'static Span {
         let first = (page / GRANULE_PAGES) as usize;
         debug_assert!(page.is_multiple_of(GRANULE_PAGES));
-        // SAFETY: there is a description for each granule, and the run's owner is the only one to change these.
+        // SAFETY: each granule has a description, and only the run's owner changes these.
         unsafe {
             let head = self.spans.load(Relaxed).add(first);
             (*head).describe(self.address(page), self.bits.add(first * BITS_BYTES).cast(), granules);
@@ -256,7 +251,7 @@ impl Segment {
         }
     }
 
-    /// Marks pages as dirty; returns how many were so before.
+    /// Marks pages as dirty, and returns how many were.
     pub fn mark_dirty(&self, page: u32, pages: u32) -> u32 {
         self.change_dirty(page, pages, |word, mask| {
             let before = (*word & mask).count_ones();
@@ -265,7 +260,7 @@ impl Segment {
         })
     }
 
-    /// Marks pages as clean; returns how many were dirty.
+    /// Marks pages as clean, and returns how many were dirty.
     pub fn mark_clean(&self, page: u32, pages: u32) -> u32 {
         self.change_dirty(page, pages, |word, mask| {
             let before = (*word & mask).count_ones();

@@ -1,5 +1,4 @@
-//! The page heap's segments: how address space is added to it, and what becomes of it after a fork that left the lock
-//! held.
+//! The page heap's segments: adding and releasing address space, and recovery after a fork left the lock held.
 
 use super::PAGE;
 use super::bins::LONGEST;
@@ -13,14 +12,14 @@ use machine::{here, vm};
 
 const HUGE: Key = Key::of("huge");
 
-/// While a heap is no larger than this (32 MiB), none of it uses huge pages, whatever the system's setting.
+/// Up to this size (32 MiB), a heap uses no huge pages, for any system setting.
 const SMALL_HEAP_PAGES: u64 = (32 << 20) / PAGE as u64;
-/// Segments are that large while the heap is small; so much address space a process may have in reserve.
+/// Bytes of a segment while the heap is small: a process may have as much address space in reserve.
 const USUAL_SEGMENT: usize = 8 << 20;
 const LARGEST_SEGMENT: usize = 256 << 20;
-/// Later they are one part in so many of it.
+/// Later a segment is one part in this many of the heap.
 const SHARE: usize = 64;
-/// Where entries of the page map are taken, so many places at other distances are tried.
+/// Attempts at other distances if entries of the page map are taken.
 const PLACES: usize = 16;
 
 impl PageHeap {
@@ -30,8 +29,7 @@ impl PageHeap {
         let reserved = self.counts.reserved.get() as usize * PAGE;
         let most = (reserved / SHARE).clamp(USUAL_SEGMENT, LARGEST_SEGMENT);
         let usual = (reserved / 4).min(most).next_multiple_of(UNIT);
-        // So many runs of a large length as fit, and no more: what is left over would count where address space is
-        // limited.
+        // Room for a whole number of large runs, because the rest would count where address space is limited.
         let usual = if least > UNIT / 4 { usual / least * least } else { usual };
         let segment = self.try_segment(state, usual.max(least)).or_else(|| self.try_segment(state, least))?;
         state.close_frontier();
@@ -61,7 +59,7 @@ impl PageHeap {
         Some(segment)
     }
 
-    /// The entries of the segment's granules are claimed, but for the first one's: see [`Self::claim_or_move`].
+    /// The entries of the segment's granules are claimed, except the first segment's: see [`Self::claim_or_move`].
     pub(super) fn adopt_segment(&self, state: &mut FreeRuns, start: *mut u8, bytes: usize) -> Option<*mut Segment> {
         let segment = self.new_segment(state)?;
         // SAFETY: the description is ours alone until it is entered below.
@@ -81,8 +79,8 @@ impl PageHeap {
         Some(segment)
     }
 
-    /// Claims the entries of a mapping's first granules: one, or whole units. If they are another's, its place is given
-    /// up for one elsewhere, of so many bytes and so aligned. None: there is none, and no mapping.
+    /// Claims the entries of a mapping's first granules: one, or whole units. If they are taken, releases the mapping
+    /// and reserves another of `bytes` at `alignment`. None: there is no place, and no mapping.
     pub(super) fn claim_or_move(
         &self,
         state: &FreeRuns,
@@ -92,8 +90,7 @@ impl PageHeap {
     ) -> Option<*mut u8> {
         let (map, map_start) = (&self.map, self.map_start);
         let (first, _) = state.resolve(1 << LONGEST.ilog2());
-        // SAFETY: the map is ours; the first segment exists. Its entries are claimed here, so that a small process
-        // touches no page for that.
+        // SAFETY: the map is ours; the first segment exists. Claimed here, so that a small process touches no claims.
         let is_unclaimed = unsafe {
             map.claim(map_start, (*first).start(), granules_of_units((*first).bytes()));
             map.is_unclaimed(map_start, start, granules)
@@ -114,18 +111,17 @@ impl PageHeap {
         place.inspect(|&place| unsafe { map.claim(map_start, place, granules) })
     }
 
-    /// A description, which may have a number.
     pub(super) fn new_description(&self, state: &mut FreeRuns) -> Option<*mut Segment> {
         // SAFETY: descriptions are never freed, and the lock is held.
         if let Some(spare) = unsafe { state.spare.as_mut() } {
             state.spare = spare.next;
             return Some(spare);
         }
-        // Zeroes are a valid one, of nobody's.
+        // Zeroes are a valid description without an owner.
         Some(self.metadata.cut(size_of::<Segment>(), 64)?.cast())
     }
 
-    /// A description that has a number: only these have pages of which there are handles.
+    /// A description with a number, as handles of pages need it.
     fn new_segment(&self, state: &mut FreeRuns) -> Option<*mut Segment> {
         let segment = self.new_description(state)?;
         // SAFETY: the description is ours; the table has room.
@@ -140,18 +136,17 @@ impl PageHeap {
             }
             (*segment).number = number;
             (*state.segments.add(number as usize)).store(segment, Ordering::Relaxed);
-            // Release pairs with the acquire in `for_each_span`: who counts the segment finds it in the table. And a
-            // child that is forked in between does not count it.
+            // Release pairs with the acquire in `for_each_span`: a thread, or a child, that counts it finds it.
             self.segment_count.store(number, Ordering::Release);
         }
         Some(segment)
     }
 
-    /// Unmaps segments that are free as a whole; returns the bytes of address space that went back.
+    /// Unmaps segments that are one free run, and returns their bytes of address space.
     pub fn release_segments(&self) -> usize {
         let mut released = 0;
         while let Some(Some((start, bytes))) = self.locked(here!(), |state| self.detach_empty_segment(state)) {
-            // SAFETY: nobody finds the segment any more.
+            // SAFETY: no other thread can find the segment any more.
             unsafe { vm::release(start, bytes) };
             released += bytes;
         }
@@ -173,13 +168,13 @@ impl PageHeap {
         for unit in 0..bytes.div_ceil(UNIT) {
             self.units.remove(start.wrapping_add(unit * UNIT));
         }
-        // SAFETY: no granule of it is a span's.
+        // SAFETY: its granules are in no span.
         unsafe { self.map.give_up(self.map_start, start, granules_of_units(bytes)) };
         state.recycle(segment);
         Some((start, bytes))
     }
 
-    /// After the holder vanished in a fork: finds all free runs anew, as what lies between the runs in use.
+    /// After the holder vanished in a fork: finds all free runs again, as the pages between the runs in use.
     #[cold]
     pub(super) fn rebuild(&self, state: &mut FreeRuns) {
         state.forget();
@@ -188,8 +183,7 @@ impl PageHeap {
             let (segment, _) = state.resolve(number << LONGEST.ilog2());
             // SAFETY: the segment exists.
             let (owner, start, bytes) = unsafe { ((*segment).owner(), (*segment).start(), (*segment).bytes()) };
-            // The holder may have been entering the segment's units, or removing them, or giving its entries up. What
-            // it had claimed for one that does not exist stays claimed.
+            // The holder may have stopped while it changed the segment's units or claims. Orphaned claims stay.
             let enter = |unit| self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata);
             match owner {
                 Owner::PageHeap if (0..bytes.div_ceil(UNIT)).all(enter) => {
@@ -209,13 +203,12 @@ impl PageHeap {
     }
 }
 
-/// Granules of the units that a segment of so many bytes lies in: the last one it may not fill.
+/// Granules of the units that a segment of `bytes` lies in; it may not fill the last one.
 fn granules_of_units(bytes: usize) -> usize {
     bytes.next_multiple_of(UNIT) / GRANULE
 }
 
-/// Reserves memory that is aligned to `alignment`, a multiple of the page size. Below where the kernel would put it, as
-/// that is next to what we have already, and takes no more address space than it needs.
+/// Reserves memory aligned to `alignment`, a multiple of the page size, if possible near our other mappings.
 pub(crate) fn reserve_aligned(bytes: usize, alignment: usize) -> Option<*mut u8> {
     let reserve = |at: usize, bytes| vm::reserve(at as *mut u8, bytes, vm::Access::ReadWrite);
     let bytes = bytes.checked_next_multiple_of(PAGE)?;

@@ -1,4 +1,4 @@
-//! The units that the page heap counts in.
+//! The units of the page heap.
 
 use machine::vm::PAGE;
 
@@ -6,13 +6,10 @@ use machine::vm::PAGE;
 pub const GRANULE_SHIFT: u32 = 16;
 /// The unit of spans, and of the page map.
 pub const GRANULE: usize = 1 << GRANULE_SHIFT;
-/// Pages of a granule.
 pub const GRANULE_PAGES: u32 = (GRANULE / PAGE) as u32;
 /// log2 of the unit that segments are aligned to and counted in.
 pub const UNIT_SHIFT: u32 = 22;
-/// Bytes of a unit.
 pub const UNIT: usize = 1 << UNIT_SHIFT;
-/// Spans that move between a page list and the page heap in one lock hold at most; the largest batch.
+/// Most spans that move between a page list and the page heap in one lock hold: the largest batch.
 pub const MOST_AT_ONCE: u32 = 8;
-/// Segments that there can be.
 pub const MAX_SEGMENTS: usize = 1 << 14;

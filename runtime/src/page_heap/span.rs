@@ -6,18 +6,16 @@
 //!   bits, out of line      0 in use  1 free   (only for carved objects)
 //! ```
 //!
-//! A span belongs to one slot's shard of its cache. That shard's lock protects everything in here but `start`, which
-//! does not change while an object of the span lives. Objects in magazines count as in use.
+//! A span belongs to one slot's shard of its cache. That shard's lock protects all fields except `start`, which does
+//! not change while an object of the span lives. Objects in magazines count as in use.
 //!
-//! Threads without the lock read single fields as hints: what they read may be stale. So all fields are atomic. All
-//! accesses are relaxed: the lock orders them for its holders, and a hint is read again under the lock before anything
-//! is done about it.
+//! Threads without the lock read single fields as hints, which may be stale. So all fields are atomic. Accesses are
+//! relaxed: the lock orders them for its holders, and a thread reads a hint again under the lock before it acts on it.
 
 use super::sizes::GRANULE;
 use machine::sync::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-// Fields that hints are read from, but that no order hangs on: core's atomics, so that the simulated machine spends no
-// step on them.
+// Fields for hints, on which no order depends: core's atomics, so that the simulated machine spends no step on them.
 pub use core::sync::atomic::{
     AtomicBool as HintBool, AtomicPtr as HintPtr, AtomicU8 as HintU8, AtomicU32 as HintU32, AtomicUsize as HintUsize,
 };
@@ -33,7 +31,6 @@ pub struct Span {
     bits: HintPtr<u64>,
     /// Next in the ring or list that holds the span; of a granule inside a span, that span.
     next: AtomicPtr<Span>,
-    /// Previous in the ring that holds the span.
     previous: AtomicPtr<Span>,
     owner: AtomicU32,
     total: HintU32,
@@ -41,15 +38,12 @@ pub struct Span {
     freed: HintU32,
     hint: HintU32,
     object_bytes: HintU32,
-    /// Number of the cache that has the span; 0 while none has.
     cache: AtomicU32,
-    /// Granules of the span; 0 for a granule inside another's span.
     granules: HintU8,
-    /// Whether the pages of its free objects went back to the kernel, and no object was taken or put since.
     is_subreleased: HintBool,
 }
 
-/// What is wrong with a pointer that was freed.
+/// The misuse by a freed pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
     /// No object begins there.
@@ -79,17 +73,17 @@ impl Span {
         self.start.load(Relaxed)
     }
 
-    /// Granules of the span; 0 for a granule inside another's span.
+    /// Granules of the span; 0 for a granule inside another span.
     pub fn granules(&self) -> u8 {
         self.granules.load(Relaxed)
     }
 
-    /// Number of the cache that has the span; 0 while none has.
+    /// Number of the span's cache; 0: none.
     pub fn cache(&self) -> u32 {
         self.cache.load(Acquire)
     }
 
-    /// No cache has the span any more.
+    /// Takes the span from its cache.
     pub fn leave_cache(&self) {
         self.cache.store(0, Relaxed);
     }
@@ -114,18 +108,17 @@ impl Span {
         self.previous.store(span, Relaxed);
     }
 
-    /// This span, as lists name it.
+    /// Its address, as in lists.
     pub fn as_ptr(&self) -> *mut Span {
         (&raw const *self).cast_mut()
     }
 
-    /// Spans that are linked one to the next, from `first` on.
+    /// The linked spans from `first` on.
     ///
     /// # Safety
-    /// They are the caller's, or nobody changes their links meanwhile.
+    /// The caller owns them, or no thread changes their links meanwhile.
     pub unsafe fn list<'a>(first: *mut Span) -> impl Iterator<Item = &'a Span> {
-        // SAFETY: passed on; descriptions of spans are never freed. The link is read before the caller gets to see the
-        // span.
+        // SAFETY: passed on; descriptions of spans are never freed. The link is read before the caller sees the span.
         let at = |span: *mut Span| unsafe { span.as_ref() }.map(|span| (span, span.next()));
         core::iter::successors(at(first), move |&(_, next)| at(next)).map(|(span, _)| span)
     }
@@ -140,18 +133,18 @@ impl Span {
         self.object_bytes.load(Relaxed) as usize
     }
 
-    /// The slot whose shard owns the span. Changes under that shard's lock only.
+    /// The slot whose shard owns the span. It changes under that shard's lock only.
     pub fn owner(&self) -> u32 {
-        // Whoever reads it without the lock takes the lock and reads again.
+        // A thread that reads it without the lock takes the lock and reads again.
         self.owner.load(Relaxed)
     }
 
-    /// Gives the span to another slot's shard. Both locks are held, or nobody else knows the span.
+    /// Gives the span to another slot's shard. The caller holds both locks, or has the span alone.
     pub fn set_owner(&self, slot: u32) {
         self.owner.store(slot, Relaxed);
     }
 
-    /// Begins to serve objects of a cache; all of them are free, none carved.
+    /// Begins to serve objects of a cache: all are free, none is carved.
     pub fn begin(&self, cache: u32, object_bytes: usize, owner: u32) {
         let bytes = self.granules() as usize * GRANULE;
         self.object_bytes.store(object_bytes as u32, Relaxed);
@@ -159,12 +152,11 @@ impl Span {
         [&self.carved, &self.freed, &self.hint].into_iter().for_each(|count| count.store(0, Relaxed));
         self.is_subreleased.store(false, Relaxed);
         self.set_owner(owner);
-        // Release pairs with the acquire in `cache`: a span that has a cache is as the cache has it, also in a child
-        // that is forked in between.
+        // Release pairs with the acquire in `cache`: a span with a cache is complete, also in a fork child.
         self.cache.store(cache, Release);
     }
 
-    /// Objects that the span can give right now.
+    /// Objects that the span can give now.
     pub fn available(&self) -> usize {
         let carved = self.carved.load(Relaxed);
         (self.freed.load(Relaxed) + self.total.load(Relaxed)).wrapping_sub(carved) as usize
@@ -180,7 +172,7 @@ impl Span {
         self.freed.load(Relaxed) == self.carved.load(Relaxed)
     }
 
-    /// Objects in use, those in magazines included.
+    /// Objects in use, including those in magazines.
     pub fn in_use(&self) -> usize {
         self.carved.load(Relaxed).wrapping_sub(self.freed.load(Relaxed)) as usize
     }
@@ -190,12 +182,12 @@ impl Span {
         self.is_subreleased.load(Relaxed)
     }
 
-    /// The pages of its free objects went back.
+    /// Marks its free objects as subreleased.
     pub fn set_subreleased(&self) {
         self.is_subreleased.store(true, Relaxed);
     }
 
-    /// Gives one object, freed ones first: they are likelier to be in memory already.
+    /// Gives one object. Freed ones come first, because they are likelier to be in memory.
     pub fn take(&self) -> Option<*mut u8> {
         self.is_subreleased.store(false, Relaxed);
         let carved = self.carved.load(Relaxed);
@@ -206,14 +198,14 @@ impl Span {
             return None;
         }
         if carved.is_multiple_of(64) {
-            // SAFETY: one word of the span's bits; a former use of the granule may have left bits there.
+            // SAFETY: a word of the span's bits; a former use of the granule may have left bits there.
             unsafe { self.bits().add(carved as usize / 64).write(0) };
         }
         self.carved.store(carved + 1, Relaxed);
         Some(self.object(carved))
     }
 
-    /// Finds a set bit from the hint on, round; there is one.
+    /// Finds a set bit, from the hint on and around; there is one.
     fn take_freed(&self, carved: u32) -> u32 {
         let words = carved.div_ceil(64);
         let mut word = self.hint.load(Relaxed).min(words - 1);
@@ -250,18 +242,18 @@ impl Span {
         Ok(())
     }
 
-    /// Where the object lies that holds an address; none if it lies behind the last object that was ever given.
+    /// The object that holds an address; none behind the last carved object.
     pub fn object_at(&self, address: *mut u8) -> Option<*mut u8> {
         let index = (address as usize - self.start() as usize) / self.object_bytes();
         (index < self.carved.load(Relaxed) as usize).then(|| self.object(index as u32))
     }
 
-    /// All objects that were ever given since the span began.
+    /// All objects carved since the span began.
     pub fn carved(&self) -> impl Iterator<Item = *mut u8> {
         (0..self.carved.load(Relaxed)).map(|index| self.object(index))
     }
 
-    /// Counts the free objects anew.
+    /// Recounts the free objects.
     pub fn recount(&self) {
         self.freed.store(self.count_bits(), Relaxed);
     }
@@ -280,7 +272,7 @@ impl Span {
         self.start().wrapping_add(index as usize * self.object_bytes())
     }
 
-    /// Whether an object that was given once is free in its span.
+    /// Whether an object is free in its span.
     pub fn is_free(&self, object: *mut u8) -> bool {
         let index = (object as usize - self.start() as usize) / self.object_bytes();
         // SAFETY: a word of the span's bits.
@@ -288,7 +280,7 @@ impl Span {
             || unsafe { *self.bits().add(index / 64) } & (1 << (index % 64)) != 0
     }
 
-    /// Shows the bytes of each row of free objects, those included that were never given.
+    /// Shows each row of free objects in bytes, including those never carved.
     pub fn for_each_free_row(&self, mut show: impl FnMut(*mut u8, usize)) {
         let (mut first, total) = (None, self.total.load(Relaxed));
         for index in 0..=total {
@@ -304,7 +296,7 @@ impl Span {
         }
     }
 
-    /// The span's invariants.
+    /// Checks the span's invariants.
     pub fn check_valid(&self) {
         let [total, carved, freed] = [&self.total, &self.carved, &self.freed].map(|count| count.load(Relaxed));
         assert!(self.granules() > 0 && self.cache() > 0 && freed <= carved && carved <= total);

@@ -1,7 +1,5 @@
-//! Tags: a word that somebody ties to a large block, for as long as the block is in use.
-//!
-//! It lies where the links of a free run would: in the description of the block's first page. Runs at the same time:
-//! whoever owns the block.
+//! Tags: a word that the owner of a large block ties to it while the block is in use. It lies in the description of the
+//! block's first page, where a free run has its links. Only the block's owner uses it.
 
 use super::runs::PageHeap;
 use super::segment::{Kind, Owner};
@@ -23,7 +21,7 @@ impl PageHeap {
         }
     }
 
-    /// Ties a tag to a large block. False: the block can have none.
+    /// Ties a tag to a large block. False: the block cannot have one.
     ///
     /// # Safety
     /// The caller owns the large block that begins there.
@@ -31,7 +29,7 @@ impl PageHeap {
         let Some(segment) = self.find(start) else { return false };
         if segment.owner() == Owner::Block {
             let segment = (&raw const *segment).cast_mut();
-            // SAFETY: passed on; nobody else looks at the block's tag.
+            // SAFETY: passed on; only the block's owner looks at its tag.
             unsafe { (*segment).tag = tag };
             return true;
         }

@@ -1,9 +1,9 @@
-//! Which segment holds an address: an open-addressed hash table of the 4-MiB units that segments consist of.
+//! The segment of an address: an open-addressed hash table of the 4-MiB units that segments consist of.
 //!
-//! Readers take no lock: an entry is written once, and a table that has grown too full is replaced by a larger one
-//! while the old one stays readable for ever. A lookup takes one or two probes on slow paths, whatever the heap's size.
+//! Readers take no lock: an entry is written once, and a table that is too full is replaced by a larger one, while the
+//! old one stays readable for ever. A lookup, on slow paths only, takes one or two probes, for any size of heap.
 //!
-//! Runs at the same time: lookups anywhere; one writer, who holds the page heap's lock.
+//! Runs at the same time: lookups anywhere; one writer, which holds the page heap's lock.
 
 use super::metadata::Metadata;
 use super::segment::Segment;
@@ -12,7 +12,7 @@ use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 
 const INLINE: usize = 16;
 
-/// One entry: the unit's number, counted from 1; 0 in an entry that was never used. A null segment: nobody's any more.
+/// One entry: the unit's number, counted from 1, or 0 if it was never used. A null segment: the unit has none any more.
 #[derive(Debug)]
 #[repr(C)]
 struct Entry {
@@ -28,7 +28,6 @@ struct Table {
     used: usize,
 }
 
-/// The table in use, and the first one.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Units {
@@ -37,13 +36,13 @@ pub struct Units {
 }
 
 impl Units {
-    /// Begins with the table inside. Before anybody else runs.
+    /// Begins with the table inside, before any other thread runs.
     pub fn begin(&mut self) {
         self.first.0.mask = INLINE - 1;
         self.table.store((&raw mut self.first).cast(), Ordering::Release);
     }
 
-    /// The segment that has the unit which an address lies in.
+    /// The segment of the unit that holds an address.
     pub fn find(&self, address: *mut u8) -> Option<&Segment> {
         let unit = number(address);
         // Acquire pairs with the release in `grow`: the new table's entries were written before.
@@ -55,8 +54,7 @@ impl Units {
             .and_then(|entry| unsafe { entry.segment.load(Ordering::Acquire).as_ref() })
     }
 
-    /// Enters a segment for the unit that an address lies in. Under the page heap's lock. False: no memory for a larger
-    /// table.
+    /// Enters a segment for the unit of an address, under the page heap's lock. False: no memory for a larger table.
     pub fn insert(&self, address: *mut u8, segment: *const Segment, metadata: &Metadata) -> bool {
         let table = self.table.load(Ordering::Relaxed);
         // SAFETY: the table exists; only the lock's holder writes its head.
@@ -69,7 +67,7 @@ impl Units {
         true
     }
 
-    /// Forgets the unit that an address lies in. Under the page heap's lock.
+    /// Removes the unit that holds an address. Under the page heap's lock.
     pub fn remove(&self, address: *mut u8) {
         // SAFETY: as in `find`.
         if let Some(entry) = unsafe { probe(self.table.load(Ordering::Relaxed), number(address)) } {
@@ -77,7 +75,7 @@ impl Units {
         }
     }
 
-    /// Shows the segment of each unit, for tests: nobody else may be in the heap.
+    /// Shows the segment of each unit, for tests without other threads in the heap.
     pub fn for_each(&self, mut show: impl FnMut(&Segment)) {
         let table = self.table.load(Ordering::Relaxed);
         // SAFETY: as in `find`.
@@ -109,8 +107,7 @@ impl Units {
     }
 }
 
-/// # Safety
-/// `table` is a table with a free entry; the caller is its only writer.
+/// `table` must have a free entry, and the caller must be its only writer.
 unsafe fn enter(table: *mut Table, unit: u64, segment: *mut Segment) {
     // SAFETY: passed on.
     let Some(entry) = (unsafe { probe(table, unit) }) else {
@@ -120,15 +117,12 @@ unsafe fn enter(table: *mut Table, unit: u64, segment: *mut Segment) {
     if entry.unit.load(Ordering::Relaxed) == 0 {
         // SAFETY: passed on.
         unsafe { (*table).used += 1 };
-        // Release pairs with `find`: who sees the unit sees its segment.
+        // Release pairs with `find`: a thread that sees the unit sees its segment.
         entry.unit.store(unit, Ordering::Release);
     }
 }
 
-/// The entry of a unit, or the free one where it would stand.
-///
-/// # Safety
-/// `table` is a table.
+/// The entry of a unit, or the free one for it. `table` must be a table.
 unsafe fn probe<'a>(table: *mut Table, unit: u64) -> Option<&'a Entry> {
     // SAFETY: `mask + 1` entries follow the head.
     unsafe {
@@ -149,7 +143,7 @@ fn number(address: *mut u8) -> u64 {
     (address as u64 >> UNIT_SHIFT) + 1
 }
 
-/// Neighbouring units land on neighbouring entries, which keeps a growing heap's lookups in few lines.
+/// Neighbouring units have neighbouring entries, so the lookups of a growing heap stay in few lines.
 fn hash(unit: u64) -> usize {
     (unit ^ (unit >> 12)) as usize
 }
