@@ -1,7 +1,6 @@
-//! How many dirty pages of free runs are idle: numbers in, numbers out.
+//! How many dirty pages of free runs are idle: a pure calculation.
 //!
-//! The number of pages idle for an interval is the least number that was idle at any moment of it. The least is kept
-//! for each quarter of an interval.
+//! Pages are idle for an interval if they were idle at each moment of it: so their number is the least of its quarters.
 //!
 //! ```text
 //!   dirty and free   ▔▔▔▔╲      ╱▔▔▔▔▔▔▔
@@ -9,83 +8,82 @@
 //!   least, by quarter  9  5  3  3  7  9  9      of the last four: idle
 //! ```
 //!
-//! **Peaks.** A swinging load needs at its next peak what is idle in between. The rule itself sees a peak within an
-//! interval of the last one; in longer swings, pages that went back are *refilled*. When much of what was at stake is
-//! refilled, pages must stay idle twice as long from then on, up to [`MOST_PATIENCE`] intervals, so a few swings teach
-//! the length of all. After [`CALM`] intervals without, that becomes half as long again. A load that comes to rest for
-//! good has its pages returned after one interval, because nothing was refilled before.
+//! **Peaks.** A swinging load needs at its next peak the pages that are idle in between. The rule keeps them if the
+//! next peak comes within an interval. In longer swings, pages that went back are *refilled*. When many of the pages at
+//! stake are refilled, pages must stay idle twice as long from then on, up to [`MOST_PATIENCE`] intervals, so a few
+//! swings teach swings of any length. After [`CALM`] quarters without refills, that time halves. When a load ends for
+//! good, its pages go back after one interval, because there were no refills before.
 //!
-//! **Rest.** A process that took hardly any run for [`REST`] quarters rests, and patience is for loads: pages that were
-//! idle for an interval go back. So at the latest two intervals after a peak nothing of it is left, whatever was
-//! before. The first burst after a rest must fault in what it needs.
+//! **Rest.** A process that took hardly any run for [`REST`] quarters rests. Then patience does not apply: pages that
+//! were idle for an interval go back. So a peak is gone after two intervals at most, whatever was learnt before. The
+//! first burst after a rest must fault its pages in.
 //!
-//! Source: the low-water mark is that of decaying per-CPU lists; patience is ours.
+//! Source: decaying per-CPU lists have the low-water mark; patience is ours.
 
-/// Quarters of an interval.
 const QUARTERS: usize = 4;
-/// Intervals that pages must be idle for at most.
+/// Most intervals that pages must be idle for.
 pub const MOST_PATIENCE: u32 = 16;
 const KNOWN: usize = QUARTERS * MOST_PATIENCE as usize;
-/// Intervals without refills, in quarters, after which patience halves.
+/// Quarters without refills after which patience halves.
 const CALM: u32 = 32 * QUARTERS as u32;
-/// Quarters in which hardly any run was handed out, after which patience has an end.
+/// Quarters with hardly any run handed out after which patience ends.
 const REST: u32 = 6;
-/// Runs that are hardly any, from one look to the next.
+/// Runs from one look to the next that count as hardly any.
 const FEW_RUNS: u64 = 8;
-/// Of the pages at stake, one in so many that are refilled is much.
+/// Refills are many if they are one part in this many of the pages at stake, or more.
 const MUCH: u64 = 4;
-/// Pages that are never much: one in so many of those in use, and 1 MiB.
+/// Refills are few if they are less than one part in this many of the pages in use, or than 1 MiB.
 const LITTLE: u64 = 8;
 const LITTLE_PAGES: u64 = (1 << 20) / crate::page_heap::PAGE as u64;
-/// In a quarter, one in so many pages stops being at stake.
+/// Each quarter, one part in this many of the pages stops being at stake.
 const FORGETS: u64 = 64;
 
-/// What is known. All-zero memory is nothing.
+/// The history of idle pages. All-zero memory has none.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Decay {
-    /// When the quarter ends; 0: nobody looked yet.
+    /// End of the quarter; 0: before the first look.
     ends_ns: u64,
     quarter_ns: u64,
-    /// The least so far in this quarter, and in those before, the newest last; each plus what had gone back by then.
+    /// The least so far in this quarter, and in each earlier one; each plus `given` at that time.
     current: i64,
     least: [i64; KNOWN],
-    /// Quarters that are known, and where the newest is.
+    /// Number of known quarters, and the newest one's place.
     known: u32,
     newest: u32,
     /// Pages given back, less those that upkeep itself made free.
     given: i64,
     /// Intervals of patience, less one.
     patience: u32,
-    /// Quarters since much was refilled.
+    /// Quarters since many refills.
     calm: u32,
     /// Quarters since more than a few runs were handed out.
     resting: u32,
-    /// Of the pages given back, those whose return would be a pity still.
+    /// Pages given back whose refill would still count.
     at_stake: u64,
     refilled: u64,
-    /// Of those refilled since much was the last time, the recent ones: each quarter, a fourth is forgotten.
+    /// Recent refills since they were many: each quarter, a fourth is forgotten.
     lately: u64,
-    /// Runs handed out by the last look, and by the last of the quarters before.
+    /// Runs handed out at the last look, and at the end of the last quarter.
     handed_out: u64,
     handed_out_before: u64,
 }
 
-/// What is seen at a look, in pages.
+/// Observations of a look, in pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// The fewest dirty ones of free runs since the last look.
+    /// The fewest dirty pages of free runs since the last look.
     pub least: u64,
-    /// Those that have been refilled so far.
+    /// All refills so far.
     pub refilled: u64,
-    /// Those of runs in use.
+    /// Pages of runs in use.
     pub in_use: u64,
-    /// Runs that have been handed out so far.
+    /// All runs handed out so far.
     pub handed_out: u64,
 }
 
 impl Decay {
-    /// Nothing known.
+    /// Without history.
     pub const fn new() -> Self {
         Decay {
             ends_ns: 0,
@@ -106,11 +104,11 @@ impl Decay {
         }
     }
 
-    /// Takes note of what happened since the last time.
+    /// Records a look.
     pub fn observe(&mut self, now_ns: u64, interval_ns: u64, seen: Seen) {
         let quarter_ns = (interval_ns / QUARTERS as u64).max(1);
         if self.ends_ns == 0 || self.quarter_ns != quarter_ns || now_ns + quarter_ns < self.ends_ns {
-            // The first time, or all that is known is of other quarters.
+            // The first look, or the history is of other quarters.
             (self.quarter_ns, self.ends_ns, self.known) = (quarter_ns, now_ns + quarter_ns, 0);
             (self.current, self.refilled, self.resting) = (i64::MAX, seen.refilled, 0);
         }
@@ -125,12 +123,12 @@ impl Decay {
         let over = 1 + (now_ns - self.ends_ns) / quarter_ns;
         self.ends_ns += over * quarter_ns;
         self.note(self.current);
-        // Nobody looked in these: what was least in all of them was in none of them less.
+        // There was no look in these quarters: the least in all of them is a lower bound in each.
         (1..over.min(KNOWN as u64)).for_each(|_| self.note(least));
         self.current = i64::MAX;
         self.learn(seen.refilled - self.refilled, seen.in_use, over);
         self.resting = match over.min(KNOWN as u64) as u32 {
-            // It may have been just now.
+            // The runs may be from just now.
             _ if !is_few_since => 0,
             over if !is_few_before => over - 1,
             over => self.resting.saturating_add(over),
@@ -138,7 +136,6 @@ impl Decay {
         (self.refilled, self.handed_out_before) = (seen.refilled, seen.handed_out);
     }
 
-    /// Whether hardly any run was handed out in this quarter so far.
     fn hands_out_few(&self) -> bool {
         self.handed_out - self.handed_out_before <= FEW_RUNS
     }
@@ -151,7 +148,7 @@ impl Decay {
 
     fn learn(&mut self, refilled: u64, in_use: u64, quarters: u64) {
         (0..quarters.min(FORGETS)).for_each(|_| self.lately -= self.lately.div_ceil(QUARTERS as u64));
-        // What came before anything went back teaches nothing.
+        // Refills before the first return teach nothing.
         self.lately = if self.at_stake > 0 { self.lately + refilled } else { 0 };
         let much = (self.at_stake / MUCH).max(in_use / LITTLE).max(LITTLE_PAGES);
         if self.lately >= much {
@@ -173,22 +170,22 @@ impl Decay {
         self.patience + 1
     }
 
-    /// Quarters that they must be idle for now.
+    /// Quarters that pages must be idle for now.
     fn wanted(&self) -> u32 {
         if self.resting >= REST { QUARTERS as u32 } else { self.patience() * QUARTERS as u32 }
     }
 
-    /// What was the least in a quarter, the newest being 0, of the pages that there are now.
+    /// The least of a quarter, 0 being the newest, for the pages that are left now.
     fn of_quarter(&self, age: u32) -> i64 {
         self.least[((self.newest + KNOWN as u32 - age) % KNOWN as u32) as usize] - self.given
     }
 
-    /// Pages that are idle for as long as patience wants.
+    /// Pages that are idle for as long as patience demands.
     pub fn idle(&self) -> u64 {
         self.idle_for(self.wanted())
     }
 
-    /// Those that are idle for an interval, when nobody can afford more.
+    /// Pages that are idle for an interval: for when memory is short.
     pub fn idle_without_patience(&self) -> u64 {
         self.idle_for(QUARTERS as u32)
     }
@@ -200,12 +197,12 @@ impl Decay {
         (0..quarters).map(|age| self.of_quarter(age)).min().unwrap_or(0).max(0) as u64
     }
 
-    /// When the quarter ends.
+    /// End of the quarter.
     pub fn quarter_ends_ns(&self) -> u64 {
         self.ends_ns
     }
 
-    /// When more than `keep` pages will be idle if nothing happens any more; none: they are now.
+    /// When more than `keep` pages will be idle if nothing else happens. None: they are now.
     pub fn idle_at_ns(&self, keep: u64) -> Option<u64> {
         if self.idle() > keep {
             return None;
@@ -216,7 +213,7 @@ impl Decay {
         Some(self.ends_ns + u64::from(usual.min(at_rest).max(1) - 1) * self.quarter_ns)
     }
 
-    /// How many quarters, this one included, until more than `keep` pages will have been idle for so many.
+    /// Quarters, including this one, until more than `keep` pages will have been idle for `wanted` of them.
     fn quarters_until_idle(&self, wanted: u32, keep: u64) -> u32 {
         let is_low = |least: i64| least <= keep as i64;
         let known = self.known.min(wanted);
@@ -229,13 +226,13 @@ impl Decay {
         }
     }
 
-    /// So many pages were given back.
+    /// Counts pages that were given back.
     pub fn gave(&mut self, pages: u64) {
         self.given += pages as i64;
         self.at_stake += pages;
     }
 
-    /// Upkeep itself made so many pages free, which had been idle in a slot.
+    /// Counts pages that upkeep made free, and that had been idle in a slot.
     pub fn came_idle(&mut self, pages: u64) {
         self.given -= pages as i64;
     }
@@ -252,10 +249,9 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-    /// Looks in a second.
     const LOOKS: u64 = 20;
 
-    /// A load, in pages in use, on a heap that never shrinks but by what is given back.
+    /// A load, in pages in use, on a heap that shrinks only when pages are given back.
     struct Load {
         decay: Decay,
         now_ns: u64,
@@ -275,12 +271,12 @@ mod tests {
             Seen { least, refilled: self.refilled, in_use: self.pages, handed_out: self.handed_out }
         }
 
-        /// Uses so many pages for so many seconds, other runs all the time; returns how many were given back meanwhile.
+        /// Uses `pages` for some seconds, with other runs all the time, and counts the pages given back.
         fn use_for(&mut self, pages: u64, seconds: f64) -> u64 {
             self.handing_out(2 * FEW_RUNS, pages, seconds)
         }
 
-        /// The same without any other runs.
+        /// [`Self::use_for`] without other runs.
         fn rest_for(&mut self, seconds: f64) -> u64 {
             self.handing_out(0, self.pages, seconds)
         }
@@ -382,7 +378,7 @@ mod tests {
         load.use_for(1000, 0.1);
         assert_eq!(load.rest_for(1.3), 0, "not yet");
         assert_eq!(load.rest_for(0.6), 9000, "two intervals after the peak");
-        // And it says when, for those who look no sooner.
+        // It also tells when, for callers that do not look sooner.
         load.use_for(10_000, 1.0);
         load.use_for(1000, 0.1);
         let at = load.decay.idle_at_ns(0).expect("not yet");
@@ -399,7 +395,7 @@ mod tests {
         load.use_for(1000, 0.1);
         let at = load.decay.idle_at_ns(0).expect("not yet");
         assert!((load.now_ns..load.now_ns + SECOND + SECOND / 4).contains(&at), "{at}");
-        // Nobody looks until then.
+        // No look until then.
         load.now_ns = at;
         load.decay.observe(at, SECOND, load.seen(9000));
         assert_eq!((load.decay.idle(), load.decay.idle_at_ns(8999)), (9000, None));

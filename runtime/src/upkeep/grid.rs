@@ -1,4 +1,4 @@
-//! The grid: when each slot has its turn. Numbers in, numbers out.
+//! The grid: the time of each slot's turn, as a pure calculation.
 //!
 //! ```text
 //!   interval      │◀──────────────── I ────────────────▶│
@@ -10,10 +10,10 @@
 //! until the next one is due. So all have the same period, windows never overlap, and one slot at a time takes a lock.
 //!
 //! Source: the review of "mm/vmstat: spread vmstat_update requeue across the stat interval" (2026), which asked for the
-//! same period with different offsets. The posted formula, I + I·c/n from each run to the next, gives CPU c its own
-//! period ([`posted_period`]).
+//! same period with different offsets. The posted formula, I + I·c/n between runs, gives CPU c a period of
+//! its own ([`posted_period`]).
 
-/// How long after the beginning of an interval the slot of a rank is due, in nanoseconds. `rank < slots`.
+/// Nanoseconds from the beginning of an interval until the slot of a rank is due. `rank < slots`.
 pub const fn slot_time(interval_ns: u64, rank: u32, slots: u32) -> u64 {
     debug_assert!(rank < slots);
     (interval_ns as u128 * rank as u128 / slots as u128) as u64
@@ -27,7 +27,7 @@ pub const fn next(now_ns: u64, interval_ns: u64, rank: u32, slots: u32) -> u64 {
     now_ns + interval_ns - since
 }
 
-/// How long its window is.
+/// The length of its window.
 pub const fn window(interval_ns: u64, rank: u32, slots: u32) -> u64 {
     let end = if rank + 1 == slots { interval_ns } else { slot_time(interval_ns, rank + 1, slots) };
     end - slot_time(interval_ns, rank, slots)
@@ -55,7 +55,7 @@ mod tests {
                     now = next(now, SECOND, rank, slots);
                     let due = next(now, SECOND, rank, slots);
                     assert_eq!(due, first + turn * SECOND, "rank {rank} of {slots}");
-                    // Whoever looks at any moment in between learns the same.
+                    // A look at any moment in between gives the same.
                     assert_eq!(next(due - 1, SECOND, rank, slots), due);
                     assert_eq!(next(now + SECOND / 3, SECOND, rank, slots), due);
                 }

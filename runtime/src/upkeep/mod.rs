@@ -1,19 +1,19 @@
-//! Upkeep: memory goes back to the system in the background, on time and without spikes.
+//! Upkeep: returns memory to the system in the background, on time and without spikes.
 //!
 //! * [`grid`] and [`timetable`]: each slot has one turn per interval, in its own window, while slots come and go, the
-//!   interval changes and the clock jumps. So no two slots meet at the zone's lock because of maintenance.
-//! * `own`: a thread on a slow path in its slot's window takes the turn, a part at a time: it returns unused arrays and
-//!   depots of caches, and the page list's surplus. No thread is woken for it.
-//! * [`step`]: a slot that no thread uses is *deserted*: what idles there goes back, in its window. The [`shepherd`], a
-//!   thread of the runtime's own, calls this, or an embedder does by [`tick()`].
+//!   interval changes and the clock jumps. So maintenance of two slots never contends for the page heap's lock.
+//! * `own`: a thread on a slow path in its slot's window takes the turn, a part at a time: it returns unused magazines
+//!   and depots of caches, and the page list's surplus. No thread is woken for it.
+//! * [`step`]: serves a *deserted* slot, which no thread uses: its idle memory goes back, in its window. The
+//!   [`shepherd`], a background thread of the runtime, calls this, or an embedder does by [`tick()`].
 //! * [`decay`]: pages of free runs that were idle for an interval go back to the kernel, in bounded calls, at a bounded
-//!   rate, and more slowly if the last ones were needed again.
+//!   rate, and more slowly if recently returned ones were needed again.
 //!
-//! A process with one thread has no shepherd: its slow paths do what is due. In its first 50 ms nothing is.
+//! A process with one thread has no shepherd: its slow paths do what is due, after its first 50 ms.
 //!
-//! **Forks.** A child has no shepherd until it needs one. Interrupted work of other threads begins again; what another
-//! thread had taken out of a slot while it drained it is lost in the child, as after every fork beside a drainer.
-//! **Signal handlers** may get here like any allocation; they do not wait, and create no thread.
+//! **Forks.** A child has no shepherd until it needs one. Interrupted work of other threads begins again. Memory that
+//! another thread was draining from a slot is lost in the child, as after every fork beside a drainer. **Signal
+//! handlers** may get here like any allocation; they do not wait, and create no thread.
 //!
 //! Source: the kernel's `vmstat_update` and `vmstat_shepherd`, and the review of a patch to it; see [`grid`].
 
@@ -41,7 +41,7 @@ use state::State;
 pub(crate) use state::interval_ns;
 use timetable::Turn;
 
-/// When the next turn of a slot begins, by the machine's clock; 0: it has none, or somebody else looks.
+/// When the next turn of a slot begins, by the machine's clock; 0: it has none, or another thread has the lock.
 pub(crate) fn next_turn_ns(slot: u32) -> u64 {
     let now_ns = clock::now_ns();
     let turn = State::known().and_then(|state| state.with(now_ns, |inside| inside.table.turn(slot)));
@@ -59,10 +59,10 @@ pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
     Ok(())
 }
 
-/// After something was set. Without memory for this, which is a few pages, there is no upkeep either.
+/// Applies a changed setting. Without memory for the state, which is a few pages, there is no upkeep either.
 pub(crate) fn look_again() {
     let Some(state) = enter().then(State::make).flatten() else { return };
-    // Who waits for the time that the old value said looks again. Pairs with the fence in `own::maintain`.
+    // Threads that wait for a time from the old value look again. Pairs with the fence in `own::maintain`.
     fence(Ordering::SeqCst);
     (0..machine::slot::in_use()).for_each(|slot| heap().cpu.watch(slot).look_now());
     state.shepherd.rouse();

@@ -1,4 +1,4 @@
-//! A thread's own turn: what is done for a slot by whoever comes along a slow path there.
+//! A thread's own turn: maintenance of a slot by a thread on a slow path there.
 
 use super::state::{OwnTurn, State, UPKEEP, interval_ns};
 use super::step::{Left, give_idle_pages_back};
@@ -11,24 +11,23 @@ use crate::upcalls::From;
 use machine::sync::{Ordering, fence};
 use machine::{clock, thread};
 
-/// From the first visit in a slot to the first look: 50 ms in coarse time, as what follows.
+/// From the first visit in a slot to the first look: 50 ms. This and the following are in coarse time.
 const FIRST_LOOK: u32 = coarse_of(50_000_000);
-/// To the next part of a turn, and to the next try: 100 µs.
+/// To the next part of a turn, and to the next attempt: 100 µs.
 const SOON: u32 = coarse_of(100_000);
-/// To the next try to find somebody who can make a shepherd: 1.5 ms.
+/// To the next attempt to find a thread that can create a shepherd: 1.5 ms.
 const NEXT_MAKER: u32 = coarse_of(1_500_000);
-/// A look that is not needed, three minutes away.
+/// To a look that is not needed: three minutes.
 const FAR: u32 = coarse_of(180_000_000_000);
-/// Magazines that are emptied, and calls that are made, at a stretch, or a few more: by who comes along all the time,
-/// and by who comes so seldom that nobody minds.
+/// Most magazines and calls in one part, roughly: for a thread that visits often, and for one that visits seldom.
 const LEAST_AT_ONCE: usize = 8;
 const MOST_AT_ONCE: usize = 128;
-/// Whoever comes along so many times later than he should, and finds more to do, leaves the turn to the shepherd.
+/// A thread that is this many times [`SOON`] late, and finds more to do, leaves the turn to the shepherd.
 const SELDOM: u32 = 16;
-/// Pages that go back to the kernel at a stretch, where no shepherd does that: 256 KiB.
+/// Pages that go back to the kernel in one part without a shepherd: 256 KiB.
 const PAGES_AT_ONCE: u64 = (256 << 10) / PAGE as u64;
 
-/// Looks what is due in a slot, where the calling thread is, or was.
+/// Does what is due in a slot where the calling thread runs, or ran.
 pub(crate) fn maintain(slot: u32, from: From) {
     let now = coarse_time();
     let watch = heap().cpu.watch(slot);
@@ -36,12 +35,11 @@ pub(crate) fn maintain(slot: u32, from: From) {
         None if watch.is_fresh() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
         None if State::make().is_none() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
         None => watch.look_now(),
-        // On top of a lock: what is done takes others.
+        // The thread holds a lock, and the work takes others.
         Some(_) if thread::holds_locks() => watch.look_at(now.wrapping_add(SOON)),
         Some(_) if !UPKEEP.is_on() => {
             watch.look_at(now.wrapping_add(FAR));
-            // Pairs with the fence in `look_again`: whoever turns it on meanwhile changes that, or we see that it is
-            // on.
+            // Pairs with the fence in `look_again`: its `look_now` follows our `look_at`, or we see that it is on.
             fence(Ordering::SeqCst);
             if UPKEEP.is_on() {
                 watch.look_now();
@@ -105,7 +103,7 @@ impl State {
         }
     }
 
-    /// The next part; true: there is more.
+    /// Does the next part. Returns whether there is more.
     fn reclaim_own(&self, slot: u32, most: usize) -> bool {
         let began = clock::now_ns();
         let idle = coarse_of(interval_ns() / 2);
@@ -122,14 +120,13 @@ impl State {
 }
 
 impl State {
-    /// A part of what the shepherd does where there is one; true: there is more.
+    /// Does a part of the shepherd's work. Returns whether there is more.
     fn does_without_shepherd(&self, now_ns: u64) -> bool {
         self.subrelease().is_some() || give_idle_pages_back(self, now_ns, PAGES_AT_ONCE) == Left::Some
     }
 }
 
-/// What a slot may do now; it joins if it had no turns. It has run when its turn was taken to the end: if its threads
-/// come too seldom for that, the shepherd takes the turn.
+/// The slot's turn; the slot joins if it had none. If its threads come too seldom to finish it, the shepherd does.
 fn begin_turn(table: &mut Timetable, slot: u32) -> Turn {
     if !table.is_wanted(slot) {
         table.join(slot);

@@ -1,43 +1,43 @@
-//! What upkeep tells.
+//! The statistics of upkeep.
 
 use super::state::{State, UPKEEP};
 use crate::page_heap::PAGE;
 use crate::percpu;
 
-/// What upkeep did so far.
+/// Statistics of upkeep so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Whether it is on.
+    /// Whether upkeep is on.
     pub is_on: bool,
-    /// Whether a shepherd is there.
+    /// Whether there is a shepherd.
     pub has_shepherd: bool,
     /// Turns that threads took in their own slots.
     pub own_turns: u64,
-    /// Turns that were taken for slots where nobody came along.
+    /// Turns taken for deserted slots.
     pub deserted_turns: u64,
-    /// Arrays that were emptied.
+    /// Magazines emptied.
     pub arrays: u64,
-    /// Spans that went from page lists to the page heap.
+    /// Spans moved from page lists to the page heap.
     pub spans: u64,
-    /// Bytes that went back to the kernel.
+    /// Bytes returned to the kernel.
     pub bytes: u64,
-    /// Calls for that.
+    /// Calls that returned them.
     pub calls: u64,
     /// Calls that found no pages, or that the kernel refused.
     pub refused: u64,
-    /// The longest that anything of this took at a stretch, waits for locks included, in nanoseconds.
+    /// The longest single piece of work, including waits for locks, in nanoseconds.
     pub longest_ns: u64,
-    /// Intervals that pages have to be idle for before they go back.
+    /// Intervals that pages must be idle for before they go back.
     pub patience: u32,
 }
 
 impl Report {
-    /// Reads it; each figure is exact, together they are only at rest.
+    /// Reads the statistics: each figure is exact; together they are exact at rest.
     pub fn read() -> Report {
         let Some(state) = State::known() else {
             return Report { is_on: UPKEEP.is_on(), patience: 1, ..Report::default() };
         };
-        // A new child has to see that it is one.
+        // Makes a new child notice the fork.
         percpu::enter();
         let counts = &state.counts;
         Report {

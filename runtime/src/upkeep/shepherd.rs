@@ -1,4 +1,4 @@
-//! What is known of the shepherd: whether there is one, and what it does; `thread` is what it runs.
+//! The state of the shepherd; `thread` is the code that it runs.
 
 use machine::clock;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence, wake_one};
@@ -7,31 +7,31 @@ use machine::thread::{self, FIRST_GENERATION};
 pub(super) const NONE: u32 = 0;
 pub(super) const AWAKE: u32 = 1;
 pub(super) const IDLE: u32 = 2;
-/// It does what is left, and another one may be made.
+/// It finishes, and another one may be created.
 pub(super) const ENDING: u32 = 3;
-/// Of the state's word, what lies above is the generation.
+/// The bits of the state; above them is the generation.
 pub(super) const STATE: u32 = 3;
 
-/// Its last instructions take less.
+/// An upper bound of the time for its last instructions.
 pub(super) const MOMENT_NS: u64 = 10_000_000;
 
-/// What is known of it. Zeroes: there is none.
+/// The shepherd's state. All zeroes: there is none.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shepherd {
-    /// The generation, times four, plus what it does.
+    /// The generation, times four, plus the state.
     pub(super) state: AtomicU32,
-    /// Changes when it is to wake up.
+    /// Changes to wake it up.
     pub(super) bell: AtomicU32,
-    /// When it can be made, in nanoseconds of the clock.
+    /// When it can be created, in nanoseconds of the clock.
     pub(super) not_before_ns: AtomicU64,
-    /// Who was the first that wanted it, with the generation of the process above.
+    /// The first thread that wanted it, below the generation of the process.
     first: AtomicU64,
-    /// When it ended, but for its last instructions.
+    /// When it ended, except for its last instructions.
     pub(super) ended_ns: AtomicU64,
 }
 
-/// Bits of an identity that are told apart.
+/// Bits of an identity that are compared.
 const IDENTITY: u32 = 40;
 
 pub(super) fn marked(state: u32) -> u32 {
@@ -44,21 +44,19 @@ impl Shepherd {
         if word & !STATE == marked(0) { word & STATE } else { NONE }
     }
 
-    /// Whether there is one.
     pub(super) fn is_there(&self) -> bool {
         matches!(self.state(), AWAKE | IDLE)
     }
 
-    /// Whether forks allow to create it. The C library's locks are in order in a child that has created a thread. In a
-    /// child of `_Fork` or the bare system call, which run no handlers, threads that do not exist there may hold them.
-    /// So a child needs two threads first.
+    /// Whether forks allow its creation. The C library's locks are in order in a child that has created a thread. After
+    /// `_Fork` or the bare system call, vanished threads may hold them. So a child needs two threads first.
     pub(super) fn is_possible_in_child(&self) -> bool {
         let generation = thread::generation();
         if generation == FIRST_GENERATION {
             return true;
         }
         let mine = u64::from(generation) << IDENTITY | (thread::identity() & ((1 << IDENTITY) - 1));
-        // Relaxed: whoever misses another one asks again.
+        // Relaxed: a thread that misses another one asks again.
         let first = self.first.load(Ordering::Relaxed);
         if first >> IDENTITY != u64::from(generation) {
             self.first.store(mine, Ordering::Relaxed);
@@ -66,9 +64,9 @@ impl Shepherd {
         first >> IDENTITY == u64::from(generation) && first != mine
     }
 
-    /// Wakes it, if it is idle: after something was left for it to see.
+    /// Wakes it if it is idle. The caller has left work for it before.
     pub(super) fn rouse(&self) {
-        // Pairs with the fence in `rest`: if ours is first, it sees what was left; otherwise we see that it is idle.
+        // Pairs with the fence in `rest`: if ours is first, it sees the work; otherwise we see that it is idle.
         fence(Ordering::SeqCst);
         if self.state() == IDLE
             && self.state.compare_exchange(marked(IDLE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -77,13 +75,13 @@ impl Shepherd {
         }
     }
 
-    /// Has it look at once.
+    /// Makes it look at once.
     pub(super) fn ring(&self) {
         self.bell.fetch_add(1, Ordering::SeqCst);
         wake_one(&self.bell);
     }
 
-    /// Whether it is about to end, also for the kernel, or has done so a moment ago.
+    /// Whether it is about to end, also for the kernel, or has just ended.
     pub(super) fn is_going(&self) -> bool {
         self.state() == ENDING || clock::now_ns().saturating_sub(self.ended_ns.load(Ordering::Relaxed)) < MOMENT_NS
     }

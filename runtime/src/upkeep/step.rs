@@ -1,4 +1,4 @@
-//! One bounded step of what is due for deserted slots, and for pages of free runs, by whichever thread calls.
+//! One bounded step of the work for deserted slots, and for pages of free runs, in the calling thread.
 
 use super::decay::Seen;
 use super::state::{Inside, State, UPKEEP, interval_ns};
@@ -13,29 +13,28 @@ use machine::{clock, process};
 
 /// Pages that go back to the kernel in a step: 16 MiB.
 const PAGES_AT_ONCE: u64 = (16 << 20) / PAGE as u64;
-/// Idle pages that the shepherd is woken for at once: 1 MiB.
+/// Idle pages for which the shepherd is woken at once: 1 MiB.
 const WORTH_A_CALL: u64 = (1 << 20) / PAGE as u64;
-/// Until the next try, where somebody else is at it.
+/// Time until the next attempt if another thread has the lock.
 const SOON_NS: u64 = 100_000;
 const SECOND: u64 = 1_000_000_000;
-/// What is known of memory: that it is short; that it cannot be told whether it is.
+/// Results of a look at memory: it is short; it is unknown whether it is.
 const SHORT: u32 = 1;
 const UNTOLD: u32 = 2;
-/// Where it could not be told, it is asked again once in so many rounds: somebody may have set a limit meanwhile.
+/// If it is unknown, rounds until the next look: a limit may be set meanwhile.
 const UNTOLD_FOR: u64 = 64;
-/// A slot looks deserted if no thread used it for one part in this many of an interval; then another takes its turn.
+/// A slot looks deserted if no thread used it for one part in this many of an interval.
 const DESERTED_PART: u64 = 8;
-/// Memory is short when less than one part in so many of the limit is left.
+/// Memory is short if less than one part in this many of the limit is left.
 const SHORT_PART: u64 = 8;
 
-/// Does what is due now: serves a slot, or some, and returns some idle pages. Returns when it wants to be called again;
-/// none: not until a thread uses a slot, which then joins and gets turns.
+/// Serves one slot, or returns some idle pages. Returns when to call it again. None: when a slot has joined.
 ///
-/// Takes some microseconds for each array that a slot has, and a millisecond for each MiB that goes back, at most.
+/// Takes at most some microseconds for each magazine of a slot, and a millisecond for each MiB that goes back.
 pub fn step(now_ns: u64) -> Option<u64> {
     percpu::enter();
     let state = State::known().filter(|_| UPKEEP.is_on())?;
-    // Who says that it is later than it is finds everything as long idle.
+    // If `now_ns` is ahead of the clock, everything looks idle for longer.
     let ahead = now_ns.checked_sub(clock::now_ns()).map_or(0, coarse_of);
     let (now, deserted) = (coarse_time().wrapping_add(ahead), coarse_of(interval_ns() / DESERTED_PART));
     let looks_deserted = |slot| heap().cpu.watch(slot).since_last_visit(now) > deserted;
@@ -60,8 +59,7 @@ pub fn step(now_ns: u64) -> Option<u64> {
 }
 
 /// [`step`], by the machine's clock, until nothing is due: for embedders without a shepherd (`upkeep.shepherd:off`).
-/// Returns in how many nanoseconds it wants to be called again; none: not before other threads have allocated or
-/// released memory. Not in signal handlers.
+/// Returns the nanoseconds until the next call; None: when other threads have used memory. Not in signal handlers.
 pub fn tick() -> Option<u64> {
     if !enter() {
         return None;
@@ -75,7 +73,7 @@ pub fn tick() -> Option<u64> {
     }
 }
 
-/// The next errand; a slot that is to be served has run.
+/// The next task. A slot that is to be served counts as run.
 fn begin_errand(table: &mut Timetable, looks_deserted: impl Fn(u32) -> bool) -> Errand {
     let errand = table.errand(looks_deserted);
     if let Errand::Serve(slot, _) = errand {
@@ -85,7 +83,7 @@ fn begin_errand(table: &mut Timetable, looks_deserted: impl Fn(u32) -> bool) -> 
 }
 
 impl State {
-    /// Empties what idles in a slot. One that has nothing any more goes: whoever comes along there again joins.
+    /// Drains what is idle in a slot. An empty slot leaves; it joins again when a thread uses it.
     fn serve(&self, slot: u32, now_ns: u64, now: u32) {
         let began = clock::now_ns();
         let idle = coarse_of(interval_ns() / 2);
@@ -100,12 +98,11 @@ impl State {
         }
     }
 
-    /// Does what makes pages free that were unused for an interval already. Pages that other threads free at the same
-    /// time count as such, too; that error does little harm.
+    /// Runs `work`, which frees pages that were idle for an interval. It may count some that other threads free.
     pub(super) fn freeing_idle_pages<R>(&self, work: impl FnOnce() -> R) -> R {
         let page_heap = heap().page_heap();
         let counts = &page_heap.counts;
-        // What goes back meanwhile came before.
+        // Includes pages that go back meanwhile.
         let ever_free = || counts.free_dirty.get() + counts.purged.get();
         let before = ever_free();
         let result = work();
@@ -122,15 +119,14 @@ impl State {
         result
     }
 
-    /// Walks a part further over the heap, if arrays were emptied since the last walk, or another walk is due. If there
-    /// is more to do, returns how long to wait before that.
+    /// Walks a part over the heap, if magazines were emptied or a walk is due. Returns the wait before the next part.
     pub(super) fn subrelease(&self) -> Option<u64> {
         let (again, began) = (self.subrelease_again_ns.load(Ordering::Relaxed), clock::now_ns());
         if again != 0 && again <= began && self.subreleased.load(Ordering::Relaxed) == 0 {
             self.subrelease_again_ns.store(0, Ordering::Relaxed);
             self.subreleased.store(1, Ordering::Relaxed);
         }
-        // Relaxed: of two who are at it, one repeats what the other did.
+        // Relaxed: of two threads that walk at once, one repeats work.
         let from = self.subreleased.load(Ordering::Relaxed).checked_sub(1)?;
         let allowed = self.with(began, |inside| inside.allowance.refill(began, self.pages_per_second()));
         if allowed.is_none_or(|pages| pages == 0) {
@@ -148,13 +144,13 @@ impl State {
         self.counts.pages.add(done.pages as u64);
         let to = next.map_or(0, |next| next + 1);
         let _ = self.subreleased.compare_exchange(from + 1, to, Ordering::Relaxed, Ordering::Relaxed);
-        // Where it did not come further, somebody else drains.
+        // Without progress, another thread is draining.
         next.map(|next| if next == from { SOON_NS } else { 0 })
     }
 
     pub(super) fn count_reclaimed(&self, done: Reclaimed) {
         if done.magazines > 0 {
-            // Their contents made rows of free objects. A walk in progress ends first; otherwise it might never.
+            // The emptied magazines made rows of free objects. A walk in progress ends first, so that it ends at all.
             let begins = self.subreleased.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
             if begins.is_err() {
                 self.subrelease_again_ns.store(clock::now_ns(), Ordering::Relaxed);
@@ -164,37 +160,37 @@ impl State {
         self.counts.spans.add(done.spans as u64);
     }
 
-    /// How long it takes until a call's worth of pages may go back.
+    /// Time until a call's worth of pages may go back.
     fn until_allowed_ns(&self) -> u64 {
         (MOST_PURGED_AT_ONCE * SECOND / self.pages_per_second()).min(SECOND / 4)
     }
 
-    /// When pages will have to go back, if nothing else happens; none: none will.
+    /// When pages must go back next if nothing else happens. None: never.
     fn when_pages_go(&self, inside: &Inside, now_ns: u64, left: Left) -> Option<u64> {
         let page_heap = heap().page_heap();
         let is_quiet = inside.table.is_empty();
         match left {
             Left::Some => return Some(now_ns + self.until_allowed_ns()),
-            // Pages that cannot go, because huge pages would break or the kernel refuses, cannot while nothing happens.
+            // Pages that cannot go, because huge pages would break or the kernel refuses, stay while all is quiet.
             Left::Refused => return (!is_quiet).then_some(now_ns + SECOND),
             Left::None => {}
         }
         let has_any = page_heap.counts.free_dirty.get() > page_heap.kept_dirty();
         let idle_at = has_any.then(|| inside.decay.idle_at_ns(0).unwrap_or(now_ns + SECOND))?;
-        // The least is known for the whole time without a look: so while anything happens, each quarter has its own.
+        // One least covers the time between two looks. So while anything happens, each quarter needs a look.
         Some(if is_quiet { idle_at } else { idle_at.min(inside.decay.quarter_ends_ns()) })
     }
 
-    /// Looks, once in a round, whether the process's memory is short, and notes peaks.
+    /// Checks once in a round whether the process's memory is short, and notes peaks.
     fn look_at_memory(&self, now_ns: u64) {
         let Some(round) = self.with(now_ns, |inside| inside.table.round()) else { return };
-        // Relaxed, all: of two who look at once, both may.
+        // Relaxed, all: two threads at once may both check.
         if self.looked_in.swap(round, Ordering::Relaxed) == round {
             return;
         }
         heap().central().tally().note_peaks();
         if self.shortage.load(Ordering::Relaxed) != UNTOLD || round.is_multiple_of(UNTOLD_FOR) {
-            // The page cache counts as used memory: so this is a reason to return idle pages, but no others.
+            // The page cache counts as used memory, so this only justifies returning idle pages.
             let mut shortage = UNTOLD;
             process::memory_of_groups(|used, limit| {
                 let is_short = used > limit - limit / SHORT_PART;
@@ -211,11 +207,11 @@ pub(super) enum Left {
     None,
     /// They can go a little later.
     Some,
-    /// Nobody took them.
+    /// They could not be returned.
     Refused,
 }
 
-/// Gives idle pages of free runs back to the kernel, up to so many, and as many as the budget allows.
+/// Returns up to `most` idle pages of free runs to the kernel, as the budget allows.
 pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> Left {
     let page_heap = heap().page_heap();
     let is_short = state.shortage.load(Ordering::Relaxed) == SHORT;

@@ -3,16 +3,16 @@
 //! A process with one thread, or one that holds little, has none. The shepherd is *none*, *awake*, *idle* or *ending*.
 //! Awake, it sleeps until the next thing is due; idle, until a slot wants turns again. After a long idle time it ends,
 //! and a new one is created when it is needed: a process whose main thread called `pthread_exit` ends with its last
-//! thread, which must not be ours. When the program has one thread left, the shepherd returns everything and ends: as
-//! soon as it notices, but at once before that thread forks or does what only a process with one thread may do. The
-//! state carries the generation of the process, so that a fork child has none.
+//! thread, which must not be ours. When the program has one thread left, the shepherd returns everything and ends. It
+//! does so when it notices, but at once before that thread forks or does what only a process with one thread may do.
+//! The state carries the generation of the process, so that a fork child has none.
 //!
-//! No slot is forgotten: the shepherd says that it is idle, and then looks whether a slot wants turns; a slot joins,
+//! No slot is forgotten: the shepherd declares itself idle, and then looks whether a slot wants turns. A slot joins,
 //! and then looks whether the shepherd is idle. Both sides fence in between, so at least one sees the other.
 //!
-//! A slow path of an allocation creates it. Never a release, because the C library releases memory while it holds the
-//! lock that creating a thread takes; nor a thread that holds a lock of ours, may be in a signal handler, or is in a
-//! sandbox. Where it cannot be created, threads do the upkeep of their own slots, and the next allocation tries again.
+//! The slow path of an allocation creates it. A release does not, because the C library releases memory while it holds
+//! the lock that creating a thread takes. Nor does a thread that holds a lock of ours, may be in a signal handler, or
+//! is in a sandbox. Without a shepherd, threads do the upkeep of their own slots, and the next allocation tries again.
 
 use super::shepherd::{AWAKE, ENDING, IDLE, NONE, Shepherd, marked};
 use super::state::{State, interval_ns};
@@ -27,16 +27,16 @@ use machine::sync::{Ordering, fence, wait};
 use machine::thread::{self, Work};
 use machine::{clock, process, sandbox};
 
-/// What it sleeps when nothing is due, before it ends; or two intervals, if these are longer.
+/// The longest idle sleep before it ends, unless two intervals are longer.
 const LONG_NS: u64 = 2_000_000_000;
-/// After it could not be made, the next try waits for so long.
+/// Pause after a failed attempt to create it.
 const AFTER_FAILURE_NS: u64 = 100_000_000;
-/// Where the program has one thread, it is looked again whether it has more after so long.
+/// Time between checks whether a program with one thread has more.
 const ALONE_NS: u64 = 1_000_000;
-/// Whoever waits for its end looks after so long, as often.
+/// Time between looks of a thread that waits for its end, and their number.
 const END_NS: u64 = 50_000;
 const END_LOOKS: u32 = 2000;
-/// A process whose runs have no more pages than this gets none: 2 MiB of address space, of which less is in memory.
+/// A process whose runs have at most this many pages gets none: 2 MiB of address space, of which less is in memory.
 const LITTLE_PAGES: u64 = (2 << 20) / PAGE as u64;
 
 const SHEPHERD: Key = Key::of("upkeep.shepherd");
@@ -44,7 +44,7 @@ const SHEPHERD: Key = Key::of("upkeep.shepherd");
 static WORK: Work = Work { name: c"commensal-keep", job: work };
 
 impl Shepherd {
-    /// Sleeps until a thread rouses it, unless something is due. False if none did for long: the shepherd is gone.
+    /// Sleeps until a thread rouses it, or something is due. False after a long sleep: the shepherd has ended.
     fn rest(&self, bell: u32, long_ns: u64) -> bool {
         self.state.store(marked(IDLE), Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -62,7 +62,7 @@ impl Shepherd {
         !is_long || !self.end()
     }
 
-    /// There is none from now on. False: somebody came meanwhile who left something to it.
+    /// Ends the shepherd. False: a thread left work for it meanwhile.
     fn end(&self) -> bool {
         let background = |is_there| heap().page_heap().set_background(is_there);
         let change = |from, to| {
@@ -70,8 +70,8 @@ impl Shepherd {
         };
         background(false);
         change(AWAKE, ENDING);
-        // A slot that joined before that found it here; or it finds none, and is in an allocation or leaves it to a
-        // later one. What is due is done here, unless a new one has been created already.
+        // A slot that joined before that found the shepherd here. A later one finds none, and is in an allocation or
+        // leaves the work to a later allocation. Work that is due is done here, unless a new shepherd exists already.
         fence(Ordering::SeqCst);
         let goes_on = !is_last() && SHEPHERD.is_on() && step(clock::now_ns()).is_some() && change(ENDING, AWAKE);
         if goes_on {
@@ -88,8 +88,7 @@ impl Shepherd {
 }
 
 impl State {
-    /// Makes sure that there is a shepherd, if there should be one and it can be created: on the slow path of an
-    /// allocation. Returns false if a later allocation should try.
+    /// In an allocation: creates a shepherd if needed and possible. False: a later allocation should try.
     pub(super) fn try_to_have_shepherd(&self, now_ns: u64, from: From) -> bool {
         let (allocates, counts) = (from == From::Allocation, &heap().page_heap().counts);
         let is_wanted = SHEPHERD.is_on()
@@ -133,28 +132,27 @@ impl State {
     }
 }
 
-/// How many threads there are but for one, and for RCU's worker. None: it cannot be told.
+/// Number of threads except the caller and RCU's worker. None: unknown.
 fn others() -> Option<u32> {
     process::threads().map(|all| all.saturating_sub(1 + u32::from(rcu::has_worker())))
 }
 
-/// For the shepherd: whether the program has no more than one thread.
+/// For the shepherd: whether the program has at most one thread.
 fn is_last() -> bool {
     others().is_some_and(|others| others <= 1)
 }
 
-/// Makes forks end the shepherd first, if it should end. Call it early: handlers cannot register others.
+/// Makes forks end the shepherd first, if it should end. Call it early, because handlers cannot register others.
 pub(crate) fn before_a_thread() {
     thread::before_fork(leave_before_fork);
 }
 
-/// If the caller is the program's last thread, there is no shepherd any more when this returns, also for the kernel, or
-/// a tenth of a second has passed. A joined thread may take a moment to end; this waits for that for as many `looks`.
-/// Any thread, also in signal handlers.
+/// If the caller is the program's last thread, waits until there is no shepherd any more, also for the kernel, for a
+/// tenth of a second at most. Waits `looks` times for joined threads to end. Any thread, also in signal handlers.
 pub fn leave_to_the_last(looks: u32) {
     let Some(shepherd) = State::known().map(|state| &state.shepherd) else { return };
     let (mut look, mut most) = (0, looks);
-    // All but the one that calls.
+    // Other threads than the caller.
     while let Some(others @ 1..) = others() {
         if others == 1 && (shepherd.is_there() || shepherd.is_going()) {
             shepherd.ring();
@@ -177,7 +175,7 @@ fn work() {
         percpu::enter();
         let Some(state) = State::known() else { return };
         let shepherd = &state.shepherd;
-        // Who rings after this finds the word changed when we go to sleep.
+        // A later ring changes the word before we sleep.
         let bell = shepherd.bell.load(Ordering::SeqCst);
         if (!SHEPHERD.is_on() || is_last()) && shepherd.end() {
             return;

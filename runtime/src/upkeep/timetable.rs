@@ -1,4 +1,4 @@
-//! Which slots have turns, and which has one now, while slots come and go, the interval changes and the clock jumps.
+//! The turns of slots, while slots come and go, the interval changes and the clock jumps.
 //!
 //! Time is counted in *rounds* of one interval. In each round a member has one window, by its rank among the members
 //! ([`grid`]), in which it may run once. Slots come and go only between two rounds, so no window is shared.
@@ -10,34 +10,29 @@
 //!                              a and c want to go ┘
 //! ```
 //!
-//! **How far runs are apart.** Exactly one interval, while the members stay the same. At a boundary where they change,
-//! a member that ran at part a of the old round is due at part b of the new one, (1 − a) + b intervals later: less than
+//! **Distance of runs.** Exactly one interval, while the members stay the same. At a boundary where they change, a
+//! member that ran at part a of the old round is due at part b of the new one, (1 − a) + b intervals later: less than
 //! two. If that is less than a half, it skips the new round, and is due after 1½ at most. For that the next round must
 //! have the same members, so a round that a member skips admits no change for the next. So the distance is always
 //! within [½, 2] of an interval. A new interval takes effect at once, and stretches the rest of the round: the number
 //! of intervals to a turn stays, partly of old and partly of new ones.
 //!
-//! A missed turn is gone. A clock that jumps ahead skips turns; one that jumps back is followed from where it is now.
-//!
-//! Plain data: whoever uses it has a lock around it.
+//! A missed turn is gone. A clock that jumps ahead skips turns; after a jump back, turns continue. Users need a lock.
 
 use super::grid;
 use machine::slot;
 
-/// Words of a set of slots.
 const WORDS: usize = slot::MAX / 64;
-/// A round, in the unit of phases: above these bits is the round, in them the part of it that has passed. Rounds of a
-/// millisecond last for thousands of years.
+/// Phases: the round is above these bits, the passed part of it in them. Lasts for thousands of years.
 const ROUND: u64 = 1 << 24;
-/// The shortest interval, in nanoseconds: a window for each of so many slots is no less than one.
+/// The shortest interval, in nanoseconds: each slot's window then still has one nanosecond at least.
 pub const SHORTEST_NS: u64 = 1_000_000;
 /// The longest: a day.
 pub const LONGEST_NS: u64 = 86_400_000_000_000;
 
-/// A clock that is behind by less than this was read before somebody else read it.
+/// A clock that is behind by less than this was read before another thread's later reading.
 const LATE_NS: u64 = 1_000_000_000;
 
-/// A set of slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Set([u64; WORDS]);
 
@@ -59,7 +54,6 @@ impl Set {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// How many members come before a slot.
     fn rank(&self, slot: u32) -> u32 {
         let (word, bit) = (slot as usize / 64, slot % 64);
         let before: u32 = self.0[..word].iter().map(|word| word.count_ones()).sum();
@@ -78,42 +72,42 @@ impl Set {
     }
 }
 
-/// What a slot may do.
+/// The turn of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It has its turn until this time.
     UntilNs(u64),
     /// It has none before this time, when it should look again.
     NotBeforeNs(u64),
-    /// It is no member, and nobody has asked that it be one.
+    /// It is no member, and has not joined.
     None,
 }
 
-/// What is to be done for slots that do not come by themselves.
+/// The next task for slots that do not run by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errand {
     /// This slot has its turn, until this time; it missed the one before, or looks deserted.
     Serve(u32, u64),
     /// Nothing before this time.
     NotBeforeNs(u64),
-    /// Nothing, as there are no members.
+    /// Nothing: there are no members.
     None,
 }
 
-/// The timetable. All-zero memory is one without members, and without an interval: [`Self::advance`] begins it.
+/// The timetable. All-zero memory has no members and no interval: [`Self::advance`] begins it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Timetable {
     interval_ns: u64,
-    /// When the round began: before the clock did, if the interval was stretched early.
+    /// When the round began: may be before the clock's start, if the interval was stretched early.
     began_ns: i64,
-    /// When it was last asked.
+    /// The time of the last call.
     seen_ns: u64,
     round: u64,
     /// Whether a member skips this round, or may: then the next one has the same members.
     is_settling: bool,
     members: Set,
-    /// Those of the next round.
+    /// Members of the next round.
     wanted: Set,
     /// By slot: the phase at which it was due when it last ran; 0: it never did.
     last: [u64; slot::MAX],
@@ -134,15 +128,15 @@ impl Timetable {
         }
     }
 
-    /// Takes note of the time, and of the interval that is wanted, from [`SHORTEST_NS`] to [`LONGEST_NS`].
+    /// Follows the clock, and applies the wanted interval, from [`SHORTEST_NS`] to [`LONGEST_NS`].
     pub fn advance(&mut self, now_ns: u64, interval_ns: u64) {
         let interval_ns = interval_ns.clamp(SHORTEST_NS, LONGEST_NS);
-        // Whoever read the clock a moment ago comes late, and the clock has not jumped.
+        // A thread that read the clock a moment ago is late; the clock has not jumped.
         let is_late = now_ns < self.seen_ns && self.seen_ns - now_ns < LATE_NS;
         let now_ns = if is_late { self.seen_ns } else { now_ns };
         let now = now_ns as i64;
         if self.interval_ns == 0 {
-            // Slots that never ran did so in round 0, which is not the one before.
+            // Slots that never ran have round 0, which is not the one before.
             (self.interval_ns, self.began_ns, self.round) = (interval_ns, now, 2);
         } else if now_ns < self.seen_ns {
             self.began_ns -= (self.seen_ns - now_ns) as i64;
@@ -160,9 +154,8 @@ impl Timetable {
         }
     }
 
-    /// So many rounds are over.
     fn turn_over(&mut self, rounds: u64) {
-        // Whoever skipped a round that is over before the last one was due in that.
+        // A member that skipped a past round was due in the last of them.
         let is_free = !self.is_settling || rounds > 1;
         self.is_settling = false;
         if is_free && self.wanted != self.members {
@@ -171,7 +164,7 @@ impl Timetable {
         }
     }
 
-    /// A slot is to have turns, from the next round on; at once, if no other one has.
+    /// Gives a slot turns, from the next round on; at once, if no other slot has any.
     pub fn join(&mut self, slot: u32) {
         if self.wanted.has(slot) {
             return;
@@ -189,27 +182,27 @@ impl Timetable {
         }
     }
 
-    /// A slot is to have no turns, from the next round on.
+    /// Ends a slot's turns with this round.
     pub fn leave(&mut self, slot: u32) {
         self.wanted.change(slot, false);
     }
 
-    /// Whether it is to have turns.
+    /// Whether it has turns from the next round on.
     pub fn is_wanted(&self, slot: u32) -> bool {
         self.wanted.has(slot)
     }
 
-    /// Members of this round.
+    /// Number of members of this round.
     pub fn members(&self) -> u32 {
         self.members.count()
     }
 
-    /// Whether any slot is a member, or is to be one.
+    /// Whether no slot is a member, or will be one.
     pub fn is_empty(&self) -> bool {
         self.members.count() + self.wanted.count() == 0
     }
 
-    /// What a slot may do now.
+    /// The slot's turn now.
     pub fn turn(&self, slot: u32) -> Turn {
         let boundary = self.boundary();
         if !self.members.has(slot) {
@@ -226,21 +219,21 @@ impl Timetable {
         }
     }
 
-    /// A slot, which has its turn, runs; returns when it was due.
+    /// Runs a slot that has its turn, and returns when it was due.
     pub fn run(&mut self, slot: u32) -> u64 {
         debug_assert!(matches!(self.turn(slot), Turn::UntilNs(_)), "slot {slot} runs out of turn");
         self.last[slot as usize] = self.due_phase(slot);
         self.window(slot).0
     }
 
-    /// A slot, which has its turn, leaves it to whoever serves those that missed one.
+    /// A slot that has its turn leaves it to the task that serves missed turns.
     pub fn hand_over(&mut self, slot: u32) {
         let long_ago = (self.round - 2) * ROUND;
         self.last[slot as usize] = self.last[slot as usize].min(long_ago);
     }
 
-    /// What to do for slots that missed their turn in the last round, or look deserted. Others may look like that
-    /// later, so ask in each quarter of a round that has turns still to come.
+    /// The next task for slots that missed their turn in the last round, or look deserted. Other slots may look
+    /// deserted later, so it asks for a look in each quarter of a round that still has turns.
     pub fn errand(&self, looks_deserted: impl Fn(u32) -> bool) -> Errand {
         if self.is_empty() {
             return Errand::None;
@@ -268,17 +261,15 @@ impl Timetable {
         self.round
     }
 
-    /// When it ends.
+    /// When the round ends.
     pub fn boundary(&self) -> u64 {
         self.at(self.interval_ns)
     }
 
-    /// So long after the beginning of the round.
     fn at(&self, ns: u64) -> u64 {
         (self.began_ns + ns as i64).max(0) as u64
     }
 
-    /// From when to when it is a member's turn in this round.
     fn window(&self, slot: u32) -> (u64, u64) {
         let (rank, members) = (self.members.rank(slot), self.members.count());
         let due = grid::slot_time(self.interval_ns, rank, members);
@@ -305,7 +296,7 @@ impl Timetable {
         !self.has_run(slot) && self.due_phase(slot).saturating_sub(last) < ROUND / 2
     }
 
-    /// The timetable's invariants.
+    /// Checks the timetable's invariants.
     pub fn check_valid(&self) {
         assert!(
             self.interval_ns == 0
@@ -356,7 +347,7 @@ mod tests {
         let mut table = with([3, 70, 1000].into_iter());
         table.run(3);
         for (third, errand) in [
-            // 70 comes, 3 and 1000 do not.
+            // 70 runs; 3 and 1000 do not.
             (0, Errand::NotBeforeNs(6 * SECOND + SECOND / 4)),
             (1, Errand::NotBeforeNs(6 * SECOND + SECOND / 2)),
             (3, Errand::Serve(3, 7 * SECOND + SECOND / 3)),
