@@ -1,4 +1,4 @@
-//! What a group is: its account, the threads inside, its caches, and its large blocks.
+//! The state of a group: its account, the count of threads inside, its caches, and its large blocks.
 
 use super::NAME_BYTES;
 use crate::caches::heap;
@@ -9,11 +9,11 @@ use core::ptr::null_mut;
 use machine::sync::{Acquired, AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, Site};
 use machine::{here, thread};
 
-/// The group. It lies in a cache of groups, and its caches and blocks point to it.
+/// A group. It comes from a cache of groups, and its caches and blocks point to it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Core {
-    /// First, so that whoever finds an account has found its group.
+    /// First, so that a pointer to an account is a pointer to its group.
     pub(super) account: Account,
     pub(super) users: Users,
     pub(super) children: AtomicU32,
@@ -30,7 +30,7 @@ const _: () = assert!(core::mem::offset_of!(Core, account) == 0 && size_of::<Cor
 #[derive(Debug)]
 pub struct Users(AtomicU64);
 
-/// In place of times: nobody may enter any more.
+/// In place of times: no thread may enter any more.
 pub const CLOSED: u32 = u32::MAX;
 
 impl Users {
@@ -38,34 +38,32 @@ impl Users {
         Users(AtomicU64::new(0))
     }
 
-    /// Times that threads are inside.
     pub fn count(&self) -> u32 {
         self.times(self.0.load(Ordering::Relaxed))
     }
 
-    /// What a word means in this process. The thread that forked has counted its entries again.
+    /// The times of a word in this process. After a fork, the child's thread has counted its entries again.
     fn times(&self, word: u64) -> u32 {
         if (word >> 32) as u32 == thread::generation() { word as u32 } else { 0 }
     }
 
-    /// Says how often the calling thread is inside, which is alone in a fork child.
+    /// Sets the times that the calling thread is inside; it is the only one in a fork child.
     pub fn set(&self, times: u32) {
         self.0.store(word_of(times), Ordering::Release);
     }
 
     pub fn change(&self, next: impl Fn(u32) -> Option<u32>) -> Result<(), u32> {
         let update = |word| Some(word_of(next(self.times(word))?));
-        // Acquire and release: who closes the group comes behind all who left it, with what they did there.
+        // Acquire and release: a thread that closes the group sees what those that left it did there.
         let changed = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
         changed.map(|_| ()).map_err(|word| self.times(word))
     }
 
-    /// Closes the group if nobody is inside; error: the times that threads are.
+    /// Closes the group if no thread is inside; otherwise returns the times that threads are.
     pub fn close(&self) -> Result<(), u32> {
         self.change(|times| (times == 0).then_some(CLOSED))
     }
 
-    /// Opens it again.
     pub fn open(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -75,10 +73,9 @@ fn word_of(times: u32) -> u64 {
     u64::from(thread::generation()) << 32 | u64::from(times)
 }
 
-/// With the spare arrays: nothing is taken while it is held.
+/// As for the spare magazines: the holder takes no other lock.
 const RANK: u8 = 2;
 
-/// What is known of a large block.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Block {
@@ -86,7 +83,7 @@ pub struct Block {
     pub start: *mut u8,
     pub pages: usize,
     pub next: *mut Block,
-    /// The link that leads here.
+    /// The link that points here.
     pub link: *mut *mut Block,
 }
 
@@ -94,7 +91,6 @@ impl Block {
     pub const BYTES: usize = size_of::<Block>();
 }
 
-/// The large blocks of a group.
 #[derive(Debug)]
 pub struct List {
     lock: Lock<RANK>,
@@ -110,16 +106,14 @@ impl List {
         List { lock: Lock::new(), len: AtomicU32::new(0), first: UnsafeCell::new(null_mut()) }
     }
 
-    /// Blocks in it, at some moment.
     pub fn len(&self) -> u32 {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// # Safety
-    /// The block is the caller's, and in no list.
+    /// The caller owns `block`, which is in no list.
     pub unsafe fn insert(&self, block: *mut Block) -> bool {
         // SAFETY: passed on. A walk from the first block finds a whole list after each store. Only `remove` needs the
-        // links back, and they are rebuilt if a fork took the lock's holder away.
+        // back links, and `repair` rebuilds them if the lock's holder vanished in a fork.
         self.locked(here!(), |first| unsafe {
             ((*block).next, (*block).link) = (*first, first);
             if !(*first).is_null() {
@@ -131,8 +125,7 @@ impl List {
         .is_some()
     }
 
-    /// # Safety
-    /// The block is in this list.
+    /// `block` is in this list.
     pub unsafe fn remove(&self, block: *mut Block) -> bool {
         // SAFETY: passed on.
         self.locked(here!(), |_| unsafe {
@@ -152,7 +145,7 @@ impl List {
         }
         let first = self.first.get();
         if acquired == Acquired::Abandoned {
-            // SAFETY: the lock is ours.
+            // SAFETY: this thread holds the lock.
             unsafe { self.repair(first) };
         }
         let result = work(first);
@@ -161,8 +154,7 @@ impl List {
         Some(result)
     }
 
-    /// # Safety
-    /// The lock is held.
+    /// The caller holds the lock.
     unsafe fn repair(&self, first: *mut *mut Block) {
         let (mut link, mut len) = (first, 0);
         // SAFETY: passed on; the links forward are right.

@@ -2,8 +2,8 @@
 //!
 //! Each entry lies with its caller, usually on the stack, and points to the thread's entry before it; the thread's word
 //! points to the last one. Entries may end in any order. The group counts its entries in this process. A fork child has
-//! only the thread that forked, which counts its own entries again when it notices the fork: at once after an ordinary
-//! fork; after a bare one, when it first reaches this code.
+//! only the thread that forked. That thread counts its own entries again when it notices the fork: at once after an
+//! ordinary fork; after a bare one, when it first reaches this code.
 
 use super::core::{CLOSED, Core};
 use crate::caches::{enter, heap};
@@ -13,7 +13,7 @@ use core::ptr::null_mut;
 use machine::sync::Ordering;
 use machine::thread;
 
-/// A stay of a thread in a group. Its owner keeps it where it is until it has ended.
+/// One entry of a thread into a group. It must not move until it has ended.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Entry {
@@ -21,7 +21,7 @@ pub struct Entry {
     outer: *mut Entry,
 }
 
-/// The entry is none of the calling thread's.
+/// The entry is not one of the calling thread's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotInside;
 
@@ -33,15 +33,12 @@ impl fmt::Display for NotInside {
 
 impl core::error::Error for NotInside {}
 
-/// In the child of an ordinary fork, at once: another thread may look before the one that forked comes along.
+/// Runs in the child of an ordinary fork, at once, so that other threads of the child see the right counts.
 extern "C" fn notice() {
     percpu::enter();
 }
 
-/// Says how often the calling thread, which is alone in a fork child, is inside of a group.
-///
-/// # Safety
-/// It is.
+/// Sets the count of a group in a fork child: the calling thread must be alone, and inside the group.
 unsafe fn recount(group: *const Core) {
     // SAFETY: a group is not destroyed while the thread is inside.
     let times = entries().filter(|&entry| unsafe { (*entry).group } == group).count();
@@ -49,7 +46,6 @@ unsafe fn recount(group: *const Core) {
     unsafe { (*group).users.set(times as u32) };
 }
 
-/// In a fork child: only this thread is inside of any group.
 fn recount_all() {
     // SAFETY: as in `recount`.
     entries().for_each(|entry| unsafe { recount((*entry).group) });
@@ -59,18 +55,18 @@ fn recount_all() {
 fn entries() -> impl Iterator<Item = *mut Entry> {
     let first = thread::local() as *mut Entry;
     core::iter::successors((!first.is_null()).then_some(first), |&entry| {
-        // SAFETY: entries stay where they are until they have ended, and then they are not in here.
+        // SAFETY: an entry does not move before it has ended, and then it is not in this list.
         let outer = unsafe { (*entry).outer };
         (!outer.is_null()).then_some(outer)
     })
 }
 
-/// The innermost group that the calling thread is inside of; null: none. It exists as long as the thread is inside.
+/// The innermost group that the calling thread is inside; null: none. It exists as long as the thread is inside.
 pub fn innermost() -> *const Core {
     current().map_or(core::ptr::null(), |group| &raw const *group)
 }
 
-/// The same, for as long as the caller uses it at once.
+/// [`innermost`] as a reference, for immediate use.
 #[inline]
 pub(crate) fn current() -> Option<&'static Core> {
     let entry = thread::local() as *mut Entry;
@@ -79,7 +75,7 @@ pub(crate) fn current() -> Option<&'static Core> {
 }
 
 impl Entry {
-    /// One that leads nowhere.
+    /// An entry that is not in use.
     pub const fn new() -> Self {
         Entry { group: core::ptr::null(), outer: null_mut() }
     }
@@ -87,12 +83,12 @@ impl Entry {
     /// Enters a group: the thread allocates there until it leaves or enters another one. False during destruction.
     ///
     /// # Safety
-    /// The entry is not in use, and stays where it is until the thread has left by it. The group exists until then.
-    /// What the thread allocates meanwhile, by any means, is not used when the group is destroyed.
+    /// The entry is not in use, and does not move before the thread has left by it. The group exists until then. Memory
+    /// that the thread allocates meanwhile, by any means, is not used after the group is destroyed.
     pub unsafe fn enter(this: *mut Entry, group: &Core) -> bool {
         enter();
         if !heap().has_groups() {
-            // Before anybody is inside, so that a child knows.
+            // Before any thread is inside, so that a child knows.
             thread::when_forked(recount_all);
             thread::on_fork_in_child(notice);
             heap().begin_groups();
@@ -107,7 +103,7 @@ impl Entry {
         true
     }
 
-    /// Leaves the group, whichever entry is the innermost: those inside stay.
+    /// Leaves the group by this entry, also if it is not the innermost: the entries inside it stay.
     ///
     /// # Safety
     /// The entry is one.
@@ -116,7 +112,7 @@ impl Entry {
         if !entries().any(|entry| entry == this) {
             return Err(NotInside);
         }
-        // SAFETY: passed on; the thread's entries are its own.
+        // SAFETY: passed on; the thread owns its entries.
         let (group, outer) = unsafe { ((*this).group, (*this).outer) };
         // SAFETY: a group is not destroyed while a thread is inside.
         let users = unsafe { &(*group).users };
@@ -128,7 +124,7 @@ impl Entry {
             None => thread::set_local(outer as usize),
         }
         machine::sync::compiler_fence(Ordering::Release);
-        // The last: from here on the group may be no more, and a handler of this thread must not find it.
+        // Last: from here on the group may be destroyed, and a handler of this thread must not find it.
         let _ = users.change(|times| times.checked_sub(1));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A group, as the runtime knows it.
+//! Creating, destroying and allocating in a group.
 
 use super::NAME_BYTES;
 use super::core::{Core, List, Users};
@@ -14,7 +14,7 @@ use core::fmt::{self, Write};
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// As often are arrays emptied for an allocation.
+/// Attempts to drain magazines for an allocation.
 const ROUNDS: usize = 4;
 
 /// Why a group was not created.
@@ -22,7 +22,7 @@ const ROUNDS: usize = 4;
 pub enum Refused {
     /// There is no memory for it.
     NoMemory,
-    /// The name is empty, or has something else in it than letters, digits and `-`, `_`, `.`, `/`.
+    /// The name is empty, or contains a character other than letters, digits, `-`, `_`, `.` and `/`.
     Name,
 }
 
@@ -37,14 +37,14 @@ impl fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// Why a group was not destroyed. Nothing happened to it.
+/// Why a group was not destroyed. It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// So many times, threads are inside.
+    /// Threads are inside, this many times.
     Inside(u32),
-    /// So many groups have it for a parent.
+    /// This many groups have it as parent.
     Children(u32),
-    /// A signal handler interrupted somebody who goes over all caches.
+    /// The caller is a signal handler that interrupted a drain of all caches.
     Interrupting,
 }
 
@@ -64,29 +64,29 @@ impl fmt::Display for Busy {
 
 impl core::error::Error for Busy {}
 
-/// What is known of a group.
+/// Statistics of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Charged bytes: what the program holds of the group and of groups below, and what arrays of slots hold of it.
+    /// Bytes charged to it and its descendants, including objects in magazines of slots.
     pub charged: u64,
-    /// The most that they were, exact to one refill of an array.
+    /// The largest charge, exact to one refill of a magazine.
     pub peak: u64,
     /// The limit; `u64::MAX`: none.
     pub limit: u64,
-    /// Allocations that a limit refused, its own or one above.
+    /// Allocations refused by its own limit or by an ancestor's.
     pub refused: u64,
     /// Times that threads are inside.
     pub inside: u32,
-    /// Groups that have it for a parent.
+    /// Groups that have it as parent.
     pub children: u32,
-    /// Caches that were made.
+    /// Caches created.
     pub caches: u32,
     /// Large blocks in use.
     pub large_blocks: u32,
 }
 
 impl Core {
-    /// Creates a group. A microsecond or less; interrupts nobody.
+    /// Creates a group. A microsecond or less; interrupts no thread.
     pub fn create(name: &[u8], parent: Option<&Core>) -> Result<*mut Core, Refused> {
         if name.is_empty() || !is_plain(name) {
             return Err(Refused::Name);
@@ -110,7 +110,7 @@ impl Core {
             name: own,
             name_bytes: name_bytes as u8,
         };
-        // SAFETY: the place is ours, and large enough.
+        // SAFETY: the memory is ours, and large enough.
         unsafe { place.write(core) };
         if let Some(parent) = parent {
             parent.children.fetch_add(1, Ordering::Relaxed);
@@ -119,11 +119,11 @@ impl Core {
         Ok(place)
     }
 
-    /// Destroys a group: returns everything that was allocated in it at once, without looking at it. Takes time in
-    /// proportion to its spans and large blocks; interrupts no thread.
+    /// Destroys a group: frees its memory at once, without looking at the objects. Takes time in proportion to its
+    /// spans and large blocks; interrupts no thread.
     ///
     /// # Safety
-    /// `this` was created, and is the caller's to destroy. No thread uses its memory or allocates in it.
+    /// The caller owns `this`, which was created. No thread uses its memory or allocates in it.
     pub unsafe fn destroy(this: *mut Core) -> Result<(), Busy> {
         enter();
         // SAFETY: passed on.
@@ -136,7 +136,7 @@ impl Core {
             core.users.open();
             return Err(Busy::Interrupting);
         }
-        // SAFETY: passed on: nobody uses the caches any more.
+        // SAFETY: passed on: no thread uses the caches any more.
         if core.known_table().is_some_and(|table| !unsafe { heap().end_charged(table) }) {
             register::enter(this);
             core.users.open();
@@ -144,7 +144,7 @@ impl Core {
         }
         core.release_large();
         let (table, parent) = (core.table.load(Ordering::Relaxed), Core::of_account(core.account.parent()));
-        // SAFETY: nobody knows the group any more.
+        // SAFETY: no other thread can reach the group any more.
         unsafe {
             if !table.is_null() {
                 Own::TABLE.free(table.cast());
@@ -153,24 +153,23 @@ impl Core {
             Own::GROUP.free(this.cast());
         }
         if let Some(parent) = parent {
-            // Release pairs with the acquire in `destroy`: a parent goes after its children.
+            // Release pairs with the acquire in `destroy`: a parent is destroyed after its children.
             parent.children.fetch_sub(1, Ordering::Release);
         }
         Ok(())
     }
 
-    /// The group that an account is of.
     pub(super) fn of_account(account: Option<&Account>) -> Option<&Core> {
-        // SAFETY: all accounts are groups', of which they are the first field.
+        // SAFETY: every account is the first field of a group.
         account.map(|account| unsafe { &*(&raw const *account).cast() })
     }
 
-    /// The group that a cache is of, if it is one's; for as long as an object of the cache is in use.
+    /// The group of a cache, if it has one; valid while an object of the cache is in use.
     pub(crate) fn of_cache(cache: CacheRef) -> Option<&'static Core> {
         Self::of_account(cache.account())
     }
 
-    /// The group that it is in, if it is in one.
+    /// Its parent.
     pub fn parent(&self) -> Option<&Core> {
         Self::of_account(self.account.parent())
     }
@@ -180,14 +179,14 @@ impl Core {
         core::str::from_utf8(&self.name[..self.name_bytes as usize]).unwrap_or("?")
     }
 
-    /// Who is charged.
+    /// Its account.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// What is known of it: exact at rest.
+    /// Its statistics: exact at rest.
     pub fn statistics(&self) -> Statistics {
-        // A fork child's first look at who is inside may be this.
+        // In a fork child this recounts the threads inside.
         enter();
         Statistics {
             charged: self.account.charged(),
@@ -206,8 +205,6 @@ impl Core {
         unsafe { self.table.load(Ordering::Acquire).as_ref() }
     }
 
-    // ---- allocating ----
-
     /// At least `bytes` at a multiple of `alignment`, a power of two. None: no memory, or no room within the limits.
     pub fn allocate(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
         let class = if alignment <= size_class::STEP {
@@ -223,10 +220,10 @@ impl Core {
         }
     }
 
-    /// Gives back what [`Self::allocate`] gave, of whichever group.
+    /// Frees what [`Self::allocate`] of any group returned.
     ///
     /// # Safety
-    /// The block is the caller's to give up.
+    /// The caller owns the block.
     pub unsafe fn free(block: *mut u8) {
         enter();
         // SAFETY: passed on.
@@ -238,7 +235,7 @@ impl Core {
         }
     }
 
-    /// An object of a class.
+    /// An object of a size class.
     #[inline]
     pub fn allocate_small(&self, class: usize) -> Option<*mut u8> {
         // Acquire pairs with the release in `make_cache`.
@@ -259,7 +256,7 @@ impl Core {
         })
     }
 
-    /// Tries, and tries again after draining caches: the group's if a limit was in the way, or all of the process.
+    /// Calls `attempt`. If it fails, drains the caches of the full group, or of the process, and retries.
     pub(super) fn within_limits<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
         if let Some(got) = attempt() {
             return Some(got);
@@ -269,7 +266,7 @@ impl Core {
                 // No memory; or there was no room, and now there is.
                 return attempt().or_else(|| heap().cpu.flush_and_retry(bytes, attempt));
             };
-            // Objects in arrays are charged, but refuse no request. Others may have drained or taken them.
+            // Objects in magazines are charged, but must cause no refusal. Others may have drained or taken them.
             let table = Self::of_account(Some(full)).and_then(Core::known_table);
             let drained = table.and_then(|table| heap().drain_charged(table));
             let again = attempt();
@@ -307,11 +304,11 @@ impl Core {
         // SAFETY: the caches end before the group does.
         let cache = unsafe { ObjectCache::create_for(&raw const self.account, &wanted) }?;
         let ours = cache.cache();
-        // Release: who sees the entry finds the cache as it was made.
+        // Release: a thread that sees the entry finds the cache as it was made.
         match entry.compare_exchange(0, ours.word(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(ours),
             Err(theirs) => {
-                // SAFETY: nobody has seen ours. One that cannot end here, in a handler, is nobody's.
+                // SAFETY: no other thread has seen ours. If it cannot end here, in a handler, it has no owner.
                 if unsafe { cache.destroy() }.is_err() {
                     cache.disown();
                 }
@@ -320,7 +317,7 @@ impl Core {
         }
     }
 
-    /// The table, which is made now if there is none, and put below that of the parent.
+    /// The table. Makes one if there is none, and links it below the parent's.
     fn table(&self) -> Option<&Charged> {
         let mut table = self.table.load(Ordering::Acquire);
         if table.is_null() {
@@ -328,13 +325,13 @@ impl Core {
             if made.is_null() {
                 return None;
             }
-            // SAFETY: the place is ours; zeroes are an empty table.
+            // SAFETY: the memory is ours; zeroes are an empty table.
             unsafe { made.cast::<u8>().write_bytes(0, size_of::<Charged>()) };
-            // Release: who sees the table sees it empty, or later.
+            // Release: a thread that sees the table sees it empty, or later.
             match self.table.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => table = made,
                 Err(theirs) => {
-                    // SAFETY: nobody has seen ours.
+                    // SAFETY: no other thread has seen this table.
                     unsafe { Own::TABLE.free(made.cast()) };
                     table = theirs;
                 }

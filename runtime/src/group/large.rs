@@ -1,6 +1,4 @@
-//! Large blocks of a group: each has a note that leads to the group, and the block's tag leads to the note.
-//!
-//! Runs at the same time: any thread, under the list's lock.
+//! Large blocks of a group: a block's tag points to a note, and the note to the group, under the list's lock.
 
 use super::core::{Block, Core};
 use super::own::Own;
@@ -9,20 +7,15 @@ use crate::page_heap::{PAGE, Run};
 use core::ptr::null_mut;
 use machine::here;
 
-/// The note of a large block that is a group's.
 fn note_of(start: *mut u8) -> Option<*mut Block> {
     let note = heap().page_heap().tag(start).cast::<Block>();
     (!note.is_null()).then_some(note)
 }
 
-/// Tells the group of a large block, if it is one's, that the block goes.
-///
-/// # Safety
-/// The block is the caller's to give up.
+/// Tells the group of a large block, if it has one, that the block is freed. The caller must own the block.
 pub(crate) unsafe fn forget_large(start: *mut u8) {
     let Some(note) = note_of(start) else { return };
-    // SAFETY: passed on; as in `of_large`. In a handler above the list's holder, the note and its charge stay until
-    // the group is destroyed; the note then names no block.
+    // SAFETY: passed on; as in `of_large`. If `remove` fails in a handler, the note stays, and names no block.
     unsafe {
         let group = &*(*note).group;
         let pages = (*note).pages;
@@ -36,16 +29,16 @@ pub(crate) unsafe fn forget_large(start: *mut u8) {
 }
 
 impl Core {
-    /// The group of a large block, if it is one's.
+    /// The group of a large block, if it has one.
     ///
     /// # Safety
-    /// The block is the caller's.
+    /// The caller owns the block.
     pub unsafe fn of_large(start: *mut u8) -> Option<&'static Core> {
         // SAFETY: a note lives as long as its block, and a group longer.
         note_of(start).map(|note| unsafe { &*(*note).group })
     }
 
-    /// A large block in the group.
+    /// Allocates a large block in the group.
     pub fn allocate_large(&self, bytes: usize, alignment: usize) -> Option<Run> {
         if bytes.checked_add(alignment)? > isize::MAX as usize || !enter() {
             return None;
@@ -86,7 +79,7 @@ impl Core {
                 Some(run)
             }
             run => {
-                // SAFETY: both are ours; what cannot be noted goes back.
+                // SAFETY: both are ours; a block that cannot be noted goes back.
                 unsafe {
                     run.inspect(|run| page_heap.free(run.start));
                     Own::LARGE.free(note.cast());
@@ -99,7 +92,7 @@ impl Core {
     /// Resizes a large block, and charges its group, if any. False if there is no room, or if `resize` fails.
     ///
     /// # Safety
-    /// The block is the caller's.
+    /// The caller owns the block.
     pub unsafe fn resize_large(start: *mut u8, pages: usize, resize: impl FnOnce() -> bool) -> bool {
         let Some(note) = note_of(start) else { return resize() };
         // SAFETY: passed on; as in `of_large`.
@@ -118,14 +111,14 @@ impl Core {
         is_done
     }
 
-    /// Gives all large blocks back. Nobody uses them, nor the group.
+    /// Frees all large blocks. No thread uses them or the group.
     pub(super) fn release_large(&self) {
         let mut next = self.large.locked(here!(), |first| {
-            // SAFETY: the lock is ours.
+            // SAFETY: this thread holds the lock.
             unsafe { first.replace(null_mut()) }
         });
         while let Some(note) = next.filter(|note| !note.is_null()) {
-            // SAFETY: nobody uses the block any more.
+            // SAFETY: no thread uses the block any more.
             unsafe {
                 let Block { start, pages, next: behind, .. } = note.read();
                 next = Some(behind);

@@ -1,4 +1,4 @@
-//! Memory groups: what a `memcg` is to the kernel, for a program. What is allocated in a group is charged to it and its
+//! Memory groups: like the kernel's `memcg`, within a program. Memory allocated in a group is charged to it and its
 //! ancestors, up to a limit, and all of it can be freed at once.
 //!
 //! ```
@@ -11,19 +11,20 @@
 //! drop(text);
 //! ```
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `inner` | a group as the runtime knows it: account, caches, large blocks; allocating and releasing |
+//! | `core` | the state of a group: account, count of threads inside, list of large blocks |
+//! | `inner` | creating, destroying and allocating |
 //! | `entry` | threads that are inside a group, so that `malloc` allocates there |
 //! | `large` | large blocks of a group |
-//! | `register` | the groups that there are |
+//! | `register` | the groups to show |
 //!
 //! A group creates a cache for a size class with its first object of that class; this interrupts no thread. Allocations
 //! that name their group find the cache in a table. A thread that has *entered* a group also allocates there by
 //! `malloc`: from the first entry in a process on, all allocations check on a slow path whether they are inside one.
 //!
-//! Runs at the same time: any threads. The caller that destroys a group guarantees that no thread uses its memory any
-//! more. The group itself checks that no thread is inside, and that it has no children.
+//! Any threads run this at the same time. The caller that destroys a group guarantees that no thread uses its memory
+//! any more. The group itself checks that no thread is inside, and that it has no children.
 
 mod core;
 mod entry;
@@ -40,5 +41,5 @@ pub use inner::{Busy, Refused, Statistics};
 pub(crate) use large::forget_large;
 pub use owned::{Box, Group, Inside};
 
-/// Bytes of a group's name; what is longer is cut.
+/// Bytes of a group's name; a longer name is cut.
 pub const NAME_BYTES: usize = 23;

@@ -1,11 +1,10 @@
-//! The caches that groups are made from.
+//! The caches that groups, their tables, and the notes of their large blocks come from.
 
 use super::core::{Block, Core};
 use crate::caches::{ObjectCache, OwnCache, Wanted};
 use crate::central::Charged;
 use core::ptr::null_mut;
 
-/// The caches that groups themselves, their tables, and what is known of their large blocks come from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own(OwnCache);
 
@@ -14,7 +13,7 @@ impl Own {
     pub const TABLE: Self = Own(OwnCache::Table);
     pub const LARGE: Self = Own(OwnCache::Large);
 
-    /// An object. Its contents are any.
+    /// An object with any contents.
     pub fn allocate(self) -> *mut u8 {
         let (name, bytes): (&[u8], usize) = match self.0 {
             OwnCache::Group => (b"group", size_of::<Core>()),
@@ -33,8 +32,7 @@ impl Own {
         self.0.made(&wanted).map_or(null_mut(), ObjectCache::allocate)
     }
 
-    /// # Safety
-    /// The object is one of these, and the caller's to give up.
+    /// The caller must own the object, which is from this cache.
     pub unsafe fn free(self, object: *mut u8) {
         if let Some(cache) = self.0.known() {
             // SAFETY: passed on.

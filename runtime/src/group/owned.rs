@@ -10,16 +10,14 @@ use core::mem::forget;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// A group of memory, with a charge, a peak, a limit, and everything in it released at once when it is dropped.
-///
-/// [`Box`]es that borrow the group own values in it, so none is used when it is destroyed. Forgotten or leaked values
-/// are not dropped then.
+/// A memory group, with a charge, a peak and an optional limit. Dropping it frees everything in it at once. [`Box`]es
+/// that borrow the group own values in it, so none is used then. Forgotten or leaked values are not dropped.
 pub struct Group<'p> {
     core: NonNull<Core>,
     parent: PhantomData<&'p Group<'p>>,
 }
 
-// SAFETY: a group may be used, and destroyed, by any thread.
+// SAFETY: any thread may use or destroy a group.
 unsafe impl Send for Group<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Group<'_> {}
@@ -32,7 +30,7 @@ impl Group<'static> {
 }
 
 impl<'p> Group<'p> {
-    /// A group whose charges this one is charged with, too, and whose allocations this one's limit also holds for.
+    /// Creates a child group. Its charges are charged to this group too, and this group's limit holds for it too.
     pub fn child<'c>(&'c self, name: &str) -> Result<Group<'c>, Refused> {
         Group::create(name, Some(self.core()))
     }
@@ -53,32 +51,32 @@ impl<'p> Group<'p> {
         self.core().name()
     }
 
-    /// Sets the limit in bytes, or that there is none. What is charged already stays, also beyond it.
+    /// Sets the limit in bytes, or none. Earlier charges stay, also beyond it.
     pub fn set_limit(&self, bytes: Option<u64>) {
         self.core().account().set_limit(bytes);
     }
 
-    /// Bytes that are charged: exact at rest.
+    /// Bytes charged: exact at rest.
     pub fn charged(&self) -> u64 {
         self.core().account().charged()
     }
 
-    /// The most bytes that were charged, exact to one refill of an array.
+    /// The most bytes charged at once, exact to one refill of a magazine.
     pub fn peak(&self) -> u64 {
         self.core().account().peak()
     }
 
-    /// What is known of it.
+    /// Its statistics.
     pub fn statistics(&self) -> Statistics {
         self.core().statistics()
     }
 
-    /// A value in the group; it comes back if there is no memory, or no room within the limits.
+    /// Puts a value into the group. Returns it as an error if there is no memory, or no room within the limits.
     #[inline]
     pub fn alloc<T>(&self, value: T) -> Result<Box<'_, T>, OutOfMemory<T>> {
         match self.core().allocate(size_of::<T>(), align_of::<T>()).and_then(|place| NonNull::new(place.cast::<T>())) {
             Some(place) => {
-                // SAFETY: the place is ours, and of the right size and alignment.
+                // SAFETY: the memory is ours, and of the right size and alignment.
                 unsafe { place.write(value) };
                 Ok(Box { value: place, group: PhantomData })
             }
@@ -86,10 +84,10 @@ impl<'p> Group<'p> {
         }
     }
 
-    /// Runs `work` inside the group, to which all belongs that the thread allocates by the runtime meanwhile.
+    /// Runs `work` inside the group: the runtime's allocations by this thread belong to the group meanwhile.
     ///
     /// # Safety
-    /// None of that is used when the group is destroyed: neither what `work` returns, nor what it leaves elsewhere.
+    /// None of that memory is used after the group is destroyed, whether `work` returns it or leaves it elsewhere.
     pub unsafe fn within<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut entry = Entry::new();
         // SAFETY: the entry stays here until it is left; the group is borrowed; passed on.
@@ -101,10 +99,9 @@ impl<'p> Group<'p> {
         result
     }
 
-    /// Destroys the group and frees everything in it at once. Error, with the group: it has forgotten children, or
-    /// threads that were inside no longer exist.
+    /// Destroys the group and frees everything in it. Returns it if children or vanished threads still use it.
     pub fn destroy(self) -> Result<(), (Self, Busy)> {
-        // SAFETY: nobody has borrowed the group, and its values borrow it.
+        // SAFETY: the group is owned here, and its values borrow it, so there are none.
         match unsafe { Core::destroy(self.core.as_ptr()) } {
             Ok(()) => {
                 forget(self);
@@ -116,7 +113,7 @@ impl<'p> Group<'p> {
 }
 
 impl Drop for Group<'_> {
-    /// A group that cannot be destroyed stays.
+    /// Leaves a group in place that cannot be destroyed.
     fn drop(&mut self) {
         // SAFETY: as in `destroy`.
         let _ = unsafe { Core::destroy(self.core.as_ptr()) };
@@ -129,7 +126,7 @@ impl fmt::Debug for Group<'_> {
     }
 }
 
-/// Leaves when it is dropped, also when what runs inside panics.
+/// Leaves the group when it is dropped, also if the work inside panics.
 #[derive(Debug)]
 pub struct Inside {
     entry: Option<*mut Entry>,

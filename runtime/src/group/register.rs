@@ -1,9 +1,7 @@
-//! The groups that there are, for whoever looks at them all: the statistics page.
+//! The list of groups, for the statistics page. Creating a group claims an entry by one exchange, without waiting.
+//! Destroying one waits some microseconds for readers, so shown groups exist. Groups beyond the entries are not shown.
 //!
-//! Creating a group claims an entry by one exchange, without waiting. Destroying one waits some microseconds for
-//! readers: so a group that is shown exists. Groups beyond the number of entries are not shown, but work.
-//!
-//! Runs at the same time: any threads. A fork child has its parent's list; its lock forgets the readers of the parent.
+//! Any threads run this at the same time. A fork child has its parent's list; its lock forgets the parent's readers.
 
 use super::core::Core;
 use crate::caches::heap;
@@ -12,27 +10,24 @@ use core::ptr::null_mut;
 use machine::here;
 use machine::sync::{Acquired, AtomicPtr, AtomicU32, Lock, Ordering};
 
-/// Groups that are shown at most.
+/// Most groups that are shown.
 pub const MOST: usize = 64;
-/// Above all others, as nothing is taken while it is held.
+/// Above all others: the holder takes no other lock.
 const RANK: u8 = 7;
 
 /// All-zero memory is an empty one.
 #[derive(Debug)]
 #[repr(C)]
 struct Register {
-    /// Held by whoever shows groups, and by whoever takes one out.
+    /// Held to show groups, and to take one out.
     lock: Lock<RANK>,
-    /// Groups that found no entry.
     unlisted: AtomicU32,
     entries: [AtomicPtr<Core>; MOST],
 }
 
-/// Where it is known.
-// SAFETY: zeroes are null, and nobody else has these bytes.
+// SAFETY: zeroes are null, and these bytes are only used here.
 const PLACE: HeaderWord<AtomicPtr<Register>> = unsafe { HeaderWord::at(header::GROUPS) };
 
-/// The register; none: nobody needed it yet.
 fn known() -> Option<&'static Register> {
     // Acquire pairs with the release in `made`.
     // SAFETY: null, or stored there, and never unmapped.
@@ -42,22 +37,21 @@ fn known() -> Option<&'static Register> {
 fn made() -> Option<&'static Register> {
     known().or_else(|| {
         let made = heap().page_heap().metadata.cut(size_of::<Register>(), align_of::<Register>())?;
-        // Whoever is second has cut some address space in vain.
+        // A thread that loses the race has cut some address space in vain.
         let _ = PLACE.get()?.compare_exchange(null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed);
         known()
     })
 }
 
-/// The entries, from the one on where a group is looked for first.
+/// The entries, from the one on where a search for the group begins.
 fn entries(register: &Register, group: *mut Core) -> impl Iterator<Item = &AtomicPtr<Core>> {
     let first = group.addr() / size_of::<Core>() % MOST;
     register.entries[first..].iter().chain(&register.entries[..first])
 }
 
-/// Enters a group that was just made.
 pub(super) fn enter(group: *mut Core) {
     let Some(register) = made() else { return };
-    // Release pairs with the acquire in `show`: who finds the group finds it as it was made.
+    // Release pairs with the acquire in `show`: a thread that finds the group finds it as it was made.
     let is_claimed = |entry: &AtomicPtr<Core>| {
         entry.load(Ordering::Relaxed).is_null()
             && entry.compare_exchange(null_mut(), group, Ordering::Release, Ordering::Relaxed).is_ok()
@@ -67,7 +61,7 @@ pub(super) fn enter(group: *mut Core) {
     }
 }
 
-/// Takes a group out that is about to go. False: not in a signal handler on top of whoever shows it.
+/// Removes a group before it is destroyed. False in a signal handler that interrupted `show`.
 pub(super) fn leave(group: *mut Core) -> bool {
     let Some(register) = known() else { return true };
     let Some(()) = register.locked(|| {
@@ -83,12 +77,12 @@ pub(super) fn leave(group: *mut Core) -> bool {
     true
 }
 
-/// Shows the groups that there are; returns how many are not shown. None: not now.
+/// Shows the groups, and returns how many are not listed. None in a signal handler that interrupted the lock's holder.
 pub fn show(mut show: impl FnMut(&Core)) -> Option<u32> {
     let Some(register) = known() else { return Some(0) };
     register.locked(|| {
         for entry in &register.entries {
-            // SAFETY: groups go only after they were taken out, under the lock, which is ours.
+            // SAFETY: groups are destroyed only after they were removed under the lock, which this thread holds.
             if let Some(group) = unsafe { entry.load(Ordering::Acquire).as_ref() } {
                 show(group);
             }
