@@ -1,10 +1,10 @@
-//! The invariants of the whole heap, as code, and a count of what is in use for comparison with a model.
+//! The invariants of the whole heap, as code, and a count of memory in use for comparison with a model.
 
 use crate::caches::heap;
 use crate::upkeep;
 use machine::root;
 
-/// What the program holds, as the heap sees it.
+/// The heap's view of what the program holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
     /// Small objects.
@@ -13,15 +13,14 @@ pub struct InUse {
     pub large_blocks: usize,
 }
 
-/// Checks the whole heap; each violation panics. `show_cached` sees every object that a magazine holds.
+/// Checks the whole heap; each violation panics. `show_cached` sees every object in a magazine.
 ///
-/// For tests: no other thread may be in the heap, and none of a parent may have vanished in the middle of it. Takes
-/// time in proportion to the pages in segments.
+/// For tests: no other thread may be in the heap, or have vanished there in a fork. Linear in the pages of segments.
 pub fn check_valid(mut show_cached: impl FnMut(*mut u8)) -> InUse {
     if !root::is_installed() {
         return InUse::default();
     }
-    // When threads have ended, the shepherd returns everything; what it holds meanwhile is neither in use nor free.
+    // When threads have ended, the shepherd returns everything; meanwhile its memory is neither in use nor free.
     upkeep::leave_to_the_last(20);
     let caches = heap().check_caches(&mut show_cached);
     let pages = heap().page_heap().check_valid();

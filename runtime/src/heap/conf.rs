@@ -1,6 +1,5 @@
-//! What a program's settings have done when it starts. Most settings are read where they are needed; see [`settings`].
-//!
-//! What is not understood is named, with what was expected or the nearest key, and the program starts all the same.
+//! Applies the settings that act when a program starts. Most others are read where they are needed; see [`settings`]. A
+//! message names each pair that is not understood, with the expected values or the nearest key; the program starts.
 
 use super::statistics::{self, Who};
 use super::{control, locks, report};
@@ -24,10 +23,10 @@ const SANDBOX: Key = Key::of("sandbox");
 const SYSCALLS: Key = Key::of("syscalls");
 const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
-/// Makes the heap, then reads the environment and does what it says. Once, when the program starts; allocates nothing.
+/// Makes the heap, then reads the environment and applies it, once, when the program starts. Allocates nothing.
 ///
-/// The heap asks the kernel what it has to know of the machine when it begins. So it begins here: later the program may
-/// forbid itself such system calls by a filter, before its first allocation.
+/// A heap asks the kernel about the machine when it begins. So it begins here, because the program may forbid such
+/// system calls by a filter of its own before its first allocation.
 pub fn apply_environment() {
     let has_heap = enter();
     // Where the kernel gives no slots, the thread asks for its number first.
@@ -56,7 +55,7 @@ pub fn apply_environment() {
         locks::set_filter(text);
     }
     if let Some(descriptor) = CONTROL.said() {
-        // It may be another process's: what that started inherits the setting.
+        // The page may be another process's, because children inherit the setting.
         control::begin(descriptor as i32);
     }
     if settings::is_said_of("upkeep") {

@@ -1,10 +1,10 @@
-//! Standard error, for what is told at exit.
+//! Standard error, for reports at exit.
 
 use crate::misuse::Line;
 use core::fmt::{self, Write};
 use machine::process;
 
-/// Standard error as a place to write to, a line at a time, or what fits.
+/// Writes to standard error, a line at a time, or as much as the buffer holds.
 #[derive(Default)]
 pub struct StandardError(Line);
 

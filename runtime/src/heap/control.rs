@@ -1,13 +1,12 @@
-//! What an operator asks of a running program: a page that both have mapped, with room for one request.
+//! Requests of an operator to a running program: a page that both have mapped, with room for one request.
 //!
 //! ```text
 //!   mark │ process │ asked │ answered │ caches or refusal │ limit │ batch │ name …
 //! ```
 //!
-//! Whoever runs the program makes the page, as a file without a name, and says by `control:DESCRIPTOR` in the
-//! configuration where it is. The operator writes a request, and then counts it in `asked`; the program reaches a slow
-//! path, does it, and sets `answered` to that number. A program that stays on its fast paths, where no magazine changes
-//! hands, does not come along.
+//! The launcher makes the page, as a file without a name, and passes its descriptor by `control:DESCRIPTOR`. The
+//! operator writes a request, and then counts it in `asked`. A thread on a slow path executes it, and sets `answered`
+//! to that number. A program that stays on its fast paths, where no magazine changes hands, does not poll.
 //!
 //! Runs at the same time: one operator; any threads, of which one takes the page away while it works.
 
@@ -18,36 +17,35 @@ use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use machine::{process, vm};
 
-/// What a page begins with that is one.
+/// The first bytes of a page.
 pub const MARK: [u8; 8] = *b"commctl1";
-/// Bytes of a name, at most.
+/// Most bytes of a name.
 pub const NAME_BYTES: usize = 48;
 
-/// The page. Numbers are in the machine's order.
+/// The page. Numbers are in the machine's byte order.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Page {
     mark: [u8; 8],
     /// The process that it is for.
     process: AtomicU32,
-    /// Requests so far.
+    /// Number of requests so far.
     asked: AtomicU32,
-    /// The last one that was done.
+    /// Number of the last request that was executed.
     answered: AtomicU32,
-    /// How many caches it changed, or from [`REFUSED`] on, why not.
+    /// Number of caches changed, or from [`REFUSED`] on, the reason of the refusal.
     outcome: AtomicU32,
     limit: AtomicU32,
     batch: AtomicU32,
     name: [AtomicU8; NAME_BYTES],
 }
 
-/// No cache has the numbers that were asked for.
+/// The requested numbers fit no cache.
 pub const REFUSED: u32 = 1 << 31;
-/// The kernel refused to restart other CPUs: magazines of theirs stay for a while.
+/// The kernel refused to restart other CPUs: their magazines stay for a while.
 pub const REFUSED_BY_KERNEL: u32 = REFUSED + 1;
 
-/// Where the parts of a page lie that operators write and read: the process, requests, answers, what came of it, limit,
-/// batch, name.
+/// Offsets for operators: the process, requests, answers, outcome, limit, batch, name.
 pub const OFFSETS: [usize; 7] = [
     offset_of!(Page, process),
     offset_of!(Page, asked),
@@ -58,19 +56,18 @@ pub const OFFSETS: [usize; 7] = [
     offset_of!(Page, name),
 ];
 
-/// The page of the operator, if there is one, and nobody works at it.
-// SAFETY: zeroes are null, and nobody else has these bytes.
+/// The operator's page; null if there is none, or while a thread works on it.
+// SAFETY: zeroes are null, and these bytes are only used here.
 const PAGE: HeaderWord<AtomicPtr<Page>> = unsafe { HeaderWord::at(header::CONTROL) };
 
-/// Begins to poll the page that an operator made, behind a descriptor. Where there is no such page, or another
-/// process's, nothing happens: children inherit the setting, and have whatever they like behind that descriptor.
+/// Begins to poll the operator's page behind a descriptor, if it is one for this process. Children inherit the setting.
 pub(super) fn begin(descriptor: i32) {
     let mut beginning = [0; offset_of!(Page, asked)];
     beginning[..MARK.len()].copy_from_slice(&MARK);
     beginning[MARK.len()..].copy_from_slice(&process::id().to_ne_bytes());
     if vm::is_kept(descriptor, &beginning, vm::PAGE)
         && let Some(word) = PAGE.get()
-        // SAFETY: the descriptor was made for this, and the file stays as long as it is. Any contents are valid.
+        // SAFETY: the descriptor was made for this, and the file keeps its size. Any contents are valid.
         && let Some(page) = unsafe { vm::share(descriptor, vm::PAGE) }
     {
         // Release pairs with the acquire in `poll`.
@@ -79,7 +76,7 @@ pub(super) fn begin(descriptor: i32) {
     }
 }
 
-/// Does what the operator asks, if there is one, who asks.
+/// Executes the operator's request, if there is one.
 pub(super) fn poll() {
     let Some(word) = PAGE.get() else { return };
     // SAFETY: null, or a page that stays mapped.
@@ -93,7 +90,7 @@ pub(super) fn poll() {
 #[cold]
 fn answer(word: &AtomicPtr<Page>, page: &Page) {
     let known = (&raw const *page).cast_mut();
-    // Whoever is first takes it away.
+    // The first thread takes the page away.
     if word.compare_exchange(known, null_mut(), Ordering::Acquire, Ordering::Relaxed).is_err() {
         return;
     }
@@ -111,7 +108,7 @@ fn answer(word: &AtomicPtr<Page>, page: &Page) {
     word.store(known, Ordering::Release);
 }
 
-/// None: not now.
+/// None: not possible now.
 fn tune_called(name: &[u8], limit: usize, batch: usize) -> Option<u32> {
     let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
     let mut outcome = 0;

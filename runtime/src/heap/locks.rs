@@ -1,7 +1,7 @@
-//! The lock report: which calls waited for the runtime's locks, like `perf lock contention` for the kernel.
+//! The lock report: the calls that waited for the runtime's locks, like `perf lock contention` for the kernel.
 //!
 //! A reading takes no lock and allocates nothing, so it works in any state, also in signal handlers and after a fork,
-//! where the child's begins with its parent's. It is exact at rest.
+//! where it includes the parent's. It is exact at rest.
 
 use super::console::StandardError;
 use crate::caches::heap;
@@ -15,7 +15,7 @@ use core::fmt::{self, Write};
 use machine::sync::{Contention, Waited};
 use machine::{process, root};
 
-/// The names of locks that there may be without a heap.
+/// The names of locks that exist without a heap.
 const OTHERS: [Word; 3] = [Word::new("rcu queue"), Word::new("counter"), Word::new("area")];
 const HEAPS: usize = LockReport::NAMES.len();
 /// The names of all classes.
@@ -26,11 +26,11 @@ pub static NAMES: [Word; HEAPS + OTHERS.len()] = {
     names
 };
 
-/// Which rows are shown at exit.
-// SAFETY: zeroes are one that shows all, and nobody else has these bytes.
+/// Filter of the rows that are printed at exit.
+// SAFETY: zeroes are a filter that shows all, and these bytes are only used here.
 const FILTER: HeaderWord<Filter> = unsafe { HeaderWord::at(header::LOCK_FILTER) };
 
-/// All classes of locks that there are now, with what waiting for them cost; the heap's first.
+/// All existing classes of locks, with the cost of waiting for them; the heap's first.
 pub fn classes() -> impl Iterator<Item = (&'static str, &'static Contention)> {
     let heap = root::is_installed().then(|| heap().locks().classes());
     let area = Area::is_made().then(Area::of_process).flatten();
@@ -39,7 +39,7 @@ pub fn classes() -> impl Iterator<Item = (&'static str, &'static Contention)> {
     NAMES.iter().zip(all).filter_map(|(class, contention)| Some((class.as_str(), contention?)))
 }
 
-/// Shows all rows. Returns the waits of those who found no place.
+/// Shows all rows. Returns the waits that have no row.
 pub fn for_each_row(mut show: impl FnMut(Row)) -> Waited {
     classes().fold(Waited::default(), |lost, (class, contention)| lost.and(rows_of(class, contention, &mut show)))
 }
@@ -63,7 +63,7 @@ pub fn write_text(out: &mut impl Write, filter: &str) -> fmt::Result {
     table.write_text(out)
 }
 
-/// Has the report printed on standard error when the program exits.
+/// Prints the report on standard error when the program exits.
 pub fn print_at_exit() {
     extern "C" fn at_exit() {
         let _ = with_filter(|filter| write_text(&mut StandardError::default(), filter));
@@ -72,7 +72,7 @@ pub fn print_at_exit() {
     process::at_exit(at_exit);
 }
 
-/// The same, as JSON.
+/// Prints the report as JSON on standard error when the program exits.
 pub fn print_json_at_exit() {
     extern "C" fn at_exit() {
         let _ = with_filter(|filter| read(filter).write_json(&mut StandardError::default()));
@@ -81,7 +81,7 @@ pub fn print_json_at_exit() {
     process::at_exit(at_exit);
 }
 
-/// Sets what rows have to contain to be printed at exit. False: the text is too long.
+/// Sets the filter of the rows that are printed at exit. False: the text is too long.
 pub fn set_filter(text: &str) -> bool {
     FILTER.get().is_none_or(|filter| filter.set(text))
 }

@@ -1,12 +1,12 @@
-//! The heap: what malloc means. Sizes, alignment, moving, zeroing, fork.
+//! The heap: the semantics of malloc. Sizes, alignment, moving, zeroing, fork.
 //!
-//! Requests up to 32 KiB are objects of size classes, larger ones are runs of pages of the page heap, and above 64 MiB
-//! mappings of their own. The functions with `#[inline(always)]` are the fast paths: on an upgraded process
-//! [`allocate`] is at most 22 instructions and [`free`] too, without a call (`xtask golden` counts them in the
-//! library); everything else is cold and outlined.
+//! Requests up to 32 KiB are objects of size classes; larger ones are runs of pages of the page heap, and above 64 MiB
+//! mappings of their own. The functions with `#[inline(always)]` are the fast paths. In an upgraded process
+//! [`allocate`] and [`free`] are at most 22 instructions each, without a call (`xtask golden` counts them in the
+//! library). All other code is cold and outlined.
 //!
-//! The heap begins in solo mode, without a thread, a hook or a registration; when the second thread is being created
-//! ([`upgrade_if_shared`](crate::caches::upgrade_if_shared)) it arranges for forks and kicks, once.
+//! The heap begins in solo mode, without a thread, a hook or a registration. Before the second thread is created,
+//! [`upgrade_if_shared`](crate::caches::upgrade_if_shared) prepares for forks and kicks, once.
 
 #[doc(hidden)]
 pub mod check;
@@ -30,11 +30,11 @@ pub use machine::process::{Error, set_error};
 use machine::{process, root, vm};
 pub(crate) use services::maintain;
 
-/// Every block is aligned to this.
+/// Alignment of every block.
 pub const ALIGNMENT: usize = 16;
-/// Large blocks of at least this many bytes are moved by the kernel, not copied, to where no pages are yet.
+/// The kernel moves large blocks of at least this many bytes to memory without pages; smaller ones are copied.
 const MOVE_ABOVE: usize = 1 << 20;
-/// And of at least this many bytes in any case.
+/// The kernel moves blocks of at least this many bytes in any case.
 const MOVE_ALWAYS_ABOVE: usize = 32 << 20;
 
 /// A block of at least `bytes`; null, with ENOMEM, if there is no memory.
@@ -49,10 +49,10 @@ pub fn allocate(bytes: usize) -> *mut u8 {
     allocate_slow(bytes)
 }
 
-/// Gives a block back; null is nothing.
+/// Frees a block; ignores null.
 ///
 /// # Safety
-/// The block came from here, and is the caller's to give up.
+/// The caller owns the block, which came from here.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     // SAFETY: passed on.
@@ -84,7 +84,7 @@ macro_rules! free_to_heap {
     };
 }
 
-/// What [`allocate`] does when the slot's magazine has no object.
+/// The slow path of [`allocate`]: the slot's magazine has no object.
 #[unsafe(naked)]
 pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
     machine::with_caller!(allocate_slow_for(bytes, caller))
@@ -104,7 +104,7 @@ extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
     allocate_slower(bytes, from)
 }
 
-/// The rest of [`allocate_slow`]: apart from it, because it needs more registers.
+/// The rest of [`allocate_slow`], separate because it needs more registers.
 #[cold]
 #[inline(never)]
 extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
@@ -114,7 +114,6 @@ extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
     })
 }
 
-/// An object of at least `bytes`, from whichever cache serves its class.
 fn refill(bytes: usize, from: usize) -> Option<*mut u8> {
     match heap().server_of(bytes) {
         Server::SizeClass(cache) => heap().cpu.refill(cache),
@@ -122,7 +121,7 @@ fn refill(bytes: usize, from: usize) -> Option<*mut u8> {
     }
 }
 
-/// The same where another kind of cache may serve the class: the group's that the thread is inside of, if it is.
+/// [`refill`] where another kind of cache may serve the class: that of the thread's group, if it is inside one.
 #[cold]
 fn refill_other(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
     match group::current() {
@@ -131,20 +130,18 @@ fn refill_other(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
     }
 }
 
-/// What the fast path would give, had it not been sent here; not of a group's.
+/// Takes an object from the magazines, except of a group, for a class whose fast path is disabled.
 #[cold]
 fn take_at_hand(class: usize) -> Option<*mut u8> {
     if group::current().is_some() { None } else { heap().take_at_hand(class) }
 }
 
-/// Pages for a small object that there is none of: in a signal handler, those are what there is. A group that refused
-/// the object refuses them, too.
+/// Pages in place of a small object: a signal handler may get no others. A group would refuse them, too.
 fn allocate_page_instead(bytes: usize, alignment: usize) -> Option<*mut u8> {
     if group::current().is_some() { None } else { allocate_pages(bytes.max(1), alignment).map(|run| run.0) }
 }
 
-/// Tries to get so many bytes, and tries again after everything that is cached was brought back, if that may help; a
-/// group has done that.
+/// Calls `attempt`. If it fails and the thread is in no group, drains all caches and retries: a group has done so.
 fn or_out_of_memory(bytes: usize, possible: bool, mut attempt: impl FnMut() -> Option<*mut u8>) -> *mut u8 {
     let got = possible.then(&mut attempt).flatten().or_else(|| {
         let may_help = possible && group::current().is_none();
@@ -166,7 +163,7 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     Some((run.start, run.is_zero))
 }
 
-/// What [`free`] does when the slot's magazine has no room.
+/// The slow path of [`free`]: the slot's magazine has no room.
 ///
 /// # Safety
 /// As for [`free`].
@@ -243,7 +240,7 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
 /// Bytes that the owner of a block may use; 0 for null.
 ///
 /// # Safety
-/// The block came from here, and is the caller's.
+/// The caller owns the block, which came from here.
 pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     if block.is_null() || !root::is_installed() {
         return 0;
@@ -251,11 +248,10 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     heap().usable_bytes(block)
 }
 
-/// Ends the program if `bytes` cannot be what was asked for when `block` was allocated, or last reallocated: more than
-/// it has, or so little that a reallocation would have moved it.
+/// Ends the program if `block` has less than `bytes`, or so much more that a reallocation would have moved it.
 ///
 /// # Safety
-/// The block came from here, and is the caller's, or is null.
+/// The caller owns the block, which came from here, or it is null.
 pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) {
     // SAFETY: passed on.
     let usable = unsafe { usable_bytes(block) };
@@ -266,11 +262,10 @@ pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) {
     }
 }
 
-/// A block of at least `bytes` with the contents of `block`, which is given up; null, with ENOMEM, if there is no
-/// memory, and then `block` stays as it is.
+/// A block of at least `bytes` with the contents of `block`, which is freed. Null, with ENOMEM: `block` is unchanged.
 ///
 /// # Safety
-/// The block came from here, and is the caller's to give up. It is not null.
+/// The caller owns the block, which came from here and is not null.
 pub unsafe fn reallocate(block: *mut u8, bytes: usize) -> *mut u8 {
     match heap().class_at(block) {
         // SAFETY: passed on.
@@ -288,7 +283,6 @@ unsafe fn reallocate_small(block: *mut u8, old: usize, bytes: usize) -> *mut u8 
     unsafe { move_to(allocate(bytes), block, old, bytes) }
 }
 
-/// A block of `bytes` in the group that another one is of, if it is one's.
 fn allocate_beside(group: Option<&Core>, bytes: usize) -> *mut u8 {
     match group {
         Some(group) if bytes <= isize::MAX as usize => group.allocate(bytes, ALIGNMENT).unwrap_or_else(out_of_memory),
@@ -296,7 +290,7 @@ fn allocate_beside(group: Option<&Core>, bytes: usize) -> *mut u8 {
     }
 }
 
-/// Moves what a block of `old` bytes holds to a new one of `bytes`, if there is a new one.
+/// Moves the contents of `block`, of `old` bytes, to `new`, of `bytes`, and frees `block`; unless `new` is null.
 unsafe fn move_to(new: *mut u8, block: *mut u8, old: usize, bytes: usize) -> *mut u8 {
     if !new.is_null() {
         // SAFETY: both are blocks of at least as many bytes.
@@ -308,7 +302,6 @@ unsafe fn move_to(new: *mut u8, block: *mut u8, old: usize, bytes: usize) -> *mu
     new
 }
 
-/// A block that is of no size class.
 #[cold]
 unsafe fn reallocate_special(block: *mut u8, bytes: usize) -> *mut u8 {
     if !enter() {
@@ -327,14 +320,13 @@ unsafe fn reallocate_special(block: *mut u8, bytes: usize) -> *mut u8 {
     }
 }
 
-/// An object of a cache, which may be a group's.
 unsafe fn reallocate_object(cache: CacheRef, block: *mut u8, bytes: usize) -> *mut u8 {
     let old = cache.object_bytes();
     if bytes <= old && bytes * 2 > old {
         return block;
     }
     let new = allocate_beside(Core::of_cache(cache), bytes);
-    // At a limit, what shrinks stays where it is.
+    // At a limit, a block that shrinks stays.
     let stays = new.is_null() && bytes <= old;
     // SAFETY: passed on.
     if stays { block } else { unsafe { move_to(new, block, old, bytes) } }
@@ -376,9 +368,9 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
         return if stays { block } else { new };
     }
     let common = bytes.min(old_pages * PAGE);
-    // Moving pages costs the ones at the other end: worth it where there are none yet, or where copying costs more.
+    // Moving pages costs those at the destination: it pays if there are none yet, or if copying costs more.
     let move_above = if is_zero { MOVE_ABOVE } else { MOVE_ALWAYS_ABOVE };
-    // SAFETY: both blocks are ours, and of whole pages if they are large; what is moved away is given up.
+    // SAFETY: both blocks are ours, and of whole pages if they are large; moved pages are given up.
     unsafe {
         let whole = common / PAGE * PAGE;
         let moved = if common >= move_above && vm::move_pages(block, new, whole) { whole } else { 0 };
@@ -388,32 +380,32 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     new
 }
 
-/// Gives memory that is free back to the kernel: magazines, depots, page lists, and all dirty pages of free runs beyond
-/// `keep` bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached became free.
+/// Returns free memory to the kernel: from magazines, depots and page lists, and all dirty pages of free runs beyond
+/// `keep` bytes. Returns the bytes that went back, and at least 1 if any cached memory became free.
 pub fn trim(keep: usize) -> usize {
     if enter() { heap().cpu.trim(keep) } else { 0 }
 }
 
-/// Null, with ENOMEM.
+/// Sets ENOMEM, and returns null.
 #[cold]
 pub fn out_of_memory() -> *mut u8 {
     process::set_error(Error::OutOfMemory);
     null_mut()
 }
 
-/// Null, with EINVAL.
+/// Sets EINVAL, and returns null.
 #[cold]
 pub fn invalid() -> *mut u8 {
     process::set_error(Error::Invalid);
     null_mut()
 }
 
-/// Runs `work`, and leaves errno as it was.
+/// Runs `work`, and restores errno.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     process::keeping_errno(work)
 }
 
-/// The last words of a program in which the runtime itself failed.
+/// Reports a panic of the runtime itself, and aborts.
 pub fn panicked(info: &core::panic::PanicInfo) -> ! {
     use core::fmt::Write;
     let mut line = misuse::Line::new();

@@ -1,8 +1,7 @@
-//! What the heap tells: a reading of its state, as text, as XML, or as numbers.
+//! Reports of the heap: a reading of its state, as text, as XML, or as numbers.
 //!
-//! Its figures are those of the table `observe::figures`. They come from counts that slow paths keep (see
-//! `central::Tally`), and from a walk over spans and slots; malloc and free count nothing. A reading takes no lock, so
-//! it works in any state; it is exact at rest.
+//! The table `observe::figures` defines the figures. They come from counts on slow paths (see `central::Tally`), and
+//! from a walk over spans and slots; malloc and free count nothing. A reading takes no lock; it is exact at rest.
 
 use super::console::StandardError;
 use super::locks;
@@ -31,12 +30,12 @@ pub fn process() -> Option<Figures> {
     Some(Figures::read(&Heap::after(walked)))
 }
 
-/// Shows all size classes that were ever used, some at a time: the caller's stack may be small, and spans may be many.
+/// Shows all size classes ever used, a few at a time: the caller's stack may be small, and spans may be many.
 pub fn for_each_class(mut show: impl FnMut(&Cache)) {
     const AT_ONCE: usize = 8;
     for first in (1..CLASSES).step_by(AT_ONCE) {
         let mut spans = [Spans::default(); AT_ONCE];
-        // The first caches are the classes.
+        // The first caches are the size classes.
         heap().read_all_spans(|cache, more| {
             if let Some(known) = (cache + 1).checked_sub(first).and_then(|at| spans.get_mut(at)) {
                 *known += more;
@@ -49,7 +48,7 @@ pub fn for_each_class(mut show: impl FnMut(&Cache)) {
     }
 }
 
-/// Writes the report as text: the figures of the process by what they are about, locks, and size classes.
+/// Writes the report as text: the figures of the process by topic, locks, and size classes.
 pub fn write_text(out: &mut impl Write) -> fmt::Result {
     let Some(figures) = process() else { return Ok(()) };
     writeln!(out, "commensal: statistics")?;
@@ -61,7 +60,7 @@ pub fn write_text(out: &mut impl Write) -> fmt::Result {
     result.and(paragraph.end())?;
     for (number, (name, contention)) in locks::classes().enumerate() {
         let lock = contention.report();
-        // The heap's three great locks always, others if anybody waited for them.
+        // The heap's three main locks always, others if there were waits.
         if number < 3 || lock != ContentionReport::default() {
             writeln!(
                 out,
@@ -84,8 +83,8 @@ pub fn write_text(out: &mut impl Write) -> fmt::Result {
     result
 }
 
-/// Writes the report as XML, in the shape of glibc's `malloc_info`: a heap, and the totals of all heaps, of which there
-/// is one. Free objects in arrays and depots are "fast", other free memory is "rest", and large blocks are "mmap".
+/// Writes the report as XML, in the shape of glibc's `malloc_info`: one heap, and the totals of all heaps. Free objects
+/// in magazines and depots are "fast", other free memory is "rest", and large blocks are "mmap".
 pub fn write_xml(out: &mut impl Write) -> fmt::Result {
     let Some(figures) = process() else { return Ok(()) };
     let mut result = writeln!(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>");
@@ -115,22 +114,21 @@ pub fn write_xml(out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-/// Bytes that the heap has of the system, but for large blocks: what glibc's reports call its arenas.
+/// Bytes that the heap has from the system, except large blocks: the arenas of glibc's reports.
 pub fn small_bytes(figures: &Figures) -> u64 {
     figures.run_bytes.saturating_sub(figures.large_bytes) + figures.dirty_bytes
 }
 
-/// Those of them that are free.
+/// The free part of [`small_bytes`].
 pub fn free_bytes(figures: &Figures) -> u64 {
     small_bytes(figures).saturating_sub(figures.in_use_bytes.saturating_sub(figures.large_bytes))
 }
 
-/// A cell of the column of a figure.
 fn write_cell(out: &mut impl Write, name: &str, what: impl fmt::Display) -> fmt::Result {
     write!(out, " {what:>0$}", unitless(name).len().max(8))
 }
 
-/// Figures, one behind the other: each topic begins a line, and long ones go on in the next.
+/// Figures in sequence: each topic begins a line, and long lines are continued.
 struct Paragraph<'a, W> {
     out: &'a mut W,
     topic: &'static str,
@@ -144,7 +142,7 @@ impl<'a, W: Write> Paragraph<'a, W> {
         Paragraph { out, topic: "", line: Line::new() }
     }
 
-    /// Adds a figure, without what its name has of the topic and its unit.
+    /// Adds a figure. Its name loses the topic and the unit.
     fn add(&mut self, topic: &'static str, name: &str, value: Shown) -> fmt::Result {
         let name = name.strip_prefix(topic).and_then(|name| name.strip_prefix('_')).unwrap_or(name);
         if topic != self.topic {
@@ -191,7 +189,7 @@ pub fn print() {
     let _ = write_text(&mut StandardError::default());
 }
 
-/// Has the report printed on standard error when the program exits.
+/// Prints the report on standard error when the program exits.
 pub fn print_at_exit() {
     extern "C" fn at_exit() {
         print();
@@ -200,7 +198,7 @@ pub fn print_at_exit() {
     process::at_exit(at_exit);
 }
 
-/// Has the slab table printed on standard error when the program exits.
+/// Prints the slab table on standard error when the program exits.
 pub fn print_slabinfo_at_exit() {
     extern "C" fn at_exit() {
         let _ = write_slabinfo(&mut StandardError::default());
@@ -209,7 +207,7 @@ pub fn print_slabinfo_at_exit() {
     process::at_exit(at_exit);
 }
 
-/// Says why the program cannot go on, and aborts.
+/// Prints why the program cannot continue, and aborts.
 #[cold]
 pub fn give_up(why: &str) -> ! {
     let mut line = Line::new();

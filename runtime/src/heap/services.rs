@@ -1,11 +1,11 @@
-//! What hangs on the hook of the slow paths: requests of an operator, upkeep, and the statistics page.
+//! The hook of the slow paths: requests of an operator, upkeep, and the statistics page.
 
 use super::{control, statistics};
 use crate::caches::heap;
 use crate::upcalls::{Rest, Visit};
 use crate::upkeep;
 
-/// Does what is due where a slow path came along; see [`crate::upcalls::Upcalls`].
+/// Does what is due on a slow path; see [`crate::upcalls::Upcalls`].
 pub(crate) fn maintain(visit: Visit) {
     control::poll();
     if visit.upkeep_is_due {

@@ -2,29 +2,28 @@
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// One part in so many of a thread's time, at most.
+/// Most of a thread's time: one part in this many.
 const SHARE: u64 = 400;
-/// What is saved up for when there is much to say.
+/// Most time saved up for a long write.
 const SAVED_NS: i64 = 200_000;
-/// The most that is owed, which takes two seconds to make up for. No writing takes so long by itself: a process with
-/// more was stopped meanwhile, maybe for hours, and would write nothing for days.
+/// Most time owed: two seconds to make up for it. Otherwise a process that was stopped for hours writes nothing for
+/// days.
 const OWED_NS: i64 = 5 * MILLISECOND as i64;
 
-/// What may be spent on writing.
+/// The time that may be spent on writing.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Allowance {
     since_ns: u64,
-    /// Below zero after one that took longer.
+    /// Below zero after a longer write.
     ns: i64,
 }
 
 impl Allowance {
-    /// Whether there is any.
     pub(super) fn is_left(&mut self, now_ns: u64) -> bool {
         let more = now_ns.saturating_sub(self.since_ns) / SHARE;
         if more > 0 {
-            // What is less than a nanosecond's worth is left for the next look.
+            // The remainder below a nanosecond's worth stays for the next look.
             self.since_ns += more * SHARE;
             self.ns = self.ns.saturating_add(i64::try_from(more).unwrap_or(SAVED_NS)).min(SAVED_NS);
         }
@@ -40,9 +39,8 @@ impl Allowance {
 mod tests {
     use super::*;
 
-    /// Who was stopped while he wrote says something again soon after he goes on.
-    ///
-    /// Planted bug that was seen here: no bound of what is owed.
+    /// A process that was stopped during a write writes again soon after it continues.
+    /// Planted bug that was seen here: no bound of the time owed.
     #[test]
     fn what_was_stopped_for_hours_is_not_silent_for_days() {
         const HOUR: u64 = 3_600_000 * MILLISECOND;
@@ -56,9 +54,8 @@ mod tests {
         }
     }
 
-    /// What a writing took has passed four hundred times before there is another, however often somebody looks.
-    ///
-    /// Planted bug that was seen here: what is less than one part in 400 of the time since the last look, forgotten.
+    /// The next write comes after four hundred times the cost of the last, however often threads look.
+    /// Planted bug that was seen here: forgetting less than one part in 400 of the time since the last look.
     #[test]
     fn looks_at_the_allowance_lose_none_of_it() {
         const COST: u64 = 250_000;

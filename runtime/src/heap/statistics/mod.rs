@@ -1,20 +1,20 @@
-//! The statistics page, written: what a process says of itself to whoever looks.
+//! The writer of the statistics page, a process's report about itself.
 //!
-//! A thread on a slow path of the slab writes the page when it is due, twice a second. It writes a part at a time, some
-//! twenty microseconds each, because it looks at everything in the process. No thread is woken or created for it. It
-//! takes less than one part in 400 of one thread's time, plus up to a fifth of a millisecond saved up. An idle
-//! process writes nothing new; its page tells its age. To miss little then, the next writing comes sooner if memory in
-//! use has changed by much; at first it comes whenever the process has become twice as old.
+//! A thread on a slow path writes the page when it is due, twice a second. It writes a part at a time, some twenty
+//! microseconds each, because it looks at everything in the process. No thread is woken or created for it. It takes
+//! less than one part in 400 of one thread's time, plus up to a fifth of a millisecond saved up. An idle process
+//! writes nothing new; its page tells its age. So the next write comes sooner if memory in use has changed by much. A
+//! young process writes each time its age has doubled.
 //!
-//! **Which processes have one.** With `observe:PID`, as `commensal run` sets it, that process at its start. Other
+//! **Processes with a page.** With `observe:PID`, as `commensal run` sets it, that process at its start. Other
 //! processes that inherit the setting, and all with `observe:on`, after 50 ms of life or some MiB more. Making a page
-//! takes some 0.2 ms, so this is less than one part in 200 of any process, however many short-lived ones a build
-//! starts. A process that did little before it came to rest has none; [`write_now`] makes one at once.
+//! takes some 0.2 ms, so this is less than one part in 200 of any process, for any number of short-lived ones. A
+//! process that did little before it came to rest has none; [`write_now`] makes one at once.
 //!
 //! **Forks.** The state of the page lies in memory that the kernel wipes in children: a child has none, and makes its
 //! own. **Signal handlers** reach this code like any allocation, and skip it if they interrupted the writer.
 //!
-//! Runs at the same time: any threads, of which one works; the others do not wait.
+//! Any threads run this at the same time; one works, and the others do not wait.
 
 mod allowance;
 pub(super) mod read;
@@ -41,10 +41,10 @@ use machine::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
 use machine::{clock, process, slot, thread, vm};
 use walk::{MOST_CACHES, Walk};
 
-/// Who is to have a page.
+/// The processes that have a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Nobody.
+    /// None.
     Nobody,
     /// Each process that lives for a while.
     All,
@@ -53,51 +53,49 @@ pub enum Who {
 }
 
 const MILLISECOND: u64 = 1_000_000;
-/// What others than the first process live for before they have a page, or how many pages more they use.
+/// Age, or growth in pages, at which a process other than the first makes its page.
 const LIFE_NS: u64 = 50 * MILLISECOND;
 const GROWTH: u64 = (4 << 20) / PAGE as u64;
 /// How often it is written.
 const INTERVAL: Key = Key::of("observe.interval_ms");
-/// Memory in use has changed by much if it is by an eighth and so many pages.
+/// Memory in use has changed by much if by an eighth and this many pages.
 const MUCH: u64 = (1 << 18) / PAGE as u64;
-/// What is done at a stretch.
+/// Length of a part.
 const STRETCH_NS: u64 = 20_000;
-/// In coarse time: to the next part; to the next try to look at what somebody else holds; to the next look whether it
-/// is due.
+/// In coarse time: to the next part; to the next attempt if a lock is taken; to the next look whether a write is due.
 const SOON: u32 = coarse_of(100_000);
 const NOT_NOW: u32 = coarse_of(1_600_000);
 const LOOK: u32 = coarse_of(1_600_000);
 const SECOND: u32 = coarse_of(1_000 * MILLISECOND);
 
-/// What is known of the page, in memory of its own. Zeroes: nothing.
+/// The state of the page, in memory of its own. All zeroes: no page.
 #[repr(C)]
 struct State {
-    /// 1: somebody is at it.
+    /// 1: a thread is working.
     busy: AtomicU32,
     inside: UnsafeCell<Inside>,
 }
 
-// SAFETY: what is inside is used by whoever made `busy` 1.
+// SAFETY: the thread that made `busy` 1 uses the inside.
 unsafe impl Sync for State {}
 
 #[repr(C)]
 struct Inside {
     writer: Writer,
     place: Place,
-    /// Whether a page could not be made: it is not tried again.
+    /// Whether a page could not be made: then there is no second attempt.
     is_refused: bool,
-    /// When somebody first came along, and in which process: a child of `vfork` shares its parent's memory.
+    /// When a thread first ran this, and in which process: a child of `vfork` shares its parent's memory.
     first_ns: u64,
     process: u32,
-    /// When the next one is due.
     due_ns: u64,
     allowance: Allowance,
-    /// What there was when it was last written.
+    /// The memory at the last write.
     seen: Seen,
     walk: Walk,
 }
 
-/// By what is seen whether anything has changed that others should know.
+/// Memory figures that show whether a new write is worth it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 struct Seen {
@@ -112,24 +110,23 @@ impl Seen {
         Seen { pages: counts.in_use.get(), dirty: counts.free_dirty.get(), purged: counts.purged.get() }
     }
 
-    /// Whether memory in use has changed by much since.
     fn is_far_from(self, other: Seen) -> bool {
         self.pages.abs_diff(other.pages) > other.pages / 8 + MUCH
     }
 }
 
-/// What came of doing a part.
+/// The result of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// All is written.
+    /// The copy is complete.
     Last,
     /// There is more.
     More,
-    /// Somebody else holds what has to be looked at.
+    /// Another thread holds a lock that is needed.
     NotNow,
 }
 
-/// Sets which processes have a page, and makes this one's if it is to have one at its start. An error says why not.
+/// Sets which processes have a page, and makes this one's if it is due at the start. Fails with the reason.
 pub fn begin(who: Who) -> Result<(), &'static str> {
     if !enter() {
         return Ok(());
@@ -148,7 +145,7 @@ pub fn begin(who: Who) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Sets how often it is written.
+/// Sets the interval of writes.
 pub fn set_interval_ms(ms: u32) {
     INTERVAL.put(ms.into());
 }
@@ -157,12 +154,12 @@ fn interval_ns() -> u64 {
     INTERVAL.get() * MILLISECOND
 }
 
-/// Does a part of what is due; or, before whoever sees to the process rests, all of it if anything has changed.
+/// Writes a part if it is due; or, before a thread of the runtime rests, everything if anything has changed.
 pub(crate) fn write_due(rest: Rest) {
     let at = &heap().cpu.hook.statistics_at;
-    // Before anything else: so whoever comes along meanwhile does not.
+    // First, so that other threads skip this meanwhile.
     at.in_units(SOON);
-    // On top of a lock: what is looked over takes others.
+    // The thread holds a lock, and the work takes others.
     if thread::holds_locks() {
         return;
     }
@@ -173,8 +170,8 @@ pub(crate) fn write_due(rest: Rest) {
     }
 }
 
-/// Writes the page at once, except for what another thread holds; makes it if this process is to have one after a
-/// while. Does nothing if another thread is writing.
+/// Writes the page at once, except parts whose lock is taken; makes it if this process is to have one. Does nothing if
+/// another thread is writing.
 pub fn write_now() {
     let is_wanted = PLACE.get().is_some_and(|place| place.wanted.load(Ordering::Relaxed) != 0);
     if !is_wanted || !enter() {
@@ -191,14 +188,13 @@ pub fn write_now() {
     }
 }
 
-/// What is known of the page, and who is to have one.
+/// The state of the page, and whether a page is wanted.
 struct Known {
-    /// Null: nothing yet.
     state: AtomicPtr<State>,
     wanted: AtomicU32,
 }
 
-// SAFETY: zeroes are null and nobody, and nobody else has these bytes.
+// SAFETY: zeroes are null and not wanted, and these bytes are only used here.
 const PLACE: HeaderWord<Known> = unsafe { HeaderWord::at(header::STATISTICS) };
 
 impl State {
@@ -212,7 +208,7 @@ impl State {
         unsafe { Self::place().state.load(Ordering::Acquire).as_ref() }
     }
 
-    /// None: there is no memory for it, or the kernel wipes nothing in children (before 4.14).
+    /// None: there is no memory, or the kernel cannot wipe memory in children (before 4.14).
     fn known_or_made() -> Option<&'static State> {
         const BYTES: usize = size_of::<State>().next_multiple_of(vm::PAGE);
         Self::known().or_else(|| {
@@ -225,18 +221,18 @@ impl State {
                     .compare_exchange(null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed)
                     .is_err()
             {
-                // SAFETY: nobody knows it.
+                // SAFETY: no other thread has seen it.
                 unsafe { vm::release(made, BYTES) };
             }
             Self::known()
         })
     }
 
-    /// None: somebody else is at it.
+    /// None: another thread is working.
     fn with<R>(&self, work: impl FnOnce(&mut Inside) -> R) -> Option<R> {
-        // Acquire and release: one after the other.
+        // Acquire and release: one thread after the other.
         self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        // SAFETY: nobody else is.
+        // SAFETY: no other thread is.
         let result = work(unsafe { &mut *self.inside.get() });
         self.busy.store(0, Ordering::Release);
         Some(result)
@@ -244,7 +240,6 @@ impl State {
 }
 
 impl Inside {
-    /// Makes the page, and writes it for the first time.
     fn begin(&mut self) -> Result<(), &'static str> {
         self.note_first();
         self.make(self.first_ns)?;
@@ -252,20 +247,20 @@ impl Inside {
         Ok(())
     }
 
-    /// As long as there is no page, whoever comes along after a process that shares its memory begins anew.
+    /// Without a page, the state begins again in a child that shares its parent's memory.
     fn note_first(&mut self) {
         if !self.writer.has_begun() && self.process != process::id() {
             (self.first_ns, self.process, self.seen) = (clock::now_ns(), process::id(), Seen::now());
         }
     }
 
-    /// Whether there is a page; makes it when it is due. Reports no error: standard error may be anything by now.
+    /// Whether there is a page; makes it when it is due. Reports no error: descriptor 2 may be any file by now.
     fn has_page(&mut self, now: u64) -> bool {
         let is_time = || now - self.first_ns >= LIFE_NS || Seen::now().pages.saturating_sub(self.seen.pages) >= GROWTH;
         self.writer.has_begun() || !self.is_refused && is_time() && self.make(now).is_ok()
     }
 
-    /// Does a part of what is due; returns after how many units of coarse time somebody should come along again.
+    /// Writes a part if it is due. Returns the units of coarse time until the next call.
     fn go_on(&mut self) -> u32 {
         self.note_first();
         let began = clock::now_ns();
@@ -303,7 +298,7 @@ impl Inside {
         self.allowance.spend(ns);
     }
 
-    /// When somebody should look again whether it is due: sooner in a young process.
+    /// Time until the next look whether a write is due: shorter in a young process.
     fn next_look(&self, now: u64) -> u32 {
         coarse_of((now - self.first_ns) / 4).clamp(SOON, LOOK)
     }
@@ -315,13 +310,13 @@ impl Inside {
         self.walk.start();
     }
 
-    /// Says all that is not said already.
+    /// Writes everything that has changed.
     fn catch_up(&mut self) -> u32 {
         self.note_first();
         if !self.has_page(clock::now_ns()) {
             return LOOK;
         }
-        // At most two: one that was half written, and one of what there is now.
+        // At most two: one that was half written, and one of the present state.
         for _ in 0..2 {
             if !self.writer.is_writing() {
                 if Seen::now() == self.seen {
@@ -330,7 +325,7 @@ impl Inside {
                 self.start(clock::now_ns());
             }
             while self.writer.is_writing() {
-                // When all is written there is a time for the next look, too.
+                // The complete copy also has a time for the next look.
                 if self.go_on() == NOT_NOW && self.writer.is_writing() {
                     return NOT_NOW;
                 }
@@ -339,7 +334,7 @@ impl Inside {
         LOOK
     }
 
-    /// Shows others parts of the page, one after the other. Where somebody has truncated it, there is none any more.
+    /// Publishes parts of the page, one after the other. If the file was truncated, the process has no page any more.
     fn show(&mut self, parts: &[Range<usize>]) {
         if !parts.iter().all(|part| publication::update(&self.place, part.clone())) {
             (self.writer, self.is_refused) = (Writer::default(), true);
@@ -359,10 +354,10 @@ impl Inside {
                 let mut text = [0; 16];
                 let program = process::read_file(c"/proc/self/comm", &mut text).unwrap_or(b"?");
                 let program = core::str::from_utf8(program).unwrap_or("?").trim_end();
-                // SAFETY: the memory is ours, zero, and of so many bytes.
+                // SAFETY: the memory is ours, zero, and of that size.
                 let parts = unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
                 self.show(&parts);
-                // Whatever there is, it has not been said.
+                // Differs from any state, so the first write follows.
                 self.seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
                 percpu::for_process(|| process::at_exit(withdraw));
                 Ok(())
@@ -375,11 +370,11 @@ impl Inside {
     }
 }
 
-/// At an orderly exit the file goes. A fork child that exits knows of no file but its own.
+/// Removes the file at an orderly exit. A fork child that exits removes only its own.
 extern "C" fn withdraw() {
     const TRIES: u32 = 10_000;
     let Some(state) = State::known() else { return };
-    // Who is at it is so for some microseconds.
+    // Another thread works for some microseconds.
     for _ in 0..TRIES {
         if state.with(|inside| publication::withdraw(&mut inside.place)).is_some() {
             return;
@@ -388,7 +383,7 @@ extern "C" fn withdraw() {
     }
 }
 
-/// Says on standard error why there is no page.
+/// Reports on standard error why there is no page.
 pub(super) fn complain(why: &str) {
     let _ = writeln!(StandardError::default(), "commensal: COMMENSAL_CONF: observe: no statistics page: {why}");
 }
@@ -400,7 +395,6 @@ mod tests {
     use std::vec;
 
     /// A copy that was half written when the process came to rest was true at its start. Another one follows later.
-    ///
     /// Planted bug that was seen here: the time for the next look, after the last part, taken for "not now".
     #[test]
     fn catching_up_is_not_over_with_what_was_half_written() {
@@ -409,11 +403,11 @@ mod tests {
             percpu::enter();
             let room = Room { caches: 4, slots: 4, groups: 1, locks: 1 };
             let mut memory = vec![0u64; room.bytes().div_ceil(size_of::<u64>())];
-            // SAFETY: zeroes are what has no page yet.
+            // SAFETY: zeroes mean no page yet.
             let mut inside: Inside = unsafe { core::mem::zeroed() };
-            // SAFETY: the page's memory outlives it, and is used by nobody else.
+            // SAFETY: the page's memory outlives it, and has no other user.
             unsafe { inside.writer.begin(memory.as_mut_ptr().cast(), room, process::id(), Text::of("test"), 0) };
-            // A process as old as its clock: so the next look is as late as it may be.
+            // A process as old as its clock, so that the next look is as late as possible.
             (inside.process, inside.first_ns) = (process::id(), 0);
             let small = heap::allocate(100);
             inside.start(clock::now_ns());

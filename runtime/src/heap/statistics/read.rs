@@ -1,6 +1,4 @@
-//! How figures are read: the sources that the table of figures names, and the readers that it declares.
-//!
-//! A reading takes no lock, and may be stale; it is exact at rest.
+//! Reading figures: the sources and readers of the table of figures. A reading takes no lock; it is exact at rest.
 
 use crate::caches::{Parts, Reading, heap};
 use crate::central::Tally;
@@ -12,13 +10,13 @@ use crate::page_heap::{PAGE, PageCounts};
 use crate::{rcu, sandbox, upkeep};
 use machine::{kick, slot};
 
-/// What a walk over slots, spans and caches has added up.
+/// Sums of a walk over slots, spans and caches.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(in crate::heap) struct Walked {
     /// Bytes of objects of caches that the program holds.
     pub small_bytes: u64,
-    /// Bytes of free objects in arrays and depots.
+    /// Bytes of free objects in magazines and depots.
     pub cached_bytes: u64,
     /// Bytes on page lists.
     pub listed_bytes: u64,
@@ -41,7 +39,7 @@ pub(in crate::heap) struct Heap<'a> {
 }
 
 impl Heap<'_> {
-    /// As it is now, but for what a walk has found.
+    /// The present state, with the sums of a walk.
     pub fn after(walked: Walked) -> Self {
         let heap = heap();
         Heap {
@@ -87,7 +85,6 @@ pub(in crate::heap) struct OfGroup<'a> {
     pub known: Statistics,
 }
 
-/// Makes each row read itself from its source.
 macro_rules! readers {
     ($(
         #[doc = $says:literal]

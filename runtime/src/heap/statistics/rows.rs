@@ -1,4 +1,4 @@
-//! What the page says: slots, spans and caches, a part at a time, and then the rest.
+//! The contents of the page: slots, spans and caches, a part at a time, and then the rest.
 
 use super::read::{Heap, OfGroup, OfSlot};
 use super::walk::Stage;
@@ -13,7 +13,7 @@ use machine::slot;
 const CACHES_AT_ONCE: usize = 8;
 
 impl Inside {
-    /// Does a part of the copy that is being written.
+    /// Writes a part of the copy.
     pub(super) fn do_part(&mut self) -> Part {
         self.walk.stage = match self.walk.stage {
             Stage::Slots(slot) if slot < slot::in_use() => {

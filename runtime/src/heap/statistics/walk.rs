@@ -1,17 +1,17 @@
-//! How far a copy of the statistics page has come.
+//! The progress of a copy of the statistics page.
 
 use super::read::Walked;
 use crate::caches::{CHUNK, Parts, Spans};
 
-/// Caches that there is room for.
+/// Most caches of a page.
 pub const MOST_CACHES: usize = 4 * CHUNK;
 
-/// How far the copy that is being written has come, and what was found on the way.
+/// The progress of the copy that is being written, and the sums so far.
 #[repr(C)]
 pub(super) struct Walk {
     pub stage: Stage,
     pub walked: Walked,
-    /// By the place of the cache; those from `used` on are zeroes.
+    /// By the number of the cache; those from `used` on are zeroes.
     pub caches: [(Parts, Spans); MOST_CACHES],
     used: usize,
 }
@@ -25,12 +25,10 @@ pub(super) enum Stage {
     Spans(u64),
     /// Caches from this one on.
     Caches(u64),
-    /// The rest.
     Rest,
 }
 
 impl Walk {
-    /// Begins anew.
     pub fn start(&mut self) {
         (self.stage, self.walked) = (Stage::Slots(0), Walked::default());
         self.caches[..self.used].fill(Default::default());
