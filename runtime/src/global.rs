@@ -15,14 +15,12 @@ use core::alloc::{GlobalAlloc, Layout};
 /// assert_eq!(numbers.iter().sum::<u32>(), 499_500);
 /// ```
 ///
-/// COMMENSAL_CONF takes effect when the program calls [`heap::conf::apply_environment`] at the beginning of its `main`.
-/// Only the preloaded library calls that by itself.
-///
-/// In programs that also load `libcommensal.so`, both serve: the library what C asks for, this one what Rust asks for.
+/// COMMENSAL_CONF takes effect when the program calls [`heap::conf::apply_environment`] at the start of `main`. The
+/// preloaded library calls that itself. If it is loaded too, it serves C, and this allocator serves Rust.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Commensal;
 
-// SAFETY: the heap's blocks are disjoint, live until they are freed, and are as large and as aligned as was asked.
+// SAFETY: the heap's blocks are disjoint, live until they are freed, and have the requested size and alignment.
 unsafe impl GlobalAlloc for Commensal {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

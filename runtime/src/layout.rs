@@ -1,5 +1,4 @@
-//! Where everything lies, with numbers: the region, a slot's area, a chunk of object caches, and the description of a
-//! span.
+//! The memory layout, with numbers: the region, a slot's area, a chunk of object caches, and the description of a span.
 //!
 //! ```text
 //!   region     │ first segment │ first metadata │ header  │ areas of the slots │ page map              │
@@ -15,7 +14,7 @@
 //!   area       0     shards of ids 0 to 72, 40 bytes each; that of id 0, no cache's, is the slot's own (below)
 //!   of a slot  2920  the budget of the slot's magazines
 //!              2928  magazine words, two for each id from 0 on: allocation and free magazine; ids 0 to 72 end at 4096
-//!              5120  shards of ids 73 to 136: so many further size classes fit
+//!              5120  shards of ids 73 to 136: room for 64 more size classes
 //!              7680  unused up to 8192
 //!
 //!   shard      0     lock             central: it guards the rest, but for the load
@@ -23,34 +22,33 @@
 //!              8     ring of spans    central
 //!              16    full magazines   depot
 //!              24    empty magazines  depot
-//!              32    load             central: misses and when the last one was
+//!              32    load             central: misses and the time of the last one
 //!
 //!   id 0       0     page list        page_heap
 //!              24    magazine arena   depot
-//!              32    watch            cpu_cache: when to look again, when a thread came
+//!              32    watch            cpu_cache: when to look again, when a thread last ran
 //!
 //!   span       64 bytes for each granule of 64 KiB, out of line; and 512 bytes of bits, one for 16 bytes of it
 //! ```
 //!
-//! All of it is address space, which is committed by its first touch. Zeroed memory is valid everywhere, and means
-//! "nothing here yet". A page of an area that no thread touches costs nothing: today's classes live in the first of the
-//! two.
+//! All of it is address space, committed at first touch. Zeroed memory is valid everywhere, and means "nothing here
+//! yet". An untouched page of an area costs nothing: the present classes lie in the first of the two.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use machine::{root, slot, vm};
 
-/// Ids of caches in a chunk, the 0 included that is no cache's: as many as size classes.
+/// Ids of caches in a chunk, including 0, which is no cache's: as many as size classes.
 pub const IDS: usize = 73;
 /// Further ids that an area has room for.
 pub const FURTHER_IDS: usize = 64;
 
 /// Bytes of the header before the first area.
 pub const HEADER: usize = 2 * vm::PAGE;
-/// Where the tiers' state ends, which begins at the base, and the words of the modules above begin.
+/// End of the tiers' state, which begins at the base, and start of the words of the modules above.
 pub const TIERS_END: usize = HEADER - 256;
 const WORDS_ABOVE: usize = TIERS_END;
-/// The areas end here, and the page map begins.
+/// End of the areas, and start of the page map.
 pub const AREAS_END: usize = HEADER + slot::MAX * slot::AREA;
 /// Bytes before a chunk's base that are never used: see `cpu_cache::slot_word`.
 pub const SLACK: usize = vm::PAGE;
@@ -58,9 +56,8 @@ pub const SLACK: usize = vm::PAGE;
 /// Bytes of a cache's shard in a slot, and of its two magazine words.
 const SHARD: usize = 40;
 const WORDS: usize = 16;
-/// Where the magazine words of an area begin, and what lies between the first shards and them.
+/// Start of an area's magazine words, after the first shards and the budget.
 const WORDS_AT: usize = IDS * SHARD + 8;
-/// Where the shards of further ids begin.
 const FURTHER_SHARDS: usize = WORDS_AT + (IDS + FURTHER_IDS) * WORDS;
 
 /// In a shard: the lock.
@@ -80,7 +77,7 @@ pub const LOAD: usize = 32;
 pub const PAGE_LIST: usize = 0;
 /// The magazine arena.
 pub const ARENA: usize = 24;
-/// When to look again.
+/// The watch: when to look again.
 pub const WATCH: usize = 32;
 /// The budget of the slot's magazines.
 pub const BUDGET: usize = IDS * SHARD;
@@ -90,7 +87,7 @@ const _: () = assert!(FURTHER_SHARDS + FURTHER_IDS * SHARD <= slot::AREA);
 const _: () = assert!(slot::AREAS == HEADER + WORDS_AT && slot::AREA.is_multiple_of(vm::PAGE));
 const _: () = assert!(AREAS_END + vm::PAGE <= root::BOOTSTRAP_BYTES);
 
-/// Where the shard of an id lies in an area.
+/// Offset of an id's shard in an area.
 #[inline]
 pub const fn shard(id: usize) -> usize {
     if id < IDS { id * SHARD } else { FURTHER_SHARDS + (id - IDS) * SHARD }
@@ -103,13 +100,13 @@ pub enum Part {
     AllocationMagazine(usize),
     /// The word of an id's free magazine.
     FreeMagazine(usize),
-    /// So many bytes into the shard of an id.
+    /// An id, and an offset in its shard.
     Shard(usize, usize),
     /// Something else.
     Other,
 }
 
-/// What lies at an offset in an area.
+/// The part at an offset in an area.
 pub fn part_of(offset: usize) -> Part {
     let word = offset.wrapping_sub(WORDS_AT);
     let id = (0..IDS + FURTHER_IDS).find(|&id| offset.wrapping_sub(shard(id)) < SHARD);
@@ -121,8 +118,7 @@ pub fn part_of(offset: usize) -> Part {
     }
 }
 
-/// A region of address space that begins with a header, and has an area for each slot: the process's own, or a chunk of
-/// object caches.
+/// Address space that begins with a header and has an area for each slot: the process's own, or a chunk of caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Region(NonNull<u8>);
@@ -138,17 +134,17 @@ impl Region {
         Region(unsafe { NonNull::new_unchecked(base) })
     }
 
-    /// The process's own, or the stand-in.
+    /// The process's own region, or the stand-in.
     #[inline(always)]
     pub fn of_process() -> Self {
         // SAFETY: the root's base is a runtime's or the stand-in.
         unsafe { Region::at(root::base()) }
     }
 
-    /// The one that a page map is part of.
+    /// The region that a page map is part of.
     #[inline]
     pub fn of_map(map_start: *mut u8) -> Self {
-        // SAFETY: the map lies behind the areas of a runtime's region.
+        // SAFETY: the map follows the areas of a runtime's region.
         unsafe { Region::at(map_start.wrapping_sub(AREAS_END)) }
     }
 
@@ -158,42 +154,41 @@ impl Region {
         self.0.as_ptr()
     }
 
-    /// The part of a slot's area that begins `offset` bytes into it, as a `T`.
+    /// The part of a slot's area at `offset`, as a `T`.
     #[inline]
     pub fn in_area<T>(self, slot: u32, offset: usize) -> *mut T {
         debug_assert!((slot as usize) < slot::MAX && offset + size_of::<T>() <= slot::AREA);
         self.base().wrapping_add(HEADER + slot as usize * slot::AREA + offset).cast()
     }
 
-    /// The part of an id's shard in a slot that begins `offset` bytes into it, as a `T`.
+    /// The part of an id's shard in a slot at `offset`, as a `T`.
     #[inline]
     pub fn in_shard<T>(self, slot: u32, id: usize, offset: usize) -> *mut T {
         debug_assert!(id < IDS && offset + size_of::<T>() <= SHARD);
         self.in_area(slot, shard(id) + offset)
     }
 
-    /// The address at an offset from the base: magazine words name magazines so.
+    /// The address at an offset from the base. Magazine words store such offsets.
     #[inline(always)]
     pub fn at_offset(self, offset: usize) -> *mut u8 {
         self.base().wrapping_add(offset)
     }
 
-    /// The offset that names an address.
+    /// The offset of an address from the base.
     #[inline(always)]
     pub fn offset_of(self, address: *mut u8) -> usize {
         (address as usize).wrapping_sub(self.base() as usize)
     }
 }
 
-/// A part of the process's header that one module above the tiers has for itself. All-zero memory has to be a valid
-/// `T`.
+/// A part of the process's header that belongs to one module above the tiers. All-zero memory must be a valid `T`.
 #[derive(Debug)]
 pub struct HeaderWord<T> {
     offset: usize,
     of: PhantomData<fn() -> T>,
 }
 
-/// The modules that have one, in the order in which they lie.
+/// The offsets of these parts.
 pub mod header {
     use super::WORDS_ABOVE;
 
@@ -205,21 +200,21 @@ pub mod header {
     pub const STATISTICS: usize = WORDS_ABOVE + 16;
     /// The operator's page.
     pub const CONTROL: usize = WORDS_ABOVE + 32;
-    /// Which rows of the lock report are shown.
+    /// The filter of the lock report.
     pub const LOCK_FILTER: usize = WORDS_ABOVE + 64;
 }
 
 impl<T> HeaderWord<T> {
-    /// The one at an offset of [`header`].
+    /// The part at an offset of [`header`].
     ///
     /// # Safety
-    /// Zeroes are a valid `T`, all of which is atomic; and nobody else has these bytes of the header.
+    /// Zeroes are a valid `T`, all of which is atomic. These bytes of the header have no other user.
     pub const unsafe fn at(offset: usize) -> Self {
         assert!(offset >= WORDS_ABOVE && offset + size_of::<T>() <= HEADER);
         HeaderWord { offset, of: PhantomData }
     }
 
-    /// The process's. None before there is a heap.
+    /// The part in the process's region. None before there is a heap.
     pub fn get(&self) -> Option<&'static T> {
         // SAFETY: as promised in `at`; the region is never unmapped.
         root::is_installed().then(|| unsafe { &*Region::of_process().at_offset(self.offset).cast::<T>() })

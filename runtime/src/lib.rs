@@ -1,8 +1,8 @@
 //! Commensal: the Linux kernel's per-CPU memory mechanisms for ordinary programs.
 //!
-//! A process with one thread pays next to nothing; a process with hundreds of threads never queues at a shared cache
-//! line. This package is the product. It holds the algorithms and all of their state, and reaches the computer through
-//! `machine` alone, so the same source runs on Linux and on a simulated machine.
+//! A process with one thread pays next to nothing; hundreds of threads never queue at a shared cache line. This package
+//! is the product. It holds the algorithms and all of their state, and reaches the computer through `machine` alone, so
+//! the same source runs on Linux and on a simulated machine.
 //!
 //! Each module may use those before it in this list: [`upcalls`], [`layout`], [`percpu`], [`observe`], [`counter`],
 //! [`settings`], [`misuse`]; the tiers [`page_heap`], [`central`], [`depot`], [`cpu_cache`], [`caches`]; [`sandbox`],
@@ -32,7 +32,7 @@ pub mod upkeep;
 
 mod global;
 
-/// What lower modules ask of higher ones, put together where both are known.
+/// Fills in the upcalls, where both sides are known.
 pub(crate) const UPCALLS: upcalls::Upcalls = upcalls::Upcalls {
     maintain: heap::maintain,
     write_statistics: heap::statistics::write_due,

@@ -1,29 +1,29 @@
-//! The last words of a program that misused the heap: one line on standard error, then abort.
+//! The message of a program that misused the heap: one line on standard error, then abort.
 
 use core::fmt::Write;
 use machine::process;
 
-/// What was found.
+/// The misuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// An object was freed that is free already.
+    /// An object was freed twice.
     DoubleFree,
-    /// A pointer was freed that no allocation ever returned.
+    /// A pointer was freed that no allocation returned.
     Foreign,
     /// A pointer into the middle of an object, or behind the last one, was freed.
     Interior,
-    /// An object was given back to another cache than the one it came from.
+    /// An object was freed to another cache than its own.
     OtherCache,
-    /// An object was freed with a size that is not its own.
+    /// An object was freed with a wrong size.
     Size {
-        /// The size that was given.
+        /// The given size.
         bytes: usize,
-        /// The size that the object has.
+        /// The object's size.
         usable: usize,
     },
 }
 
-/// Says what was found at `address`, and aborts.
+/// Reports the misuse at `address`, and aborts.
 #[cold]
 pub fn die(found: Found, address: *mut u8) -> ! {
     let mut line = Line::new();
@@ -52,7 +52,7 @@ pub fn die(found: Found, address: *mut u8) -> ! {
     process::die()
 }
 
-/// A line of text that needs no heap; what does not fit is cut off.
+/// A line of text without a heap; text that does not fit is cut off.
 pub struct Line {
     text: [u8; 256],
     length: usize,
@@ -64,12 +64,12 @@ impl Line {
         Line { text: [0; 256], length: 0 }
     }
 
-    /// Whether so many more bytes fit.
+    /// Whether this many more bytes fit.
     pub fn has_room_for(&self, bytes: usize) -> bool {
         bytes <= self.text.len() - self.length
     }
 
-    /// What was written.
+    /// The text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.text[..self.length]
     }

@@ -1,31 +1,30 @@
-//! Calls upward: what lower tiers ask of modules above them. The crate's root fills in the one table, and nothing else
-//! leads up.
+//! Calls upward: upper modules' functions that lower tiers call. The crate's root fills in the one table.
 
 /// The table.
 #[derive(Debug)]
 pub struct Upcalls {
-    /// The hook of the slow paths: something may be due in a slot, where the calling thread is, or was.
+    /// The hook of the slow paths: something may be due in the slot where the thread runs, or ran.
     pub maintain: fn(visit: Visit),
-    /// The statistics page may be due; a thread of the runtime's own is about to rest, or not. A lock may be held.
+    /// The statistics page may be due; says whether a thread of the runtime is about to rest. A lock may be held.
     pub write_statistics: fn(rest: Rest),
     /// The process is about to have a second thread.
     pub before_a_thread: fn(),
-    /// Ends the program: an object was given back to another cache than its own.
+    /// Ends the program: an object was freed to another cache than its own.
     pub die_of_mixed_caches: fn(object: *mut u8) -> !,
     /// Whether no thread can be looking at objects of caches whose memory waits for readers.
     pub readers_are_absent: fn() -> bool,
-    /// A span began to wait for readers, or a cache with readers is made. No lock is held but that of a drainer.
+    /// A span began to wait for readers, or a cache with readers is made. The caller holds at most a drainer's lock.
     pub rouse_worker: fn(),
-    /// Waits until threads that may be looking at such objects are not any more.
+    /// Waits until threads that may be looking at such objects have stopped.
     pub wait_for_readers: fn(),
-    /// A large block goes that may be a group's.
+    /// A large block, perhaps of a group, is freed.
     pub forget_large: unsafe fn(block: *mut u8),
 }
 
 /// A slow path reached the hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// In which slot.
+    /// The slot.
     pub slot: u32,
     /// The coarse time, if the slow path read the clock.
     pub time: Option<u32>,
@@ -35,10 +34,10 @@ pub struct Visit {
     pub upkeep_is_due: bool,
 }
 
-/// Where a slow path was reached from.
+/// The kind of call that reached a slow path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// An allocation: it may make a thread.
+    /// An allocation: it may create a thread.
     Allocation,
     /// A release of memory.
     Release,
@@ -49,6 +48,6 @@ pub enum From {
 pub enum Rest {
     /// It goes on.
     No,
-    /// It is: so nobody comes along meanwhile.
+    /// It rests, and does nothing meanwhile.
     Soon,
 }
