@@ -1,7 +1,6 @@
-//! References to caches, and where the words and shards of a cache lie: 72 caches to a chunk, each with an id there.
+//! References to caches, and where a cache's words and shards lie. A chunk holds 72 caches, each with an id.
 //!
-//! The runtime's own region begins as a chunk does: it is the chunk of the size classes, which are caches like others.
-//! All that slow paths ask about a cache is found from its chunk and its id; `layout` has the drawing.
+//! The runtime's own region is the chunk of the size classes. Chunk and id lead to all of a cache; see `layout`.
 
 use super::cache_state::CacheState;
 use super::load::Load;
@@ -14,52 +13,48 @@ use machine::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Lock, Ordering};
 
 /// Rank of a shard's lock.
 pub const SHARD_RANK: u8 = 1;
-/// Numbers of caches from one chunk's first to the next one's.
+/// Distance between the first cache numbers of two chunks.
 pub const STRIDE: u32 = 128;
 const _: () = assert!(IDS <= STRIDE as usize);
 
 /// The slot whose shards serve threads that have no slot.
 pub const NO_SLOT: u32 = slot::MAX as u32 - 1;
 
-/// What every chunk begins with. All-zero memory is a chunk without caches.
+/// The head of each chunk. All-zero memory is a chunk without caches.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ChunkHead {
-    /// Where a word that names no magazine points to.
+    /// A slot word that names no magazine points here.
     zero: u64,
     number: AtomicU32,
-    /// A bit for each slot that may have anything here, magazines or shards that are not zero. A thread that goes over
-    /// all slots looks at those only: a page of an area that is read would be mapped, and its slot's first write to it
-    /// would fault and interrupt all CPUs.
+    /// A bit for each slot that may have magazines or non-zero shards here. A walk over all slots reads only those.
+    /// Reading any other area would map a page, and the slot's first write to it would fault and interrupt all CPUs.
     used: [AtomicU64; slot::MAX / 64],
-    /// By id; zero where there is no cache, as at id 0 always.
+    /// By id; zero where there is no cache, and always zero at id 0.
     shapes: [AtomicU64; IDS],
 }
 
-/// A chunk of object caches begins so.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Chunk {
     pub(super) head: ChunkHead,
-    /// What is known of its caches, by id.
     pub(super) caches: [AtomicPtr<CacheState>; IDS],
 }
 
 const _: () = assert!(size_of::<Chunk>() <= HEADER);
 
 impl ChunkHead {
-    /// Begins a chunk that is zeroed. Nobody else knows it.
+    /// Initialises a zeroed chunk that only this thread knows.
     pub fn begin(&self, number: u32) {
-        // Relaxed, as everywhere here: what the head says is published with the chunk, or with the cache.
+        // Relaxed, as for all of the head: the chunk or the cache publishes it.
         self.number.store(number, Ordering::Relaxed);
     }
 
-    /// Says what shapes the caches have from id 1 on. Nobody else runs.
+    /// Sets the shapes of the caches from id 1 on, while no other thread runs.
     pub fn begin_shapes(&self, shapes: impl Iterator<Item = Shape>) {
         self.shapes[1..].iter().zip(shapes).for_each(|(word, shape)| word.store(shape.word(), Ordering::Relaxed));
     }
 
-    /// The slots that may have anything here.
     fn slots(&self) -> impl Iterator<Item = u32> {
         let bits = |mut word: u64| {
             core::iter::from_fn(move || {
@@ -81,7 +76,7 @@ pub struct CacheRef {
     id: u32,
 }
 
-/// So many slots are looked at for one that has what another one needs, before the heap would have to grow.
+/// A slow path searches this many other slots before it grows the heap.
 const NEAR: usize = 64;
 
 impl CacheRef {
@@ -90,19 +85,19 @@ impl CacheRef {
         CacheRef { chunk, id: id as u32 }
     }
 
-    /// The cache that a description is of.
+    /// The cache that a state belongs to.
     pub fn of(state: &CacheState) -> Self {
         let (chunk, id) = state.place();
         CacheRef::new(chunk, id)
     }
 
-    /// Where its words and shards lie.
+    /// The chunk with its words and shards.
     #[inline]
     pub fn chunk(self) -> Region {
         self.chunk
     }
 
-    /// Its id there: of a size class, the class.
+    /// Its id in the chunk. For a size class, this is the class.
     #[inline]
     pub fn id(self) -> usize {
         self.id as usize
@@ -113,49 +108,48 @@ impl CacheRef {
         unsafe { &*self.chunk.base().cast::<ChunkHead>() }
     }
 
-    /// The slots that may have anything of the cache, that of threads without one among them.
+    /// The slots that may have something of the cache, among them [`NO_SLOT`].
     pub fn slots(self) -> impl Iterator<Item = u32> + use<> {
         self.head().slots()
     }
 
-    /// The same but one, from its next neighbour on.
+    /// The same slots without `slot`, from its next neighbour on.
     fn others(self, slot: u32) -> impl Iterator<Item = u32> + use<> {
         let behind = self.slots().skip_while(move |&other| other <= slot);
         behind.chain(self.slots().take_while(move |&other| other < slot))
     }
 
-    /// The nearest of them: all, but in a process with very many slots.
+    /// The first `NEAR` of the other slots.
     pub fn near(self, slot: u32) -> impl Iterator<Item = u32> + use<> {
         self.others(slot).take(NEAR)
     }
 
-    /// The rest of them.
+    /// The other slots after those.
     pub fn distant(self, slot: u32) -> impl Iterator<Item = u32> + use<> {
         self.others(slot).skip(NEAR)
     }
 
-    /// Whether a slot may have anything of the cache.
+    /// Whether the slot may have something of the cache.
     pub fn is_used_in(self, slot: u32) -> bool {
         self.head().used[slot as usize / 64].load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
     }
 
-    /// Says that a slot is about to have something of the cache.
+    /// Marks the slot before it gets something of the cache.
     #[inline]
     pub fn mark_used_in(self, slot: u32) {
         let (word, bit) = (&self.head().used[slot as usize / 64], 1 << (slot % 64));
-        // Relaxed: a thread that goes over all slots and misses one that is marked meanwhile has come before that has
-        // anything.
+        // Relaxed: a walk that misses a slot marked meanwhile counts as earlier, when the slot had nothing.
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// The cache's number in the process, from 1 on: those of size classes are the classes'.
+    /// The cache's number in the process, from 1 on. For a size class, this is the class.
     pub fn number(self) -> u32 {
         self.head().number.load(Ordering::Relaxed) * STRIDE + self.id
     }
 
-    /// Its shape, at some moment.
+    /// Its current shape.
     #[inline]
     pub fn shape(self) -> Shape {
         Shape::from_word(self.head().shapes[self.id()].load(Ordering::Relaxed))
@@ -167,9 +161,9 @@ impl CacheRef {
         self.shape().object_bytes()
     }
 
-    /// Begins, or changes, with a shape.
+    /// Sets the shape, for a new cache or to change it.
     pub fn set_shape(self, shape: Shape) {
-        // Release pairs with the acquire in `exists`: a thread that goes over all caches finds this one as it was made.
+        // Release pairs with the acquire in `exists`: a walk over all caches finds this one complete.
         self.head().shapes[self.id()].store(shape.word(), Ordering::Release);
     }
 
@@ -182,58 +176,58 @@ impl CacheRef {
         self.head().number.load(Ordering::Relaxed) == 0
     }
 
-    /// What free finds in the page map for the cache's objects: zero for those that are of no size class.
+    /// The page map's class for the cache's objects, which free reads. Zero for caches that are not size classes.
     pub fn class_word(self) -> u8 {
         if self.is_size_class() { self.index() as u8 } else { 0 }
     }
 
-    /// What else is known of it, if a program made it.
+    /// Its state, if a program made the cache.
     #[inline]
     pub fn state(self) -> Option<&'static CacheState> {
         if self.is_size_class() {
             return None;
         }
-        // SAFETY: the chunk is one of object caches, whose descriptions are never unmapped.
+        // SAFETY: this is a chunk of object caches, whose states are never unmapped.
         unsafe { (&(*self.chunk.base().cast::<Chunk>()).caches)[self.id()].load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Who is charged for the cache's objects.
+    /// The account that pays for the cache's objects.
     #[inline]
     pub fn account(self) -> Option<&'static Account> {
         self.state()?.account()
     }
 
-    /// The index of its two magazine words in a slot's area: that of the allocation magazine.
+    /// The index of its allocation magazine's word in a slot's area. The word of the free magazine follows.
     #[inline(always)]
     pub fn index(self) -> usize {
         self.id() * 2
     }
 
-    /// Chunk and index in one word, for tables that are looked up often.
+    /// Chunk and index in one word, for tables on hot paths.
     pub fn word(self) -> usize {
         self.chunk.base() as usize | self.index()
     }
 
-    /// The cache that [`Self::word`] said.
+    /// The cache that [`Self::word`] encoded.
     ///
     /// # Safety
-    /// It did, and the cache exists still.
+    /// `word` comes from [`Self::word`], and the cache still exists.
     pub unsafe fn from_word(word: usize) -> Self {
         const INDEX: usize = machine::vm::PAGE - 1;
-        // SAFETY: chunks begin at pages, and an index is less.
+        // SAFETY: chunks are page-aligned, and an index is smaller than a page.
         let chunk = unsafe { Region::at((word & !INDEX) as *mut u8) };
         CacheRef { chunk, id: ((word & INDEX) / 2) as u32 }
     }
 
     // ---- its shard in a slot ----
 
-    /// The part of the slot's shard at an offset of `layout`.
+    /// The field of the slot's shard at an offset of `layout`.
     ///
     /// # Safety
-    /// That part of a shard is a `T`, all of which is atomic.
+    /// The field is a `T`, and all of `T` is atomic.
     #[inline]
     pub unsafe fn in_shard<T>(self, slot: u32, offset: usize) -> &'static T {
-        // SAFETY: every slot has an area; areas are never unmapped, and zeroes are valid.
+        // SAFETY: each slot has an area, which is never unmapped, and zeroes are valid.
         unsafe { &*self.chunk.in_shard(slot, self.id(), offset) }
     }
 
@@ -250,22 +244,21 @@ impl CacheRef {
         unsafe { self.in_shard(slot, layout::RING) }
     }
 
-    /// How often the cache misses there.
+    /// The miss rate there.
     #[inline]
     pub fn load(self, slot: u32) -> &'static Load {
         // SAFETY: as `layout` says.
         unsafe { self.in_shard(slot, layout::LOAD) }
     }
 
-    /// How far the capacity of its magazines is beyond what the shape says; see `cpu_cache::resize`. Changes under the
-    /// shard's lock.
+    /// Levels of magazine capacity above the shape's; see `cpu_cache::resize`. Under the shard's lock.
     #[inline]
     pub fn level(self, slot: u32) -> &'static AtomicU8 {
         // SAFETY: as `layout` says.
         unsafe { self.in_shard(slot, layout::LEVEL) }
     }
 
-    /// Whether a thread holds the shard's lock, at some moment.
+    /// Whether a thread holds the shard's lock now.
     pub fn is_held(self, slot: u32) -> bool {
         self.lock(slot).is_held()
     }

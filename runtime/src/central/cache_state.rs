@@ -1,4 +1,4 @@
-//! What is known of a cache that a program made, beside its shape.
+//! The state of a cache that a program made, beside its shape.
 
 use super::label::{CacheName, Label};
 use super::waiting::Waiting;
@@ -10,102 +10,97 @@ use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// Makes an object of raw memory, or the reverse, with an argument that the cache's creator chose.
+/// The program's constructor or destructor of an object, with an argument that the cache's creator chose.
 pub type Hook = unsafe extern "C" fn(object: *mut u8, argument: *mut u8);
 
-/// What a kind of cache does with the memory of an object when a span first gives it, and before the span goes.
+/// Runs on an object's memory when a span first gives it, or before the span goes. The kind of the cache sets it.
 pub type ObjectHook = unsafe fn(cache: &CacheState, object: *mut u8);
 
-/// What this tier knows of the cache. It lies in metadata for ever; zeroes are an id that no cache had yet.
+/// This tier's state of a cache. It lies in metadata and stays for ever. Zeroes are an id that no cache has had.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CacheState {
-    /// Its own chunk and id.
     chunk: AtomicUsize,
     id: AtomicUsize,
     /// Objects outside of spans and depots.
     objects: LazyCounter,
-    /// The most that they were.
     peak: Events,
-    /// Who is charged for its objects; null: nobody.
+    /// Pays for the objects; may be null.
     account: AtomicPtr<Account>,
     /// Spans that readers may still look at.
     pub(super) waiting: Waiting,
-    /// The next cache of which spans ever waited; never changes once it is set.
+    /// The next cache whose spans may wait; set once.
     pub(super) next_waiting: AtomicPtr<CacheState>,
     pub(super) is_listed: AtomicBool,
-    /// The next one of those that were destroyed; under the chunks' lock.
+    /// The next destroyed cache; under the chunks' lock.
     pub(super) next: AtomicPtr<CacheState>,
-    /// What people call it.
     label: Label,
     /// Does not change while the cache exists.
     home: UnsafeCell<Home>,
 }
 
-/// What a cache is.
+/// The properties of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Home {
-    /// Bytes that were asked for.
+    /// Bytes that the program asked for.
     pub bytes: usize,
     /// Makes an object of raw memory.
     pub constructor: Option<Hook>,
-    /// The reverse.
+    /// Undoes the constructor.
     pub destructor: Option<Hook>,
-    /// What both are called with.
+    /// Argument of both.
     pub argument: *mut u8,
-    /// Whether readers may look at objects that were given back.
+    /// Whether readers may look at free objects.
     pub typesafe: bool,
-    /// What its kind does with objects that a span gives for the first time; none: nothing.
+    /// Runs on objects that a span gives for the first time; may be none.
     pub begin_object: Option<ObjectHook>,
-    /// The reverse, for objects that nobody uses.
+    /// Undoes it, for free objects.
     pub end_object: Option<ObjectHook>,
 }
 
-// SAFETY: `home` does not change while anybody knows the cache; the rest is atomic, or has a lock.
+// SAFETY: `home` does not change while the cache is known; the rest is atomic or has a lock.
 unsafe impl Sync for CacheState {}
 
 impl CacheState {
-    /// Belongs to an id from now on; nobody else knows it.
     pub(super) fn begin_at(&self, chunk: Region, id: usize) {
         self.chunk.store(chunk.base() as usize, Ordering::Relaxed);
         self.id.store(id, Ordering::Relaxed);
         self.label.begin();
     }
 
-    /// Its chunk, and its id there.
     pub(super) fn place(&self) -> (Region, usize) {
-        // SAFETY: the base of a chunk.
+        // SAFETY: this is the base of a chunk.
         (unsafe { Region::at(self.chunk.load(Ordering::Relaxed) as *mut u8) }, self.id.load(Ordering::Relaxed))
     }
 
-    /// Shows each span that waits for readers. Nobody else is here.
+    /// Each span that waits for readers, while no other thread runs here.
     pub fn waiting_spans(&self) -> impl Iterator<Item = &'static Span> {
         self.waiting.spans()
     }
 
-    /// What the cache is.
+    /// The cache's properties.
     pub fn home(&self) -> &Home {
-        // SAFETY: it does not change while anybody knows the cache.
+        // SAFETY: it does not change while the cache is known.
         unsafe { &*self.home.get() }
     }
 
-    /// Says what the cache is.
+    /// Sets the cache's properties.
     ///
     /// # Safety
-    /// Nobody else knows the cache.
+    /// No other thread knows the cache.
     pub unsafe fn set_home(&self, home: Home) {
         // SAFETY: passed on.
         unsafe { *self.home.get() = home };
     }
 
-    /// Who is charged for its objects.
+    /// The account that pays for its objects.
     #[inline]
     pub fn account(&self) -> Option<&'static Account> {
-        // SAFETY: it lives as long as the cache exists.
+        // SAFETY: the account lives as long as the cache.
         unsafe { self.account.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Charges an account from now on; null: nobody.
+    /// Sets the account that pays from now on; may be null.
     ///
     /// # Safety
     /// The account lives as long as the cache.
@@ -113,7 +108,7 @@ impl CacheState {
         self.account.store(account.cast_mut(), Ordering::Relaxed);
     }
 
-    /// What people call it, and whether it is still this cache.
+    /// Its name, and a check that it is still this cache.
     pub fn label(&self) -> &Label {
         &self.label
     }
@@ -123,28 +118,28 @@ impl CacheState {
         self.label.name()
     }
 
-    /// The constructor, and what it is called with.
+    /// The constructor and its argument.
     pub fn constructor(&self) -> Option<(Hook, *mut u8)> {
         let home = self.home();
         Some((home.constructor?, home.argument))
     }
 
-    /// The destructor, and what it is called with.
+    /// The destructor and its argument.
     pub fn destructor(&self) -> Option<(Hook, *mut u8)> {
         let home = self.home();
         Some((home.destructor?, home.argument))
     }
 
-    /// Whether nobody minds what becomes of the contents of free objects.
+    /// Whether the contents of free objects may change.
     pub fn is_indifferent_to_free_objects(&self) -> bool {
         let home = self.home();
         home.begin_object.is_none() && home.end_object.is_none() && !home.typesafe
     }
 
-    /// Makes an object of memory that a span gives for the first time.
+    /// Runs the kind's hook on an object that a span gives for the first time.
     ///
     /// # Safety
-    /// The memory is ours.
+    /// The caller owns the memory.
     pub unsafe fn begin_object(&self, object: *mut u8) {
         if let Some(begin) = self.home().begin_object {
             // SAFETY: passed on.
@@ -152,7 +147,7 @@ impl CacheState {
         }
     }
 
-    /// The reverse, for objects that nobody uses.
+    /// Undoes that for free objects.
     ///
     /// # Safety
     /// As above.
@@ -163,21 +158,19 @@ impl CacheState {
         }
     }
 
-    /// Counts objects that left the depot or a span, or came back.
     pub(super) fn count(&self, objects: isize) {
-        // As in the tally: what cannot be counted is not.
+        // If the counter fails, the objects go uncounted, as in the tally.
         let _ = self.objects.try_add(objects as i64);
         if objects > 0 && counter::reads_at_once() {
             self.peak.raise(self.objects.read_positive().value as u64);
         }
     }
 
-    /// Objects outside of spans and depots.
     pub(super) fn counted(&self) -> u64 {
         self.objects.sum_positive() as u64
     }
 
-    /// Counts nothing any more, and charges nobody.
+    /// Sets the counts to zero and drops the account.
     pub fn forget(&self) {
         self.objects.set(0);
         self.peak.set(0);

@@ -1,15 +1,13 @@
-//! The caches that an account is charged for: a table of its own ones, in a tree of tables, as accounts are.
+//! The caches that charge an account. Each account has a table of them, and the tables form a tree as accounts do.
 //!
 //! ```text
 //!   account ─ table ─▶ first child ⇄ next ⇄ next        caches by class, and links
 //! ```
 //!
-//! So whoever wants back what a full account has in magazines goes over the caches of that account and of those below
-//! it, and over no others.
+//! To empty a full account's magazines, a thread visits only the caches of that account and of those below it.
 //!
-//! Runs at the same time: caches are entered by compare-and-swap; links are changed, and followed, under the drain
-//! lock. **Fork:** whoever vanished in the middle of a change has left the way from a table to its next one in order,
-//! and perhaps a way back that is not: that one is looked at before it is used.
+//! Runs at the same time: threads enter caches by compare-and-swap, and use links under the drain lock. **Fork:** after
+//! its holder vanished in a change, `first` and `next` are in order. `back` is checked before use.
 
 use super::cache_ref::CacheRef;
 use super::size_class::CLASSES;
@@ -17,44 +15,44 @@ use core::iter::successors;
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
-/// The table. Zeroes are an empty one, in no tree.
+/// A table of caches. Zeroes are an empty table outside of any tree.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Charged {
-    /// 0: none yet.
+    /// 0: no cache yet.
     caches: [AtomicUsize; CLASSES],
     parent: AtomicPtr<Charged>,
     first: AtomicPtr<Charged>,
     next: AtomicPtr<Charged>,
-    /// The word that leads here: `first` of the parent, or `next` of a sibling.
+    /// Address of the word that leads here: the parent's `first`, or a sibling's `next`.
     back: AtomicPtr<AtomicPtr<Charged>>,
 }
 
-/// Who an atomic pointer leads to. Relaxed: under the drain lock.
+/// The table behind a link. Relaxed: the drain lock orders the accesses.
 fn at(pointer: &AtomicPtr<Charged>) -> Option<&Charged> {
-    // SAFETY: null, or a table in the tree: these are taken out before they go.
+    // SAFETY: null, or a table in the tree; tables leave the tree before they are freed.
     unsafe { pointer.load(Ordering::Relaxed).as_ref() }
 }
 
 impl Charged {
-    /// Places for caches, by class.
+    /// The entry for a class's cache.
     pub fn entry(&self, class: usize) -> &AtomicUsize {
         &self.caches[class]
     }
 
     /// The cache that an entry names.
     pub fn cache_of(word: usize) -> Option<CacheRef> {
-        // SAFETY: an entry of a table, whose cache lives as long as the table.
+        // SAFETY: the word is a table's entry, and its cache lives as long as the table.
         (word != 0).then(|| unsafe { CacheRef::from_word(word) })
     }
 
     /// Its own caches.
     pub fn caches(&self) -> impl Iterator<Item = CacheRef> {
-        // Acquire pairs with the release of who entered the cache, and finds it as it was made.
+        // Acquire pairs with the release of the thread that entered the cache, so it is found complete.
         self.caches.iter().filter_map(|entry| Self::cache_of(entry.load(Ordering::Acquire)))
     }
 
-    /// This table, and all below it. Under the drain lock, as the others here.
+    /// This table and all below it. As for all functions here, the caller holds the drain lock.
     fn tables(&self) -> impl Iterator<Item = &Charged> {
         successors(Some(self), move |&table| {
             at(&table.first).or_else(|| {
@@ -64,23 +62,23 @@ impl Charged {
         })
     }
 
-    /// All caches of this table, and of those below it.
+    /// All caches of this table and of those below it.
     pub fn caches_below(&self) -> impl Iterator<Item = CacheRef> {
         self.tables().flat_map(Charged::caches)
     }
 
-    /// Whether it is in no tree.
+    /// Whether the table is in no tree.
     pub fn is_loose(&self) -> bool {
         self.parent.load(Ordering::Relaxed).is_null()
     }
 
-    /// Puts it below another one. Under the drain lock, as the next one.
+    /// Links the table below another one.
     pub fn link(&self, parent: &Charged) {
         let this = (&raw const *self).cast_mut();
         self.parent.store((&raw const *parent).cast_mut(), Ordering::Relaxed);
         self.next.store(parent.first.load(Ordering::Relaxed), Ordering::Relaxed);
         self.back.store((&raw const parent.first).cast_mut(), Ordering::Relaxed);
-        // In this order, for a child that is forked in between; so below.
+        // In this order, for a child that is forked in between. `unlink` does the same.
         compiler_fence(Ordering::Release);
         parent.first.store(this, Ordering::Relaxed);
         compiler_fence(Ordering::Release);
@@ -89,12 +87,11 @@ impl Charged {
         }
     }
 
-    /// Takes it out of its tree.
+    /// Removes the table from its tree.
     pub fn unlink(&self) {
         let Some(parent) = at(&self.parent) else { return };
         let leads_here = |word: &AtomicPtr<Charged>| core::ptr::eq(word.load(Ordering::Relaxed), self);
-        // SAFETY: a word of the parent, or of a sibling that was there when it was written: such ones are told when
-        // they go.
+        // SAFETY: a word of the parent, or of a sibling at the time of the write; a sibling that leaves updates `back`.
         let back = unsafe { self.back.load(Ordering::Relaxed).as_ref() }.filter(|back| leads_here(back));
         let search = || successors(Some(&parent.first), |word| Some(&at(word)?.next)).find(|word| leads_here(word));
         let Some(back) = back.or_else(search) else { return };

@@ -1,14 +1,13 @@
-//! The chunks of object caches: ids are handed out, and taken back when a cache is destroyed.
+//! Chunks of object caches. This file hands out ids, and takes them back when a cache is destroyed.
 //!
-//! A chunk is address space for 72 caches in all possible slots; a page of it is committed when a slot first uses one
-//! of them. Chunks, and the descriptions of their caches, are made when needed and kept for ever.
+//! A chunk is address space for 72 caches in all possible slots. A slot's first use of one of them commits a page.
+//! Chunks and cache descriptions are made on demand and kept for ever.
 //!
-//! **Creation interrupts nobody.** A new cache has no magazine that another CPU could be working on, so nothing is
-//! restarted and nothing fenced: its words are zero, which is "empty and full", and threads that get to know the cache
-//! get to know them. Destroying one restarts nobody either: its users are through with it, which only they can know.
+//! **Creating a cache interrupts no CPU.** A new cache has no magazine that another CPU could work on, so no thread
+//! restarts and no CPU needs a fence. Its words are zero, which means "empty and full". Threads learn of the cache from
+//! the program. Destroying a cache restarts no thread either: the program guarantees that its users are done.
 //!
-//! Runs at the same time: a thread that creates a cache, or gives back an id, holds the chunks' lock; any thread reads
-//! the table.
+//! Runs at the same time: a thread that claims or gives back an id holds the chunks' lock. Any thread reads the table.
 
 use super::cache_ref::Chunk;
 use super::cache_state::CacheState;
@@ -19,21 +18,21 @@ use core::ptr::null_mut;
 use machine::sync::{Acquired, AtomicPtr, AtomicU32, AtomicUsize, Lock, Ordering, Site};
 use machine::{here, slot, vm};
 
-/// The lock's rank: the drain lock's holder gives ids back.
+/// Rank 1, because the drain lock's holder gives ids back.
 const CHUNKS_RANK: u8 = 1;
-/// Chunks that there can be: ids for some four million caches.
+/// Most chunks: ids for some four million caches.
 const MOST: usize = 1 << 16;
 
-/// What the tier of caches describes a cache by.
+/// The upper tier's description of a cache.
 ///
 /// # Safety
 /// All-zero memory is a valid one.
 pub unsafe trait Descriptor: 'static {
-    /// The part that this tier uses.
+    /// This tier's part of it.
     fn state(&self) -> &CacheState;
 }
 
-/// All chunks but the first, which is that of the size classes. Zeroes: there is none.
+/// All chunks but the first, which holds the size classes. Zeroes: none.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Chunks {
@@ -41,16 +40,15 @@ pub(super) struct Chunks {
     /// Chunks in the table, from 1 on.
     count: AtomicU32,
     table: AtomicPtr<AtomicPtr<Chunk>>,
-    /// Under the lock: ids given out of the last chunk.
+    /// Ids given out of the last chunk; under the lock.
     ids: AtomicUsize,
-    /// Caches that were destroyed.
+    /// Destroyed caches.
     free: UnsafeCell<*mut CacheState>,
 }
 
 // SAFETY: `free` is used under the lock.
 unsafe impl Sync for Chunks {}
 
-/// Bytes that a chunk takes.
 const BYTES: usize = SLACK + AREAS_END;
 
 /// Address space for a chunk, zeroed. None: no memory.
@@ -63,36 +61,34 @@ pub fn reserve_chunk() -> Option<Region> {
     }
 }
 
-/// Gives back a chunk that nobody has seen.
+/// Releases a chunk that was never published.
 pub fn release_chunk(chunk: Region) {
     // SAFETY: reserved above.
     unsafe { vm::release(chunk.base().wrapping_sub(SLACK), BYTES) };
 }
 
-/// Writes to what this slot will use of a fresh chunk. It would read it first, and a page that is read before it is
-/// written faults twice, the second time interrupting all CPUs that run a thread of the process.
+/// Writes to this slot's area of a fresh chunk. The slot would read it first, and a page that is read before it is
+/// written faults twice. The second fault interrupts all CPUs that run a thread of the process.
 fn touch_area(chunk: Region) {
     let Some(slot) = slot::current_if_given() else { return };
-    // SAFETY: a word of the slot's area, which is zero: that of id 0, which is no cache's.
+    // SAFETY: a word of the slot's zeroed area, at id 0, which no cache has.
     unsafe { (*chunk.in_area::<AtomicUsize>(slot, 0)).store(0, Ordering::Relaxed) };
 }
 
 impl Chunks {
-    /// The base of a chunk that there is, by its number from 1 on.
+    /// The base of an existing chunk, by its number from 1 on.
     pub(super) fn base(&self, number: u32) -> Region {
-        // Relaxed: whoever knows the number knows it from the chunk, or from a count that was read with acquire.
+        // Relaxed: the caller has the number from the chunk itself, or from a count read with acquire.
         let table = self.table.load(Ordering::Relaxed);
         // SAFETY: the table has an entry for the chunk, which is never unmapped.
         unsafe { Region::at((*table.add(number as usize)).load(Ordering::Relaxed).cast()) }
     }
 
-    /// Chunks in the table.
     pub(super) fn count(&self) -> u32 {
-        // Acquire pairs with the release in `add`: who counts a chunk finds it in the table.
+        // Acquire pairs with the release in `add`: a thread that counts a chunk finds it in the table.
         self.count.load(Ordering::Acquire)
     }
 
-    /// A description, of the kind `D`, with an id where no cache exists. None: no memory.
     pub(super) fn claim<D: Descriptor>(&self, heap: &PageHeap) -> Option<&'static CacheState> {
         self.locked(heap, here!(), |free| {
             // SAFETY: descriptions are never unmapped.
@@ -104,7 +100,6 @@ impl Chunks {
         })?
     }
 
-    /// Takes the id of a cache back that does not exist any more.
     pub(super) fn give_back(&self, heap: &PageHeap, state: &CacheState) {
         // In a signal handler that must not wait, the id is lost.
         self.locked(heap, here!(), |free| {
@@ -113,7 +108,7 @@ impl Chunks {
         });
     }
 
-    /// Under the lock: a new description, at the next id. None: no memory.
+    /// A new description at the next id, under the lock. None: no memory.
     fn cut_id<D: Descriptor>(&self, heap: &PageHeap) -> Option<&'static CacheState> {
         let mut id = self.ids.load(Ordering::Relaxed);
         if id == 0 || id == IDS {
@@ -133,7 +128,7 @@ impl Chunks {
         Some(state)
     }
 
-    /// Makes another chunk; under the lock. None: no memory.
+    /// Adds a chunk, under the lock. None: no memory.
     fn add(&self, heap: &PageHeap) -> Option<()> {
         let count = self.count.load(Ordering::Relaxed);
         if self.table.load(Ordering::Relaxed).is_null() {
@@ -144,7 +139,7 @@ impl Chunks {
             return None;
         }
         let chunk = reserve_chunk()?;
-        // SAFETY: the chunk is ours, zeroes are a valid one, and the table has room.
+        // SAFETY: the chunk is ours, zeroes are valid, and the table has room.
         unsafe {
             (*chunk.base().cast::<Chunk>()).head.begin(count + 1);
             let table = self.table.load(Ordering::Relaxed);
@@ -156,10 +151,8 @@ impl Chunks {
         Some(())
     }
 
-    /// None in a signal handler that must not wait.
     fn locked<R>(&self, heap: &PageHeap, site: Site, work: impl FnOnce(&mut *mut CacheState) -> R) -> Option<R> {
-        // A holder that vanished in a fork leaves the state in order: it changes by single stores, and at worst an id
-        // is lost.
+        // Single stores change the state. So after the holder vanished in a fork, at worst an id is lost.
         if self.lock.acquire(&heap.locks().caches, site) == Acquired::WouldDeadlock {
             return None;
         }

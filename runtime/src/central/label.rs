@@ -1,34 +1,33 @@
-//! What a cache is called, for those who ask while it may go.
+//! A cache's name, for readers that run while the cache may be destroyed.
 //!
-//! Descriptions of caches are never unmapped: at a place there is always one, of a cache that exists, or did, or will.
-//! So whoever goes over all caches, to report on them, needs neither a lock nor a grace period: he follows the re-check
-//! rule of typesafe memory. He notes whose place it is, reads, and looks whether it is still the same one's; if not,
-//! what he has read is of two caches, and he drops it.
+//! A cache's description is never unmapped, and its id may serve another cache later. So a reader needs neither a lock
+//! nor a grace period. It follows the re-check rule of typesafe memory: it notes the turn, reads, and checks the turn
+//! again. If the turn has changed, the reader drops what it read, which mixes two caches.
 //!
-//! Runs at the same time: one writes, who has the place to himself; any read, also in signal handlers. After a fork in
-//! the middle of writing, the child finds the place taken, with no cache.
+//! Runs at the same time: one writer, which owns the description, and any readers, also in signal handlers. After a
+//! fork in the middle of a write, the child finds the id taken, without a cache.
 //!
 //! Source: sequence locks, as in the Linux kernel's `seqcount`.
 
 use core::fmt;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Bytes of a cache's name, at most.
+/// Most bytes of a cache's name.
 pub const NAME_BYTES: usize = 31;
 const WORDS: usize = (NAME_BYTES + 1) / 8;
 const _: () = assert!(WORDS * 8 == NAME_BYTES + 1);
 
-/// A cache's name, and whose turn it is at the place. Zeroes: nobody's yet, and no name.
+/// A cache's name and the turn of its id. Zeroes: no cache yet, and no name.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Label {
-    /// Odd while the name is written.
+    /// Odd during a write.
     turn: AtomicU32,
-    /// The bytes, and in the last one their number.
+    /// The bytes; the last one holds their number.
     words: [AtomicU64; WORDS],
 }
 
-/// A cache's name, read.
+/// A copy of a cache's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CacheName([u8; WORDS * 8]);
 
@@ -61,40 +60,38 @@ impl fmt::Debug for CacheName {
 }
 
 impl Label {
-    /// A fresh place, which is zero, becomes one. It is written before anybody reads it: a page that is read first is
-    /// the kernel's page of zeroes, and whoever writes it then interrupts all CPUs that the process runs on.
+    /// Initialises a fresh, zeroed label by a write. If the first access were a read, it would map the kernel's zero
+    /// page, and the next write would interrupt all CPUs that the process runs on.
     pub fn begin(&self) {
         self.turn.store(0, Ordering::Relaxed);
     }
 
-    /// The place becomes another cache's. By whoever has it to himself.
+    /// Gives the label to another cache. The caller owns the description.
     pub fn write(&self, name: &[u8]) {
         let turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
-        // Pairs with the fence in `is_still`: who read any of the words below finds the turn changed. Who finds it
-        // unchanged read none of them.
+        // Pairs with the fence in `is_still`: a reader that saw a word stored below finds the turn changed.
         fence(Ordering::Release);
         for (word, bytes) in self.words.iter().zip(CacheName::new(name).0.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
-        // Release pairs with the acquire in `turn`: who sees the new turn sees the whole name; who sees the last one
-        // drops what he reads.
+        // Release pairs with the acquire in `turn`: a reader with the new turn sees the whole name. Others drop theirs.
         self.turn.store(turn.wrapping_add(2), Ordering::Release);
     }
 
-    /// Whose turn it is. None: just now it becomes another one's.
+    /// The current turn. None: a write is under way.
     pub fn turn(&self) -> Option<u32> {
         Some(self.turn.load(Ordering::Acquire)).filter(|turn| turn.is_multiple_of(2))
     }
 
-    /// Whether all that was read since [`Self::turn`] is of that turn.
+    /// Whether all reads since [`Self::turn`] belong to that turn.
     pub fn is_still(&self, turn: u32) -> bool {
         // Pairs with the fence in `write`.
         fence(Ordering::Acquire);
         self.turn.load(Ordering::Relaxed) == turn
     }
 
-    /// The name: good for whoever knows that the cache exists, or asks [`Self::is_still`] afterwards.
+    /// The name. Valid if the cache is known to exist, or if [`Self::is_still`] holds afterwards.
     pub fn name(&self) -> CacheName {
         let mut name = [0; WORDS * 8];
         for (word, bytes) in self.words.iter().zip(name.as_chunks_mut().0) {

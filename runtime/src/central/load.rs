@@ -1,60 +1,57 @@
-//! How often a cache misses in a slot: the logarithm of a rate, which says how many objects a magazine should have.
+//! The miss rate of a cache in a slot, as a logarithm. It sets the capacity of the slot's magazines.
 //!
-//! Runs at the same time: any thread, without a lock. Relaxed throughout: of two threads that miss at once, one may not
-//! count.
+//! Runs at the same time: any thread, without a lock. Relaxed: of two misses at once, one may go uncounted.
 
 use machine::clock;
 use machine::sync::{AtomicU32, Ordering::Relaxed};
 
 /// The highest rate.
 pub const HIGHEST_RATE: u32 = 7;
-/// Close misses that make a step of the rate. One burst of a few blocks has fewer; a program at work has hundreds in a
-/// row.
+/// Close misses that make a step of the rate. A burst of a few blocks has fewer; a busy program has hundreds in a row.
 const PARTS: u32 = 4;
-/// The low bits of a miss's word: the rate, in parts of a step. Above them the time, in units of 12 µs.
+/// The low bits of the rate word: the rate, in parts of a step. The bits above hold the time, in units of 12 µs.
 const RATE_BITS: u32 = (HIGHEST_RATE + 1) * PARTS - 1;
 const UNIT: u32 = RATE_BITS + 1;
-/// Nanoseconds of a unit of [`coarse_time`].
+/// Nanoseconds in a unit of [`coarse_time`].
 pub const COARSE_NS: u64 = 384;
 const _: () = assert!(UNIT as u64 * COARSE_NS == 12_288);
-/// The furthest ahead, in units of coarse time, that anybody says to look again: some minutes.
+/// The longest delay before another look, in units of coarse time: some minutes.
 pub const FURTHEST: u32 = 1 << 30;
-/// A miss no later than this after the one before adds a part: 12 µs.
+/// A miss at most this long after the last one adds a part: 12 µs.
 const CLOSE: u32 = coarse_of(12_288);
-/// One later than this takes a part away, as from bursts some 50 µs apart.
+/// A longer interval than this takes a part away, as with bursts some 50 µs apart.
 const APART: u32 = coarse_of(49_152);
-/// And one later than this, some 200 µs, a whole step.
+/// A longer interval than this, some 200 µs, takes a whole step away.
 const FAR: u32 = coarse_of(196_608);
 
-/// Caches with the highest rate look at the clock at one in so many refills only: it costs as much as the rest of a
-/// miss. What they see then is the time of so many misses. Where objects only come in, there are no refills to count:
-/// there it is one miss in [`PARTS`], counted in what parts there are beyond the highest rate.
+/// At the highest rate, the slot reads the clock at one refill in this many, because the clock costs as much as the
+/// rest of a miss. It then sees the time of that many misses. A slot that only frees has no refills; it reads the clock
+/// at one miss in [`PARTS`], and counts in the parts beyond the highest rate.
 const GLANCE_AT_CLOCK: u32 = 16;
 
 /// Which slow path missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// An allocation found the slot's allocation magazine empty.
+    /// An allocation found the allocation magazine empty.
     Refill,
-    /// A free found the slot's free magazine full.
+    /// A free found the free magazine full.
     Overflow,
 }
 
-/// The time, in units of [`COARSE_NS`]; it goes round within half an hour.
+/// The time, in units of [`COARSE_NS`]. It wraps within half an hour.
 #[inline]
 pub fn coarse_time() -> u32 {
     (clock::coarse_ns() / COARSE_NS) as u32
 }
 
-/// Units from a time until another one, `now`; none, if whoever looked at the clock for that did so a moment before the
-/// first was noted: some 25 ms.
+/// Units from `time` to `now`. Zero if `now` was read up to some 25 ms before `time`.
 pub fn units_since(time: u32, now: u32) -> u32 {
     const MOMENT: u32 = 1 << 16;
     let units = now.wrapping_sub(time);
     if units > u32::MAX - MOMENT { 0 } else { units }
 }
 
-/// So many nanoseconds in those units: one at least, and no more than [`FURTHEST`].
+/// Nanoseconds as units of coarse time: at least one, at most [`FURTHEST`].
 pub const fn coarse_of(ns: u64) -> u32 {
     match ns / COARSE_NS {
         0 => 1,
@@ -67,16 +64,15 @@ pub const fn coarse_of(ns: u64) -> u32 {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Load {
-    /// Times that the slot's allocation magazine ran out, and did not just change places with the free magazine.
+    /// Times that the allocation magazine ran out and was not just exchanged with the free magazine.
     refills: AtomicU32,
-    /// When that was last, and the rate; see [`Self::count_miss`].
+    /// Time of the last miss, and the rate; see [`Self::count_miss`].
     rate: AtomicU32,
 }
 
 impl Load {
-    /// Counts a miss; returns the rate, up to [`HIGHEST_RATE`]: the logarithm of how much more than a few objects the
-    /// slot should have at hand, so that misses are some 12 µs or more apart. And the [`coarse_time`], if it was looked
-    /// at.
+    /// Counts a miss; returns the rate, up to [`HIGHEST_RATE`], and the [`coarse_time`] if it was read. The rate is the
+    /// logarithm of how many times a few objects the slot should keep, so that misses are at least some 12 µs apart.
     pub fn count_miss(&self, path: Path) -> (u32, Option<u32>) {
         let is_refill = path == Path::Refill;
         let refills = self.refills.load(Relaxed).wrapping_add(is_refill as u32);
@@ -105,32 +101,30 @@ impl Load {
         (self.rate.load(Relaxed) & RATE_BITS) / PARTS
     }
 
-    /// How long it is since a miss at which the clock was looked at, in the units of [`coarse_time`]: a cache that is
-    /// used without misses looks like one that nobody uses.
+    /// Units of [`coarse_time`] since a miss that read the clock. A cache that is used without misses looks unused.
     pub fn since_last_miss(&self, now: u32) -> u32 {
         units_since(self.rate.load(Relaxed) & !RATE_BITS, now)
     }
 
-    /// Whether no miss was seen, at a coarse time, since so many units.
+    /// Whether the last miss seen is more than `units` before `now`.
     pub fn is_idle(&self, now: u32, units: u32) -> bool {
         self.since_last_miss(now) > units
     }
 
-    /// Times that the slot's allocation magazine ran out.
+    /// Times that the allocation magazine ran out.
     #[inline]
     pub fn refills(&self) -> u32 {
         self.refills.load(Relaxed)
     }
 
-    /// As if the slot had never used the cache, which is at its end.
+    /// Forgets all, as the cache is at its end.
     pub fn forget(&self) {
         self.refills.store(0, Relaxed);
         self.rate.store(0, Relaxed);
     }
 }
 
-/// The rate, in parts of a step, after a miss that came so long after the one before. Of a cache with the highest rate,
-/// many misses were not looked at since.
+/// The rate, in parts of a step, after a miss `interval` after the last one seen.
 fn after_miss(parts: u32, interval: u32) -> u32 {
     match interval {
         0..=CLOSE => (parts + 1).min(HIGHEST_RATE * PARTS),
@@ -144,8 +138,7 @@ fn after_miss(parts: u32, interval: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The rate after many rounds of so many misses in quick succession, with pauses of so many units between the
-    /// rounds.
+    /// The rate after 1000 bursts of `misses` each, with `pause` units between bursts.
     fn after_bursts(misses: u32, pause: u32) -> u32 {
         let burst = |parts, _| (1..misses).fold(after_miss(parts, pause * UNIT), |parts, _| after_miss(parts, 0));
         (0..1000).fold(0, burst) / PARTS
@@ -172,7 +165,7 @@ mod tests {
     #[test]
     fn busy_cache_that_only_takes_back_is_not_idle() {
         let long_ago = coarse_time().wrapping_sub(1 << 20) & !RATE_BITS;
-        // One refill: not one at which the clock is looked at.
+        // One refill: the next one does not read the clock.
         let load = Load { rate: AtomicU32::new(long_ago | (HIGHEST_RATE * PARTS)), refills: AtomicU32::new(1) };
         for miss in 1..=PARTS {
             assert!(load.since_last_miss(coarse_time()) >= 1 << 20, "before miss {miss}");

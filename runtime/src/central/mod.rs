@@ -1,12 +1,10 @@
 //! The central tier: the spans of each cache, and the objects in them.
 //!
-//! A cache cuts its objects from spans. Each span belongs to one slot's shard of its cache, and that shard's lock
-//! guards it. [`Central`] takes ranges of objects out of a shard's spans, and returns objects to the span that they lie
-//! in, whoever owns it. There misuse is found.
+//! A cache carves its objects from spans. Each span belongs to one slot's shard, whose lock guards it. [`Central`]
+//! takes ranges of objects out of a shard's spans. It returns objects to their spans, in any shard, and finds misuse.
 //!
-//! It uses the page heap below it, and knows neither magazines nor what a cache is for: a [`CacheRef`] names a cache,
-//! its [`Shape`] says how large objects are, and a [`CacheState`] keeps what else is known of a cache that a program
-//! made.
+//! This tier uses the page heap and knows neither magazines nor the purpose of a cache. A [`CacheRef`] names a cache,
+//! and its [`Shape`] gives the size of its objects. A [`CacheState`] holds the rest for a cache that a program made.
 
 mod cache_ref;
 mod cache_state;

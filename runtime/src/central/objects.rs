@@ -1,7 +1,7 @@
-//! Objects out of spans, and back into them.
+//! Takes objects out of spans, and returns them.
 //!
-//! A shard gives objects of its own spans under its lock. An object that comes back goes to the span that it lies in,
-//! under the lock of the shard that owns the span. There misuse is found.
+//! A shard gives objects of its own spans under its lock. A returned object goes to the span that it lies in, under the
+//! lock of the owning shard, which finds misuse.
 
 use super::cache_ref::CacheRef;
 use super::shape::MANY_SLOTS;
@@ -13,29 +13,28 @@ use crate::page_heap::{Misuse, Span};
 use core::ptr::null_mut;
 use machine::{here, slot};
 
-/// Where objects may come from.
+/// Sources of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Objects that were in use before: likely to be in memory already.
+    /// Objects that were used before, and so are likely to be resident.
     Freed,
     /// Any objects of the shard's spans.
     Spans,
-    /// Also those of a new span.
+    /// Also objects of a new span.
     NewSpan,
 }
 
-/// What became of an object that was returned to its span.
+/// The result of returning an object to its span.
 #[derive(Debug)]
 pub struct Returned {
-    /// The lock that is held still, and may serve for the next object.
+    /// A lock that is still held and may serve for the next object.
     pub held: Option<Held>,
-    /// Whether the object is back. If not, it is the caller's still: a signal handler must not wait for the owner's
-    /// lock.
+    /// Whether the object is back. If not, the caller still owns it: a signal handler must not wait.
     pub is_put: bool,
 }
 
 impl Central {
-    /// Whether the shard can give objects of a source; for a new span, it gets one.
+    /// Whether the shard can give objects of a source. For [`Source::NewSpan`], this may insert a new span.
     pub fn can_give(&self, held: &Held, source: Source) -> bool {
         match held.ring().giving() {
             Some(first) => source != Source::Freed || first.has_freed(),
@@ -47,7 +46,7 @@ impl Central {
         }
     }
 
-    /// A new span of the cache, owned by a slot's shard, in no ring yet. None: no memory.
+    /// A new span of the cache for a slot's shard, in no ring yet. None: no memory.
     pub fn new_span(&self, cache: CacheRef, slot: u32) -> Option<&'static Span> {
         let shape = cache.shape();
         let span = match shape.granules() {
@@ -55,13 +54,12 @@ impl Central {
             granules => self.page_heap.allocate_span(granules),
         }?;
         span.begin(cache.number(), shape.object_bytes(), slot);
-        // SAFETY: the span is ours; its map entry is set before any object of it is given away.
+        // SAFETY: the span is ours, and its map entry is set before any object of it is given.
         unsafe { self.page_heap.enter_class(span, cache.class_word()) };
         Some(span)
     }
 
-    /// Moves a span that has objects to give to the shard that is held: from one of the slots `others`, or from those
-    /// that wait for readers.
+    /// Moves a span with objects to give to the held shard: from one of the slots `others`, or from the waiting spans.
     pub fn steal_span(&self, own: &Held, others: impl Iterator<Item = u32>) -> Option<()> {
         let (cache, slot) = (own.cache, own.slot);
         let of_others = others.filter(|&other| other != slot).find_map(|other| {
@@ -71,7 +69,7 @@ impl Central {
             let theirs = self.try_lock(cache, other)?;
             let span = theirs.ring().giving()?;
             theirs.ring().remove(span);
-            // A thread that wants the span from now on locks our shard.
+            // From now on, a thread that wants the span locks our shard.
             span.set_owner(slot);
             Some(span)
         });
@@ -80,8 +78,7 @@ impl Central {
         Some(())
     }
 
-    /// Returns an object to its span, under the lock of the shard that owns the span. `held` is a lock of this cache
-    /// that the caller has already.
+    /// Returns an object to its span, under the owning shard's lock. `held` is the caller's lock of this cache.
     pub fn put(&self, cache: CacheRef, object: *mut u8, held: Option<Held>) -> Returned {
         let Some(span) = self.page_heap.span_of(object) else { misuse::die(Found::Foreign, object) };
         if span.cache() != cache.number() {
@@ -89,7 +86,7 @@ impl Central {
         }
         let held = self.lock_owner(cache, span, object, held);
         if held.slot != span.owner() {
-            // In a signal handler that must not wait for the owner.
+            // In a signal handler that must not wait for the owner's lock.
             return Returned { held: Some(held), is_put: false };
         }
         let gave = span.available() > 0;
@@ -105,9 +102,8 @@ impl Central {
         Returned { held: self.give_up_unused(held, span), is_put: true }
     }
 
-    /// Gives a span back that has no object in use any more. But the last span stays while the cache is warm: a slot
-    /// that frees and allocates around one span's worth would move it in and out. Returns the lock, if it is held
-    /// still.
+    /// Gives up a span that has no object in use. A warm cache keeps its last span, because a slot that frees and
+    /// allocates around one span's worth would move it in and out. Returns the lock if it is still held.
     fn give_up_unused(&self, held: Held, span: &'static Span) -> Option<Held> {
         let (cache, slot) = (held.cache, held.slot);
         let may_stay = || slot::in_use() <= MANY_SLOTS && self.miss_rate(cache, slot) > 0;
@@ -133,7 +129,7 @@ impl Central {
         loop {
             let owner = span.owner();
             if owner == NOBODY {
-                // It waits for readers, or is about to be freed, and all of its objects are free.
+                // The span waits for readers or is about to be freed, so all its objects are free.
                 misuse::die(Found::DoubleFree, object);
             }
             let shard = match held.take() {
@@ -143,7 +139,7 @@ impl Central {
                     self.lock(cache, owner, here!())
                 }
             };
-            // The owner changes under the lock that we now hold, or changed before we had it.
+            // The owner changes only under the lock that we now hold. If it has changed before, try again.
             if span.owner() == owner {
                 return shard;
             }
@@ -151,7 +147,7 @@ impl Central {
         }
     }
 
-    /// Gives the unused spans back that a slot's shard keeps.
+    /// Gives up the unused spans of a slot's shard.
     pub fn free_unused_spans(&self, cache: CacheRef, slot: u32) {
         if cache.ring(slot).seems_empty() {
             return;
@@ -173,17 +169,17 @@ impl Central {
         if waits {
             (crate::UPCALLS.rouse_worker)();
         }
-        // SAFETY: spans that were given up are ours.
+        // SAFETY: we own the spans that the shard gave up.
         unsafe { Span::list(unused).for_each(|span| self.free_span(cache, slot, span)) };
     }
 
-    /// Gives a span back, without a lock: destructors run.
+    /// Frees a span. Needs no lock, because destructors run.
     ///
     /// # Safety
-    /// The span is unused, and ours since it was taken out of its shard's ring.
+    /// The span is unused, and the caller took it out of its shard's ring.
     pub unsafe fn free_span(&self, cache: CacheRef, slot: u32, span: &Span) {
         if let Some(state) = cache.state() {
-            // SAFETY: passed on; what was carved was begun.
+            // SAFETY: passed on; each carved object was begun.
             unsafe { state.end_objects(span.carved()) };
         }
         // SAFETY: passed on.
@@ -199,8 +195,7 @@ impl Central {
 }
 
 impl Held {
-    /// Gives `put` objects of the shard's spans, at most so many. Returns which of them were never given before: bit n,
-    /// the n-th one.
+    /// Calls `put` with objects of the shard's spans, `most` times at most. Bit n is set if the n-th is fresh.
     pub fn remove_range(&self, source: Source, most: usize, mut put: impl FnMut(*mut u8)) -> u128 {
         let (mut taken, mut fresh) = (0, 0_u128);
         while taken < most

@@ -1,51 +1,49 @@
-//! The spans that a shard owns: a ring, in which those with objects to give come first.
+//! The spans of a shard: a ring, in which spans with objects to give come first.
 //!
 //! ```text
 //!   word ─▶ gives ⇄ gives ⇄ gives nothing ⇄ gives nothing ⇄ (back to the first)
 //!   └ bit 0: the first gives nothing, so none does
 //! ```
 //!
-//! Whoever takes looks at the first only; whoever wants all of them goes round. So a cache's spans can be found without
-//! going over the heap.
+//! Taking objects looks at the first span only. A walk of the ring finds all spans without a walk of the heap.
 //!
-//! Runs at the same time: any thread, under the shard's lock; without it the word may be looked at, as a hint.
+//! Runs at the same time: any thread, under the shard's lock. Without the lock, the word is a hint.
 
 use crate::page_heap::Span;
 use core::ptr::null_mut;
 use machine::sync::{AtomicUsize, Ordering::Relaxed};
 
-/// Set in the word if the first span has nothing to give.
+/// Set in the word if the first span has no object to give.
 const NONE_GIVES: usize = 1;
 
-/// The ring. All-zero memory is an empty one. Relaxed throughout: the lock orders what is done under it, and the rest
-/// are hints.
+/// The ring. All-zero memory is an empty one. Relaxed: the lock orders accesses; reads without it are hints.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Ring(AtomicUsize);
 
 impl Ring {
-    /// The first span that has objects to give.
+    /// The first span, if it has objects to give.
     pub fn giving(&self) -> Option<&'static Span> {
         let word = self.0.load(Relaxed);
         if gives(word) { first(word) } else { None }
     }
 
-    /// Whether there seems to be a span with objects to give. Without the lock.
+    /// Whether a span seems to have objects to give. Needs no lock.
     pub fn seems_to_give(&self) -> bool {
         gives(self.0.load(Relaxed))
     }
 
-    /// Whether there seems to be no span. Without the lock.
+    /// Whether the ring seems empty. Needs no lock.
     pub fn seems_empty(&self) -> bool {
         self.0.load(Relaxed) & !NONE_GIVES == 0
     }
 
-    /// Empties the ring, whose spans are put in anew: its lock's holder vanished in a fork.
+    /// Empties the ring after its lock's holder vanished in a fork. The caller inserts the spans again.
     pub fn forget(&self) {
         self.0.store(0, Relaxed);
     }
 
-    /// Puts a span in its place. It is in no ring; the lock of the shard that owns it is held, as for the others here.
+    /// Inserts a span that is in no ring. As in all functions below, the caller holds its shard's lock.
     pub fn insert(&self, span: &Span) {
         let this = span.as_ptr();
         let Some(first) = first(self.0.load(Relaxed)) else {
@@ -63,7 +61,7 @@ impl Ring {
         }
     }
 
-    /// Takes a span out that is in this ring.
+    /// Removes a span of this ring.
     pub fn remove(&self, span: &Span) {
         let (next, previous) = (span.next(), span.previous());
         if next == span.as_ptr() {
@@ -76,27 +74,27 @@ impl Ring {
         }
     }
 
-    /// The first span has just given its last object.
+    /// Notes that the first span has just given its last object.
     pub fn first_is_used_up(&self) {
         if let Some(first) = first(self.0.load(Relaxed)) {
             self.begin_with(at(first.next()));
         }
     }
 
-    /// Whether another span than this one, which is in the ring, has objects to give.
+    /// Whether a span other than this one has objects to give. The ring contains `span`.
     pub fn another_gives(&self, span: &Span) -> bool {
         let first = first(self.0.load(Relaxed)).filter(|first| !core::ptr::eq(*first, span));
         let other = first.unwrap_or_else(|| at(span.next()));
         !core::ptr::eq(other, span) && other.available() > 0
     }
 
-    /// All spans, once each. One that was shown may be taken out.
+    /// All spans, once each. The caller may remove a span that it got.
     pub fn iter(&self) -> impl Iterator<Item = &'static Span> + use<> {
         let first = first(self.0.load(Relaxed));
         let last = first.map_or(null_mut(), Span::previous);
         let step = |span: &'static Span| (span, span.next());
         let spans = core::iter::successors(first.map(step), move |&(span, next)| {
-            // The link is read before the caller gets to see the span.
+            // Read the link before the caller gets the span.
             (span.as_ptr() != last).then(|| step(at(next)))
         });
         spans.map(|(span, _)| span)
@@ -116,13 +114,12 @@ impl Ring {
 }
 
 fn first(word: usize) -> Option<&'static Span> {
-    // SAFETY: null, or a span in the ring; descriptions of spans are never freed.
+    // SAFETY: null, or a span in the ring, whose description is never freed.
     unsafe { ((word & !NONE_GIVES) as *mut Span).as_ref() }
 }
 
-/// A span that is linked in the ring.
 fn at(span: *mut Span) -> &'static Span {
-    // SAFETY: links of spans in a ring lead to spans in the ring; descriptions are never freed.
+    // SAFETY: links in a ring lead to its spans, whose descriptions are never freed.
     unsafe { &*span }
 }
 

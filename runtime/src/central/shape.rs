@@ -1,43 +1,41 @@
-//! Shapes: how large the objects of a cache are, how many a magazine of them holds, and how much a slot keeps.
+//! Shapes: the size of a cache's objects, the capacity of its magazines, and how much a slot keeps.
 //!
 //! ```text
 //!   bits 0–31   bytes of an object   32–39  pointers that a magazine holds at most   40–47  while the cache is cold
 //!        48–55  granules of a span   56–63  0: the depot keeps what its budget allows; n: n − 1 magazines
 //! ```
 //!
-//! One word for each cache, in the head of its chunk: so whoever reads it sees one shape, also while somebody tunes the
-//! cache. Sizes and spans never change. Pure functions of the shape, of the miss rate of the cache in a slot, and of
-//! how many slots share.
+//! A chunk's head has one such word for each cache, so a reader sees one whole shape while a program tunes the cache.
+//! Sizes and spans never change. Pure functions of the shape, a slot's miss rate, and the number of slots in use.
 
 use super::load::HIGHEST_RATE;
 use crate::page_heap::PAGE;
 use machine::slot;
 
-/// The largest capacity of a magazine: its memory less the link, the capacity and the bottom.
+/// The largest capacity of a magazine: its memory without the link, the capacity and the bottom.
 pub const MOST_POINTERS: usize = slot::ARRAY / 8 - 3;
-/// Bytes of a magazine's worth of objects, at most.
 const MAGAZINE_BUDGET: usize = 16 << 10;
-/// The same for objects above 1 KiB: whoever uses those spends more time in them than in going for the next.
+/// Above 1 KiB, a program spends more time in an object than on a refill.
 const MAGAZINE_BUDGET_ABOVE_1_KIB: usize = 8 << 10;
-/// Bytes of objects that a shard keeps in magazines, while no more than so many slots are in use; then they share.
+/// Bytes of objects that a shard keeps in its depot for at most `DEPOTS_AT_FULL_BUDGET` slots. More slots share it.
 const DEPOT_BUDGET: usize = 256 << 10;
 const DEPOTS_AT_FULL_BUDGET: usize = 4;
-/// More slots than this keep less each.
+/// With more slots than this in use, each keeps less.
 pub const MANY_SLOTS: u32 = 16;
 
-/// What is said of a cache in one word; zero is no cache's.
+/// The shape of a cache in one word. Zero belongs to no cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Shape(u64);
 
 impl Shape {
-    /// That of no cache.
+    /// The shape of no cache.
     pub const NONE: Self = Shape(0);
 
-    /// Of a cache of objects of so many bytes, as long as nobody tunes it.
+    /// The shape of an untuned cache.
     pub const fn of(object_bytes: usize) -> Self {
         let budget = if object_bytes > 1 << 10 { MAGAZINE_BUDGET_ABOVE_1_KIB } else { MAGAZINE_BUDGET };
-        // Cold: half a page of objects, or eight.
+        // Cold: half a page of objects, at most eight.
         let (most, cold) = (between(2, budget / object_bytes, MOST_POINTERS), between(1, PAGE / 2 / object_bytes, 8));
         let granules = match object_bytes {
             0..=0x1000 => 1,
@@ -47,8 +45,7 @@ impl Shape {
         Shape(object_bytes as u64 | most << 32 | cold << 40 | granules << 48)
     }
 
-    /// The same, but that a slot keeps at most `limit` objects, which move in batches of `batch`: two magazines, and
-    /// full ones in its depot. None: no such thing.
+    /// The same, with at most `limit` objects in a slot's magazines and depot, moved in batches. None: impossible.
     pub fn tuned(self, limit: usize, batch: usize) -> Option<Self> {
         let most = batch.min(limit / 2).max(1);
         let kept = (limit.saturating_sub(2 * most) / most) + 1;
@@ -57,17 +54,17 @@ impl Shape {
         possible.then_some(Shape(kept_as_is | (most as u64 | (most as u64) << 8 | (kept as u64) << 24) << 32))
     }
 
-    /// Objects that a slot keeps at most, in its magazines and its depot.
+    /// Most objects that a slot keeps, in its magazines and its depot.
     pub fn limit(self) -> usize {
         self.most() * (2 + self.depot_limit(HIGHEST_RATE, self.batch(HIGHEST_RATE)))
     }
 
-    /// The shape that a word of a chunk's head says.
+    /// The shape in a word of a chunk's head.
     pub const fn from_word(word: u64) -> Self {
         Shape(word)
     }
 
-    /// The word that says it.
+    /// The word for a chunk's head.
     pub const fn word(self) -> u64 {
         self.0
     }
@@ -78,13 +75,13 @@ impl Shape {
         self.0 as u32 as usize
     }
 
-    /// Objects that a magazine holds at most.
+    /// Largest capacity of a magazine, in objects.
     #[inline]
     pub const fn most(self) -> usize {
         self.byte(32)
     }
 
-    /// The same at a level (see `cpu_cache::resize`): twice as many at each, unless somebody tuned the cache.
+    /// The same at a level (see `cpu_cache::resize`). It doubles with each level, unless the cache is tuned.
     pub fn at_level(self, level: u8) -> usize {
         let is_tuned = self.byte(56) != 0;
         if is_tuned { self.most() } else { (self.most() << level.min(6)).min(MOST_POINTERS) }
@@ -99,22 +96,20 @@ impl Shape {
         (self.0 >> shift) as u8 as usize
     }
 
-    /// Pointers that a magazine has room for: few while the cache is cold, so that a program which uses many caches a
-    /// little does not wander through fresh memory.
+    /// Capacity of a magazine, in pointers. Small for cold caches, so that light use touches little fresh memory.
     pub fn batch(self, rate: u32) -> usize {
-        // Where every thread has a slot, many of them rest: they share what two score of them might have.
+        // With a slot for each thread, many slots rest. Together they get as much as some forty slots would.
         let rate =
             if slot::in_use() > MANY_SLOTS && slot::mode() == slot::Mode::PerThread { rate.min(1) } else { rate };
         self.most().min(self.byte(40) << rate)
     }
 
-    /// Magazines of a capacity that a shard keeps: one while the cache is cold, up to a budget of bytes when it is hot;
-    /// where many slots share the budget, perhaps none.
+    /// Number of magazines of a capacity that a shard keeps: one for a cold cache, up to the byte budget for a hot one.
     pub fn depot_limit(self, rate: u32, capacity: usize) -> usize {
         if let Some(kept) = self.byte(56).checked_sub(1) {
             return kept;
         }
-        // None is, as long as all threads that came had none.
+        // Zero while no thread has had a slot. With many slots, the depot may keep none.
         let slots = slot::in_use().max(1);
         let budget = DEPOT_BUDGET / (slots as usize).div_ceil(DEPOTS_AT_FULL_BUDGET);
         (budget / (capacity * self.object_bytes())).clamp(usize::from(slots <= MANY_SLOTS), 1 << rate)

@@ -1,7 +1,7 @@
 //! Shards: a slot's part of a cache, under one lock.
 //!
-//! The lock guards the spans that the slot owns, and for the tier above the slot's magazines in the depot. Sharding by
-//! slot keeps a producer's and a consumer's lines apart. All-zero memory is a shard that holds nothing.
+//! The lock guards the spans that the slot owns and, for the tier above, the depot's magazines. Shards by slot keep a
+//! producer's and a consumer's cache lines apart. All-zero memory is an empty shard.
 //!
 //! Runs at the same time: any thread, under the shard's lock.
 
@@ -14,14 +14,14 @@ use machine::sync::{Acquired, Site};
 /// A shard whose lock is held.
 #[derive(Debug)]
 pub struct Held {
-    /// Of which cache.
+    /// Its cache.
     pub cache: CacheRef,
-    /// The slot that it belongs to.
+    /// Its slot.
     pub slot: u32,
 }
 
 impl Central {
-    /// Locks a slot's shard; a signal handler that must not wait gets the nearest neighbour's that is free.
+    /// Locks a slot's shard. A signal handler that must not wait gets the nearest free neighbour's.
     pub fn lock(&self, cache: CacheRef, slot: u32, site: Site) -> Held {
         let mut other = 0;
         loop {
@@ -43,19 +43,18 @@ impl Central {
         }
     }
 
-    /// Locks a slot's shard if nobody holds it.
+    /// Locks a slot's shard if it is free.
     pub fn try_lock(&self, cache: CacheRef, slot: u32) -> Option<Held> {
-        // (Made only when the lock is ours: dropping it releases the lock.)
+        // `then`, not `then_some`: dropping a `Held` releases the lock.
         cache.lock(slot).try_acquire().then(|| Held { cache, slot })
     }
 
-    /// Puts the shard in order after its holder vanished in a fork: the ring of spans and the spans themselves may be
-    /// half-changed. The depot's magazines change by single stores.
+    /// Repairs the shard after its holder vanished in a fork. Ring and spans may be half-changed.
     #[cold]
     fn repair(&self, held: &Held) {
         held.ring().forget();
         self.page_heap.for_each_span(|span| {
-            // Spans of this cache that this slot owns are guarded by the lock that we hold.
+            // The lock that we hold guards spans of this cache that this slot owns.
             if span.cache() == held.cache.number() && span.owner() == held.slot {
                 span.recount();
                 // SAFETY: as above.

@@ -1,47 +1,45 @@
-//! Fewer objects at hand while a process with one thread shrinks: it may sleep then, and each object that lies in a
-//! magazine or in the depot keeps a span from going back.
+//! Keeps fewer objects in magazines and the depot while a process with one thread shrinks. Such a process may sleep
+//! next, and each of these objects keeps a span from the page heap.
 //!
-//! As long as less and less is held, and spans hold much more than that, caches count as cold, and once in a while all
-//! that the slot has at hand goes back to the spans. That costs what flushing costs anyway, as most of what such a
-//! process frees goes on to the spans. It is over soon after the process has ceased to shrink. Where there is a thread
-//! in the background, upkeep does all this in time.
+//! While the held bytes fall and spans hold much more than that, all caches count as cold. At intervals, the slot
+//! flushes all its objects to the spans. This adds little cost, because most freed objects go on to the spans anyway.
+//! The state ends soon after the process stops shrinking. With a background thread, upkeep does this instead.
 //!
-//! Runs at the same time: any threads, though processes with several have somebody in the background, but for a moment.
+//! Runs at the same time: any thread, though a process with several soon has a background thread.
 
 use machine::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Spans may hold so many bytes more than the program in any case, and one part in so many of what it holds.
+/// Slack that spans may always have: `PINNED` bytes, plus one part in `SHARE` of what the program holds.
 pub const PINNED: u64 = 24 << 20;
 const SHARE: u64 = 32;
-/// Bytes that make a new lowest, and how far what is held rises above that before falls count anew.
+/// Bytes below the lowest that make a new lowest, and bytes above it after which falls count anew.
 const STEP: u64 = 64 << 10;
 const SWING: u64 = 32 << 20;
-/// Misses for which a process counts as shrinking after a new lowest: a magazine of any cold cache fits that step as
-/// often. And those between two flushes.
+/// Misses that count as shrinking after a new lowest (as many magazines as fit `STEP`), and those between two flushes.
 const MISSES: u32 = 2048;
 const FLUSH_EVERY: u32 = 16;
 
-/// How a process shrinks. Relaxed throughout: hints.
+/// Whether the process shrinks. Relaxed throughout: these are hints.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Shrinking {
     lowest: AtomicU64,
-    /// Misses that are left.
+    /// Remaining misses for which the process counts as shrinking.
     left: AtomicU32,
 }
 
 impl Shrinking {
-    /// It does not, so far.
+    /// Not shrinking.
     pub const fn new() -> Self {
         Shrinking { lowest: AtomicU64::new(0), left: AtomicU32::new(0) }
     }
 
-    /// Whether it shrinks, and nothing should lie at hand.
+    /// Whether the process shrinks, so that magazines and the depot should be empty.
     pub fn is_on(&self) -> bool {
         self.left.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts a miss where so much is held, and spans hold so much more. True: what is at hand should go back.
+    /// Counts a miss at which the program holds `held` bytes, and spans hold `pinned` more. True: flush the slot now.
     pub fn count(&self, held: u64, pinned: u64) -> bool {
         let lowest = self.lowest.load(Ordering::Relaxed);
         let mut left = self.left.load(Ordering::Relaxed);
@@ -61,11 +59,7 @@ impl Shrinking {
 mod tests {
     use super::*;
 
-    /// A process that shrinks has nothing at hand, until soon after it has ceased to; one that swings, or packs what it
-    /// holds, goes on as ever.
-    ///
-    /// Planted bugs that were seen here: a lowest that does not rise again; misses that are counted where little is
-    /// pinned.
+    /// Planted bugs that were seen here: a lowest that does not rise again; misses that count where little is pinned.
     #[test]
     fn shrinking_process_keeps_little_at_hand() {
         const MIB: u64 = 1 << 20;

@@ -1,18 +1,18 @@
 //! Size classes: steps of 16 bytes up to 128, then eight for each doubling up to 32 KiB.
 //!
-//! Beyond what alignment to 16 asks for, at most 12.5 % of an object is waste: a request above 2^k is rounded up to the
-//! next multiple of 2^k / 8. Class 0 is no class: large blocks and foreign memory.
+//! A request above 2^k is rounded up to the next multiple of 2^k / 8. So at most 12.5 % of an object is waste, beyond
+//! the alignment to 16. Class 0 stands for large blocks and foreign memory.
 
 /// Requests above this are large blocks.
 pub const LARGEST: usize = 32 << 10;
 /// Number of classes, class 0 included.
 pub const CLASSES: usize = 73;
-/// Steps of the table that finds the class of a request.
+/// Bytes of a step of the table that maps a request to its class.
 pub const STEP: usize = 16;
 /// Entries of that table.
 pub const STEPS: usize = LARGEST / STEP + 1;
 
-/// Bytes of an object of each class.
+/// Bytes of each class's objects.
 pub static SIZES: [u16; CLASSES] = sizes();
 
 const fn sizes() -> [u16; CLASSES] {
@@ -28,13 +28,13 @@ const fn sizes() -> [u16; CLASSES] {
     sizes
 }
 
-/// Bytes of an object of a class.
+/// Bytes of a class's objects.
 #[inline]
 pub fn size(class: usize) -> usize {
     SIZES[class] as usize
 }
 
-/// The class for a request of `bytes`, at most [`LARGEST`].
+/// The class for a request of `bytes`, which is at most [`LARGEST`].
 pub const fn class_for(bytes: usize) -> usize {
     let rounded = if bytes == 0 { 1 } else { bytes };
     if rounded <= 128 {
@@ -45,7 +45,7 @@ pub const fn class_for(bytes: usize) -> usize {
     8 + (doubling as usize - 7) * 8 + (eighth - 8) + 1
 }
 
-/// The first class of at least `bytes` whose objects are all aligned to `alignment`, a power of two up to a page.
+/// The smallest class of at least `bytes` whose objects are aligned to `alignment`, a power of two up to a page.
 pub fn class_for_aligned(bytes: usize, alignment: usize) -> Option<usize> {
     let least = bytes.max(alignment);
     if least > LARGEST {

@@ -1,10 +1,9 @@
-//! How much the program holds, now and at most: lazy counters that slow paths keep.
+//! How much the program holds, now and at its peak. Slow paths keep lazy counters.
 //!
-//! malloc and free count nothing. What is counted is every magazine, and every single object, that leaves the depot or
-//! a span, or comes back there: a hundred objects by one addition. So the tally says what the program holds together
-//! with what lies in the slots' magazines; a report looks into those and subtracts. Peaks are of the tally as it was
-//! read at each refill, so they are off by what the magazines of the slots hold, and in a process with threads by as
-//! much as its counters' readings; once in an interval upkeep folds exact sums into them.
+//! malloc and free count nothing. The tally counts magazines and single objects that leave the depot or a span, or come
+//! back. One addition counts a hundred objects. So the tally includes the objects in the slots' magazines; a report
+//! looks into those and subtracts them. Refills raise the peaks by readings of the tally. So peaks are off by the
+//! objects in magazines, and with threads by the counters' error. Upkeep folds exact sums into them at intervals.
 //!
 //! Runs at the same time: any thread, also in signal handlers, and under any lock of the tiers.
 
@@ -13,24 +12,24 @@ use crate::counter::{self, CounterSet, LazyCounter};
 use crate::observe::Events;
 use crate::percpu::Area;
 
-/// Bytes are counted in these: every object is a multiple of it.
+/// Unit of the byte counter: the size of any object is a multiple of it.
 const UNIT: usize = 8;
-/// In units. A magazine of any class fits some sixteen times: so seldom does counting touch what all CPUs share.
+/// In units. It holds some sixteen magazines of any class, so counting seldom touches what all CPUs share.
 const BYTES_RANGE: i32 = 1 << 15;
 
 /// The counters.
 #[derive(Debug)]
 pub struct Tally {
-    /// Objects of each class; large blocks in place of class 0, which is none.
+    /// Objects of each class; at class 0, large blocks.
     objects: CounterSet<CLASSES>,
-    /// Their bytes together, in units.
+    /// Total bytes, in units.
     bytes: LazyCounter<BYTES_RANGE>,
     peak_objects: [Events; CLASSES],
     peak_bytes: Events,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// All zero.
     pub const fn new() -> Self {
         Tally {
             objects: CounterSet::new(),
@@ -45,10 +44,10 @@ impl Tally {
         self.objects.share_in(area, 0).is_ok() && self.bytes.share_in(area).is_ok()
     }
 
-    /// Counts objects of a class, of so many bytes together, that left the depot or a span, or came back.
+    /// Counts objects of a class, with their total bytes, that left the depot or a span, or came back.
     #[inline]
     pub fn count(&self, class: usize, objects: isize, bytes: isize) {
-        // No statistic is worth the program that it is of: what cannot be counted is not.
+        // If a counter fails, the objects go uncounted and the program goes on.
         let _ = self.objects.try_add(class, objects as i64);
         if objects > 0 && counter::reads_at_once() {
             self.peak_objects[class].raise(self.objects.read_positive(class).value as u64);
@@ -56,12 +55,12 @@ impl Tally {
         self.count_bytes(bytes);
     }
 
-    /// Counts a large block that is given or taken back, or one that changes its size, as 0 blocks.
+    /// Counts large blocks that were given or taken back. A change of size counts as 0 blocks.
     pub fn count_large(&self, blocks: isize, bytes: isize) {
         self.count(0, blocks, bytes);
     }
 
-    /// Counts bytes of objects of any cache.
+    /// Counts bytes of any cache's objects.
     pub fn count_bytes(&self, bytes: isize) {
         let _ = self.bytes.try_add(bytes as i64 / UNIT as i64);
         if bytes > 0 && counter::reads_at_once() {
@@ -69,18 +68,18 @@ impl Tally {
         }
     }
 
-    /// Raises the peaks to what there is now, exactly: at refills they are raised by readings, which may be off.
+    /// Raises the peaks to the exact sums now. Refills raise them by readings, which may be off.
     pub fn note_peaks(&self) {
         self.peak_objects.iter().enumerate().for_each(|(class, peak)| peak.raise(self.objects(class)));
         self.peak_bytes.raise(self.bytes.sum_positive() as u64);
     }
 
-    /// Objects of a class that the program and the slots' magazines hold; of class 0, large blocks.
+    /// Objects of a class that the program and the slots' magazines hold; for class 0, large blocks.
     pub fn objects(&self, class: usize) -> u64 {
         self.objects.sum_positive(class) as u64
     }
 
-    /// The most that [`objects`](Self::objects) was.
+    /// Peak of [`objects`](Self::objects).
     pub fn peak_objects(&self, class: usize) -> u64 {
         self.peak_objects[class].get()
     }
@@ -90,7 +89,7 @@ impl Tally {
         self.bytes.read_positive().value as u64 * UNIT as u64
     }
 
-    /// The most bytes that the program and the slots' arrays held.
+    /// Peak of [`bytes`](Self::bytes).
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.get() * UNIT as u64
     }

@@ -1,4 +1,4 @@
-//! What the central tier has for itself, and what concerns all of its caches.
+//! The state of the central tier, and operations on all of its caches.
 
 use super::cache_ref::{CacheRef, STRIDE};
 use super::cache_state::CacheState;
@@ -18,19 +18,18 @@ pub struct Central {
     pub page_heap: PageHeap,
 }
 
-/// What is used seldom.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Cold {
     tally: Tally,
     chunks: Chunks,
     shrinking: Shrinking,
-    /// The first of the caches whose spans may wait for a grace period.
+    /// The first cache whose spans may wait for a grace period.
     waiting: AtomicPtr<CacheState>,
 }
 
 impl Central {
-    /// Begins. Nobody else runs.
+    /// Initialises the tier while no other thread runs.
     pub fn begin(&mut self) {
         self.cold.tally = Tally::new();
     }
@@ -41,7 +40,7 @@ impl Central {
         &self.cold.tally
     }
 
-    /// How the process shrinks, if it does.
+    /// Whether and how the process shrinks.
     #[inline]
     pub fn shrinking(&self) -> &Shrinking {
         &self.cold.shrinking
@@ -49,47 +48,47 @@ impl Central {
 
     // ---- which caches there are ----
 
-    /// The cache of a number, which may be one's.
+    /// The cache of a number, which need not exist.
     pub fn cache(&self, number: u32) -> CacheRef {
         let (chunk, id) = (number / STRIDE, (number % STRIDE) as usize);
         CacheRef::new(if chunk == 0 { Region::of_process() } else { self.cold.chunks.base(chunk) }, id)
     }
 
-    /// All caches that exist, the size classes first. Without the drain lock, one that is shown may be gone.
+    /// All caches that exist, the size classes first. Without the drain lock, a cache may end while it is shown.
     pub fn caches(&self) -> impl Iterator<Item = CacheRef> {
         let numbers = |chunk: u32| chunk * STRIDE + 1..chunk * STRIDE + IDS as u32;
         let chunks = 0..=self.cold.chunks.count();
         chunks.flat_map(numbers).map(|number| self.cache(number)).filter(|cache| cache.exists())
     }
 
-    /// The cache that has the span where an address lies, if one has.
+    /// The cache of the span at an address, if there is one.
     pub fn cache_at(&self, address: *mut u8) -> Option<CacheRef> {
         self.page_heap.span_of(address).map(|span| self.cache(span.cache()))
     }
 
-    /// A description, of the kind `D`, with an id where no cache exists. None: no memory.
+    /// A description of kind `D`, with an id that is free. None: no memory.
     pub fn claim_id<D: Descriptor>(&self) -> Option<&'static CacheState> {
         self.cold.chunks.claim::<D>(&self.page_heap)
     }
 
-    /// Takes the id of a cache back that does not exist any more.
+    /// Takes back the id of a destroyed cache.
     pub fn give_id_back(&self, state: &CacheState) {
         self.cold.chunks.give_back(&self.page_heap, state);
     }
 
-    // ---- how much a slot has of them ----
+    // ---- how much of them a slot has ----
 
     pub(super) fn first_waiting(&self) -> &AtomicPtr<CacheState> {
         &self.cold.waiting
     }
 
-    /// How often a cache misses in a slot, as [`super::Load::rate`]; while the process shrinks, never.
+    /// The cache's miss rate in a slot, as [`super::Load::rate`]. Zero while the process shrinks.
     #[inline]
     pub fn miss_rate(&self, cache: CacheRef, slot: u32) -> u32 {
         if self.shrinking().is_on() { 0 } else { cache.load(slot).rate() }
     }
 
-    /// Pointers that a magazine of the slot has room for.
+    /// Capacity of the slot's magazines, in pointers.
     #[inline]
     pub fn capacity(&self, cache: CacheRef, slot: u32) -> usize {
         let (shape, rate) = (cache.shape(), self.miss_rate(cache, slot));
@@ -99,7 +98,7 @@ impl Central {
         }
     }
 
-    /// Counts objects that left the depot or a span, or came back.
+    /// Counts objects that left the depot or a span (positive), or came back (negative).
     pub fn count(&self, cache: CacheRef, objects: isize) {
         self.count_only(cache, objects);
         if let Some(account) = cache.account() {
@@ -107,11 +106,11 @@ impl Central {
         }
     }
 
-    /// Counts objects that left, as many of them as the account of the cache has room for; returns how many those are.
+    /// Counts objects that left, up to the limit of the cache's account. Returns how many fit.
     pub fn count_within_limit(&self, cache: CacheRef, objects: usize) -> usize {
         let most = cache.account().map_or(objects, |account| {
             let bytes = cache.object_bytes();
-            // By halves: what is left of a limit is left to the next one.
+            // By halves: the next request may use what this leaves of the limit.
             let tries = core::iter::successors(Some(objects), |&tried| (tried > 1).then_some(tried / 2));
             let charged = tries.filter(|&tried| tried > 0).find(|&tried| account.charge(bytes * tried));
             account.note_peaks();
@@ -132,7 +131,7 @@ impl Central {
         }
     }
 
-    /// Objects outside of their spans and of depots: exact at rest.
+    /// Objects outside of spans and depots; exact at rest.
     pub fn counted(&self, cache: CacheRef) -> u64 {
         cache.state().map_or_else(|| self.tally().objects(cache.id()), CacheState::counted)
     }
