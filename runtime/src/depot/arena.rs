@@ -1,28 +1,26 @@
-//! Magazine arenas: memory for new magazines, which a slot has cut for itself: threads that grow at once would queue
-//! for each where all memory is cut from.
+//! Magazine arenas: each slot cuts memory for new magazines for itself, so threads that grow at once do not queue.
 //!
-//! Runs at the same time: any thread, also in signal handlers: there is no lock.
+//! Runs at the same time: any thread, also in signal handlers; there is no lock.
 
 use crate::page_heap::Metadata;
 use machine::slot::ARRAY;
 use machine::sync::{AtomicUsize, Ordering};
 
-/// Magazines that are cut at once. What is not used yet is address space, and no memory.
+/// Magazines cut at once. The unused part is only address space.
 const AT_ONCE: usize = 16;
-/// Bits of the word that say how many are left; above them, where the next one is.
+/// Bits of the word that count the magazines left; above them lies the address of the next one.
 const LEFT: usize = ARRAY - 1;
 const _: () = assert!(AT_ONCE <= LEFT);
 
-/// What a slot has cut, and not used. All-zero memory is nothing.
-///
-/// Each value of the word is there once in a process's life, as no memory is ever cut twice: so an exchange that
-/// succeeds has seen no other value in between. Relaxed throughout: what is taken was never written by anybody.
+/// A slot's cut but unused memory. All-zero memory: none. The word has each value once in a process's life, as memory
+/// is never cut twice. So a successful exchange saw no other value in between. Relaxed: no thread has written to this
+/// memory.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Arena(AtomicUsize);
 
 impl Arena {
-    /// Memory for a magazine; none: there is no more.
+    /// Memory for a magazine. None: out of memory.
     pub fn take(&self, metadata: &Metadata) -> Option<*mut u8> {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & LEFT != 0 {
@@ -32,7 +30,7 @@ impl Arena {
             }
         }
         let Some(memory) = metadata.cut(AT_ONCE * ARRAY, ARRAY) else { return metadata.cut(ARRAY, ARRAY) };
-        // If another thread was faster, the rest of ours is never used, which costs address space only.
+        // If another thread was faster, the rest of ours stays unused, which costs only address space.
         let rest = (memory as usize + ARRAY) | (AT_ONCE - 1);
         let _ = self.0.compare_exchange(word, rest, Ordering::Relaxed, Ordering::Relaxed);
         Some(memory)
@@ -50,7 +48,7 @@ mod tests {
     fn memory_that_two_threads_take_is_taken_once() {
         const BYTES: usize = 64 << 20;
         let space = vm::reserve(core::ptr::null_mut(), BYTES, vm::Access::ReadWrite).expect("there is memory");
-        // SAFETY: zeroes are one that has not begun.
+        // SAFETY: zeroes are valid metadata that has not begun.
         let metadata: Metadata = unsafe { core::mem::zeroed() };
         // SAFETY: within the mapping, or its end.
         metadata.begin(space, unsafe { space.add(BYTES) });

@@ -1,18 +1,17 @@
 //! Batches: objects that wait for a grace period together before they are free.
 //!
-//! A batch is a magazine: its objects are of one size class, and when their time has come it goes to the depot as it
-//! is, without a look at any of them. What is of no size class is gathered in batches of mixed objects, which are given
-//! back one by one.
+//! A batch is a magazine of one size class. After the grace period it goes to the depot as a whole. Objects of no size
+//! class go into mixed batches, whose objects are freed one by one.
 
 use super::magazine::{Magazine, Stack, View};
 
-/// A magazine of objects that wait.
+/// A magazine of waiting objects.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Batch(Magazine);
 
 impl Batch {
-    /// Of a magazine.
+    /// Makes a batch of a magazine.
     pub fn new(magazine: Magazine) -> Self {
         Batch(magazine)
     }
@@ -22,7 +21,7 @@ impl Batch {
         self.0
     }
 
-    /// What [`into_word`](Self::into_word) said; zero is none.
+    /// The batch that [`into_word`](Self::into_word) encoded; zero is none.
     ///
     /// # Safety
     /// The word is forgotten, or written anew with this batch.
@@ -32,61 +31,61 @@ impl Batch {
         (word != 0).then(|| Batch(unsafe { Magazine::adopt(word) }))
     }
 
-    /// The batch and how full it is in one word.
+    /// The batch and its fill in one word.
     #[inline]
     pub fn into_word(self) -> usize {
         self.0.into_top()
     }
 
-    /// A look at the batch that a word names.
+    /// Looks at the batch in a word.
     ///
     /// # Safety
-    /// The word names one, or is zero.
+    /// The word names a batch, or is zero.
     pub unsafe fn view_of_word<'a>(word: usize) -> Option<View<'a>> {
         // SAFETY: passed on.
         (word != 0).then(|| unsafe { View::at(word) })
     }
 
-    /// A look at it.
+    /// Looks at the batch.
     pub fn view(&self) -> View<'_> {
         self.0.view()
     }
 
-    /// Whether it has no room.
+    /// Whether there is no space.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.0.is_full()
     }
 
-    /// Puts an object in; there is room.
+    /// Adds an object; there is space.
     #[inline]
     pub fn push(&mut self, object: *mut u8) {
         self.0.push(object);
     }
 }
 
-/// Batches, the one that came last first. All-zero memory is none.
+/// A stack of batches. All-zero memory is empty.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Batches(Stack);
 
 impl Batches {
-    /// Whether there is none.
+    /// Whether the stack is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Puts a batch on top.
+    /// Pushes a batch.
     pub fn push(&self, batch: Batch) {
         self.0.push(batch.0);
     }
 
-    /// Takes the topmost batch.
+    /// Pops the topmost batch.
     pub fn pop(&self) -> Option<Batch> {
         self.0.pop().map(Batch)
     }
 
-    /// All of them, the topmost first.
+    /// All batches, the topmost first.
     pub fn iter(&self) -> impl Iterator<Item = View<'_>> {
         self.0.iter()
     }

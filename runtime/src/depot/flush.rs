@@ -1,4 +1,4 @@
-//! Pushing magazines to the depot, and what is too much there back into the spans.
+//! Pushes magazines to the depot, and flushes its surplus into the spans.
 
 use super::magazine::Magazine;
 use super::shard::{Held, Hints};
@@ -7,16 +7,16 @@ use crate::central::{self, CacheRef, Returned};
 use crate::percpu;
 use machine::here;
 
-/// Magazines that are kept in a shard at most, whatever is asked for: a half of what it can count.
+/// Most magazines that a shard keeps: half of what its counter can hold.
 const MOST_KEPT: usize = 1 << 15;
 
 impl Depot {
-    /// Puts a magazine into the slot's shard; what is too much there goes back to the spans.
+    /// Pushes a magazine to the slot's shard. The shard's surplus goes back to the spans.
     pub fn push(&self, cache: CacheRef, slot: u32, magazine: Magazine) {
         self.push_keeping(cache, slot, magazine, 0);
     }
 
-    /// The same, but so many bytes are never too much.
+    /// The same, but the shard keeps at least `kept_bytes`.
     #[cold]
     pub fn push_keeping(&self, cache: CacheRef, slot: u32, magazine: Magazine, kept_bytes: usize) {
         percpu::enter();
@@ -39,7 +39,7 @@ impl Depot {
         }
     }
 
-    /// Puts the objects of a magazine that is counted as in the depot back into their spans, and keeps the magazine.
+    /// Returns the objects of a magazine, counted as in the depot, to their spans, and keeps the magazine.
     pub fn flush(&self, cache: CacheRef, slot: u32, mut magazine: Magazine) {
         let mut held = None;
         while let Some(object) = magazine.pop() {
@@ -56,13 +56,13 @@ impl Depot {
         self.keep_empty(&self.lock(cache, slot, here!()), magazine);
     }
 
-    /// The same for a magazine that was a slot's.
+    /// The same for a magazine of a slot.
     pub fn flush_out(&self, cache: CacheRef, slot: u32, magazine: Magazine) {
         self.central.count(cache, -(magazine.len() as isize));
         self.flush(cache, slot, magazine);
     }
 
-    /// Puts a single object back into its span.
+    /// Returns a single object to its span.
     pub fn put_one(&self, cache: CacheRef, object: *mut u8) {
         match self.central.put(cache, object, None) {
             Returned { held: Some(held), is_put: false } => self.defer_one(Held(held), object),
@@ -70,7 +70,7 @@ impl Depot {
         }
     }
 
-    /// The same for one that is not counted as outside of its span.
+    /// The same for an object that does not count as outside of its span.
     pub(super) fn give_back(
         &self,
         cache: CacheRef,
@@ -87,7 +87,7 @@ impl Depot {
     }
 
     fn defer_one(&self, shard: Held, object: *mut u8) {
-        // Without memory for a magazine the object is lost.
+        // Without memory for a magazine, the object is lost.
         if let Some(magazine) = self.find_empty(&shard) {
             let mut magazine = magazine.sized(1);
             magazine.push(object);
@@ -95,10 +95,10 @@ impl Depot {
         }
     }
 
-    /// Empties a slot's shard into the spans; returns how many magazines had objects.
+    /// Drains a slot's shard into the spans; returns the number of magazines that had objects.
     pub fn drain_shard(&self, cache: CacheRef, slot: u32) -> usize {
         let (hints, mut magazines) = (Hints::of(cache, slot), 0);
-        // Without a lock where there is nothing, as in most caches of most slots: what comes meanwhile came later.
+        // Without the lock where nothing is, as in most shards; a magazine pushed meanwhile counts as later.
         while hints.topmost_full().is_some() {
             let full = self.lock(cache, slot, here!()).pop_full();
             let Some(full) = full else { break };
@@ -116,7 +116,7 @@ impl Depot {
 
     // ---- empty magazines ----
 
-    /// An empty magazine: the shard's, or a spare one, or a new one.
+    /// An empty magazine: from the shard, from the spare ones, or new.
     pub fn find_empty(&self, shard: &Held) -> Option<Magazine> {
         shard.pop_empty().or_else(|| self.spare().pop(self.central.page_heap.locks())).or_else(|| {
             let memory = self.arena(shard.slot()).take(&self.central.page_heap.metadata)?;
@@ -125,8 +125,8 @@ impl Depot {
         })
     }
 
-    /// Keeps an empty magazine at the shard, as many as full ones at most; else with the spare ones, where every cache
-    /// finds it. A busy cache takes some and gives them back again and again, and would meet all others there.
+    /// Keeps an empty magazine in the shard, up to as many as full ones, else among the spare ones, which all caches
+    /// share. A busy cache takes and returns magazines often, and would contend with all others there.
     pub fn keep_empty(&self, shard: &Held, magazine: Magazine) {
         let (cache, slot) = (shard.0.cache, shard.slot());
         let (rate, capacity) = (self.central.miss_rate(cache, slot), self.central.capacity(cache, slot));
@@ -144,7 +144,7 @@ impl Depot {
         }
     }
 
-    /// Keeps an empty magazine where every cache finds it. Error: in a signal handler that must not wait.
+    /// Keeps an empty magazine for all caches. Error: in a signal handler that must not wait.
     fn keep_spare(&self, magazine: Magazine) -> Result<(), Magazine> {
         self.spare().push(self.central.page_heap.locks(), magazine)
     }

@@ -7,12 +7,10 @@
 //!   up to 127   pointers, from 128 − capacity on, growing upwards
 //! ```
 //!
-//! A [`Magazine`] is the address of the topmost pointer, or of the bottom. So a value says how full its magazine is,
-//! and magazines are handed over together with their fill. The capacity is chosen anew whenever an empty magazine is
-//! put to use.
+//! A [`Magazine`] is the address of the topmost pointer, or of the bottom. So a value also says how full its magazine
+//! is. An empty magazine gets a new capacity whenever it is put to use.
 //!
-//! A [`Magazine`] owns its memory and the objects in it. A [`View`] looks at one that another thread may own, and may
-//! be stale.
+//! A [`Magazine`] owns its memory and objects. A [`View`] looks at another thread's magazine, and may be stale.
 
 use crate::central::MOST_POINTERS;
 use core::marker::PhantomData;
@@ -27,7 +25,7 @@ use machine::sync::{AtomicUsize, Ordering::Relaxed};
 #[must_use = "a magazine that is dropped is lost, and its objects are"]
 pub struct Magazine(usize);
 
-/// A look at a magazine, whoever owns it. All that it says may be stale.
+/// A look at a magazine of any owner. All answers may be stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct View<'a> {
@@ -35,24 +33,23 @@ pub struct View<'a> {
     of: PhantomData<&'a Magazine>,
 }
 
-/// A word of a magazine's memory. Relaxed throughout: the magazine's owner got it by a lock or a word that orders what
-/// is in it, and views may be stale. Core's atomic, so that the simulated machine spends no step on it.
+/// A word of a magazine. Relaxed: the lock or slot word that handed it over orders its contents; views may be stale.
+/// Core's atomic, so that the simulated machine spends no step on it.
 fn word<'a>(address: usize) -> &'a Word {
     // SAFETY: magazines are never unmapped.
     unsafe { &*(address as *const Word) }
 }
 
-/// Where in a magazine the bottom lies.
 #[inline]
 fn bottom(capacity: usize) -> usize {
     ARRAY - 8 * capacity - 8
 }
 
 impl<'a> View<'a> {
-    /// Of the magazine whose topmost pointer, or bottom, is at an address.
+    /// The magazine whose topmost pointer, or bottom, is at an address.
     ///
     /// # Safety
-    /// A magazine's is, or was.
+    /// It is, or was, one.
     #[inline]
     pub unsafe fn at(top: usize) -> Self {
         View { top, of: PhantomData }
@@ -68,13 +65,13 @@ impl<'a> View<'a> {
         self.top / ARRAY * ARRAY
     }
 
-    /// Pointers that it has room for.
+    /// Most pointers that it holds.
     #[inline]
     pub fn capacity(self) -> usize {
         word(self.memory() + 8).load(Relaxed)
     }
 
-    /// Pointers in it.
+    /// Number of pointers.
     #[inline]
     pub fn len(self) -> usize {
         (self.top % ARRAY).saturating_sub(bottom(self.capacity())) / 8
@@ -92,7 +89,7 @@ impl<'a> View<'a> {
         word(self.top).load(Relaxed) == 0
     }
 
-    /// Whether it has no room.
+    /// Whether no pointer fits.
     #[inline]
     pub fn is_full(self) -> bool {
         self.room() == 0
@@ -108,25 +105,23 @@ impl<'a> View<'a> {
         word(self.memory())
     }
 
-    /// What [`Magazine::set_link`] wrote.
+    /// The link that [`Magazine::set_link`] wrote.
     pub fn next(self) -> usize {
         self.link().load(Relaxed)
     }
 }
 
 impl Magazine {
-    /// A fresh one, empty and without room; `memory` is [`ARRAY`] zeroed bytes of the caller's, aligned to as much.
+    /// A fresh magazine, empty and of capacity 0. `memory`: the caller's [`ARRAY`] zeroed bytes, aligned to that.
     pub fn new(memory: *mut u8) -> Self {
         let start = memory as usize;
         debug_assert!(start.is_multiple_of(ARRAY));
-        // It is zero already; but a page that is read before it is written faults twice, and the second time interrupts
-        // other CPUs.
+        // Zero already, but a page read before it is written faults twice, and the second fault interrupts CPUs.
         word(start + 8).store(0, Relaxed);
         Magazine(start + ARRAY - 8)
     }
 
-    /// The magazine that a word names by the address of its top, and that the caller owns from now on: all words,
-    /// stacks and forks hand magazines over here.
+    /// The magazine whose top is at an address, owned by the caller from now on. Each handover passes here.
     ///
     /// # Safety
     /// No other value and no word names it any more.
@@ -141,13 +136,13 @@ impl Magazine {
         ManuallyDrop::new(self).0
     }
 
-    /// A look at it.
+    /// Looks at it.
     #[inline]
     pub fn view(&self) -> View<'_> {
         View { top: self.0, of: PhantomData }
     }
 
-    /// The magazine, which is empty, with room for `capacity` pointers.
+    /// The same magazine, which is empty, with a new capacity.
     pub fn sized(self, capacity: usize) -> Self {
         debug_assert!(self.is_empty() && (1..=MOST_POINTERS).contains(&capacity));
         if self.capacity() == capacity {
@@ -159,13 +154,13 @@ impl Magazine {
         Magazine(start + bottom(capacity))
     }
 
-    /// Pointers that it has room for.
+    /// Most pointers that it holds.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.view().capacity()
     }
 
-    /// Pointers in it.
+    /// Number of pointers.
     #[inline]
     pub fn len(&self) -> usize {
         self.view().len()
@@ -183,13 +178,13 @@ impl Magazine {
         self.view().is_empty()
     }
 
-    /// Whether it has no room.
+    /// Whether no pointer fits.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.view().is_full()
     }
 
-    /// Puts a pointer on top; there is room.
+    /// Pushes a pointer; there is space.
     #[inline]
     pub fn push(&mut self, object: *mut u8) {
         debug_assert!(!self.is_full());
@@ -197,7 +192,7 @@ impl Magazine {
         word(self.0).store(object as usize, Relaxed);
     }
 
-    /// Takes the topmost pointer.
+    /// Pops the topmost pointer.
     #[inline]
     pub fn pop(&mut self) -> Option<*mut u8> {
         let object = word(self.0).load(Relaxed);
@@ -214,7 +209,7 @@ impl Magazine {
         Filling { next: self.0 + self.room() * 8, magazine: self }
     }
 
-    /// The magazine without its pointers, whose objects go with their spans.
+    /// The same magazine without its pointers. Their objects go with their spans.
     pub fn emptied(self) -> Self {
         let this = ManuallyDrop::new(self);
         match this.capacity() {
@@ -228,7 +223,7 @@ impl Magazine {
         self.view().link().store(next, Relaxed);
     }
 
-    /// Where its memory begins.
+    /// Start of its memory.
     #[inline]
     pub fn memory(&self) -> *mut u8 {
         self.view().memory() as *mut u8
@@ -271,39 +266,38 @@ impl Filling {
 }
 
 impl Drop for Magazine {
-    /// Only an empty one may be lost.
+    /// Only an empty magazine may be dropped.
     fn drop(&mut self) {
         debug_assert!(self.is_empty(), "a magazine with {} objects was dropped", self.len());
     }
 }
 
-/// A stack of magazines, linked through their word 0, and changed by single stores. All-zero memory is an empty stack.
-///
-/// Its owner changes it, or whoever has its lock; others may look whether there is any.
+/// A stack of magazines, linked through their word 0. Single stores make every change. All-zero memory: empty. Its
+/// owner, or the lock's holder, changes it; other threads may check whether it is empty.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Stack(AtomicUsize);
 
 impl Stack {
-    /// None.
+    /// An empty stack.
     pub const fn new() -> Self {
         Stack(AtomicUsize::new(0))
     }
 
-    /// Whether there seems to be none.
+    /// Whether it seems empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.load(Relaxed) == 0
     }
 
-    /// Puts a magazine on top: one store makes it part of the stack.
+    /// Pushes a magazine: one store adds it.
     #[inline]
     pub fn push(&self, magazine: Magazine) {
         magazine.view().link().store(self.0.load(Relaxed), Relaxed);
         self.0.store(magazine.into_top(), Relaxed);
     }
 
-    /// Takes the topmost magazine: one store takes it off the stack.
+    /// Pops the topmost magazine: one store removes it.
     #[inline]
     pub fn pop(&self) -> Option<Magazine> {
         let top = self.iter().next()?;
@@ -312,7 +306,7 @@ impl Stack {
         Some(unsafe { Magazine::adopt(top.top) })
     }
 
-    /// Takes the topmost pointer of the topmost magazine, which stays on the stack, by one store.
+    /// Takes the topmost magazine's topmost pointer by one store; the magazine stays.
     pub fn pop_pointer(&self) -> Option<*mut u8> {
         let top = self.iter().next()?;
         let pointer = word(top.top).load(Relaxed);
@@ -322,7 +316,7 @@ impl Stack {
         })
     }
 
-    /// All of them, on a stack of the caller's.
+    /// Moves all magazines to a new stack.
     pub fn take(&self) -> Stack {
         let all = Stack(AtomicUsize::new(self.0.load(Relaxed)));
         self.0.store(0, Relaxed);
@@ -335,36 +329,35 @@ impl Stack {
     }
 }
 
-/// The magazines that are linked one to the next.
 fn linked<'a>(first: usize) -> impl Iterator<Item = View<'a>> {
     let at = |top: usize| (top != 0).then_some(View { top, of: PhantomData });
     core::iter::successors(at(first), move |view| at(view.link().load(Relaxed)))
 }
 
-/// The same, that counts its magazines in the upper bits of its word.
+/// A stack that counts its magazines in the upper bits of its word.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct CountedStack(AtomicUsize);
 
-/// User space has 47 bits of addresses where nobody asks for more.
+/// User-space addresses have 47 bits unless a program asks for more.
 const COUNT_SHIFT: u32 = 48;
 const ONE: usize = 1 << COUNT_SHIFT;
 
 impl CountedStack {
-    /// How many there seem to be.
+    /// Number of magazines, perhaps stale.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.load(Relaxed) >> COUNT_SHIFT
     }
 
-    /// The topmost magazine: it may be somebody else's by now.
+    /// The topmost magazine, which another thread may own by now.
     #[inline]
     pub fn topmost(&self) -> Option<View<'_>> {
         let top = self.0.load(Relaxed) % ONE;
         (top != 0).then_some(View { top, of: PhantomData })
     }
 
-    /// Puts a magazine on top.
+    /// Pushes a magazine.
     #[inline]
     pub fn push(&self, magazine: Magazine) {
         let word = self.0.load(Relaxed);
@@ -372,7 +365,7 @@ impl CountedStack {
         self.0.store(((word / ONE + 1) << COUNT_SHIFT) | magazine.into_top(), Relaxed);
     }
 
-    /// Takes the topmost magazine.
+    /// Pops the topmost magazine.
     #[inline]
     pub fn pop(&self) -> Option<Magazine> {
         let (word, top) = (self.0.load(Relaxed), self.topmost()?);
@@ -381,7 +374,7 @@ impl CountedStack {
         Some(unsafe { Magazine::adopt(top.top) })
     }
 
-    /// All of them.
+    /// Moves all magazines to a new stack.
     pub fn take(&self) -> Stack {
         let all = Stack(AtomicUsize::new(self.0.load(Relaxed) % ONE));
         self.0.store(0, Relaxed);

@@ -1,4 +1,4 @@
-//! The depot: magazines of objects beyond those that a slot has at hand, one shard for each slot and cache.
+//! The depot: full and empty magazines beyond the slots' own, in one shard for each slot and cache.
 //!
 //! ```text
 //!   magazine words     allocation ─▶ magazine      free ─▶ magazine
@@ -8,11 +8,10 @@
 //!                       ring: span ⇄ span     all that the slot owns (the central tier's)
 //! ```
 //!
-//! Full magazines wander between shards, and empty ones wander back. A [`Magazine`] belongs to the value that names it:
-//! it cannot be copied, and dropping one that holds objects is a bug. What is too much in a shard goes back into the
-//! spans, object by object.
+//! Full magazines wander between shards, and empty ones wander back. A [`Magazine`] value owns its memory: it cannot be
+//! copied, and dropping one with objects is a bug. A shard's surplus goes back to the spans, object by object.
 //!
-//! It uses the central tier below it. Source: Bonwick and Adams, "Magazines and Vmem".
+//! It uses the central tier. Source: Bonwick and Adams, "Magazines and Vmem".
 
 mod arena;
 mod batch;

@@ -1,4 +1,4 @@
-//! Magazines with objects, out of the depot and out of spans.
+//! Gets magazines with objects out of the depot and out of spans.
 
 use super::magazine::Magazine;
 use super::shard::Hints;
@@ -13,7 +13,7 @@ impl Depot {
         self.leave(cache, slot, magazine)
     }
 
-    /// Takes a full magazine from one of `others` that keeps more than `spared`, and gives it an empty one for it.
+    /// Steals a full magazine from one of `others` that keeps more than `spared`, and gives an empty one in return.
     pub fn steal(
         &self,
         cache: CacheRef,
@@ -22,7 +22,7 @@ impl Depot {
         spared: usize,
     ) -> Option<Magazine> {
         let magazine = others.find_map(|other| {
-            // A stale count only makes us pass by or look in vain.
+            // With a stale count we pass by, or look in vain.
             if Hints::of(cache, other).full_count() <= spared {
                 return None;
             }
@@ -37,7 +37,7 @@ impl Depot {
         Some(magazine)
     }
 
-    /// A magazine of a capacity, filled from the spans of the slot's shard.
+    /// A magazine of the given capacity, filled from spans of the slot's shard.
     pub fn fill(&self, cache: CacheRef, slot: u32, source: Source, capacity: usize) -> Option<Magazine> {
         let own = self.lock(cache, slot, here!());
         if !self.central.can_give(&own.0, source) {
@@ -57,25 +57,24 @@ impl Depot {
         self.leave(cache, slot, magazine)
     }
 
-    /// The same, from the shard's own spans, or from one that it gets from a near slot.
+    /// The same, also from a span stolen from a near slot.
     pub fn fill_from_any_span(&self, cache: CacheRef, slot: u32, capacity: usize) -> Option<Magazine> {
         let fill = || self.fill(cache, slot, Source::Spans, capacity);
         fill().or_else(|| self.steal_span(cache, slot, cache.near(slot)).and_then(|()| fill()))
     }
 
-    /// The same, from whatever span there is, or a new one.
+    /// The same, also from a new span.
     pub fn fill_by_all_means(&self, cache: CacheRef, slot: u32, capacity: usize) -> Option<Magazine> {
         let new = || self.fill(cache, slot, Source::NewSpan, capacity);
         self.fill_from_any_span(cache, slot, capacity).or_else(new)
     }
 
-    /// Moves a span that has objects to give to the slot's shard; see [`crate::central::Central::steal_span`].
+    /// Moves a span with objects to give to the slot's shard; see [`crate::central::Central::steal_span`].
     pub fn steal_span(&self, cache: CacheRef, slot: u32, others: impl Iterator<Item = u32>) -> Option<()> {
         self.central.steal_span(&self.lock(cache, slot, here!()).0, others)
     }
 
-    /// Counts the objects of a magazine that leave the depot, or their spans. Those that a limit refuses go back to
-    /// their spans; none: all of them.
+    /// Counts a magazine's objects as having left the depot. Refused ones go back to their spans; none: all were.
     fn leave(&self, cache: CacheRef, slot: u32, mut magazine: Magazine) -> Option<Magazine> {
         let objects = magazine.len();
         let refused = objects - self.central.count_within_limit(cache, objects);

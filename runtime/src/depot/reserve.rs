@@ -1,6 +1,5 @@
-//! Objects set aside for allocations that would fail otherwise.
-//!
-//! Runs at the same time: any thread, under the lock; a signal handler on top of its holder does without.
+//! Objects set aside for allocations that would otherwise fail. Runs at the same time: any thread, under the lock; a
+//! signal handler above its holder does without.
 
 use super::magazine::{Magazine, Stack, View};
 use super::tier::Depot;
@@ -9,10 +8,10 @@ use crate::observe::LockReport;
 use machine::sync::{Acquired, Lock, Site};
 use machine::{here, slot};
 
-/// With the spare magazines: nothing is taken while it is held.
+/// As the spare magazines' lock: its holder takes no further lock.
 const RESERVE_RANK: u8 = 2;
 
-/// Magazines of objects. All-zero memory is an empty one; it changes by single stores, so a fork leaves it in order.
+/// Magazines with objects. Zeroes: empty. Single stores make every change, so a fork leaves it in order.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Reserve {
@@ -21,7 +20,7 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// Sets the objects of a magazine aside. Error: not here, not now.
+    /// Error: in a signal handler that must not wait.
     fn push(&self, locks: &LockReport, magazine: Magazine) -> Result<(), Magazine> {
         let mut rest = Some(magazine);
         self.locked(locks, here!(), |magazines| rest.take().map(|magazine| magazines.push(magazine)));
@@ -30,17 +29,17 @@ impl Reserve {
 
     /// Takes a magazine with objects out.
     pub fn pop(&self, locks: &LockReport) -> Option<Magazine> {
-        // A stale look: a thread that misses a magazine, or finds none, goes on as without a reserve.
+        // A stale look: a thread that misses a magazine goes on as without a reserve.
         if self.magazines.is_empty() { None } else { self.locked(locks, here!(), Stack::pop)? }
     }
 
-    /// Objects that are set aside, at some moment.
+    /// Objects in the reserve now.
     fn objects(&self, locks: &LockReport) -> usize {
         let count = |magazines: &Stack| magazines.iter().map(View::len).sum();
         if self.magazines.is_empty() { 0 } else { self.locked(locks, here!(), count).unwrap_or(0) }
     }
 
-    /// Shows each magazine, which nobody changes.
+    /// Shows each magazine, while no thread changes them.
     pub fn for_each(&self, show: impl FnMut(View<'_>)) {
         self.magazines.iter().for_each(show);
     }
@@ -57,13 +56,12 @@ impl Reserve {
 }
 
 impl Depot {
-    /// Sets objects of a cache aside until there are so many. False: there is no memory; what had been set aside before
-    /// still is.
+    /// Fills the reserve up to `objects`. False: no memory; the reserve keeps what it had.
     pub fn prefill(&self, cache: CacheRef, reserve: &Reserve, objects: usize) -> bool {
         let (slot, locks) = (self.slot_or_none(slot::current()), self.central.page_heap.locks());
         while reserve.objects(locks) < objects {
             let Some(magazine) = self.fill_by_all_means(cache, slot, cache.shape().most()) else { return false };
-            // What is set aside counts as in the depot.
+            // The tally counts the reserve as in the depot.
             self.central.count(cache, -(magazine.len() as isize));
             if let Err(magazine) = reserve.push(locks, magazine) {
                 self.flush(cache, slot, magazine);
@@ -73,7 +71,7 @@ impl Depot {
         true
     }
 
-    /// An object that was set aside.
+    /// Takes an object from the reserve.
     pub fn take_reserved(&self, cache: CacheRef, reserve: &Reserve) -> Option<*mut u8> {
         let locks = self.central.page_heap.locks();
         let mut magazine = reserve.pop(locks)?;
@@ -87,7 +85,7 @@ impl Depot {
         object
     }
 
-    /// Gives what was set aside back to its spans.
+    /// Returns the reserve's objects to their spans.
     pub fn end_reserve(&self, cache: CacheRef, reserve: &Reserve) {
         while let Some(magazine) = reserve.pop(self.central.page_heap.locks()) {
             self.flush(cache, slot::current().unwrap_or(NO_SLOT), magazine);

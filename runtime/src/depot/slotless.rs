@@ -1,12 +1,11 @@
-//! Objects of threads without a slot: all of these share one shard.
+//! Objects of threads without a slot, which all share one shard.
 
 use super::tier::Depot;
 use crate::central::CacheRef;
 use machine::here;
 
 impl Depot {
-    /// An object of the topmost magazine that all threads without a slot share. Some(none): a limit refuses it. None:
-    /// there is no magazine.
+    /// An object of the shared shard's topmost magazine. Some(none): a limit refuses it. None: there is no magazine.
     pub fn take_slotless(&self, cache: CacheRef) -> Option<Option<*mut u8>> {
         let own = self.lock(cache, self.slot_or_none(None), here!());
         let mut magazine = own.pop_full()?;
@@ -24,8 +23,7 @@ impl Depot {
         Some(None)
     }
 
-    /// Puts an object of such a thread where [`Self::take_slotless`] takes it, if there is room. False: it is the
-    /// caller's still.
+    /// Frees an object to the same magazine. False: no space; the caller still owns the object.
     pub fn put_slotless(&self, cache: CacheRef, object: *mut u8) -> bool {
         let own = self.lock(cache, self.slot_or_none(None), here!());
         let Some(mut magazine) = own.pop_full() else { return false };

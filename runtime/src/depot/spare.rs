@@ -1,11 +1,10 @@
-//! Empty magazines that no shard keeps: a magazine that one cache has no use for serves another, in any slot.
+//! Empty magazines that no shard keeps. Any cache may take one, in any slot.
 //!
-//! Where each thread has a slot, many threads leave many of them. Whoever trims gives pages back of which every
-//! magazine is spare. Such a page is *blank*: it holds nothing, not even a link, so a spare magazine that stays has its
-//! address.
+//! With a slot for each thread, many threads leave many of these. A trim returns pages full of spare magazines to the
+//! kernel. Such a page is *blank*: it holds nothing, not even a link, so a remaining magazine stores its address.
 //!
-//! Runs at the same time: any thread, under the lock, also while it holds a shard's. A handler that interrupted this
-//! very thread in here does without.
+//! Runs at the same time: any thread, under the lock, also in a shard's. A signal handler above its holder does
+//! without.
 
 use super::magazine::{Magazine, Stack, View};
 use crate::central::MOST_POINTERS;
@@ -17,38 +16,36 @@ use machine::slot::ARRAY;
 use machine::sync::{Acquired, Lock, Site};
 use machine::{here, vm};
 
-/// Behind the shards' rank.
+/// After the shards' rank.
 const SPARE_RANK: u8 = 2;
 
-/// Magazines in a page.
 const IN_PAGE: usize = PAGE / ARRAY;
 
-/// The spare magazines. They change by single stores, so a fork leaves them in order.
+/// The spare magazines. Single stores make every change, so a fork leaves them in order.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Spare {
     lock: Lock<SPARE_RANK>,
     magazines: Stack,
-    /// Magazines with addresses of blank pages.
+    /// Magazines that hold addresses of blank pages.
     blank: Stack,
 }
 
 impl Spare {
-    /// None.
     pub const fn new() -> Self {
         Spare { lock: Lock::new(), magazines: Stack::new(), blank: Stack::new() }
     }
 
-    /// Puts an empty magazine on top. Error: not here, not now.
+    /// Error: in a signal handler that must not wait.
     pub fn push(&self, locks: &LockReport, magazine: Magazine) -> Result<(), Magazine> {
         let mut rest = Some(magazine);
         self.locked(locks, here!(), || rest.take().map(|magazine| self.magazines.push(magazine)));
         rest.map_or(Ok(()), Err)
     }
 
-    /// Takes an empty magazine.
+    /// Pops an empty magazine.
     pub fn pop(&self, locks: &LockReport) -> Option<Magazine> {
-        // A stale look; a thread that misses a magazine makes a new one.
+        // A stale look: a thread that misses a magazine makes a new one.
         if self.magazines.is_empty() && self.blank.is_empty() {
             return None;
         }
@@ -64,11 +61,10 @@ impl Spare {
         })?
     }
 
-    /// Gives pages back to the kernel of which every magazine is spare, by as few calls as can be. Meanwhile these
-    /// magazines are nobody's, and not in a child that is forked. Returns the number of bytes; 0, too, if there is no
-    /// memory to sort addresses in.
+    /// Returns pages full of spare magazines to the kernel, by few calls; returns their bytes. 0 also if there is no
+    /// memory to sort addresses in. Meanwhile no stack has these magazines; a forked child loses them.
     ///
-    /// O(n log n) for n spare magazines, not under the lock.
+    /// O(n log n) for n spare magazines, without the lock.
     pub fn release(&self, locks: &LockReport) -> usize {
         let Some(mut taken) = self.locked(locks, here!(), || self.magazines.take()) else { return 0 };
         let count = taken.iter().count();
@@ -80,12 +76,12 @@ impl Spare {
             let scratch_of = scratch.cast::<ManuallyDrop<Magazine>>();
             for at in 0..count {
                 let magazine = taken.pop().expect("so many were counted");
-                // SAFETY: a fresh mapping, of room for as many.
+                // SAFETY: a fresh mapping with room for `count` magazines.
                 unsafe { scratch_of.add(at).write(ManuallyDrop::new(magazine)) };
             }
             // SAFETY: written above; each is taken out once by `sort_out`.
             (taken, blank, released) = sort_out(unsafe { core::slice::from_raw_parts_mut(scratch_of, count) });
-            // SAFETY: ours, and not used from here on.
+            // SAFETY: ours, and unused from here on.
             unsafe { vm::release(scratch, bytes) };
         }
         let put = |to: &Stack, from: Stack| {
@@ -100,7 +96,7 @@ impl Spare {
         released
     }
 
-    /// Checks that all are empty, which nobody uses meanwhile; returns how many there are, those of blank pages too.
+    /// Checks that all are empty, while no thread uses them. Returns their number, blank pages included.
     pub fn check_valid(&self) -> usize {
         let spare =
             self.magazines.iter().inspect(|magazine| assert_eq!(magazine.len(), 0, "a spare magazine holds objects"));
@@ -118,11 +114,11 @@ impl Spare {
     }
 }
 
-/// Gives back the pages that lie whole among these magazines, which are taken out of the slice. Returns the magazines
-/// that stay, those with the addresses of the pages, and the number of bytes.
+/// Returns to the kernel the pages that lie whole among these magazines, which it takes out of the slice. Results: the
+/// magazines that stay, those with the pages' addresses, and bytes returned.
 fn sort_out(magazines: &mut [ManuallyDrop<Magazine>]) -> (Stack, Stack, usize) {
     let (spare, blank, mut released) = (Stack::new(), Stack::new(), 0);
-    // SAFETY: for each magazine of the slice once.
+    // SAFETY: called once for each magazine of the slice.
     let take = |magazine: &ManuallyDrop<Magazine>| unsafe { Magazine::adopt(magazine.view().top()) };
     let most_pages = magazines.len() / IN_PAGE;
     let (holders, magazines) = magazines.split_at_mut(most_pages.div_ceil(MOST_POINTERS));
@@ -137,7 +133,7 @@ fn sort_out(magazines: &mut [ManuallyDrop<Magazine>]) -> (Stack, Stack, usize) {
         let (before, run) = run.split_at(before.min(run.len()));
         let (pages, after) = run.split_at(run.len() / IN_PAGE * IN_PAGE);
         before.iter().chain(after).for_each(|magazine| spare.push(take(magazine)));
-        // SAFETY: the magazines are ours, and empty.
+        // SAFETY: the magazines are ours and empty.
         if pages.is_empty() || !unsafe { vm::decommit(pages[0].memory(), pages.len() * ARRAY) } {
             pages.iter().for_each(|magazine| spare.push(take(magazine)));
             continue;

@@ -1,4 +1,4 @@
-//! What the depot has for itself.
+//! The state of the depot.
 
 use super::arena::Arena;
 use super::deferred::Deferred;
@@ -14,21 +14,17 @@ use machine::sync::{AtomicBool, Ordering};
 #[repr(C)]
 pub struct Depot {
     cold: Cold,
-    /// Magazines of objects that signal handlers could not give back.
     deferred: Deferred,
-    /// Whether the shards of [`NO_SLOT`] were ever used.
     serves_slotless: AtomicBool,
     /// The tier below.
     pub central: Central,
 }
 
-/// What is used seldom, in lines of its own.
+/// State off the fast path, in cache lines of its own.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Cold {
-    /// Empty magazines that no shard keeps.
     spare: Spare,
-    /// Magazines that exist.
     magazines: Events,
 }
 
@@ -39,19 +35,19 @@ impl Depot {
         &self.cold.spare
     }
 
-    /// Magazines that exist.
+    /// Number of magazines that exist.
     #[inline]
     pub fn magazines(&self) -> &Events {
         &self.cold.magazines
     }
 
-    /// Memory for new magazines that a slot has cut.
+    /// The slot's magazine arena.
     pub(super) fn arena(&self, slot: u32) -> &Arena {
-        // SAFETY: nobody else uses these bytes of the slot's area.
+        // SAFETY: these bytes of the slot's area serve nothing else.
         unsafe { &*Region::of_process().in_area(slot, layout::ARENA) }
     }
 
-    /// The slot whose shard serves: a thread's own, or that of all threads without.
+    /// The slot whose shard serves a thread: its own, or [`NO_SLOT`] for threads without one.
     pub fn slot_or_none(&self, slot: Option<u32>) -> u32 {
         slot.unwrap_or_else(|| {
             if !self.serves_slotless.load(Ordering::Relaxed) {
@@ -61,27 +57,26 @@ impl Depot {
         })
     }
 
-    /// Whether the shards of [`NO_SLOT`] were ever used.
+    /// Whether any thread has used the shards of [`NO_SLOT`].
     pub fn serves_slotless(&self) -> bool {
         self.serves_slotless.load(Ordering::Relaxed)
     }
 
-    // ---- what signal handlers could not give back ----
+    // ---- deferred magazines ----
 
-    /// Keeps a magazine, whose objects count as outside of the depot, for the next thread that drains: a signal handler
-    /// must not wait for the shard that owns a span.
+    /// Defers a magazine, whose objects count as outside of the depot, to the next drain.
     #[cold]
     pub(super) fn defer(&self, magazine: Magazine) {
         self.deferred.push(magazine);
     }
 
-    /// Whether there is any.
+    /// Whether a magazine is deferred.
     #[inline]
     pub fn has_deferred(&self) -> bool {
         !self.deferred.is_empty()
     }
 
-    /// Takes all of them.
+    /// Takes all deferred magazines.
     pub fn take_deferred(&self) -> impl Iterator<Item = Magazine> {
         self.deferred.take()
     }
