@@ -1,15 +1,15 @@
-//! Many objects at once, of one cache.
+//! Bulk operations on objects of one cache.
 
 use super::slot_word::{Side, SlotWord};
 use super::tier::CpuCaches;
 use crate::central::{CacheRef, Path};
 use machine::{here, slot};
 
-/// So many objects at once are worth taking a magazine out of its word for.
+/// From so many objects on, it pays to take a magazine out of its word.
 const WORTH_A_MAGAZINE: usize = 8;
 
 impl CpuCaches {
-    /// Objects for as many of the places as there are in magazines, and in spans; returns how many.
+    /// Takes objects from magazines and spans; returns how many it got.
     pub fn take_many(&self, cache: CacheRef, objects: &mut [*mut u8]) -> usize {
         let mut taken = 0;
         while objects.len() - taken >= WORTH_A_MAGAZINE
@@ -34,10 +34,10 @@ impl CpuCaches {
         taken
     }
 
-    /// Gives many objects back.
+    /// Frees many objects.
     ///
     /// # Safety
-    /// As for [`Self::overflow`], for each of them.
+    /// As for [`Self::overflow`], for each object.
     pub unsafe fn put_many(&self, cache: CacheRef, mut objects: &[*mut u8]) {
         while objects.len() >= WORTH_A_MAGAZINE
             && let Some(slot) = slot::current()

@@ -1,17 +1,16 @@
-//! Draining: taking magazines away from slots, also from those of other CPUs.
+//! Draining: takes magazines away from slots, also from those of other CPUs.
 //!
-//! Another CPU's word cannot be compared and swapped: its owner changes it by plain instructions. Instead:
+//! A drainer cannot compare and swap another CPU's word, because its owner changes it by plain instructions. Instead:
 //!
-//! 1. Exchange the word for a value that is empty (or full) for the owner. What was there says how full the magazine
+//! 1. Exchange the word for a value that the owner sees as empty (or full). The old value says how full the magazine
 //!    is.
-//! 2. Restart all slots: now no operation is in flight that began before the store was visible.
-//! 3. Look at the word. Still our value: the magazine is ours, as it was. Anything else: our store was lost under one
-//!    of the owner's; the magazine is still theirs.
-//! 4. If the restart was refused: put back what was there, where our value still is, in one step. Whoever has committed
-//!    meanwhile keeps what they made of it, and whoever does so later makes it of the same word.
+//! 2. Restart all slots. Now no operation is in flight that began before the store was visible.
+//! 3. Look at the word. If it still has our value, the magazine is ours, unchanged. Otherwise a store of the owner has
+//!    overwritten ours, and the magazine still belongs to the slot.
+//! 4. If the kernel refused the restart, put the old value back where ours still is, in one step. An operation that
+//!    committed before keeps its result; a later one finds the old word.
 //!
-//! Nobody else replaces a draining word: slow paths see it and leave it alone. One kick serves many words, of all slots
-//! and caches.
+//! No slow path replaces a draining word. One kick serves many words, of all slots and caches.
 
 use super::slot_word::{Marked, Side, SlotWord};
 use super::tier::CpuCaches;
@@ -22,44 +21,43 @@ use crate::page_heap::PAGE;
 use machine::sync::{Acquired, Ordering, Site};
 use machine::{here, kick, slot};
 
-/// Words that are taken away by one kick at most.
+/// Most words drained by one kick.
 const AT_ONCE: usize = 96;
 
-/// Whose magazines are taken.
+/// The magazines to take.
 #[derive(Clone, Copy, Debug)]
 pub enum Which<'a> {
-    /// Those of all caches.
+    /// Of all caches.
     All,
-    /// Those of one.
+    /// Of one cache.
     One(CacheRef),
-    /// Those of a table, and of those below it.
+    /// Of a table's caches, and of those below it.
     Of(&'a Charged),
-    /// Those of caches that have grown in the slot; see `resize`.
+    /// Of caches that have grown in the slot; see `resize`.
     Grown,
-    /// Those of caches that have not missed in the slot, at a coarse time, since so many units.
+    /// Of caches that, at a coarse time, have not missed in the slot for more than so many units.
     Idle(u32, u32),
 }
 
-/// What came of taking magazines away.
+/// The result of a drain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drained {
-    /// Magazines that were emptied.
+    /// Magazines emptied.
     pub magazines: usize,
-    /// Whether the machine refused to restart other CPUs, so that some magazines were left where they are.
+    /// Whether the machine refused to restart other CPUs, so that some magazines stay in place.
     pub refused: bool,
 }
 
 impl CpuCaches {
     // ---- one drainer at a time ----
 
-    /// Runs `work` as the only one who takes magazines from others and goes over all caches. None: in a signal handler
-    /// that must not wait.
+    /// Runs `work` as the only thread that drains and walks all caches. None: in a signal handler that must not wait.
     pub fn as_only_drainer<R>(&self, site: Site, work: impl FnOnce() -> R) -> Option<R> {
         let acquired = self.cold.drain_lock.acquire(&self.depot.central.page_heap.locks().drain, site);
         self.as_drainer(acquired, work)
     }
 
-    /// [`Self::as_only_drainer`], but that it does not wait. None: another one is at it.
+    /// [`Self::as_only_drainer`] without waiting. None: another thread has the drain lock.
     pub fn try_as_only_drainer<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         let lock = &self.cold.drain_lock;
         let acquired = match lock.try_acquire() {
@@ -70,8 +68,8 @@ impl CpuCaches {
         self.as_drainer(acquired, work)
     }
 
-    /// Runs `work` if the drain lock was acquired. Of two drainers, each could take the other's mark for its own; and a
-    /// thread that ends a cache has to know that nobody has a magazine of it in its hands.
+    /// Runs `work` if the drain lock was acquired. Of two drainers, each could take the other's mark for its own. And a
+    /// thread that ends a cache must know that no drainer holds a magazine of it.
     fn as_drainer<R>(&self, acquired: Acquired, work: impl FnOnce() -> R) -> Option<R> {
         match acquired {
             Acquired::WouldDeadlock => return None,
@@ -84,7 +82,7 @@ impl CpuCaches {
         Some(result)
     }
 
-    /// After a drainer vanished in a fork: what it was taking away is lost, and the words are free again.
+    /// Frees the marked words after a drainer vanished in a fork. The magazines that it had marked are lost.
     fn unmark_all(&self) {
         for slot in 0..slot::in_use() {
             for word in self.words(Which::All, slot).filter(|word| word.look().is_draining()) {
@@ -94,20 +92,18 @@ impl CpuCaches {
         }
     }
 
-    // ---- what cached objects go back for ----
+    // ---- reasons to drain ----
 
-    /// Gives memory that is free back to the kernel: magazines, depots, page lists, and all dirty pages of free runs
-    /// beyond `keep` bytes. Returns the number of bytes that went back, and at least 1 if anything that was cached
-    /// became free.
+    /// Returns free memory to the kernel: magazines, depots, page lists, and dirty pages of free runs beyond `keep`
+    /// bytes. Returns the bytes released, and at least 1 if any cached object became free.
     pub fn trim(&self, keep: usize) -> usize {
         let (magazines, released) = self.drain_all(keep == 0);
         let purged = self.depot.central.page_heap.purge((keep / PAGE) as u64) as usize * PAGE;
         (released + purged).max(usize::from(magazines > 0))
     }
 
-    /// Brings everything that is cached and free back to the page heap. Slots whose kick the machine refuses keep their
-    /// magazines. Then, if told so, unmaps segments that are free as a whole: meanwhile nobody goes over the heap's
-    /// spans. Returns the number of magazines that were emptied, and of bytes that went back.
+    /// Drains all caches and page lists into the page heap. If asked, releases wholly free segments, as no walk of the
+    /// spans can run. If the machine refuses a kick, magazines stay. Returns magazines emptied and bytes released.
     fn drain_all(&self, releases_segments: bool) -> (usize, usize) {
         let drained = self.as_only_drainer(here!(), || {
             let heap = &self.depot.central.page_heap;
@@ -119,9 +115,8 @@ impl CpuCaches {
         drained.unwrap_or_default()
     }
 
-    /// For an allocation of so many bytes that the kernel refused: brings back everything that is cached, and tries
-    /// again. None: that does not help; nothing is done where it could not, as more is asked for than all segments
-    /// have, or where it was in vain a moment ago.
+    /// After the kernel refused an allocation of so many bytes: drains all caches and tries again. None: that did not
+    /// help. Does nothing if more is asked for than all segments have, or if a flush was in vain a moment ago.
     #[cold]
     pub fn flush_and_retry<R>(&self, bytes: usize, attempt: impl FnOnce() -> Option<R>) -> Option<R> {
         let (counts, vain) = (&self.depot.central.page_heap.counts, &self.cold.vain_flush);
@@ -135,8 +130,8 @@ impl CpuCaches {
         got
     }
 
-    /// If a run of `pages`, aligned to `alignment` pages, would make the heap grow: brings depots, page lists and this
-    /// slot's own magazines back, without a kick. True if that was done; not while another thread does.
+    /// If a run of `pages`, aligned to `alignment` pages, would grow the heap: drains depots, page lists and this
+    /// slot's magazines, without a kick. False: not done, perhaps because another thread drains.
     pub fn drain_before_growth(&self, pages: usize, alignment: usize) -> bool {
         if !self.depot.central.page_heap.is_about_to_grow(pages, alignment) {
             return false;
@@ -149,7 +144,7 @@ impl CpuCaches {
         self.try_as_only_drainer(drain).is_some()
     }
 
-    /// Gives back what signal handlers could not.
+    /// Returns deferred magazines to the spans.
     #[inline]
     pub fn put_deferred(&self) {
         if self.depot.has_deferred() {
@@ -157,7 +152,7 @@ impl CpuCaches {
         }
     }
 
-    /// Only as the drainer: so nobody has such a magazine in hands while its cache ends.
+    /// As the drainer, so that no thread holds such a magazine while its cache ends.
     #[cold]
     fn put_all_deferred(&self) {
         self.try_as_only_drainer(|| self.put_deferred_as_drainer());
@@ -175,31 +170,29 @@ impl CpuCaches {
 
     // ---- under the drain lock ----
 
-    /// Brings depots and this slot's own magazines back to the spans, without a kick.
+    /// Drains depots and this slot's own magazines into the spans, without a kick.
     pub(super) fn drain_at_hand(&self) {
         self.drain_own(Which::All);
         self.drain_depots(Which::All);
     }
 
-    /// Empties depots and magazines of all slots, puts back what signal handlers could not, and gives back spans
-    /// without objects in use. Returns the number of magazines.
+    /// Drains magazines of all slots, depots, deferred magazines and unused spans. Returns the magazines emptied.
     pub fn drain(&self, which: Which<'_>, why: Why) -> usize {
         self.put_deferred_as_drainer();
         let magazines = self.drain_magazines(which, why).magazines;
-        // After them, as shards keep the emptied ones.
+        // After the magazines, because shards keep the emptied ones.
         let magazines = magazines + self.drain_depots(which);
         self.free_unused_spans(which);
         magazines
     }
 
-    /// Empties the magazines of all slots.
+    /// Drains the magazines of all slots.
     pub fn drain_magazines(&self, which: Which<'_>, why: Why) -> Drained {
         let own = self.drain_own(which);
         let others = self.drain_others(which, why);
         Drained { magazines: own + others.magazines, ..others }
     }
 
-    /// Gives the spans on all page lists back to the page heap.
     fn drain_page_lists(&self) {
         let heap = &self.depot.central.page_heap;
         let slotless = self.depot.serves_slotless().then_some(NO_SLOT);
@@ -219,14 +212,14 @@ impl CpuCaches {
         }
     }
 
-    /// Empties the magazines of the slot that the calling thread is in.
+    /// Drains the magazines of the calling thread's slot.
     fn drain_own(&self, which: Which<'_>) -> usize {
         let Some(slot) = slot::current() else { return 0 };
         self.words(which, slot).filter(|&word| self.drain_own_word(word)).count()
     }
 
-    /// Empties the magazines that there are still, after [`Self::drain_own`]: a dead thread's by taking its place,
-    /// those of other CPUs with kicks. No slot is left out: the thread may be in another one by now.
+    /// Drains the magazines left after [`Self::drain_own`]: a dead thread's by taking its place, those of other CPUs by
+    /// kicks. This covers all slots, because the thread may be in another one by now.
     fn drain_others(&self, which: Which<'_>, why: Why) -> Drained {
         let others = 0..slot::in_use();
         let quiet = |slot| slot::while_dead(slot, || self.drain_quiet(which, slot));
@@ -237,30 +230,30 @@ impl CpuCaches {
         }
     }
 
-    /// Empties the magazines of a slot whose thread is dead; none of others.
+    /// Drains the magazines of a slot if its thread is dead.
     pub(super) fn drain_if_dead(&self, which: Which<'_>, slot: u32) -> Drained {
         let magazines = slot::while_dead(slot, || self.drain_quiet(which, slot)).unwrap_or(0);
         Drained { magazines, refused: false }
     }
 
-    /// Empties the magazines of one slot, which a thread may be in.
+    /// Drains the magazines of a slot that threads may use.
     pub(super) fn drain_slot(&self, which: Which<'_>, slot: u32, why: Why) -> Drained {
         let is_possible = slot::mode() == slot::Mode::ConcurrencyId && kick::register().is_ok();
         let refused = || Drained { magazines: 0, refused: true };
         if is_possible { self.drain_marked(which, core::iter::once(slot), why) } else { refused() }
     }
 
-    /// Empties the magazines of a slot that no thread can be in.
+    /// Drains the magazines of a slot that no thread can use.
     fn drain_quiet(&self, which: Which<'_>, slot: u32) -> usize {
         let is_emptied = |word: &SlotWord| {
-            // SAFETY: nobody is in the slot.
+            // SAFETY: no thread is in the slot.
             let magazine = unsafe { word.take_quietly() };
             magazine.map(|magazine| self.depot.flush_out(word.cache, slot, magazine)).is_some()
         };
         self.words(which, slot).filter(is_emptied).count()
     }
 
-    /// Empties the magazines of slots that threads may be in.
+    /// Drains the magazines of slots that threads may use.
     fn drain_marked(&self, which: Which<'_>, slots: impl Iterator<Item = u32>, why: Why) -> Drained {
         let mut drained = Drained::default();
         let words = slots.flat_map(|slot| self.words(which, slot));
@@ -272,8 +265,7 @@ impl CpuCaches {
         drained
     }
 
-    /// Steps 1 to 4 for these words, so many for one kick; `keep` gets each magazine. False: the machine refused, and
-    /// some are where they were.
+    /// Steps 1 to 4 for these words, up to `MANY` for each kick. `keep` gets the magazines. False: the machine refused.
     pub(super) fn take_away<const MANY: usize>(
         &self,
         mut words: impl Iterator<Item = SlotWord>,
@@ -315,7 +307,7 @@ impl CpuCaches {
         all.into_iter().flatten().chain(charged.into_iter().flatten()).chain(one)
     }
 
-    /// All words of a slot that may name magazines.
+    /// All words of a slot that may name chosen magazines.
     fn words<'a>(&'a self, which: Which<'a>, slot: u32) -> impl Iterator<Item = SlotWord> + use<'a> {
         let is_asked = move |cache: &CacheRef| match which {
             Which::Grown => cache.level(slot).load(Ordering::Relaxed) > 0,

@@ -1,44 +1,42 @@
-//! What the hook of the slow paths looks at: when upkeep is due in a slot, when the statistics page is, and whether an
-//! operator may ask for something.
+//! The hook of slow paths: is upkeep due in the slot, is the statistics page due, may the operator ask for something?
 //!
-//! Runs at the same time: any threads. Relaxed throughout: each word is a number of its own, and a thread that looks
-//! too early or too late does no harm.
+//! Runs at the same time: any thread. Relaxed throughout: words stand alone, and an early or late look does no harm.
 
 use crate::central::{FURTHEST, coarse_time, units_since};
 use machine::sync::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// What hangs on the slow paths. All-zero memory: nothing does, but slots' turns.
+/// The hook's words. All-zero memory: only upkeep is due.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Hook {
-    /// When somebody should see to the statistics page.
+    /// When the statistics page is due.
     pub statistics_at: At,
-    /// Whether an operator may ask for something at any time.
+    /// Whether slow paths poll for an operator's requests.
     pub(super) is_polled: AtomicBool,
 }
 
-/// When a thread should come along, in coarse time. Zero: none has to.
+/// A due time in coarse time. Zero: never.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct At(AtomicU32);
 
 impl At {
-    /// Not before so many units from now.
+    /// Due in so many units.
     pub fn in_units(&self, units: u32) {
         self.0.store(coarse_time().wrapping_add(units).max(1), Relaxed);
     }
 
-    /// None has to.
+    /// Never due.
     pub fn never(&self) {
         self.0.store(0, Relaxed);
     }
 
-    /// Whether one ever has to.
+    /// Whether it will ever be due.
     pub(super) fn is_asked_for(&self) -> bool {
         self.0.load(Relaxed) != 0
     }
 
-    /// Whether one has to by now.
+    /// Whether it is due.
     #[inline]
     pub fn is_due(&self, time: u32) -> bool {
         match self.0.load(Relaxed) {
@@ -48,34 +46,34 @@ impl At {
     }
 }
 
-/// What a slot knows of its turns of upkeep. All-zero memory: no thread looked yet.
+/// A slot's upkeep times. All-zero memory: no thread has looked yet.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Watch {
-    /// The coarse time from which on a thread should look; 0: now.
+    /// The coarse time of the next look; 0: now.
     look_at: AtomicU32,
-    /// The coarse time at which a thread reached a slow path there.
+    /// The coarse time of the last slow path in the slot.
     pub(super) visited: AtomicU32,
 }
 
 impl Watch {
-    /// No thread has to look before a coarse time.
+    /// Schedules the next look at a coarse time.
     pub fn look_at(&self, time: u32) {
         debug_assert!(time.wrapping_sub(coarse_time()) as i32 <= FURTHEST as i32, "nobody looks that far ahead");
         self.look_at.store(time.max(1), Relaxed);
     }
 
-    /// The next thread that comes along looks.
+    /// Makes the next slow path look.
     pub fn look_now(&self) {
         self.look_at.store(0, Relaxed);
     }
 
-    /// Whether no thread looked yet, or one should at once.
+    /// Whether no thread has looked yet, or one should look at once.
     pub fn is_fresh(&self) -> bool {
         self.look_at.load(Relaxed) == 0
     }
 
-    /// How long ago a thread should have looked.
+    /// Units by which a look is late.
     pub fn lateness(&self, time: u32) -> u32 {
         match self.look_at.load(Relaxed) {
             0 => 0,
@@ -84,7 +82,7 @@ impl Watch {
         }
     }
 
-    /// For how long no thread came along, at a coarse time.
+    /// Units since the last slow path in the slot.
     pub fn since_last_visit(&self, time: u32) -> u32 {
         units_since(self.visited.load(Relaxed), time)
     }
@@ -96,8 +94,7 @@ impl Watch {
     }
 }
 
-/// Whether a time to look at is still to come. None is set further ahead than this, so one that seems to be has passed:
-/// coarse time goes round.
+/// Whether a due time lies ahead. Beyond [`FURTHEST`] it has passed, as coarse time wraps.
 fn is_ahead(at: u32, time: u32) -> bool {
     (1..=FURTHEST).contains(&at.wrapping_sub(time))
 }
@@ -113,7 +110,7 @@ mod tests {
         let due = |after: u32| (watch.is_due(AT.wrapping_add(after)), watch.lateness(AT.wrapping_add(after)));
         assert_eq!([due(0), due(5000), due(1 << 31), due((3 << 30) - 1)].map(|(is_due, _)| is_due), [true; 4]);
         assert_eq!([due(0), due(5000)].map(|(_, late)| late), [0, 5000]);
-        // Before it, also if somebody else has just said so: nobody is late.
+        // Before it, even if just scheduled: not late.
         for before in [1, 5000, FURTHEST] {
             assert_eq!(due(before.wrapping_neg()), (false, 0), "{before} before");
         }

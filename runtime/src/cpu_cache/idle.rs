@@ -1,10 +1,9 @@
-//! Reclaiming from idle caches: what no thread uses any more in a slot goes back. When, `upkeep` says.
+//! Reclaims memory from caches that are idle in a slot. `upkeep` says when.
 //!
-//! What a thread finds due it does for the slot that it is in, a bounded part at a time, without a kick. For a slot
-//! where no thread comes along, another thread takes its magazines away as every drainer does (`drain`): by the
-//! restart, after which no operation is in flight.
+//! When this is due, a thread does it for its own slot, in bounded parts, without a kick. For a slot without threads,
+//! another thread drains the magazines (`drain`): after the restart no operation is in flight.
 //!
-//! Runs at the same time: any threads; of those that go over all caches, one, by the drain lock.
+//! Runs at the same time: any thread. The drain lock admits one thread that walks all caches.
 
 use super::drain::Which;
 use super::slot_word::{Side, SlotWord};
@@ -15,22 +14,21 @@ use crate::page_heap::Occupancy;
 use machine::sync::Ordering;
 use machine::{here, slot};
 
-/// What was done.
+/// The work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Magazines that were emptied.
+    /// Magazines emptied.
     pub magazines: usize,
-    /// Spans that went from the page list to the page heap.
+    /// Spans moved from the page list to the page heap.
     pub spans: usize,
-    /// Whether there is more to do.
+    /// Whether more work is left.
     pub is_more: bool,
 }
 
 impl CpuCaches {
-    /// Empties magazines and depots of caches that have not missed, since so many units of coarse time, in a slot,
-    /// where the calling thread is; and lets its page list decay. From the cache on at which it stopped the last time,
-    /// `most` magazines or a few more. None: not now. Caches with destructors are left to threads that are in nobody's
-    /// allocation.
+    /// Empties the calling thread's slot of caches that have not missed for `idle` units of coarse time, and decays its
+    /// page list. Starts at cache `from`, where the last call stopped, and empties about `most` magazines. Skips caches
+    /// with destructors, which only a background thread may run. None: not now.
     pub fn reclaim_own(&self, slot: u32, from: u32, most: usize, idle: u32) -> Option<(Reclaimed, u32)> {
         let now = coarse_time();
         self.try_as_only_drainer(|| {
@@ -54,9 +52,8 @@ impl CpuCaches {
         })
     }
 
-    /// Empties what a slot has of the caches that have not missed there, at a coarse time, since so many units, but
-    /// that threads may be at work with on fast paths: magazines, depots, spans without objects in use; and the page
-    /// list. There is more to do where a cache has missed. None: not now.
+    /// Empties a slot, even if threads are there on fast paths, of caches that have not missed for `idle` units:
+    /// magazines, depots, unused spans and the page list. More work is left where a cache has missed. None: not now.
     pub fn reclaim_idle(&self, slot: u32, now: u32, idle: u32) -> Option<Reclaimed> {
         self.as_only_drainer(here!(), || {
             self.put_deferred_as_drainer();
@@ -81,10 +78,10 @@ impl CpuCaches {
         })
     }
 
-    /// Gives whole pages of free objects back, of a part of the heap; see [`crate::central::Central::subrelease`].
+    /// Returns free pages to the kernel; see [`crate::central::Central::subrelease`].
     pub fn subrelease(&self, from: u64, idle: u32, done: &mut Subreleased) -> Option<u64> {
         let now = coarse_time();
-        // As the only drainer: so no cache ends meanwhile, and no segment is released.
+        // As the only drainer, so that no cache ends and no segment is released.
         self.try_as_only_drainer(|| self.depot.central.subrelease(from, now, idle, done)).unwrap_or(Some(from))
     }
 
@@ -93,7 +90,7 @@ impl CpuCaches {
         heap.page_list(slot).decay(occupancy, heap)
     }
 
-    /// Empties what a slot has of the cache, where the calling thread is.
+    /// Empties the calling thread's slot of the cache.
     fn empty_own(&self, cache: CacheRef, slot: u32) -> usize {
         let words = Side::BOTH.map(|side| SlotWord::new(cache, slot, side));
         let emptied = words.into_iter().filter(|&word| self.drain_own_word(word)).count();
@@ -106,7 +103,7 @@ impl CpuCaches {
     }
 }
 
-/// Whether a slot has something of the cache, which has not missed there.
+/// Whether the slot has something of the cache, which is idle there and has no destructor.
 fn is_left_alone(cache: CacheRef, slot: u32, now: u32, idle: u32) -> bool {
     let has_destructor = cache.state().is_some_and(|state| state.destructor().is_some());
     !has_destructor && cache.is_used_in(slot) && cache.load(slot).is_idle(now, idle)

@@ -1,8 +1,5 @@
-//! A miss: both slow paths begin here, and the one hook hangs here. Upkeep, statistics and an operator's requests are
-//! reached from it, and from nowhere else below them.
-//!
-//! Slow paths that read the clock anyway look at two words more, and compare. What is due they hand to the modules
-//! above, by one call.
+//! A miss: both slow paths begin here. One hook leads from here to upkeep, statistics and an operator's requests. Slow
+//! paths that read the clock anyway compare two more words. One call hands work that is due to the modules above.
 
 use super::hook::Watch;
 use super::tier::{CpuCaches, of_slot};
@@ -13,15 +10,14 @@ use machine::slot;
 use machine::sync::Ordering::Relaxed;
 
 impl CpuCaches {
-    /// What a slot knows of its turns.
+    /// A slot's upkeep times.
     #[inline]
     pub fn watch(&self, slot: u32) -> &Watch {
         // SAFETY: as `layout` says.
         unsafe { of_slot(slot, layout::WATCH) }
     }
 
-    /// Counts a miss, with which a slow path begins. Resizes the cache's magazines by what that says, and looks whether
-    /// anything is due.
+    /// Counts a miss at the start of a slow path, resizes the cache's magazines, and checks for work that is due.
     #[inline]
     pub(super) fn miss(&self, cache: CacheRef, slot: u32, path: Path) {
         let (rate, time) = cache.load(slot).count_miss(path);
@@ -45,7 +41,7 @@ impl CpuCaches {
         }
     }
 
-    /// The same for a path of large blocks, which has neither slot nor time.
+    /// The same for large blocks, which have neither slot nor time.
     #[inline]
     pub fn visit_own(&self, from: From) {
         if let Some(slot) = slot::current() {
@@ -53,19 +49,18 @@ impl CpuCaches {
         }
     }
 
-    /// From now on every slow path looks whether the operator asks for something.
+    /// Makes each slow path poll for an operator's requests.
     pub fn begin_polling(&self) {
         self.hook.is_polled.store(true, Relaxed);
     }
 
-    /// Whether every slow path does.
+    /// Whether slow paths poll.
     #[inline]
     pub(super) fn is_polled(&self) -> bool {
         self.hook.is_polled.load(Relaxed)
     }
 
-    /// Sees to the statistics page: for a thread that comes along no slow path, and is about to rest for a while or
-    /// not.
+    /// Writes the statistics page if due, for a thread that reaches no slow path; `rest` says if it is about to rest.
     pub fn visit_statistics(&self, rest: Rest) {
         let at = &self.hook.statistics_at;
         if at.is_asked_for() && (rest == Rest::Soon || at.is_due(coarse_time())) {
@@ -74,7 +69,7 @@ impl CpuCaches {
     }
 }
 
-/// Not inlined: every slow path comes along its call.
+/// Not inlined, because every slow path passes its call.
 #[cold]
 #[inline(never)]
 fn maintain(visit: Visit) {

@@ -1,12 +1,11 @@
-//! The per-CPU caches: two magazines for each slot and cache, and what becomes of them.
+//! The per-CPU caches: two magazines for each slot and cache.
 //!
-//! Taking and giving back an object is one restartable operation on the calling thread's slot. A slot has an allocation
-//! magazine and a free magazine for each cache, so that a free does not feed the very next allocation through memory;
-//! they change places when one is empty and the other filled. Beyond them lies the depot.
+//! Allocating and freeing an object is one restartable operation on the calling thread's slot. Each cache has an
+//! allocation magazine and a free magazine there, so a free does not feed the next allocation through memory. They
+//! change places when one is empty and the other is filled. Below them lies the depot.
 //!
-//! A slow path makes a magazine its own first, by one committing store that takes it out of a slot's word, and then
-//! works on it at leisure; whatever goes wrong afterwards (the thread migrated, another one was faster) ends with the
-//! magazine in the depot. So no path has to undo anything.
+//! A slow path first takes a magazine out of its slot word by one committing store. If anything fails afterwards,
+//! because the thread migrated or another was faster, the magazine goes to the depot. So no path has to undo anything.
 
 mod bulk;
 mod drain;

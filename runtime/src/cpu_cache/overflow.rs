@@ -1,5 +1,4 @@
-//! Overflow: an object for which the slot's free magazine has no room. The full magazine is exchanged, and goes to the
-//! slot's depot.
+//! Overflow: frees an object when the free magazine is full. The full magazine goes to the depot.
 
 use super::slot_word::{Side, SlotWord, push};
 use super::tier::CpuCaches;
@@ -9,7 +8,7 @@ use crate::page_heap::PAGE;
 use machine::{here, slot};
 
 impl CpuCaches {
-    /// Gives an object back, by whatever way is left.
+    /// Frees an object by any way left.
     ///
     /// # Safety
     /// The caller owns the object, which is one of the cache's, and gives it up.
@@ -27,7 +26,7 @@ impl CpuCaches {
         let seen = word.look();
         let given = seen.view();
         if given.is_some_and(|given| !given.is_full()) {
-            // SAFETY: passed on. The thread migrated since the fast path, or another one made room.
+            // SAFETY: passed on. The thread migrated since the fast path, or another one made space.
             if unsafe { push(cache, object) } {
                 return;
             }
@@ -47,7 +46,7 @@ impl CpuCaches {
         }
     }
 
-    /// Gives an object back that no fast path has tried to.
+    /// Frees an object that no fast path has tried.
     ///
     /// # Safety
     /// As for [`Self::overflow`].
@@ -60,8 +59,7 @@ impl CpuCaches {
         }
     }
 
-    /// A magazine with room: the slot's own allocation magazine if it is empty, or if there is another one to change
-    /// places with and that is worth it; else an empty one from the shard, else a new one.
+    /// A magazine with space: the allocation magazine, if empty or worth exchanging; else an empty one.
     fn magazine_with_space(&self, cache: CacheRef, slot: u32, given: Option<View<'_>>) -> Option<Magazine> {
         let capacity = || self.depot.central.capacity(cache, slot);
         let word = SlotWord::new(cache, slot, Side::Allocation);
@@ -76,8 +74,7 @@ impl CpuCaches {
         empty.map(|magazine| magazine.sized(capacity()))
     }
 
-    /// After a miss of free: a process without a thread in the background that shrinks keeps little at hand; see
-    /// `central::shrinking`.
+    /// Counts a miss of free towards shrinking, in a process without a background thread; see `central::shrinking`.
     #[inline]
     fn shrink(&self) {
         let heap = &self.depot.central.page_heap;
@@ -97,9 +94,9 @@ impl CpuCaches {
     }
 }
 
-/// Whether an allocation magazine has so much room that it should become the one to free to. A quarter: more would send
-/// magazines to the depot and back for programs that swing by little more than a magazine, less would cost too much per
-/// object. A magazine that is too small for the cache's miss rate had better be retired.
+/// Whether an allocation magazine has enough space to become the free magazine: a quarter. More would send magazines
+/// through the depot when a program swings by little more than a magazine; less would cost too much per object. A
+/// magazine smaller than the miss rate asks for should go to the depot.
 fn is_worth_changing(view: View<'_>, wanted: usize) -> bool {
     let capacity = view.capacity();
     view.room() * 4 >= capacity && capacity >= wanted

@@ -1,5 +1,4 @@
-//! Refill: an object for an allocation that found the slot's allocation magazine empty. From the free magazine, the
-//! depot, other slots' depots, and the spans.
+//! Refill: the allocation magazine is empty. Sources: the free magazine, the depot, other depots, and the spans.
 
 use super::slot_word::{Side, SlotWord, change_places, pop};
 use super::tier::CpuCaches;
@@ -8,19 +7,18 @@ use crate::depot::Magazine;
 use crate::page_heap::{GRANULE, PAGE};
 use machine::slot;
 
-/// Magazines that another slot may keep before we take one from it while our own spans can still give.
+/// Magazines that another slot keeps while our own spans can still give.
 const FEW: usize = 4;
 
 impl CpuCaches {
-    /// An object of the slot's allocation magazine, if it has one.
+    /// Pops an object of the slot's allocation magazine.
     #[inline]
     pub fn take(&self, cache: CacheRef) -> Option<*mut u8> {
         pop(cache)
     }
 
-    /// An object after the slot's two magazines changed places: of the free magazine, if that is at least half full and
-    /// both are as large as they get. Programs that swing by a magazine live on this path, so it counts no miss and
-    /// takes no lock.
+    /// Exchanges the slot's two magazines and pops an object, if the free magazine is at least half full and both have
+    /// full capacity. Programs that swing by a magazine live here, so it counts no miss and takes no lock.
     #[inline(always)]
     pub fn swap(&self, cache: CacheRef) -> Option<*mut u8> {
         let slot = slot::current_if_given()?;
@@ -35,7 +33,7 @@ impl CpuCaches {
         if worth_it { change_places(cache, allocation, free) } else { None }
     }
 
-    /// An object, by whatever way is left after [`Self::swap`].
+    /// An object by any way left after [`Self::swap`].
     #[cold]
     pub fn refill(&self, cache: CacheRef) -> Option<*mut u8> {
         self.put_deferred();
@@ -46,7 +44,6 @@ impl CpuCaches {
         object
     }
 
-    /// An object for a thread without a slot.
     fn refill_slotless(&self, cache: CacheRef) -> Option<*mut u8> {
         if let Some(object) = self.depot.take_slotless(cache) {
             return object;
@@ -59,8 +56,7 @@ impl CpuCaches {
         object
     }
 
-    /// The slot's free magazine, if it is at least half as full as a refill would be: it becomes the one to allocate
-    /// from.
+    /// Takes the slot's free magazine to allocate from, if it is at least half as full as a refill would be.
     fn take_free_magazine(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
         self.miss(cache, slot, Path::Refill);
         let word = SlotWord::new(cache, slot, Side::Free);
@@ -69,7 +65,7 @@ impl CpuCaches {
         if worth_it { word.take(seen) } else { None }
     }
 
-    /// Makes a magazine the slot's to allocate from, if the one there is empty; its empty predecessor is kept.
+    /// Installs a magazine as the allocation magazine if the current one is empty, and keeps the empty one.
     pub(super) fn install(&self, cache: CacheRef, slot: u32, magazine: Magazine) {
         let word = SlotWord::new(cache, slot, Side::Allocation);
         let seen = word.look();
@@ -80,7 +76,7 @@ impl CpuCaches {
             Err(magazine) => return self.depot.push(cache, slot, magazine),
         };
         if !old.is_empty() {
-            // It went away after we had looked, and came back with objects, under the same word.
+            // It left after we looked, and came back with objects under the same word.
             return self.depot.push(cache, slot, old);
         }
         let old = old.sized(self.depot.central.capacity(cache, slot));
@@ -89,7 +85,7 @@ impl CpuCaches {
         }
     }
 
-    /// A magazine with objects, from the nearest place that has one.
+    /// A magazine with objects, from the nearest place.
     pub(super) fn find_magazine(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
         if cache.account().is_some_and(|account| account.without_room(cache.object_bytes()).is_some()) {
             return None;
@@ -110,7 +106,7 @@ impl CpuCaches {
             .or_else(|| depot.fill(cache, slot, Source::NewSpan, capacity()))
     }
 
-    /// If a new span would make the heap grow: brings what is cached back first, which may empty spans of other caches.
+    /// If a new span would grow the heap: drains caches first, which may empty spans of other caches.
     fn fill_before_growth(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
         let pages = cache.shape().granules() as usize * GRANULE / PAGE;
         if !self.drain_before_growth(pages, GRANULE / PAGE) {

@@ -1,20 +1,18 @@
-//! Magazines that fit the load: where a cache has the highest miss rate and goes on missing, its magazines hold more
-//! than its shape says, within a budget of bytes for each slot.
+//! Resizing: if a cache keeps missing at the highest rate, its magazines grow, within a byte budget for each slot.
 //!
 //! ```text
 //!   a slot's word   granted: KiB beyond shapes   lent: KiB that others have of the budget   when it was last that busy
 //! ```
 //!
-//! Each *level* doubles what a magazine may hold, as far as there is room for pointers. A cache grows by a level after
-//! some refills in a row that came as soon as can be, if its slot's budget has room for the objects; when its miss rate
-//! falls, it shrinks to level 0, and the budget is free again. A slot whose budget is used up steals capacity from one
-//! where nothing was that busy for a while, up to half of what that one has: what is free of it, or else what its
-//! caches were granted, whose magazines are emptied for that, by a kick.
+//! Each *level* doubles a magazine's capacity, up to the room for pointers. A cache grows by a level after some refills
+//! in quick succession, if its slot's budget has room. When its miss rate falls, it shrinks to level 0 and frees that
+//! budget. A slot without budget steals capacity from an idle slot, up to half of its budget. It takes unused budget
+//! first. Otherwise it empties the idle slot's grown magazines, by a kick.
 //!
 //! Source: tcmalloc's per-CPU caches, which steal capacity from one another.
 //!
-//! All of this is on slow paths. Runs at the same time: any threads; a slot's word changes by compare-and-exchange,
-//! levels under their shards' locks. Of grants whose holder vanished in a fork, the child keeps less of a budget.
+//! Slow paths do all of this. Runs at the same time: any thread; a slot's word changes by compare-and-exchange, levels
+//! under their shards' locks. If the thread vanishes in a fork, the child may lose a part of a budget.
 
 use super::drain::Which;
 use super::tier::{CpuCaches, of_slot};
@@ -25,29 +23,28 @@ use crate::observe::Why;
 use machine::sync::{AtomicU64, Ordering};
 use machine::{clock, here, slot};
 
-/// KiB of objects that magazines of a slot may hold beyond what the caches' shapes say.
+/// KiB of objects that a slot's magazines may hold beyond the caches' shapes.
 const BUDGET: i32 = 512;
-/// KiB that a slot keeps of that, whoever asks.
+/// KiB of its budget that a slot never lends.
 const KEPT: i32 = BUDGET / 2;
 /// Refills between two levels of a cache.
 const PATIENCE: u32 = 16;
-/// And between two that steal from other slots, which are looked through for that.
+/// The same if it must steal, because the search takes time.
 const MORE_PATIENCE: u32 = 64;
 /// Nanoseconds of a unit of time.
 const UNIT_NS: u64 = 1_600_000;
-/// After so many units, some 50 ms, in which no cache grew, or was looked at that has grown, a slot is idle.
+/// A slot is idle after so many units, some 50 ms, in which no cache grew and no grown cache had a refill counted.
 const IDLE_AFTER: u32 = 32;
 
-/// What a slot has of the budget. Zeroes: nothing is granted, nothing lent, and it is idle.
+/// A slot's share of the budget. Zeroes: nothing is granted or lent, and the slot is idle.
 #[derive(Debug)]
 #[repr(transparent)]
 struct Room(AtomicU64);
 
-/// Its word, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shares {
     granted: u16,
-    /// Negative: it has as much of others.
+    /// Negative: it has borrowed as much.
     lent: i16,
     last_busy: u32,
 }
@@ -61,12 +58,12 @@ impl Shares {
         u64::from(self.granted) | u64::from(self.lent as u16) << 16 | u64::from(self.last_busy) << 32
     }
 
-    /// What is neither granted nor lent.
+    /// Neither granted nor lent.
     fn free(self) -> i32 {
         BUDGET - i32::from(self.lent) - i32::from(self.granted)
     }
 
-    /// The same with more granted, if there is room.
+    /// With `kib` more granted, if there is room.
     fn granting(self, kib: u16, now: u32) -> Option<Self> {
         let granted = self.granted.checked_add(kib).filter(|_| self.free() >= i32::from(kib))?;
         Some(Shares { granted, last_busy: now, ..self })
@@ -76,7 +73,7 @@ impl Shares {
         Shares { granted: self.granted.saturating_sub(kib), ..self }
     }
 
-    /// Whether it may lend as much, though not whether that is free.
+    /// Whether it may lend `kib`, free or not.
     fn may_lend(self, kib: u16, now: u32) -> bool {
         let is_idle = now.wrapping_sub(self.last_busy) > IDLE_AFTER;
         is_idle && BUDGET - i32::from(self.lent) - i32::from(kib) >= KEPT
@@ -93,7 +90,6 @@ impl Shares {
 }
 
 impl Room {
-    /// That of a slot.
     fn of<'a>(slot: u32) -> &'a Room {
         // SAFETY: as `layout` says.
         unsafe { of_slot(slot, layout::BUDGET) }
@@ -103,7 +99,7 @@ impl Room {
         Shares::of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Changes the shares as one; false if that is not possible. Relaxed: they order nothing.
+    /// Changes the shares as one; false if `to` refuses. Relaxed: they order nothing.
     fn change(&self, to: impl Fn(Shares) -> Option<Shares>) -> bool {
         let change = |word| to(Shares::of(word)).map(Shares::word);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
@@ -115,12 +111,11 @@ impl Room {
 }
 
 fn now() -> u32 {
-    // Never 0, at which nothing was busy yet, for long after that has passed.
+    // Never 0, the time of a slot that was never busy, until long after that.
     (clock::coarse_ns() / UNIT_NS) as u32 | 1 << 31
 }
 
-/// KiB that two magazines at a level may hold beyond level 0. Of the size alone: so it is the same when somebody has
-/// tuned the cache meanwhile.
+/// KiB by which two magazines at a level exceed level 0. Depends on the size only, so tuning does not change it.
 fn beyond(shape: Shape, level: u8) -> u16 {
     let usual = Shape::of(shape.object_bytes());
     let pointers = usual.at_level(level) - usual.most();
@@ -167,17 +162,17 @@ impl CpuCaches {
         }
     }
 
-    /// To level 0, in a slot.
+    /// Shrinks a cache's magazines in a slot to level 0.
     #[cold]
     pub(super) fn shrink_magazines(&self, cache: CacheRef, slot: u32) {
         let held = self.depot.lock(cache, slot, here!());
-        // In a signal handler that must not wait it is another one's.
+        // A signal handler that must not wait may get another slot's lock.
         if held.slot() == slot {
             self.shrink_held(&held);
         }
     }
 
-    /// The same of a shard that is held.
+    /// The same for a held shard.
     pub fn shrink_held(&self, held: &Held) {
         let (cache, slot) = (held.0.cache, held.slot());
         let level = cache.level(slot).load(Ordering::Relaxed);
@@ -187,14 +182,13 @@ impl CpuCaches {
         }
     }
 
-    /// Bytes of objects that the magazines of a slot hold at most, two for each cache.
+    /// Most bytes of objects in a slot's magazines, two for each cache.
     pub fn most_in_magazines(&self) -> usize {
         let of = |cache: CacheRef| 2 * cache.shape().most() * cache.object_bytes();
         self.depot.central.caches().map(of).sum::<usize>() + ((BUDGET as usize) << 10)
     }
 
-    /// For tests: what slots were granted is what their caches have, nothing that is lent is lost, and no slot has more
-    /// than there is.
+    /// For tests: grants match the caches' levels, lending balances, and each slot stays within its budget.
     pub fn check_shares(&self, slots: impl Iterator<Item = u32>) {
         let mut lent = 0;
         for slot in slots {
@@ -209,8 +203,7 @@ impl CpuCaches {
         assert_eq!(lent, 0, "KiB lent less KiB borrowed");
     }
 
-    /// Takes a part of the budget from a slot that is idle. False: none has as much, or somebody found that a moment
-    /// ago, as looking takes time where there are many slots.
+    /// Takes a part of an idle slot's budget. False: no slot can lend, or a slow search just found so.
     fn steal_capacity(&self, slot: u32, kib: u16, now: u32) -> bool {
         let in_vain = &self.cold.asked_in_vain;
         if in_vain.load(Ordering::Relaxed) == now {
@@ -228,14 +221,13 @@ impl CpuCaches {
         };
         let takes = |slot| Room::of(slot).change(|shares| shares.borrowing(kib));
         takes(slot) || {
-            // It has as much as can be written down: the lender has it back.
+            // The field is full, so the lender gets it back.
             takes(lender);
             false
         }
     }
 
-    /// Takes from a slot what its caches grew by, and the objects in their magazines. Under the drain lock. False: the
-    /// machine refused to restart it.
+    /// Takes a slot's grants back and empties the magazines, under the drain lock. False: the machine refused.
     fn empty_grown(&self, slot: u32) -> bool {
         let drained = self.drain_slot(Which::Grown, slot, Why::Idle);
         if !drained.refused {

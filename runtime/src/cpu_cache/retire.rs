@@ -1,9 +1,7 @@
-//! Retiring: a slot has one magazine for each size class to which objects are given that are not free yet, as readers
-//! may look at them.
+//! Retiring: each slot has one magazine per size class for objects that wait for readers.
 //!
-//! It is like the free magazine of a slot, and works by the same restartable operation; but its words lie in a chunk of
-//! their own, of which nobody takes anything. Full ones become [`Batch`]es of the threads that exchange them, and
-//! others of a thread that takes them away from all slots: by a kick, as in `drain`.
+//! It works like a free magazine, by the same restartable operation. Its words lie in a chunk of their own, from which
+//! nothing allocates. Exchanging a full one yields a [`Batch`]. To take the others, a thread kicks, as in `drain`.
 //!
 //! Runs at the same time: any number of threads; one that takes magazines away.
 
@@ -15,34 +13,34 @@ use crate::layout::{IDS, Region};
 use crate::observe::Why;
 use machine::{kick, slot};
 
-/// Magazines that are taken away by one kick at most.
+/// Most magazines taken by one kick.
 const AT_ONCE: usize = 64;
 
-/// A chunk of such words.
+/// The chunk of these words.
 #[derive(Clone, Copy, Debug)]
 pub struct RetireSlots(Region);
 
 impl RetireSlots {
-    /// A chunk for magazines of retired objects; none: no memory, or nobody could take them away again.
+    /// Makes the chunk. None: no memory, or the machine cannot kick.
     pub fn make() -> Option<Self> {
         if slot::mode() != slot::Mode::ConcurrencyId || kick::register().is_err() {
             return None;
         }
         let chunk = reserve_chunk()?;
-        // SAFETY: the chunk is zeroed, and nobody else knows it; zeroes are a valid head.
+        // SAFETY: the chunk is zeroed and unknown to others; zeroes are a valid head.
         unsafe { &*chunk.base().cast::<ChunkHead>() }.begin(0);
         Some(RetireSlots(chunk))
     }
 
-    /// Gives back a chunk that nobody has seen.
+    /// Releases a chunk that was never published.
     pub fn unmake(self) {
         release_chunk(self.0);
     }
 
-    /// By the base of its chunk; none if that is null.
+    /// The slots at a chunk's base; none if it is null.
     ///
     /// # Safety
-    /// It is what [`base`](Self::base) said, or null.
+    /// `base` comes from [`base`](Self::base), or is null.
     #[inline(always)]
     pub unsafe fn at(base: *mut ChunkHead) -> Option<Self> {
         // SAFETY: passed on.
@@ -64,7 +62,7 @@ impl RetireSlots {
         CacheRef::new(self.0, 1).slots().flat_map(of_slot)
     }
 
-    /// Whether anything waits in a slot.
+    /// Whether an object waits in a slot.
     pub fn is_used(self) -> bool {
         self.words().any(|word| word.view().is_some())
     }
@@ -78,19 +76,18 @@ impl RetireSlots {
         self.words().map(len).fold((0, 0), |(objects, bytes), (more, theirs)| (objects + more, bytes + theirs))
     }
 
-    /// Retires an object into the slot's magazine for the class whose word the page map has; false if that is full, or
-    /// if the object is of no size class.
+    /// Retires an object of a class, given as the page map's word. False: the magazine is full, or there is no class.
     ///
     /// # Safety
     /// The caller owns the object, and gives it up if the answer is true.
     #[inline(always)]
     pub unsafe fn push(self, class_word: usize, object: *mut u8) -> bool {
-        // SAFETY: passed on; every slot has an area, and class 0's word names no magazine.
+        // SAFETY: passed on; each slot has an area, and class 0's word names no magazine.
         unsafe { slot::push(self.0.base(), class_word, object) }
     }
 
-    /// Puts another magazine in the place of a slot's, if the calling thread is in the slot and its magazine full, or
-    /// if it has none: returns the full one. Error: it is not so, and the other one comes back.
+    /// Replaces the magazine of the calling thread's slot, if it is full or missing; returns the full one. Error: the
+    /// thread migrated or the magazine has space; `new` comes back.
     pub fn exchange(self, slot: u32, class: usize, new: Batch) -> Result<Option<Batch>, Batch> {
         let word = self.word(slot, class);
         let seen = word.look();
@@ -101,11 +98,10 @@ impl RetireSlots {
         word.swap(seen, new.into_magazine()).map(|old| old.map(Batch::new)).map_err(Batch::new)
     }
 
-    /// Takes all magazines in a process with one thread, which is in the middle of none of the operations: in a fork
-    /// child. What a thread was taking away is lost.
+    /// Takes all magazines in a fork child, whose thread is in no operation. Draining ones are lost.
     pub fn collect(self, mut keep: impl FnMut(u32, Batch)) {
         for word in self.words() {
-            // SAFETY: nobody else is there, and the calling thread is here.
+            // SAFETY: no other thread exists, and this one is here.
             if let Some(magazine) = unsafe { word.take_quietly() } {
                 keep(word.slot, Batch::new(magazine));
             }
@@ -114,14 +110,13 @@ impl RetireSlots {
 }
 
 impl CpuCaches {
-    /// Takes all magazines of retired objects away from all slots; `keep` gets each with the slot that it was of. One
-    /// thread at a time. False: the kernel refused, and some are where they were.
+    /// Takes all slots' magazines; `keep` gets each with its slot. One thread at a time. False: the machine refused.
     pub fn take_retired(&self, slots: RetireSlots, mut keep: impl FnMut(u32, Batch)) -> bool {
         let words = slots.words().filter(|word| {
             let seen = word.look();
             if seen.is_draining() {
-                // A thread was taking it away that vanished in a fork.
-                // SAFETY: we are the only one who takes.
+                // A thread that vanished in a fork was taking it away.
+                // SAFETY: only this thread takes magazines.
                 unsafe { word.unmark() };
             }
             seen.view().is_some()

@@ -1,26 +1,24 @@
-//! Slot words: where a slot's magazines are named.
+//! Slot words: they name a slot's magazines.
 //!
-//! A word is an offset from the base of its cache's chunk: of the allocation magazine, that of the topmost pointer; of
-//! the free magazine, of the place behind it. So zeroed memory reads as an allocation magazine that is empty, and a
-//! free magazine that is full. A slot word takes a magazine and gives one back; a look at it gives a [`View`], which
-//! may be stale.
+//! A word is an offset from the base of its cache's chunk. An allocation magazine's word leads to the topmost pointer;
+//! a free magazine's word leads to the place behind it. So zeroed memory reads as an empty allocation magazine and a
+//! full free magazine. A slot word takes a magazine and gives one back. A look gives a [`View`], which may be stale.
 
 use crate::central::CacheRef;
 use crate::depot::{Magazine, View};
 use crate::layout::{HEADER, Region};
 use machine::slot::{self, ARRAY, Stored};
 
-/// A word whose magazine is being taken away by another CPU. It points before the chunk's base, to a magazine's worth
-/// of memory that is never used: as an allocation magazine to a zero, so nobody pops; as a free magazine it is full, so
-/// nobody pushes.
+/// A word whose magazine another CPU is taking away. It points before the chunk's base, to a magazine's worth of
+/// zeroes. No thread pops, as it reads as an empty magazine, and no thread pushes, as it reads as a full one.
 const DRAINING: usize = 0usize.wrapping_sub(ARRAY);
 
-/// Which of a slot's two magazines.
+/// The two kinds of a slot's magazines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that allocations take from.
+    /// Allocations pop from it.
     Allocation,
-    /// The one that frees give to.
+    /// Frees push to it.
     Free,
 }
 
@@ -38,18 +36,18 @@ impl Side {
     }
 }
 
-/// One of the two words that a slot has for a cache.
+/// One of a cache's two words in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotWord {
-    /// Of which cache.
+    /// Its cache.
     pub cache: CacheRef,
-    /// Of which slot.
+    /// Its slot.
     pub slot: u32,
-    /// Which of the two.
+    /// The allocation or the free magazine.
     pub side: Side,
 }
 
-/// What a word said when it was read.
+/// A word's value when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     word: usize,
@@ -57,7 +55,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The magazine that it names, if it names one.
+    /// The magazine that it names, if any.
     #[inline]
     pub fn view<'a>(self) -> Option<View<'a>> {
         // SAFETY: magazines are never unmapped.
@@ -70,7 +68,7 @@ impl Seen {
         self.word == DRAINING
     }
 
-    /// Whether the word names nothing, and nobody is taking anything away.
+    /// Whether the word names no magazine and is not draining.
     #[inline]
     pub fn is_zero(self) -> bool {
         self.word == 0
@@ -78,7 +76,7 @@ impl Seen {
 
     #[inline]
     fn names_one(self) -> bool {
-        // Words below the header's end are offsets into it, which begins with zeroes.
+        // A smaller word is an offset into the header, which begins with zeroes.
         self.word >= HEADER && !self.is_draining()
     }
 
@@ -91,7 +89,7 @@ impl Seen {
         self.names_one().then(|| unsafe { Magazine::adopt(self.top) })
     }
 
-    /// The raw word, for the restartable operation that exchanges both.
+    /// The raw word, for the restartable exchange of both.
     #[inline]
     pub(super) fn word(self) -> usize {
         self.word
@@ -123,56 +121,54 @@ impl SlotWord {
         Seen { word, top: if self.side == Side::Free { place.wrapping_sub(8) } else { place } }
     }
 
-    /// What it says, at some moment.
+    /// Its value now.
     #[inline]
     pub fn look(self) -> Seen {
-        // SAFETY: every slot has an area.
+        // SAFETY: each slot has an area.
         self.seen(unsafe { slot::load(self.base(), self.slot, self.index()) })
     }
 
-    /// The magazine that it names, at some moment.
+    /// The magazine that it names now.
     #[inline]
     pub fn view<'a>(self) -> Option<View<'a>> {
         self.look().view()
     }
 
-    /// Replaces the word if the calling thread is in the slot, and the word still so.
+    /// Replaces the word if the calling thread is in the slot and the word has not changed.
     fn replace(self, seen: Seen, new: usize) -> bool {
         self.cache.mark_used_in(self.slot);
-        // SAFETY: every slot has an area; `new` names a magazine that is the caller's, or none.
+        // SAFETY: each slot has an area; `new` names a magazine of the caller's, or none.
         unsafe { slot::compare_store(self.base(), self.slot, self.index(), seen.word, new) == Stored::Done }
     }
 
-    /// Takes the magazine out that was seen there. None: there was none, or the word is not so any more, or the thread
-    /// is elsewhere.
+    /// Takes out the magazine seen. None: there was none, the word has changed, or the thread has migrated.
     pub fn take(self, seen: Seen) -> Option<Magazine> {
-        // SAFETY: the word names it no more.
+        // SAFETY: the word no longer names it.
         if seen.names_one() && self.replace(seen, 0) { unsafe { seen.adopt() } } else { None }
     }
 
-    /// Puts a magazine there in the place of what was seen, which comes out. Error: it is not so any more, or the
-    /// thread is elsewhere, and the magazine comes back.
+    /// Puts a magazine in place of the one seen, which it returns. Error: as for `take`; the magazine comes back.
     pub fn swap(self, seen: Seen, magazine: Magazine) -> Result<Option<Magazine>, Magazine> {
         let new = self.side.word(self.cache.chunk(), magazine.view().top());
         if !self.replace(seen, new) {
             return Err(magazine);
         }
         magazine.into_top();
-        // SAFETY: the word names it no more.
+        // SAFETY: the word no longer names it.
         Ok(unsafe { seen.adopt() })
     }
 
-    /// Puts a magazine where none is.
+    /// Puts a magazine into an empty word.
     pub fn put(self, magazine: Magazine) -> Result<(), Magazine> {
         self.swap(self.seen(0), magazine).map(|_| ())
     }
 
-    // ---- words of other CPUs: see `drain` ----
+    // ---- words of other CPUs; see `drain` ----
 
-    /// Takes the magazine out of a slot that no thread is in.
+    /// Takes the magazine out of a slot without threads.
     ///
     /// # Safety
-    /// None is, nor comes meanwhile.
+    /// No thread is in the slot, nor comes meanwhile.
     pub unsafe fn take_quietly(self) -> Option<Magazine> {
         // SAFETY: passed on.
         unsafe { self.seen(slot::exchange(self.base(), self.slot, self.index(), 0)).adopt() }
@@ -181,23 +177,23 @@ impl SlotWord {
     /// Marks the word as draining.
     ///
     /// # Safety
-    /// By one thread at a time, which settles it.
+    /// One thread at a time marks words, and it settles them.
     pub unsafe fn mark(self) -> Marked {
         // SAFETY: passed on.
         Marked { word: self, before: unsafe { slot::exchange(self.base(), self.slot, self.index(), DRAINING) } }
     }
 
-    /// Frees a word that a thread marked which vanished in a fork: what it was taking away is lost.
+    /// Frees a word whose marker vanished in a fork; the magazine is lost.
     ///
     /// # Safety
     /// No other thread takes magazines away.
     pub unsafe fn unmark(self) {
-        // SAFETY: nobody replaces a draining word.
+        // SAFETY: no other thread replaces a draining word.
         unsafe { slot::compare_exchange(self.base(), self.slot, self.index(), DRAINING, 0) };
     }
 }
 
-/// A word that says [`DRAINING`], and what it said before.
+/// A word that is [`DRAINING`], and its old value.
 #[derive(Clone, Copy, Debug)]
 pub struct Marked {
     /// The word.
@@ -206,14 +202,14 @@ pub struct Marked {
 }
 
 impl Marked {
-    /// After a restart of the slot, or none: takes what was there out, or puts it back. None: it is the slot's still.
+    /// After a restart of the slot: takes the old magazine out. Without one: puts it back. None: the slot still has it.
     ///
     /// # Safety
-    /// Once.
+    /// Call this once.
     pub unsafe fn settle(self, is_restarted: bool) -> Option<Magazine> {
         let Marked { word, before } = self;
         let next = if is_restarted { 0 } else { before };
-        // SAFETY: the magazine is ours if the word is still draining, and goes back or becomes private.
+        // SAFETY: if the word is still draining, the magazine is ours, and goes back or becomes private.
         unsafe {
             let is_kept = slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, next);
             if is_kept && is_restarted { word.seen(before).adopt() } else { None }
@@ -221,27 +217,27 @@ impl Marked {
     }
 }
 
-/// Lets the two magazines of the slot change places and takes an object of the one that was given to. None: a word is
-/// not as it was seen, the allocation magazine is not empty, or the free magazine is; or the thread is elsewhere.
+/// Exchanges the slot's two magazines and pops an object. None: a word has changed, the allocation magazine has
+/// objects, the free magazine has none, or the thread has migrated.
 pub(super) fn change_places(cache: CacheRef, allocation: Seen, free: Seen) -> Option<*mut u8> {
-    // SAFETY: every slot has an area, and both words name magazines.
+    // SAFETY: each slot has an area, and both words name magazines.
     let object = unsafe { slot::change_places(cache.chunk().base(), cache.index(), allocation.word(), free.word()) };
     (!object.is_null()).then_some(object)
 }
 
-/// Puts an object into the slot's free magazine, as the fast path does. False: there is no room.
+/// Pushes an object to the slot's free magazine, as the fast path does. False: no space.
 ///
 /// # Safety
 /// The caller owns the object, which is one of the cache's, and gives it up if the answer is true.
 pub(super) unsafe fn push(cache: CacheRef, object: *mut u8) -> bool {
-    // SAFETY: passed on; every slot has an area.
+    // SAFETY: passed on; each slot has an area.
     unsafe { slot::push(cache.chunk().base(), cache.index(), object) }
 }
 
-/// An object of the slot's allocation magazine, as the fast path takes it.
+/// Pops an object of the slot's allocation magazine, as the fast path does.
 #[inline]
 pub(super) fn pop(cache: CacheRef) -> Option<*mut u8> {
-    // SAFETY: a chunk in which every slot has an area.
+    // SAFETY: each slot has an area in the chunk.
     let object = unsafe { slot::pop(cache.chunk().base(), cache.index()) };
     (!object.is_null()).then_some(object)
 }

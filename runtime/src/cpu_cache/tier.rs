@@ -1,4 +1,4 @@
-//! What the per-CPU caches have for themselves.
+//! The state of the per-CPU caches.
 
 use super::hook::Hook;
 use super::vain_flush::VainFlush;
@@ -7,7 +7,7 @@ use crate::layout::{self, Region};
 use crate::observe::Kicks;
 use machine::sync::{AtomicU32, Lock};
 
-/// Rank of the lock of threads that take magazines away from other CPUs: they go on to lock shards.
+/// First of all ranks, because drainers go on to lock shards.
 const DRAIN_RANK: u8 = 0;
 
 /// The tier. Zeroes are one that has not begun.
@@ -15,21 +15,21 @@ const DRAIN_RANK: u8 = 0;
 #[repr(C)]
 pub struct CpuCaches {
     pub(super) cold: Cold,
-    /// What hangs on the slow paths.
+    /// Work that slow paths call.
     pub hook: Hook,
     /// The tier below.
     pub depot: Depot,
 }
 
-/// What is used seldom.
+/// State off the fast path.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Cold {
-    /// Held by whoever takes magazines away from other CPUs, or goes over all caches.
+    /// Held by drainers, and by threads that walk all caches.
     pub drain_lock: Lock<DRAIN_RANK>,
-    /// When no slot had a part of its budget to lend; see `resize`.
+    /// When no slot had budget to lend; see `resize`.
     pub asked_in_vain: AtomicU32,
-    /// A flush for an allocation that failed again after it.
+    /// The last flush that did not help an allocation.
     pub vain_flush: VainFlush,
     kicks: Kicks,
 }
@@ -41,10 +41,10 @@ impl CpuCaches {
     }
 }
 
-/// A word of the slot's own in its area.
+/// A field of the slot's own in its area.
 ///
 /// # Safety
-/// The part of an area at the offset is a `T`, all of which is atomic.
+/// The field at the offset is a `T`, and all of `T` is atomic.
 pub(super) unsafe fn of_slot<'a, T>(slot: u32, offset: usize) -> &'a T {
     debug_assert!(offset == layout::WATCH || offset == layout::BUDGET);
     // SAFETY: passed on; areas are never unmapped, and zeroes are valid.

@@ -1,10 +1,9 @@
-//! A flush that helped nobody.
+//! A flush that did not help.
 
 use machine::clock;
 use machine::sync::{AtomicU64, Ordering};
 
-/// When a flush helped nobody, and how many pages were in use then: another one would not help either for some time,
-/// unless there are fewer.
+/// When a flush did not help, and the pages then in use. For some time another flush helps only if fewer are in use.
 #[derive(Debug)]
 pub(super) struct VainFlush {
     at_ns: AtomicU64,
@@ -14,7 +13,7 @@ pub(super) struct VainFlush {
 impl VainFlush {
     const INTERVAL_NS: u64 = 10_000_000;
 
-    // Relaxed: a hint. Whoever sees half of it flushes once more, or once less.
+    // Relaxed: a hint. A thread that reads half of an update flushes once too often, or too seldom.
     pub fn tells_against_another(&self, pages: u64) -> bool {
         let at = self.at_ns.load(Ordering::Relaxed);
         at != 0 && pages >= self.pages.load(Ordering::Relaxed) && clock::now_ns() - at < Self::INTERVAL_NS
