@@ -1,21 +1,21 @@
-//! Batches of objects that wait for a grace period: how they begin, and how their objects are freed.
+//! Batches of objects that wait for a grace period: making them, and freeing their objects.
 
 use super::heap::Heap;
 use crate::central::{MOST_POINTERS, size_class};
 use crate::depot::{Batch, View};
 use machine::{here, slot};
 
-/// Whose depot gets the objects of a batch, and how many bytes of their class it keeps in any case.
+/// The depot that gets a batch's objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Home {
-    /// The slot.
+    /// Its slot.
     pub slot: u32,
-    /// Bytes that are never too much there.
+    /// Bytes of the class that the depot keeps at least.
     pub kept_bytes: usize,
 }
 
 impl Heap {
-    /// An empty batch for objects of a class, or of none if that is 0: for at most so many. None: no memory.
+    /// An empty batch for at most `most` objects of a class; class 0: of no class. None: no memory.
     pub fn begin_batch(&self, class: usize, most: usize) -> Option<Batch> {
         let (cache, depot) = (self.class(class.max(1)), &self.cpu.depot);
         let capacity = if class == 0 { MOST_POINTERS } else { cache.shape().most() };
@@ -23,7 +23,7 @@ impl Heap {
         Some(Batch::new(magazine.sized(capacity.min(most).max(1))))
     }
 
-    /// Bytes of the objects in a batch.
+    /// Bytes of a batch's objects.
     pub fn batch_bytes(&self, batch: View<'_>) -> usize {
         let mut objects = batch.objects();
         let Some(first) = objects.next() else { return 0 };
@@ -33,7 +33,7 @@ impl Heap {
         }
     }
 
-    /// Bytes of something that is of no size class.
+    /// Bytes of an object of no size class.
     pub fn bytes_of_special(&self, object: *mut u8) -> usize {
         self.central().cache_at(object).map_or_else(
             || self.page_heap().large_pages(object).map_or(0, |pages| pages * crate::page_heap::PAGE),
@@ -41,11 +41,10 @@ impl Heap {
         )
     }
 
-    /// Frees the objects of a batch. If a slot is named as their home, its depot gets them; but not from a thread that
-    /// has no slot.
+    /// Frees a batch's objects, to the depot of `home`, if given and the thread has a slot.
     ///
     /// # Safety
-    /// They are the caller's to give up.
+    /// The caller owns the objects and gives them up.
     pub unsafe fn free_batch(&self, batch: Batch, home: Option<Home>) {
         let (depot, mut magazine) = (&self.cpu.depot, batch.into_magazine());
         let class = magazine.view().objects().next().map_or(0, |first| self.class_at(first));

@@ -12,8 +12,7 @@
 //! assert_eq!(context.depth, 2);
 //! ```
 //!
-//! With a constructor, objects stay constructed between uses: whoever gets one finds it as its last user left it, and
-//! it is dropped when its memory goes back.
+//! With a constructor, objects stay constructed between uses. A user finds an object as the last one left it.
 //!
 //! ```
 //! use commensal::caches::{Cache, Constructed};
@@ -36,9 +35,9 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::{NonNull, null_mut};
 use machine::sync::{AtomicPtr, Ordering};
 
-/// What a cache's objects are between uses.
+/// The state of a cache's objects between uses.
 pub trait Kind: sealed::Sealed {
-    /// Whether an object is dropped when its owner is.
+    /// Whether dropping the owner drops the object.
     #[doc(hidden)]
     const DROPS: bool;
 }
@@ -47,7 +46,7 @@ pub trait Kind: sealed::Sealed {
 #[derive(Debug)]
 pub struct Values;
 
-/// Constructed: they keep what their last user left.
+/// Constructed: objects keep what their last user left.
 #[derive(Debug)]
 pub struct Constructed;
 
@@ -65,10 +64,9 @@ impl Kind for Constructed {
     const DROPS: bool = false;
 }
 
-/// A cache of objects of one type. It may be a static; it is created when it is first used, which interrupts no other
-/// CPU.
+/// A cache of objects of one type. It may be a static. Its first use creates it, which interrupts no other CPU.
 ///
-/// Allocating and freeing take constant time and are allowed in signal handlers, and in children after a fork.
+/// Allocating and freeing take constant time, and are allowed in signal handlers and in fork children.
 #[derive(Debug)]
 pub struct Cache<T, K: Kind = Values> {
     cache: AtomicPtr<ObjectCache>,
@@ -76,11 +74,11 @@ pub struct Cache<T, K: Kind = Values> {
     constructor: Option<fn() -> T>,
     typesafe: bool,
     kind: PhantomData<K>,
-    // Invariant in T: what one user leaves in an object, the next one finds.
+    // Invariant in T: a user finds what the last one left in an object.
     objects: PhantomData<fn(T) -> T>,
 }
 
-/// There is no memory for a value, which comes back.
+/// No memory for a value, which comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory<T>(pub T);
 
@@ -97,7 +95,7 @@ impl<T> Cache<T> {
         Self::with(name, None, false)
     }
 
-    /// A place of its own for a value.
+    /// Moves a value into an object of the cache.
     #[inline]
     pub fn alloc(&self, value: T) -> Result<Box<'_, T>, OutOfMemory<T>> {
         match self.take() {
@@ -112,14 +110,12 @@ impl<T> Cache<T> {
 }
 
 impl<T: Send + 'static> Cache<T, Constructed> {
-    /// A cache of objects that `constructor` makes. Panics as [`Cache::new`] does. The constructor must not panic: then
-    /// the program ends.
+    /// A cache of objects that `constructor` makes. Panics as [`Cache::new`]. Its panic ends the program.
     pub const fn constructed(name: &'static str, constructor: fn() -> T) -> Self {
         Self::with(name, Some(constructor), false)
     }
 
-    /// The same, with readers, who look at objects that were given back. So a reference is all that their owners may
-    /// have, too.
+    /// The same for readers, which may look at freed objects. So owners, too, get only shared references.
     pub(crate) const fn typesafe(name: &'static str, constructor: fn() -> T) -> Self {
         Self::with(name, Some(constructor), true)
     }
@@ -130,7 +126,7 @@ impl<T: Send + 'static> Cache<T, Constructed> {
         Some(Box { object: self.take()?, cache: self })
     }
 
-    /// Objects for the places that have none, as many as there is memory for; returns how many.
+    /// Fills the empty places, while there is memory; returns how many it filled.
     pub fn get_bulk<'a>(&'a self, places: &mut [Option<Box<'a, T, Constructed>>]) -> usize {
         let Some(cache) = self.cache() else { return 0 };
         let mut empty = places.iter_mut().filter(|place| place.is_none());
@@ -152,7 +148,6 @@ impl<T: Send + 'static> Cache<T, Constructed> {
     }
 }
 
-/// Objects that bulk operations move at once.
 const BULK: usize = 32;
 
 impl<T, K: Kind> Cache<T, K> {
@@ -178,10 +173,10 @@ impl<T, K: Kind> Cache<T, K> {
         NonNull::new(self.cache()?.allocate().cast())
     }
 
-    /// The cache, which is created now if it was not before. None: no memory for it.
+    /// None: no memory.
     #[inline]
     fn cache(&self) -> Option<&'static ObjectCache> {
-        // Acquire pairs with the release in `create`: who sees the cache finds it as it was made.
+        // Acquire pairs with the release in `create`: a thread that sees the cache finds it complete.
         // SAFETY: object caches are never unmapped.
         unsafe { self.cache.load(Ordering::Acquire).as_ref() }.or_else(|| self.create())
     }
@@ -204,8 +199,8 @@ impl<T, K: Kind> Cache<T, K> {
         match self.cache.compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(made),
             Err(theirs) => {
-                // Who waited for readers could be one himself.
-                // SAFETY: nobody has seen ours.
+                // Do not wait for readers: this thread could be one.
+                // SAFETY: no other thread has seen ours.
                 let _ = unsafe { made.destroy_unread() };
                 // SAFETY: as in `cache`.
                 unsafe { theirs.as_ref() }
@@ -218,33 +213,31 @@ impl<T, K: Kind> Cache<T, K> {
         self.name
     }
 
-    /// Objects that are alive: exact at rest.
+    /// Objects that are alive; exact at rest.
     pub fn alive(&self) -> usize {
         self.existing().map_or(0, ObjectCache::alive)
     }
 
-    /// Sets memory aside, so that the next `objects` allocations cannot fail, whoever makes them: those that would fail
-    /// take it.
+    /// Sets memory aside, so that the next `objects` allocations that would fail succeed, on any thread.
     pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
         self.cache().ok_or(NoMemory)?.prefill(objects)
     }
 
-    /// Gives back what the cache holds but nobody uses; what was set aside stays. Kicks other CPUs, once for some fifty
-    /// slots, if they hold any. Returns the number of magazines that were emptied.
+    /// Returns unused memory, except the prefilled part. If other CPUs hold any, kicks them, once for some fifty slots.
+    /// Returns the number of magazines emptied.
     pub fn shrink(&self) -> usize {
         self.existing().map_or(0, ObjectCache::shrink)
     }
 
-    /// Changes how much each slot keeps, also while the cache is in use: at most `limit` objects, that move in batches
-    /// of `batch`. Kicks other CPUs, once for some fifty slots, if they hold any.
+    /// Sets how much each slot keeps, also during use: at most `limit` objects, which move in batches of `batch`. If
+    /// other CPUs hold any, kicks them, once for some fifty slots.
     pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
         self.cache().map_or(Err(Untunable::NoMemory), |cache| cache.tune(limit, batch))
     }
 
-    /// Destroys the cache; its memory goes back at once. Error, with the cache: objects of it are alive, because their
-    /// owners were forgotten.
+    /// Destroys the cache and returns its memory at once. Error: objects are alive, as their owners were forgotten.
     pub fn destroy(self) -> Result<(), (Self, Alive)> {
-        // SAFETY: we own the cache, so nobody else uses it, nor will.
+        // SAFETY: we own the cache, so no other thread uses it.
         match self.existing().map(|cache| unsafe { cache.destroy() }) {
             Some(Err(alive)) => Err((self, alive)),
             _ => {
@@ -261,7 +254,7 @@ impl<T, K: Kind> Cache<T, K> {
 }
 
 impl<T, K: Kind> Drop for Cache<T, K> {
-    /// A cache of which objects are alive stays: their owners were forgotten, and may have left references.
+    /// Keeps a cache with live objects: their owners were forgotten, and may have left references.
     fn drop(&mut self) {
         // SAFETY: as in `destroy`.
         let _ = self.existing().map(|cache| unsafe { cache.destroy() });
@@ -276,41 +269,41 @@ unsafe extern "C" fn construct<T>(object: *mut u8, argument: *mut u8) {
 }
 
 unsafe extern "C" fn drop_object<T>(object: *mut u8, _argument: *mut u8) {
-    // SAFETY: the object was constructed, and nobody has it.
+    // SAFETY: the object was constructed and has no owner.
     unsafe { object.cast::<T>().drop_in_place() };
 }
 
-/// The owner of an object of a [`Cache`]: gives it back when it is dropped.
+/// The owner of an object of a [`Cache`]. Dropping it frees the object.
 pub struct Box<'a, T, K: Kind = Values> {
     object: NonNull<T>,
     cache: &'a Cache<T, K>,
 }
 
-// SAFETY: it owns its object, and the cache may be used by any thread.
+// SAFETY: it owns its object, and any thread may use the cache.
 unsafe impl<T: Send, K: Kind> Send for Box<'_, T, K> {}
 // SAFETY: as above.
 unsafe impl<T: Sync, K: Kind> Sync for Box<'_, T, K> {}
 
 impl<'a, T, K: Kind> Box<'a, T, K> {
-    /// Gives up the ownership: the object stays alive as long as its cache.
+    /// Gives up the ownership. The object lives as long as its cache.
     pub fn leak(this: Self) -> &'a mut T {
-        // SAFETY: the object is ours, and nobody frees it any more.
+        // SAFETY: the object is ours, and never freed.
         unsafe { ManuallyDrop::new(this).object.as_mut() }
     }
 }
 
 impl<'a, T> Box<'a, T, Constructed> {
-    /// Gives up the ownership for now. Panics if the object is of another cache than this one.
+    /// Gives up the ownership for now. Panics if the object belongs to another cache.
     #[inline]
     pub(crate) fn into_object(this: Self, cache: &Cache<T, Constructed>) -> *mut T {
         assert!(core::ptr::eq(this.cache, cache), "the object is of another cache");
         ManuallyDrop::new(this).object.as_ptr()
     }
 
-    /// The reverse.
+    /// Takes it back.
     ///
     /// # Safety
-    /// The object is the caller's, and of this cache.
+    /// The caller owns the object, which belongs to this cache.
     #[inline]
     pub(crate) unsafe fn from_object(object: NonNull<T>, cache: &'a Cache<T, Constructed>) -> Self {
         Box { object, cache }
@@ -320,12 +313,12 @@ impl<'a, T> Box<'a, T, Constructed> {
 impl<T, K: Kind> Drop for Box<'_, T, K> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the object is ours, and the cache was created before it.
+        // SAFETY: the object is ours, and its cache was created before it.
         unsafe {
             if K::DROPS {
                 self.object.drop_in_place();
             }
-            // Relaxed: whoever made the box saw the cache.
+            // Relaxed: the maker of the box saw the cache.
             (*self.cache.cache.load(Ordering::Relaxed)).free(self.object.as_ptr().cast());
         }
     }

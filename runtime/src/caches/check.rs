@@ -1,7 +1,6 @@
-//! The invariants of all caches, as code: every object is in exactly one place, in use, in a magazine, or free in its
-//! span; and every magazine and every span is where its kind belongs.
+//! The invariants of all caches, as code. Each object is in one place: in use, in a magazine, or free in its span.
 //!
-//! For tests: nobody else may be in the heap. No lock is taken, so that a failed check leaves none held.
+//! For tests, while no other thread uses the heap. Without locks, so a failed check leaves none held.
 
 use super::heap::Heap;
 use super::object_cache::ObjectCache;
@@ -11,31 +10,30 @@ use crate::depot::{Hints, View};
 use crate::page_heap::{GRANULE, PAGE, Span};
 use machine::slot;
 
-/// What was found.
+/// The counts found.
 #[derive(Debug, Default)]
 pub struct CachesFound {
     /// Objects outside of their spans: in use, or in magazines.
     pub given: usize,
     /// Objects in magazines.
     pub cached: usize,
-    /// Pages of all spans, those on page lists included.
+    /// Pages of all spans, also on page lists.
     pub span_pages: u64,
     spans: usize,
     magazines: u64,
 }
 
-/// A check of one cache.
 struct Check<'a> {
     heap: &'a Heap,
     cache: CacheRef,
     found: &'a mut CachesFound,
     show: &'a mut dyn FnMut(*mut u8),
-    /// Objects outside of their spans and of depots.
+    /// Objects outside of spans and depots.
     out: usize,
 }
 
 impl Heap {
-    /// Checks every slot, shard and span, and shows each object that a magazine holds; each violation panics.
+    /// Checks each slot, shard and span, and shows each object in a magazine. Panics at a violation.
     pub fn check_caches(&self, show: &mut dyn FnMut(*mut u8)) -> CachesFound {
         let mut found = CachesFound::default();
         for slot in slots() {
@@ -90,7 +88,7 @@ impl Check<'_> {
         assert!(!cache.is_held(slot), "the shard of slot {slot}, cache {number}, is locked");
         let [full, empty] = Hints::of(cache, slot).stacks();
         for (stack, kind) in [(full, "full"), (empty, "empty")] {
-            // A heap that is broken may have a stack that leads into itself.
+            // In a broken heap, a stack may lead into itself.
             let count = stack.iter().take(stack.len() + 1).count();
             assert_eq!(count, stack.len(), "{kind} magazines of a shard, and their count");
         }
@@ -143,7 +141,6 @@ impl Check<'_> {
     }
 }
 
-/// All slots whose shards may hold anything.
 fn slots() -> impl Iterator<Item = u32> {
     let slots = slot::in_use();
     (0..slots).chain((slots <= NO_SLOT).then_some(NO_SLOT))

@@ -1,31 +1,30 @@
-//! The class table: which cache serves an allocation of a size.
+//! The class table: the cache that serves a size.
 //!
-//! The fast path looks a size up in the table's words, and takes an object of that size class. Where another kind of
-//! cache serves a class, the class's words are zero, which names an empty magazine: so the allocation reaches the slow
-//! path, which finds out here whose it is. Caches that nobody watches pay nothing for that.
+//! The fast path looks a size up here, and takes an object of that class. If another kind of cache serves the class,
+//! its entries are zero, which names an empty magazine. So the allocation reaches the slow path, which finds the cache.
+//! A class with its own cache pays nothing for that.
 
 use crate::central::CacheState;
 use crate::central::size_class::{self, CLASSES, STEP, STEPS};
 use machine::sync::{AtomicBool, AtomicPtr, Ordering};
 
-/// An entry of the table. Core's atomic, not the machine's: no order hangs on it, and every allocation reads one.
+/// An entry. Core's atomic, not the machine's: it orders nothing, and each allocation reads one.
 type ClassWord = core::sync::atomic::AtomicU8;
 
-/// Twice the class for each step of sizes; zero, which is no class, until the heap has begun, and where another kind of
-/// cache serves the class.
+/// Twice the class for each step of sizes. Zero before the heap begins, and if another kind of cache serves the class.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct ClassTable([ClassWord; STEPS]);
 
-/// The other kinds. Zeroes: there is none.
+/// The other kinds of caches. Zeroes: none.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Kinds {
-    /// Caches that watch, by class.
+    /// Debug caches, by class.
     pub watching: [AtomicPtr<CacheState>; CLASSES],
-    /// Whether threads may be inside of groups, whose caches serve their allocations.
+    /// Whether threads may be inside groups, whose caches serve their allocations.
     pub has_groups: AtomicBool,
-    /// Whether a large block of a group was ever made.
+    /// Whether a group ever had a large block.
     pub has_large_of_groups: AtomicBool,
 }
 

@@ -1,8 +1,7 @@
 //! The end of a cache: all of its memory goes back at once.
 //!
-//! Nobody uses the cache any more, which its owner answers for; so its magazines are taken without restarting anybody,
-//! and its spans as they are, without looking at the objects in them, unless those have to be destroyed. The drain lock
-//! keeps threads away that go over all caches.
+//! The cache's owner guarantees that no thread uses it. So this takes magazines without a restart, and spans without a
+//! look at their objects, unless those have destructors. The drain lock keeps walks over all caches away.
 
 use super::errors::Alive;
 use super::heap::Heap;
@@ -14,7 +13,7 @@ use crate::observe::Why;
 use machine::here;
 
 impl Heap {
-    /// Objects of a cache that the program has: exact at rest.
+    /// Objects of a cache that the program has; exact at rest.
     pub(super) fn alive(&self, cache: CacheRef) -> usize {
         (self.central().counted(cache) as usize).saturating_sub(in_words(cache))
     }
@@ -22,7 +21,7 @@ impl Heap {
     /// Ends a cache if no object of it is alive.
     ///
     /// # Safety
-    /// It is an object cache, nobody else uses it meanwhile, and nobody at all afterwards.
+    /// It is an object cache, which no other thread uses now, and no thread afterwards.
     pub(super) unsafe fn end(&self, cache: CacheRef) -> Result<(), Alive> {
         let end = || {
             self.cpu.put_deferred_as_drainer();
@@ -37,7 +36,7 @@ impl Heap {
         self.cpu.as_only_drainer(here!(), end).unwrap_or(Err(Alive::Interrupting))
     }
 
-    /// Ends a cache, whatever is alive. Under the drain lock.
+    /// Ends a cache, even with live objects, under the drain lock.
     fn end_at_once(&self, cache: CacheRef) {
         let (central, depot) = (self.central(), &self.cpu.depot);
         let out = central.counted(cache) as isize;
@@ -49,7 +48,7 @@ impl Heap {
             depot.keep_emptied(cache, NO_SLOT, magazine);
         }
         while let Some(span) = central.take_waiting(cache, NO_SLOT) {
-            // SAFETY: it is ours, and nobody looks at it any more.
+            // SAFETY: the span is ours, and no reader looks at it.
             unsafe { central.free_span(cache, NO_SLOT, span) };
         }
         central.count(cache, -out);
@@ -58,11 +57,11 @@ impl Heap {
         central.give_id_back(object_cache.state());
     }
 
-    /// Gives back what a slot has of a cache, objects in use or not.
+    /// Returns a slot's memory of a cache, even with live objects.
     fn take_apart(&self, cache: CacheRef, slot: u32) {
         let (central, depot) = (self.central(), &self.cpu.depot);
         for side in Side::BOTH {
-            // SAFETY: nobody uses the cache.
+            // SAFETY: no thread uses the cache.
             if let Some(magazine) = unsafe { SlotWord::new(cache, slot, side).take_quietly() } {
                 depot.keep_emptied(cache, slot, magazine);
             }
@@ -81,27 +80,25 @@ impl Heap {
             }
         }
         for span in spans {
-            // SAFETY: the span is ours, and no object of it is in use any more.
+            // SAFETY: the span is ours, and none of its objects is in use.
             unsafe { central.free_span(cache, slot, span) };
         }
     }
 
     // ---- the caches of a group ----
 
-    /// Puts a table below that of the parent's account, if it is in no tree yet; but not in a signal handler that
-    /// interrupted a drain.
+    /// Links a table below its parent's, if it is in no tree; not in a signal handler that interrupted a drain.
     pub fn link_charged(&self, table: &Charged, parent: &Charged) {
         if table.is_loose() {
-            // Of two threads that have found it loose, one is first.
+            // Of two threads that find it loose, one is first.
             self.cpu.as_only_drainer(here!(), || table.is_loose().then(|| table.link(parent)));
         }
     }
 
-    /// Ends all caches of a table, whatever is alive, and takes it out of its tree. False: not in a signal handler that
-    /// interrupted a drain, and nothing happened.
+    /// Ends all caches of a table, even with live objects, and unlinks it. False: a signal handler must not wait.
     ///
     /// # Safety
-    /// As for [`Self::end`], for each of them; nor does anybody use their objects.
+    /// As for [`Self::end`], for each cache; and no thread uses their objects.
     pub unsafe fn end_charged(&self, table: &Charged) -> bool {
         let end = || {
             self.cpu.put_deferred_as_drainer();
@@ -111,15 +108,14 @@ impl Heap {
         self.cpu.as_only_drainer(here!(), end).is_some()
     }
 
-    /// Empties the magazines of all caches that an account is charged for, by its table. Returns their number; none:
-    /// not now.
+    /// Empties the magazines of all caches of a table and below; returns their number. None: not now.
     pub fn drain_charged(&self, table: &Charged) -> Option<usize> {
         let (which, why) = (Which::Of(table), Why::Limit);
         self.cpu.as_only_drainer(here!(), || self.cpu.drain_magazines(which, why).magazines)
     }
 }
 
-/// Objects in the magazines of slots: exact at rest.
+/// Objects in the slots' magazines; exact at rest.
 fn in_words(cache: CacheRef) -> usize {
     let words = cache.slots().flat_map(|slot| Side::BOTH.map(|side| SlotWord::new(cache, slot, side)));
     words.filter_map(SlotWord::view).map(View::len).sum()

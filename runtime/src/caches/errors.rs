@@ -1,22 +1,22 @@
-//! Why something could not be done with a cache.
+//! Errors of operations on caches.
 
 use core::fmt;
 
 /// The largest objects.
 pub const LARGEST_OBJECT: usize = 128 << 10;
-/// The coarsest alignment: that of spans.
+/// The coarsest alignment, which is that of spans.
 pub const COARSEST: usize = crate::page_heap::GRANULE;
 
 /// Why a cache could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no memory for it.
+    /// No memory for the cache.
     NoMemory,
-    /// An object has no bytes, or more than [`LARGEST_OBJECT`].
+    /// An object has 0 bytes, or more than [`LARGEST_OBJECT`].
     Size,
-    /// The alignment is no power of two, or above [`COARSEST`].
+    /// The alignment is not a power of two, or above [`COARSEST`].
     Alignment,
-    /// The name is empty, or has something else in it than letters, digits and `-`, `_`, `.`, `/`.
+    /// The name is empty, or has anything but letters, digits and `-`, `_`, `.`, `/`.
     Name,
 }
 
@@ -33,12 +33,12 @@ impl fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// Why a cache was not destroyed. Nothing happened to it.
+/// Why a cache was not destroyed. It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alive {
-    /// So many objects of it are alive.
+    /// So many objects are alive.
     Objects(usize),
-    /// A signal handler interrupted somebody who goes over all caches.
+    /// A signal handler interrupted a walk over all caches.
     Interrupting,
 }
 
@@ -61,12 +61,11 @@ impl core::error::Error for Alive {}
 pub enum Untunable {
     /// A batch has 1 to 125 objects, and a limit is at least a batch and at most 256 of them.
     Numbers,
-    /// The machine refused to restart other CPUs: their magazines stay as they are until they are retired by
-    /// themselves. All others are as they should be.
+    /// The machine refused to restart other CPUs. Their magazines keep the old capacity until they are replaced.
     Refused,
-    /// A signal handler interrupted somebody who does such things. Nothing happened.
+    /// A signal handler interrupted a drain. Nothing changed.
     Interrupting,
-    /// There is no memory for the cache, which does not exist yet.
+    /// No memory for the cache, which does not exist yet.
     NoMemory,
 }
 

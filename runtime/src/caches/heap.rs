@@ -1,5 +1,4 @@
-//! The heap: the one value that all of the tiers' state hangs from, at the base of the process's region. Zeroes are a
-//! valid one that can give nothing.
+//! The heap: the state of all tiers, at the base of the process's region. Zeroes are valid and give no object.
 
 use super::class_table::{ClassTable, Kinds};
 use crate::central::{CacheRef, CacheState, Central, ChunkHead, Shape, size_class};
@@ -11,17 +10,15 @@ use core::mem::offset_of;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use machine::{root, slot};
 
-/// Caches of the runtime's own.
 pub(super) const OWN: usize = 3;
 
-/// What the process did to be shared by threads; see `sharing`.
+/// How the process became shared by threads; see `sharing`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Sharing {
     pub(super) upgraded: AtomicBool,
-    /// The process in which a thread upgrades; 0: none did.
+    /// The process in which a thread upgrades; 0: none.
     pub(super) upgrading: AtomicU32,
-    /// When, in nanoseconds of the machine's clock.
     pub(super) upgraded_at_ns: AtomicU64,
 }
 
@@ -32,42 +29,41 @@ impl Sharing {
     }
 }
 
-/// The heap. The region is the chunk of the size classes.
+/// The heap. Its region is the chunk of the size classes.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Heap {
     head: ChunkHead,
     pub(super) classes: ClassTable,
-    /// What the process did to be shared by threads.
+    /// How the process became shared by threads.
     pub sharing: Sharing,
     pub(super) cold: Cold,
     /// The tiers below.
     pub cpu: CpuCaches,
 }
 
-/// What is used seldom.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Cold {
-    /// The kinds of caches that serve classes in their places.
+    /// The kinds of caches that may serve a class instead of its own.
     pub kinds: Kinds,
-    /// Caches of the runtime's own, which higher parts ask for.
+    /// The runtime's own caches.
     pub own: [AtomicPtr<CacheState>; OWN],
-    /// Whether caches that watch are looked over at exit.
+    /// Whether debug caches are checked at exit.
     pub checks_at_exit: AtomicBool,
 }
 
 const _: () = assert!(size_of::<Heap>() <= layout::TIERS_END);
 
-/// The process's heap, or the stand-in before there is one.
+/// The process's heap, or the stand-in before it exists.
 #[inline(always)]
 pub fn heap() -> &'static Heap {
-    // SAFETY: the root's base is a runtime's or the stand-in; both begin with a heap.
+    // SAFETY: the base is that of a runtime or the stand-in; both begin with a heap.
     unsafe { &*root::base().cast::<Heap>() }
 }
 
 impl Heap {
-    /// Offset of the table from steps of sizes to magazine words, for the machine's entry points.
+    /// Offset of the class table, for the machine's entry points.
     pub const CLASS_TABLE: usize = offset_of!(Heap, classes);
     /// Offset of the page map's mask.
     pub const MAP_MASK: usize = offset_of!(Heap, cpu)
@@ -76,8 +72,7 @@ impl Heap {
         + offset_of!(Central, page_heap)
         + PageHeap::MAP_MASK;
 
-    /// Begins the tiers, with a page map of so many entries, and the page heap's memory; see [`PageHeap::begin`].
-    /// False: there is no memory. Nobody else runs.
+    /// Initialises the tiers while no other thread runs; see [`PageHeap::begin`]. False: no memory.
     pub(super) fn begin(
         &mut self,
         (map, entries): (*mut u8, usize),
@@ -104,7 +99,7 @@ impl Heap {
         &self.central().page_heap
     }
 
-    /// What waiting for locks cost.
+    /// The costs of waiting for locks.
     #[inline]
     pub fn locks(&self) -> &LockReport {
         self.page_heap().locks()
@@ -112,7 +107,7 @@ impl Heap {
 
     #[inline(always)]
     fn region(&self) -> Region {
-        // SAFETY: the heap lies at a region's base only.
+        // SAFETY: a heap lies only at a region's base.
         unsafe { Region::at((&raw const *self).cast_mut().cast()) }
     }
 
@@ -128,28 +123,28 @@ impl Heap {
     #[inline(always)]
     pub fn take(&self, bytes: usize) -> *mut u8 {
         debug_assert!(bytes <= size_class::LARGEST);
-        // SAFETY: every slot has an area, and even words are those of allocation magazines.
+        // SAFETY: each slot has an area, and even words belong to allocation magazines.
         unsafe { slot::pop(self.region().base(), self.classes.index_for(bytes)) }
     }
 
-    /// Gives an object back to the slot's free magazine; false if it is full, or if the object is none of ours.
+    /// Frees an object to the slot's free magazine. False: the magazine is full, or the object is not ours.
     ///
     /// # Safety
     /// The caller owns the object, and gives it up if the answer is true.
     #[inline(always)]
     pub unsafe fn put(&self, object: *mut u8) -> bool {
-        // SAFETY: every slot has an area; class 0's free magazine is always full.
+        // SAFETY: each slot has an area; class 0's free magazine is always full.
         unsafe { slot::push(self.region().base(), self.class_word(object), object) }
     }
 
-    /// What the page map says of an address: twice the class of the objects there; 0 if there are none.
+    /// The page map's word for an address: twice the class of the objects there; 0: none.
     #[inline(always)]
     pub fn class_word(&self, address: *mut u8) -> usize {
         // SAFETY: the map is the region's.
         unsafe { self.page_heap().map.class_word(self.region().at_offset(AREAS_END), address as usize) }
     }
 
-    /// The class of the objects where an address lies; 0 if there are none.
+    /// The class of the objects at an address; 0: none.
     #[inline]
     pub fn class_at(&self, address: *mut u8) -> usize {
         self.class_word(address) / 2
@@ -157,7 +152,7 @@ impl Heap {
 
     // ---- large blocks ----
 
-    /// Counts large blocks that are given or taken back, and their pages.
+    /// Counts large blocks that were given (positive) or taken back (negative), and their pages.
     pub fn count_large(&self, blocks: isize, pages: isize) {
         self.central().tally().count_large(blocks, pages * PAGE as isize);
     }

@@ -1,9 +1,7 @@
-//! Which caches there are: the size classes, the caches that programs and groups make, and those that watch their
-//! users; and the heap, which is all of the tiers together.
+//! All caches: size classes, caches of programs and groups, and debug caches; and the heap, which joins the tiers.
 //!
-//! [`Heap`] holds the tiers, one inside the other. The class table says which cache serves an allocation of a size; the
-//! page map says of which cache an object is. A block that is of no size class is *special*: its free is the slow path,
-//! and `special` finds out of line what it is.
+//! [`Heap`] holds the tiers, one inside the other. The class table finds the cache for a size; the page map finds an
+//! object's cache. A block of no size class is *special*: its free takes the slow path to `special`.
 
 mod batch;
 mod cache;

@@ -1,15 +1,13 @@
 //! Object caches: caches that programs create, beside the size classes.
 //!
-//! An [`ObjectCache`] says what its objects are, and where fast paths find their magazines. It belongs to an id of a
-//! chunk for ever; when the cache is destroyed, both wait for the next one. It lies in metadata, so a stale pointer
-//! leads to an object cache still.
+//! An [`ObjectCache`] describes its objects and names the magazines for fast paths. It stays at an id of a chunk for
+//! ever, and serves the next cache there. It lies in metadata, so a stale pointer still leads to an object cache.
 //!
-//! With a constructor, objects stay constructed between uses: it runs when memory is first cut into an object, and the
-//! destructor before the memory of a whole span goes back. Neither runs under a lock, but that a destructor may run
-//! where a thread trims, under the drain lock: so it cannot destroy a cache.
+//! With a constructor, objects stay constructed between uses. The constructor runs when memory is first carved into an
+//! object, the destructor before the memory of a whole span goes back. Both run without locks, with one exception: a
+//! trim runs destructors under the drain lock. So a destructor cannot destroy a cache.
 //!
-//! Runs at the same time: any number of threads allocate and free, also in signal handlers; creating and destroying:
-//! see `central::chunk`.
+//! Runs at the same time: any thread, also in signal handlers. Creating and destroying: see `central::chunk`.
 
 use super::debug::{Debug, Options};
 use super::errors::{Alive, COARSEST, LARGEST_OBJECT, Refused, Untunable};
@@ -27,27 +25,27 @@ use machine::{process, slot};
 
 const DEDICATED: Key = Key::of("cache.NAME.dedicated");
 
-/// Bytes of the smallest objects: a span has a bit for as many.
+/// Least bytes of an object: a span has a bit for each.
 const LEAST_OBJECT: usize = 16;
 /// Objects are multiples of this.
 const LEAST_STEP: usize = 8;
 
-/// What is asked for when a cache is created.
+/// A request for a new cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// What people call it; cut after [`NAME_BYTES`](crate::central::NAME_BYTES).
+    /// Its name; cut after [`NAME_BYTES`](crate::central::NAME_BYTES).
     pub name: &'a [u8],
     /// Bytes of an object.
     pub bytes: usize,
     /// A power of two.
     pub alignment: usize,
-    /// Runs once for each object, when its memory is first cut.
+    /// Runs once for each object, when its memory is first carved.
     pub constructor: Option<Hook>,
-    /// Runs once for each object that was constructed, before its memory goes back.
+    /// Runs once for each constructed object, before its memory goes back.
     pub destructor: Option<Hook>,
-    /// What both are given.
+    /// Argument of both.
     pub argument: *mut u8,
-    /// Whether readers may look at objects that were given back, as long as they are in sections; see `rcu::typesafe`.
+    /// Whether readers in sections may look at freed objects; see `rcu::typesafe`.
     pub typesafe: bool,
 }
 
@@ -55,20 +53,19 @@ pub struct Wanted<'a> {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ObjectCache {
-    // What fast paths read: the chunk that serves it, and the index of its allocation magazine there; 0 where they have
-    // nothing to do.
+    // For fast paths: the chunk that serves it, and its allocation magazine's index there; 0 sends them to slow paths.
     base: AtomicPtr<ChunkHead>,
     index: AtomicUsize,
-    /// The size class whose objects it gives, by a rule; 0: it has its own.
+    /// The size class that serves it by a rule; 0: none.
     class: AtomicUsize,
-    /// What watching its users takes; null if that was never wanted at its id.
+    /// Its debug state; null if no cache at its id had one.
     debug: AtomicPtr<Debug>,
-    /// Objects for allocations that would fail.
+    /// Serves allocations that would fail.
     pub(super) reserve: Reserve,
     state: CacheState,
 }
 
-// SAFETY: zeroes are an object cache that fast paths have nothing to do with.
+// SAFETY: zeroes are an object cache that only slow paths use.
 unsafe impl Descriptor for ObjectCache {
     fn state(&self) -> &CacheState {
         &self.state
@@ -76,7 +73,7 @@ unsafe impl Descriptor for ObjectCache {
 }
 
 impl ObjectCache {
-    /// Creates a cache. Interrupts nobody; see `central::chunk`. A microsecond or so.
+    /// Creates a cache, in about a microsecond. Interrupts no CPU; see `central::chunk`.
     pub fn create(wanted: &Wanted<'_>) -> Result<&'static ObjectCache, Refused> {
         let shape = Self::shape(wanted)?;
         if !enter() {
@@ -85,7 +82,7 @@ impl ObjectCache {
         let cache = Self::claim(wanted).ok_or(Refused::NoMemory)?;
         let Wanted { bytes, .. } = *wanted;
         let options = Options::of(wanted.name);
-        // What was constructed stays so, and what readers may look at is not written to.
+        // Constructed objects stay so, and memory that readers may look at is not written.
         let is_kept = wanted.constructor.is_some() || wanted.typesafe;
         let options = if is_kept { options.without(Options::POISON) } else { options };
         if options != Options::NONE {
@@ -99,15 +96,14 @@ impl ObjectCache {
             return Ok(cache);
         }
         match size_class::class_for_aligned(bytes, wanted.alignment) {
-            // Its memory must not be used as anything else.
+            // Its memory must not serve anything else.
             Some(class) if !wanted.typesafe && DEDICATED.of_cache(wanted.name) == 0 => cache.begin_in_class(class),
             _ => cache.begin(shape, cache.cache().index()),
         }
         Ok(cache)
     }
 
-    /// Creates a cache whose objects an account is charged for, for as long as the cache exists. Rules of the
-    /// configuration do not concern it. None: no memory.
+    /// Creates a cache whose objects charge an account. Configuration rules do not apply. None: no memory.
     ///
     /// # Safety
     /// The account lives as long as the cache.
@@ -120,14 +116,14 @@ impl ObjectCache {
         Some(cache)
     }
 
-    /// A description with an id, and what a cache there is to be.
+    /// A description with an id, and with the cache's properties.
     fn claim(wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
         let state = heap().central().claim_id::<ObjectCache>()?;
         state.label().write(wanted.name);
         let Wanted { bytes, constructor, destructor, argument, typesafe, .. } = *wanted;
         let begin_object = constructor.map(|_| construct as unsafe fn(&CacheState, *mut u8));
         let end_object = destructor.map(|_| destroy as unsafe fn(&CacheState, *mut u8));
-        // SAFETY: nobody else knows the cache.
+        // SAFETY: no other thread knows the cache.
         unsafe {
             state.set_home(Home { bytes, constructor, destructor, argument, typesafe, begin_object, end_object })
         };
@@ -140,34 +136,29 @@ impl ObjectCache {
         Some(Self::of_state(state))
     }
 
-    /// The cache that a description is part of.
     pub(super) fn of_state(state: &'static CacheState) -> &'static ObjectCache {
-        // SAFETY: all descriptions were claimed as parts of object caches, which are never unmapped.
+        // SAFETY: all states were claimed as parts of object caches, which are never unmapped.
         unsafe { &*(&raw const *state).byte_sub(offset_of!(ObjectCache, state)).cast::<ObjectCache>() }
     }
 
-    /// The object cache that a reference is to; none: it is a size class.
     pub(super) fn of(cache: CacheRef) -> Option<&'static ObjectCache> {
         cache.state().map(Self::of_state)
     }
 
-    /// The cache that a reference is to, if it watches its users.
+    /// The debug cache of a reference, if it is one.
     pub(super) fn watching(cache: CacheRef) -> Option<(&'static ObjectCache, &'static Debug)> {
         let cache = Self::of(cache)?;
         Some((cache, cache.debug()?))
     }
 
-    /// Its description.
     pub(super) fn state(&self) -> &CacheState {
         &self.state
     }
 
-    /// The same, for tables.
     pub(super) fn state_ptr(&self) -> *mut CacheState {
         (&raw const self.state).cast_mut()
     }
 
-    /// Nobody is charged any more.
     pub(crate) fn disown(&self) {
         // SAFETY: there is no account.
         unsafe { self.state.set_account(core::ptr::null()) };
@@ -184,12 +175,11 @@ impl ObjectCache {
         }
     }
 
-    /// Destroys the cache, if no object of it is alive: then its memory goes back, and every object that was
-    /// constructed is destroyed. Interrupts nobody, but that a typesafe cache waits for readers first. Else nothing
-    /// happens to it.
+    /// Destroys the cache if no object of it is alive: destroys its constructed objects, and returns its memory. Else
+    /// it stays unchanged. Interrupts no CPU, but for a typesafe cache it waits for readers.
     ///
     /// # Safety
-    /// Nobody else uses the cache meanwhile, and nobody at all afterwards. Not in a signal handler.
+    /// No other thread uses the cache now, and no thread afterwards. Not in a signal handler.
     pub unsafe fn destroy(&self) -> Result<(), Alive> {
         if self.state.home().typesafe && !(crate::UPCALLS.readers_are_absent)() {
             (crate::UPCALLS.wait_for_readers)();
@@ -198,7 +188,7 @@ impl ObjectCache {
         unsafe { self.destroy_unread() }
     }
 
-    /// The same, for a cache at whose objects no reader is looking, as one that gave none.
+    /// The same without waiting, for a cache whose objects no reader looks at.
     ///
     /// # Safety
     /// As for [`Self::destroy`].
@@ -214,7 +204,6 @@ impl ObjectCache {
         unsafe { heap().end(self.cache()) }
     }
 
-    /// Forgets what it was: it has ended.
     pub(super) fn forget(&self) {
         self.state.forget();
         self.end_debug();
@@ -225,12 +214,12 @@ impl ObjectCache {
         self.state.name()
     }
 
-    /// Bytes that were asked for.
+    /// Bytes that the program asked for.
     pub fn object_bytes(&self) -> usize {
         self.state.home().bytes
     }
 
-    /// Objects that are alive: exact at rest. Not known, and 0, where a size class serves the cache.
+    /// Objects that are alive, exact at rest; 0 if a size class serves the cache.
     pub fn alive(&self) -> usize {
         heap().alive(self.cache())
     }
@@ -240,7 +229,7 @@ impl ObjectCache {
         CacheRef::of(&self.state)
     }
 
-    /// The cache whose objects it gives: itself, but for a rule.
+    /// The cache that gives its objects: itself, or by a rule a size class.
     fn serving(&self) -> CacheRef {
         match self.class.load(Ordering::Relaxed) {
             0 => self.cache(),
@@ -254,7 +243,7 @@ impl ObjectCache {
         self.cache().set_shape(shape);
     }
 
-    /// Hooks run for each use then, on slow paths.
+    /// Then slow paths run the hooks for each use.
     fn begin_in_class(&self, class: usize) {
         self.class.store(class, Ordering::Relaxed);
         let home = self.state.home();
@@ -267,19 +256,19 @@ impl ObjectCache {
         self.index.store(index, Ordering::Relaxed);
     }
 
-    /// Whether fast paths have nothing to do: it watches its users, or hooks run for each use.
+    /// Whether only slow paths serve it: a debug cache, or hooks for each use.
     fn has_slow_paths_only(&self) -> bool {
         self.index.load(Ordering::Relaxed) == 0
     }
 
-    /// What watches its users, if anything does.
+    /// Its debug state, if debugging is on.
     pub(super) fn debug(&self) -> Option<&'static Debug> {
         self.debug_place().filter(|debug| debug.is_on())
     }
 
-    /// The same, if it ever watched at its id.
+    /// Its debug state, even if debugging is off.
     pub(super) fn debug_place(&self) -> Option<&'static Debug> {
-        // SAFETY: never freed once it is made, and made before anybody else knows the cache.
+        // SAFETY: never freed, and made before another thread knows the cache.
         unsafe { self.debug.load(Ordering::Relaxed).as_ref() }
     }
 
@@ -289,20 +278,20 @@ impl ObjectCache {
 
     // ---- objects ----
 
-    /// An object; null, with ENOMEM, if there is no memory. As the constructor, or its last user, left it.
+    /// An object as the constructor or its last user left it. Null, with ENOMEM: no memory.
     #[inline(always)]
     pub fn allocate(&self) -> *mut u8 {
-        // Relaxed: both are as they were before the caller knew the cache.
+        // Relaxed: neither has changed since the caller learned of the cache.
         let (base, index) = (self.base.load(Ordering::Relaxed).cast(), self.index.load(Ordering::Relaxed));
-        // SAFETY: a chunk in which every slot has an area, and an even index.
+        // SAFETY: each slot has an area in the chunk, and the index is even.
         let object = unsafe { slot::pop(base, index) };
         if object.is_null() { allocate_slow(self) } else { object }
     }
 
-    /// Gives an object back.
+    /// Frees an object.
     ///
     /// # Safety
-    /// The object came from here, is the caller's to give up, and is constructed if the cache has a constructor.
+    /// The object came from here, the caller owns it, and it is constructed if the cache has a constructor.
     #[inline(always)]
     pub unsafe fn free(&self, object: *mut u8) {
         let (base, index) = (self.base.load(Ordering::Relaxed).cast(), self.index.load(Ordering::Relaxed));
@@ -314,8 +303,7 @@ impl ObjectCache {
         }
     }
 
-    /// Objects for all of `objects`, or as many as there is memory for; returns how many. The places behind those stay
-    /// as they are.
+    /// Fills `objects` while there is memory; returns how many it got. Later places stay unchanged.
     pub fn allocate_bulk(&self, objects: &mut [*mut u8]) -> usize {
         if !enter() {
             return 0;
@@ -328,10 +316,10 @@ impl ObjectCache {
         many + rest.count()
     }
 
-    /// Gives many objects back.
+    /// Frees many objects.
     ///
     /// # Safety
-    /// As for [`Self::free`], for each of them.
+    /// As for [`Self::free`], for each object.
     pub unsafe fn free_bulk(&self, objects: &[*mut u8]) {
         enter();
         match self.has_slow_paths_only() {
@@ -342,40 +330,38 @@ impl ObjectCache {
         }
     }
 
-    /// Sets memory aside for so many objects, or as many as are missing for that: allocations that would fail take
-    /// those, so the next `objects` of them cannot fail, whoever makes them. Error: there is no memory; what had been
-    /// set aside before still is.
+    /// Fills the reserve up to so many objects. Allocations that would fail take them, so the next `objects` of those
+    /// succeed, on any thread. Error: no memory; the reserve keeps what it had.
     pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
         if enter() && heap().cpu.depot.prefill(self.serving(), &self.reserve, objects) { Ok(()) } else { Err(NoMemory) }
     }
 
-    /// Gives back what the cache holds but nobody uses: magazines of all slots, by a kick if other CPUs have some, and
-    /// empty spans; its reserve stays. Returns the number of magazines that were emptied.
+    /// Returns magazines of all slots, by a kick if other CPUs hold some, and empty spans, but not the reserve. Returns
+    /// the number of magazines emptied.
     pub fn shrink(&self) -> usize {
         enter();
         heap().shrink(self.cache())
     }
 
-    /// Changes how much each slot keeps, while the cache is in use: at most `limit` objects, that move in batches of
-    /// `batch`. Magazines that are in use are replaced, which restarts whatever runs on other CPUs, once; the objects
-    /// in them go back to their spans.
+    /// Sets how much each slot keeps, during use: at most `limit` objects, which move in batches of `batch`. Restarts
+    /// operations on other CPUs once, and returns the objects of replaced magazines to their spans.
     pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
         enter();
         heap().tune(self.cache(), limit, batch)
     }
 }
 
-/// What [`ObjectCache::allocate`] does when the slot's magazine has no object.
+/// [`ObjectCache::allocate`] with an empty allocation magazine.
 #[doc(hidden)]
 #[unsafe(naked)]
 pub extern "C" fn allocate_slow(cache: &ObjectCache) -> *mut u8 {
     machine::with_caller!(allocate_slow_for(cache, caller))
 }
 
-/// What [`ObjectCache::free`] does when the slot's magazine has no room.
+/// [`ObjectCache::free`] with a full free magazine.
 ///
 /// # Safety
-/// As for that.
+/// As for [`ObjectCache::free`].
 #[doc(hidden)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn free_slow(cache: &ObjectCache, object: *mut u8) {
@@ -422,7 +408,6 @@ unsafe extern "C" fn free_slow_for(cache: &ObjectCache, object: *mut u8, from: u
     }
 }
 
-/// What a cache with a constructor does with fresh memory.
 unsafe fn construct(state: &CacheState, object: *mut u8) {
     if let Some((construct, argument)) = state.constructor() {
         // SAFETY: passed on: the memory is ours, and raw.
@@ -430,7 +415,6 @@ unsafe fn construct(state: &CacheState, object: *mut u8) {
     }
 }
 
-/// What a cache with a destructor does with an object that nobody uses.
 unsafe fn destroy(state: &CacheState, object: *mut u8) {
     if let Some((destroy, argument)) = state.destructor() {
         // SAFETY: passed on.
@@ -440,7 +424,7 @@ unsafe fn destroy(state: &CacheState, object: *mut u8) {
 
 const _: () = assert!(offset_of!(ObjectCache, base) == 0 && offset_of!(ObjectCache, index) == 8);
 
-/// Whether a name is one that people can type.
+/// Whether a name has only plain characters.
 pub(crate) const fn is_plain(name: &[u8]) -> bool {
     let mut at = 0;
     while at < name.len() {
@@ -452,7 +436,6 @@ pub(crate) const fn is_plain(name: &[u8]) -> bool {
     true
 }
 
-/// Null, with ENOMEM.
 fn out_of_memory() -> *mut u8 {
     process::set_error(process::Error::OutOfMemory);
     null_mut()

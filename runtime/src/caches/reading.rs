@@ -1,9 +1,6 @@
-//! What there is in slots, spans and caches, read a part at a time: for the statistics page and the slab table.
+//! Reads the contents of slots, spans and caches in parts, for the statistics page and the slab table.
 //!
-//! Readings take no lock but the page heap's for a moment, and stop nobody; each is as it is at some moment, exact at
-//! rest.
-//!
-//! Runs at the same time: any threads.
+//! Readings take no lock, except the page heap's for a moment; exact at rest. Runs at the same time: any thread.
 
 use super::heap::Heap;
 use crate::central::size_class::CLASSES;
@@ -14,15 +11,15 @@ use crate::page_heap::{GRANULE, Span};
 use core::fmt;
 use core::ops::AddAssign;
 
-/// Granules of the heap that are looked at in one go: 16 MiB.
+/// Granules of the heap that one step looks at: 16 MiB.
 const GRANULES_AT_ONCE: usize = 256;
 
-/// A cache's name: that of a size class tells its size.
+/// A cache's name. A size class is named by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// A size class, of objects of so many bytes.
+    /// Bytes of the size class's objects.
     SizeClass(usize),
-    /// A cache that somebody created.
+    /// A cache that a program created.
     Created(CacheName),
 }
 
@@ -35,17 +32,17 @@ impl fmt::Display for Name {
     }
 }
 
-/// What slots have of a cache, or of all caches; of which there are sums.
+/// One or more slots' contents of one or more caches.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Parts {
-    /// Magazines in the slots' words.
+    /// Magazines in slot words.
     pub magazines: u64,
-    /// Objects in these.
+    /// Objects in those magazines.
     pub in_words: u64,
-    /// Objects in their parts of the depot, about: as if all magazines there had as many as the topmost one.
+    /// Objects in the depot, estimated: each magazine counts like the topmost one.
     pub in_depot: u64,
-    /// Times that a slot's allocation magazine ran out.
+    /// Times that an allocation magazine ran out.
     pub refills: u64,
 }
 
@@ -70,18 +67,17 @@ impl AddAssign for Parts {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Spans {
-    /// How many.
+    /// Number of spans.
     pub spans: u64,
-    /// Those of which objects are in use, or in magazines.
+    /// Spans with objects in use or in magazines.
     pub active: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Objects that they have room for.
+    /// Objects that fit in them.
     pub objects: u64,
 }
 
 impl Spans {
-    /// A span.
     pub(super) fn of(span: &Span) -> Self {
         let bytes = u64::from(span.granules()) * GRANULE as u64;
         let objects = bytes / span.object_bytes().max(1) as u64;
@@ -99,10 +95,10 @@ impl AddAssign for Spans {
     }
 }
 
-/// Caches of a chunk; those of the first one are the size classes.
+/// Caches of a chunk; the first chunk holds the size classes.
 pub const CHUNK: usize = CLASSES - 1;
 
-/// The place of a cache among all there may be.
+/// The index of a cache among all possible ones.
 fn index_of(number: u32) -> usize {
     (number / STRIDE) as usize * CHUNK + (number % STRIDE) as usize - 1
 }
@@ -110,33 +106,33 @@ fn index_of(number: u32) -> usize {
 /// A cache at some moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// What people call it.
+    /// Its name.
     pub name: Name,
     /// Bytes of an object.
     pub object_bytes: usize,
     /// Objects that the program and the slots' magazines hold.
     pub counted: u64,
-    /// The most of these, if that is known.
+    /// Their peak, if known.
     pub peak: u64,
-    /// Objects that a slot keeps at most.
+    /// Most objects that a slot keeps.
     pub limit: usize,
     /// Objects that move at once.
     pub batch: usize,
 }
 
-/// A cache, with what slots have of it, and its spans.
+/// A cache, its slots' contents, and its spans.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// The cache.
     pub known: Known,
-    /// What slots have of it.
+    /// The slots' contents.
     pub parts: Parts,
     /// Its spans.
     pub spans: Spans,
 }
 
 impl Heap {
-    /// Shows what a slot has of each cache: the cache's place, and bytes of an object.
+    /// Shows a slot's contents of each cache, with the cache's index and object size.
     pub fn read_slot(&self, slot: u32, mut show: impl FnMut(usize, u64, Parts)) {
         for cache in self.central().caches().filter(|cache| cache.is_used_in(slot)) {
             show(index_of(cache.number()), cache.object_bytes() as u64, part(cache, slot));
@@ -148,15 +144,14 @@ impl Heap {
         self.page_heap().page_list(slot).count() as u64 * GRANULE as u64
     }
 
-    /// Shows the spans of a part of the heap, from a place on, with the place of their cache. Returns where to go on;
-    /// none: the heap ends there; the same place: not now.
+    /// Shows a part of the heap's spans, with their caches' indices. Returns where to go on (`from`: not now), or none.
     pub fn read_spans(&self, from: u64, mut show: impl FnMut(usize, Spans)) -> Option<u64> {
-        // As the only drainer: so no segment is released.
+        // As the only drainer, so that no segment is released.
         let walk = || self.page_heap().walk_spans(from, GRANULES_AT_ONCE, |span| show_span(span, &mut show));
         self.cpu.try_as_only_drainer(walk).unwrap_or(Some(from))
     }
 
-    /// Shows all caches with what slots have of them, but for those that go meanwhile.
+    /// Shows all caches with their slots' contents, except caches that end meanwhile.
     pub fn read_all_caches(&self, mut show: impl FnMut(usize, Known, Parts)) {
         for cache in self.central().caches() {
             if let Some(known) = self.known(cache) {
@@ -165,7 +160,7 @@ impl Heap {
         }
     }
 
-    /// A size class, with spans that somebody else has counted.
+    /// A size class, with spans counted by the caller.
     pub fn class_reading(&self, class: usize, spans: Spans) -> Option<Reading> {
         let cache = self.class(class);
         self.known(cache).map(|known| Reading { known, parts: parts(cache), spans })
@@ -176,8 +171,7 @@ impl Heap {
         self.page_heap().for_each_span(|span| show_span(span, &mut show));
     }
 
-    /// Shows so many caches from a place on, but for those that go meanwhile. The place to go on from; none: there are
-    /// no more.
+    /// Shows `many` caches from an index on, but for those that end meanwhile. Returns where to go on, or none.
     pub fn read_caches(&self, from: usize, many: usize, mut show: impl FnMut(usize, Known)) -> Option<usize> {
         let mut rest = self.central().caches().filter(|cache| index_of(cache.number()) >= from);
         for cache in rest.by_ref().take(many) {
@@ -188,20 +182,19 @@ impl Heap {
         rest.next().map(|cache| index_of(cache.number()))
     }
 
-    /// What is known of a cache. None as in [`Self::steadily`].
+    /// None as in [`Self::steadily`].
     fn known(&self, cache: CacheRef) -> Option<Known> {
         self.steadily(cache, |known, _| known)
     }
 
-    /// What `read` finds of a cache, with what is known of it and its shape. None: there is no cache at the id, or
-    /// another one than before; see `central::label`.
+    /// Reads a cache, with its properties and shape. None: no cache at the id, or it changed; see `central::label`.
     pub(super) fn steadily<R>(&self, cache: CacheRef, read: impl FnOnce(Known, Shape) -> R) -> Option<R> {
         let state = cache.state();
         let turn = match state {
             Some(state) => state.label().turn()?,
             None => 0,
         };
-        // Read once: a cache that is being destroyed loses its shape at any moment.
+        // Read once, because destroying the cache clears its shape.
         let shape = Some(cache.shape()).filter(|&shape| shape != Shape::NONE)?;
         let (name, peak) = match state {
             Some(state) => (Name::Created(state.name()), 0),
@@ -220,7 +213,6 @@ fn show_span(span: &Span, show: &mut impl FnMut(usize, Spans)) {
     }
 }
 
-/// What all slots have of a cache.
 pub(super) fn parts(cache: CacheRef) -> Parts {
     let mut parts = Parts::default();
     cache.slots().for_each(|slot| parts += part(cache, slot));
@@ -233,7 +225,7 @@ fn part(cache: CacheRef, slot: u32) -> Parts {
         part.magazines += 1;
         part.in_words += magazine.len() as u64;
     }
-    // Not all of the magazines: whoever follows their links without the lock may come anywhere.
+    // Only the topmost magazine: without the lock, links may lead anywhere.
     let hints = Hints::of(cache, slot);
     part.in_depot = hints.full_count() as u64 * hints.topmost_full().map_or(0, View::len) as u64;
     part

@@ -1,4 +1,4 @@
-//! Which cache serves an allocation, on the slow path; see `class_table`.
+//! Finds the cache that serves an allocation, on the slow path; see `class_table`.
 
 use super::debug::Debug;
 use super::heap::Heap;
@@ -7,17 +7,17 @@ use crate::central::CacheRef;
 use crate::central::size_class::CLASSES;
 use machine::sync::Ordering;
 
-/// Who serves a class.
+/// The server of a class.
 #[derive(Clone, Copy, Debug)]
 pub enum Server {
     /// The class's own cache.
     SizeClass(CacheRef),
-    /// Another kind of cache: the group's that the thread is inside of, if it is, or one that watches.
+    /// Another kind: a cache of the thread's group, or a debug cache.
     Other,
 }
 
 impl Heap {
-    /// Who serves allocations of so many bytes, at most [`size_class::LARGEST`].
+    /// The server of an allocation of at most [`size_class::LARGEST`] bytes.
     #[inline]
     pub fn server_of(&self, bytes: usize) -> Server {
         match self.classes.index_for(bytes) {
@@ -26,15 +26,14 @@ impl Heap {
         }
     }
 
-    /// Has a cache that watches serve a class, for all who allocate from now on. A thread that has just looked the
-    /// class up takes one more of its own.
+    /// Makes a debug cache serve a class. A thread that has just looked up the class takes one more of its own.
     pub(super) fn watch_class(&self, class: usize, cache: &'static ObjectCache) {
         // Release pairs with the acquire in `watching`.
         self.cold.kinds.watching[class].store(cache.state_ptr(), Ordering::Release);
         self.classes.forget(class);
     }
 
-    /// The cache that watches in the place of a class, if one does.
+    /// The debug cache that serves a class, if there is one.
     fn watching(&self, class: usize) -> Option<(&'static ObjectCache, &'static Debug)> {
         // SAFETY: object caches are never unmapped.
         let state = unsafe { self.cold.kinds.watching[class].load(Ordering::Acquire).as_ref() }?;
@@ -42,22 +41,21 @@ impl Heap {
         Some((cache, cache.debug()?))
     }
 
-    /// From now on all allocations of size classes come to slow paths, as groups may serve them: for ever.
+    /// Sends all allocations of size classes to slow paths for ever, because groups may serve them.
     pub fn begin_groups(&self) {
         (1..CLASSES).for_each(|class| self.classes.forget(class));
         self.classes.forget(0);
         self.cold.kinds.has_groups.store(true, Ordering::Release);
     }
 
-    /// Whether that was done.
+    /// Whether groups have begun.
     #[inline]
     pub fn has_groups(&self) -> bool {
-        // Acquire pairs with the release: who finds it done finds all of it done.
+        // Acquire pairs with the release in `begin_groups`: a thread that sees it finds all of it done.
         self.cold.kinds.has_groups.load(Ordering::Acquire)
     }
 
-    /// What the fast path would give, or the exchange of magazines, where another kind than the class's own cache may
-    /// serve: for a thread in no group.
+    /// The fast path or an exchange of magazines, in no group, where another kind may serve the class.
     #[inline]
     pub fn take_at_hand(&self, class: usize) -> Option<*mut u8> {
         if self.watching(class).is_some() {
@@ -67,8 +65,7 @@ impl Heap {
         self.cpu.take(cache).or_else(|| self.cpu.swap(cache))
     }
 
-    /// An object of at least `bytes` of a class, by whatever way is left, for a thread in no group: from the class's
-    /// cache, or from the one that watches in its place. `from` is the caller's address.
+    /// An object of a class or its debug cache, for a thread in no group. `from` is the caller's address.
     pub fn refill(&self, class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
         match self.watching(class) {
             Some((cache, debug)) => cache.take_watched(debug, bytes, from),
@@ -76,13 +73,12 @@ impl Heap {
         }
     }
 
-    /// A group has a large block: from now on those that go may be a group's.
+    /// Notes that a group has a large block: each one freed from now on may belong to a group.
     pub fn note_large_of_group(&self) {
-        // Relaxed: whoever frees a block got it from who allocated it, after this.
+        // Relaxed: a thread that frees a block got it from its allocator, after this store.
         self.cold.kinds.has_large_of_groups.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a large block may be a group's.
     pub(super) fn may_be_large_of_group(&self) -> bool {
         self.cold.kinds.has_large_of_groups.load(Ordering::Relaxed)
     }

@@ -1,18 +1,16 @@
-//! Becoming shared, and forking.
+//! How a process becomes shared by threads, and how it forks.
 //!
-//! The moment before the second thread exists is the time to arrange for what only a process with threads needs:
-//! noticing forks, and registering for kicks. The C library tells: when `pthread_create` allocates the new thread's
-//! tables, `__libc_single_threaded` is 0 already, and one thread runs still. It tells nobody but its own malloc: where
-//! that is another one, the first slow path of any thread finds the process shared. The upgrade is one-way: that flag
-//! stays 0 after a join and in fork children.
+//! Just before the second thread exists, the process arranges for noticing forks and registers for kicks. The C library
+//! gives a sign: when `pthread_create` allocates the new thread's tables, `__libc_single_threaded` is already 0, and
+//! one thread still runs. Only the C library's own malloc sees this call. With another malloc, any thread's first slow
+//! path finds the process shared. The upgrade is one-way: the flag stays 0 after a join and in fork children.
 //!
-//! Forking takes no lock, because fork handlers of others may run before and after ours and allocate, because `_Fork`
-//! runs none, and because a thread that waits for one lock may hold another. Instead, a child notices that it is one,
-//! takes locks over from holders that do not exist there, and puts in order what they protect. A fork in a process with
-//! one thread needs not even that: no lock can be held by anybody else.
+//! Forking takes no lock. Other fork handlers may allocate before and after ours, `_Fork` runs none, and a thread that
+//! waits for one lock may hold another. Instead, a child notices that it is one, takes over locks from vanished
+//! holders, and repairs what they protect. With one thread this is not needed.
 //!
-//! A signal handler may fork on top of anything, and its child may return from it. But the child must not make threads
-//! before it has: they would take over what the interrupted thread is in the middle of.
+//! A signal handler may fork above anything, and its child may return from it. Before that it must not make threads,
+//! which would take over what the interrupted thread is doing.
 
 use super::heap::heap;
 use super::region;
@@ -20,7 +18,7 @@ use crate::percpu;
 use machine::sync::{Ordering, spin_loop};
 use machine::{clock, kick, process, root, slot, thread};
 
-/// Upgrades the process if it has a second thread: every slow path comes along.
+/// Upgrades the process if it has a second thread. Each slow path calls this.
 #[inline]
 pub fn upgrade_if_shared() {
     if is_solo_no_longer() {
@@ -28,15 +26,15 @@ pub fn upgrade_if_shared() {
     }
 }
 
-/// Upgrades the process if it is about to have a second thread: for calls that creating a thread makes. So a child of a
-/// fork without handlers has put its own thread in order before there is another, and registering for kicks is cheap:
-/// where threads run already it takes tens of milliseconds, so there it is left to the first kick.
+/// Upgrades the process if it is about to have a second thread. Calls that creating a thread makes come here. So a
+/// child of a fork without handlers repairs its own thread first. Registering for kicks is cheap now; with running
+/// threads it takes tens of milliseconds and is left to the first kick.
 #[inline]
 pub fn upgrade_before_a_thread() {
     if is_solo_no_longer() {
         upgrade();
         let _ = kick::register();
-        // It is looked up under a lock of the loader, so not later, when a thread may be needed in whatever allocation.
+        // Its lookup takes a lock of the loader, so do it before any allocation may need a thread.
         thread::prepare_to_spawn();
         (crate::UPCALLS.before_a_thread)();
         region::name();
@@ -44,7 +42,7 @@ pub fn upgrade_before_a_thread() {
 }
 
 fn is_solo_no_longer() -> bool {
-    // Relaxed: whoever misses it comes to `upgrade`, which is for one only.
+    // Relaxed: a thread that misses it goes on to `upgrade`, which admits only one.
     if heap().sharing.upgraded.load(Ordering::Relaxed) {
         percpu::enter();
         return false;
@@ -52,15 +50,14 @@ fn is_solo_no_longer() -> bool {
     !thread::is_alone()
 }
 
-/// Begins a slow path: the thread has an identity of this process, and the runtime exists and knows whether it is
-/// shared. False: no memory for it.
+/// Begins a slow path: the thread gets an identity, and the runtime exists and is upgraded if shared. False: no memory.
 #[inline]
 pub fn enter() -> bool {
     upgrade_if_shared();
     begin()
 }
 
-/// [`enter`], but for the last.
+/// [`enter`] without the upgrade.
 fn begin() -> bool {
     percpu::enter();
     root::is_installed() || region::begin()
@@ -77,9 +74,8 @@ fn upgrade() {
     }
 }
 
-/// For the one who did it: whether forks are noticed by themselves. Others wait until that is done: from then on a
-/// child finds out that it is one, and until then none of them may hold a lock. No handler interrupts here, and nothing
-/// here allocates.
+/// Returns, to the thread that upgraded, whether forks are noticed. Others wait, because before this a child does not
+/// notice that it is one, so they must not hold a lock. No signal handler interrupts this, and it does not allocate.
 fn make_shared() -> Option<bool> {
     let sharing = &heap().sharing;
     let process = process::id();
@@ -87,7 +83,7 @@ fn make_shared() -> Option<bool> {
         if sharing.upgraded.load(Ordering::Acquire) {
             return None;
         }
-        // In a fork child whoever upgraded its parent is gone.
+        // In a fork child, the thread that was upgrading the parent is gone.
         let seen = sharing.upgrading.load(Ordering::Relaxed);
         if seen != process
             && sharing.upgrading.compare_exchange(seen, process, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -96,18 +92,18 @@ fn make_shared() -> Option<bool> {
         }
         spin_loop();
     }
-    // A process without threads may have forked unnoticed, and its only thread have a new number since.
+    // A process without threads may have forked unnoticed, so its only thread may have a new number.
     thread::forget_number();
     slot::claim();
     sharing.upgraded_at_ns.store(clock::now_ns(), Ordering::Relaxed);
     let forks_are_noticed = thread::notice_forks();
     percpu::enter();
-    // Release pairs with the acquire above: who does not wait knows that forks are noticed.
+    // Release pairs with the acquire above: a thread that does not wait knows that forks are noticed.
     sharing.upgraded.store(true, Ordering::Release);
     Some(forks_are_noticed)
 }
 
-/// Where the kernel wipes nothing in children (before 4.14): ordinary forks at least are noticed.
+/// For kernels that wipe no memory in children (before 4.14): ordinary forks are noticed.
 extern "C" fn after_fork_in_child() {
     thread::declare_forked();
     percpu::enter();

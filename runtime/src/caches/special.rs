@@ -1,5 +1,5 @@
-//! Special blocks: those that are of no size class. Their granule's entry in the page map is class 0, so their free is
-//! the slow path, and here it is found out of line what they are: by the span that they lie in, or by the segment.
+//! Special blocks: those of no size class. Their granules have class 0 in the page map, so their free takes the slow
+//! path. It finds their kind by their span or segment.
 
 use super::debug::Debug;
 use super::heap::Heap;
@@ -9,19 +9,19 @@ use crate::misuse::{self, Found};
 use crate::page_heap::PAGE;
 use crate::upcalls::From;
 
-/// What a special block is.
+/// The kinds of special blocks.
 #[derive(Clone, Copy, Debug)]
 pub enum Special {
-    /// An object of a cache that watches its users.
+    /// An object of a debug cache.
     Watched(&'static ObjectCache, &'static Debug),
-    /// An object of another cache that somebody made.
+    /// An object of another cache that a program made.
     Object(CacheRef),
-    /// A large block, or none at all.
+    /// A large block, or no block.
     Large,
 }
 
 impl Heap {
-    /// What lies at an address that is of no size class.
+    /// The kind of block at an address of no size class.
     pub fn special_at(&self, block: *mut u8) -> Special {
         let Some(cache) = self.central().cache_at(block) else { return Special::Large };
         match ObjectCache::watching(cache) {
@@ -30,7 +30,7 @@ impl Heap {
         }
     }
 
-    /// Bytes that the owner of a block may use, whatever it is; 0: there is none.
+    /// Usable bytes of a special block; 0: there is none.
     pub fn usable_bytes(&self, block: *mut u8) -> usize {
         match self.special_at(block) {
             Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0),
@@ -39,10 +39,10 @@ impl Heap {
         }
     }
 
-    /// Frees a block, whatever it is.
+    /// Frees a block of any kind.
     ///
     /// # Safety
-    /// It is the caller's to give up.
+    /// The caller owns it and gives it up.
     pub unsafe fn free_any(&self, block: *mut u8) {
         // SAFETY: passed on.
         unsafe {
@@ -53,10 +53,10 @@ impl Heap {
         }
     }
 
-    /// Frees a block that is of no size class. `from` is the caller's address.
+    /// Frees a block of no size class. `from` is the caller's address.
     ///
     /// # Safety
-    /// It is the caller's to give up, if it is one.
+    /// If it is a block, the caller owns it and gives it up.
     pub unsafe fn free_special(&self, block: *mut u8, from: usize) {
         // SAFETY: passed on.
         unsafe {
@@ -68,10 +68,10 @@ impl Heap {
         }
     }
 
-    /// Takes a large block back, whoever is charged for it.
+    /// Frees a large block, charged to a group or not.
     ///
     /// # Safety
-    /// It is the caller's to give up, if it is one.
+    /// If it is a block, the caller owns it and gives it up.
     pub unsafe fn free_large_of_any(&self, block: *mut u8) {
         self.demand_large(block);
         // SAFETY: passed on.
@@ -83,10 +83,10 @@ impl Heap {
         }
     }
 
-    /// Takes a large block back.
+    /// Frees a large block.
     ///
     /// # Safety
-    /// One begins there, and it is the caller's to give up.
+    /// One begins there, and the caller owns it and gives it up.
     pub unsafe fn free_large(&self, start: *mut u8) {
         self.cpu.visit_own(From::Release);
         let pages = self.page_heap().large_pages(start).unwrap_or(0);

@@ -1,6 +1,4 @@
-//! The slab table: what each cache has, as the kernel's /proc/slabinfo tells it.
-//!
-//! Read on slow paths only; exact at rest.
+//! The slab table: each cache's figures, like the kernel's /proc/slabinfo. Only slow paths read it; exact at rest.
 
 use super::heap::Heap;
 use super::reading::{Name, Reading, Spans, parts};
@@ -11,15 +9,15 @@ use crate::page_heap::GRANULE;
 use core::fmt::Write;
 
 impl Heap {
-    /// Shows all caches that have, or had, anything, but for those that go meanwhile.
+    /// Shows all caches that have, or had, spans, except caches that end meanwhile.
     pub fn rows(&self, mut show: impl FnMut(&Reading)) {
-        // To hold a lock takes an identity, and whoever only asks may have none yet.
+        // Holding a lock takes an identity, which a thread that only reads may lack.
         enter();
         let rows = self.central().caches().filter_map(|cache| self.reading(cache));
         rows.filter(|row| row.spans.spans > 0).for_each(|row| show(&row));
     }
 
-    /// The caches that people call so.
+    /// The caches of a name.
     pub fn caches_called(&self, name: &[u8]) -> impl Iterator<Item = CacheRef> {
         self.central().caches().filter(move |&cache| {
             let mut own = Line::new();
@@ -36,7 +34,7 @@ impl Heap {
     fn spans(&self, cache: CacheRef, shape: Shape) -> Spans {
         let mut spans = Spans::default();
         for slot in cache.slots() {
-            // Whoever holds it changes what we would count.
+            // Skip a held shard: its holder is changing the counts.
             let Some(held) = self.central().try_lock(cache, slot) else { continue };
             held.ring().iter().for_each(|span| spans += Spans::of(span));
         }

@@ -1,5 +1,5 @@
-//! What only a signal handler on top of a lock's holder meets, set up from the inside: this thread holds a shard,
-//! another one holds the shard that is asked for, and so this thread must not wait.
+//! Cases that only a signal handler above a lock's holder meets, set up from the inside. This thread holds a shard, and
+//! another thread holds the wanted shard, so this thread must not wait.
 
 #![cfg(test)]
 
@@ -19,7 +19,7 @@ use std::thread;
 use std::vec;
 use std::vec::Vec;
 
-/// Slots that no thread is in, here: slots are given from the lowest on.
+/// Slots without threads, because threads get the lowest slots.
 const ASKED_FOR: u32 = 900;
 const GIVING: u32 = 902;
 const CLASS: usize = 20;
@@ -27,13 +27,12 @@ const OTHER_CLASS: usize = 21;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs `test` on a heap that nobody else uses.
 fn alone(test: impl FnOnce()) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     test_support::play(1, test);
 }
 
-/// Something happened, or whoever was to do it panicked: true when this goes out of scope.
+/// True when this goes out of scope, also if its thread panicked.
 struct Happens<'a>(&'a AtomicBool);
 
 impl Drop for Happens<'_> {
@@ -57,7 +56,7 @@ fn central() -> &'static Central {
     heap().central()
 }
 
-/// Runs `work` while its thread holds one shard, and another thread the shard of a slot.
+/// Runs `work` while this thread holds one shard, and another thread the shard of a slot.
 fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(CacheRef) + Send) {
     let first = malloc::allocate(100);
     assert!(!first.is_null());
@@ -84,7 +83,7 @@ fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(CacheRef) + Send) {
     unsafe { malloc::free(first) };
 }
 
-/// A span of a slot, with all its objects but those of one magazine, which is returned.
+/// A span of a slot, and the magazine with its other objects.
 fn span_of(cache: CacheRef, slot: u32) -> (&'static Span, Magazine) {
     slot::count_as_used(slot);
     let capacity = central().capacity(cache, slot);
@@ -92,7 +91,7 @@ fn span_of(cache: CacheRef, slot: u32) -> (&'static Span, Magazine) {
     (central().lock(cache, slot, here!()).ring().giving().expect("a span that gives"), magazine)
 }
 
-/// A program that swings by several arrays goes to the depot for each; when its magazines have grown, for none.
+/// A program that swings by several magazines goes to the depot for each, until its magazines have grown.
 #[test]
 fn busy_cache_grows_its_magazines_and_keeps_them() {
     alone(|| {
@@ -120,19 +119,18 @@ fn busy_cache_grows_its_magazines_and_keeps_them() {
             });
             refills
         };
-        // Whoever is disturbed long enough finds the cache cool, and where the thread is moved to, magazines have to
-        // grow first. What the process can have is known from its first allocation on.
+        // A disturbed thread finds the cache cool, or must grow magazines in another slot first.
         let grows = slot::mode() == slot::Mode::ConcurrencyId;
         let has_grown = (0..100).any(|_| {
             swing(50);
             let before = refills();
             swing(20);
-            // Magazines as they are at first would be refilled more than once for each swing.
+            // With initial magazines, each swing needs more refills.
             refills() - before <= 4
         });
         assert!(has_grown || !grows, "20 swings never went without refills");
         malloc::check::check_valid(|_| {});
-        // SAFETY: nobody uses it.
+        // SAFETY: no thread uses it.
         assert_eq!(unsafe { cache.destroy() }, Ok(()));
         malloc::check::check_valid(|_| {});
     });
@@ -147,7 +145,7 @@ fn object_whose_shard_is_held() {
     let mut object = None;
     let mut before = 0;
     where_waiting_is_forbidden(ASKED_FOR, |cache| {
-        // The holder of the shard set the span up, so to say: nobody else looks at it now.
+        // The shard's holder has set up the span, so to say; no other thread looks at it.
         let span = central().new_span(cache, ASKED_FOR).expect("there is memory");
         cache.ring(ASKED_FOR).insert(span);
         let taken = span.take().expect("a new span has objects");
@@ -183,11 +181,11 @@ fn span_that_is_taken_over() {
     });
     let (owner, magazine) = taken.expect("the work was done");
     percpu::enter();
-    // All objects come back, and the last one lets the span go, if the lock of its owner guards it.
+    // All objects come back. The last one frees the span, if its owner's lock guards it.
     heap().cpu.depot.flush_out(cache(), owner, magazine);
 }
 
-/// Seen by destructors: with owner or not.
+/// Counted by destructors: without owner, with owner.
 static SPANS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
 unsafe extern "C" fn look_at_the_span(object: *mut u8, _: *mut u8) {
@@ -196,7 +194,7 @@ unsafe extern "C" fn look_at_the_span(object: *mut u8, _: *mut u8) {
     SPANS[usize::from(is_owned)].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Else a shard that is put in order in a child takes it for its own, whose objects are at their destructors, or gone.
+/// Otherwise a child that repairs the shard claims the span, whose objects are being destroyed or gone.
 #[test]
 fn span_whose_objects_end_is_nobodys() {
     alone(|| {
@@ -214,7 +212,7 @@ fn span_whose_objects_end_is_nobodys() {
         let object = cache.allocate();
         // SAFETY: as above.
         unsafe { cache.free(object) };
-        // SAFETY: nobody uses it any more.
+        // SAFETY: no thread uses it any more.
         unsafe { cache.destroy() }.expect("nothing of it is alive");
         let [at_the_end, owned] = ends();
         assert!(at_the_end > 0 && owned == 0, "{at_the_end} objects of nobody, {owned} of a slot");

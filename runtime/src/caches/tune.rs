@@ -1,9 +1,8 @@
-//! What is done to a cache as a whole while it is in use: giving memory back, and changing how much slots keep.
+//! Changes to a whole cache in use: returning memory, and setting how much slots keep.
 //!
-//! Changing that means to replace the magazines of all slots: the new shape is published, so that magazines which are
-//! put to use from now on have it; then the old ones are taken away as `drain` does it, which restarts whatever is in
-//! flight on other CPUs; and then they are emptied. In another order, an operation in flight could put an object into a
-//! magazine that is somebody else's already.
+//! Tuning replaces the magazines of all slots, in this order. It publishes the new shape, so that new magazines have
+//! it. It takes the old magazines away as `drain` does, which restarts operations on other CPUs. Then it empties them.
+//! In another order, an operation in flight could put an object into a magazine that has a new owner.
 
 use super::errors::Untunable;
 use super::heap::Heap;
@@ -13,7 +12,6 @@ use crate::observe::Why;
 use machine::here;
 
 impl Heap {
-    /// See [`ObjectCache::tune`](super::ObjectCache::tune).
     pub(crate) fn tune(&self, cache: CacheRef, limit: usize, batch: usize) -> Result<(), Untunable> {
         let shape = cache.shape().tuned(limit, batch).ok_or(Untunable::Numbers)?;
         if !cache.exists() {
@@ -28,7 +26,6 @@ impl Heap {
         if drained.refused { Err(Untunable::Refused) } else { Ok(()) }
     }
 
-    /// See [`ObjectCache::shrink`](super::ObjectCache::shrink).
     pub(super) fn shrink(&self, cache: CacheRef) -> usize {
         if !cache.exists() {
             return 0;

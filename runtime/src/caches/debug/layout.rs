@@ -1,35 +1,33 @@
-//! How an object that is watched lies in memory, and what its surroundings are filled with.
+//! The layout of an object in a debug cache, and the fill of its surroundings.
 
 use super::options::{Damage, Found, Options};
 use super::record::Record;
 use core::slice;
 
-/// Around objects in use.
+/// Fills red zones of objects in use.
 pub(super) const ZONE: u8 = 0xbb;
-/// In objects that nobody has written to yet: an odd pointer, a large number, no valid address.
+/// Fills new objects: an odd pointer, a large number, no valid address.
 pub(super) const UNSET: u8 = 0x5a;
-/// In objects that were freed.
+/// Fills freed objects.
 pub(super) const FREED: u8 = 0x6b;
 
-/// Bytes of a red zone, at least.
 const ZONE_BYTES: usize = 16;
 
-/// Where what lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub options: Options,
     /// Bytes before the object.
     pub lead: usize,
-    /// Bytes that an object has at most.
+    /// Most bytes of an object.
     pub bytes: usize,
-    /// Bytes of it all.
+    /// Bytes of all parts.
     pub whole: usize,
 }
 
 impl Layout {
     pub const NONE: Self = Layout { options: Options::NONE, lead: 0, bytes: 0, whole: 0 };
 
-    /// For objects of up to so many bytes, aligned so.
+    /// The layout for objects of at most so many bytes, aligned so.
     pub fn of(options: Options, bytes: usize, alignment: usize) -> Self {
         let zone = if options.has(Options::REDZONE) { ZONE_BYTES } else { 0 };
         let alignment = alignment.max(align_of::<Record>());
@@ -37,17 +35,17 @@ impl Layout {
         Layout { options, lead, bytes, whole: (lead + bytes + zone).next_multiple_of(alignment) }
     }
 
-    /// What the program gets.
+    /// The program's pointer.
     pub fn object(self, whole: *mut u8) -> *mut u8 {
         whole.wrapping_add(self.lead)
     }
 
-    /// What free objects are filled with, so far as anybody looks.
+    /// The fill of free objects.
     pub fn unused_byte(self) -> u8 {
         if self.options.has(Options::POISON) { FREED } else { ZONE }
     }
 
-    /// The record, unless somebody wrote over it.
+    /// The record, unless the program has overwritten it.
     ///
     /// # Safety
     /// For all that follow: `whole` is an object of this layout.
@@ -57,20 +55,20 @@ impl Layout {
         (record.is_marked() && record.bytes() <= self.bytes).then_some(record)
     }
 
-    /// Fills what lies before the object.
+    /// Fills the red zone before the object.
     pub unsafe fn fill_before(self, whole: *mut u8) {
         let record = Record::bytes_for(self.options);
         // SAFETY: passed on.
         unsafe { whole.add(record).write_bytes(ZONE, self.lead - record) };
     }
 
-    /// Fills the object from one byte of it on, and what lies behind.
+    /// Fills the object from byte `first` on, and the red zone behind it.
     pub unsafe fn fill_from(self, whole: *mut u8, first: usize, with: u8) {
         // SAFETY: passed on.
         unsafe { self.object(whole).add(first).write_bytes(with, self.whole - self.lead - first) };
     }
 
-    /// What is wrong around an object of so many bytes.
+    /// Damage around an object of so many bytes.
     pub unsafe fn damage_around(self, whole: *mut u8, bytes: usize) -> Option<Found> {
         if !self.options.has(Options::REDZONE) {
             return None;
@@ -87,14 +85,14 @@ impl Layout {
         }
     }
 
-    /// What is wrong with a free object that is filled.
+    /// Damage in a free object that is filled.
     pub unsafe fn damage_within(self, whole: *mut u8) -> Option<Found> {
         // SAFETY: passed on.
         unsafe { changed(self.object(whole), self.whole - self.lead, FREED) }.map(Found::Inside)
     }
 }
 
-/// What was changed of bytes that should all be the same.
+/// Damage in bytes that should all be `expected`.
 unsafe fn changed(start: *mut u8, bytes: usize, expected: u8) -> Option<Damage> {
     // SAFETY: passed on.
     let bytes = unsafe { slice::from_raw_parts(start, bytes) };

@@ -1,78 +1,76 @@
-//! What a cache watches, and what is found.
+//! The options of debug caches, and the errors found.
 
 use crate::settings::Key;
 use core::fmt;
 
 pub(super) const DEBUG: Key = Key::of("cache.NAME.debug");
 
-/// What a cache watches: bits in the order in which `cache.NAME.debug` has its words.
+/// A debug cache's options: bits in the order of the words of `cache.NAME.debug`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options(pub(super) u8);
 
 impl Options {
-    /// Nothing.
+    /// No option.
     pub const NONE: Self = Options(0);
-    /// Bytes before and behind each object, which nobody may write to.
+    /// Bytes before and behind each object that the program must not write.
     pub const REDZONE: Self = Options(1);
-    /// Contents for objects that are not in use, which nobody may change; and for those that begin to be.
+    /// A fill for unused objects, which must not change, and for new ones.
     pub const POISON: Self = Options(2);
-    /// Who allocated an object, and who freed it last.
+    /// Traces of the calls that allocated an object and freed it last.
     pub const TRACK: Self = Options(4);
-    /// Objects that were freed stay so for a while.
+    /// Freed objects stay unused for a while.
     pub const QUARANTINE: Self = Options(8);
 
-    /// What the configuration says of a cache.
+    /// A cache's options in the configuration.
     pub fn of(name: &[u8]) -> Self {
         Options(DEBUG.of_cache(name) as u8)
     }
 
-    /// Whether one of them is among these.
+    /// Whether an option is set.
     pub const fn has(self, one: Self) -> bool {
         self.0 & one.0 != 0
     }
 
-    /// These but one.
+    /// The options without one.
     pub fn without(self, one: Self) -> Self {
         Options(self.0 & !one.0)
     }
 }
 
-/// Bytes that should not have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damage {
-    /// The first one, counted from the object's beginning.
+    /// Offset of the first one in the object.
     pub first: isize,
     pub found: u8,
     pub expected: u8,
-    /// How many there are.
+    /// Their number.
     pub count: usize,
 }
 
 impl Damage {
-    /// Counted from elsewhere.
+    /// Counts from another origin.
     pub fn moved(self, by: isize) -> Self {
         Damage { first: self.first + by, ..self }
     }
 }
 
-/// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The red zone before it was written to.
+    /// A write to the red zone before the object.
     Before(Damage),
-    /// The one behind it.
+    /// A write to the red zone behind it.
     Behind(Damage),
-    /// The object itself, though it was free.
+    /// A write to a free object.
     Inside(Damage),
-    /// The record.
+    /// A write to the record.
     Record,
-    /// It was freed again.
+    /// A double free.
     Twice,
-    /// It was used, though it was free.
+    /// A use after free.
     AfterFree,
-    /// It was given to another cache.
+    /// A free to another cache.
     OtherCache,
-    /// Not its beginning was given, but this.
+    /// A pointer into the object.
     Interior(*mut u8),
 }
 

@@ -1,7 +1,6 @@
-//! Objects that were freed wait here before they are used again: whoever still writes to them is found when they leave.
+//! The quarantine: freed objects wait here before reuse, and late writes to them are found when they leave.
 //!
-//! A queue through the objects' records. Runs at the same time: any thread, under the lock; a signal handler on top of
-//! its holder does without.
+//! A queue through records. Runs at the same time: any thread, under the lock; a handler above its holder does without.
 
 use super::record::Record;
 use crate::observe::LockReport;
@@ -10,12 +9,12 @@ use core::ptr::null_mut;
 use machine::here;
 use machine::sync::{Acquired, Lock, Ordering, Site};
 
-/// Bytes that wait for each cache.
+/// Most bytes in each cache's quarantine.
 pub(super) const MOST_BYTES: usize = 1 << 20;
-/// With the spare arrays: nothing is taken while it is held.
+/// As the spare magazines' lock: its holder takes no further lock.
 const RANK: u8 = 2;
 
-/// The queue. All-zero memory is an empty one.
+/// The queue. All-zero memory: empty.
 #[derive(Debug)]
 pub(super) struct Quarantine {
     lock: Lock<RANK>,
@@ -33,19 +32,19 @@ struct Queue {
 unsafe impl Sync for Quarantine {}
 
 impl Quarantine {
-    /// Puts a free object in. False: not here, not now.
+    /// Adds a free object. False: in a signal handler that must not wait.
     pub fn push(&self, locks: &LockReport, whole: *mut u8) -> bool {
         self.locked(locks, here!(), |queue| queue.push(whole)).is_some()
     }
 
-    /// Takes the one out that was in longest, if there are more than so many bytes in objects of `bytes`.
+    /// Removes the oldest object, if objects of `bytes` take more than `most` bytes.
     pub fn pop_beyond(&self, locks: &LockReport, most: usize, bytes: usize) -> Option<*mut u8> {
         self.locked(locks, here!(), |queue| if queue.len * bytes > most { queue.pop() } else { None })?
     }
 
-    /// Objects in here, at rest.
+    /// Number of objects, at rest.
     pub fn len(&self) -> usize {
-        // SAFETY: nobody else is here.
+        // SAFETY: no other thread is here.
         unsafe { (*self.queue.get()).len }
     }
 
@@ -68,7 +67,7 @@ impl Quarantine {
 
 impl Queue {
     fn push(&mut self, whole: *mut u8) {
-        // SAFETY: objects in here and the one that comes have records, whose links are ours.
+        // SAFETY: the queued objects and the new one have records, whose links are ours.
         unsafe {
             Record::of(whole).next().store(null_mut(), Ordering::Relaxed);
             match self.last.is_null() {
@@ -85,8 +84,7 @@ impl Queue {
         if whole.is_null() {
             return None;
         }
-        // SAFETY: as above. Where somebody wrote over the record, its link leads nowhere, and the program ends when the
-        // object is looked at; until then the queue does without what lay behind.
+        // SAFETY: as above. After an overwritten record the queue drops the rest, and the check ends the program.
         let next = unsafe { Record::of(whole).is_marked().then(|| Record::of(whole).next().load(Ordering::Relaxed)) };
         self.first = next.unwrap_or(null_mut()).cast();
         if self.first.is_null() {
@@ -96,7 +94,7 @@ impl Queue {
         Some(whole)
     }
 
-    /// After the holder of the lock vanished in a fork: the links are right, what is known of the end may not be.
+    /// After the lock's holder vanished in a fork: the links are right, the end and the length may not be.
     fn repair(&mut self) {
         (self.last, self.len) = (null_mut(), 0);
         let mut next = self.first;

@@ -1,4 +1,4 @@
-//! The last words of a program that misused an object which is watched: what, where, who allocated it, who freed it.
+//! The report on a misused object of a debug cache: the error, the place, and the calls that allocated and freed it.
 
 use super::layout::Layout;
 use super::options::{Found, Options};
@@ -9,7 +9,7 @@ use crate::misuse::Line;
 use core::fmt::Write;
 use machine::{clock, code, process};
 
-/// When it was found; where a call did it, the address that this returns to.
+/// When the error was found. A call comes with its return address.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Moment {
     Freed(usize),
@@ -33,7 +33,7 @@ impl Moment {
     }
 }
 
-/// Says what was found of an object of `cache`, and aborts.
+/// Reports an error at an object of `cache`, and aborts.
 #[cold]
 pub(super) fn die(cache: &CacheState, layout: Layout, whole: *mut u8, found: Found, moment: Moment) -> ! {
     // SAFETY: an object of the cache lies there.
@@ -69,7 +69,7 @@ pub(super) fn die(cache: &CacheState, layout: Layout, whole: *mut u8, found: Fou
     if let Some(record) = record {
         tell_owners(record, layout.options);
     } else if let Some(before) = marked_before(layout, whole) {
-        // SAFETY: an object of the cache, whose record is whole.
+        // SAFETY: an object of the cache with an intact record.
         let record = unsafe { Record::of(before) };
         let mut line = Line::new();
         let object = layout.object(before);
@@ -81,7 +81,7 @@ pub(super) fn die(cache: &CacheState, layout: Layout, whole: *mut u8, found: Fou
     end(layout.options)
 }
 
-/// Says that what was given back to `cache` is none of its objects, and aborts.
+/// Reports a free to `cache` of a pointer that is none of its objects, and aborts.
 #[cold]
 pub(super) fn die_of_stranger(cache: &CacheState, object: *mut u8, from: usize) -> ! {
     let mut line = Line::new();
@@ -97,17 +97,17 @@ pub(super) fn die_of_stranger(cache: &CacheState, object: *mut u8, from: usize) 
     end(Options::TRACK)
 }
 
-/// The object of the same span before this one, if its record is whole.
+/// The object before this one in the same span, if its record is intact.
 fn marked_before(layout: Layout, whole: *mut u8) -> Option<*mut u8> {
     let start = heap().page_heap().span_of(whole)?.start();
     let before = whole.wrapping_sub(layout.whole);
-    // SAFETY: objects of the span that lie before one that was given were given too.
+    // SAFETY: objects that lie before a given one in the span were given too.
     (before >= start && unsafe { layout.record_of(before) }.is_some()).then_some(before)
 }
 
 fn tell_owners(record: &Record, options: Options) {
     for (what, state) in [("allocated", State::InUse), ("freed", State::Free)] {
-        // SAFETY: the record is whole.
+        // SAFETY: the record is intact.
         if let Some(trace) = unsafe { record.trace(options, state) } {
             tell(what, &trace);
         }

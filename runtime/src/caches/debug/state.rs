@@ -1,4 +1,4 @@
-//! What a cache that watches needs, beside itself.
+//! The state of a debug cache.
 
 use super::layout::{FREED, Layout, UNSET, ZONE};
 use super::options::{Found, Options};
@@ -8,10 +8,10 @@ use super::report::{self, Moment};
 use crate::central::CacheState;
 use core::cell::UnsafeCell;
 
-/// What a cache needs for it, beside itself. All-zero memory is one that watches nothing.
+/// A cache's debug state. All-zero memory: debugging is off.
 #[derive(Debug)]
 pub struct Debug {
-    /// Does not change while anybody knows the cache.
+    /// Does not change while the cache is known.
     pub(super) layout: UnsafeCell<Layout>,
     pub(super) quarantine: Quarantine,
 }
@@ -21,11 +21,11 @@ unsafe impl Sync for Debug {}
 
 impl Debug {
     pub(super) fn layout(&self) -> Layout {
-        // SAFETY: it does not change while anybody knows the cache.
+        // SAFETY: it does not change while the cache is known.
         unsafe { *self.layout.get() }
     }
 
-    /// Whether it watches anything.
+    /// Whether any option is set.
     pub fn is_on(&self) -> bool {
         self.layout().options != Options::NONE
     }
@@ -43,7 +43,7 @@ impl Debug {
     /// Makes a free object of fresh memory.
     ///
     /// # Safety
-    /// `whole` is ours, and as large as the layout says.
+    /// The caller owns `whole`, which is as large as the layout says.
     pub unsafe fn begin(&self, whole: *mut u8) {
         let layout = self.layout();
         // SAFETY: passed on.
@@ -57,7 +57,7 @@ impl Debug {
         }
     }
 
-    /// The reverse: what finds the memory again finds no object there.
+    /// Undoes it, so that later users of the memory find no object.
     ///
     /// # Safety
     /// As above.
@@ -66,10 +66,10 @@ impl Debug {
         unsafe { Record::end(whole) };
     }
 
-    /// Makes an object, which is free, one of `bytes` bytes in use.
+    /// Makes a free object one of `bytes` bytes in use.
     ///
     /// # Safety
-    /// It is ours.
+    /// The caller owns it.
     pub(super) unsafe fn employ(&self, cache: &CacheState, whole: *mut u8, bytes: usize, from: usize) -> *mut u8 {
         let layout = self.layout();
         // SAFETY: passed on.
@@ -89,10 +89,10 @@ impl Debug {
         layout.object(whole)
     }
 
-    /// Makes an object, which was in use, one that is free. Ends the program if it cannot be.
+    /// Makes an object in use free. Ends the program if it is misused.
     ///
     /// # Safety
-    /// It begins an object of the cache.
+    /// An object of the cache begins there.
     pub(super) unsafe fn retire(&self, cache: &CacheState, whole: *mut u8, from: usize) {
         let layout = self.layout();
         // SAFETY: passed on.
@@ -112,10 +112,10 @@ impl Debug {
         }
     }
 
-    /// Ends the program if somebody wrote to an object that is free.
+    /// Ends the program if the program wrote to a free object.
     ///
     /// # Safety
-    /// It is one, and ours.
+    /// The object is free, and the caller owns it.
     pub(super) unsafe fn check_unused(&self, cache: &CacheState, whole: *mut u8, moment: Moment) {
         // SAFETY: passed on.
         if let Some(found) = unsafe { self.damage(whole) } {
@@ -123,10 +123,10 @@ impl Debug {
         }
     }
 
-    /// What is wrong with an object, in use or free.
+    /// Damage to an object, in use or free.
     ///
     /// # Safety
-    /// It is the cache's; if others may use it, what is found may be what they are about to do.
+    /// It belongs to the cache. If other threads may use it, damage may be a change under way.
     pub(super) unsafe fn damage(&self, whole: *mut u8) -> Option<Found> {
         let layout = self.layout();
         // SAFETY: passed on.

@@ -1,4 +1,4 @@
-//! What caches that watch do for their users.
+//! Allocating and freeing in debug caches.
 
 use super::layout::Layout;
 use super::options::{Found, Options};
@@ -20,11 +20,10 @@ use machine::sync::Ordering;
 use machine::{code, here, process, slot};
 
 impl ObjectCache {
-    /// Begins to watch, as a rule says; nobody else knows the cache. Returns the layout's bytes of an object; none: no
-    /// memory.
+    /// Turns debugging on for a cache that only this thread knows. Returns the layout's bytes; none: no memory.
     pub(in crate::caches) fn begin_debug(&self, options: Options, bytes: usize, alignment: usize) -> Option<usize> {
         let metadata = &heap().page_heap().metadata;
-        // A cache that is destroyed leaves it for the next one at its place.
+        // A destroyed cache leaves it to the next one at its id.
         let debug = self.debug_place().or_else(|| {
             let made = metadata.cut(size_of::<Debug>(), align_of::<Debug>())?.cast::<Debug>();
             self.set_debug_place(made);
@@ -32,7 +31,7 @@ impl ObjectCache {
         })?;
         let layout = Layout::of(options, bytes, alignment);
         let home = Home { begin_object: Some(begin_object), end_object: Some(end_object), ..*self.state().home() };
-        // SAFETY: nobody else knows the cache.
+        // SAFETY: no other thread knows the cache.
         unsafe {
             *debug.layout.get() = layout;
             self.state().set_home(home);
@@ -46,7 +45,6 @@ impl ObjectCache {
         Some(layout.whole)
     }
 
-    /// Ceases to watch; nobody knows the cache any more.
     pub(in crate::caches) fn end_debug(&self) {
         if let Some(debug) = self.debug_place() {
             // SAFETY: as above.
@@ -54,7 +52,6 @@ impl ObjectCache {
         }
     }
 
-    /// An object of `bytes` bytes, from a cache that watches.
     pub(crate) fn take_watched(&self, debug: &Debug, bytes: usize, from: usize) -> Option<*mut u8> {
         let (cache, depot) = (self.cache(), &heap().cpu.depot);
         let whole = (take_single(cache))
@@ -65,13 +62,13 @@ impl ObjectCache {
         Some(unsafe { debug.employ(self.state(), whole, bytes, from) })
     }
 
-    /// Takes an object back into a cache that watches; ends the program if there is anything wrong with it.
+    /// Frees an object to a debug cache; ends the program at any error.
     pub(crate) fn put_watched(&self, debug: &Debug, object: *mut u8, from: usize) {
         let whole = self.watched_at(debug, object, from);
         // SAFETY: an object begins there.
         unsafe { debug.retire(self.state(), whole, from) };
         if debug.layout().options.has(Options::QUARANTINE) && debug.quarantine.push(heap().locks(), whole) {
-            // What is there is free.
+            // An object in quarantine counts as free.
             heap().central().count(self.cache(), -1);
             self.release_quarantine(debug, quarantine::MOST_BYTES);
         } else {
@@ -79,7 +76,7 @@ impl ObjectCache {
         }
     }
 
-    /// Bytes that were asked for when an object in use was allocated; ends the program if it is none.
+    /// Bytes requested for an object in use; ends the program if it is none.
     pub(crate) fn watched_bytes(&self, debug: &Debug, object: *mut u8, from: usize) -> usize {
         let whole = self.watched_at(debug, object, from);
         // SAFETY: an object begins there.
@@ -94,7 +91,7 @@ impl ObjectCache {
         }
     }
 
-    /// Where all of an object lies that the program has; ends the program if none of the cache's begins there.
+    /// The start of an object's layout; ends the program if no object of the cache begins there.
     fn watched_at(&self, debug: &Debug, object: *mut u8, from: usize) -> *mut u8 {
         let span = self.span_of(object);
         let whole = span.and_then(|span| span.object_at(object));
@@ -108,16 +105,16 @@ impl ObjectCache {
     }
 
     fn span_of(&self, object: *mut u8) -> Option<&'static Span> {
-        // A span does not change its cache while an object of it lives.
+        // A span keeps its cache while an object of it lives.
         heap().page_heap().span_of(object).filter(|span| span.cache() == self.cache().number())
     }
 
-    /// Gives what was longest in quarantine back, until at most so many bytes are in there. Whether there was any.
+    /// Frees the oldest objects in quarantine until at most so many bytes are left. Returns whether it freed any.
     pub(in crate::caches) fn release_quarantine(&self, debug: &Debug, most_bytes: usize) -> bool {
         let mut any = false;
         while let Some(whole) = debug.quarantine.pop_beyond(heap().locks(), most_bytes, debug.layout().whole) {
             any = true;
-            // SAFETY: it is free, and ours.
+            // SAFETY: the object is free, and ours.
             unsafe { debug.check_unused(self.state(), whole, Moment::LeavingQuarantine) };
             heap().central().count(self.cache(), 1);
             heap().cpu.depot.put_one(self.cache(), whole);
@@ -125,13 +122,12 @@ impl ObjectCache {
         any
     }
 
-    /// Ends the program if any object that there is shows damage.
+    /// Ends the program if any object shows damage.
     fn check_all(&self, debug: &Debug) {
         let number = self.cache().number();
         heap().page_heap().for_each_span(|span| {
-            // Threads may still run, and objects change: so what is found is looked at twice. An object without a
-            // record may be one that somebody is making, or that somebody was making who vanished in a fork. SAFETY:
-            // descriptions of spans are never freed.
+            // Threads may still change objects, so look at damage twice. An object without a record may be under
+            // construction, perhaps by a thread that vanished in a fork. SAFETY: descriptions of spans are never freed.
             unsafe {
                 for whole in span.carved().take_while(|_| span.cache() == number) {
                     let found = debug.damage(whole).filter(|&found| found != Found::Record);
@@ -144,7 +140,6 @@ impl ObjectCache {
     }
 }
 
-/// Makes a free object of fresh memory, as the constructor wants it.
 unsafe fn begin_object(state: &CacheState, whole: *mut u8) {
     let Some(debug) = debug_of(state) else { return };
     // SAFETY: passed on: the memory is ours.
@@ -156,7 +151,6 @@ unsafe fn begin_object(state: &CacheState, whole: *mut u8) {
     }
 }
 
-/// The reverse, for an object that nobody uses.
 unsafe fn end_object(state: &CacheState, whole: *mut u8) {
     let Some(debug) = debug_of(state) else { return };
     // SAFETY: passed on.
@@ -172,7 +166,7 @@ fn debug_of(state: &CacheState) -> Option<&'static Debug> {
     ObjectCache::watching(CacheRef::of(state)).map(|(_, debug)| debug)
 }
 
-/// A single object out of a span, past all magazines.
+/// A single object out of a span, without magazines of the slot.
 fn take_single(cache: CacheRef) -> Option<*mut u8> {
     let depot = &heap().cpu.depot;
     let slot = depot.slot_or_none(slot::current());
@@ -182,7 +176,7 @@ fn take_single(cache: CacheRef) -> Option<*mut u8> {
     object
 }
 
-/// Ends the program: an object was given back to another cache than its own.
+/// Ends the program after a free to the wrong cache.
 #[cold]
 pub fn die_of_mixed_caches(object: *mut u8) -> ! {
     let cache = heap().central().cache_at(object);
@@ -195,7 +189,7 @@ pub fn die_of_mixed_caches(object: *mut u8) -> ! {
 }
 
 impl Heap {
-    /// Watches the size classes that rules say so of, from now on. What was allocated before stays as it is.
+    /// Turns debugging on for the size classes with such rules. Earlier allocations stay as they are.
     pub fn begin_debug(&self) {
         for class in 1..CLASSES {
             let mut name = Line::new();
@@ -209,7 +203,7 @@ impl Heap {
 
     fn begin_debug_of(&self, class: usize, name: &[u8]) {
         let bytes = size_class::size(class);
-        // Whoever asks for an alignment gets it by a class whose size is a multiple.
+        // Aligned requests get a class whose size is a multiple of the alignment.
         let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
         let wanted = Wanted {
             name,
@@ -227,7 +221,6 @@ impl Heap {
     }
 }
 
-/// Has all caches that watch looked over when the program exits.
 fn check_at_exit() {
     if !heap().cold.checks_at_exit.swap(true, Ordering::Relaxed) {
         percpu::for_process(|| process::at_exit(check_now));
