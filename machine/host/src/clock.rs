@@ -1,55 +1,55 @@
-//! Time, in nanoseconds: exact for slow paths, and coarse for paths that can't spend as much.
+//! Time in nanoseconds: exact for slow paths, and coarse for paths that cannot spend as much.
 //!
 //! ```text
 //!   coarse = ticks / 2                      until the rate is known, as if two ticks were a nanosecond
 //!   coarse = ticks · RATE / 2³² + OFFSET    from then on; both agree at the moment of the change
 //! ```
 //!
-//! Readers of the exact clock find the rate: the first one notes both clocks, one that comes [`LONG_ENOUGH_NS`] later
+//! Readers of the exact clock find the rate. The first one notes both clocks, and one at least [`LONG_ENOUGH_NS`] later
 //! divides. A process pays nothing at its start.
 
 use crate::sync::{AtomicU64, Ordering};
 
 unsafe extern "C" {
-    /// The C library's, which reads the kernel's clock page without a system call.
+    /// The C library's function, which reads the kernel's clock page without a system call.
     fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32;
 }
 
 const CLOCK_MONOTONIC: i32 = 1;
-/// Both clocks have to run for so long: then the rate is off by one in five thousand at most.
+/// Least time between the two readings: the rate is then off by at most one in five thousand.
 const LONG_ENOUGH_NS: u64 = 20_000_000;
-/// Both clocks are read within so many ticks, some two microseconds, or the thread was interrupted in between.
+/// Most ticks between reading both clocks, some two microseconds. More means that the thread was interrupted.
 const AT_ONCE: u64 = 5_000;
-/// Nanoseconds of 2³² ticks, at 20 MHz to 10 GHz. Others mean that one clock stood while the machine slept.
+/// Nanoseconds of 2³² ticks, at 20 MHz to 10 GHz. Any other rate means that one clock stood while the machine slept.
 const PLAUSIBLE: core::ops::RangeInclusive<u64> = (1 << 32) / 10..=50 << 32;
 
 process_state! {
-    /// Nanoseconds of 2³² ticks; 0: not known.
+    /// Nanoseconds of 2³² ticks; 0: unknown.
     static RATE: AtomicU64 = AtomicU64::new(0);
     static OFFSET: AtomicU64 = AtomicU64::new(0);
-    /// Both clocks at the first reading; 0: there was none. The time is noted last.
+    /// Both clocks at the first reading; 0: none. The time is stored last.
     static FIRST_TICKS: AtomicU64 = AtomicU64::new(0);
     static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 }
 
-/// Nanoseconds since some fixed moment in the past. Never goes back. About 25 ns.
+/// Nanoseconds since a fixed moment in the past. Never goes back. About 25 ns.
 pub fn now_ns() -> u64 {
-    // Relaxed: whoever misses the rate finds out in `look_at_both`.
+    // Relaxed: a thread that misses the rate finds out in `look_at_both`.
     if RATE.load(Ordering::Relaxed) == 0 { look_at_both() } else { exact_ns() }
 }
 
-/// Whether the same work takes the same time each time, because nothing else happens on the machine.
+/// Whether the same work always takes the same time, because nothing else runs on the machine.
 pub const IS_STEADY: bool = false;
 
 /// Nanoseconds since some moment, for heuristics: about 10 ns.
 ///
-/// Once [`now_ns`] was read twice, 20 ms apart, an interval is right to one in a thousand. Before that it may be half
-/// as long as it was, or two and a half times. It may come out negative between two CPUs, which disagree a little, and
-/// once in a process, when the rate becomes known while a thread is interrupted in a reading: by as long as that takes.
+/// After two readings of [`now_ns`], 20 ms apart, intervals are right to one in a thousand. Before, they may be half as
+/// long as in truth, or two and a half times. An interval may be negative between two CPUs, which disagree a little.
+/// Once in a process it may also be negative, if the rate becomes known while a reader is interrupted.
 #[inline]
 pub fn coarse_ns() -> u64 {
     let ticks = ticks();
-    // Acquire pairs with the release in `look_at_both`: who sees the rate sees its offset.
+    // Acquire pairs with the release in `look_at_both`: a thread that sees the rate sees its offset.
     match RATE.load(Ordering::Acquire) {
         0 => ticks / 2,
         rate => scaled(ticks, rate).wrapping_add(OFFSET.load(Ordering::Relaxed)),
@@ -61,14 +61,13 @@ fn scaled(ticks: u64, rate: u64) -> u64 {
     ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
 }
 
-/// The processor's counter.
 #[inline]
 fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Reads the exact clock; finds the rate of the other one, if that can be told by now.
+/// Reads the exact clock, and finds the rate of the other one if enough time has passed.
 #[cold]
 fn look_at_both() -> u64 {
     let before = ticks();
@@ -76,7 +75,7 @@ fn look_at_both() -> u64 {
     if ticks().wrapping_sub(before) > AT_ONCE {
         return now;
     }
-    // Acquire pairs with the release below: who sees the time sees the ticks.
+    // Acquire pairs with the release below: a thread that sees the time sees the ticks.
     let (first_ns, first_ticks) = (FIRST_NS.load(Ordering::Acquire), FIRST_TICKS.load(Ordering::Relaxed));
     let passed_ns = now.saturating_sub(first_ns);
     let rate = ((u128::from(passed_ns) << 32) / u128::from(before.wrapping_sub(first_ticks).max(1))) as u64;
@@ -86,13 +85,13 @@ fn look_at_both() -> u64 {
             FIRST_NS.store(now, Ordering::Release);
         }
     } else if passed_ns >= LONG_ENOUGH_NS && PLAUSIBLE.contains(&rate) {
-        // Of several that come at once the first one sets both.
+        // Of several threads at once, the first one sets both.
         let offset = (before / 2).wrapping_sub(scaled(before, rate));
         if OFFSET.compare_exchange(0, offset, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             RATE.store(rate, Ordering::Release);
         }
     } else if passed_ns >= LONG_ENOUGH_NS {
-        // Anew. Who mixes two beginnings up finds another rate that cannot be.
+        // Start again. A thread that mixes two beginnings finds another implausible rate.
         FIRST_NS.store(0, Ordering::Relaxed);
         FIRST_TICKS.store(0, Ordering::Relaxed);
     }

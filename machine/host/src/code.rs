@@ -1,17 +1,15 @@
-//! Code: from where a function was called, and what a person can make of such an address.
-//!
-//! For reports of misuse, whose reader wants to know who did it. Nothing here is fast.
+//! Return addresses of callers, and their places in files, for reports of misuse. Nothing here is fast.
 
 use crate::{sandbox, thread};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Calls that are recorded at most.
+/// Most calls recorded.
 pub const DEPTH: usize = 8;
-/// Calls of the runtime's own, at most, that may lie before those.
+/// Most calls of the runtime itself before those.
 const OWN: usize = 24;
 
-/// Return addresses, the innermost first; zero where there are no more.
+/// Return addresses, the innermost first; zeroes at the end.
 pub type Calls = [usize; DEPTH];
 
 unsafe extern "C" {
@@ -23,16 +21,14 @@ unsafe extern "C" {
     fn getauxval(kind: u64) -> u64;
 }
 
-/// Where the runtime's own library lies, if it is one of its own; else, and as long as nobody knows, nowhere. Core's
-/// atomics: it is so in every process, also in simulated ones.
+/// Address range of the runtime's own library; empty if it is part of the program, or unknown. Core's atomics: it is
+/// the same in all processes, also simulated ones.
 static LIBRARY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Whether the unwinder is there.
 static IS_READY: AtomicBool = AtomicBool::new(false);
 
-/// Readies the C library's unwinder, which is loaded, and allocates, when it is first used: not in a sandbox, where
-/// files may not be opened. And looks up where the runtime lies, which takes the loader's lock: no fork child has to
-/// wait for that later.
+/// Loads the C library's unwinder, whose first use allocates, unless in a sandbox, which may forbid opening files.
+/// Finds the runtime's library too: this takes the loader's lock, and no fork child should wait for that later.
 pub fn prepare() {
     if !sandbox::is_on() {
         let mut calls = Calls::default();
@@ -46,8 +42,8 @@ pub fn prepare() {
     }
 }
 
-/// The calls that led here: from the first one outside of the runtime's library on, or, in programs that the runtime is
-/// a part of, from the one that returns to `from` on. Without an unwinder it is `from` alone. After [`prepare`].
+/// The calls that led here, from the first one outside the runtime's library on. If the runtime is part of the program,
+/// from the one that returns to `from` on. Without an unwinder, `from` alone. Call [`prepare`] before.
 #[inline(never)]
 pub fn calls(from: usize) -> Calls {
     let mut all = [0; OWN + DEPTH];
@@ -76,15 +72,15 @@ pub fn thread_number() -> u32 {
     thread::tid()
 }
 
-/// Where in which file a call lies: what debuggers and `addr2line` want to be told.
+/// File and offset of a call, as debuggers and `addr2line` want them.
 pub fn place_of(call: usize) -> Option<(&'static CStr, usize)> {
-    // The address is the one behind the call.
+    // A return address lies behind the call.
     let call = call.checked_sub(1)?;
     let image = Image::of(call)?;
     Some((image.file, call - image.base))
 }
 
-/// A program or library that is loaded.
+/// A loaded program or library.
 #[derive(Clone, Copy)]
 struct Image {
     file: &'static CStr,
@@ -99,7 +95,7 @@ struct Search {
     found: Option<Image>,
 }
 
-/// The beginning of glibc's `struct dl_phdr_info`.
+/// The start of glibc's `struct dl_phdr_info`.
 #[repr(C)]
 struct ObjectInfo {
     base: usize,
@@ -122,10 +118,10 @@ struct Header {
 }
 
 impl Image {
-    /// The one whose executable part has an address.
+    /// The image whose executable part has an address.
     fn of(address: usize) -> Option<Image> {
         let mut search = Search { address, found: None };
-        // SAFETY: `look` gets what it expects.
+        // SAFETY: `look` gets the data it expects.
         unsafe { dl_iterate_phdr(look, (&raw mut search).cast()) };
         search.found
     }
@@ -139,7 +135,7 @@ unsafe extern "C" fn look(object: *mut ObjectInfo, _: usize, search: *mut c_void
     const LOADED: u32 = 1;
     const EXECUTABLE: u32 = 1;
     const EXECUTED_FILE: u64 = 31;
-    // SAFETY: the loader describes an object that stays loaded while we look at it; `search` is ours.
+    // SAFETY: the loader describes an object that stays loaded meanwhile; `search` is ours.
     unsafe {
         let (object, search) = (&*object, &mut *search.cast::<Search>());
         for index in 0..object.count as usize {
@@ -163,8 +159,8 @@ unsafe extern "C" fn look(object: *mut ObjectInfo, _: usize, search: *mut c_void
     }
 }
 
-/// The body of a naked function that continues as another one, which has one argument more: the address that the call
-/// returns to. It reads as the call that it is: `with_caller!(allocate_for(bytes, caller))`. Two instructions.
+/// The body of a naked function that continues as another one, with the return address as an additional argument:
+/// `with_caller!(allocate_for(bytes, caller))`. Two instructions.
 #[macro_export]
 macro_rules! with_caller {
     ($to:ident($first:ident, caller)) => {

@@ -1,15 +1,15 @@
-//! Error numbers, as the C library's functions leave them in `errno`.
+//! Error numbers in the C library's `errno`.
 
-/// Why a call failed: Linux's numbers.
+/// Why a call failed, by Linux's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Error {
-    /// Not now.
+    /// Try again.
     Again = 11,
-    /// Memory was not to be had.
+    /// Out of memory.
     OutOfMemory = 12,
-    /// Somebody uses it.
+    /// In use.
     Busy = 16,
-    /// An argument was invalid.
+    /// Invalid argument.
     Invalid = 22,
 }

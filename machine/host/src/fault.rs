@@ -1,10 +1,10 @@
-//! Injected failures, for tests: each point can be made to fail from its n-th passage on, or once.
+//! Injected failures, for tests. A test can make each point fail from its n-th passage on, or once.
 //!
-//! A disarmed point costs one load of a line that nobody writes, on paths that end in a system call anyway.
+//! A disarmed point costs one load of a line that no thread writes, on paths that end in a system call anyway.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where a failure can be injected.
+/// Points of injection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Point {
@@ -19,16 +19,16 @@ pub enum Point {
 /// How a point fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Not at all.
+    /// Never.
     Never,
-    /// The passage after `skip` others fails, and no other.
+    /// Only the passage after `skip` others fails.
     Once {
-        /// Passages that go well first.
+        /// Passages that succeed first.
         skip: u32,
     },
     /// All passages after the first `skip` fail.
     Always {
-        /// Passages that go well first.
+        /// Passages that succeed first.
         skip: u32,
     },
 }
@@ -48,11 +48,11 @@ pub fn arm(point: Point, plan: Plan) {
         Plan::Once { skip } => ONCE | skip as u64,
         Plan::Always { skip } => ALWAYS | skip as u64,
     };
-    // Relaxed here and below: a plan is data of its own, ordered with nothing else.
+    // Relaxed here and below: plans order nothing.
     PLANS[point as usize].store(word, Ordering::Relaxed);
 }
 
-/// Counts a passage of `point`, and says whether it has to fail.
+/// Counts a passage of `point`; true: it must fail.
 #[inline]
 pub fn fails(point: Point) -> bool {
     let plan = &PLANS[point as usize];

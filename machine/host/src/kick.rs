@@ -1,11 +1,11 @@
-//! Kicks: making other CPUs of this process do something now. Two kinds, never to be confused.
+//! Kicks: make other CPUs of this process do something now. There are two kinds.
 //!
-//! [`fence_all`] orders memory on every running thread of the process and aborts nothing. [`restart`] also aborts every
+//! [`fence_all`] orders memory on each running thread of the process and aborts nothing. [`restart`] also aborts each
 //! restartable section in flight in one slot, and [`restart_all`] in all slots. Both use `membarrier`. The kernel can
 //! select a CPU but no concurrency id, so a restart goes to all CPUs that run a thread of ours.
 //!
-//! Registration costs microseconds while the process has one thread and tens of milliseconds later, so it is done when
-//! the second thread is being created ([`register`]), or else at the first kick.
+//! Registration costs microseconds while the process has one thread, and tens of milliseconds later. So [`register`]
+//! runs while the second thread is being created, or else at the first kick.
 
 use crate::sync::{self, AtomicU32, AtomicU64, Ordering};
 use crate::{clock, fault, sandbox, syscall};
@@ -25,45 +25,44 @@ process_state! {
     static REFUSALS: AtomicU64 = AtomicU64::new(0);
 }
 
-/// The kernel refused the kick: no membarrier, or a filter forbids it. Nothing was ordered, nothing restarted.
+/// The kernel refused the kick: no membarrier, or a filter forbids it. It ordered and restarted nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Tells the kernel that kicks will come. Idempotent; a fork child inherits it.
+/// Registers for kicks. Idempotent; a fork child inherits it.
 pub fn register() -> Result<(), Refused> {
     if sandbox::is_on() {
         return Err(Refused);
     }
-    // Relaxed: the state only saves a system call that would do no harm.
+    // Relaxed: the state only saves a harmless system call.
     match STATE.load(Ordering::Relaxed) {
         REGISTERED => return Ok(()),
         REFUSED => return Err(Refused),
         _ => {}
     }
     let done = command(REGISTER_PRIVATE_EXPEDITED) && command(REGISTER_PRIVATE_EXPEDITED_RSEQ);
-    // What a sandbox that came meanwhile refused is refused above from now on.
+    // Later calls are refused above if a sandbox came meanwhile and refused this one.
     STATE.store(if done { REGISTERED } else { REFUSED }, Ordering::Relaxed);
     if done { Ok(()) } else { Err(Refused) }
 }
 
-/// A full memory barrier on every running thread of the process. Aborts no restartable section.
+/// A full memory barrier on each running thread of the process. Aborts no restartable section.
 pub fn fence_all() -> Result<(), Refused> {
     kick(PRIVATE_EXPEDITED)
 }
 
-/// Aborts every restartable section that is in flight in `slot` (here: in any slot), and is a [`fence_all`].
+/// Aborts each restartable section in flight in `slot` (here: in any slot), and is a [`fence_all`].
 pub fn restart(_slot: u32) -> Result<(), Refused> {
     restart_all()
 }
 
-/// Aborts every restartable section that is in flight, in any slot, and is a [`fence_all`].
+/// Aborts each restartable section in flight in any slot, and is a [`fence_all`].
 pub fn restart_all() -> Result<(), Refused> {
     kick(PRIVATE_EXPEDITED_RSEQ)
 }
 
-/// Whether waiting has been a [`fence_all`]: what any thread stored or loaded before `since_ns` is ordered before the
-/// return, and what the caller did before then, with a fence, before what others do from now on. The way on where kicks
-/// are refused.
+/// Whether the wait since `since_ns` was a [`fence_all`], for processes without kicks. All accesses before `since_ns`
+/// then come before the return. The caller's, with a fence, come before later ones of others.
 pub fn have_stores_arrived(since_ns: u64) -> bool {
     let is_over = clock::now_ns().saturating_sub(since_ns) >= sync::STORES_TAKE_NS;
     if is_over {
@@ -72,7 +71,7 @@ pub fn have_stores_arrived(since_ns: u64) -> bool {
     is_over
 }
 
-/// Kicks made so far, and kicks refused.
+/// Kicks made, and kicks refused.
 pub fn counts() -> (u64, u64) {
     (KICKS.load(Ordering::Relaxed), REFUSALS.load(Ordering::Relaxed))
 }

@@ -1,7 +1,7 @@
-//! The host machine: what Commensal's runtime asks of a computer, answered by Linux on x86-64.
+//! The host machine: the operations that Commensal's runtime needs, on Linux and x86-64.
 //!
-//! This package and its simulated twin have the same interface; `machine/conformance` specifies each operation once and
-//! tests both. The runtime names neither: it says `use machine::…`, and Cargo.toml decides which package that is.
+//! This package and the simulated machine have the same interface; `machine/conformance` specifies each operation once
+//! and tests both. The runtime says `use machine::…`, and Cargo.toml decides which package that is.
 //!
 //! | module | operations |
 //! |---|---|
@@ -10,17 +10,17 @@
 //! | [`kick`] | ordering or restarting other CPUs (membarrier) |
 //! | [`sync`] | atomics, fences, ranked locks with contention accounting |
 //! | [`thread`] | thread identity, fork detection, fork hooks |
-//! | [`vm`] | reserving, committing and giving back address space |
+//! | [`vm`] | reserving, committing and returning address space |
 //! | [`clock`] | monotonic time |
 //! | [`process`] | environment, limits, messages, orderly death |
-//! | [`sandbox`] | which system calls may be made |
-//! | [`publication`] | memory that other processes may look at |
-//! | [`code`] | who called, for reports of misuse |
+//! | [`sandbox`] | system calls that are allowed |
+//! | [`publication`] | memory that other processes may read |
+//! | [`code`] | callers, for reports of misuse |
 //! | [`fault`] | injected failures |
 //! | [`test_support`] | how tests run programs and threads |
 //!
-//! Nothing in here allocates, and nothing calls a C function that could: system calls are made directly, so that
-//! `errno` changes only where [`process::set_error`] says so, and other libraries' interposed `mmap` is not entered.
+//! Nothing here allocates or calls a C function that could. System calls are made directly, so only
+//! [`process::set_error`] changes `errno`, and an interposed `mmap` of another library is not entered.
 #![no_std]
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
@@ -29,7 +29,7 @@ compile_error!("host speaks Linux on x86-64 only; found another target");
 #[cfg(test)]
 extern crate std;
 
-/// Declares state of the process. The simulated machine shares its users, and resets it for each simulation.
+/// Declares state of the process. The simulated machine resets it for each simulation.
 macro_rules! process_state {
     ($($state:item)*) => { $($state)* };
 }

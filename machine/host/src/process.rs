@@ -1,4 +1,4 @@
-//! The process: its environment and limits, what it says, and how it dies.
+//! The process: its environment and limits, its messages, and its death.
 
 pub use crate::error::Error;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
@@ -16,50 +16,48 @@ unsafe extern "C" {
 
 const STANDARD_ERROR: usize = 2;
 
-/// The value of an environment variable; none in a program that runs with raised privileges.
+/// The value of an environment variable; none in a program with raised privileges.
 pub fn environment(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: the name ends with a zero byte.
     let value = unsafe { secure_getenv(name.as_ptr()) };
-    // SAFETY: the C library returns null, or a string that is valid until the environment changes; we read it at once.
+    // SAFETY: the result is null, or a string that is valid until the environment changes; we read it at once.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }
 
-/// Whether a variable is set at all, privileges or not.
+/// Whether a variable is set, with raised privileges or not.
 pub fn is_set(name: &CStr) -> bool {
     // SAFETY: the name ends with a zero byte.
     !unsafe { getenv(name.as_ptr()) }.is_null()
 }
 
-/// A value of the kernel's auxiliary vector; zero if it has none.
+/// A value of the kernel's auxiliary vector; zero: absent.
 pub(crate) fn auxiliary(kind: u64) -> u64 {
     // SAFETY: reads a table.
     unsafe { getauxval(kind) }
 }
 
-/// Records, in the way of the C library, why a call failed.
+/// Sets `errno` for a failed call.
 #[cold]
 pub fn set_error(error: Error) {
     // SAFETY: the location is this thread's own.
     unsafe { *__errno_location() = error as c_int };
 }
 
-/// The calling thread's error number.
 pub(crate) fn error() -> c_int {
     // SAFETY: the location is this thread's own.
     unsafe { *__errno_location() }
 }
 
-/// Has calls about mappings made by the C library's functions, so that libraries which put their own in the place of
-/// those see them.
+/// Makes calls about mappings through the C library's functions, for libraries that replace these.
 pub fn map_by_library() {
     syscall::go_by_library();
 }
 
-/// The copy of standard error that [`keep_standard_error`] made, and which file it is; 0: there is none.
+/// The copy of standard error by [`keep_standard_error`], and its file; 0: none.
 static COPY: AtomicUsize = AtomicUsize::new(0);
 static COPY_OF: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Copies standard error for messages at exit: some programs close the original before. Not inherited.
+/// Copies standard error for messages at exit, because some programs close it before. Not inherited.
 pub fn keep_standard_error() {
     const DUPLICATE_CLOSE_ON_EXEC: usize = 1030;
     const HIGH_ENOUGH: usize = 100;
@@ -73,7 +71,7 @@ pub fn keep_standard_error() {
     }
 }
 
-/// Which file a descriptor is of: its device and its number there.
+/// Device and number of a descriptor's file.
 fn file_of(descriptor: usize) -> Option<[u64; 2]> {
     const STAT_WORDS: usize = 18;
     let mut status = [0_u64; STAT_WORDS];
@@ -82,14 +80,14 @@ fn file_of(descriptor: usize) -> Option<[u64; 2]> {
     known.is_ok().then_some([status[0], status[1]])
 }
 
-/// Where messages go: the copy, unless the program has closed it, or has something else there.
+/// The descriptor for messages: the copy, unless the program has closed or replaced it.
 fn messages() -> usize {
     let copy = COPY.load(Ordering::Relaxed);
     let is_copy = copy != 0 && file_of(copy) == Some(COPY_OF.each_ref().map(|known| known.load(Ordering::Relaxed)));
     if is_copy { copy } else { STANDARD_ERROR }
 }
 
-/// Writes a message to standard error, unbuffered. What cannot be written is dropped.
+/// Writes a message to standard error, unbuffered. Drops the rest after a failure.
 pub fn complain(message: &[u8]) {
     let mut rest = message;
     let to = messages();
@@ -102,20 +100,20 @@ pub fn complain(message: &[u8]) {
     }
 }
 
-/// Ends the process as `abort` does.
+/// Aborts the process.
 #[cold]
 pub fn die() -> ! {
     // SAFETY: nothing is left to protect.
     unsafe { abort() }
 }
 
-/// Has `function` called when the program exits in an orderly way.
+/// Has `function` called at a normal exit.
 pub fn at_exit(function: extern "C" fn()) -> bool {
     // SAFETY: the function lives as long as the process.
     unsafe { atexit(function) == 0 }
 }
 
-/// The kernel's number of this process; in a sandbox, of the one that entered it.
+/// The kernel's number of this process; in a sandbox, of the process that entered it.
 pub fn id() -> u32 {
     // SAFETY: asks, changes nothing.
     unsafe { syscall::call(syscall::GETPID, [0; 6]) }.map_or_else(|_| sandbox::process(), |id| id as u32)
@@ -131,7 +129,7 @@ pub extern "C" fn fail(number: c_int) -> c_int {
 /// The C library's `prctl`.
 ///
 /// # Safety
-/// As the kernel has it.
+/// As for the system call.
 pub unsafe fn control(option: c_int, [second, third, fourth, fifth]: [usize; 4]) -> c_int {
     // SAFETY: passed on.
     unsafe { as_asked(syscall::PRCTL, [option as usize, second, third, fourth, fifth, 0]) }
@@ -139,7 +137,7 @@ pub unsafe fn control(option: c_int, [second, third, fourth, fifth]: [usize; 4])
 
 /// The C library's `unshare`.
 pub fn unshare(flags: c_int) -> c_int {
-    // SAFETY: no memory is another one's afterwards.
+    // SAFETY: no memory changes its owner.
     unsafe { as_asked(syscall::UNSHARE, [flags as usize, 0, 0, 0, 0, 0]) }
 }
 
@@ -149,7 +147,7 @@ pub fn enter_namespace(descriptor: c_int, kind: c_int) -> c_int {
     unsafe { as_asked(syscall::SETNS, [descriptor as usize, kind as usize, 0, 0, 0, 0]) }
 }
 
-/// A call that the program asked for: it is made in a sandbox, too.
+/// A call that the program asked for; a sandbox does not refuse it.
 unsafe fn as_asked(number: usize, arguments: [usize; 6]) -> c_int {
     // SAFETY: passed on.
     match unsafe { syscall::make(number, arguments) } {
@@ -158,11 +156,11 @@ unsafe fn as_asked(number: usize, arguments: [usize; 6]) -> c_int {
     }
 }
 
-/// Reads the beginning of a file into `buffer` without allocating; the part that was read.
+/// Reads the start of a file into `buffer` without allocating; returns the part read.
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     const AT_FDCWD: usize = -100isize as usize;
     const READ_ONLY_CLOSE_ON_EXEC: usize = 0o2000000;
-    // SAFETY: the path ends with a zero byte; the buffer is ours; the descriptor is closed again.
+    // SAFETY: the path ends with a zero byte, the buffer is ours, and the descriptor is closed again.
     unsafe {
         let arguments = [AT_FDCWD, path.as_ptr() as usize, READ_ONLY_CLOSE_ON_EXEC, 0, 0, 0];
         let file = syscall::call(syscall::OPENAT, arguments).ok()?;
@@ -172,20 +170,20 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// How many threads the process has, the runtime's own among them; none: it cannot be told, as in a sandbox.
+/// Number of the process's threads, the runtime's own included; none: unknown, as in a sandbox.
 pub fn threads() -> Option<u32> {
     const STAT_WORDS: usize = 18;
-    /// The directory has as many links more than an empty one.
+    /// Links of an empty directory; each thread adds one.
     const OF_EMPTY: u64 = 2;
     let (path, mut status) = (c"/proc/self/task", [0_u64; STAT_WORDS]);
-    // SAFETY: the path ends with a zero byte; fills one `struct stat`, whose third word is the number of links.
+    // SAFETY: the path ends with a zero byte; fills one `struct stat`, whose third word counts links.
     let known =
         unsafe { syscall::call(syscall::STAT, [path.as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     known.ok()?;
     status[2].checked_sub(OF_EMPTY).map(|threads| threads as u32)
 }
 
-/// Runs `work`, and leaves errno as it was.
+/// Runs `work` and restores errno.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the location is this thread's own.
     unsafe {
@@ -197,15 +195,15 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Whether the kernel gives huge pages to whoever did not ask for any.
+/// Whether the kernel gives huge pages to programs that did not ask.
 pub fn prefers_huge_pages() -> bool {
     let mut text = [0; 64];
     let setting = read_file(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
     setting.is_some_and(|setting| setting.starts_with(b"[always]"))
 }
 
-/// Shows the bytes in use, and the limit, of each control group with a limit that the process is in: its own first,
-/// then its ancestors. Shows none without a known limit. Some ten system calls, and six for each ancestor.
+/// Shows use and limit, in bytes, of each limited control group of the process: its own first, then the ancestors.
+/// Shows none without a known limit. Takes some ten system calls, and six for each ancestor.
 pub fn memory_of_groups(show: impl FnMut(u64, u64)) {
     let mut text = [0; 2048];
     let Some(groups) = read_file(c"/proc/self/cgroup", &mut text).and_then(|text| core::str::from_utf8(text).ok())
@@ -216,7 +214,7 @@ pub fn memory_of_groups(show: impl FnMut(u64, u64)) {
         let mut fields = str::splitn(line, 3, ':');
         Some((fields.next()?, fields.next()?, fields.next()?))
     };
-    // The first version has a hierarchy for memory, if it is used; the second one only one for all.
+    // Version 1 may have a hierarchy for memory; version 2 has one for all.
     let first = groups.lines().filter_map(fields).find(|(_, kinds, _)| kinds.split(',').any(|kind| kind == "memory"));
     let second = || groups.lines().filter_map(fields).find(|(number, ..)| *number == "0");
     match (first, second()) {
@@ -228,12 +226,12 @@ pub fn memory_of_groups(show: impl FnMut(u64, u64)) {
     }
 }
 
-/// Shows use and limit from the group of the tree at `place` upwards. A container may have only its own part mounted.
+/// Shows use and limit from a group of the tree at `place` upwards. A container may have only its own part mounted.
 fn show_limits(place: &str, path: &str, files: [&str; 2], mut show: impl FnMut(u64, u64)) {
     let mut path = path.trim_end_matches('/');
     loop {
         let [used, limit] = files.map(|file| read_number(&[place, path, file]));
-        // The first version says that there is none by a large number, the second one by a word.
+        // Version 1 writes no limit as a large number, version 2 as a word.
         if let (Some(used), Some(limit)) = (used, limit.filter(|&limit| limit < 1 << 60)) {
             show(used, limit);
         }
@@ -242,7 +240,6 @@ fn show_limits(place: &str, path: &str, files: [&str; 2], mut show: impl FnMut(u
     }
 }
 
-/// The number in the file whose path is made of these parts.
 fn read_number(parts: &[&str]) -> Option<u64> {
     let (mut path, mut text) = ([0; 512], [0; 32]);
     let mut length = 0;
@@ -254,9 +251,8 @@ fn read_number(parts: &[&str]) -> Option<u64> {
     core::str::from_utf8(read_file(path, &mut text)?).ok()?.trim().parse().ok()
 }
 
-/// Bytes of memory that the machine has.
+/// Bytes of the machine's memory.
 pub fn memory() -> u64 {
-    /// What the call writes, of which these are wanted.
     const TOTAL: usize = 4;
     const UNIT: usize = 13;
     let mut information = [0_u64; 14];
@@ -265,7 +261,7 @@ pub fn memory() -> u64 {
     information[TOTAL].saturating_mul(information[UNIT] & u64::from(u32::MAX))
 }
 
-/// Bytes of address space that the process may have; `u64::MAX` if there is no limit.
+/// Most bytes of address space for the process; `u64::MAX`: no limit.
 pub fn address_space_limit() -> u64 {
     const ADDRESS_SPACE: usize = 9;
     let mut limit = [u64::MAX; 2];
@@ -303,7 +299,7 @@ mod tests {
         assert_eq!(found("/pod/own"), [own, outermost], "where there is none in between");
         assert_eq!(found("/pod/"), [outermost]);
         assert_eq!(found("/"), [outermost]);
-        // As in a container, where only the group's own part of the tree is mounted.
+        // As in a container that has only its group's part of the tree mounted.
         assert_eq!(found("/elsewhere/pod"), [outermost]);
         fs::remove_dir_all(&root).expect("the folder is ours");
     }

@@ -1,16 +1,15 @@
-//! Memory that others may look at: a file in the user's runtime directory, named by the process, which is mapped.
+//! Memory that other processes may read: a mapped file in the user's runtime directory, named by the process.
 //!
-//! The directory is `commensal` in `$XDG_RUNTIME_DIR`, or in `/run/user/UID`, or `/dev/shm/commensal-UID`, or
-//! `/tmp/commensal-UID`: the first that is the user's own and that no other user may enter. `/tmp` is last, because on
-//! many machines it lies on a disk, on which writers may have to wait. The file has mode 0600. All of its memory is
-//! allocated at once, so no write to it can fail for lack of memory. It is removed when the process exits normally, and
-//! stays when the process crashes.
+//! The directory is `commensal` in `$XDG_RUNTIME_DIR` or in `/run/user/UID`, else `/dev/shm/commensal-UID` or
+//! `/tmp/commensal-UID`: the first that belongs to the user and is closed to others. `/tmp` is last because it often
+//! lies on a disk, where writers may wait. The file has mode 0600. All its memory is allocated at once, so no write
+//! fails for lack of memory. A normal exit removes the file; after a crash it stays.
 //!
-//! The process writes into memory of its own, of which [`update`] has the kernel copy parts into the file: where
-//! somebody has truncated that, the kernel says so, and nobody is killed.
+//! The process writes to private memory, and [`update`] has the kernel copy parts into the file. If another process has
+//! truncated the file, the kernel returns an error instead of killing the writer.
 //!
-//! Allocates nothing. Some twenty system calls. Two descriptors are open for a moment: do not call it in signal
-//! handlers of programs that depend on which descriptors are free.
+//! Allocates nothing. Takes some twenty system calls. Two descriptors are open for a moment: do not call it in signal
+//! handlers of programs that depend on free descriptor numbers.
 
 use crate::process::{environment, id};
 use crate::syscall::{self, Errno};
@@ -21,28 +20,27 @@ use core::ops::Range;
 use core::ptr::null_mut;
 use core::str::FromStr;
 
-/// The longest path of such a file, in bytes.
+/// Longest path of a file, in bytes.
 const PATH: usize = 160;
-/// Longer values of [`VARIABLE`] are left alone.
+/// Longest usable value of [`VARIABLE`].
 pub const LONGEST_NAMED: usize = 100;
-/// What names a user's runtime directory, where there is one.
+/// Names the user's runtime directory, if there is one.
 pub const VARIABLE: &CStr = c"XDG_RUNTIME_DIR";
 
-/// A file's name is the number of its process, after the PID namespace in which it has that number unless that is the
-/// machine's own. So processes of containers that share a directory have different files.
+/// A file's name: the process's number, after its PID namespace unless that is the machine's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
-    /// The number of the namespace; 0: unknown.
+    /// Number of the namespace; 0: unknown.
     pub namespace: u64,
-    /// The number of the process.
+    /// Number of the process.
     pub process: u32,
 }
 
 impl Name {
-    /// The namespace of the machine, in which all processes have numbers (`PROC_PID_INIT_INO` in the kernel).
+    /// The machine's own namespace, in which all processes have numbers (`PROC_PID_INIT_INO` in the kernel).
     pub const MACHINE: u64 = 0xefff_fffc;
 
-    /// The name that is written so; none: it is none, or would be a second one of the same.
+    /// The name of a text; none if it is not the one way to write it.
     pub fn parse(text: &str) -> Option<Name> {
         fn number<N: FromStr>(text: &str) -> Option<N> {
             let is_written_so = text == "0" || text.starts_with(|first: char| matches!(first, '1'..='9'));
@@ -65,29 +63,29 @@ impl fmt::Display for Name {
     }
 }
 
-/// The PID namespace of the process; 0: nobody says.
+/// The process's PID namespace; 0: unknown.
 pub fn own_namespace() -> u64 {
     let (path, mut status) = (c"/proc/self/ns/pid", [0_u64; 18]);
     let arguments = [AT_FDCWD, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0];
     // SAFETY: the path ends with a zero.
     let Ok(file) = (unsafe { syscall::call(syscall::OPENAT, arguments) }) else { return 0 };
-    // SAFETY: the kernel writes 144 bytes, of which the second word is the file's number.
+    // SAFETY: the kernel writes 144 bytes, whose second word is the file's number.
     let is_known = unsafe { syscall::call(syscall::FSTAT, [file, status.as_mut_ptr() as usize, 0, 0, 0, 0]) }.is_ok();
     close(file);
     if is_known { status[1] } else { 0 }
 }
 
-/// Where something was published. Zeroes are nowhere.
+/// A publication. Zeroes: none.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Place {
     path: [u8; PATH],
-    /// Both of so many bytes, and what the process writes is the same.
+    /// The file's mapping and the private memory, of the same size.
     file: *mut u8,
     own: *mut u8,
 }
 
-/// Where users without a runtime directory have a directory of their own.
+/// Folders with directories of users without a runtime directory.
 pub const OTHERS: [&str; 2] = ["/dev/shm", "/tmp"];
 
 const AT_FDCWD: usize = -100isize as usize;
@@ -102,7 +100,7 @@ const CLOSE_ON_EXEC: usize = 0o2_000_000;
 const ONLY_OURS: usize = 0o700;
 const ONLY_OURS_TO_READ: usize = 0o600;
 
-/// Makes a file of so many zeroes, and gives as many of the process's own. An error says what there is not.
+/// Makes a file of `bytes` zeroes, and returns the private memory. Error: the reason.
 pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
     let (folder, path) = folder().ok_or(
         "no directory that is this user's alone: neither $XDG_RUNTIME_DIR/commensal nor /run/user/UID/commensal \
@@ -112,7 +110,7 @@ pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str>
     let start = path.length;
     let is_named = write!(path, "/{}\0", Name { namespace: own_namespace(), process: id() }).is_ok();
     let name = path.text.as_ptr().wrapping_add(start + 1);
-    // Before the file, which would stay behind without it.
+    // Before the file, which a failure would leave behind.
     let own = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite).ok_or("there is no memory");
     let mapped = own.and_then(|_| match is_named {
         // SAFETY: the name ends with a zero.
@@ -121,13 +119,13 @@ pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str>
     });
     close(folder);
     let own = own?;
-    // SAFETY: the mapping is ours, and nobody has seen it.
+    // SAFETY: the mapping is ours, and no other code has seen it.
     let file = mapped.inspect_err(|_| unsafe { _ = vm::release(own, bytes) })?;
     *place = Place { path: path.text, file, own };
     Ok(own)
 }
 
-/// Shows others a part of what the process wrote; of nowhere, nothing. False: somebody has truncated the file.
+/// Copies a part of the private memory to the file, if there is one. False: another process has truncated the file.
 pub fn update(place: &Place, part: Range<usize>) -> bool {
     const BAD_ADDRESS: Errno = Errno(14);
     if place.file.is_null() {
@@ -149,7 +147,7 @@ pub fn update(place: &Place, part: Range<usize>) -> bool {
     }
 }
 
-/// Removes the file. What is mapped stays so.
+/// Removes the file; mappings stay.
 pub fn withdraw(place: &mut Place) {
     if place.path[0] != 0 {
         // SAFETY: the path ends with a zero.
@@ -158,7 +156,7 @@ pub fn withdraw(place: &mut Place) {
     }
 }
 
-/// Directories for a user's pages, in the order of trial; `named` is the value of [`VARIABLE`]. Readers look here, too.
+/// Directories for a user's files, in the order of trial; `named` is the value of [`VARIABLE`]. Readers use this too.
 pub fn candidates(user: u32, named: Option<&str>) -> impl Iterator<Item = Path> {
     let named = named.filter(|folder| folder.starts_with('/') && folder.len() <= LONGEST_NAMED);
     let of_session = named.and_then(|folder| Path::of(format_args!("{folder}/commensal")));
@@ -167,7 +165,6 @@ pub fn candidates(user: u32, named: Option<&str>) -> impl Iterator<Item = Path> 
     [of_session, of_user].into_iter().chain(of_nobody).flatten()
 }
 
-/// The directory, open, and its path.
 fn folder() -> Option<(usize, Path)> {
     // SAFETY: asks, changes nothing.
     let user = unsafe { syscall::call(syscall::GETEUID, [0; 6]) }.ok()? as u32;
@@ -175,15 +172,15 @@ fn folder() -> Option<(usize, Path)> {
     candidates(user, named).find_map(|path| Some((open_folder(&path, user)?, path)))
 }
 
-/// Makes a directory if there is none. None: it cannot be made, or is not the user's alone.
+/// Opens a directory, or makes it. None: this failed, or others may enter it.
 fn open_folder(path: &Path, user: u32) -> Option<usize> {
     let at = path.text.as_ptr() as usize;
-    // SAFETY: the path ends with a zero, as what follows it is; one that exists stays as it is.
+    // SAFETY: the path ends with a zero; an existing directory stays as it is.
     let folder = unsafe {
         let _ = syscall::call(syscall::MKDIRAT, [AT_FDCWD, at, ONLY_OURS, 0, 0, 0]);
         syscall::call(syscall::OPENAT, [AT_FDCWD, at, OPEN_FOLDER, 0, 0, 0]).ok()?
     };
-    // What the kernel calls `struct stat`: 144 bytes, among which are mode and owner.
+    // `struct stat`: 144 bytes, among them mode and owner.
     let mut status = [0_u32; 36];
     // SAFETY: the kernel writes so many bytes.
     let is_known = unsafe { syscall::call(syscall::FSTAT, [folder, status.as_mut_ptr() as usize, 0, 0, 0, 0]) }.is_ok();
@@ -198,7 +195,7 @@ fn open_folder(path: &Path, user: u32) -> Option<usize> {
 /// # Safety
 /// The name ends with a zero.
 unsafe fn map_new_file(folder: usize, name: *const u8, bytes: usize) -> Result<*mut u8, &'static str> {
-    // Somebody who writes beyond this limit is killed.
+    // A write beyond this limit would kill the program.
     if file_size_limit() < bytes as u64 {
         return Err("files must not be so large (ulimit -f)");
     }
@@ -206,14 +203,14 @@ unsafe fn map_new_file(folder: usize, name: *const u8, bytes: usize) -> Result<*
         // SAFETY: passed on.
         let _ = unsafe { syscall::call(syscall::UNLINKAT, [folder, name as usize, 0, 0, 0, 0]) };
     };
-    // A process of the same number has left one.
+    // A process with the same number may have left one.
     remove();
     // SAFETY: passed on.
     let file =
         unsafe { syscall::call(syscall::OPENAT, [folder, name as usize, OPEN_NEW_FILE, ONLY_OURS_TO_READ, 0, 0]) }
             .map_err(|_| "the file cannot be made")?;
     let mapped = if allocate(file, bytes) {
-        // SAFETY: the file is ours, and zeroes are what is promised.
+        // SAFETY: the file is ours, and zeroes are promised.
         unsafe { crate::vm::share(file as i32, bytes) }.ok_or("the file cannot be mapped")
     } else {
         Err("there is no memory for the file")
@@ -225,7 +222,6 @@ unsafe fn map_new_file(folder: usize, name: *const u8, bytes: usize) -> Result<*
     mapped
 }
 
-/// Has a file of so many bytes, all of which are there.
 fn allocate(file: usize, bytes: usize) -> bool {
     const INTERRUPTED: Errno = Errno(4);
     loop {
@@ -258,7 +254,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// None: it is too long.
+    /// None: too long.
     fn of(path: fmt::Arguments<'_>) -> Option<Self> {
         let mut own = Path { text: [0; PATH], length: 0 };
         own.write_fmt(path).ok()?;
@@ -274,7 +270,7 @@ impl Path {
 impl Write for Path {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.length + text.len();
-        // One zero stays at the end.
+        // The last byte stays zero.
         self.text[..PATH - 1].get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
         self.length = end;
         Ok(())
@@ -282,12 +278,12 @@ impl Write for Path {
 }
 
 impl Place {
-    /// Nowhere.
+    /// No publication.
     pub const fn nowhere() -> Self {
         Place { path: [0; PATH], file: null_mut(), own: null_mut() }
     }
 
-    /// The path of the file; empty: there is none.
+    /// Path of the file; empty: none.
     pub fn path(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.path).unwrap_or(c"")
     }
@@ -322,7 +318,7 @@ mod tests {
         let mut again = Place::nowhere();
         publish(&mut again, 4096).expect("it takes the place of the one before");
         assert_eq!(fs::metadata(&path).expect("it is there").len(), 4096);
-        // SAFETY: mapped still.
+        // SAFETY: still mapped.
         assert_eq!(unsafe { memory.add(8191).read() }, 7);
         withdraw(&mut again);
         assert!(!path.exists());

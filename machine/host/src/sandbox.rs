@@ -1,33 +1,27 @@
-//! Sandboxes: whether a filter of system calls may be there, and so which calls may be made.
+//! Sandboxes: system-call filters that may be present, and the calls that they allow.
 //!
-//! A filter cannot be asked whether it is there: asking is a call that it may kill the program for. So whoever learns
-//! that one is about to come says so before, by [`enter`]. From then on calls that are not
-//! [usual](crate::syscall::is_usual) fail here, as if the kernel had refused them; kicks do, too. That is for good, and
-//! for fork children as well, as filters are.
-//!
-//! Runs at the same time: all threads.
+//! A program cannot ask for a filter, because the filter may kill it for that call. So code that learns of a coming
+//! filter says so before, by [`enter`]. From then on, kicks and calls that are not [usual](crate::syscall::is_usual)
+//! fail here. This lasts for ever, also in fork children, as filters do. Runs at the same time: all threads.
 
 use crate::sync::{AtomicBool, AtomicU32, Ordering, wait};
 use crate::{clock, process};
 
-/// What [`enter`] waits at most. In a fork child nobody ends the calls of the parent's other threads, and a handler may
-/// have interrupted one.
+/// Longest wait of [`enter`]: calls of a fork parent's other threads never end, nor one that a handler interrupted.
 const LONGEST_NS: u64 = 100_000_000;
-/// Between two looks.
 const LOOK_NS: u64 = 100_000;
 
 process_state! {
     static IS_ON: AtomicBool = AtomicBool::new(false);
-    /// Threads that are in an unusual call, or about to look whether they may make one.
+    /// Threads in an unusual call, or about to check for one.
     static PASSING: AtomicU32 = AtomicU32::new(0);
-    /// The number of the process that entered.
     static PROCESS: AtomicU32 = AtomicU32::new(0);
 }
 
-/// From the return on, no thread makes an unusual call. Idempotent.
+/// After the return, no thread makes an unusual call. Idempotent.
 pub fn enter() {
     PROCESS.store(process::id(), Ordering::Relaxed);
-    // SeqCst pairs with `pass`: either whoever passes is seen below, or sees that it must not.
+    // SeqCst pairs with `pass`: either we see a passing thread below, or it sees that it must not pass.
     IS_ON.store(true, Ordering::SeqCst);
     let until = clock::now_ns() + LONGEST_NS;
     loop {
@@ -40,21 +34,21 @@ pub fn enter() {
     }
 }
 
-/// Whether somebody said so.
+/// Whether [`enter`] was called.
 #[inline]
 pub fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
 
-/// The number of the process that entered: a child cannot ask for its own.
+/// The process that entered; a child cannot ask for its own number.
 pub(crate) fn process() -> u32 {
     PROCESS.load(Ordering::Relaxed)
 }
 
-/// Leave to make an unusual call, until it is dropped.
+/// Permission for an unusual call, until dropped.
 pub(crate) struct Passage;
 
-/// None: it must not be made.
+/// None: the call must not be made.
 pub(crate) fn pass() -> Option<Passage> {
     // SeqCst: see `enter`.
     PASSING.fetch_add(1, Ordering::SeqCst);

@@ -1,15 +1,15 @@
 //! Address space: reserve, decommit, release, move.
 //!
-//! Sizes and addresses are multiples of [`PAGE`]. A reservation costs address space, and counts as promised by the
-//! system's overcommit policy, as all mappings do. Its pages are zero at first touch, and cost memory from then on. All
-//! calls may fail for lack of address space, and then change nothing.
+//! Sizes and addresses are multiples of [`PAGE`]. A reservation costs address space, and counts under the system's
+//! overcommit policy like any mapping. Its pages are zero at first touch, and cost memory from then on. A call that
+//! fails for lack of address space changes nothing.
 
 use crate::{fault, syscall};
 use core::ffi::CStr;
 
 pub use crate::zero::zero;
 
-/// The page size that every size and address in here is a multiple of.
+/// Bytes of a page.
 pub const PAGE: usize = 4096;
 
 const PROT_NONE: usize = 0;
@@ -27,7 +27,7 @@ const MREMAP_MAYMOVE: usize = 1;
 const MREMAP_FIXED: usize = 2;
 const MREMAP_DONTUNMAP: usize = 4;
 
-/// What may be done with a fresh mapping.
+/// Access to a fresh mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Neither read nor write.
@@ -45,16 +45,16 @@ impl Access {
     }
 }
 
-/// What the kernel should do about huge pages in a range.
+/// Advice about huge pages in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Huge {
-    /// Use them where they fit.
+    /// Use them if they fit.
     Prefer,
     /// Never use them.
     Avoid,
 }
 
-/// Maps `bytes` of fresh zeroes somewhere, or exactly at `at` if that is not null and nothing lies there.
+/// Maps `bytes` of fresh zeroes anywhere, or exactly at `at` if that is not null and free.
 pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
     if fault::fails(fault::Point::Reserve) {
         return None;
@@ -65,8 +65,8 @@ pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
     // SAFETY: an anonymous mapping that replaces nothing changes no memory in use.
     let got = unsafe { syscall::call(syscall::MMAP, arguments) }.ok()? as *mut u8;
     if !at.is_null() && got != at {
-        // A kernel before 4.17 takes the address for a mere wish.
-        // SAFETY: the mapping is ours and nobody has seen it.
+        // A kernel before 4.17 takes the address for a hint.
+        // SAFETY: the mapping is ours and no other code has seen it.
         unsafe { release(got, bytes) };
         return None;
     }
@@ -74,7 +74,7 @@ pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
 }
 
 /// Whether a descriptor is a file in memory with this beginning and at least `bytes`, which no process can shorten
-/// (`F_SEAL_SHRINK`): so mapping it cannot kill the program. Changes nothing, whatever the descriptor is.
+/// (`F_SEAL_SHRINK`). So mapping it cannot kill the program. Changes nothing for any descriptor.
 pub fn is_kept(descriptor: i32, beginning: &[u8], bytes: usize) -> bool {
     const GET_SEALS: usize = 1034;
     const CANNOT_SHRINK: usize = 2;
@@ -93,11 +93,10 @@ pub fn is_kept(descriptor: i32, beginning: &[u8], bytes: usize) -> bool {
         && room.starts_with(beginning)
 }
 
-/// Maps the first `bytes` of a file that other processes map, too: all see what one writes. The descriptor is closed
-/// when the process executes another program.
+/// Maps the first `bytes` of a file shared with other processes. An exec closes the descriptor.
 ///
 /// # Safety
-/// The descriptor is the caller's, of a file that nobody shortens, and from which whatever is read is valid.
+/// The caller owns the descriptor; no process shortens the file, and all of its contents are valid.
 pub unsafe fn share(descriptor: i32, bytes: usize) -> Option<*mut u8> {
     const MAP_SHARED: usize = 1;
     const SET_DESCRIPTOR_FLAGS: usize = 2;
@@ -111,12 +110,11 @@ pub unsafe fn share(descriptor: i32, bytes: usize) -> Option<*mut u8> {
     }
 }
 
-/// Returns the pages of a range to the kernel; it stays committed and reads as zero. Returns false if the contents are
-/// unchanged, as when the process has locked all its future memory. A lock on single pages was forgotten by its owner:
-/// no caller needs what is in them.
+/// Returns the pages of a range to the kernel; the range stays committed and reads as zero. False: the contents are
+/// unchanged, as when the process has locked all future memory. Also drops a program's lock on single pages.
 ///
 /// # Safety
-/// The caller owns the range and needs its contents no more.
+/// The caller owns the range and no longer needs its contents.
 pub unsafe fn decommit(at: *mut u8, bytes: usize) -> bool {
     // SAFETY: the caller gives the contents up.
     let done = |advice| unsafe { advise(at, bytes, advice) };
@@ -124,27 +122,27 @@ pub unsafe fn decommit(at: *mut u8, bytes: usize) -> bool {
         && (done(MADV_DONTNEED) || (!is_all_to_be_locked() && done(MADV_DONTNEED_LOCKED)))
 }
 
-/// Whether future mappings are locked (mlockall with MCL_FUTURE): the kernel then takes back no untouched pages.
+/// Whether future mappings are locked (mlockall with MCL_FUTURE). Then the kernel takes back no untouched pages.
 fn is_all_to_be_locked() -> bool {
     reserve(core::ptr::null_mut(), PAGE, Access::None).is_none_or(|page| {
         // SAFETY: the page is ours.
         let is_locked = unsafe { !advise(page, PAGE, MADV_DONTNEED) };
-        // SAFETY: as above, and nobody knows it.
+        // SAFETY: the page is ours, and no other code knows it.
         unsafe { release(page, PAGE) };
         is_locked
     })
 }
 
-/// Unmaps a range. False if it is still mapped (the kernel could not split a mapping): do not reuse the address.
+/// Unmaps a range. False: it is still mapped (the kernel could not split a mapping); do not reuse the address.
 ///
 /// # Safety
-/// The caller owns the range; nobody touches it afterwards.
+/// The caller owns the range, and no code touches it afterwards.
 pub unsafe fn release(at: *mut u8, bytes: usize) -> bool {
     // SAFETY: the caller gives the range up.
     unsafe { syscall::call(syscall::MUNMAP, [at as usize, bytes, 0, 0, 0, 0]) }.is_ok()
 }
 
-/// States what is wanted of huge pages in a range. A kernel without them answers with false, which harms nobody.
+/// Advises the kernel about huge pages in a range. A kernel without them answers false, which does no harm.
 ///
 /// # Safety
 /// The caller owns the range.
@@ -154,7 +152,7 @@ pub unsafe fn advise_huge(at: *mut u8, bytes: usize, wish: Huge) -> bool {
     unsafe { advise(at, bytes, advice) }
 }
 
-/// Has the kernel show a name where it lists mappings. False: it knows none (before 5.17, or as it was built).
+/// Names a range for the kernel's list of mappings. False: unsupported (before 5.17, or by configuration).
 ///
 /// # Safety
 /// The caller owns the range.
@@ -166,7 +164,7 @@ pub unsafe fn name(at: *mut u8, bytes: usize, name: &'static CStr) -> bool {
     unsafe { syscall::call(syscall::PRCTL, arguments) }.is_ok()
 }
 
-/// Makes a range read as zero in every child that is forked from now on.
+/// Makes a range read as zero in each child forked from now on.
 ///
 /// # Safety
 /// The caller owns the range.
@@ -175,15 +173,14 @@ pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
     unsafe { advise(at, bytes, MADV_WIPEONFORK) }
 }
 
-/// Moves the pages of `from` to `to` without copying them, in place of what is there; `from` stays committed and reads
-/// as zero. False if both ranges are unchanged (a kernel before 5.7, too many mappings, no room for a third range).
+/// Moves the pages of `from` to `to` without copying them, replacing the contents; `from` stays committed and reads as
+/// zero. False: both ranges are unchanged (a kernel before 5.7, too many mappings, no room for a third range).
 ///
-/// Goes through a third range. A kernel before 6.17 that refuses to move to a given place may have unmapped that place
-/// first, and it refuses a source that spans more than one mapping. To a place of its own choice it moves, or changes
-/// nothing. From there a single mapping moves on.
+/// Goes through a third range. A kernel before 6.17 that refuses to move to a given place may have unmapped it first,
+/// and it refuses a source of several mappings. A move to a place of its own choice succeeds or changes nothing.
 ///
 /// # Safety
-/// The caller owns both ranges, which do not overlap, and gives up what is at `to`.
+/// The caller owns both ranges, which do not overlap, and gives up the contents of `to`.
 pub unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> bool {
     let remap = |from: *mut u8, flags, to: *mut u8| {
         // SAFETY: all ranges are the caller's, or fresh.
@@ -195,7 +192,7 @@ pub unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> bool {
         return true;
     }
     if remap(between, MREMAP_FIXED, from).is_err() {
-        // SAFETY: the source is committed, and reads as zero since its pages are in between.
+        // SAFETY: the source is committed, and reads as zero while its pages are in between.
         unsafe {
             from.copy_from_nonoverlapping(between, bytes);
             release(between, bytes);
@@ -204,10 +201,10 @@ pub unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> bool {
     false
 }
 
-/// Resizes the mapping at `at` where it lies. False: it is unchanged.
+/// Resizes the mapping at `at` in place. False: it is unchanged.
 ///
 /// # Safety
-/// The range is a whole mapping of the caller's; what shrinks away is not used any more.
+/// The range is a whole mapping of the caller's; a part that is cut off is no longer used.
 pub unsafe fn resize(at: *mut u8, old_bytes: usize, new_bytes: usize) -> bool {
     // SAFETY: the caller owns the mapping; without MAYMOVE the kernel grows into free address space only.
     unsafe { syscall::call(syscall::MREMAP, [at as usize, old_bytes, new_bytes, 0, 0, 0]) }.is_ok()

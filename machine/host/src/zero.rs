@@ -1,9 +1,9 @@
-//! Making memory zero.
+//! Zeroing memory.
 
-/// Makes bytes zero, by plain writes.
+/// Zeroes bytes by plain writes.
 ///
 /// # Safety
-/// They are the caller's, and nobody else looks at them meanwhile.
+/// The caller owns them, and no other code looks at them meanwhile.
 #[inline(always)]
 pub unsafe fn zero(at: *mut u8, bytes: usize) {
     // SAFETY: passed on.

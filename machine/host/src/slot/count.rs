@@ -1,22 +1,22 @@
-//! Counts of what happened in which slot, in x86-64 assembly.
+//! Counts of events in each slot, in x86-64 assembly.
 //!
-//! The word's address is one register and an offset: processors forward a store to the next load by the form of its
-//! address only for simple forms, and each addition reads what the last one wrote.
+//! The word's address is one register and an offset. Processors forward a store to the next load only for simple forms
+//! of address, and each addition reads the result of the last one.
 
 use super::given::WORDS;
 use super::layout::{COUNTED_BESIDE, COUNTS, Counted, NOWHERE};
 use crate::sync::{AtomicPtr, Ordering};
 use core::arch::asm;
 
-/// Adds one to the first word of the counts of this thread's slot, and says where that was; or, where restartable
-/// sections do not come to an end, to the word [`COUNTED_BESIDE`] it, as if in slot [`NOWHERE`]. `counts` leads to
-/// those of slot 0; signal handlers of this thread that let it lead elsewhere do so before or after the operation. What
-/// the thread does next is ordered behind the count by [`fence_all`](crate::kick::fence_all) only.
+/// Adds one to the first word of the counts of this thread's slot; returns the place. If restartable sections never
+/// complete, counts in the word [`COUNTED_BESIDE`] it instead, as if in slot [`NOWHERE`]. `counts` leads to the counts
+/// of slot 0. Signal handlers of this thread may change it before or after the operation. Only
+/// [`fence_all`](crate::kick::fence_all) orders the thread's later accesses after the count.
 ///
 /// # Safety
 /// The mode is [`Mode::ConcurrencyId`](super::Mode::ConcurrencyId), and the thread has a slot. `counts` points to
-/// counts for every possible slot. Only this operation and [`count_in`] write the word, and the one beside it is
-/// written by locked instructions only.
+/// counts for each possible slot. Only this and [`count_in`] write the word; only locked instructions write the one
+/// beside it.
 #[inline(always)]
 pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     let words = WORDS.load(Ordering::Relaxed);
@@ -50,12 +50,11 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     Counted { at, slot: slot as u32 }
 }
 
-/// Adds one to the word `OFFSET` bytes behind where the thread counted; false, and nothing is counted, if it is not in
-/// that slot any more. A release: whoever loads the sum by acquire sees what the thread counted before, and comes
-/// behind what it read before.
+/// Adds one to the word `OFFSET` bytes behind the thread's count; false, without a count, if it has left that slot. A
+/// release: a thread that loads the sum by acquire sees earlier counts and comes after earlier reads.
 ///
 /// # Safety
-/// As for [`count`], which said where.
+/// As for [`count`], which returned the place.
 #[inline(always)]
 pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
     let words = WORDS.load(Ordering::Relaxed);

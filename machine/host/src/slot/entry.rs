@@ -1,10 +1,10 @@
-//! The two operations as whole functions: what a C program calls when it calls malloc and free.
+//! The two operations as whole functions, for the entry points malloc and free.
 //!
-//! They do what `pop` and `push` do, by the same text (`section`), behind the runtime's table lookups. As a function of
-//! its own a pop tests its outcome once; the caller of an inlined one tests it again, since inline assembly cannot both
-//! jump out and give a value. The layout and the slow path come from the runtime as arguments.
+//! They do the same as `pop` and `push`, by the same text (`section`), after the runtime's table lookups. A pop as a
+//! function of its own tests its outcome once. The caller of an inlined one tests it again, because inline assembly
+//! cannot both jump out and give a value. The runtime passes the layout and the slow path as arguments.
 
-/// A second name of the function that begins here, which no other library can take over: `commensal_own_$symbol`.
+/// A second label of the function, `commensal_own_$symbol`, which no other library can interpose.
 #[macro_export]
 macro_rules! own_label {
     ($symbol:literal) => {
@@ -12,9 +12,9 @@ macro_rules! own_label {
     };
 }
 
-/// The body of a naked `extern "C" fn(bytes: usize) -> *mut c_void`: for up to `$limit` bytes, a [`pop`](super::pop)
-/// from the take word whose index is in the byte table at offset `$table` of the region, by steps of 16 bytes;
-/// `$slow(bytes)` if that gives null.
+/// The body of a naked `extern "C" fn(bytes: usize) -> *mut c_void`. For up to `$limit` bytes it is a
+/// [`pop`](super::pop) from the allocation word whose index is in the byte table at offset `$table` of the region, by
+/// steps of 16 bytes. If that gives null, it is `$slow(bytes)`.
 ///
 /// 21 instructions.
 #[macro_export]
@@ -47,9 +47,9 @@ macro_rules! take_body {
     };
 }
 
-/// The body of a naked `extern "C" fn(object: *mut c_void)`: a [`push`](super::push) to the give word beside the take
-/// word whose index is in the byte map at offset `$map` of the region, by steps of 64 KiB, modulo the mask at offset
-/// `$mask`; `$slow(object)` if that fails.
+/// The body of a naked `extern "C" fn(object: *mut c_void)`: a [`push`](super::push) to a free word; `$slow(object)` if
+/// that fails. The index of the allocation word beside it is in the byte map at offset `$map` of the region, by steps
+/// of 64 KiB, modulo the mask at offset `$mask`.
 ///
 /// 20 instructions.
 #[macro_export]
@@ -81,9 +81,8 @@ macro_rules! put_body {
     };
 }
 
-/// The body of a naked `extern "C" fn(cache: *mut _) -> *mut c_void`: a [`pop`](super::pop) from the take word whose
-/// index is in the second word of what the pointer leads to, in the region whose base is in the first; `$slow(cache)`
-/// if that gives null.
+/// The body of a naked `extern "C" fn(cache: *mut _) -> *mut c_void`: a [`pop`](super::pop) from an allocation word;
+/// `$slow(cache)` if that gives null. `cache` leads to the base of the region, and then to the word's index.
 ///
 /// 18 instructions.
 #[macro_export]
@@ -108,8 +107,8 @@ macro_rules! cache_take_body {
     };
 }
 
-/// The body of a naked `extern "C" fn(cache: *mut _, object: *mut c_void)`: a [`push`](super::push) to the give word
-/// beside the take word that [`cache_take_body`] pops from; `$slow(cache, object)` if that fails. Null is nothing.
+/// The body of a naked `extern "C" fn(cache: *mut _, object: *mut c_void)`: a [`push`](super::push) to the free word
+/// beside the word of [`cache_take_body`]; `$slow(cache, object)` if that fails. A null object has no effect.
 ///
 /// 20 instructions.
 #[macro_export]

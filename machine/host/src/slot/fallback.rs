@@ -1,21 +1,20 @@
 //! Slots without the kernel's help: each thread owns one, from its first slow path to its death.
 //!
-//! A slot remembers the kernel's number of its owner. There is no thread-exit hook, because it would have to allocate
-//! in the C library. Instead, a thread that needs a slot first looks at a few old ones, and adopts one whose owner is
-//! dead, with all that is cached there. Slot 0 is never assigned, so a thread with a zero block finds "empty" and
-//! "full".
+//! A slot stores the kernel's number of its owner. There is no thread-exit hook, because it would allocate in the C
+//! library. Instead, a thread that needs a slot first looks at a few old ones. If one's owner is dead, it adopts the
+//! slot with its contents. Slot 0 is never assigned, so a thread with a zero block finds "empty" and "full".
 //!
-//! In a fork child the kernel gives a new number to the thread that forked, so its slot looks like one of a dead thread
-//! until it has called [`claim`]. Until then, the child's other threads leave all old slots alone.
+//! In a fork child the kernel gives the forking thread a new number, so its slot looks like a dead thread's until it
+//! calls [`claim`]. Until then, the child's other threads leave all old slots alone.
 //!
-//! In a sandbox nobody can ask for numbers, nor whether somebody lives. There a slot remembers its owner's
-//! [`thread::id`], and goes to the next thread of that id: the C library gives it again when its owner is dead. What a
-//! thread of another id had stays there; that is bounded by the threads that there were at a time.
+//! In a sandbox a thread cannot ask for numbers, nor whether a thread lives. There a slot stores its owner's
+//! [`thread::id`], and goes to the next thread of that id. The C library gives the id again when the owner is dead.
+//! Slots of other ids keep their contents; the most threads at a time bound these.
 //!
-//! The kernel uses the numbers of dead threads again. So an owner's word also counts how often it was written: an
-//! adopter that found an owner dead does not replace a newer one with the same number.
+//! The kernel reuses the numbers of dead threads. So an owner's word also counts its writes: an adopter that found an
+//! owner dead does not replace a newer one with the same number.
 //!
-//! Runs at the same time: any number of threads adopt; an owner is replaced by compare-and-swap only.
+//! Runs at the same time: any number of threads adopt; only compare-and-swap replaces an owner.
 
 use super::layout::MAX;
 use super::number::{Mode, mode};
@@ -23,36 +22,34 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{process, sandbox, thread};
 
 process_state! {
-    /// The owner's number, of 42 bits, and above it how often the word was written.
+    /// The owner's number, of 42 bits; above it, the count of writes.
     static OWNERS: [AtomicU64; MAX] = [const { AtomicU64::new(0) }; MAX];
-    /// Slots from 1 up to here have been given at least once.
+    /// Slots from 1 up to here have had an owner.
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     static CURSOR: AtomicU32 = AtomicU32::new(0);
-    /// The generation of the process in which the thread that forked has its slot, or had none.
+    /// The generation in which the forking thread has claimed its slot, or had none.
     static CLAIMED: AtomicU32 = AtomicU32::new(thread::FIRST_GENERATION);
 }
 
-/// Old slots that are looked at before a new one is given: enough to keep up with threads that come and go in turn.
+/// Old slots to look at before a new one is given: enough when threads come and go in turn.
 const GLANCES: u32 = 4;
-/// A thread that found none does without so often, which takes less time than to look.
+/// Slow paths that a thread without a slot skips before it looks again; they take less time than a look.
 const SLOTLESS: u32 = 1024;
 
-/// The owner is the thread whose number is that of the process: the only thread, where one runs. Forks, which go
-/// unnoticed then, give it another number.
+/// The owner is the only thread, whose number is the process's. Forks, which go unnoticed then, change that number.
 const FIRST_THREAD: u64 = BORROWED - 1;
-/// The number of a thread that never was: the slot is taken for a while.
+/// No thread's number: the slot is taken for a while.
 const BORROWED: u64 = (1 << NUMBER_BITS) - 1;
-/// In the number of a thread that could not ask for the kernel's.
+/// Set in the number of a thread that could not ask the kernel.
 const BY_ID: u64 = 1 << (NUMBER_BITS - 1);
-/// Of an owner's word.
 const NUMBER_BITS: u32 = 42;
 
-/// Gives the calling thread a slot of its own, if one is to be had.
+/// Gives the calling thread a slot, if there is one.
 #[cold]
 pub(super) fn adopt_slot() -> Option<u32> {
     debug_assert!(mode() == Mode::PerThread);
     let slotless = thread::slotless();
-    // SAFETY: the word is this thread's own; handlers that come in between count, too, or do not.
+    // SAFETY: the word is this thread's own; a handler in between may count, too.
     unsafe {
         if *slotless > 0 {
             *slotless -= 1;
@@ -72,25 +69,25 @@ pub(super) fn adopt_slot() -> Option<u32> {
     // SAFETY: the word is this thread's own.
     unsafe { *thread::fallback_slot() = slot };
     if me != FIRST_THREAD && me != own_number() {
-        // A signal handler forked meanwhile, and this is the child.
+        // A signal handler has forked meanwhile, and this is the child.
         claim();
     }
     Some(slot)
 }
 
-/// In a fork child: the slot stays with its thread, which the kernel calls by a new number now.
+/// In a fork child: the slot stays with its thread, which has a new number.
 pub(super) fn claim() {
     // SAFETY: the word is this thread's own.
     let slot = unsafe { *thread::fallback_slot() };
     if slot != 0 {
         let owner = &OWNERS[slot as usize];
         owner.store(after(owner.load(Ordering::Relaxed), own_number()), Ordering::Relaxed);
-        // Release pairs with the acquire in `is_settled`: who sees the claim sees whose slot it is.
+        // Release pairs with the acquire in `is_settled`: a thread that sees the claim sees the slot's owner.
         CLAIMED.store(thread::generation(), Ordering::Release);
     }
 }
 
-/// Runs `work` while the slot of a dead thread is kept from being adopted.
+/// Runs `work` while no thread can adopt a dead thread's slot.
 pub(super) fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
     let owner = &OWNERS[slot as usize];
     let old = owner.load(Ordering::Relaxed);
@@ -105,23 +102,21 @@ pub(super) fn while_dead<R>(slot: u32, work: impl FnOnce() -> R) -> Option<R> {
     Some(result)
 }
 
-/// What tells the calling thread from all others that live.
+/// Tells the calling thread from all other living ones.
 fn own_number() -> u64 {
     const OF_ALIGNMENT: u32 = 6;
     if sandbox::is_on() { BY_ID | thread::id() >> OF_ALIGNMENT } else { thread::tid().into() }
 }
 
-/// Whose word it is.
 fn number(owner: u64) -> u64 {
     owner & BORROWED
 }
 
-/// The word of the next owner.
 fn after(owner: u64, number: u64) -> u64 {
     ((owner >> NUMBER_BITS) + 1) << NUMBER_BITS | number
 }
 
-/// Whether every slot of a living thread says so.
+/// Whether each living thread's slot has its number.
 fn is_settled() -> bool {
     CLAIMED.load(Ordering::Acquire) == thread::generation()
 }
@@ -132,7 +127,7 @@ fn is_dead(owner: u64) -> bool {
     }
     match owner {
         0 | BORROWED => false,
-        // In a child that noticed its fork, the first thread has claimed its slot by now, if it is the one that forked.
+        // In a child that has noticed its fork, a first thread that forked has claimed its slot by now.
         FIRST_THREAD => thread::generation() != thread::FIRST_GENERATION || !thread::is_alive(process::id()),
         number => number & BY_ID == 0 && number != own_number() && !thread::is_alive(number as u32),
     }
@@ -154,8 +149,8 @@ fn adopt_dead(slot: u32, me: u64) -> Option<u32> {
     if !is_settled() || (number(old) != me && !is_dead(number(old))) {
         return None;
     }
-    // Acquire: the dead owner's writes are visible since the kernel told us that it is dead. This orders us behind
-    // another adopter that came, released nothing, and died too.
+    // Acquire: the kernel said that the owner is dead, so its writes are visible. This orders us after another adopter
+    // that took the slot, released nothing, and died too.
     owner.compare_exchange(old, after(old, me), Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel, or in fallback mode the thread's own block, says of the thread's slot.
+//! The thread's slot, as the kernel or, in fallback mode, the thread's own block has it.
 
 use super::layout::MAX;
 use super::number::Mode;
@@ -6,25 +6,25 @@ use crate::sync::{AtomicIsize, AtomicU32, Ordering};
 use crate::{process, thread};
 use core::arch::asm;
 
-/// Where the words at 4, 8 and 24 lie, seen from the thread pointer: the kernel's rseq area, or the thread's own block.
+/// Offset from the thread pointer to the words at 4, 8 and 24: the kernel's rseq area, or the thread's own block.
 ///
 /// Until `initialise` has run, this is the unused part of the thread control block that the x86-64 ABI reserves (bytes
-/// 52 to 76): no relocation that both linkers know can put the address of a thread-local block into a variable. The
-/// stand-in region makes every operation fail, whatever it reads there.
+/// 52 to 76), because no relocation known to both linkers puts the address of a thread-local block into a variable. The
+/// stand-in region makes each operation fail, whichever value it reads there.
 #[doc(hidden)]
 pub static WORDS: AtomicIsize = AtomicIsize::new(48);
 
-/// Operations find the slot as the mode wants it from now on.
+/// Makes operations find the slot by this mode.
 pub fn begin(mode: Mode) {
     let words = match mode {
         Mode::ConcurrencyId => rseq_offset().unwrap_or(0),
         Mode::PerThread => thread::block_offset(),
     };
-    // Relaxed: `root` publishes with release, and every operation loads what it published first.
+    // Relaxed: `root` publishes with release, and each operation loads the root first.
     WORDS.store(words, Ordering::Relaxed);
 }
 
-/// What the thread's words say; in fallback mode zero if it was given no slot yet.
+/// The slot in the thread's words; in fallback mode zero if it has none yet.
 #[inline]
 pub fn read() -> Option<u32> {
     let words = WORDS.load(Ordering::Relaxed);
@@ -37,8 +37,7 @@ pub fn read() -> Option<u32> {
     (cpu >= 0 && (slot as usize) < MAX).then_some(slot)
 }
 
-/// The calling thread's word for its CPU, which is negative in a thread that has no slot. Where there are no other
-/// threads it is one that nobody reads.
+/// The calling thread's word for its CPU; negative: no slot. In a process with one thread, an unused word.
 pub extern "C" fn own_cpu_word() -> *mut u32 {
     const CPU: isize = 4;
     static NOBODYS: AtomicU32 = AtomicU32::new(0);
@@ -48,7 +47,7 @@ pub extern "C" fn own_cpu_word() -> *mut u32 {
     }
 }
 
-/// The rseq area's place, where the C library has registered one for this thread.
+/// Offset of the rseq area, if the C library has registered one for this thread.
 fn rseq_offset() -> Option<isize> {
     let offset: *const isize;
     // SAFETY: reads the table's entry for a weak symbol of the loader: its address, or null before glibc 2.35.
@@ -60,7 +59,7 @@ fn rseq_offset() -> Option<isize> {
     (!offset.is_null()).then(|| unsafe { *offset })
 }
 
-/// glibc 2.36 sets `__rseq_size` to 20 although the concurrency id at 24 works, so we ask the auxiliary vector instead.
+/// glibc 2.36 sets `__rseq_size` to 20 although the concurrency id at 24 works, so ask the auxiliary vector.
 pub fn kernel_gives_concurrency_ids() -> bool {
     const FEATURE_SIZE: u64 = 27;
     const SIZE_WITH_CONCURRENCY_ID: u64 = 28;
@@ -68,7 +67,7 @@ pub fn kernel_gives_concurrency_ids() -> bool {
         return false;
     };
     let cpu: i32;
-    // SAFETY: the C library laid the area out in this thread's static TLS.
+    // SAFETY: the C library put the area into this thread's static TLS.
     unsafe { asm!("mov {0:e}, dword ptr fs:[{1} + 4]", out(reg) cpu, in(reg) offset, options(readonly, nostack)) };
     cpu >= 0 && process::auxiliary(FEATURE_SIZE) >= SIZE_WITH_CONCURRENCY_ID
 }

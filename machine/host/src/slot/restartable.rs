@@ -1,24 +1,25 @@
-//! The restartable operations, in x86-64 assembly. Their pseudo-code and their tests are in `machine/conformance`.
+//! The restartable operations, in x86-64 assembly. `machine/conformance` has their pseudo-code and tests.
 //!
-//! The shape is always the same. Store the descriptor's address in the thread's rseq area; from the label `2` on, the
-//! kernel watches; read the slot *inside* the section, so that what is read is what is checked; work; commit with one
-//! store, after which label `3` ends the section; label `6` is the way out without a commit. If the kernel finds the
-//! thread's instruction pointer between `2` and `3` when the thread was preempted, migrated or interrupted by a signal,
-//! it moves it to label `4`, the abort handler (see `section`). In fallback mode nobody watches, and nobody else uses
-//! the slot.
+//! The shape is always the same:
 //!
-//! The commit is a plain store of a value computed from what was read, not an addition in memory: that is faster, and
-//! when another CPU overwrites the word meanwhile, its store is lost as a whole instead of being counted from (see
-//! `exchange`).
+//! 1. Store the descriptor's address in the thread's rseq area. From label `2` on, the kernel watches.
+//! 2. Read the slot *inside* the section, so that the slot checked is the slot read. Then work.
+//! 3. Commit with one store, after which label `3` ends the section. Label `6` leaves without a commit.
 //!
-//! The descriptor stays referenced after the section: the code must never be unloaded.
+//! If the thread was preempted, migrated or interrupted by a signal between `2` and `3`, the kernel moves it to label
+//! `4`, the abort handler (see `section`). In fallback mode no kernel watches, and no other thread uses the slot.
+//!
+//! The commit is a plain store of a computed value, not an addition in memory. This is faster. And if another CPU
+//! overwrites the word meanwhile, its store is lost as a whole instead of being counted from (see `exchange`).
+//!
+//! The descriptor stays referenced after the section, so the code must never be unloaded.
 
 use super::given::WORDS;
 use super::layout::{AREA_SHIFT, AREAS, FULL_MASK, Stored, word};
 use crate::sync::Ordering;
 use core::arch::asm;
 
-/// A section of these lines, which find their slot in the operand `slot`. The operand `t` is for scratch.
+/// A section of these lines, which find their slot in the operand `slot`; operand `t` is scratch.
 macro_rules! restartable {
     ($($line:expr),* ; after: $($after:expr),* ; no slot: $leave:literal $($nowhere:expr),* ; $($operands:tt)*) => {
         asm!(
@@ -37,17 +38,16 @@ macro_rules! restartable {
 }
 pub(super) use restartable;
 
-/// Takes the topmost pointer of the array in word `index` of this thread's slot, a take word; null if it is empty or
-/// the thread has no slot.
+/// Pops a pointer from the allocation word `index` of this thread's slot. Null: it is empty, or there is no slot.
 ///
 /// # Safety
-/// `base` is the base of a region in which every slot has an area, and word `index` is a take word.
+/// `base` is the base of a region in which each slot has an area, and word `index` is an allocation word.
 #[inline(always)]
 pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     let words = WORDS.load(Ordering::Relaxed);
     let object: *mut u8;
-    // SAFETY: the head is an offset to an array of this slot, readable even if another CPU takes the array away
-    // meanwhile (arrays are never unmapped); nothing is written before the commit.
+    // SAFETY: the head is an offset to a magazine of this slot, readable even if another CPU takes it away meanwhile
+    // (magazines are never unmapped). Nothing is written before the commit.
     unsafe {
         asm!(
             ".pushsection .text.commensal_abort, \"ax\"",
@@ -67,16 +67,15 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     object
 }
 
-/// Puts a pointer on the array in word `index + 1` of this thread's slot, the give word beside take word `index`; false
-/// if it is full or the thread has no slot.
+/// Pushes a pointer to the free word `index + 1` of this thread's slot. False: it is full, or there is no slot.
 ///
 /// # Safety
-/// As for [`pop`]. The caller owns what the pointer names, and gives it up if the answer is true.
+/// As for [`pop`]. The caller owns the object, and gives it up if the answer is true.
 #[inline(always)]
 pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     let words = WORDS.load(Ordering::Relaxed);
-    // SAFETY: the cell behind the topmost pointer belongs to nobody until the commit: a pointer left there by an
-    // aborted section is not part of the array.
+    // SAFETY: no other code uses the cell behind the topmost pointer before the commit. A pointer that an aborted
+    // section left there is not part of the magazine.
     unsafe {
         asm!(
             crate::push_section!(
@@ -94,23 +93,23 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     true
 }
 
-/// Lets the two arrays of word `index` and the next, a take word and its give word, change places, and takes the
-/// topmost pointer of the one that was given to; null, and nothing has changed, if the words are others than `take` and
-/// `give`, if the array of `take` is not empty or the one of `give` is, or if the thread has no slot.
+/// Exchanges the magazines of allocation word `index` and the free word beside it, and pops from the former free
+/// magazine. Null, without a change: the words are not `take` and `give`, the magazine of `take` has objects, the one
+/// of `give` has none, or the thread has no slot.
 ///
-/// Both words are committed by one store of 16 bytes. To another CPU it may be two, which is no worse: each half is a
-/// word's whole value, and a drainer that comes in between meets one word before or after its own commit.
+/// One store of 16 bytes commits both words. To another CPU it may be two. This is no worse: each half is a word's
+/// whole value, and a drainer in between meets one word before or after its own commit.
 ///
 /// # Safety
-/// As for [`pop`]; `take` and `give` were words of arrays when they were read.
+/// As for [`pop`]; `take` and `give` named magazines when they were read.
 #[inline(always)]
 pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
     let words = WORDS.load(Ordering::Relaxed);
-    // As the topmost pointer of the one is taken, and the other is empty.
+    // One magazine loses its topmost pointer, and the other is empty.
     // SAFETY: every x86-64 processor has SSE2.
     let changed = unsafe { core::arch::x86_64::_mm_set_epi64x((take + 8) as i64, (give - 16) as i64) };
     let object: *mut u8;
-    // SAFETY: writes two words of the slot's area, in the commit; what it reads are arrays, which are never unmapped.
+    // SAFETY: the commit writes two words of the slot's area; it reads magazines, which are never unmapped.
     unsafe {
         restartable!(
             "xor {object:e}, {object:e}",
@@ -152,13 +151,12 @@ impl Stored {
 /// Replaces word `index` of slot `slot` by `new` if this thread is in that slot and the word is `expected`.
 ///
 /// # Safety
-/// As for [`pop`]. An array that the word stops to name is the caller's if the answer is [`Stored::Done`]; one that it
-/// starts to name is the slot's.
+/// As for [`pop`]. After [`Stored::Done`] the caller owns the magazine that the word named, and the slot the new one.
 #[inline]
 pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
     let words = WORDS.load(Ordering::Relaxed);
     let mut outcome = Stored::Elsewhere as u32;
-    // SAFETY: writes one word of the slot's area, in the commit.
+    // SAFETY: the commit writes one word of the slot's area.
     unsafe {
         restartable!(
             "mov {outcome:e}, 2",

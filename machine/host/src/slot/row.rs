@@ -1,4 +1,4 @@
-//! Rows, in x86-64 assembly.
+//! Operations on rows, in x86-64 assembly.
 
 use super::given::WORDS;
 use super::layout::{Pair, ROW, Stored, WINDOW, in_row};
@@ -7,14 +7,14 @@ use crate::sync::Ordering;
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_set_epi64x};
 
-/// Adds to a word that only this thread and its signal handlers add to, by one instruction; others may read. The word
-/// is `OFFSET` bytes behind `near`, so that a caller needs a register for the structure's address only.
+/// Adds to a word by one instruction. Only this thread and its signal handlers add to it; others may read. The word is
+/// `OFFSET` bytes behind `near`, so a caller needs only the structure's address in a register.
 ///
 /// # Safety
-/// There is an [`AtomicI64`](crate::sync::AtomicI64), which no other thread adds to.
+/// There is an [`AtomicI64`](crate::sync::AtomicI64), to which no other thread adds.
 #[inline(always)]
 pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
-    // SAFETY: changes the word, which is ours to change by contract of being an atomic.
+    // SAFETY: changes an atomic word, to which only this thread adds.
     unsafe {
         asm!("add qword ptr [{near} + {offset}], {amount}", near = in(reg) near, amount = in(reg) amount,
              offset = const OFFSET, options(nostack))
@@ -33,16 +33,16 @@ pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
     };
 }
 
-/// Draws `amount` from a cell in this thread's slot. Returns false if the rest would be outside [0, `RANGE`), or if the
-/// thread has no slot. The cell is `OFFSET` bytes behind `near`, so that a caller's tagged pointer needs no untagging.
+/// Draws `amount` from a cell in this thread's slot. False: the rest would be outside [0, `RANGE`), or the thread has
+/// no slot. The cell is `OFFSET` bytes behind `near`, so a caller's tagged pointer needs no untagging.
 ///
 /// # Safety
-/// The cell exists in slot 0's row, aligned to 16, and every possible slot has a row. `amount` lies between −WINDOW / 2
-/// and WINDOW / 2; `RANGE` is at most that.
+/// The cell exists in slot 0's row, aligned to 16, and each possible slot has a row. `amount` lies between −WINDOW / 2
+/// and WINDOW / 2; `RANGE` is at most WINDOW / 2.
 #[inline(always)]
 pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
     let words = WORDS.load(Ordering::Relaxed);
-    // SAFETY: writes one word of the slot's row, in the commit.
+    // SAFETY: the commit writes one word of the slot's row.
     unsafe {
         asm!(
             crate::slot_section!(words = "{words}", scratch = "{t}", leave = "{no}"),
@@ -65,15 +65,15 @@ pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i
     true
 }
 
-/// Replaces the pair of `cell` in the row of slot `slot` if this thread is in that slot and `left` is as expected.
+/// Replaces the pair of `cell` in the row of `slot` if this thread is in that slot and `left` is as expected.
 ///
 /// # Safety
-/// As for [`draw`]; nobody else changes `edge` meanwhile.
+/// As for [`draw`]; no other thread changes `edge` meanwhile.
 #[inline]
 pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
     let words = WORDS.load(Ordering::Relaxed);
     let mut outcome = Stored::Elsewhere as u32;
-    // SAFETY: writes a pair of the slot's row, in the commit.
+    // SAFETY: the commit writes a pair of the slot's row.
     unsafe {
         restartable!(
             "mov {outcome:e}, 2",
@@ -94,8 +94,8 @@ pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -
     Stored::from_outcome(outcome)
 }
 
-/// Reads the pair of a cell in any row, as it was at one moment. Intel and AMD promise that processors with AVX access
-/// sixteen aligned bytes atomically; older ones might return halves of two pairs.
+/// Reads a cell's pair in any row, as of one moment. Intel and AMD promise that processors with AVX access sixteen
+/// aligned bytes atomically; older ones might return halves of two pairs.
 ///
 /// # Safety
 /// As for [`draw`].
@@ -110,10 +110,10 @@ pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
     }
 }
 
-/// Writes the pair of a cell in any row, as one.
+/// Writes a cell's pair in any row, as one.
 ///
 /// # Safety
-/// As for [`draw`]; the cell was closed until now, so that nobody draws, and nobody else writes the pair meanwhile.
+/// As for [`draw`]; the cell is closed, so that no thread draws, and no other thread writes the pair meanwhile.
 #[inline]
 pub unsafe fn store_pair(cell: *mut u8, slot: u32, new: Pair) {
     // SAFETY: writes a pair of the slot's row.

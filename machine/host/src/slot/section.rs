@@ -1,13 +1,13 @@
-//! The text of restartable sections, in x86-64 assembly: how each one begins, and the whole of pop and push.
+//! The text of restartable sections, in x86-64 assembly: their start, and all of pop and push.
 //!
-//! Pop and push are used in two places: in functions of their own (`entry`), and inlined (`restartable`). So each macro
-//! here gives a string, and its caller names the registers: real ones in a naked function, operands in `asm!`.
+//! Pop and push exist as functions of their own (`entry`) and inlined (`restartable`). So each macro gives a string,
+//! and its caller names the registers: real ones in a naked function, operands in `asm!`.
 
 /// The descriptor and the abort handler of the section between labels `2` and `3`, and the lines before `2`.
 ///
-/// The handler begins again at `5`. Every fourth time it goes to `$leave` instead, as if the thread had no slot: under
-/// a debugger that stops at each instruction, no section ever reaches its end. Threads share the count of times and may
-/// lose some of it, which only changes when one of them leaves.
+/// The handler begins again at `5`. Every fourth time it goes to `$leave` instead, as if the thread had no slot.
+/// Otherwise no section would complete under a debugger that stops at each instruction. Threads share this count and
+/// may lose some of it, which changes only when one of them leaves.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! restartable_section {
@@ -49,8 +49,8 @@ macro_rules! slot_section {
     };
 }
 
-/// The offset of the slot's area from that of slot 0: shifted by the operand `shift`, or multiplied by `area`, which is
-/// one instruction instead of two, and takes two cycles more.
+/// Offset of the slot's area from slot 0's: shifted by the operand `shift`, or multiplied by `area`, which is one
+/// instruction instead of two, and takes two cycles more.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! area_offset {
@@ -62,13 +62,11 @@ macro_rules! area_offset {
     };
 }
 
-/// Takes the topmost pointer of an array into `$object`. It jumps to `$empty` if there is none, with null in `$object`,
-/// and to `$leave` if the thread has no slot.
+/// Pops the topmost pointer into `$object`. Jumps to `$empty` with null if there is none, to `$leave` without a slot.
 ///
-/// `$word` is the address of slot 0's take word, and `$at` becomes the address of this slot's; `$at32` names its lower
-/// half. The slot's part of the address is added last, and loads and stores name the word by that one register:
-/// processors that forward a store to the next load by the form of its address do so only for simple ones, and each
-/// operation reads what the one before wrote.
+/// `$word` is the address of slot 0's allocation word; `$at` becomes that of this slot's, and `$at32` names its lower
+/// half. The slot's part is added last, so loads and stores name the word by one register. Processors forward a store
+/// to the next load only for simple forms of address, and each operation reads the word that the last one wrote.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! pop_section {
@@ -89,9 +87,8 @@ macro_rules! pop_section {
     };
 }
 
-/// Puts `$object` on an array. It jumps to `$leave` if the array is full or the thread has no slot.
-///
-/// `$word` and `$at` are as for [`pop_section`], but of the give word. The operand `full` is `FULL_MASK`.
+/// Pushes `$object`. Jumps to `$leave` if the magazine is full or the thread has no slot. `$word` and `$at` are as for
+/// [`pop_section`], but for the free word. The operand `full` is `FULL_MASK`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! push_section {

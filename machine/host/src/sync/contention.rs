@@ -1,28 +1,27 @@
-//! What waiting for a group of locks cost, by those who waited: a table of [`PLACES`] sites, which says what it lost.
+//! The costs of waiting for a group of locks, in a table of [`PLACES`] sites and a sum for all further sites.
 //!
 //! ```text
-//!   Contention   out_of_order │ place │ place │ … │ lost: the waits of those who found no place
+//!   Contention   out_of_order │ place │ place │ … │ lost: waits of sites without a place
 //!   place        site │ contended │ total │ max       site 0: free
 //! ```
 //!
 //! Threads claim places in order and never return them, so each address has one place. A thread that records finds its
-//! address there, or claims the first free place; another thread with the same address finds it there. Readers merge
-//! equal sites with several addresses. All-zero memory is an empty table.
+//! address or claims a free place. Readers merge equal sites with several addresses. All-zero memory is an empty table.
 //!
-//! **In any reading**, even while others record, the longest wait is at most the sum of all waits, and every wait in
+//! **In any reading**, even while threads record, the longest wait is at most the sum of all waits, and each wait in
 //! the sum was counted. See [`Waits::read`].
 //!
 //! Runs at the same time: any number of threads, also in signal handlers. There is no lock, and a thread that waits for
-//! one may record. A thread that vanishes in a fork while it records leaves a wait that is counted without a time.
+//! one may record. If a thread vanishes in a fork while it records, it leaves a counted wait without a time.
 
 use super::site::Site;
 use super::{AtomicPtr, AtomicU64, Ordering};
 use core::ptr::null_mut;
 
-/// Sites that have a place. The locks with the most callers, the depot's shards, have some twenty.
+/// Sites with a place. The locks with the most callers, the depot's shards, have some twenty.
 pub const PLACES: usize = 32;
 
-/// What waiting for a group of locks cost, by sites.
+/// The costs of waiting for a group of locks, by site.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Contention {
@@ -46,33 +45,33 @@ struct Waits {
     max_wait_ns: AtomicU64,
 }
 
-/// What some waits were, all together.
+/// The sums of some waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
     /// Acquisitions that did not succeed at once.
     pub contended: u64,
-    /// Nanoseconds waited, all together.
+    /// Total nanoseconds waited.
     pub total_wait_ns: u64,
-    /// The longest single wait in nanoseconds.
+    /// Longest single wait in nanoseconds.
     pub max_wait_ns: u64,
 }
 
 /// A reading of [`Contention`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContentionReport {
-    /// All waits, of whatever site.
+    /// All waits, at any site.
     pub waited: Waited,
-    /// Acquisitions, or attempts, by a thread that held a lock of the same rank or above: a signal handler's.
+    /// Acquisitions, or attempts, by a thread with a lock of the same rank or above: a signal handler's.
     pub out_of_order: u64,
 }
 
 impl Waited {
-    /// Nanoseconds of a wait on average, rounded down; 0 if there was none.
+    /// Average nanoseconds of a wait, rounded down; 0 without waits.
     pub fn avg_wait_ns(&self) -> u64 {
         self.total_wait_ns.checked_div(self.contended).unwrap_or(0)
     }
 
-    /// These and others.
+    /// The sum with others.
     pub fn and(self, other: Waited) -> Waited {
         Waited {
             contended: self.contended + other.contended,
@@ -87,9 +86,9 @@ impl Waits {
         Waits { contended: AtomicU64::new(0), total_wait_ns: AtomicU64::new(0), max_wait_ns: AtomicU64::new(0) }
     }
 
-    /// Counts a wait, then adds it, then lets it be the longest: a reading looks the other way round.
+    /// Counts a wait, then adds it, then makes it the longest if it is. A reading goes the other way round.
     fn record(&self, wait_ns: u64) {
-        // Relaxed: published by the next one.
+        // Relaxed: the next operation publishes it.
         self.contended.fetch_add(1, Ordering::Relaxed);
         // Release, both: see `read`.
         self.total_wait_ns.fetch_add(wait_ns, Ordering::Release);
@@ -98,11 +97,10 @@ impl Waits {
 
     /// Reads the longest first, then the sum, then the count.
     ///
-    /// Each word changes by read-modify-writes only, so the one whose result we read continues the release sequences of
-    /// all before it. Our acquire makes what *their* threads did before visible. If a wait is the longest that we read,
-    /// then the sum that we read next has it; if it became the longest later, our longest is a shorter one, which the
-    /// sum has, too. In the same way, all waits in the sum are counted in what we read last. Those that are counted but
-    /// not yet added make the average smaller.
+    /// Only read-modify-writes change the words, so the one whose result we read continues the release sequences of all
+    /// earlier ones. Our acquire makes earlier work of *those* threads visible. So the sum that we read next has the
+    /// longest wait that we read. If a longer one came later, ours is shorter and also in the sum. In the same way, the
+    /// count has all waits in the sum. Waits counted but not yet added make the average smaller.
     fn read(&self) -> Waited {
         let max_wait_ns = self.max_wait_ns.load(Ordering::Acquire);
         let total_wait_ns = self.total_wait_ns.load(Ordering::Acquire);
@@ -112,26 +110,26 @@ impl Waits {
 }
 
 impl Contention {
-    /// Nothing waited yet.
+    /// No waits.
     pub const fn new() -> Self {
         let places = [const { Place { site: AtomicPtr::new(null_mut()), waits: Waits::new() } }; PLACES];
         Contention { out_of_order: AtomicU64::new(0), places, lost: Waits::new() }
     }
 
-    /// Records a wait of `site`. For locks that are not [`Lock`](super::Lock)s, which record by themselves.
+    /// Records a wait at `site`, for locks other than [`Lock`](super::Lock), which records its own.
     pub fn record(&self, site: Site, wait_ns: u64) {
         self.waits_of(site).record(wait_ns);
     }
 
     pub(super) fn count_out_of_order(&self) {
-        // Relaxed: a statistic, ordered with nothing.
+        // Relaxed: a statistic, which orders nothing.
         self.out_of_order.fetch_add(1, Ordering::Relaxed);
     }
 
     fn waits_of(&self, site: Site) -> &Waits {
         let ours = site.word();
         for place in &self.places {
-            // Relaxed, here and below: a site is its word, and nothing is read behind it that anybody writes.
+            // Relaxed, here and below: a site is its word, and leads to nothing that a thread writes.
             let mut there = place.site.load(Ordering::Relaxed);
             if there.is_null() {
                 // If we are first, the place is ours; otherwise another thread's, which may have the same site.
@@ -145,7 +143,7 @@ impl Contention {
         &self.lost
     }
 
-    /// Who waited, and how long. A site that has just claimed its place may have waited zero times.
+    /// Sites and their waits. A site that has just claimed its place may have zero waits.
     pub fn sites(&self) -> impl Iterator<Item = (Site, Waited)> {
         let is_first = |&(at, site, _): &(usize, Site, _)| !self.claimed().take(at).any(|(_, other, _)| other == site);
         self.claimed().filter(is_first).map(|(at, site, _)| {
@@ -154,21 +152,20 @@ impl Contention {
         })
     }
 
-    /// The places that are claimed.
     fn claimed(&self) -> impl Iterator<Item = (usize, Site, &Waits)> {
         self.places.iter().enumerate().map_while(|(at, place)| {
             let word = place.site.load(Ordering::Relaxed);
-            // SAFETY: what is not null was stored by `waits_of`.
+            // SAFETY: `waits_of` stored it if it is not null.
             (!word.is_null()).then(|| (at, unsafe { Site::of_word(word) }, &place.waits))
         })
     }
 
-    /// The waits of those who found no place.
+    /// The waits of sites without a place.
     pub fn lost(&self) -> Waited {
         self.lost.read()
     }
 
-    /// All waits together.
+    /// All waits.
     pub fn report(&self) -> ContentionReport {
         ContentionReport {
             waited: self.claimed().map(|(_, _, waits)| waits.read()).fold(self.lost(), Waited::and),

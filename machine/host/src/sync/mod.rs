@@ -1,6 +1,5 @@
-//! Atomics, fences, and the ranked lock with contention accounting.
-//!
-//! The atomics are core's: the simulated machine puts its own, of the same shape, in their place.
+//! Atomics, fences, and the ranked lock with contention accounting. The atomics are core's; the simulated machine
+//! replaces them with its own of the same shape.
 
 mod contention;
 mod lock;
@@ -22,13 +21,13 @@ pub use site::Site;
 pub use site::full_name;
 pub use wait::{wait, wake_all, wake_one};
 
-/// What a CPU takes at most until others see what it stored: two ticks of the slowest clock interrupt. It keeps no
-/// store back on purpose, and an interrupt, a change of threads or a visit of the hypervisor empties its buffer.
-/// FreeBSD's `smr` relies on the same in its lazy form (`SMR_LAZY_GRACE`); the model is that of Morrison and Afek,
-/// "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization" (ASPLOS 2015).
+/// Longest time until other CPUs see a store: two ticks of the slowest clock interrupt. A CPU keeps no store back on
+/// purpose, and an interrupt, a context switch or the hypervisor empties its buffer. FreeBSD's `smr` relies on the same
+/// in its lazy form (`SMR_LAZY_GRACE`); the model is that of Morrison and Afek, "Temporally Bounding TSO for Fence-Free
+/// Asymmetric Synchronization" (ASPLOS 2015).
 pub(crate) const STORES_TAKE_NS: u64 = 20_000_000;
 
-/// Time has passed in which all CPUs have emptied their buffers of stores. What follows is ordered behind that.
+/// Orders later accesses after a time in which all CPUs have emptied their store buffers.
 #[inline]
 pub(crate) fn empty_all_buffers() {
     fence(Ordering::SeqCst);

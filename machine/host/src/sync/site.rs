@@ -1,23 +1,20 @@
-//! Call sites: who takes a lock, named by the function in which [`here!`](crate::here) stands.
+//! Call sites of locks, named by the function that contains [`here!`](crate::here).
 //!
 //! A site is the address of a function that returns its own full name. It is one word, so one exchange claims a place
-//! in a table of sites, and it costs nothing before a reader asks for the name. It is a name and no line number: names
-//! stay when lines above them change, and say what was wanted.
-//!
-//! Runs at the same time: nothing changes.
+//! in a table of sites, and it costs nothing until a reader asks for the name. A name stays when lines above it change.
 
 use core::any::type_name_of_val;
 use core::fmt::{self, Write};
 
-/// Who takes a lock. Sites are equal if they stand in the same function, whose closures belong to it.
+/// A call site. Sites are equal if they stand in the same function, closures included.
 #[derive(Clone, Copy, Debug)]
 pub struct Site(fn() -> &'static str);
 
-/// The function in which this stands, as a [`Site`](crate::sync::Site).
+/// The enclosing function, as a [`Site`](crate::sync::Site).
 #[macro_export]
 macro_rules! here {
     () => {{
-        // Not inlined: so it exists once, and a site that comes again is told by its address.
+        // Not inlined, so it exists once, and its address identifies the site.
         #[inline(never)]
         fn here() -> &'static str {
             $crate::sync::full_name(&here)
@@ -26,27 +23,26 @@ macro_rules! here {
     }};
 }
 
-/// What the compiler calls the function `here` of a site.
+/// The compiler's name of the function `here` of a site.
 #[doc(hidden)]
 pub fn full_name(here: &impl Fn() -> &'static str) -> &'static str {
     type_name_of_val(here)
 }
 
 impl Site {
-    /// The site whose function this is, or a stand-in for it that tells a name.
+    /// The site of this function, or of a stand-in that returns a name.
     #[doc(hidden)]
     pub const fn new(name: fn() -> &'static str) -> Self {
         Site(name)
     }
 
-    /// The full name of the function.
     fn function(self) -> &'static str {
         let name = (self.0)();
         let name = name.strip_suffix("::here").unwrap_or(name);
         name.trim_end_matches("::{{closure}}")
     }
 
-    /// The word that stands for the site in a table; never null. Equal sites may have several.
+    /// The site's word in a table; never null. Equal sites may have several.
     pub(super) fn word(self) -> *mut () {
         self.0 as *mut ()
     }
@@ -83,14 +79,14 @@ impl fmt::Display for Site {
     }
 }
 
-/// The path of a type and the name of its function, where the compiler's name does not just join them.
+/// Path of a type and name of its function, if the compiler's name does not just join them.
 fn owner_and_function(name: &str) -> (&str, Option<&str>) {
-    // `<a::b::Type as c::Trait>::function`: a trait asks for the function.
+    // `<a::b::Type as c::Trait>::function`: a trait's function.
     let of_trait = || {
         let (owner, rest) = name.strip_prefix('<')?.split_once(" as ")?;
         Some((owner, rest.rsplit_once(">::")?.1))
     };
-    // `d::<impl a::b::Type>::function`, `d::<impl c::Trait for a::b::Type>::function`: in another module than the type.
+    // `d::<impl a::b::Type>::function`, `d::<impl c::Trait for a::b::Type>::function`: another module than the type's.
     let of_other_module = || {
         let (of, function) = name.split_once("<impl ")?.1.rsplit_once(">::")?;
         Some((of.split_once(" for ").map_or(of, |(_trait, owner)| owner), function))

@@ -1,4 +1,4 @@
-//! Waiting for a word to change, and waking who does.
+//! Waiting for a word to change, and waking waiters.
 
 use super::AtomicU32;
 use crate::syscall;
@@ -7,10 +7,9 @@ const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Sleeps while `word` is `expected`, for at most `limit_ns`, until another thread wakes it. May return for no reason.
+/// Sleeps while `word` is `expected`, for at most `limit_ns`, until another thread wakes it. May return early.
 ///
-/// Without a limit, a wait would begin again in the kernel after a signal handler, also in a child that the handler
-/// forked, where no thread wakes us.
+/// Without a limit, the kernel would resume a wait in a child that a signal handler forked, where no thread wakes us.
 pub fn wait(word: &AtomicU32, expected: u32, limit_ns: u64) {
     let limit = [(limit_ns / SECOND_NS) as i64, (limit_ns % SECOND_NS) as i64];
     let arguments = [word.as_ptr() as usize, FUTEX_WAIT_PRIVATE, expected as usize, &raw const limit as usize, 0, 0];
@@ -18,13 +17,13 @@ pub fn wait(word: &AtomicU32, expected: u32, limit_ns: u64) {
     let _ = unsafe { syscall::call(syscall::FUTEX, arguments) };
 }
 
-/// Wakes one of those who wait for a word.
+/// Wakes one waiter.
 #[cold]
 pub fn wake_one(word: &AtomicU32) {
     wake(word, 1);
 }
 
-/// Wakes all who wait for a word.
+/// Wakes all waiters.
 #[cold]
 pub fn wake_all(word: &AtomicU32) {
     wake(word, i32::MAX as usize);

@@ -1,8 +1,8 @@
 //! System calls, made directly.
 //!
-//! A wrapper of the C library would set `errno` on failures that we handle ourselves, and a library that allocates may
-//! interpose it; an allocator can afford neither. But some libraries must see which memory is unmapped, and replace the
-//! C library's functions: for programs that use them, [`go_by_library`] makes calls about mappings through those.
+//! A C library's wrapper would set `errno` on failures that we handle ourselves, and an allocating library may
+//! interpose it. But some libraries replace the C library's functions to see which memory is unmapped. For programs
+//! that use them, [`go_by_library`] makes calls about mappings through those.
 
 mod numbers;
 
@@ -15,11 +15,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 pub use numbers::*;
 
-/// Makes system call `number`; missing arguments are zero. In a sandbox, one that is not [usual](is_usual) is refused
-/// without being made.
+/// Makes system call `number`; missing arguments are zero. A sandbox refuses calls that are not [usual](is_usual).
 ///
 /// # Safety
-/// The arguments must be what the call expects; its effects on memory are the caller's to answer for.
+/// The arguments are as the call expects, and the caller answers for its effects on memory.
 #[inline]
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
     if let Some(place) = place_of(number)
@@ -36,14 +35,14 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// The calls that libraries watch.
+/// Calls that libraries replace.
 const NAMES: [&CStr; 4] = [c"mmap", c"mremap", c"munmap", c"madvise"];
-/// Of those, the first ones return addresses, the others an int, which fills half of the register.
+/// The first of those return addresses, the others an int, which fills half of the register.
 const ADDRESSES: usize = 2;
 static IS_BY_LIBRARY: AtomicBool = AtomicBool::new(false);
 static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(null_mut()) }; NAMES.len()];
 
-/// Where its name stands; none: nobody watches it.
+/// Index of the call's name, if it is one of those.
 const fn place_of(number: usize) -> Option<usize> {
     match number {
         MMAP => Some(0),
@@ -54,21 +53,21 @@ const fn place_of(number: usize) -> Option<usize> {
     }
 }
 
-/// From now on, calls about mappings are made by the functions that the program sees under their names.
+/// Makes calls about mappings through the functions that the program sees under these names.
 pub fn go_by_library() {
     for (name, function) in NAMES.iter().zip(&FUNCTIONS) {
         // SAFETY: the name ends with a zero byte; null means the default order of search.
         function.store(unsafe { dlsym(null_mut(), name.as_ptr()) }, Ordering::Relaxed);
     }
     let are_there = FUNCTIONS.iter().all(|function| !function.load(Ordering::Relaxed).is_null());
-    // Release: whoever sees it sees them.
+    // Release: a thread that sees the flag sees the functions.
     IS_BY_LIBRARY.store(are_there, Ordering::Release);
 }
 
 #[cold]
 unsafe fn call_library(place: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, Errno> {
     type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
-    // SAFETY: a function that takes so many arguments at most, integers and addresses all.
+    // SAFETY: a function with at most so many arguments, all integers or addresses.
     let function = unsafe { transmute::<*mut c_void, Function>(FUNCTIONS[place].load(Ordering::Acquire)) };
     process::keeping_errno(|| {
         // SAFETY: passed on.
@@ -85,7 +84,7 @@ unsafe fn ask(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
     unsafe { make(number, arguments) }
 }
 
-/// Makes it in any case.
+/// Makes a call, in a sandbox too.
 ///
 /// # Safety
 /// As for [`call`].

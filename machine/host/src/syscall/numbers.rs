@@ -1,4 +1,4 @@
-//! The numbers of system calls, and of errors, on x86-64.
+//! Numbers of system calls and errors on x86-64.
 
 pub const READ: usize = 0;
 pub const WRITE: usize = 1;
@@ -32,8 +32,8 @@ pub const SETNS: usize = 308;
 pub const PROCESS_VM_WRITEV: usize = 311;
 pub const MEMBARRIER: usize = 324;
 
-/// Whether a filter permits a call that lets the C library's malloc and threads live. All others may end a program that
-/// has one, and are made only where none is known to come ([`sandbox`](crate::sandbox)).
+/// Whether any filter permits the call if it lets the C library's malloc and threads live. Other calls may end a
+/// program with a filter, and are made only if none is known to come ([`sandbox`](crate::sandbox)).
 pub const fn is_usual(number: usize) -> bool {
     matches!(number, MMAP | MUNMAP | MREMAP | MADVISE | FUTEX | WRITE | CLOSE | RT_SIGPROCMASK)
 }

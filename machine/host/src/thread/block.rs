@@ -1,11 +1,11 @@
-//! The thread's block of memory, and what else the C library knows of threads.
+//! The thread's block of memory, and the C library's knowledge of threads.
 
 use super::identity::Block;
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
-// The first 32 bytes have the layout of the kernel's `struct rseq`, of which the restartable operations use the
-// fields at 4 (negative: no slot), 8 (descriptor) and 24 (slot): in fallback mode they work on this block instead.
+// The first 32 bytes have the layout of the kernel's `struct rseq`. Restartable operations use its fields at 4
+// (negative: no slot), 8 (descriptor) and 24 (slot); in fallback mode they use this block instead.
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".balign 64",
@@ -17,7 +17,7 @@ global_asm!(
     ".popsection",
 );
 
-/// Where the thread's block lies, seen from the thread pointer.
+/// Offset of the thread's block from the thread pointer.
 #[inline]
 pub(crate) fn block_offset() -> isize {
     let offset: isize;
@@ -34,9 +34,9 @@ pub fn block() -> *mut Block {
     (id() as isize + block_offset()) as *mut Block
 }
 
-/// The thread's id: even, not zero, and different from those of all other living threads of the process. The thread
-/// that forks keeps it in the child. A later thread may get the id of one that died or vanished in a fork; what that
-/// one did happened before. Costs one load, which a compiler may hoist out of a loop; needs no [`enter`].
+/// The thread's id: even, not zero, and unique among the living threads of the process. The forking thread keeps it in
+/// the child. A later thread may get the id of one that died or vanished in a fork, whose actions happened before.
+/// Costs one load, which a compiler may hoist out of a loop; needs no [`enter`].
 ///
 /// It is the thread pointer. The C library reuses a thread's memory only after the kernel has ended the thread.
 #[inline(always)]
@@ -47,7 +47,7 @@ pub fn id() -> u64 {
     pointer
 }
 
-/// One [`level`](super::level) down, by one instruction; whether it is negative then.
+/// Decrements [`level`](super::level) by one instruction; true: it is negative now.
 #[inline(always)]
 pub fn descend() -> bool {
     // SAFETY: changes a word of the thread's own block.
@@ -58,7 +58,7 @@ pub fn descend() -> bool {
     false
 }
 
-/// One [`level`](super::level) up, by one instruction; whether it is still negative.
+/// Increments [`level`](super::level) by one instruction; true: it is still negative.
 #[inline(always)]
 pub fn ascend() -> bool {
     // SAFETY: as above.
@@ -69,7 +69,7 @@ pub fn ascend() -> bool {
     false
 }
 
-/// Whether the process has had one thread only, all its life. False when the C library cannot tell.
+/// Whether the process has always had only one thread. False also if the C library cannot tell.
 #[inline]
 pub fn is_alone() -> bool {
     let flag: *const u8;
@@ -78,7 +78,7 @@ pub fn is_alone() -> bool {
         asm!(".weak __libc_single_threaded", "mov {0}, qword ptr [rip + __libc_single_threaded@GOTPCREL]",
              out(reg) flag, options(pure, readonly, nostack, preserves_flags));
     }
-    // SAFETY: if the symbol exists it is a char that the C library writes while no other thread runs.
+    // SAFETY: the symbol is a char that the C library writes while no other thread runs.
     !flag.is_null() && unsafe { flag.read_volatile() } != 0
 }
 
@@ -90,13 +90,13 @@ unsafe extern "C" {
     ) -> i32;
 }
 
-/// Registers what runs in the child of an ordinary `fork`, before the child can have a second thread.
+/// Registers a function for the child of an ordinary `fork`, run before the child can have a second thread.
 pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
-    // SAFETY: the function lives as long as the process: the library is never unloaded.
+    // SAFETY: the function lives as long as the process, because the library is never unloaded.
     unsafe { pthread_atfork(None, None, Some(child)) == 0 }
 }
 
-/// Registers what runs before an ordinary `fork`, in the thread that forks.
+/// Registers a function that the forking thread runs before an ordinary `fork`.
 pub fn before_fork(prepare: extern "C" fn()) -> bool {
     // SAFETY: as above.
     unsafe { pthread_atfork(Some(prepare), None, None) == 0 }

@@ -1,13 +1,12 @@
-//! Who a thread is, in this process and after a fork.
+//! A thread's identity, in this process and after a fork.
 //!
-//! An identity is given on the thread's first [`enter`], and never given again, not even after fork: it tells who
-//! holds a lock in *this* process.
+//! A thread gets a unique identity on its first [`enter`], and a new one in a fork child. It names a lock's holder.
 //!
 //! **Fork without handlers.** A child made by `_Fork` or the bare system call runs no fork handler, and inherits locks
 //! whose holders do not exist there. One word in a page that the kernel wipes in children holds the *generation* of the
-//! process; zero means that this is a child that has not noticed yet. The first thread that finds zero declares all
-//! earlier identities gone and starts the next generation. Every thread compares its own generation on each slow path,
-//! so the forking thread, too, gets a new identity before it takes a lock.
+//! process. Zero means a child that has not noticed yet. The first thread that finds zero declares all earlier
+//! identities gone and starts the next generation. Each thread compares its own generation on each slow path, so the
+//! forking thread, too, gets a new identity before it takes a lock.
 //!
 //! Runs at the same time: all threads; the generation changes only in a fresh child.
 
@@ -19,7 +18,7 @@ use core::ptr::null_mut;
 /// The thread's block; all zero when the thread starts.
 #[repr(C)]
 pub struct Block {
-    /// The first word of what the kernel would have there, of which operations use others.
+    /// Free for this use: the words up to `slot` stand in for the kernel's area, and operations skip this one.
     slotless: u32,
     stand_in: [u32; 5],
     slot: u32,
@@ -31,12 +30,12 @@ pub struct Block {
     local: usize,
 }
 
-/// What [`Block`] takes, and where the restartable operations find the slot in it.
+/// Size of [`Block`], and offset of the slot for restartable operations.
 const _: () = assert!(core::mem::size_of::<Block>() == 64 && core::mem::offset_of!(Block, slot) == 24);
 
-/// The generation before any fork was noticed.
+/// The generation before any noticed fork.
 pub const FIRST_GENERATION: u32 = 1;
-/// Somebody is declaring the identities of the parent gone.
+/// A thread is declaring the parent's identities gone.
 const CHANGING: u32 = u32::MAX;
 
 process_state! {
@@ -48,12 +47,12 @@ process_state! {
     static WHEN_FORKED: AtomicPtr<()> = AtomicPtr::new(null_mut());
 }
 
-/// Has `work` done by the thread that forked, when it notices that it is in a child: by whoever calls [`forked`] then.
+/// Sets work for the thread that forked, to be run by [`forked`] when it notices that it is in a child.
 pub fn when_forked(work: fn()) {
     WHEN_FORKED.store(work as *mut (), Ordering::Release);
 }
 
-/// Does what [`when_forked`] said.
+/// Runs the work of [`when_forked`].
 #[cold]
 pub fn forked() {
     let work = WHEN_FORKED.load(Ordering::Acquire);
@@ -76,16 +75,16 @@ fn mark() -> &'static AtomicU32 {
 pub fn enter() -> bool {
     // SAFETY: the block is this thread's own.
     let own = unsafe { (*block()).generation };
-    // Relaxed: the word changes only in a child whose other threads are born after the change, or find CHANGING or zero
-    // and come along `renew`, which acquires.
-    // Zero is a thread that never entered, and must not be taken for one of a child that nobody noticed.
+    // Relaxed: the word changes only in a child. Its other threads start after the change, or find CHANGING or zero and
+    // go to `renew`, which acquires.
+    // Zero is a thread that never entered, which must not pass for one of a child that has not noticed its fork.
     if own == mark().load(Ordering::Relaxed) && own != 0 { false } else { renew(own) }
 }
 
 #[cold]
 fn renew(own: u32) -> bool {
     let generation = loop {
-        // Acquire pairs with the release below: who sees the new generation also sees the new GONE.
+        // Acquire pairs with the release below: a thread that sees the new generation also sees the new GONE.
         match mark().load(Ordering::Acquire) {
             0 => begin_generation(),
             CHANGING => spin_loop(),
@@ -93,18 +92,17 @@ fn renew(own: u32) -> bool {
         }
     };
     let identity = next_identity();
-    // SAFETY: the block is this thread's own; a signal handler that interrupts here gives itself an identity, which is
-    // then replaced by a newer one: both are unique.
+    // SAFETY: the block is this thread's own. A newer identity replaces that of a signal handler here.
     unsafe {
         (*block()).identity = identity;
-        // In a fork child the kernel calls the thread by another number, which is that of the process.
+        // In a fork child the kernel gives the thread the number of the process.
         (*block()).tid = if own != 0 && sandbox::is_on() { process::id() } else { 0 };
         (*block()).generation = generation;
     }
     own != 0
 }
 
-/// One that was never given; its low half, as lock words hold it, is not zero.
+/// A new identity whose low half, as lock words hold it, is not zero.
 fn next_identity() -> u64 {
     loop {
         let identity = NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +112,6 @@ fn next_identity() -> u64 {
     }
 }
 
-/// In a fresh child: declares everybody gone.
 fn begin_generation() {
     without_signals(change_generation);
 }
@@ -125,19 +122,19 @@ fn change_generation() {
         return;
     }
     GONE.store(NEXT_IDENTITY.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-    // A grandchild that is forked right here finds zero again and the higher number: no generation is used twice.
+    // A grandchild forked here finds zero again and the higher number: no generation is used twice.
     let next = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
     mark().store(next, Ordering::Release);
 }
 
-/// How often forks were noticed in the process and its ancestors. Call [`enter`] before.
+/// Number of noticed forks of the process and its ancestors. Call [`enter`] before.
 pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Lets children notice forks without handlers, also of running threads. Once is enough. False if they will not.
+/// Lets children notice forks without handlers, also of running threads. Once is enough. False: they will not.
 pub fn notice_forks() -> bool {
-    // The mark is copied below: so nobody may be about to change it, as in a child that has not noticed yet.
+    // The mark is copied below, so no thread may be about to change it, as in a child that has not noticed yet.
     if enter() {
         slot::claim();
         forked();
@@ -154,11 +151,11 @@ pub fn notice_forks() -> bool {
         (*page.cast::<AtomicU32>()).store(mark().load(Ordering::Relaxed), Ordering::Relaxed);
         vm::wipe_on_fork(page, vm::PAGE)
     };
-    // Release pairs with the acquire in `mark`: who sees the page sees its contents, and takes no zero for a fork.
+    // Release pairs with the acquire in `mark`: a thread that sees the page sees its contents, not zero.
     if is_wiped && MARK.compare_exchange(in_place, page.cast(), Ordering::Release, Ordering::Relaxed).is_ok() {
         return true;
     }
-    // SAFETY: nobody has seen ours.
+    // SAFETY: no other thread has seen ours.
     unsafe { vm::release(page, vm::PAGE) };
     is_wiped
 }
@@ -170,10 +167,10 @@ pub fn identity() -> u64 {
     unsafe { (*block()).identity }
 }
 
-/// A word of the thread's that the runtime may use; 0 at first. A fork child's thread has its parent's.
+/// A word of the thread for the runtime; 0 at first. A fork child's thread has its parent's.
 #[inline]
 pub fn local() -> usize {
-    // SAFETY: the block is this thread's own. Volatile: handlers of the same thread read and write it too.
+    // SAFETY: the block is this thread's own. Volatile, because handlers of the same thread read and write it too.
     unsafe { (&raw const (*block()).local).read_volatile() }
 }
 
@@ -184,11 +181,11 @@ pub fn set_local(value: usize) {
     unsafe { (&raw mut (*block()).local).write_volatile(value) };
 }
 
-/// The thread's level: how often it called [`ascend`](super::ascend) minus how often it called
-/// [`descend`](super::descend), unless the runtime set another one. A fork child's thread has its parent's.
+/// The thread's level: its calls of [`ascend`](super::ascend) minus those of [`descend`](super::descend), unless the
+/// runtime set another one. A fork child's thread has its parent's.
 #[inline]
 pub fn level() -> i32 {
-    // SAFETY: the block is this thread's own. Volatile: handlers of the same thread read and write it too.
+    // SAFETY: the block is this thread's own. Volatile, because handlers of the same thread read and write it too.
     unsafe { (&raw const (*block()).level).read_volatile() as i32 }
 }
 
@@ -199,7 +196,6 @@ pub fn set_level(level: i32) {
     unsafe { (&raw mut (*block()).level).write_volatile(level as u32) };
 }
 
-/// The low half of an identity, as lock words hold it.
 #[inline]
 pub(crate) fn lock_identity() -> u32 {
     low_half(identity())
@@ -211,22 +207,22 @@ fn low_half(identity: u64) -> u32 {
 
 /// Whether the thread with this lock identity vanished in a fork.
 pub(crate) fn is_gone(lock_identity: u32) -> bool {
-    // Relaxed: our own `enter` ordered us behind the change of generation. Of all identities with this low half, the
+    // Relaxed: our own `enter` ordered us after the change of generation. Of all identities with this low half, the
     // youngest is meant. A thread that has seen 2^31 others start looks younger than it is, and so alive, which it is.
     let next = NEXT_IDENTITY.load(Ordering::Relaxed);
     let age = low_half(next).wrapping_sub(lock_identity) & !crate::sync::WAITERS;
     next.saturating_sub(age as u64) <= GONE.load(Ordering::Relaxed)
 }
 
-/// How many locks of each rank this thread holds, one byte each. A fork child's thread holds what it held before: the
-/// fork was in a handler then, and the interrupted code goes on.
+/// Number of locks of each rank that this thread holds, one byte each. A fork child's thread keeps them: the fork was
+/// in a handler then, and the interrupted code goes on.
 #[inline]
 pub(crate) fn held_ranks() -> u64 {
-    // SAFETY: the block is this thread's own. Volatile: handlers of the same thread read and write it too.
+    // SAFETY: the block is this thread's own. Volatile, because handlers of the same thread read and write it too.
     unsafe { (&raw const (*block()).held_ranks).read_volatile() }
 }
 
-/// Whether this thread holds any lock. Code that interrupted it must not create a thread then: in a child that the
+/// Whether this thread holds a lock. Then code that interrupted it must not create a thread: in a child that the
 /// handler forked, that thread might find the lock's holder gone.
 pub fn holds_locks() -> bool {
     held_ranks() != 0
@@ -238,23 +234,23 @@ pub(crate) fn set_held_ranks(counts: u64) {
     unsafe { (&raw mut (*block()).held_ranks).write_volatile(counts) };
 }
 
-/// This thread's own slot in fallback mode; zero: none yet.
+/// This thread's slot in fallback mode; zero: none yet.
 pub(crate) fn fallback_slot() -> *mut u32 {
     // SAFETY: only the address is taken.
     unsafe { &raw mut (*block()).slot }
 }
 
-/// How often the thread will do without a slot before it looks for one again.
+/// Slow paths on which the thread will not look for a slot.
 pub(crate) fn slotless() -> *mut u32 {
     // SAFETY: as above.
     unsafe { &raw mut (*block()).slotless }
 }
 
-/// In the number of a thread that could not ask for the kernel's, which has none so high.
+/// Set in the number of a thread that could not ask the kernel, whose numbers are lower.
 const UNASKED: u32 = 1 << 30;
 
-/// The kernel's number of this thread, which is asked for once in each process; in a sandbox, one that no other thread
-/// has, and [`process::id`] for the one that forked. Call [`enter`] before.
+/// The kernel's number of this thread, asked for once in each process. In a sandbox it is a unique number, or
+/// [`process::id`] for the thread that forked. Call [`enter`] before.
 pub(crate) fn tid() -> u32 {
     // SAFETY: gettid has no effects on memory, and the block is this thread's own.
     unsafe {
@@ -262,7 +258,7 @@ pub(crate) fn tid() -> u32 {
             let before = identity();
             let made_up = UNASKED | before as u32 & (UNASKED - 1);
             let number = syscall::call(syscall::GETTID, [0; 6]).map_or(made_up, |number| number as u32);
-            // A signal handler may have forked, and this may be the child: there the number is another one.
+            // A signal handler may have forked, and this may be the child, where the number is another one.
             if (&raw const (*block()).identity).read_volatile() == before {
                 (*block()).tid = number;
             }
@@ -271,13 +267,13 @@ pub(crate) fn tid() -> u32 {
     }
 }
 
-/// Forgets the number of this thread: the process may have forked unnoticed since it was asked for.
+/// Forgets this thread's number, because the process may have forked unnoticed since it was asked for.
 pub fn forget_number() {
     // SAFETY: as above.
     unsafe { (*block()).tid = 0 };
 }
 
-/// Whether the thread that the kernel calls `tid` still lives in this process. When in doubt, true.
+/// Whether the thread `tid` still lives in this process. True if in doubt.
 pub(crate) fn is_alive(tid: u32) -> bool {
     // SAFETY: signal 0 delivers nothing.
     let asked = unsafe { syscall::call(syscall::TGKILL, [process::id() as usize, tid as usize, 0, 0, 0, 0]) };
@@ -300,7 +296,7 @@ pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Tells the calling process that it is a new fork child, where nothing else does.
+/// Declares the calling process a new fork child, for kernels that do not wipe the mark.
 pub fn declare_forked() {
     mark().store(0, Ordering::Relaxed);
 }

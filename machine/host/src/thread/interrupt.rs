@@ -1,20 +1,19 @@
-//! Interrupting a thread, and whether one may be interrupted already.
+//! Interrupting a thread, and checking whether this code may have interrupted one.
 
 use crate::sync::{AtomicPtr, Ordering};
 use crate::{process, syscall};
 use core::ffi::c_int;
 use core::ptr::{null, null_mut};
 
-/// A signal that nobody minds who does not wait for it, as its default is to do nothing.
+/// A signal that is ignored by default, so a stray one does no harm.
 const SIGNAL: c_int = 23;
 const RESTART: c_int = 0x1000_0000;
 const ON_STACK: c_int = 0x0800_0000;
-/// The two actions that are nobody's handler: the default, and to ignore it.
+/// The two actions that are not handlers: the default, and to ignore it.
 const NOBODYS: [usize; 2] = [0, 1];
-/// Signals for a thread's own mistake, and abort's: their handlers do not run at arbitrary moments.
+/// Signals for a thread's own fault, and abort's. Their handlers do not run at arbitrary moments.
 const OF_FAULTS: [usize; 5] = [4, 6, 7, 8, 11];
 
-/// The C library's `struct sigaction`.
 #[repr(C)]
 struct Action {
     handler: usize,
@@ -39,7 +38,7 @@ extern "C" fn be_interrupted(_: c_int) {
     }
 }
 
-/// Sets what threads do when [`interrupt`] interrupts them. False if the program uses that signal (SIGURG).
+/// Sets the work of threads that [`interrupt`] interrupts. False: the program uses that signal (SIGURG).
 pub fn on_interrupt(handler: fn()) -> bool {
     let ours = be_interrupted as extern "C" fn(c_int) as usize;
     let mut old = Action { handler: 0, mask: [0; 16], flags: 0, restorer: 0 };
@@ -53,17 +52,17 @@ pub fn on_interrupt(handler: fn()) -> bool {
     old.handler == ours || unsafe { sigaction(SIGNAL, &new, null_mut()) } == 0
 }
 
-/// Interrupts a thread, by the kernel's number, between any two instructions; it does what [`on_interrupt`] set.
+/// Interrupts a thread, by its kernel number, between any two instructions. It runs the work of [`on_interrupt`].
 pub fn interrupt(number: u32) {
     let arguments = [process::id() as usize, number as usize, SIGNAL as usize, 0, 0, 0];
-    // SAFETY: a thread of ours, or none; whoever asks has a handler for the signal.
+    // SAFETY: a thread of ours, or none; the caller has set a handler for the signal.
     let _ = unsafe { syscall::call(syscall::TGKILL, arguments) };
 }
 
-/// Whether the calling thread may be in a signal handler: one that runs on its own stack, or whose signal is blocked,
-/// as it is while a handler runs, unless the handler asked for the contrary. If one did, the answer is always yes,
-/// except for handlers of faults. A thread that blocks a signal which has a handler looks as if it were in it. A
-/// handler is missed if it has unblocked its own signal or removed itself. About 5 µs.
+/// Whether the calling thread may be in a signal handler. It may be if it runs on the signal stack, or if a signal with
+/// a handler is blocked, as during the handler. If a handler has asked to be nested, the answer is always yes, except
+/// for handlers of faults. A thread that blocks such a signal itself looks as if it were in the handler. A handler is
+/// missed if it has unblocked its own signal or removed itself. About 5 µs.
 pub fn may_be_in_handler() -> bool {
     is_on_signal_stack() || {
         let blocked = blocked_signals();
@@ -83,14 +82,14 @@ fn blocked_signals() -> u64 {
 
 fn is_on_signal_stack() -> bool {
     const ON_IT: usize = 1;
-    // Where it is, flags, how large it is.
+    // Address, flags, size.
     let mut stack = [0_usize; 3];
     // SAFETY: the kernel writes the thread's stack for signals.
     let _ = unsafe { syscall::call(syscall::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     stack[1] as u32 as usize & ON_IT != 0
 }
 
-/// Whether a signal has a handler, or had a one-shot handler, and whether the signal may interrupt that handler.
+/// Whether a signal has, or had once, a handler, and whether the signal may interrupt that handler.
 fn kernel_action(signal: usize) -> (bool, bool) {
     const ONCE: usize = 0x8000_0000;
     const NESTS: usize = 0x4000_0000;

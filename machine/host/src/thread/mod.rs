@@ -1,8 +1,8 @@
-//! Threads: who am I, has the process forked, does it have one thread.
+//! Threads: identity, forks, and whether the process has one thread.
 //!
-//! Each thread has a small block of thread-local memory in the static TLS area, so that reaching it is one addition and
-//! never allocates. An [`identity`](identity()) says who holds a lock in *this* process. An [`id`] says whose data it
-//! is: every thread has one from the start and keeps it when it forks; it may be that of a dead thread.
+//! Each thread has a small thread-local block in the static TLS area, which one addition reaches and which never
+//! allocates. An [`identity`](identity()) names a lock's holder in *this* process. An [`id`] names the owner of data:
+//! each thread has one from its start, and keeps it when it forks; a later thread may reuse it.
 
 mod block;
 mod identity;
