@@ -1,4 +1,4 @@
-//! Time: the simulated CPU's.
+//! Time on the simulated CPU.
 
 use crate::engine::{self, Access};
 use std::sync::OnceLock;
@@ -11,10 +11,10 @@ pub fn now_ns() -> u64 {
     here.with(|engine| engine.time_ns())
 }
 
-/// Whether the same work takes the same time each time, because nothing else happens on the machine.
+/// Whether the same work always takes the same time, because nothing else runs on the machine.
 pub const IS_STEADY: bool = true;
 
-/// The same.
+/// The same as [`now_ns`].
 #[inline]
 pub fn coarse_ns() -> u64 {
     now_ns()

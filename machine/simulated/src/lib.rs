@@ -1,4 +1,4 @@
-//! A simulated machine: a deterministic engine with 1 to 1024 CPUs serves what Commensal's runtime asks of a computer.
+//! A simulated machine: a deterministic engine with 1 to 1024 CPUs serves Commensal's runtime in place of a computer.
 //!
 //! It has the interface of the host machine, passes the same conformance bodies, and shares all of the host's sources
 //! that contain no assembly: locks, identities, kicks, address space, the fallback's slots and the root are the very
@@ -10,15 +10,15 @@
 //! * Its own: atomics, fences, `slot/{restartable, row, given}.rs`, `thread/block.rs`, [`clock`], [`process`],
 //!   [`publication`], system calls.
 //!
-//! An operation that is called while no simulation runs on its host thread has its plain meaning: atomics are core's,
-//! system calls the host's, and each host thread has its own slot. So unit tests run on this machine unchanged.
+//! While no simulation runs on its host thread, an operation has its plain meaning: atomics are core's, system calls
+//! the host's, and each host thread has its own slot. So unit tests run on this machine unchanged.
 //!
 //! Not modelled: memory orderings weaker than x86's (TSO), reordering by compilers, and plain accesses, which take
-//! effect at once and between two steps. Memory must change its role by an operation, because a store to it that still
-//! waits in a buffer would come later. Dropping an atomic and system calls empty the buffer; a plain write under a
-//! waiting store is detected, and ends the simulation.
+//! effect at once and between two steps. Memory must change its role by an operation, because a store that waits in a
+//! buffer would come later. Dropping an atomic and system calls empty the buffer. The engine detects a plain write
+//! under a waiting store, and ends the simulation.
 
-/// Declares state of the process, which each simulation finds as it is at the start of a process; and tells its names.
+/// Declares state of the process, which each simulation finds fresh, and its names.
 macro_rules! process_state {
     ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)*) => {
         $(
@@ -27,7 +27,7 @@ macro_rules! process_state {
             $visibility static $name: $type = $value;
         )*
 
-        /// Where each of them lies, how many bytes it has, and what it is called.
+        /// Address, size and name of each.
         pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static str)> {
             [$(((&raw const $name).addr(), size_of::<$type>(), stringify!($name))),*].into_iter()
         }

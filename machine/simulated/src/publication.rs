@@ -1,10 +1,10 @@
-//! Memory that others may look at: on a simulated machine nobody does, and there are no files.
+//! Memory that other processes may read. A simulated machine has no files, and no process reads them.
 
 use crate::vm;
 use core::ffi::CStr;
 use core::ops::Range;
 
-/// Where something was published. Zeroes are nowhere.
+/// A publication. Zeroes: none.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Place {
@@ -12,27 +12,27 @@ pub struct Place {
 }
 
 impl Place {
-    /// Nowhere.
+    /// No publication.
     pub const fn nowhere() -> Self {
         Place { unused: 0 }
     }
 
-    /// There is no file.
+    /// Empty: there is no file.
     pub fn path(&self) -> &CStr {
         c""
     }
 }
 
-/// Zeroes of the process's own.
+/// Private zeroes.
 pub fn publish(_: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
     vm::reserve(core::ptr::null_mut(), bytes.next_multiple_of(vm::PAGE), vm::Access::ReadWrite)
         .ok_or("there is no memory")
 }
 
-/// Nobody looks.
+/// Does nothing.
 pub fn update(_: &Place, _: Range<usize>) -> bool {
     true
 }
 
-/// Nothing is there.
+/// Does nothing.
 pub fn withdraw(_: &mut Place) {}

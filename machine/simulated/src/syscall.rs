@@ -1,4 +1,4 @@
-//! System calls: the simulated kernel's, or the host's where no simulation runs.
+//! System calls: the simulated kernel's, or the host's outside of simulations.
 
 #[path = "../../host/src/syscall/numbers.rs"]
 #[allow(dead_code, reason = "the simulated machine makes fewer of them than the host")]
@@ -8,11 +8,10 @@ use crate::{engine, sandbox, slot};
 
 pub use numbers::*;
 
-/// Makes system call `number`; missing arguments are zero. In a sandbox, one that is not [usual](is_usual) is refused
-/// without being made.
+/// Makes system call `number`; missing arguments are zero. A sandbox refuses calls that are not [usual](is_usual).
 ///
 /// # Safety
-/// The arguments must be what the call expects; its effects on memory are the caller's to answer for.
+/// The arguments are as the call expects, and the caller answers for its effects on memory.
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
     let passage = if is_usual(number) { None } else { Some(sandbox::pass().ok_or(Errno::NOT_PERMITTED)?) };
     // SAFETY: passed on.
@@ -29,7 +28,7 @@ unsafe fn make(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
             // SAFETY: passed on.
             let result = unsafe { on_host(number, arguments) };
             if number == MEMBARRIER && result.is_ok() {
-                // The kernel knows nothing of our sections.
+                // The kernel does not know our sections.
                 slot::wait_for_sections();
             }
             result

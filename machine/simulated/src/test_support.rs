@@ -1,16 +1,15 @@
-//! Where tests of the runtime run: on a simulated machine that is disturbed at random, by a seed.
+//! Runs the runtime's tests on a simulated machine that is disturbed at random, by a seed.
 
 use crate::simulation::{self, Place, Random, Rates, Settings, simulate};
 use crate::slot;
 
-/// What a thread does.
 type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// No signals: without a simulation's handler they do nothing. No refusals: a test of those asks for them.
+/// No signals, which do nothing without a simulation's handler. No refusals, for which a test must ask.
 const RATES: Rates = Rates { signal: 0, refuse: 0, ..Rates::USUAL };
 
-/// Runs a program as the first thread of a process on its own machine. The seed decides how many CPUs the machine has
-/// and everything that happens; the mode is that of this process. Panics if the simulation ends before the program.
+/// Runs a program as the first thread of a process on its own machine. The seed decides the number of CPUs and all that
+/// happens; the mode is this process's. Panics if the simulation ends before the program.
 pub fn play<R>(seed: u64, program: impl FnOnce() -> R) -> R {
     slot::initialise();
     let settings = Settings {
@@ -25,7 +24,7 @@ pub fn play<R>(seed: u64, program: impl FnOnce() -> R) -> R {
     report.outcome.unwrap_or_else(|failure| panic!("on the simulated machine, seed {seed}: {failure}"))
 }
 
-/// Runs jobs at the same time, each as a simulated thread of its own.
+/// Runs jobs concurrently, each as a simulated thread.
 pub fn run<'a>(jobs: Vec<Job<'a>>, _natively: impl FnOnce(Vec<Job<'a>>)) {
     simulation::run(jobs.into_iter().map(|job| (job as simulation::Job<'_>, Place::Anywhere)).collect(), None);
 }

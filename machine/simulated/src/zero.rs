@@ -1,15 +1,15 @@
-//! Making memory zero, which costs a simulated CPU as many lines as there are.
+//! Zeroing memory. A simulated CPU pays for each line.
 
 use crate::engine::{self, Access};
 
-/// Makes bytes zero.
+/// Zeroes bytes.
 ///
 /// # Safety
-/// They are the caller's, and nobody else looks at them meanwhile.
+/// The caller owns them, and no other code looks at them meanwhile.
 pub unsafe fn zero(at: *mut u8, bytes: usize) {
     if let Some(here) = engine::here() {
         here.step(Access::Zero { at: at.expose_provenance(), bytes });
-        // They change their role: what waits for them comes before.
+        // They change their role, so stores that wait for them come before.
         here.with(|engine| engine.drain_own());
     }
     // SAFETY: passed on.

@@ -1,7 +1,7 @@
-//! Which waiter gets a line: the nearest, until others have waited for their turn; then the longest waiter of those.
+//! The arbiter gives a line to the nearest waiter, until other clusters have waited their turn; then to the longest.
 //!
-//! Of a fixed number of transfers, each cluster with waiters gets an equal share. So the more clusters wait, the more
-//! often the line travels far. Published curves look like this: on a machine with eight sockets, an addition takes
+//! Of a fixed number of transfers, each cluster with waiters gets an equal share. So with more waiting clusters, the
+//! line travels far more often. This matches published curves. On a machine with eight sockets, an addition takes
 //! hardly longer when the second socket begins to wait, and half as long again when all do.
 
 use super::costs::Costs;
@@ -11,19 +11,19 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub cpu: u32,
-    /// When it asked.
+    /// When the CPU asked.
     pub asked_at: u64,
     pub writes: bool,
-    /// What its operation takes by itself when the line has come.
+    /// Duration of the operation once the line has come.
     pub own: u64,
 }
 
-/// Those who wait for a line, by their clusters, in the order in which they came.
+/// The waiters for a line, by cluster, in order of arrival.
 #[derive(Debug)]
 pub struct Queue {
     of_clusters: Vec<VecDeque<Waiter>>,
     waiting: usize,
-    /// How often in a row somebody of the same cluster got the line, and which cluster that was.
+    /// Transfers in a row to the same cluster, and that cluster.
     in_a_row: u32,
     last: Option<usize>,
 }
@@ -42,7 +42,7 @@ impl Queue {
         self.waiting += 1;
     }
 
-    /// The next waiter gets the line, which is at this cluster (none: in memory). Takes at most one step per cluster.
+    /// Gives the line at cluster `holder` (none: in memory) to the next waiter. At most one step per cluster.
     pub fn take(&mut self, costs: &Costs, holder: Option<usize>) -> Option<Waiter> {
         let near = holder.filter(|&cluster| !self.of_clusters[cluster].is_empty());
         let stays = near.filter(|&cluster| self.may_stay(costs, cluster));
@@ -54,7 +54,7 @@ impl Queue {
         Some(waiter)
     }
 
-    /// Whether those of a cluster have not had their part of a turn yet.
+    /// Whether a cluster's waiters have part of their turn left.
     fn may_stay(&self, costs: &Costs, cluster: usize) -> bool {
         if self.last != Some(cluster) || self.of_clusters[cluster].len() == self.waiting {
             return true;
@@ -63,7 +63,7 @@ impl Queue {
         self.in_a_row < (costs.turn / clusters).max(1)
     }
 
-    /// The cluster of whoever waits longest, but for those of one.
+    /// The cluster of the longest waiter, except one cluster.
     fn longest_waiting(&self, but_for: Option<usize>) -> Option<usize> {
         let fronts = self.of_clusters.iter().enumerate().filter(|(cluster, _)| Some(*cluster) != but_for);
         let fronts = fronts.filter_map(|(cluster, waiters)| waiters.front().map(|waiter| (cluster, waiter)));
@@ -75,7 +75,6 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// Clusters of two CPUs.
     fn cluster(cpu: u32) -> usize {
         cpu as usize / 2
     }
@@ -84,7 +83,7 @@ mod tests {
         Waiter { cpu, asked_at, writes: true, own: 0 }
     }
 
-    /// In which order CPUs get a line that is at CPU 0, if they ask again as soon as they have had it.
+    /// The order in which CPUs get a line that is at CPU 0, if each asks again at once.
     fn order(turn: u32, cpus: &[u32], count: usize) -> Vec<u32> {
         let costs = Costs { turn, ..Costs::SIMPLE };
         let mut queue = Queue::new(4);

@@ -1,21 +1,21 @@
-//! What takes how long, and how far CPUs are from each other: numbers in, numbers out. All times are in picoseconds.
+//! The costs of operations, and the distances between CPUs. All times are in picoseconds.
 //!
 //! ```text
 //!   core ▒▒   cluster ▒▒ ▒▒ ▒▒ ▒▒   socket [▒▒ ▒▒ ▒▒ ▒▒][▒▒ ▒▒ ▒▒ ▒▒]   other, far ══╪══
 //!   threads   cores with a cache    clusters                           sockets
 //! ```
 //!
-//! A line that no other CPU wants arrives after its *latency*: the time for the request, for the line, and in between.
-//! If many CPUs want it, requests wait at its holder already, and the line moves on after its *service time*, which may
-//! be shorter: of two CPUs in turn each waits for a latency, of fifty none does. A CPU that got the line may keep it
-//! for a moment, its *grip*, in which it does more than it asked for.
+//! If no other CPU wants a line, it arrives after its *latency*: the time for the request, the line, and the work in
+//! between. If many CPUs want it, requests already wait at its holder, and the line moves on after its *service time*,
+//! which may be shorter. Of two CPUs in turn each waits for a latency; of fifty none does. A CPU that got the line may
+//! keep it for a moment, its *grip*, in which it does more than it asked for.
 
 use std::ops::Range;
 
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;
 
-/// How far two CPUs are from each other, the nearest first.
+/// Distances between two CPUs, the nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// Threads of one core.
@@ -24,41 +24,39 @@ pub enum Distance {
     Cluster,
     /// Clusters of one socket.
     Socket,
-    /// Sockets that are one step from each other.
+    /// Sockets one step from each other.
     Other,
-    /// Sockets that are more.
+    /// Sockets further apart.
     Far,
 }
 
-/// How many there are.
 const DISTANCES: usize = 5;
 
-/// How long a line takes over some distance.
+/// Time of a line's way over some distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// To whoever asks for it while nobody else does.
+    /// To a CPU that alone asks for it.
     pub latency: u64,
-    /// To the next of those who wait for it.
+    /// To the next waiter.
     pub service: u64,
 }
 
-/// In what CPUs are grouped. All of them are numbered from 0 on, in groups that follow each other.
+/// The groups of CPUs, which are numbered from 0 on, group after group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// Threads of a core.
     pub threads: usize,
-    /// Whether second threads of cores come after all first ones, as on most machines; else each follows its core's
-    /// first.
+    /// Whether second threads of cores come after all first ones, as on most machines; else with their cores.
     pub has_siblings_last: bool,
     /// Cores of a cluster.
     pub cores: usize,
     /// Clusters of a socket.
     pub clusters: usize,
-    /// Sockets that are one step from each other.
+    /// Sockets one step from each other.
     pub near_sockets: usize,
 }
 
-/// Where a CPU is: of each level, in which group.
+/// The groups of a CPU, on each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     core: usize,
@@ -68,11 +66,11 @@ pub struct Location {
 }
 
 impl Topology {
-    /// All CPUs are equally far from each other.
+    /// All CPUs are equally far apart.
     pub const FLAT: Topology =
         Topology { threads: 1, has_siblings_last: false, cores: usize::MAX, clusters: 1, near_sockets: 1 };
 
-    /// Where a CPU of so many is.
+    /// The location of a CPU of so many.
     pub(super) fn location(&self, cpu: usize, cpus: usize) -> Location {
         let cores = cpus.div_ceil(self.threads);
         let core = if self.has_siblings_last { cpu % cores } else { cpu / self.threads };
@@ -102,32 +100,32 @@ impl Location {
     }
 }
 
-/// What takes how long.
+/// The costs of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// An access to a line that the CPU has, with the instructions around it, where many follow each other.
+    /// An access to a line that the CPU has, with its surrounding instructions, among many accesses.
     pub hit: u64,
-    /// What adds to memory by one instruction, besides: the next addition waits for it.
+    /// Addition to memory by one instruction, besides: the next addition waits for it.
     pub add: u64,
-    /// What a restartable section takes besides its steps.
+    /// A restartable section, besides its steps.
     pub section: u64,
-    /// What reads and writes as one, or a full fence, besides.
+    /// A read-modify-write or a full fence, besides.
     pub locked: u64,
     /// A line's way from memory.
     pub memory: u64,
-    /// A line's way from another CPU, by how far that is.
+    /// A line's way from another CPU, by distance.
     pub ways: [Way; DISTANCES],
-    /// How long a CPU keeps a line that others want, from when it came.
+    /// Time for which a CPU keeps a wanted line after it came.
     pub grip: u64,
-    /// How long a line that several CPUs have keeps the next one waiting who wants to read it.
+    /// Time by which a line that several CPUs have delays the next reader.
     pub shared: u64,
     /// A line goes to the nearest first, but of this many transfers, each cluster with waiters gets an equal share.
     pub turn: u32,
-    /// In percent, how long what a CPU does by itself takes while another thread of its core does something.
+    /// Duration of a CPU's own work, in percent, while another thread of its core works.
     pub sibling_percent: u64,
-    /// A line that is made zero, by a CPU that has it.
+    /// Zeroing a line that the CPU has.
     pub zero: u64,
-    /// The way of one that it has not, as part of a row that is fetched ahead.
+    /// The way of a line that it has not, in a row that is fetched ahead.
     pub row: u64,
     /// A page's first touch: the fault and the zeroes.
     pub fault: u64,
@@ -135,17 +133,17 @@ pub struct Costs {
     pub system_call: u64,
     /// Interrupting a CPU.
     pub kick: u64,
-    /// Each further one in the same call.
+    /// Each further CPU in the same call.
     pub further_kick: u64,
-    /// What the interrupt takes from whoever it reaches.
+    /// Time that the interrupt takes from its target.
     pub kicked: u64,
-    /// From when a thread is woken to when it goes on.
+    /// From waking a thread until it goes on.
     pub wake_up: u64,
-    /// What whoever looks again and again waits between two looks.
+    /// Pause between two looks of a spinning thread.
     pub pause: u64,
     /// Reading the clock.
     pub clock: u64,
-    /// How CPUs lie.
+    /// The groups of CPUs.
     pub topology: Topology,
 }
 
@@ -186,7 +184,7 @@ mod tests {
 
     #[test]
     fn distances_grow_with_what_lies_between() {
-        // Two threads of 4 cores in each of 2 clusters of 4 sockets, two of which are near each other.
+        // Two threads of 4 cores in each of 2 clusters of 4 sockets; each socket has one near neighbour.
         let topology = Topology { threads: 2, has_siblings_last: true, cores: 4, clusters: 2, near_sockets: 2 };
         let cpus = 64;
         let from_first = |cpu| topology.location(0, cpus).distance(topology.location(cpu, cpus));

@@ -1,8 +1,8 @@
-//! A simulated CPU: the thread that it runs, those that wait for it, and the stores that the other CPUs do not see yet.
+//! A simulated CPU: its thread, the threads that wait for it, and its stores that other CPUs do not see yet.
 
 use std::collections::VecDeque;
 
-/// A store that waits: the bytes, and what memory held there when it was made.
+/// A waiting store: its bytes, and the contents of memory when it was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     pub at: usize,
@@ -17,29 +17,28 @@ impl Waiting {
         self.at < at + size as usize && at < self.at + self.size as usize
     }
 
-    /// The bytes as this store leaves them, if it writes them all.
+    /// The bytes as this store leaves them, if it writes all of them.
     pub fn covers(&self, at: usize, size: u8) -> Option<u128> {
         let inside = self.at <= at && at + size as usize <= self.at + self.size as usize;
         inside.then(|| self.value >> (8 * (at - self.at)) & mask(size))
     }
 }
 
-/// The bits of so many bytes.
+/// The low bits of so many bytes.
 pub fn mask(size: u8) -> u128 {
     if size >= 16 { u128::MAX } else { (1 << (8 * size)) - 1 }
 }
 
-/// One CPU.
 #[derive(Debug)]
 pub struct Cpu {
-    /// In picoseconds.
+    /// Picoseconds.
     pub time: u64,
-    /// Whether its thread waits for a line, so that nobody knows when it goes on.
+    /// Whether its thread waits for a line, so that its next step has no time yet.
     pub waits_for_line: bool,
     pub thread: Option<usize>,
     pub queue: VecDeque<usize>,
     pub is_online: bool,
-    /// The slot of the thread that was here last.
+    /// The slot of its last thread.
     pub last_slot: Option<u32>,
     /// When the thread may have to leave, in picoseconds.
     pub slice_end: u64,
@@ -61,7 +60,6 @@ impl Cpu {
         }
     }
 
-    /// How many threads are here.
     pub fn load(&self) -> usize {
         self.queue.len() + usize::from(self.thread.is_some())
     }

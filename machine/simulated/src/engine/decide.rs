@@ -1,7 +1,7 @@
-//! What happens before a step.
+//! Decisions before a step.
 //!
-//! The engine asks a strategy before every step of a thread, and whenever the current thread cannot continue. It
-//! records choices that differ from the default, so that a list of such choices replays the whole run.
+//! The engine asks a strategy before each step of a thread, and whenever the current thread cannot continue. It records
+//! choices that differ from the default, so that a list of these replays the whole run.
 
 use super::costs::NS;
 use super::lines::{Actor, Asked, Grant};
@@ -11,15 +11,14 @@ use super::{Access, Due, Engine, Happening, Next};
 use crate::simulation::{Choice, Deviation, Failure};
 use std::cmp::Reverse;
 
-/// Steps that a thread makes in a row while others could: who waits without saying so must not wait for ever.
+/// Steps in a row of a thread while others could run: a thread that spins must not wait for ever.
 const PATIENCE: u32 = 2000;
-/// How far time advances when a thread yields and no other can run: it waits for a moment, or for a sleeping thread.
+/// Advance of time when a thread yields and no other can run: it waits for a moment, or for a sleeping thread.
 const PAUSE: u64 = 1000 * NS;
-/// Choices between two steps that make no step.
+/// Most choices between two steps.
 const MOST_CHOICES: u32 = 64;
 
 impl Engine {
-    /// What the current thread does next.
     #[inline]
     pub(super) fn decide(&mut self, access: Access) -> Next {
         self.steps += 1;
@@ -36,7 +35,7 @@ impl Engine {
         if self.strategy.is_some() { self.decide_by_strategy(access) } else { self.decide_by_time() }
     }
 
-    /// The operation is about to take effect.
+    /// Records an operation that is about to take effect.
     #[inline]
     pub(super) fn perform(&mut self, access: Access) {
         match access {
@@ -54,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// The step of the CPU that is furthest behind comes next.
+    /// Chooses the step of the CPU that is furthest behind.
     fn decide_by_time(&mut self) -> Next {
         let cpu = self.cpu();
         let mut now = self.cpus[cpu].time;
@@ -88,7 +87,7 @@ impl Engine {
         Next::Go
     }
 
-    /// The step begins, where time is simulated. True if its CPU waits for a line; it takes effect with that.
+    /// Begins a step, in simulated time. True: the CPU waits for a line, and the step takes effect with that.
     #[inline]
     pub(super) fn begin(&mut self, access: Access) -> bool {
         if self.strategy.is_some() {
@@ -110,7 +109,7 @@ impl Engine {
         }
     }
 
-    /// How long what a CPU does by itself takes it.
+    /// Duration of a CPU's own work, in percent.
     #[inline]
     pub(super) fn percent(&self, cpu: usize) -> u64 {
         let is_shared = self.siblings.get(cpu).is_some_and(|siblings| {
@@ -119,7 +118,6 @@ impl Engine {
         if is_shared { self.settings.costs.sibling_percent } else { 100 }
     }
 
-    /// Somebody gets a line.
     fn grant(&mut self, grant: Grant) {
         let granted = self.lines.grant(grant);
         let cpu = &mut self.cpus[granted.cpu];
@@ -165,7 +163,7 @@ impl Engine {
         if self.has_signal() { Next::Interrupt } else { Next::Go }
     }
 
-    /// What does not concern the current thread alone.
+    /// Applies a choice that concerns more than the current thread.
     fn apply(&mut self, choice: Choice) {
         match choice {
             Choice::Drain(cpu) => self.drain_one(cpu),
@@ -185,7 +183,7 @@ impl Engine {
         self.gives_way = false;
     }
 
-    /// Another thread goes on: the current one cannot.
+    /// Lets another thread go on, because the current one cannot.
     pub(super) fn leave_to_others(&mut self) {
         if self.strategy.is_none() {
             return self.leave_by_time();
@@ -221,7 +219,7 @@ impl Engine {
                 }
                 None => continue,
             };
-            // A CPU whose thread has left it, or whose time has advanced, has another entry, or will have one.
+            // A CPU whose thread has left, or whose time has advanced, has another entry, or will get one.
             if self.cpus[cpu].time == time
                 && !self.cpus[cpu].waits_for_line
                 && let Some(thread) = self.cpus[cpu].thread
@@ -232,12 +230,11 @@ impl Engine {
         }
     }
 
-    /// Whether the current thread is the only one that can go on.
     fn is_only_one(&self) -> bool {
         self.running.len() == 1 && self.cpus[self.cpu()].queue.is_empty()
     }
 
-    /// Nobody does anything until then.
+    /// Advances time to the next timer, as no thread can run before.
     fn skip_to_next_timer(&mut self) -> bool {
         let Some(&(until, _)) = self.timers.first() else { return false };
         self.now = self.now.max(until);
@@ -250,7 +247,7 @@ impl Engine {
         self.fail(Failure::Deadlock { state });
     }
 
-    /// Asks the strategy, and keeps what it chose. What cannot be done is not done.
+    /// Asks the strategy, and records its choice. An impossible choice becomes the usual one.
     fn ask(&mut self, access: Option<Access>, must_leave: bool) -> Choice {
         let mut strategy = self.strategy.take().expect("asked where there is one");
         let usual = self.usual(access.is_some(), must_leave);
@@ -269,7 +266,7 @@ impl Engine {
         choice
     }
 
-    /// What happens if nothing in particular is chosen: the thread goes on, or, where it should not, the next one does.
+    /// The usual choice: the thread goes on, or, if it should not, the next one does.
     fn usual(&self, may_go: bool, must_leave: bool) -> Choice {
         if may_go && !must_leave {
             return Choice::Go;
@@ -303,7 +300,7 @@ impl Engine {
         }
     }
 
-    /// What each thread is doing, for people.
+    /// The state of each thread, for people.
     fn describe(&self) -> String {
         let describe = |thread: &super::thread::Thread| match thread.state {
             State::Dead => None,

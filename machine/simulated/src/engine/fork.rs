@@ -1,45 +1,43 @@
-//! Processes: a simulated fork is a real one. The child has a copy of everything at the same addresses, and only one of
-//! the simulated threads, the one that forked. It is simulated to its end while the parent waits. The two share no
-//! memory, so nothing is lost by that.
+//! Processes: a simulated fork is a real one. The child has a copy of everything at the same addresses, but only the
+//! forking thread. It is simulated to its end while the parent waits. The two share no memory, so this loses nothing.
 
 use super::thread::State;
 use super::{Access, Engine, Happening, Here};
 use crate::simulation::{Deviation, Failure};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 
-/// The first simulated process has this number, and its first thread, too.
+/// Number of the first simulated process and of its first thread.
 pub const FIRST_PROCESS: u32 = 1000;
-/// Numbers that each process has for its threads.
+/// Thread numbers of each process.
 const NUMBERS: u32 = 10_000;
 
 /// How a child ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All was well.
+    /// Without an error.
     Well,
-    /// It found this.
+    /// It found an error.
     Found(String),
-    /// It was killed by a real signal, or stopped itself, as far as is known for this reason.
+    /// A real signal killed it, or it stopped itself, with the known reason.
     Died(String),
-    /// It did not come to an end: who waits for whom.
+    /// It did not end: the state of its threads.
     Hung(String),
 }
 
-/// How long a child may take, in seconds of real time: less than whoever waits for the whole.
+/// Most seconds of real time for a child: less than the patience of the process that waits for the whole.
 const PATIENCE: u32 = 60;
-/// Children that a process has.
 const CHILDREN: u32 = 16;
 
-// What a child says first.
+// The first byte of a child's report.
 const WELL: u8 = 0;
 const FOUND: u8 = 1;
 const HUNG: u8 = 2;
 const DIED: u8 = 3;
-// What follows its choices.
+// Marks the end of its choices.
 const END_OF_CHOICES: u8 = 0;
 
 impl Here {
-    /// Runs `child` in a copy of the process that has the calling thread only, and waits for it.
+    /// Runs `child` in a copy of the process that has only the calling thread, and waits for it.
     pub fn fork(self, runs_handlers: bool, child: &mut dyn FnMut() -> Result<(), &'static str>) -> Ended {
         self.fork_on(runs_handlers).unwrap_or_else(|| {
             let ended = child();
@@ -50,18 +48,18 @@ impl Here {
         })
     }
 
-    /// Copies the process with only the calling thread. None: this is the copy, which runs until the thread's job is
-    /// done. The parent waits for that, and gets how the copy ended.
+    /// Copies the process with only the calling thread. None: this is the copy, which runs to the end of the thread's
+    /// job. The parent waits for that, and learns how the copy ended.
     pub fn fork_on(self, runs_handlers: bool) -> Option<Ended> {
         self.step(Access::System { number: FORK });
         self.with(|engine| {
-            // Plain writes have overtaken the waiting stores: a copy without these would show a moment that never was.
+            // Plain writes have overtaken the waiting stores, so a copy without these would be inconsistent.
             engine.drain_all();
             engine.processes += 1;
             engine.happened(Happening::Forked(engine.processes));
         });
         let (reader, writer) = std::io::pipe().expect("a pipe can be made");
-        // SAFETY: the child is simulated on this host thread, which is the only one that it has, and leaves by _exit.
+        // SAFETY: the child is simulated on this host thread, which is its only one, and leaves by _exit.
         let process = unsafe { libc::fork() };
         assert!(process >= 0, "a child could not be made");
         if process == 0 {
@@ -86,16 +84,16 @@ impl Here {
 const FORK: usize = 57;
 
 impl Engine {
-    /// This is the child: other threads are not here.
+    /// Makes this process the child, without other threads.
     fn become_child(&mut self, report_to: PipeWriter) {
-        // SAFETY: no effects on memory. A child that hangs ends by itself, and must not outlive a parent that gives up.
+        // SAFETY: no effects on memory. A hanging child ends by itself, and must not outlive a parent that gives up.
         unsafe {
             libc::alarm(PATIENCE);
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         }
-        // SAFETY: a limit of this process, which may die on purpose, silently.
+        // SAFETY: a limit of this process, which may die on purpose, without a core file.
         unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
-        // The first children of the first process have the next numbers; theirs, and so on, have none in common.
+        // The first children of the first process have the next numbers. No two processes of the tree share any.
         let ordinal = (self.process - FIRST_PROCESS) / NUMBERS * CHILDREN + self.processes - 1;
         self.process = FIRST_PROCESS + NUMBERS * ordinal;
         self.processes = 1;
@@ -106,7 +104,7 @@ impl Engine {
         for (number, thread) in self.threads.iter_mut().enumerate() {
             if number != me {
                 thread.state = State::Dead;
-                // Left as it is, like everything that the thread had.
+                // Left as it is, like all data of the thread.
                 std::mem::forget(thread.coroutine.take());
             }
         }
@@ -130,15 +128,16 @@ impl Engine {
         self.threads[me].children = 0;
         self.threads[me].has_signal = false;
         self.threads[me].has_kick = false;
-        // A handler may have forked after its thread had read who holds a lock, and before it slept until that holder,
-        // which is not here, releases it. The thread finds out after `A_SECOND` of `machine/host/src/sync/lock.rs`.
+        // A handler may have forked after its thread read the lock's holder, and before it slept until that holder
+        // releases the lock. The holder does not exist here; the thread finds out after `A_SECOND` (host's
+        // `sync/lock.rs`).
         if self.threads[me].in_handler {
             self.settings.most_ns = self.settings.most_ns.saturating_mul(2);
         }
         self.happened(Happening::Child(self.process));
     }
 
-    /// The thread's job is done: if it is the one that was copied into a child, that ends, too.
+    /// Ends a child if this thread, whose job is done, was copied into it.
     pub(super) fn end_if_child(&mut self, thread: usize) {
         if self.threads[thread].tid == self.process {
             self.end_child(Ok(()));
@@ -163,12 +162,11 @@ impl Engine {
         report.push(END_OF_CHOICES);
         report.extend(text.bytes());
         report_to.write_all(&report).expect("the parent reads");
-        // SAFETY: nothing of the parent's is to be finished here.
+        // SAFETY: the parent's work must not be finished here.
         unsafe { libc::_exit(0) };
     }
 }
 
-/// What a child said, or how it died.
 struct Report {
     ended: Ended,
     hash: u64,
@@ -192,7 +190,6 @@ impl Report {
     }
 }
 
-/// Waits for the child's end, and reads its report.
 fn wait(process: libc::pid_t, mut reader: PipeReader) -> Report {
     let mut report = Vec::new();
     reader.read_to_end(&mut report).expect("a pipe can be read");

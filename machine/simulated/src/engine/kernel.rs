@@ -1,4 +1,4 @@
-//! The simulated kernel: the system calls that the host's sources make.
+//! The simulated kernel: the system calls of the host's sources.
 
 use super::costs::NS;
 use super::space::OUT_OF_MEMORY;
@@ -13,7 +13,7 @@ const INVALID: Errno = Errno(22);
 const NO_SUCH_CALL: Errno = Errno(38);
 const TIMED_OUT: Errno = Errno(110);
 
-/// Operations of futex and membarrier, with the numbers that the kernel gave them.
+/// Operations of futex and membarrier, with the kernel's numbers.
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 const BARRIER: usize = 1 << 3;
@@ -21,7 +21,7 @@ const REGISTER_BARRIER: usize = 1 << 4;
 const BARRIER_RSEQ: usize = 1 << 7;
 const REGISTER_BARRIER_RSEQ: usize = 1 << 8;
 
-/// Whether a strategy may have the call fail: for lack of memory, or where a kernel has it not.
+/// Whether a strategy may refuse the call: for lack of memory, or as an old kernel does.
 pub fn may_be_refused(number: usize) -> bool {
     matches!(number, syscall::MMAP | syscall::MREMAP | syscall::MADVISE | syscall::MUNMAP | syscall::MEMBARRIER)
 }
@@ -33,7 +33,7 @@ impl Here {
     /// The arguments are what the call expects.
     pub unsafe fn system_call(self, number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
         self.step(Access::System { number });
-        // The kernel sees what the thread wrote, and memory may change its role.
+        // The kernel sees the thread's writes, and memory may change its role.
         let is_refused = self.with(|engine| {
             engine.drain_own();
             let current = engine.current;
@@ -62,7 +62,7 @@ impl Here {
     fn futex_wait(self, at: usize, expected: u32, limit: usize) -> Result<usize, Errno> {
         let waits = self.with(|engine| {
             engine.drain_own();
-            // The word is read and the thread put to sleep as one.
+            // Reading the word and sleeping are one step.
             if engine.load(at, 4) as u32 != expected {
                 return false;
             }
@@ -85,7 +85,7 @@ impl Here {
         }
     }
 
-    /// Interrupts reach the CPUs one after the other, and threads go on meanwhile.
+    /// Interrupts reach the CPUs one after the other, while threads go on.
     fn barrier(self, command: usize) -> Result<usize, Errno> {
         if self.with(|engine| engine.settings.denies_membarrier) {
             return Err(NO_SUCH_CALL);
@@ -136,7 +136,7 @@ impl Here {
                 }
             }
         });
-        // What came meanwhile comes now.
+        // Signals that came meanwhile come now.
         self.step(Access::Nothing);
         Ok(0)
     }
@@ -162,9 +162,9 @@ impl Engine {
     }
 
     /// # Safety
-    /// The mask is as long as is said.
+    /// The mask has `bytes` bytes.
     unsafe fn affinity(&self, bytes: usize, mask: *mut u8) -> Result<usize, Errno> {
-        // As the kernel does, whole words for the CPUs that there could ever be.
+        // As the kernel does, whole words for all possible CPUs.
         let needed = self.cpus.len().div_ceil(64) * 8;
         if bytes < needed {
             return Err(INVALID);
@@ -180,7 +180,7 @@ impl Engine {
     /// As for the call.
     unsafe fn memory_call(&mut self, number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
         let [at, bytes, third, ..] = arguments;
-        // Stores to memory that changes its role are to be seen before. New memory has none yet.
+        // Stores to memory that changes its role must be visible before. New memory has none yet.
         if number != syscall::MMAP {
             self.drain_all();
         }
@@ -203,7 +203,7 @@ impl Engine {
                 if third == WIPE_ON_FORK && self.settings.is_broken(Defect::NoWipe) {
                     return Ok(0);
                 }
-                // SAFETY: the range is the simulated process's.
+                // SAFETY: the range belongs to the simulated process.
                 unsafe { syscall::on_host(number, arguments) }
             }
             _ => Err(NO_SUCH_CALL),

@@ -1,9 +1,8 @@
-//! The directory of cache lines, and what an operation costs where time is simulated.
+//! The directory of cache lines, and the costs of operations in simulated time.
 //!
 //! A line is in the caches of some CPUs; a CPU that writes it takes it away from all others. A CPU that has the line
-//! pays for a hit. Another one requests it from its last holder, or from memory. If no other CPU wants the line, it
-//! arrives. Otherwise the CPU waits, and the line goes to one after the other, the nearest first; `costs` says how long
-//! that takes. A CPU can use a line until it leaves.
+//! pays for a hit. Another one requests it from its last holder, or from memory. Other waiters get it one after the
+//! other, the nearest first; `costs` has the times. A CPU can use a line until it leaves.
 
 use super::Access;
 use super::arbiter::{Queue, Waiter};
@@ -15,26 +14,25 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 const LINE: usize = 64;
 const PAGE: usize = 4096;
-/// Words of a set of CPUs.
 const WORDS: usize = crate::slot::MAX / 64;
 
-/// What an operation comes to that begins now.
+/// The outcome of an operation that begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// It takes so long.
     Takes(u64),
-    /// It waits for a line. When somebody should look who gets that, unless somebody is going to already.
+    /// It waits for a line. Contains the time of the next grant, unless that is already planned.
     Waits(Option<Grant>),
 }
 
-/// When somebody gets a line.
+/// The time of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
     pub at: u64,
     line: usize,
 }
 
-/// Who got a line, when its operation is over, and when the next one gets it.
+/// The CPU that got a line, the end of its operation, and the next grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     pub cpu: usize,
@@ -42,17 +40,17 @@ pub struct Granted {
     pub next: Option<Grant>,
 }
 
-/// A line: who has it, and when it can travel again.
+/// A line: its holders, and when it can travel again.
 #[derive(Debug, Default)]
 struct Line {
     free_at: u64,
-    /// The only one that has it, and so may write it.
+    /// The only holder, which may write it.
     only: Option<u32>,
-    /// All that have it, if these are several.
+    /// All holders, if there are several.
     several: Option<Box<[u64; WORDS]>>,
-    /// Who got it last; none: it is in memory.
+    /// The last holder; none: it is in memory.
     last: Option<u32>,
-    /// Those who wait for it. Kept for the next time.
+    /// Its waiters. Kept for the next time.
     queue: Option<Box<Queue>>,
 }
 
@@ -66,7 +64,6 @@ impl Line {
         if writes { self.only == Some(cpu) } else { self.is_at(cpu) }
     }
 
-    /// It comes to a CPU, to be written or to be shared.
     fn come_to(&mut self, cpu: u32, writes: bool) {
         self.last = Some(cpu);
         if writes || (self.only.is_none() && self.several.is_none()) {
@@ -80,12 +77,12 @@ impl Line {
         }
     }
 
-    /// Whether somebody who gets it has it besides others, so that it need not travel from one to the next.
+    /// Whether the next CPU shares it, so that it need not travel from one to the next.
     fn is_copied(&self, writes: bool) -> bool {
         !writes && self.several.is_some()
     }
 
-    /// When the next one of those gets it who wait.
+    /// The time of the next grant to a waiter.
     fn next(&self, number: usize) -> Option<Grant> {
         self.is_waited_for().then_some(Grant { at: self.free_at, line: number })
     }
@@ -95,7 +92,6 @@ impl Line {
     }
 }
 
-/// The CPUs of a set.
 fn holders(set: &[u64; WORDS]) -> impl Iterator<Item = u32> {
     set.iter().zip(0..).flat_map(|(&word, at)| {
         let mut left = word;
@@ -107,7 +103,7 @@ fn holders(set: &[u64; WORDS]) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Multiplies: addresses are no secret.
+/// A hash by multiplication: addresses are no secret.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -125,17 +121,17 @@ impl Hasher for Spread {
 
 type Table<V> = HashMap<usize, V, BuildHasherDefault<Spread>>;
 
-/// All lines that anybody touched.
+/// All lines touched so far.
 #[derive(Debug)]
 pub struct Lines {
     map: Map,
     lines: Table<Line>,
     pages: Table<()>,
-    /// Addresses in here are in pages that fault.
+    /// Addresses in pages that fault.
     space: (usize, usize),
 }
 
-/// Where CPUs are, and what follows from that.
+/// Locations of CPUs, and their consequences.
 #[derive(Debug)]
 struct Map {
     costs: Costs,
@@ -153,7 +149,7 @@ impl Map {
         let Some(last) = line.last else { return (costs.memory, costs.memory) };
         let here = self.location(cpu);
         let distance = match line.several.as_deref().filter(|_| writes) {
-            // All copies are to go, and the farthest one is the last to say so.
+            // All copies must go, and the farthest one answers last.
             Some(several) => {
                 holders(several).filter(|&other| other != cpu).map(|other| self.location(other).distance(here)).max()
             }
@@ -168,7 +164,7 @@ impl Map {
     }
 }
 
-/// A CPU that does something: which, when, and in percent how long what it does by itself takes it.
+/// An acting CPU, with the time and its slowdown in percent.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor {
     pub cpu: usize,
@@ -184,12 +180,12 @@ impl Lines {
         Lines { map, lines: Table::default(), pages: Table::default(), space: (0, 0) }
     }
 
-    /// Pages fault in this range of addresses.
+    /// Sets the range of addresses whose pages fault.
     pub fn set_space(&mut self, start: usize, end: usize) {
         self.space = (start, end);
     }
 
-    /// What an operation comes to that begins now.
+    /// The outcome of an operation that begins now.
     #[inline]
     pub fn ask(&mut self, access: Access, actor: Actor) -> Asked {
         let takes = |time| Asked::Takes(time * actor.percent / 100);
@@ -207,7 +203,7 @@ impl Lines {
             Access::Work { ns } => takes(ns * NS),
             Access::System { number: syscall::GETTID | syscall::GETPID } => takes(self.map.costs.system_call / 2),
             Access::System { .. } => takes(self.map.costs.system_call),
-            // Whoever interrupts itself does nothing.
+            // A CPU that interrupts itself does nothing.
             Access::Kick { cpu, .. } if cpu == actor.cpu => Asked::Takes(0),
             Access::Kick { is_further, .. } => {
                 takes(if is_further { self.map.costs.further_kick } else { self.map.costs.kick })
@@ -231,7 +227,7 @@ impl Lines {
         }
         if line.free_at <= now && !line.is_waited_for() {
             let (latency, service) = self.map.way(line, cpu, writes);
-            // Nobody else gets it before it has come; of what others have, too, copies are made one after the other.
+            // No other CPU gets it before it has come. Copies of a shared line are made one after the other.
             line.free_at = now + if line.is_copied(writes) { service } else { latency + self.map.costs.grip };
             line.come_to(cpu, writes);
             return Asked::Takes(own + fault + latency);
@@ -242,7 +238,6 @@ impl Lines {
         Asked::Waits(if is_first { line.next(number) } else { None })
     }
 
-    /// Somebody gets a line.
     pub fn grant(&mut self, grant: Grant) -> Granted {
         let line = self.lines.get_mut(&grant.line).expect("lines that are waited for are not forgotten");
         let holder = line.last.map(|cpu| self.map.location(cpu).cluster);
@@ -256,7 +251,7 @@ impl Lines {
         Granted { cpu: waiter.cpu as usize, done_at: comes_at + waiter.own, next }
     }
 
-    /// Makes memory zero: a row of lines, which is fetched ahead, and does not wait in queues.
+    /// Zeroes memory: a row of lines, which is fetched ahead, and does not wait in queues.
     fn zero(&mut self, at: usize, bytes: usize, actor: Actor) -> u64 {
         let mut time = actor.now;
         for line in at / LINE..(at + bytes).div_ceil(LINE) {
@@ -272,19 +267,18 @@ impl Lines {
         time - actor.now
     }
 
-    /// Which line an address is in. Outside the simulated process's space, as on stacks, addresses differ from run to
-    /// run, so there each word has its own line.
+    /// The line of an address. Outside the space, addresses differ from run to run, so each word has its own.
     fn line(&self, at: usize) -> usize {
         const OUTSIDE: usize = 1 << 63;
         if (self.space.0..self.space.1).contains(&at) { at / LINE } else { OUTSIDE | at }
     }
 
-    /// In a fork child: those who waited are not there.
+    /// In a fork child: forgets waiters, which do not exist there.
     pub fn forget_waiters(&mut self) {
         self.lines.values_mut().for_each(|line| line.queue = None);
     }
 
-    /// Nobody knows the lines and pages of a range any more, but for those that somebody waits for.
+    /// Forgets the lines and pages of a range, except lines with waiters.
     pub fn forget(&mut self, start: usize, end: usize) {
         let lines = start / LINE..end.div_ceil(LINE);
         if end - start < PAGE * 64 {
@@ -328,7 +322,6 @@ mod tests {
         Access::Store { at: SPACE + at, size: 8, is_locked: false }
     }
 
-    /// In nanoseconds.
     fn takes(lines: &mut Lines, access: Access, cpu: usize, now_ns: u64) -> u64 {
         match lines.ask(access, Actor { cpu, now: now_ns * NS, percent: 100 }) {
             Asked::Takes(time) => time / NS,
@@ -390,7 +383,7 @@ mod tests {
         let ways = [Way { latency: 60 * NS, service: 20 * NS }; 5];
         let costs = Costs { ways, ..Costs::SIMPLE };
         assert_eq!(turns(&mut lines_at(Costs { fault: 0, ..costs }, 4), 4, store(0)), [(1, 81), (2, 101), (3, 121)]);
-        // Where the line is free by the time that the request comes, it is not before its latency.
+        // Even if the line is free when the request comes, it takes a latency.
         let mut lines = lines_at(Costs { fault: 0, memory: 10 * NS, ..costs }, 2);
         assert_eq!(turns(&mut lines, 2, store(0)), [(1, 61)]);
     }
@@ -434,7 +427,7 @@ mod tests {
         for (at, cpu) in [7, 2, 1].into_iter().enumerate() {
             takes(&mut lines, load(0), cpu, 1000 * (1 + at as u64));
         }
-        // It had the line last, and CPU 7 has it, too.
+        // It had the line last, and CPU 7 shares it.
         assert_eq!(takes(&mut lines, store(0), 1, 9000), 51);
         assert_eq!(takes(&mut lines, store(0), 1, 10_000), 1);
     }

@@ -1,19 +1,17 @@
-//! Memory as x86 CPUs see it (TSO): stores wait in a buffer of their CPU, in order. Loads look there first.
-//! Read-modify-writes empty it before.
+//! Memory as x86 CPUs see it (TSO): stores wait in order in their CPU's buffer, loads look there, changes empty it.
 //!
 //! The engine does not see plain accesses of the simulated program. They take effect at once, so a program must not
-//! plainly write memory while a store to it waits. The engine checks that when the store leaves the buffer: memory must
-//! hold what it held when the store was made.
+//! plainly write memory while a store to it waits. The engine checks this when the store leaves the buffer: memory must
+//! still have the contents from when the store was made.
 
 use super::cpu::{Waiting, mask};
 use super::{Engine, Happening};
 use crate::simulation::{Defect, Failure};
 
-/// Reads memory itself.
 #[inline]
 fn read(at: usize, size: u8) -> u128 {
     let at = core::ptr::with_exposed_provenance::<u8>(at);
-    // SAFETY: who made the step vouches for the memory, as for an access of its own.
+    // SAFETY: the caller of the step vouches for the memory, as for an access of its own.
     unsafe {
         match size {
             1 => at.read_volatile().into(),
@@ -39,7 +37,6 @@ fn write(at: usize, size: u8, value: u128) {
 }
 
 impl Engine {
-    /// What the current thread reads.
     #[inline]
     pub fn load(&mut self, at: usize, size: u8) -> u128 {
         let value = self.seen(at, size);
@@ -54,14 +51,14 @@ impl Engine {
             match newest.map(|store| store.covers(at, size)) {
                 None => {}
                 Some(Some(value)) => return value,
-                // A part of it waits: the CPU has to wait, too.
+                // A part of it waits, so the CPU must wait, too.
                 Some(None) => self.drain(cpu),
             }
         }
         read(at, size)
     }
 
-    /// The current thread writes.
+    /// A store of the current thread.
     #[inline]
     pub fn store(&mut self, at: usize, size: u8, value: u128) {
         self.happened(Happening::Store { at, size, value });
@@ -76,13 +73,13 @@ impl Engine {
         self.waiting_stores += 1;
     }
 
-    /// The current thread writes what is nobody's yet: nobody sees when.
+    /// A store of the current thread to memory that no other thread uses yet; its moment is invisible.
     pub fn store_at_once(&mut self, at: usize, size: u8, value: u128) {
         self.happened(Happening::Store { at, size, value });
         self.write_through(at, size, value);
     }
 
-    /// The current thread reads, and writes what `change` makes of it, as one.
+    /// A read-modify-write of the current thread.
     #[inline]
     pub fn exchange(&mut self, at: usize, size: u8, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
         self.drain_own();
@@ -95,7 +92,7 @@ impl Engine {
         old as u64
     }
 
-    /// All of the current CPU's stores become visible.
+    /// Makes all stores of the current CPU visible.
     #[inline]
     pub fn drain_own(&mut self) {
         if self.waiting_stores > 0 {
@@ -103,14 +100,12 @@ impl Engine {
         }
     }
 
-    /// All stores of a CPU become visible.
     pub(super) fn drain(&mut self, cpu: usize) {
         while !self.cpus[cpu].stores.is_empty() {
             self.drain_one(cpu);
         }
     }
 
-    /// The oldest store of a CPU becomes visible.
     pub(super) fn drain_one(&mut self, cpu: usize) {
         let stores = &mut self.cpus[cpu].stores;
         let overtakes = self.settings.is_broken(Defect::StoresOvertake);
@@ -133,14 +128,14 @@ impl Engine {
     fn write_through(&mut self, at: usize, size: u8, value: u128) {
         write(at, size, value);
         if self.waiting_stores > 0 {
-            // What others have waiting was made over what was there before, and so may come later.
+            // Waiting stores of others were made over the old contents, and so may come later.
             for store in self.cpus.iter_mut().flat_map(|cpu| &mut cpu.stores).filter(|store| store.overlaps(at, size)) {
                 store.before = read(store.at, store.size);
             }
         }
     }
 
-    /// These bytes of the current thread change their role.
+    /// Settles stores to these bytes of the current thread, which change their role.
     pub fn settle(&mut self, at: usize, size: u8) {
         if self.waiting_stores > 0 {
             let cpu = self.cpu();
@@ -150,14 +145,13 @@ impl Engine {
         }
     }
 
-    /// Stores have waited for as long as they may.
+    /// Settles stores that have waited for the longest time allowed.
     pub fn settle_stores(&mut self) {
         if !self.settings.is_broken(Defect::StoresStay) {
             self.drain_all();
         }
     }
 
-    /// All buffers are empty from now on.
     pub(super) fn drain_all(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.drain(cpu));
     }

@@ -2,8 +2,8 @@
 //!
 //! A thread is a coroutine. Before each operation that other threads could see, or that could be disturbed, it reaches
 //! [`Here::step`]. There a decision says what happens first: another thread's step, a store that leaves a CPU's buffer,
-//! a preemption, a signal. Then the operation takes effect as a whole. So everything in a simulation follows from the
-//! decisions, and these follow from a strategy and a seed.
+//! a preemption, or a signal. Then the operation takes effect as a whole. So the decisions determine the whole
+//! simulation, and a strategy and a seed determine the decisions.
 //!
 //! ```text
 //!   host thread ──▶ drive ──resume──▶ coroutine of thread 3 ──▶ step ──▶ decide: go on ──▶ the operation
@@ -11,24 +11,24 @@
 //!                     └───────────────suspend────────────────────┘ decide: thread 5 goes on
 //! ```
 //!
-//! With a strategy, time is one number that every step advances. Without one, each CPU has its own time, an operation
-//! takes as long as the cost model says, and the CPU that is furthest behind makes the next step.
+//! With a strategy, time is one number that each step advances. Without one, each CPU has its own time, and an
+//! operation takes the time of the cost model. The CPU that is furthest behind makes the next step.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `thread` | simulated threads and their coroutines |
 //! | `cpu` | CPUs, and the buffers of their stores |
-//! | `memory` | loads, stores, and what reads and writes at once |
-//! | `schedule` | which thread is on which CPU and in which slot; waiting and waking |
-//! | `decide` | what happens before a step |
-//! | `scene` | what strategies see |
+//! | `memory` | loads, stores, and read-modify-writes |
+//! | `schedule` | CPUs and slots of threads; waiting and waking |
+//! | `decide` | decisions before a step |
+//! | `scene` | the view of strategies |
 //! | `kernel` | system calls |
 //! | `space` | address space |
-//! | `costs` | what takes how long, and how far CPUs are from each other |
-//! | `lines` | the directory of cache lines, and what an operation costs |
-//! | `arbiter` | who of those who wait for a line gets it |
+//! | `costs` | costs of operations, and distances between CPUs |
+//! | `lines` | the directory of cache lines, and their costs |
+//! | `arbiter` | the order of waiters for a line |
 //! | `fork` | processes |
-//! | `trace` | what happened, for people and as a hash |
+//! | `trace` | the events, for people and as a hash |
 
 mod arbiter;
 mod costs;
@@ -70,7 +70,7 @@ thread_local! {
     static CURRENT: Cell<Option<NonNull<Engine>>> = const { Cell::new(None) };
 }
 
-/// The engine of the simulation that runs on this host thread.
+/// The engine of the simulation on this host thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Here(NonNull<Engine>);
 
@@ -80,7 +80,7 @@ pub fn here() -> Option<Here> {
     CURRENT.get().map(Here)
 }
 
-/// An atomic of the calling thread is not one any more: what its CPU has not stored yet is stored now.
+/// Makes stores to a dying atomic of the calling thread visible.
 #[inline]
 pub fn settle((at, size): (usize, u8)) {
     if let Some(here) = here() {
@@ -88,24 +88,24 @@ pub fn settle((at, size): (usize, u8)) {
     }
 }
 
-/// What a thread is about to do.
+/// A thread's next operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// No instruction.
     Nothing,
     /// An instruction that others cannot see.
     Own,
-    /// Waits a moment, as whoever looks again and again should.
+    /// Waits a moment, as a spinning thread should.
     Pause,
     /// Reads memory.
     Load { at: usize, size: u8 },
     /// Writes memory, at once if it is locked.
     Store { at: usize, size: u8, is_locked: bool },
-    /// Adds to memory, or changes it otherwise, by one instruction that others may come in between of.
+    /// A read-modify-write by one instruction without a lock prefix: others may come in between.
     Add { at: usize, size: u8 },
-    /// Reads and writes memory as one.
+    /// An atomic read-modify-write.
     Change { at: usize, size: u8 },
-    /// Makes memory zero.
+    /// Zeroes memory.
     Zero { at: usize, bytes: usize },
     /// A fence.
     Fence { is_full: bool },
@@ -117,23 +117,20 @@ pub enum Access {
     Work { ns: u64 },
     /// Enters the kernel.
     System { number: usize },
-    /// Interrupts a CPU; not as the first one in the same call.
+    /// Interrupts a CPU; `is_further`: not the first one in the same call.
     Kick { cpu: usize, is_further: bool },
 }
 
-/// What is due at some time; a line first, so that nobody takes it for his own any more.
+/// An event that is due; grants come first, so that a CPU that loses its line does not use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// Somebody gets a line.
     Line(Grant),
-    /// A CPU's next step.
     Cpu(usize),
 }
 
-/// What the thread that asked does next.
+/// The next action of the thread that asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// Its step.
     Go,
     /// It lets another one go on.
     Suspend,
@@ -145,21 +142,20 @@ enum Next {
 pub struct Engine {
     settings: Settings,
     strategy: Option<Box<dyn Strategy>>,
-    /// With a strategy, every step advances it. All times are in picoseconds except in interfaces.
+    /// With a strategy, each step advances it. All times are in picoseconds except in interfaces.
     now: u64,
     steps: u64,
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     /// The thread whose steps are made.
     current: usize,
-    /// The threads that are on CPUs, in the order of the CPUs.
+    /// The threads on CPUs, in the order of the CPUs.
     running: Vec<usize>,
-    /// Without a strategy: when what comes next. The current thread's CPU is not among it.
+    /// Without a strategy: the events to come, except of the current thread's CPU.
     agenda: BinaryHeap<Reverse<(u64, Due)>>,
     timers: Timers,
-    /// Of each CPU, the other threads of its core; none, where no core has several.
+    /// The other threads of each CPU's core; empty if cores have one thread.
     siblings: Vec<Vec<usize>>,
-    /// Which slots are somebody's.
     slots: Vec<bool>,
     /// Stores that wait in buffers.
     waiting_stores: usize,
@@ -167,31 +163,29 @@ pub struct Engine {
     space: Space,
     trace: Trace,
     failure: Option<Failure>,
-    /// What the process complained of last.
     complaint: String,
     fork_handlers: Vec<extern "C" fn()>,
-    /// What threads do that the runtime interrupts.
+    /// Runs on threads that the runtime interrupts.
     kick_handler: Option<Box<dyn Fn() + Sync>>,
     processes: u32,
     process: u32,
     had_threads: bool,
-    /// In a fork child: where it reports to.
+    /// In a fork child: the pipe for its report.
     report_to: Option<PipeWriter>,
-    /// Steps that the current thread has made in a row.
+    /// Steps in a row of the current thread.
     in_a_row: u32,
     /// The current thread waits for others.
     gives_way: bool,
-    /// CPUs that a kick interrupted, its own not among them.
+    /// CPUs interrupted by kicks from another CPU.
     interrupts: u64,
     environment: Vec<(CString, CString)>,
 }
 
 impl Engine {
-    /// A machine that nothing has happened on.
     pub fn new(mut settings: Settings, strategy: Option<Box<dyn Strategy>>) -> Self {
         state::begin();
         if strategy.is_none() {
-            // Nobody decides when a store becomes visible, so it does at once.
+            // No strategy decides when a store becomes visible, so it does at once.
             settings.store_buffer = 0;
         }
         let cpus = (0..settings.cpus).map(|_| Cpu::new()).collect();
@@ -235,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// Runs `main` as the first thread, until it ends or something fails.
+    /// Runs `main` as the first thread, until it ends or a failure.
     pub fn run(&mut self, main: Job<'_>) -> Result<(), Failure> {
         let first = self.add_thread(main, Place::Anywhere, None, "main".into(), None);
         self.make_ready(first, 0);
@@ -247,18 +241,17 @@ impl Engine {
         ended
     }
 
-    /// What happened, how many steps it took, and how late it is.
+    /// The trace, the number of steps, and the time.
     pub fn into_report(mut self) -> (Trace, u64, u64) {
         let time = self.cpus.iter().map(|cpu| cpu.time).max().unwrap_or(0) / NS;
         (std::mem::replace(&mut self.trace, Trace::new(false, None)), self.steps, time)
     }
 
-    /// Says who knows what lies where.
+    /// Sets a function that names addresses.
     pub fn set_namer(&mut self, namer: Box<dyn Fn(usize) -> Option<String>>) {
         self.space.set_namer(namer);
     }
 
-    /// Says what lies somewhere.
     pub fn name(&mut self, at: usize, bytes: usize, name: &str) {
         self.space.set_name(at, bytes, name.into());
     }
@@ -271,22 +264,18 @@ impl Engine {
         self.threads[self.current].cpu
     }
 
-    /// Steps of all threads so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// CPUs that kicks have interrupted so far.
     pub fn interrupts(&self) -> u64 {
         self.interrupts
     }
 
-    /// The time where the current thread is.
     fn time(&self) -> u64 {
         self.cpus[self.cpu()].time
     }
 
-    /// The same in nanoseconds.
     pub fn time_ns(&self) -> u64 {
         self.time() / NS
     }
@@ -298,24 +287,22 @@ impl Engine {
         unsafe { core::ptr::from_ref(value.as_c_str()).as_ref() }
     }
 
-    /// Keeps what the process complains of.
+    /// Records a complaint of the process.
     pub fn hear(&mut self, message: &[u8]) {
         self.complaint = String::from_utf8_lossy(message).trim().into();
         let message = self.complaint.clone();
         self.happened(Happening::Said(message));
     }
 
-    /// Where the current thread's error number is.
+    /// Address of the current thread's error number.
     pub fn errno(&mut self) -> *mut i32 {
         &raw mut *self.threads[self.current].errno
     }
 
-    /// The current thread's block.
     pub fn thread_block(&mut self) -> *mut crate::thread::Zeroes {
         &raw mut *self.threads[self.current].block
     }
 
-    /// The current thread's id.
     pub fn thread_pointer(&self) -> u64 {
         self.threads[self.current].pointer
     }
@@ -325,22 +312,21 @@ impl Engine {
         !self.had_threads
     }
 
-    /// Whether slots are concurrency ids.
     pub fn gives_ids(&self) -> bool {
         self.settings.mode == crate::slot::Mode::ConcurrencyId
     }
 
-    /// Whether the kernel gave the current thread none.
+    /// Whether the kernel gave the current thread no slot.
     pub fn has_no_slot(&self) -> bool {
         self.threads[self.current].is_without_slot
     }
 
-    /// The current thread's slot, where the kernel gives them.
+    /// The current thread's slot, if the kernel gives slots.
     pub fn slot(&self) -> Option<u32> {
         self.threads[self.current].slot
     }
 
-    /// A restartable section begins or ends.
+    /// Begins or ends a restartable section.
     pub fn set_section(&mut self, runs: bool) {
         if runs && self.strategy.is_none() {
             let cpu = self.cpu();
@@ -351,14 +337,13 @@ impl Engine {
         thread.is_aborted = false;
     }
 
-    /// Whether the section has to begin again.
+    /// Whether the section must begin again.
     pub fn is_aborted(&self) -> bool {
         self.threads[self.current].is_aborted
     }
 
-    /// What happens to a section when its thread is disturbed.
     fn abort_section(&mut self, thread: usize) {
-        // In fallback mode nobody watches them.
+        // In fallback mode no kernel watches them.
         if self.settings.is_broken(Defect::SectionsGoOn) || !self.gives_ids() {
             return;
         }
@@ -371,18 +356,18 @@ impl Engine {
         self.trace.add(event, &self.space);
     }
 
-    /// Whether what reads and writes at once takes two steps.
+    /// Whether read-modify-writes take two steps.
     #[inline]
     pub fn changes_tear(&self) -> bool {
         self.settings.is_broken(Defect::ChangesTear)
     }
 
-    /// What threads do that [`Self::kick_thread`] interrupts.
+    /// Sets the handler for threads that [`Self::kick_thread`] interrupts.
     pub fn on_kick(&mut self, handler: fn()) {
         self.kick_handler = Some(Box::new(handler));
     }
 
-    /// Registers what runs in the children of ordinary forks.
+    /// Registers a function for children of ordinary forks.
     pub fn on_fork(&mut self, child: extern "C" fn()) -> bool {
         self.fork_handlers.push(child);
         true
@@ -390,11 +375,11 @@ impl Engine {
 }
 
 impl Here {
-    /// Looks at the engine, or changes it. `work` makes no steps.
+    /// Runs `work` on the engine; it makes no steps.
     #[inline]
     pub fn with<R>(self, work: impl FnOnce(&mut Engine) -> R) -> R {
-        // SAFETY: the engine lives while `CURRENT` names it. All of its coroutines are on one host thread, and none of
-        // them runs within `work`, so there is no other reference.
+        // SAFETY: the engine lives while `CURRENT` names it. All of its coroutines are on one host thread, and none
+        // runs within `work`, so there is no other reference.
         unsafe { work(&mut *self.0.as_ptr()) }
     }
 
@@ -408,7 +393,7 @@ impl Here {
             }
             next = if self.with(|engine| engine.takes_signal()) {
                 self.interrupt();
-                // What happened in the handler may ask for more.
+                // The handler may have caused another signal.
                 if self.with(|engine| engine.has_signal()) { Next::Interrupt } else { Next::Go }
             } else {
                 Next::Go
@@ -420,30 +405,29 @@ impl Here {
         self.with(|engine| engine.perform(access));
     }
 
-    /// Lets other threads go on until `me` does, who calls this.
+    /// Lets other threads go on until the caller, `me`, does.
     fn suspend(self, me: usize) {
         let yielder = self.with(|engine| engine.threads[me].yielder.get());
-        // SAFETY: the thread runs, so its coroutine's yielder is there until it ends.
+        // SAFETY: the thread runs, so its coroutine's yielder exists until it ends.
         unsafe { (*yielder).suspend(()) };
     }
 
-    /// Runs the handler on top of the current thread.
     fn interrupt(self) {
         let (handler, before) = self.with(|engine| engine.enter_handler());
         if let Some(handler) = handler {
-            // SAFETY: who gave the handler waits for the threads that it may interrupt.
+            // SAFETY: the owner of the handler waits for the threads that it may interrupt.
             unsafe { (*handler)() };
         }
         self.with(|engine| engine.leave_handler(before));
     }
 
-    /// The current thread waits for others, by looking again and again.
+    /// Yields: the current thread spins until others change something.
     pub fn give_way(self) {
         self.with(|engine| engine.gives_way = true);
         self.step(Access::Pause);
     }
 
-    /// The current thread has been taken off its CPU and returns when it goes on.
+    /// Returns when the current thread, taken off its CPU, goes on.
     fn wait(self) {
         let me = self.with(|engine| {
             let me = engine.current;
@@ -451,13 +435,13 @@ impl Here {
             me
         });
         self.suspend(me);
-        // It may have been woken by a signal, or have got one meanwhile.
+        // A signal may have woken it, or have come meanwhile.
         while self.with(|engine| engine.takes_signal()) {
             self.interrupt();
         }
     }
 
-    /// The process ends here, with what it complained of.
+    /// Ends the process with its last complaint.
     pub fn die(self) -> ! {
         let me = self.with(|engine| {
             let complaint = std::mem::take(&mut engine.complaint);
@@ -470,7 +454,7 @@ impl Here {
     }
 }
 
-/// Resumes coroutines until the first thread has ended, or something failed.
+/// Resumes coroutines until the first thread has ended, or a failure.
 fn drive(here: Here, first: usize) -> Result<(), Failure> {
     loop {
         let failure = here.with(|engine| engine.failure.take());

@@ -1,21 +1,21 @@
-//! What a strategy sees of the engine that asks it.
+//! A strategy's view of the engine.
 
 use super::{Access, Engine};
 use crate::simulation::Choice;
 
-/// What is to be decided.
+/// A decision to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The current thread can make its step.
     pub may_go: bool,
     /// The current thread should let others go on: it waits for them, or has gone on for long.
     pub must_leave: bool,
-    /// What happens if nothing in particular is chosen.
+    /// The usual choice.
     pub usual: Choice,
     pub(super) access: Option<Access>,
 }
 
-/// What a strategy sees.
+/// A strategy's view.
 pub struct Scene<'a> {
     engine: &'a Engine,
     moment: Moment,
@@ -26,12 +26,12 @@ impl<'a> Scene<'a> {
         Scene { engine, moment }
     }
 
-    /// What is to be decided.
+    /// The decision to be made.
     pub fn moment(&self) -> Moment {
         self.moment
     }
 
-    /// The threads that are on CPUs, the current one among them if it is.
+    /// The threads on CPUs, perhaps with the current one.
     pub fn running(&self) -> &[usize] {
         &self.engine.running
     }
@@ -46,17 +46,17 @@ impl<'a> Scene<'a> {
         self.engine.process
     }
 
-    /// Steps that the current thread has come to.
+    /// Number of the current thread's next step.
     pub fn step(&self) -> u64 {
         self.engine.threads[self.engine.current].steps
     }
 
-    /// How often something was decided for the current thread since its step before.
+    /// Number of decisions for the current thread since its last step.
     pub fn ask(&self) -> u32 {
         self.engine.threads[self.engine.current].asks
     }
 
-    /// Steps that all threads have come to.
+    /// Steps of all threads so far.
     pub fn all_steps(&self) -> u64 {
         self.engine.steps
     }
@@ -66,22 +66,22 @@ impl<'a> Scene<'a> {
         self.engine.cpus.len()
     }
 
-    /// Threads that there have been.
+    /// Threads so far, dead ones included.
     pub fn threads(&self) -> usize {
         self.engine.threads.len()
     }
 
-    /// Whether any CPU has stores that others don't see.
+    /// Whether any CPU has stores that others do not see.
     pub fn has_waiting_stores(&self) -> bool {
         self.engine.waiting_stores > 0
     }
 
-    /// Stores of a CPU that others don't see.
+    /// Stores of a CPU that others do not see.
     pub fn waiting_stores(&self, cpu: usize) -> usize {
         self.engine.cpus[cpu].stores.len()
     }
 
-    /// The oldest store of a CPU becomes visible: of the next one that has any, from this one on.
+    /// Makes visible the oldest store of the first CPU with one, from `first` on.
     pub fn drain_from(&self, first: usize) -> Choice {
         let cpus = (0..self.cpus()).map(|next| (first + next) % self.cpus());
         cpus.into_iter().find(|&cpu| self.waiting_stores(cpu) > 0).map_or(self.moment.usual, Choice::Drain)

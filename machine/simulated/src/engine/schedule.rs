@@ -1,8 +1,7 @@
-//! The simulated kernel's scheduler: which thread is on which CPU, and in which slot.
+//! The simulated kernel's scheduler: it places threads on CPUs and gives them slots.
 //!
-//! Slots are concurrency ids, as Linux assigns them: threads that are on CPUs have different ones. A CPU tries to keep
-//! its last one while it is below the number of threads and of CPUs. Otherwise it gets the lowest free one, or
-//! sometimes any.
+//! Slots are concurrency ids, as Linux assigns them: threads on CPUs have different ones. A CPU tries to keep its last
+//! one while it is below the number of threads and of CPUs. Otherwise it gets the lowest free one, or sometimes any.
 
 use super::costs::NS;
 use super::thread::{State, Wait, Woken};
@@ -12,19 +11,19 @@ use fastrand::Rng;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// What a thread was in the middle of when a handler came on top of it.
+/// The state of a thread that a handler interrupted.
 pub struct Interrupted {
-    /// A restartable section.
+    /// It was in a restartable section.
     section: bool,
-    /// A system call that is to be refused.
+    /// Its next system call was to be refused.
     is_refused: bool,
 }
 
-/// When threads that wait are to be woken at the latest.
+/// When waiting threads wake at the latest.
 pub type Timers = BTreeSet<(u64, usize)>;
 
 impl Engine {
-    /// A thread that is nowhere goes to a CPU at that time, and waits there if another one is on it.
+    /// Sends a thread to a CPU at a time; it waits there if another thread runs.
     pub(super) fn make_ready(&mut self, thread: usize, at: u64) {
         self.threads[thread].state = State::Ready;
         self.threads[thread].ready_at = if self.strategy.is_none() { at } else { 0 };
@@ -37,7 +36,7 @@ impl Engine {
         self.dispatch(cpu);
     }
 
-    /// Where it was if nobody is there, else where nobody is, else where the fewest are.
+    /// The thread's last CPU if idle, else an idle one, else the one with the fewest threads.
     fn place_for(&mut self, thread: usize) -> usize {
         let (place, last) = (self.threads[thread].place, self.threads[thread].cpu);
         let fits = |&cpu: &usize| place.allows(cpu) && self.cpus[cpu].is_online;
@@ -45,7 +44,7 @@ impl Engine {
             return last;
         }
         let candidates = (0..self.cpus.len()).filter(fits);
-        // A thread whose only CPU is off-line goes anywhere, as Linux has it.
+        // A thread whose only CPU is off-line goes anywhere, as on Linux.
         candidates.min_by_key(|&cpu| (self.cpus[cpu].load(), cpu)).unwrap_or_else(|| {
             (0..self.cpus.len()).find(|&cpu| self.cpus[cpu].is_online).expect("one CPU stays on-line")
         })
@@ -65,7 +64,7 @@ impl Engine {
         let threads = &mut self.threads[thread];
         (threads.state, threads.cpu, threads.slot) = (State::Running, cpu, slot);
         self.cpus[cpu].thread = Some(thread);
-        // It may have been woken, and not be there yet.
+        // The thread may have been woken without being there yet.
         self.cpus[cpu].time = self.cpus[cpu].time.max(self.threads[thread].ready_at);
         self.cpus[cpu].slice_end = self.cpus[cpu].time + self.settings.slice_ns * NS;
         let at = self.running.partition_point(|&other| self.threads[other].cpu < cpu);
@@ -103,7 +102,7 @@ impl Engine {
         Some(slot)
     }
 
-    /// The machine's own chance: the same for the same step of a thread, whatever others do.
+    /// The machine's own chance. It depends only on the thread and its step.
     pub(super) fn coin(&self, thread: usize) -> u64 {
         let step = self.threads.get(thread).map_or(0, |thread| thread.steps) << 16 | thread as u64;
         Rng::with_seed(self.settings.seed ^ step.wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..)
@@ -118,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// A thread leaves its CPU, which is idle then.
+    /// A thread leaves its CPU idle.
     fn leave(&mut self, thread: usize) {
         let cpu = self.threads[thread].cpu;
         self.abort_section(thread);
@@ -132,7 +131,7 @@ impl Engine {
         self.running.retain(|&other| other != thread);
     }
 
-    /// The current thread makes room for others on its CPU, or on another one.
+    /// Moves the current thread to the end of its CPU's queue, or of another CPU's.
     pub(super) fn preempt(&mut self, to: Option<usize>) {
         let (thread, cpu) = (self.current, self.cpu());
         self.happened(Happening::Preempted);
@@ -142,7 +141,7 @@ impl Engine {
         self.cpus[to].queue.push_back(thread);
         self.leave(thread);
         self.dispatch(to);
-        // Not with one of another CPU's: that would be the thread which has just been sent there.
+        // Not from another CPU's queue, which may hold the thread that has just been sent there.
         if self.cpus[cpu].thread.is_none()
             && let Some(next) = self.cpus[cpu].queue.pop_front()
         {
@@ -150,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// A CPU takes no threads any more, unless it is the last one.
+    /// Takes a CPU off-line, unless it is the last one.
     pub(super) fn set_offline(&mut self, cpu: usize) {
         if !self.cpus[cpu].is_online || self.cpus.iter().filter(|cpu| cpu.is_online).count() < 2 {
             return;
@@ -166,7 +165,7 @@ impl Engine {
         homeless.into_iter().for_each(|thread| self.make_ready(thread, now));
     }
 
-    /// A CPU takes threads again.
+    /// Puts a CPU on-line.
     pub(super) fn set_online(&mut self, cpu: usize) {
         if !self.cpus[cpu].is_online {
             self.happened(Happening::Online(cpu as u32));
@@ -188,7 +187,7 @@ impl Engine {
         self.take_off(thread);
     }
 
-    /// A thread that waits goes on: the current one wakes it.
+    /// The current thread wakes a waiting one.
     pub(super) fn wake(&mut self, thread: usize, why: Woken) {
         self.wake_at(thread, why, self.time() + self.wake_up());
     }
@@ -200,7 +199,7 @@ impl Engine {
         self.make_ready(thread, at);
     }
 
-    /// Those whose time is over go on: from when it was, though some CPU is further by what it was in the middle of.
+    /// Wakes threads whose time is over, as of that time, even if an operation has taken some CPU further.
     pub(super) fn fire_timers(&mut self, now: u64) {
         while let Some(&(until, thread)) = self.timers.first().filter(|(until, _)| *until <= now) {
             self.timers.remove(&(until, thread));
@@ -208,12 +207,12 @@ impl Engine {
         }
     }
 
-    /// From when a thread is woken to when it goes on, where time is simulated.
+    /// Delay from waking a thread until it goes on, in simulated time.
     fn wake_up(&self) -> u64 {
         if self.strategy.is_none() { self.settings.costs.wake_up } else { 0 }
     }
 
-    /// A CPU loses some time to an interrupt, where time is simulated, unless it waits in any case.
+    /// Delays a busy CPU by an interrupt, in simulated time, unless it waits anyway.
     pub(super) fn delay(&mut self, cpu: usize) {
         let time = self.settings.costs.kicked;
         let is_at_work = self.cpus[cpu].thread.is_some() && !self.cpus[cpu].waits_for_line;
@@ -223,7 +222,7 @@ impl Engine {
         }
     }
 
-    /// A signal for a thread that may be interrupted; it comes now, or when the thread lets it.
+    /// Signals a thread that has a handler; the signal comes now, or when the thread unmasks it.
     pub(super) fn signal(&mut self, thread: usize) {
         let target = &mut self.threads[thread];
         if target.state == State::Dead || target.handler.is_none() {
@@ -233,7 +232,7 @@ impl Engine {
         self.disturb(thread);
     }
 
-    /// The runtime's signal for a thread of the process, by the kernel's number. False: there is none.
+    /// Sends the runtime's signal to a thread, by its kernel number. False: there is none.
     pub fn kick_thread(&mut self, number: u32) -> bool {
         let is_it = |thread: &super::thread::Thread| thread.tid == number && thread.state != State::Dead;
         let found = self.threads.iter().position(is_it).filter(|_| self.kick_handler.is_some());
@@ -244,7 +243,7 @@ impl Engine {
         found.is_some()
     }
 
-    /// A thread that sleeps wakes up for a signal.
+    /// Wakes a sleeping thread for a signal.
     fn disturb(&mut self, thread: usize) {
         let target = &self.threads[thread];
         let sleeps = matches!(target.state, State::Blocked(Wait::Futex(_) | Wait::Time));
@@ -253,24 +252,24 @@ impl Engine {
         }
     }
 
-    /// Whether a handler is to run now.
+    /// Whether a handler must run now.
     pub(super) fn has_signal(&self) -> bool {
         let thread = &self.threads[self.current];
         let has_any = thread.has_kick || (thread.has_signal && thread.handler.is_some());
         has_any && !thread.is_masked && !thread.in_handler && !thread.in_kernel
     }
 
-    /// Whether the current thread runs one.
+    /// Whether the current thread runs a handler.
     pub fn is_in_handler(&self) -> bool {
         self.threads[self.current].in_handler
     }
 
-    /// The same as [`Self::has_signal`], in a simulation that goes on: a handler takes it.
+    /// [`Self::has_signal`] in a simulation without a failure: a handler takes it.
     pub(super) fn takes_signal(&mut self) -> bool {
         self.has_signal() && self.failure.is_none()
     }
 
-    /// A handler begins on top of the current thread: what to call, and what to tell [`Self::leave_handler`].
+    /// Begins a handler on top of the current thread; returns it, and the state for [`Self::leave_handler`].
     pub(super) fn enter_handler(&mut self) -> (Option<super::thread::Handler>, Interrupted) {
         self.drain_own();
         self.abort_section(self.current);
@@ -288,7 +287,7 @@ impl Engine {
         (thread.handler, before)
     }
 
-    /// What was interrupted goes on.
+    /// Resumes the interrupted code.
     pub(super) fn leave_handler(&mut self, before: Interrupted) {
         self.drain_own();
         let thread = &mut self.threads[self.current];
@@ -299,19 +298,19 @@ impl Engine {
     }
 }
 
-/// The numbers of the system calls by which threads yield and sleep.
+/// Numbers of the system calls by which threads yield and sleep.
 const YIELD: usize = 24;
 const SLEEP: usize = 35;
 
 impl Here {
-    /// The current thread waits for some time.
+    /// The current thread sleeps for some time.
     pub fn sleep(self, ns: u64) {
         self.step(Access::System { number: SLEEP });
         self.with(|engine| engine.block(Wait::Time, Some(engine.time() + ns * NS)));
         self.wait();
     }
 
-    /// The current thread lets those go on who wait for its CPU, and others.
+    /// The current thread lets others go on, those that wait for its CPU first.
     pub fn yield_cpu(self) {
         self.with(|engine| engine.gives_way = true);
         self.step(Access::System { number: YIELD });

@@ -1,11 +1,10 @@
 //! Simulated processes' address space: a terabyte of the real one, assigned from the lowest address on, reproducibly.
-//!
 //! Mappings are real, so programs read and write them plainly, accesses to missing pages kill, and forks copy.
 
 use crate::syscall::{self, Errno};
 use core::cell::Cell;
 
-/// Where it begins, if the real process has nothing there: addresses are the same in every run.
+/// Start of the space if it is free there: addresses are the same in each run.
 const START: usize = 0x1000_0000_0000;
 const BYTES: usize = 1 << 40;
 const PAGE: usize = 4096;
@@ -20,7 +19,7 @@ const MREMAP_FIXED: usize = 2;
 pub const OUT_OF_MEMORY: Errno = Errno(12);
 const EXISTS: Errno = Errno(17);
 
-/// A mapping: half-open, and the number by which people know it.
+/// A mapping: half-open, with a number for people.
 #[derive(Clone, Copy, Debug)]
 struct Mapping {
     start: usize,
@@ -34,9 +33,9 @@ pub struct Space {
     /// In the order of addresses.
     mappings: Vec<Mapping>,
     mapped: u32,
-    /// Names of what bodies told about.
+    /// Names told by bodies.
     names: Vec<(usize, usize, String)>,
-    /// Knows what lies where in what the body is about.
+    /// Names addresses of the body's subject.
     namer: Option<Namer>,
 }
 
@@ -48,7 +47,7 @@ thread_local! {
     static KEPT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Nothing can be read or written there; nobody else gets the addresses.
+/// Reserves addresses without access.
 fn close(at: usize, bytes: usize, flags: usize) -> Option<usize> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags;
     // SAFETY: only fresh addresses, or those of a space that is ours.
@@ -64,22 +63,22 @@ impl Space {
         Space { start, mappings: Vec::new(), mapped: 0, names: Vec::new(), namer: None }
     }
 
-    /// Its first and last address.
+    /// Its first address, and its end.
     pub fn range(&self) -> (usize, usize) {
         (self.start, self.start + BYTES)
     }
 
-    /// An address as in every run; none: it is not in this space.
+    /// An address as in each run; none: outside this space.
     pub fn offset(&self, at: usize) -> Option<usize> {
         at.checked_sub(self.start).filter(|&offset| offset < BYTES)
     }
 
-    /// Says what lies somewhere.
+    /// Names a range.
     pub fn set_name(&mut self, at: usize, bytes: usize, name: String) {
         self.names.push((at, at + bytes, name));
     }
 
-    /// Says who knows what lies where.
+    /// Sets a function that names addresses.
     pub fn set_namer(&mut self, namer: Namer) {
         self.namer = Some(namer);
     }
@@ -89,7 +88,7 @@ impl Space {
         self.known(at).unwrap_or_else(|| format!("{at:#x}"))
     }
 
-    /// The name of an address that has one: told, or in a mapping, or in the process's state.
+    /// The name of an address: told, in a mapping, or in the process's state.
     pub fn known(&self, at: usize) -> Option<String> {
         if let Some((start, _, name)) = self.names.iter().rev().find(|(start, end, _)| (*start..*end).contains(&at)) {
             return Some(if at == *start { name.clone() } else { format!("{name}+{:#x}", at - start) });
@@ -114,7 +113,7 @@ impl Space {
         fits && next.is_none_or(|mapping| mapping.start >= at + bytes)
     }
 
-    /// The lowest place with so much room.
+    /// The lowest place with enough space.
     fn find(&self, bytes: usize) -> Option<usize> {
         let ends = std::iter::once(self.start).chain(self.mappings.iter().map(|mapping| mapping.end));
         ends.into_iter().find(|&at| self.is_free(at, bytes))
@@ -150,13 +149,12 @@ impl Space {
             _ => return Err(EXISTS),
         };
         let flags = flags & !MAP_FIXED_NOREPLACE | MAP_FIXED;
-        // SAFETY: the range is ours and nobody's in the simulated process.
+        // SAFETY: the range is ours, and free in the simulated process.
         unsafe { syscall::on_host(syscall::MMAP, [at, bytes, protection, flags, usize::MAX, 0]) }?;
         self.add(at, bytes);
         Ok(at)
     }
 
-    /// Unmaps.
     pub fn unmap(&mut self, at: usize, bytes: usize) -> Result<usize, Errno> {
         close(at, bytes, MAP_FIXED).ok_or(OUT_OF_MEMORY)?;
         self.cut(at, at + bytes);
@@ -169,7 +167,7 @@ impl Space {
             return self.resize(from, old, new);
         }
         let to = if flags & MREMAP_FIXED == 0 { self.find(new).ok_or(OUT_OF_MEMORY)? } else { to };
-        // SAFETY: both ranges are the simulated process's, or nobody's.
+        // SAFETY: both ranges belong to the simulated process, or are free.
         unsafe { syscall::on_host(syscall::MREMAP, [from, old, new, flags | MREMAP_FIXED, to, 0]) }?;
         self.cut(to, to + new);
         self.add(to, new);
@@ -187,9 +185,9 @@ impl Space {
         if !self.is_free(at + old, new - old) {
             return Err(OUT_OF_MEMORY);
         }
-        // SAFETY: nobody has these addresses; the real mapping can only grow into a hole.
+        // SAFETY: these addresses are free; the real mapping can only grow into a hole.
         unsafe { syscall::on_host(syscall::MUNMAP, [at + old, new - old, 0, 0, 0, 0]) }?;
-        // SAFETY: the mapping is the simulated process's.
+        // SAFETY: the mapping belongs to the simulated process.
         let grown = unsafe { syscall::on_host(syscall::MREMAP, [at, old, new, 0, 0, 0]) };
         if grown.is_err() {
             close(at + old, new - old, MAP_FIXED).ok_or(OUT_OF_MEMORY)?;
@@ -224,7 +222,7 @@ mod tests {
 
     fn fill(at: usize, pages: usize) {
         for page in 0..pages {
-            // SAFETY: the tests give pages that are mapped.
+            // SAFETY: the tests give mapped pages.
             unsafe { core::ptr::with_exposed_provenance_mut::<u64>(at + page * PAGE).write(7) };
         }
     }

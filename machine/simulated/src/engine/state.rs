@@ -1,4 +1,4 @@
-//! State of the process that the host's sources keep in statics. All of it lies in one section of the program, and each
+//! State of the process that the host's sources keep in statics. It all lies in one section of the program, and each
 //! simulation starts with that section's initial contents.
 
 use crate::{fault, kick, root, sandbox, slot, thread};
@@ -18,11 +18,11 @@ unsafe extern "C" {
     static PROGRAM_END: u8;
 }
 
-/// Something that is always there, so that the linker makes the section.
+/// Always present, so that the linker makes the section.
 #[unsafe(link_section = "commensal_state")]
 static PRESENT: AtomicU8 = AtomicU8::new(1);
 
-/// What it was at the start of the program.
+/// The initial contents.
 static FRESH: OnceLock<Vec<u8>> = OnceLock::new();
 /// One simulation at a time.
 static OWNER: Mutex<()> = Mutex::new(());
@@ -31,32 +31,31 @@ thread_local! {
     static GUARD: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// Where the state lies, and how long it is.
+/// Address and size of the state.
 pub fn range() -> (usize, usize) {
     std::hint::black_box(&PRESENT);
     let (start, stop) = ((&raw const START).addr(), (&raw const STOP).addr());
     (start, stop - start)
 }
 
-/// Where the program lies.
+/// Address range of the program.
 pub fn program() -> Range<usize> {
     (&raw const PROGRAM).addr()..(&raw const PROGRAM_END).addr()
 }
 
-/// The state is fresh, and this host thread's until [`end`].
+/// Makes the state fresh, and this host thread's until [`end`].
 pub fn begin() {
     let guard = OWNER.lock().unwrap_or_else(PoisonError::into_inner);
     GUARD.with(|own| *own.borrow_mut() = Some(guard));
     let (start, bytes) = (&raw mut START, range().1);
-    // SAFETY: the linker put the state there. Simulations run one at a time, and tests that use the state outside a
-    // simulation have their own processes.
+    // SAFETY: the linker put the state there. Simulations run one at a time; other tests have own processes.
     unsafe {
         let fresh = FRESH.get_or_init(|| std::slice::from_raw_parts(start, bytes).to_vec());
         start.copy_from_nonoverlapping(fresh.as_ptr(), bytes);
     }
 }
 
-/// What lies at an address of the state.
+/// The name of an address in the state.
 pub fn name(at: usize) -> Option<String> {
     let modules = [
         fault::names_of_state().collect::<Vec<_>>(),
@@ -69,7 +68,6 @@ pub fn name(at: usize) -> Option<String> {
     Some(if bytes <= 8 { name.to_owned() } else { format!("{name}+{:#x}", at - start) })
 }
 
-/// Others may have it.
 pub fn end() {
     GUARD.with(|own| drop(own.borrow_mut().take()));
 }

@@ -1,4 +1,4 @@
-//! Simulated threads: coroutines, and what a kernel and a C library know of a thread.
+//! Simulated threads: coroutines, and a kernel's and a C library's data of a thread.
 
 use super::{Access, Engine, Happening, Here};
 use crate::simulation::Failure;
@@ -10,23 +10,23 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// What a thread does.
+/// A thread's work.
 pub type Job<'a> = Box<dyn FnOnce() + 'a>;
-/// A signal handler; it is called on top of the thread that it interrupts.
+/// A signal handler, called on top of the thread that it interrupts.
 pub type Handler = *const (dyn Fn() + Sync);
 pub type Routine = Coroutine<(), (), (), DefaultStack>;
 
-/// Where a thread may run.
+/// The CPUs of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On every CPU.
+    /// Any CPU.
     Anywhere,
-    /// On this one only, from which no strategy drives it away.
+    /// Only this one; no strategy moves the thread.
     On(usize),
 }
 
 impl Place {
-    /// Whether it may run there.
+    /// Whether the thread may run there.
     pub fn allows(self, cpu: usize) -> bool {
         match self {
             Place::Anywhere => true,
@@ -35,12 +35,9 @@ impl Place {
     }
 }
 
-/// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It waits for a CPU.
     Ready,
-    /// It is on its CPU.
     Running,
     /// It waits for something else.
     Blocked(Wait),
@@ -48,53 +45,47 @@ pub enum State {
     Dead,
 }
 
-/// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// That somebody wakes those who sleep on a word.
+    /// A futex word.
     Futex(usize),
-    /// That its children have ended.
+    /// The end of its children.
     Children,
-    /// A moment.
     Time,
 }
 
-/// Why a thread waits no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// What it waited for has come.
+    /// Its event has come.
     Come,
-    /// Its time is over.
     Late,
-    /// A signal came.
     Interrupted,
 }
 
-/// A simulated thread.
 pub struct Thread {
     pub name: String,
     pub coroutine: Option<Routine>,
     pub yielder: Rc<Cell<*const Yielder<(), ()>>>,
     pub state: State,
     pub woken: Woken,
-    /// Where it is, or was last.
+    /// Its current or last CPU.
     pub cpu: usize,
     pub place: Place,
     pub slot: Option<u32>,
     pub is_without_slot: bool,
     /// It is within a restartable section.
     pub section: bool,
-    /// The section has to begin again.
+    /// The section must begin again.
     pub is_aborted: bool,
     pub handler: Option<Handler>,
     pub has_signal: bool,
-    /// The signal that came is the runtime's.
+    /// The pending signal is the runtime's.
     pub has_kick: bool,
     pub is_masked: bool,
     pub in_handler: bool,
     /// Its next system call is refused.
     pub is_refused: bool,
-    /// It is in the middle of a system call that takes several steps: no handler comes on top of that.
+    /// It is in a system call of several steps, which no handler interrupts.
     pub in_kernel: bool,
     /// When it fell asleep last, in steps of all threads.
     pub blocked_at: u64,
@@ -105,23 +96,23 @@ pub struct Thread {
     pub block: Box<Zeroes>,
     pub errno: Box<i32>,
     pub steps: u64,
-    /// When it can go on at the earliest, where time is simulated.
+    /// When it can go on at the earliest, in simulated time.
     pub ready_at: u64,
     /// Decisions since the last step.
     pub asks: u32,
 }
 
 thread_local! {
-    /// Those of coroutines that have ended, for the next ones.
+    /// Stacks of ended coroutines, for the next ones.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The numbers of the system calls by which threads begin and end, and are waited for.
+/// Numbers of the system calls by which threads begin and end, and by which others wait for them.
 const CLONE: usize = 56;
 const EXIT: usize = 60;
 const WAIT: usize = 61;
 const STACK_BYTES: usize = 512 << 10;
-/// Ids are given by these steps, from the first on.
+/// Distance between two ids, and the first id.
 const POINTER_STEP: u64 = 64;
 
 fn take_stack() -> DefaultStack {
@@ -129,13 +120,12 @@ fn take_stack() -> DefaultStack {
     kept.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("address space for a coroutine's stack"))
 }
 
-/// Keeps the stack of a coroutine that has ended.
 pub fn keep_stack(coroutine: Routine) {
     let stack = coroutine.into_stack();
     STACKS.with(|stacks| stacks.borrow_mut().push(stack));
 }
 
-/// Leaves a coroutine where it is, for ever, and keeps its stack.
+/// Abandons a coroutine, and keeps its stack.
 pub fn abandon(mut coroutine: Routine) {
     // SAFETY: as with a vanished thread, the stack's values are not dropped. The simulation is over.
     unsafe { coroutine.force_reset() };
@@ -148,7 +138,6 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 impl Engine {
-    /// A new thread, which is nowhere yet.
     pub(super) fn add_thread(
         &mut self,
         job: Job<'_>,
@@ -164,7 +153,7 @@ impl Engine {
             let ended = catch_unwind(AssertUnwindSafe(job));
             let here = super::here().expect("a simulated thread runs in a simulation");
             match ended {
-                // Its last stores may wait still.
+                // Its last stores may still wait.
                 Ok(()) => here.step(Access::System { number: EXIT }),
                 Err(panic) => here.with(|engine| engine.fail(Failure::Panicked(message(&*panic)))),
             }
@@ -206,22 +195,21 @@ impl Engine {
         number
     }
 
-    /// The lowest number that no living thread has: kernels give those of the dead again, though not so soon.
+    /// The lowest number that no living thread has: kernels reuse those of the dead, though not so soon.
     fn free_tid(&self) -> u32 {
         let taken: Vec<u32> = self.living().map(|thread| thread.tid).collect();
         (self.process..).find(|tid| !taken.contains(tid)).expect("there are more numbers than threads")
     }
 
-    /// The lowest id that no living thread has.
     fn free_pointer(&self) -> u64 {
         let taken: Vec<u64> = self.living().map(|thread| thread.pointer).collect();
         let mut all = (1u64..).map(|number| number * POINTER_STEP);
         all.find(|pointer| !taken.contains(pointer)).expect("there are more numbers than threads")
     }
 
-    /// The current thread has made another one, which is ready.
+    /// Starts a thread that the current one has made.
     fn begin_thread(&mut self, thread: usize, has_slots: bool) {
-        // Who makes a thread has it see what was there before.
+        // A new thread sees its maker's earlier writes.
         self.drain_own();
         self.threads[thread].is_without_slot = !has_slots || self.fails_to_give_slots();
         self.happened(Happening::Born(thread as u32));
@@ -234,12 +222,10 @@ impl Engine {
         one_in > 0 && self.gives_ids() && self.coin(self.threads.len()).is_multiple_of(one_in)
     }
 
-    /// Threads that are not dead.
     pub(super) fn living(&self) -> impl Iterator<Item = &Thread> {
         self.threads.iter().filter(|thread| thread.state != State::Dead)
     }
 
-    /// The current thread's job is done.
     pub(super) fn end_thread(&mut self, thread: usize) {
         self.happened(Happening::Ended);
         self.threads[thread].state = State::Dead;
@@ -257,7 +243,7 @@ impl Engine {
 }
 
 impl Here {
-    /// Runs a job as a thread that nobody waits for and no signal interrupts.
+    /// Runs a job as a detached thread that no signal interrupts.
     pub fn spawn(self, name: String, job: Job<'static>) {
         self.with(|engine| engine.had_threads = true);
         self.step(Access::System { number: CLONE });
@@ -268,7 +254,7 @@ impl Here {
         });
     }
 
-    /// Runs jobs as threads at the same time, and returns when they have ended.
+    /// Runs jobs as concurrent threads, and returns when they have ended.
     pub fn run(self, jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>, has_slots: bool) {
         if jobs.is_empty() {
             return;

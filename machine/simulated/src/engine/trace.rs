@@ -1,22 +1,21 @@
-//! What happened: as a hash, which tells whether two runs were the same, and on demand as a list for people.
+//! The events of a run: as a hash, which tells whether two runs were the same, and on demand as a list for people.
 
 use super::space::Space;
 use super::state;
 use super::thread::{Wait, Woken};
 use crate::simulation::Deviation;
 
-/// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// The thread read.
     Load { at: usize, size: u8, value: u128 },
     /// The thread wrote, perhaps into its CPU's buffer.
     Store { at: usize, size: u8, value: u128 },
-    /// The thread read, and wrote if there is something new, as one.
+    /// A read-modify-write; it wrote if there is something new.
     Exchange { at: usize, size: u8, old: u64, new: Option<u64> },
     /// A store left the buffer of a CPU.
     Drained { cpu: u32, at: usize, size: u8, value: u128 },
-    /// The thread made memory zero.
+    /// The thread zeroed memory.
     Zeroed { at: usize, bytes: usize },
     /// A fence.
     Fence { is_full: bool },
@@ -24,7 +23,7 @@ pub enum Happening {
     Slot(Option<u32>),
     /// The thread entered the kernel.
     System(usize),
-    /// The thread interrupts a CPU.
+    /// The thread interrupted a CPU.
     Kicked(u32),
     /// The thread had to leave its CPU.
     Preempted,
@@ -32,9 +31,9 @@ pub enum Happening {
     Placed { thread: u32, cpu: u32, slot: Option<u32> },
     /// The thread waits.
     Blocked(Wait),
-    /// A thread waits no more.
+    /// A thread's wait ended.
     Woken { thread: u32, why: Woken },
-    /// A signal's handler begins on the thread.
+    /// A signal handler begins on the thread.
     Interrupted,
     /// The handler is over.
     Returned,
@@ -48,15 +47,14 @@ pub enum Happening {
     Child(u32),
     /// The child that the thread waits for has ended.
     ChildEnded { how: String, hash: u64 },
-    /// A CPU takes no threads any more.
+    /// A CPU went off-line.
     Offline(u32),
-    /// A CPU takes threads again.
+    /// A CPU came on-line.
     Online(u32),
     /// The process complained.
     Said(String),
 }
 
-/// Something that happened, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub time: u64,
@@ -65,16 +63,15 @@ pub struct Event {
     pub what: Happening,
 }
 
-/// All that happened.
 #[derive(Debug)]
 pub struct Trace {
-    /// A file that gets every choice and every line at once, so that they outlive the process.
+    /// A file that gets each choice and each line at once, so that they outlive the process.
     sink: Option<i32>,
     /// None: not kept.
     pub lines: Option<Vec<String>>,
     pub hash: u64,
     pub deviations: Vec<Deviation>,
-    /// Addresses outside of what the process has, as stacks, in the order in which they came.
+    /// Addresses outside of the process's space, as of stacks, in order of appearance.
     outside: Vec<usize>,
 }
 
@@ -83,7 +80,7 @@ impl Trace {
         Trace { sink, lines: is_kept.then(Vec::new), hash: 0, deviations: Vec::new(), outside: Vec::new() }
     }
 
-    /// Keeps a choice that was not the usual one.
+    /// Records a choice other than the usual one.
     pub fn deviate(&mut self, deviation: Deviation) {
         self.deviations.push(deviation);
         self.tell(&format!("@{deviation}\n"));
@@ -102,7 +99,7 @@ impl Trace {
 
     fn tell(&self, text: &str) {
         if let Some(sink) = self.sink {
-            // SAFETY: the text is as long as is said. A file in memory takes it whole.
+            // SAFETY: the text has so many bytes. A file in memory takes all of it.
             unsafe { libc::write(sink, text.as_ptr().cast(), text.len()) };
         }
     }
@@ -151,7 +148,7 @@ impl Trace {
         self.hash = (hash ^ second ^ event.time << 20).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(27);
     }
 
-    /// One line for people: time, CPU, thread, and what.
+    /// One line for people: time, CPU, thread, and event.
     fn line(&mut self, event: &Event, space: &Space) -> String {
         let outside = &mut self.outside;
         let mut name = |at: usize| {

@@ -1,24 +1,24 @@
-//! All runs of a small body, within a bound: depth first over what a strategy could choose, one run for each way.
+//! All runs of a small body, within a bound: depth first over a strategy's possible choices, one run for each way.
 //!
-//! The bound is on choices that disturb: another thread continues although the current one could, or a store becomes
-//! visible before it must. The choice of the next thread is free where the current one cannot continue. So a bound of b
-//! covers all runs with at most b such choices. Threads stay on their CPUs, and nothing is refused.
+//! The bound counts choices that disturb: another thread continues although the current one could, or a store becomes
+//! visible before it must. If the current thread cannot continue, the choice of the next one is free. So a bound of b
+//! covers all runs with at most b such choices. Threads stay on their CPUs, and no system call is refused.
 
 use super::strategy::{Choice, Strategy};
 use super::{Report, Scene, Settings, simulate};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What came of it.
+/// The result of an exhaustive search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted {
-    /// Runs that were made.
+    /// Number of runs.
     pub runs: u64,
     /// Whether these are all.
     pub is_complete: bool,
 }
 
-/// One decision of a run: which way was taken, of how many.
+/// One decision of a run: the way taken, and the number of ways.
 #[derive(Clone, Copy, Debug)]
 struct Decision {
     taken: usize,
@@ -29,13 +29,12 @@ struct Decision {
 #[derive(Debug, Default)]
 struct Script {
     decisions: Vec<Decision>,
-    /// How many of them this run has come to.
     position: usize,
     disturbances: usize,
 }
 
 impl Script {
-    /// The next run takes another way at the last decision that has one left. False: that was the last run.
+    /// Prepares the next run, with another way at the last decision that has one left. False: that was the last run.
     fn advance(&mut self) -> bool {
         (self.position, self.disturbances) = (0, 0);
         while let Some(last) = self.decisions.last_mut() {
@@ -55,7 +54,7 @@ struct Follow {
 }
 
 impl Follow {
-    /// Everything that could happen, the usual first.
+    /// All possible choices, the usual first.
     fn ways(scene: &Scene<'_>) -> Vec<Choice> {
         let moment = scene.moment();
         let mut ways = vec![moment.usual];
@@ -76,7 +75,7 @@ impl Strategy for Follow {
         let mut ways = Self::ways(scene);
         let is_free = !scene.moment().may_go;
         if script.disturbances >= self.bound {
-            // What is left is free.
+            // The remaining choices are free.
             ways.retain(|way| *way == scene.moment().usual || (is_free && matches!(way, Choice::Run(_))));
         }
         if script.position == script.decisions.len() {
@@ -92,7 +91,7 @@ impl Strategy for Follow {
     }
 }
 
-/// All runs with at most `bound` disturbances, up to `most`; `look` sees each result, and may return false to stop.
+/// Makes all runs with at most `bound` disturbances, up to `most`. `look` sees each result; false stops.
 pub fn exhaust<R>(
     settings: &Settings,
     bound: usize,

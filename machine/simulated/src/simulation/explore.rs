@@ -8,19 +8,19 @@ use std::fmt;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// What a body found wrong, if anything was.
+/// An error that a body found, if any.
 pub type Outcome = Result<(), String>;
 
-/// What is explored.
+/// The subject of an exploration.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// What people call it.
+    /// Its name.
     pub name: &'a str,
     /// The machine for a seed.
     pub settings: &'a dyn Fn(u64) -> Settings,
-    /// What the first thread does; its own random choices come from the seed.
+    /// The first thread's work; its own random choices come from the seed.
     pub body: &'a dyn Fn(u64) -> Outcome,
-    /// By what strategies, in turn.
+    /// Strategies, used in turn.
     pub plans: &'a [Plan],
     /// One run in so many is made twice, and must be the same twice.
     pub twice_one_in: u64,
@@ -31,12 +31,12 @@ pub struct Subject<'a> {
 pub enum Plan {
     /// A random walk.
     Random(Rates),
-    /// Random priorities, and so many steps at which something happens.
+    /// Random priorities, and a number of steps at which something happens.
     Priorities(u32, Rates),
 }
 
 impl Plan {
-    /// What a command line calls it.
+    /// Its name on a command line.
     pub fn name(&self) -> &'static str {
         match self {
             Plan::Random(_) => "random",
@@ -56,20 +56,20 @@ impl Plan {
 /// One run of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which of the subject's plans.
+    /// Index of the subject's plan.
     pub plan: usize,
     /// Its seed.
     pub seed: u64,
 }
 
-/// When exploring ends.
+/// The end of an exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// After these runs, by their numbers: for part of an exploration, those of the part.
+    /// After the runs of a range of numbers, which may be part of an exploration.
     Runs {
-        /// The first of them.
+        /// The first run.
         from: u64,
-        /// The one after the last.
+        /// One after the last run.
         to: u64,
     },
     /// After so long.
@@ -77,7 +77,6 @@ pub enum Until {
 }
 
 impl Until {
-    /// The number of the first run.
     fn first(self) -> u64 {
         match self {
             Until::Runs { from, .. } => from,
@@ -86,12 +85,12 @@ impl Until {
     }
 }
 
-/// What an exploration came to.
+/// The result of an exploration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No run failed.
     Nothing {
-        /// Runs.
+        /// Number of runs.
         runs: u64,
         /// Steps of all runs.
         steps: u64,
@@ -100,54 +99,54 @@ pub enum Verdict {
     Found(Box<Finding>),
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Searched {
-    /// Runs, with the one that failed.
+    /// Number of runs, the failed one included.
     pub runs: u64,
     /// Steps of all runs.
     pub steps: u64,
-    /// What was wrong with the last run, if anything was.
+    /// The error of the last run, if any.
     pub what: Option<String>,
 }
 
 /// A run that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Whose run.
+    /// Name of the subject.
     pub name: String,
     /// The run.
     pub run: Run,
-    /// The plan's name.
+    /// Name of the plan.
     pub plan: &'static str,
-    /// Which run it is, from 1 on.
+    /// Number of the run, from 1 on.
     pub runs: u64,
     /// Steps of all runs until then.
     pub steps: u64,
-    /// What was wrong.
+    /// The error.
     pub what: String,
-    /// The fewest choices that were found to make it fail, of how many.
+    /// The fewest choices found that make it fail.
     pub schedule: Vec<Deviation>,
     /// Choices of the whole run.
     pub choices: usize,
-    /// What happened in the shortened run.
+    /// Events of the shortened run.
     pub trace: Vec<String>,
 }
 
-/// What a worker may take for one step of its work.
+/// Longest time for one step of a worker's work.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The same while a failure is shortened: most runs take milliseconds, and an endless one is seldom that failure.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
-/// What shortening a failure may take in all.
+/// Longest time for shortening a failure.
 const SHORTENING: Duration = Duration::from_secs(20);
 
-/// What was wrong with a run, whether its body found it or its end.
+/// The error of a run, from its body or its end.
 fn result(report: Report<Outcome>) -> Outcome {
     report.outcome.map_err(|failure| failure.to_string())?
 }
 
 impl Subject<'_> {
-    /// The runs in their order.
+    /// The run of an index.
     pub fn run_at(&self, first_seed: u64, index: u64) -> Run {
         let plans = self.plans.len() as u64;
         Run { plan: (index % plans) as usize, seed: first_seed.wrapping_add(index / plans) }
@@ -162,7 +161,7 @@ impl Subject<'_> {
         simulate(settings, Some(strategy), || (self.body)(run.seed))
     }
 
-    /// Makes runs until one fails or it is enough; what fails is shortened.
+    /// Makes runs until one fails or the end is reached; shortens a failure.
     pub fn explore(&self, first_seed: u64, until: Until, look: impl FnMut(&Progress)) -> Verdict {
         let Searched { runs, steps, what } = self.search(first_seed, until, look);
         match what {
@@ -175,7 +174,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Makes runs until one fails or it is enough.
+    /// Makes runs until one fails or the end is reached.
     pub fn search(&self, first_seed: u64, until: Until, mut look: impl FnMut(&Progress)) -> Searched {
         let start = Instant::now();
         let first = until.first();
@@ -225,7 +224,7 @@ impl Subject<'_> {
         }
     }
 
-    /// The same run again, in a process of its own: what was wrong, if anything was; its choices; its trace.
+    /// Makes the same run again, in a process of its own; returns its error, choices and trace.
     pub fn replay(&self, run: Run, schedule: Option<&[Deviation]>) -> Replayed {
         let mut replayed = Replayed::default();
         let exit = worker::work(
@@ -258,7 +257,7 @@ impl Subject<'_> {
         replayed
     }
 
-    /// What is wrong with these choices, if anything is: without a trace, which takes longer than the run.
+    /// The error of these choices, if any, without a trace, which takes longer than the run.
     fn failure(&self, run: Run, schedule: &[Deviation]) -> Option<String> {
         let exit = worker::work(
             SHORT_PATIENCE,
@@ -299,7 +298,7 @@ impl Subject<'_> {
     }
 }
 
-/// The first words of a message: errors that differ in addresses, numbers or names of threads are the same.
+/// The first words of a message without addresses, numbers or names of threads, so that like errors are equal.
 fn kind_of(what: &str) -> String {
     let has_digit = |word: &&str| word.contains(|letter: char| letter.is_ascii_digit());
     what.split_whitespace().filter(|word| !has_digit(word)).take(6).collect::<Vec<_>>().join(" ")
@@ -308,15 +307,15 @@ fn kind_of(what: &str) -> String {
 /// A run that was made again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// What was wrong.
+    /// The error.
     pub what: Option<String>,
     /// Its choices.
     pub schedule: Vec<Deviation>,
-    /// What happened.
+    /// The events.
     pub trace: Vec<String>,
 }
 
-/// Lines at the end of a trace that are shown with a finding.
+/// Last lines of a trace to show with a finding.
 const SHOWN: usize = 60;
 
 impl fmt::Display for Finding {

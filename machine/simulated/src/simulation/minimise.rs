@@ -4,11 +4,10 @@
 use super::Deviation;
 use std::time::{Duration, Instant};
 
-/// Runs that finding them may take.
+/// Most runs to find them.
 const MOST_RUNS: u32 = 400;
 
-/// A shorter schedule that fails, too; none if even the whole one does not. After this time it begins no run, and
-/// returns the shortest so far.
+/// A shorter schedule that fails, too; none if the whole one does not. After `limit`, the shortest so far.
 pub fn minimise(
     schedule: &[Deviation],
     limit: Duration,
@@ -23,7 +22,7 @@ pub fn minimise(
         runs += 1;
         runs <= MOST_RUNS && start.elapsed() < limit && fails(schedule)
     };
-    // The shortest prefix, by halving: failing is not quite monotonous, but what is found does fail.
+    // The shortest prefix, by halving. Failing is not quite monotonous, but the result does fail.
     let (mut good, mut bad) = (0, schedule.len());
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;

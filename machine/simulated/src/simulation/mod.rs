@@ -1,4 +1,4 @@
-//! Simulations: a machine with its settings, what runs on it, and what came of it.
+//! Simulations: a machine with its settings, its program, and a report.
 //!
 //! ```text
 //! let settings = Settings { cpus: 4, seed: 7, ..Settings::default() };
@@ -22,38 +22,38 @@ use crate::slot::Mode;
 use std::ffi::CString;
 use std::fmt;
 
-/// What a machine is like.
+/// Properties of a machine.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// CPUs, 1 to 1024.
     pub cpus: usize,
-    /// What chances of the machine itself start from: which slot a thread gets.
+    /// Seed of the machine's own chances: the slot that a thread gets.
     pub seed: u64,
     /// How slots are given.
     pub mode: Mode,
-    /// Stores that a CPU's buffer holds, where a strategy decides; 0: memory is sequentially consistent.
+    /// Stores in a CPU's buffer, with a strategy; 0: memory is sequentially consistent.
     pub store_buffer: usize,
-    /// What operations cost where no strategy decides.
+    /// Costs of operations, without a strategy.
     pub costs: Costs,
-    /// How far a step moves time on where a strategy decides.
+    /// Advance of time by a step, with a strategy.
     pub tick_ns: u64,
-    /// How long a thread may stay on its CPU while others wait for that.
+    /// Longest stay of a thread on its CPU while others wait for it.
     pub slice_ns: u64,
-    /// A simulation that makes more has no end.
+    /// Most steps; a simulation with more has no end.
     pub most_steps: u64,
-    /// Nor has one that takes longer, in simulated time.
+    /// Most simulated time, likewise.
     pub most_ns: u64,
     /// Whether the trace is kept for people.
     pub keeps_trace: bool,
-    /// A descriptor that gets it as it happens.
+    /// A descriptor that gets the trace as it happens.
     pub sink: Option<i32>,
     /// The process's environment.
     pub environment: Vec<(CString, CString)>,
-    /// The kernel fails to give a slot to one thread in so many, as by chance; 0: to none.
+    /// By chance, the kernel fails to give a slot to one thread in so many; 0: to none.
     pub slotless_one_in: u8,
     /// The kernel has no membarrier.
     pub denies_membarrier: bool,
-    /// What is wrong with the machine, so that what checks it can be checked.
+    /// Planted defects, to check the checkers.
     pub defects: Vec<Defect>,
 }
 
@@ -85,51 +85,51 @@ impl Settings {
     }
 }
 
-/// What can be wrong with a machine.
+/// Defects of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// A restart orders memory, but lets sections go on.
     RestartIsFence,
-    /// Kicks reach nobody.
+    /// Kicks reach no CPU.
     KicksGetLost,
     /// A thread that leaves its CPU goes on in the middle of its section.
     SectionsGoOn,
     /// All threads are in slot 0.
     OneSlot,
-    /// Pages that are to be wiped in children keep what they hold.
+    /// Pages to be wiped in children keep their contents.
     NoWipe,
     /// The newest store in a buffer becomes visible first.
     StoresOvertake,
     /// A store may stay in a buffer for ever.
     StoresStay,
-    /// What reads and writes at once does so in two steps.
+    /// Read-modify-writes take two steps.
     ChangesTear,
 }
 
 /// Why a simulation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody can ever go on.
+    /// No thread can ever go on.
     Deadlock {
-        /// What each thread waits for.
+        /// The state of each thread.
         state: String,
     },
     /// It did not end.
     NoEnd {
-        /// How many steps were made.
+        /// Number of steps.
         steps: u64,
-        /// How late it was, in nanoseconds.
+        /// Time in nanoseconds.
         ns: u64,
-        /// What each thread is doing.
+        /// The state of each thread.
         state: String,
     },
-    /// The process ended itself, and this is what it complained of.
+    /// The process ended itself, with this complaint.
     Died(String),
     /// A thread panicked.
     Panicked(String),
-    /// The simulated program did what the simulation does not allow.
+    /// The simulated program broke a rule of the simulation.
     Contract(String),
-    /// A check found something.
+    /// A check found an error.
     Found(String),
 }
 
@@ -148,27 +148,25 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What came of a simulation.
+/// The report on a simulation.
 #[derive(Clone, Debug)]
 pub struct Report<R> {
-    /// What the first thread returned, or why there is nothing.
+    /// The first thread's result, or the failure.
     pub outcome: Result<R, Failure>,
     /// Steps of all threads.
     pub steps: u64,
-    /// How late it was on the CPU that was furthest ahead, in nanoseconds.
+    /// Time of the CPU that was furthest ahead, in nanoseconds.
     pub time_ns: u64,
-    /// The same for two runs in which the same happened.
+    /// Equal for two runs with the same events.
     pub hash: u64,
-    /// The choices that were not the usual ones: by these the run can be repeated.
+    /// The choices other than the usual ones: they replay the run.
     pub deviations: Vec<Deviation>,
-    /// What happened, a line each, if the settings say so.
+    /// The events, a line each, if the settings ask for them.
     pub trace: Vec<String>,
 }
 
-/// Runs `main` as the first thread of a process on its own machine. The strategy decides what happens when; without
-/// one, the costs of operations do.
-///
-/// One at a time in a process: others wait.
+/// Runs `main` as the first thread of a process on its own machine. The strategy decides the order of events; without
+/// one, the costs of operations do. A process runs one simulation at a time: others wait.
 pub fn simulate<R>(settings: Settings, strategy: Option<Box<dyn Strategy>>, main: impl FnOnce() -> R) -> Report<R> {
     assert!(engine::here().is_none(), "a simulation within a simulation");
     assert!((1..=crate::slot::MAX).contains(&settings.cpus), "found {} CPUs; expected 1 to 1024", settings.cpus);
@@ -191,13 +189,12 @@ fn here() -> engine::Here {
     engine::here().expect("called by a thread of a simulation")
 }
 
-/// Runs jobs at the same time, each as its own thread, and returns when all have ended. Signals that a strategy sends
-/// call `handler`, if there is one.
+/// Runs jobs concurrently, each as its own thread, to their ends. Signals of a strategy call `handler`.
 pub fn run(jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>) {
     here().run(jobs, handler, true);
 }
 
-/// The same for one job, on a thread to which the kernel gives no slot.
+/// The same for one job, on a thread without a slot.
 pub fn run_without_slot(job: Job<'_>) {
     here().run(vec![(job, Place::Anywhere)], None, false);
 }
@@ -207,8 +204,8 @@ pub fn fork(runs_handlers: bool, child: &mut dyn FnMut() -> Result<(), &'static 
     here().fork(runs_handlers, child)
 }
 
-/// Copies the process with only the calling thread, which continues there to the end of its job. The copy gets none,
-/// and a signal handler may return with that, too. The parent gets how the copy ended.
+/// Copies the process with only the calling thread, which continues there to the end of its job. None: this is the
+/// copy, in which a signal handler may also return. The parent learns how the copy ended.
 pub fn fork_on(runs_handlers: bool) -> Option<Ended> {
     here().fork_on(runs_handlers)
 }
@@ -218,22 +215,22 @@ pub fn pause() {
     here().yield_cpu();
 }
 
-/// The calling thread waits for so long.
+/// The calling thread sleeps for so long.
 pub fn sleep(ns: u64) {
     here().sleep(ns);
 }
 
-/// The calling thread computes for so long, where time is what decides.
+/// The calling thread computes for so long, in simulated time.
 pub fn work(ns: u64) {
     here().step(Access::Work { ns });
 }
 
-/// The time where the calling thread is, which does not ask for it: so it takes none.
+/// Time on the calling thread's CPU. This takes no time.
 pub fn time_ns() -> u64 {
     here().with(|engine| engine.time_ns())
 }
 
-/// CPUs that kicks have interrupted so far, those of the threads that kicked not among them.
+/// CPUs interrupted by kicks so far, except the kicking threads' own.
 pub fn interrupts() -> u64 {
     here().with(|engine| engine.interrupts())
 }
@@ -243,12 +240,12 @@ pub fn steps() -> u64 {
     here().with(|engine| engine.steps())
 }
 
-/// Says who knows what lies where in what the simulation is about, for the trace. It makes no steps.
+/// Sets a function that names addresses for the trace. It makes no steps.
 pub fn set_namer(namer: impl Fn(usize) -> Option<String> + 'static) {
     here().with(|engine| engine.set_namer(Box::new(namer)));
 }
 
-/// Says what lies at an address, for the trace.
+/// Names an object for the trace.
 pub fn name<T>(what: &T, name: &str) {
     here().with(|engine| engine.name((&raw const *what).addr(), size_of::<T>(), name));
 }

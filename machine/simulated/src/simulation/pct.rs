@@ -1,18 +1,18 @@
 //! Random priorities with few changes, after Burckhardt, Kothari, Musuvathi and Nagarakatte, "A Randomized Scheduler
 //! with Probabilistic Guarantees of Finding Bugs" (ASPLOS 2010). The runnable thread with the highest priority runs. At
-//! a few random steps something happens to it. In the paper that is always a lower priority; then a run of k steps by n
+//! a few random steps something happens to it. In the paper it gets a lower priority. Then a run of k steps by n
 //! threads finds a bug that needs d orderings with a probability of at least 1 in n·k^(d−1). Here it may be something
-//! else, too, and k is guessed.
+//! else, and k is guessed.
 
 use super::Scene;
 use super::strategy::{Choice, Rates, Strategy};
 use fastrand::Rng;
 
-/// Runs are this long, for the choice of the steps at which something happens: a power of two between these two.
+/// Binary logarithms of the least and largest length of a run, from which the steps of changes are drawn.
 const SHORTEST: u32 = 5;
 const LONGEST: u32 = 16;
 
-/// Threads begin with a priority from here on.
+/// The least initial priority of a thread.
 const FIRST: u32 = u32::MAX / 2;
 
 /// A run by priorities.
@@ -20,18 +20,17 @@ const FIRST: u32 = u32::MAX / 2;
 pub struct Priorities {
     random: Rng,
     rates: Rates,
-    /// Of each thread; a thread that has none yet gets a random one.
+    /// Of each thread; a new thread gets a random one.
     priorities: Vec<u32>,
-    /// What the next thread that has to wait gets: lower than all others.
+    /// The next waiting thread gets this: lower than all others.
     lowest: u32,
-    /// The steps at which something happens, the last first, with the priority that the thread gets if it is that: in
-    /// any order, but below the initial priorities.
+    /// The steps of changes, the last first, with the new priority if it is that, below the initial ones.
     changes: Vec<(u64, u32)>,
     drain: u16,
 }
 
 impl Priorities {
-    /// One with this seed, and this number of steps at which something happens. Whatever has a rate can happen.
+    /// A run with this seed and number of changes. Changes with a rate can happen.
     pub fn new(seed: u64, changes: u32, rates: Rates) -> Self {
         let mut random = Rng::with_seed(seed);
         let length = 1 << random.u32(SHORTEST..=LONGEST);
@@ -55,7 +54,7 @@ impl Priorities {
         self.priorities[thread] = priority;
     }
 
-    /// What happens at one of the few steps.
+    /// The change at one of the few steps.
     fn change(&mut self, scene: &Scene<'_>, lower: u32) -> Option<Choice> {
         let rates = self.rates;
         let weights = [rates.switch.min(1000), rates.preempt, rates.migrate, rates.signal, rates.hotplug];

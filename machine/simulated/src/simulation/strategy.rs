@@ -1,4 +1,4 @@
-//! Strategies: who decides what happens next.
+//! Strategies: they decide what happens next.
 
 use crate::engine::Scene;
 use fastrand::Rng;
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 
-/// What can happen before a step.
+/// Events before a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// The current thread makes its step.
@@ -21,27 +21,27 @@ pub enum Choice {
     Migrate(usize),
     /// This thread gets a signal.
     Signal(usize),
-    /// This CPU takes no threads any more.
+    /// This CPU goes off-line.
     Offline(usize),
-    /// This CPU takes threads again.
+    /// This CPU comes on-line.
     Online(usize),
-    /// The system call that the current thread is about to make fails.
+    /// The current thread's next system call fails.
     Refuse,
 }
 
-/// A choice that differs from the default, with its time: before which step of which thread. As text it is
-/// PROCESS:THREAD:STEP:CHOICE, like `1000:2:17:run:1`, or `1000:2:17.1:run:1` for the second decision there.
+/// A choice other than the default, with its time: before a step of a thread. As text it is PROCESS:THREAD:STEP:CHOICE,
+/// like `1000:2:17:run:1`, or `1000:2:17.1:run:1` for the second decision there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deviation {
-    /// In which process.
+    /// The process.
     pub process: u32,
     /// The current thread.
     pub thread: u32,
     /// Its step.
     pub step: u64,
-    /// How often something was decided for the thread since its step before.
+    /// Decisions for the thread since its last step.
     pub ask: u32,
-    /// What happened.
+    /// The choice.
     pub choice: Choice,
 }
 
@@ -96,13 +96,13 @@ impl FromStr for Deviation {
     }
 }
 
-/// Who decides. The same answers to the same questions give the same run.
+/// A strategy. The same answers to the same questions give the same run.
 pub trait Strategy {
-    /// What happens next. What is not possible is not done: then the usual happens.
+    /// Chooses the next event. An impossible choice becomes the usual one.
     fn choose(&mut self, scene: &Scene<'_>) -> Choice;
 }
 
-/// How often something happens, in 65,536 steps.
+/// Rates of events, in 65,536 steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// Another thread goes on.
@@ -122,10 +122,10 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Everything happens, but system calls don't fail.
+    /// All events happen, but no system call fails.
     pub const USUAL: Rates =
         Rates { switch: 12_000, drain: 8_000, preempt: 300, migrate: 300, signal: 300, hotplug: 30, refuse: 0 };
-    /// Threads go on in turn, and nothing disturbs them.
+    /// Threads go on in turn, undisturbed.
     pub const QUIET: Rates =
         Rates { switch: 12_000, drain: 8_000, preempt: 0, migrate: 0, signal: 0, hotplug: 0, refuse: 0 };
 }
@@ -138,7 +138,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// One that begins with a seed.
+    /// A random walk from a seed.
     pub fn new(seed: u64, rates: Rates) -> Self {
         Random { random: Rng::with_seed(seed), rates }
     }
@@ -196,13 +196,12 @@ impl Strategy for Random {
     }
 }
 
-/// Replays recorded choices at the same steps, each thread's in order. It skips a step that no longer occurs because
-/// earlier choices are missing.
+/// Replays recorded choices at the same steps, each thread's in order. Skips steps that no longer occur.
 #[derive(Clone, Debug, Default)]
 pub struct Replay(BTreeMap<(u32, u32), VecDeque<Deviation>>);
 
 impl Replay {
-    /// Those of an earlier run, or some of them.
+    /// Replays some or all choices of an earlier run.
     pub fn new(deviations: impl IntoIterator<Item = Deviation>) -> Self {
         let mut by_thread = Replay::default();
         for deviation in deviations {

@@ -1,45 +1,44 @@
-//! Processes in which simulations run: one that crashes, hangs or panics takes nobody with it.
+//! Processes in which simulations run, so that a crash, a hang or a panic ends only that process.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 use std::{fs::File, ptr};
 
-/// What a worker shows while it works. Zero at first.
+/// A worker's progress. Zero at first.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Progress {
-    /// Changes as long as the worker lives, not counting what it is caught in.
+    /// Changes as long as the worker lives, except in a run that hangs.
     pub beats: u64,
-    /// What it is at.
+    /// The number of its run.
     pub at: u64,
-    /// Steps that were made.
+    /// Steps made.
     pub steps: u64,
 }
 
-/// How a worker ended.
+/// The end of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exit {
-    /// What it wrote.
+    /// Its output.
     pub output: Vec<u8>,
-    /// Why it did not complete, if it did not: a signal ended it, it exited, or it did nothing for too long.
+    /// Why it did not complete, if so: a signal ended it, it exited, or its heartbeat stopped for too long.
     pub death: Option<String>,
 }
 
 impl Exit {
-    /// Why it died, or what it wrote; none: nothing.
+    /// Why it died, or its output; none: nothing.
     pub fn what(self) -> Option<String> {
         let wrote = || (!self.output.is_empty()).then(|| String::from_utf8_lossy(&self.output).into_owned());
         self.death.clone().or_else(wrote)
     }
 }
 
-/// How long the parent sleeps between two looks.
+/// Sleep of the parent between two looks.
 const LOOK: Duration = Duration::from_millis(2);
-/// Lines of standard error that are worth showing.
+/// Most lines of standard error to show.
 const LAST_LINES: usize = 12;
 
-/// Memory that parent and child share.
 struct Shared(*mut Progress);
 
 impl Shared {
@@ -54,7 +53,7 @@ impl Shared {
     }
 
     fn read(&self) -> Progress {
-        // SAFETY: the page is there as long as we are; its words may change meanwhile, each as a whole.
+        // SAFETY: the page exists as long as we do; its words may change meanwhile, each as a whole.
         unsafe { self.0.read_volatile() }
     }
 }
@@ -82,8 +81,8 @@ fn contents(mut file: File) -> Vec<u8> {
     bytes
 }
 
-/// Does `work` in a child of this process. Its output is kept, even if it dies. If its heartbeat stops for longer than
-/// `patience`, it is killed. `look` sees its progress now and then.
+/// Does `work` in a child of this process, and keeps its output, even if it dies. If its heartbeat stops for longer
+/// than `patience`, it is killed. `look` sees its progress now and then.
 pub fn work(patience: Duration, mut look: impl FnMut(&Progress), work: impl FnOnce(*mut Progress, &mut File)) -> Exit {
     let (shared, mut output, errors) = (Shared::new(), file(c"output"), file(c"errors"));
     // SAFETY: the child is alone on its host thread, and leaves by _exit.
@@ -100,7 +99,7 @@ pub fn work(patience: Duration, mut look: impl FnMut(&Progress), work: impl FnOn
         std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(shared.0, &mut output)));
         let _ = output.flush();
-        // SAFETY: nothing of the parent's is to be finished here.
+        // SAFETY: the parent's work must not be finished here.
         unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) };
     }
     let (mut beats, mut since) = (0, Instant::now());

@@ -1,4 +1,4 @@
-//! Counts of what happened in which slot, as their pseudo-code in `machine/conformance` says.
+//! Counts of events in each slot, by their pseudo-code in `machine/conformance`.
 
 use super::given;
 use super::layout::{COUNTED_BESIDE, COUNTS, Counted, NOWHERE};
@@ -6,7 +6,7 @@ use super::section::{Aborted, Section, restartably};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use std::ptr::with_exposed_provenance_mut;
 
-/// Adds one to the first word of the counts of this thread's slot, and says where that was; or to the word beside it.
+/// Adds one to the first word of the counts of this thread's slot, or to the word beside it; returns the place.
 ///
 /// # Safety
 /// As for the host's.
@@ -26,10 +26,10 @@ pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
     )
 }
 
-/// Adds one to the word `OFFSET` bytes behind where the thread counted. False, without effect, if it left that slot.
+/// Adds one to the word `OFFSET` bytes behind the thread's count. False, without effect: it has left that slot.
 ///
 /// # Safety
-/// As for [`count`], which said where.
+/// As for [`count`], which returned the place.
 pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
     restartably(
         |section| {
@@ -44,19 +44,19 @@ pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
     )
 }
 
-/// Where no section comes to its end.
+/// Counts if no section completes.
 fn count_beside(counts: &AtomicPtr<u8>) -> Counted {
     let slot = given::look().expect("a thread that counts has a slot");
     let at = counts.load(Ordering::Relaxed).wrapping_add(slot as usize * COUNTS);
-    // SAFETY: every slot has counts, and the words beside those that sections count in are atomics.
+    // SAFETY: each slot has counts, and the words beside those that sections count in are atomics.
     unsafe { (*at.wrapping_add(COUNTED_BESIDE).cast::<AtomicU64>()).fetch_add(1, Ordering::SeqCst) };
     Counted { at, slot: NOWHERE }
 }
 
-/// The commit, one instruction: nobody comes in between.
+/// The commit, one instruction: no other thread comes in between.
 ///
 /// # Safety
-/// The word is there, and aligned.
+/// The word exists and is aligned.
 unsafe fn add_one(section: &Section, word: *mut u8) -> Result<(), Aborted> {
     let word: *mut u64 = word.cast();
     // SAFETY: passed on.

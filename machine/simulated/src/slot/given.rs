@@ -1,14 +1,14 @@
-//! What the simulated kernel, or in fallback mode the thread's own block, says of the thread's slot.
+//! The thread's slot, as the simulated kernel or, in fallback mode, the thread's own block has it.
 
 use super::number::{Mode, mode};
 use super::plain;
 use crate::engine::{self, Access};
 use crate::thread;
 
-/// Operations ask [`read`] on this machine, whatever the mode.
+/// Does nothing: operations ask [`read`] in each mode.
 pub fn begin(_: Mode) {}
 
-/// What the thread's words say; in fallback mode zero if it was given no slot yet.
+/// The slot in the thread's words; in fallback mode zero if it has none yet.
 #[inline]
 pub fn read() -> Option<u32> {
     if let Some(here) = engine::here() {
@@ -29,7 +29,7 @@ pub fn look() -> Option<u32> {
     }
 }
 
-/// The mode, without a step: the host's operations know it by where they look.
+/// The mode, without a step: the host's operations know it by their offset.
 fn mode_is_ids() -> bool {
     match engine::here() {
         Some(here) => here.with(|engine| engine.gives_ids()),
@@ -37,7 +37,7 @@ fn mode_is_ids() -> bool {
     }
 }
 
-/// Whether the settings of the simulation say so; where none runs, what the host's C library would be told.
+/// Whether the settings of the simulation say so; outside of simulations, the tunable of the host's C library.
 pub fn kernel_gives_concurrency_ids() -> bool {
     const TUNABLES: &str = "GLIBC_TUNABLES";
     const OFF: &str = "glibc.pthread.rseq=0";

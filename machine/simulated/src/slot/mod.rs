@@ -22,7 +22,6 @@ pub use number::{
 };
 pub(crate) use plain::wait_for_sections;
 
-/// Names of the state of this module.
 pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static str)> {
     number::names_of_state().chain(fallback::names_of_state())
 }

@@ -1,6 +1,5 @@
 //! Slots outside simulations: each host thread has one, and a section is atomic because a restart waits for its end.
-//!
-//! Signal handlers and forks in the middle of a section are for simulations.
+//! Only simulations have signal handlers and forks in the middle of a section.
 
 use super::layout::MAX;
 use core::cell::Cell;
@@ -10,7 +9,7 @@ static TAKEN: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
 /// A section runs in the slot.
 static BUSY: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
 
-/// Gives the slot to others when the thread ends.
+/// Frees the slot when the thread ends.
 struct Own(Cell<Option<usize>>);
 
 thread_local! {
@@ -39,12 +38,12 @@ fn take() -> usize {
     (0..MAX).find(free).expect("as many slots as host threads")
 }
 
-/// A section begins, or ends, in the slot of this host thread. What happens in sections is ordered as they are.
+/// Marks the start or end of a section in this host thread's slot, which orders the section's accesses.
 pub fn set_busy(busy: bool) {
     BUSY[own_slot() as usize].store(busy, Ordering::SeqCst);
 }
 
-/// Waits until the sections that run now are over.
+/// Waits until all running sections are over.
 pub fn wait_for_sections() {
     for (slot, busy) in BUSY.iter().enumerate() {
         while slot as u32 != own_slot() && busy.load(Ordering::SeqCst) {

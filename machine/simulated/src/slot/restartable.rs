@@ -1,4 +1,4 @@
-//! The restartable operations, as their pseudo-code in `machine/conformance` says.
+//! The restartable operations, by their pseudo-code in `machine/conformance`.
 
 use super::layout::{FULL_MASK, Stored, word};
 use super::section::restartably;
@@ -7,8 +7,7 @@ fn at_offset(base: *mut u8, offset: u64) -> *mut u64 {
     base.wrapping_add(offset as usize).cast()
 }
 
-/// Takes the topmost pointer of the array in word `index` of this thread's slot, a take word. Returns null if it is
-/// empty or the thread has no slot.
+/// Pops a pointer from the allocation word `index` of this thread's slot. Null: it is empty, or there is no slot.
 ///
 /// # Safety
 /// As for the host's, here and below.
@@ -17,7 +16,7 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
         |section| {
             let Some(slot) = section.slot()? else { return Ok(core::ptr::null_mut()) };
             let head: *mut u64 = word(base, slot, index).cast();
-            // SAFETY: the head is an offset to an array of this slot, readable even if another CPU takes that away.
+            // SAFETY: the head is an offset to a magazine of this slot, readable even if another CPU takes it away.
             unsafe {
                 let top = section.load(head)?;
                 let object = section.load(at_offset(base, top))?;
@@ -31,8 +30,7 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     )
 }
 
-/// Puts a pointer on the array in word `index + 1` of this thread's slot, the give word of take word `index`. Returns
-/// false if it is full or the thread has no slot.
+/// Pushes a pointer to the free word `index + 1` of this thread's slot. False: it is full, or there is no slot.
 ///
 /// # Safety
 /// As for [`pop`].
@@ -41,7 +39,7 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
         |section| {
             let Some(slot) = section.slot()? else { return Ok(false) };
             let head: *mut u64 = word(base, slot, index + 1).cast();
-            // SAFETY: the cell behind the topmost pointer belongs to nobody until the commit.
+            // SAFETY: no other code uses the cell behind the topmost pointer before the commit.
             unsafe {
                 let end = section.load(head)?;
                 if end as usize & FULL_MASK == 0 {
@@ -56,8 +54,8 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     )
 }
 
-/// Exchanges the arrays of word `index` and the next, a take word and its give word, and takes the topmost pointer of
-/// the array that was given to. Returns null, and changes nothing, if that is impossible.
+/// Exchanges the magazines of allocation word `index` and the free word beside it, and pops from the former free
+/// magazine. Null, without a change: this is impossible.
 ///
 /// # Safety
 /// As for [`pop`].

@@ -1,15 +1,14 @@
-//! Rows, as their pseudo-code in `machine/conformance` says.
+//! Operations on rows, by their pseudo-code in `machine/conformance`.
 
 use super::layout::{Pair, ROW, Stored, WINDOW, in_row};
 use super::section::restartably;
 use crate::engine::{self, Access};
 use core::sync::atomic::{AtomicI64, Ordering};
 
-/// Adds to a word that only this thread and its signal handlers add to, by one instruction; others may read. The word
-/// is `OFFSET` bytes behind `near`.
+/// Adds, by one instruction, to a word to which only this thread and its signal handlers add.
 ///
 /// # Safety
-/// There is an [`AtomicI64`](crate::sync::AtomicI64), which no other thread adds to.
+/// There is an [`AtomicI64`](crate::sync::AtomicI64), to which no other thread adds.
 #[inline]
 pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     let word: *mut i64 = near.wrapping_offset(OFFSET as isize).cast();
@@ -37,18 +36,16 @@ pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
     unsafe { local_add::<OFFSET>(near, 1) }
 }
 
-/// Draws `amount` from a cell in this thread's slot. Returns false if the rest would be outside [0, `RANGE`), or if the
-/// thread has no slot. The cell is `OFFSET` bytes behind `near`.
+/// Draws `amount` from a cell of this thread's slot. False: the rest is outside [0, `RANGE`), or there is no slot.
 ///
 /// # Safety
-/// The cell exists in slot 0's row, aligned to 16, and every possible slot has a row. `amount` lies between −WINDOW / 2
-/// and WINDOW / 2; `RANGE` is at most that.
+/// As for the host's.
 pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
     restartably(
         |section| {
             let Some(slot) = section.slot()? else { return Ok(false) };
             let left: *mut u64 = near.wrapping_offset(OFFSET as isize).wrapping_add(slot as usize * ROW).cast();
-            // SAFETY: every slot has a row.
+            // SAFETY: each slot has a row.
             unsafe {
                 let rest = section.load(left)?.wrapping_sub(amount as u64);
                 if rest.wrapping_sub(WINDOW) >= RANGE as u64 {
@@ -62,10 +59,10 @@ pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i
     )
 }
 
-/// Replaces the pair of `cell` in the row of slot `slot` if this thread is in that slot and `left` is as expected.
+/// Replaces the pair of `cell` in the row of `slot` if this thread is in that slot and `left` is as expected.
 ///
 /// # Safety
-/// As for [`draw`]; nobody else changes `edge` meanwhile.
+/// As for [`draw`]; no other thread changes `edge` meanwhile.
 pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
     restartably(
         |section| {
@@ -73,7 +70,7 @@ pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -
                 return Ok(Stored::Elsewhere);
             }
             let pair = in_row(cell, slot);
-            // SAFETY: every slot has a row.
+            // SAFETY: each slot has a row.
             unsafe {
                 if section.load(pair.cast())? != expected {
                     return Ok(Stored::Differs);
@@ -86,7 +83,7 @@ pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -
     )
 }
 
-/// Reads the pair of a cell in any row, as it was at some moment.
+/// Reads a cell's pair in any row, as of one moment.
 ///
 /// # Safety
 /// As for [`draw`].
@@ -103,10 +100,10 @@ pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
     Pair { left: both as u64, edge: (both >> 64) as i64 }
 }
 
-/// Writes the pair of a cell in any row, as one.
+/// Writes a cell's pair in any row, as one.
 ///
 /// # Safety
-/// As for [`draw`]; the cell was closed until now, so that nobody draws, and nobody else writes the pair meanwhile.
+/// As for [`draw`]; the cell is closed, so that no thread draws, and no other thread writes the pair meanwhile.
 pub unsafe fn store_pair(cell: *mut u8, slot: u32, new: Pair) {
     let pair: *mut u128 = in_row(cell, slot).cast();
     match engine::here() {

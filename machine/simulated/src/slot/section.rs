@@ -1,21 +1,21 @@
-//! A restartable section: steps of the simulated CPU that begin again when the thread was preempted, moved, interrupted
+//! A restartable section: steps of the simulated CPU that begin again if the thread was preempted, moved, interrupted
 //! or restarted between them. The last step, the commit, takes effect or does not.
 
 use super::{given, plain};
 use crate::engine::{self, Access, Here};
 
-/// The section has to begin again.
+/// The section must begin again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted;
 
-/// A section that runs.
+/// A running section.
 #[derive(Debug)]
 pub struct Section(Option<Here>);
 
-/// So often in a row a section begins.
+/// Most attempts in a row.
 const TRIES: u32 = 4;
 
-/// Does `work` as a restartable section, as often as it takes; or gives it up, and does something else.
+/// Runs `work` as a restartable section until it completes, or gives up and runs `instead`.
 pub fn restartably<R>(work: impl Fn(&Section) -> Result<R, Aborted>, instead: impl FnOnce() -> R) -> R {
     let attempt = |_| {
         let section = Section::begin();
@@ -50,7 +50,7 @@ impl Section {
         if here.with(|engine| engine.is_aborted()) { Err(Aborted) } else { Ok(()) }
     }
 
-    /// The slot where the thread is; none: it has none.
+    /// The thread's slot; none: it has none.
     pub fn slot(&self) -> Result<Option<u32>, Aborted> {
         self.step(Access::Slot)?;
         Ok(given::look())
@@ -69,8 +69,8 @@ impl Section {
         })
     }
 
-    /// Writes a word that has no owner until the commit. The owner after the commit reads it plainly, so the write does
-    /// not wait in a buffer: the commit comes later in any case.
+    /// Writes a word that is unused until the commit. The owner after the commit reads it plainly, so the write does
+    /// not wait in a buffer: the commit comes later anyway.
     ///
     /// # Safety
     /// It is writable.
@@ -98,7 +98,7 @@ impl Section {
         Ok(())
     }
 
-    /// Commits a word that follows from what is there, by one instruction: the last step.
+    /// Commits a word computed from its contents, by one instruction: the last step.
     ///
     /// # Safety
     /// It is writable.

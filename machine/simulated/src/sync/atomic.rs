@@ -8,7 +8,7 @@ use core::fmt;
 use core::mem::{ManuallyDrop, size_of};
 use core::sync::atomic::{self as core_atomic, Ordering};
 
-/// A value of an atomic as a number, as it lies in memory.
+/// An atomic's value as a number, as in memory.
 trait Word: Copy {
     fn to_bits(self) -> u64;
     fn from_bits(bits: u64) -> Self;
@@ -53,7 +53,7 @@ impl<T> Word for *mut T {
     }
 }
 
-/// A word's address and size. The engine accesses it by its address, which the compiler has to know.
+/// A word's address and size. The engine accesses it by its address, which the compiler must know.
 #[inline]
 fn place<W>(word: *mut W) -> (usize, u8) {
     (word.expose_provenance(), size_of::<W>() as u8)
@@ -80,7 +80,7 @@ fn store<W: Word>(here: Here, word: *mut W, value: W, order: Ordering) {
     });
 }
 
-/// Reads, and writes what `change` makes of it if it makes something, as one.
+/// A read-modify-write: writes the result of `change`, if there is one.
 #[inline]
 fn change<W: Word>(here: Here, word: *mut W, change: impl FnOnce(W) -> Option<W>) -> Result<W, W> {
     let (at, size) = place(word);
@@ -99,7 +99,7 @@ fn change<W: Word>(here: Here, word: *mut W, change: impl FnOnce(W) -> Option<W>
     })
 }
 
-/// As a broken machine does it.
+/// The same on a broken machine.
 fn change_in_two_steps<W: Word>(here: Here, word: *mut W, change: impl FnOnce(W) -> Option<W>) -> Result<W, W> {
     let (at, size) = place(word);
     let old = W::from_bits(here.with(|engine| engine.load(at, size)) as u64);
@@ -116,7 +116,7 @@ fn either<W>(result: Result<W, W>) -> W {
     }
 }
 
-/// One atomic type: its operations all are one of the three above, or core's.
+/// One atomic type. Each of its operations is one of the three above, or core's.
 macro_rules! atomic {
     ($name:ident $(<$t:ident>)?, $value:ty,
      [$($(#[$attribute:meta])* $operation:ident($old:ident, $argument:ident) $new:expr;)*]) => {
@@ -125,7 +125,7 @@ macro_rules! atomic {
         pub struct $name $(<$t>)? (core_atomic::$name $(<$t>)?);
 
         impl $(<$t>)? $name $(<$t>)? {
-            /// One with this value.
+            /// An atomic with this value.
             pub const fn new(value: $value) -> Self {
                 Self(core_atomic::$name::new(value))
             }
@@ -148,7 +148,7 @@ macro_rules! atomic {
                 }
             }
 
-            /// Writes it, and returns what was there.
+            /// Writes it, and returns the old value.
             #[inline]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 match engine::here() {
@@ -184,7 +184,7 @@ macro_rules! atomic {
                 self.compare_exchange(current, new, success, failure)
             }
 
-            /// Tries to write what `next` makes of it until nobody came in between, or it makes nothing.
+            /// Writes the result of `next`, until no thread came in between, or there is no result.
             #[inline]
             pub fn fetch_update(
                 &self,
@@ -217,14 +217,14 @@ macro_rules! atomic {
                 self.0.as_ptr()
             }
 
-            /// It, while nobody else can see it.
+            /// Its value, while no other thread can see it.
             #[inline]
             pub fn get_mut(&mut self) -> &mut $value {
                 engine::settle(place(self.0.as_ptr()));
                 self.0.get_mut()
             }
 
-            /// What it holds in the end.
+            /// Its final value.
             #[inline]
             pub fn into_inner(self) -> $value {
                 engine::settle(place(self.0.as_ptr()));
@@ -257,19 +257,19 @@ macro_rules! atomic {
 macro_rules! number {
     ($name:ident, $value:ty) => {
         atomic!($name, $value, [
-            /// Adds, and returns what was there.
+            /// Adds, and returns the old value.
             fetch_add(old, value) old.wrapping_add(value);
-            /// Subtracts, and returns what was there.
+            /// Subtracts, and returns the old value.
             fetch_sub(old, value) old.wrapping_sub(value);
-            /// Makes it the greater of the two, and returns what was there.
+            /// Stores the greater of the two, and returns the old value.
             fetch_max(old, value) old.max(value);
-            /// Makes it the lesser of the two, and returns what was there.
+            /// Stores the lesser of the two, and returns the old value.
             fetch_min(old, value) old.min(value);
-            /// Leaves the bits that are in both, and returns what was there.
+            /// Keeps the bits in both, and returns the old value.
             fetch_and(old, value) old & value;
-            /// Sets the bits that are in either, and returns what was there.
+            /// Sets the bits in either, and returns the old value.
             fetch_or(old, value) old | value;
-            /// Sets the bits that are in one of the two, and returns what was there.
+            /// Sets the bits in one of the two, and returns the old value.
             fetch_xor(old, value) old ^ value;
         ]);
     };
@@ -283,17 +283,17 @@ number!(AtomicI64, i64);
 number!(AtomicIsize, isize);
 
 atomic!(AtomicBool, bool, [
-    /// Sets it if both are, and returns what was there.
+    /// Sets it if both are, and returns the old value.
     fetch_and(old, value) old & value;
-    /// Sets it if either is, and returns what was there.
+    /// Sets it if either is, and returns the old value.
     fetch_or(old, value) old | value;
-    /// Sets it if one of the two is, and returns what was there.
+    /// Sets it if one of the two is, and returns the old value.
     fetch_xor(old, value) old ^ value;
 ]);
 
 atomic!(AtomicPtr<T>, *mut T, []);
 
-/// A fence. On x86 all but SeqCst order nothing that is not ordered already.
+/// A fence. On x86, only SeqCst orders more than is ordered already.
 #[inline]
 pub fn fence(order: Ordering) {
     match engine::here() {
@@ -307,10 +307,10 @@ pub fn fence(order: Ordering) {
     }
 }
 
-/// What a CPU takes at most until others see what it stored; the host's is as long as a simulation.
+/// Longest time until other CPUs see a store; the host's is as long as a simulation.
 pub(crate) const STORES_TAKE_NS: u64 = 100;
 
-/// Time has passed in which all CPUs have emptied their buffers of stores: here they do so at once.
+/// Orders later accesses after a time in which all CPUs have emptied their store buffers: here they do so at once.
 pub(crate) fn empty_all_buffers() {
     fence(Ordering::SeqCst);
     if let Some(here) = engine::here() {
@@ -318,7 +318,7 @@ pub(crate) fn empty_all_buffers() {
     }
 }
 
-/// A fence for the compiler: to the CPU it is nothing, but a place where a signal may come.
+/// A compiler fence: nothing to the CPU, but a place where a signal may come.
 #[inline]
 pub fn compiler_fence(order: Ordering) {
     core_atomic::compiler_fence(order);
@@ -327,7 +327,7 @@ pub fn compiler_fence(order: Ordering) {
     }
 }
 
-/// Said by those who wait for others: it lets them go on.
+/// Lets other threads go on, for a thread that waits for them.
 #[inline]
 pub fn spin_loop() {
     match engine::here() {

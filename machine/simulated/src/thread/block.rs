@@ -1,16 +1,16 @@
-//! The thread's block of memory, and what else the C library knows of threads.
+//! The thread's block of memory, and the C library's knowledge of threads.
 
 use super::identity::{self, Block};
 use crate::engine::{self, Access};
 use std::cell::UnsafeCell;
 
-/// Memory for a block, as a thread finds it at its start.
+/// A block's memory at the thread's start.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Zeroes([u64; size_of::<Block>() / 8]);
 
 thread_local! {
-    /// That of a host thread while no simulation runs on it.
+    /// The block of a host thread while no simulation runs on it.
     static PLAIN: UnsafeCell<Zeroes> = const { UnsafeCell::new(Zeroes([0; size_of::<Block>() / 8])) };
 }
 
@@ -23,11 +23,9 @@ pub fn block() -> *mut Block {
     }
 }
 
-/// The thread's id: even, not zero, and different from those of all other living threads of the process. The thread
-/// that forks keeps it in the child. A later thread may get the id of one that died or vanished in a fork; its actions
-/// happened before.
-///
-/// Here ids are given from the lowest on, so that the dead ones' come again soon.
+/// The thread's id: even, not zero, and unique among the living threads of the process. The forking thread keeps it in
+/// the child. A later thread may get the id of one that died or vanished in a fork, whose actions happened before. Here
+/// ids are given from the lowest on, so that the dead ones' come again soon.
 #[inline]
 pub fn id() -> u64 {
     match engine::here() {
@@ -36,12 +34,12 @@ pub fn id() -> u64 {
     }
 }
 
-/// One [`level`](super::level) down, by one instruction; whether it is negative then.
+/// Decrements [`level`](super::level) by one instruction; true: it is negative now.
 pub fn descend() -> bool {
     change(-1)
 }
 
-/// One [`level`](super::level) up, by one instruction; whether it is still negative.
+/// Increments [`level`](super::level) by one instruction; true: it is still negative.
 pub fn ascend() -> bool {
     change(1)
 }
@@ -56,12 +54,12 @@ fn change(amount: i32) -> bool {
     level < 0
 }
 
-/// Whether the process has had one thread only, all its life.
+/// Whether the process has always had only one thread.
 pub fn is_alone() -> bool {
     engine::here().is_some_and(|here| here.with(|engine| engine.is_alone()))
 }
 
-/// Registers what runs in the child of an ordinary `fork`, before the child can have a second thread.
+/// Registers a function for the child of an ordinary `fork`, run before the child can have a second thread.
 pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
     match engine::here() {
         Some(here) => here.with(|engine| engine.on_fork(child)),
@@ -70,7 +68,7 @@ pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
     }
 }
 
-/// Registers what runs before an ordinary `fork`. A simulated one runs nothing: it has no threads of the runtime's own.
+/// Registers a function to run before an ordinary `fork`. A simulated one runs none: the runtime has no threads there.
 pub fn before_fork(prepare: extern "C" fn()) -> bool {
     // SAFETY: the function lives as long as the process.
     engine::here().is_some() || unsafe { libc::pthread_atfork(Some(prepare), None, None) == 0 }

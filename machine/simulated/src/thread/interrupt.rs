@@ -2,8 +2,7 @@
 
 use crate::engine;
 
-/// Sets what threads do when [`interrupt`] interrupts them. Returns false if the program uses that signal. Here none
-/// does, but outside simulations no thread can be interrupted.
+/// Sets the work of threads that [`interrupt`] interrupts. False outside of simulations: none can be.
 pub fn on_interrupt(handler: fn()) -> bool {
     engine::here().is_some_and(|here| {
         here.with(|engine| engine.on_kick(handler));
@@ -11,7 +10,7 @@ pub fn on_interrupt(handler: fn()) -> bool {
     })
 }
 
-/// Interrupts a thread of this process, by the kernel's number; it does what [`on_interrupt`] said, at any step.
+/// Interrupts a thread of this process, by its kernel number, at any step. It runs the work of [`on_interrupt`].
 pub fn interrupt(number: u32) {
     if let Some(here) = engine::here() {
         here.step(engine::Access::System { number: crate::syscall::TGKILL });
@@ -19,7 +18,7 @@ pub fn interrupt(number: u32) {
     }
 }
 
-/// Whether the calling thread may be in a signal handler: here that is known.
+/// Whether the calling thread is in a signal handler.
 pub fn may_be_in_handler() -> bool {
     engine::here().is_some_and(|here| here.with(|engine| engine.is_in_handler()))
 }

@@ -1,4 +1,4 @@
-//! Threads: who am I, has the process forked, does it have one thread.
+//! Threads: identity, forks, and whether the process has one thread.
 
 mod block;
 #[path = "../../../host/src/thread/identity.rs"]

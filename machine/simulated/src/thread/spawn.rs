@@ -1,22 +1,22 @@
-//! Threads of the runtime's own.
+//! Threads of the runtime itself.
 
 use super::identity::without_signals;
 use crate::{engine, sandbox};
 use core::ffi::CStr;
 
-/// What a thread of the runtime's own does.
+/// The work of such a thread.
 #[derive(Debug)]
 pub struct Work {
-    /// Its name, for those who look at the process: up to 15 bytes.
+    /// Name of the thread, up to 15 bytes.
     pub name: &'static CStr,
-    /// All that it does.
+    /// Its whole work.
     pub job: fn(),
 }
 
-/// Nothing has to be looked up.
+/// Does nothing: there is nothing to look up.
 pub fn prepare_to_spawn() {}
 
-/// Starts a thread without handlers, which no thread joins: a simulation ends without it. False if it cannot.
+/// Starts a detached thread without handlers; a simulation does not wait for it. False: this failed.
 pub fn spawn(work: &'static Work) -> bool {
     let Some(_passage) = sandbox::pass() else { return false };
     let name = work.name.to_string_lossy().into_owned();
