@@ -1,14 +1,15 @@
 //! A simulated machine: a deterministic engine with 1 to 1024 CPUs serves Commensal's runtime in place of a computer.
 //!
 //! It has the interface of the host machine, passes the same conformance bodies, and shares all of the host's sources
-//! that contain no assembly: locks, identities, kicks, address space, the fallback's slots and the root are the very
-//! files that are shipped. The layer below differs: system calls, atomics, the restartable operations, thread-local
-//! blocks and the clock ask the [engine](simulation).
+//! without assembly. So locks, identities, kicks, address space, the fallback's slots and the root are the very files
+//! that are shipped. The layer below differs: system calls, atomics, the restartable operations, thread-local blocks
+//! and the clock ask the [engine](simulation).
 //!
-//! * Shared with the host: `sync/{lock, order}.rs`, `thread/identity.rs`, `slot/{fallback, layout, number, words}.rs`,
-//!   [`kick`], [`vm`], [`root`], [`sandbox`], [`fault`], [`code`].
-//! * Its own: atomics, fences, `slot/{restartable, row, given}.rs`, `thread/block.rs`, [`clock`], [`process`],
-//!   [`publication`], system calls.
+//! | shared with the host | the simulated machine's own |
+//! |---|---|
+//! | `sync/{lock, order}.rs`, `thread/identity.rs` | atomics, fences, system calls, `thread/block.rs` |
+//! | `slot/{fallback, layout, number, words}.rs` | `slot/{restartable, row, given}.rs` |
+//! | [`kick`], [`vm`], [`root`], [`sandbox`], [`fault`], [`code`] | [`clock`], [`process`], [`publication`] |
 //!
 //! While no simulation runs on its host thread, an operation has its plain meaning: atomics are core's, system calls
 //! the host's, and each host thread has its own slot. So unit tests run on this machine unchanged.

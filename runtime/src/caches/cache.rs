@@ -89,8 +89,8 @@ impl<T> fmt::Debug for OutOfMemory<T> {
 }
 
 impl<T> Cache<T> {
-    /// A cache of values. Panics, at compile time for a static, if the name has anything but letters, digits, `-`, `_`,
-    /// `.` and `/`, or if the type is larger than [`LARGEST_OBJECT`].
+    /// A cache of values. Panics, at compile time for a static, if the type is larger than [`LARGEST_OBJECT`], or if
+    /// the name has anything but letters, digits, `-`, `_`, `.` and `/`.
     pub const fn new(name: &'static str) -> Self {
         Self::with(name, None, false)
     }

@@ -29,7 +29,7 @@ const FAR: u32 = coarse_of(196_608);
 /// at one miss in [`PARTS`], and counts in the parts beyond the highest rate.
 const GLANCE_AT_CLOCK: u32 = 16;
 
-/// Which slow path missed.
+/// The slow path that missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// An allocation found the allocation magazine empty.

@@ -9,7 +9,7 @@ use core::arch::asm;
 /// Offset from the thread pointer to the words at 4, 8 and 24: the kernel's rseq area, or the thread's own block.
 ///
 /// Until `initialise` has run, this is the unused part of the thread control block that the x86-64 ABI reserves (bytes
-/// 52 to 76), because no relocation known to both linkers puts the address of a thread-local block into a variable. The
+/// 52 to 76). No relocation known to both linkers puts the address of a thread-local block into a variable. The
 /// stand-in region makes each operation fail, whichever value it reads there.
 #[doc(hidden)]
 pub static WORDS: AtomicIsize = AtomicIsize::new(48);

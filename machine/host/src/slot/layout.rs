@@ -22,9 +22,9 @@
 //!           │ left, edge │   in slot 1's row
 //! ```
 //!
-//! A thread can draw nothing from a zeroed cell. Rows are a line longer than a page, so that the copies of a cell do
-//! not compete for the same few sets of a CPU cache. Counts lie closer together: [`COUNTS`] bytes per slot, which is
-//! two lines, because processors fetch lines in pairs.
+//! A thread can draw nothing from a zeroed cell. Rows are a line longer than a page, so copies of a cell do not compete
+//! for the same few sets of a CPU cache. Counts lie closer together: [`COUNTS`] bytes per slot, which is two lines,
+//! because processors fetch lines in pairs.
 
 /// Most slots that a process can use at once.
 pub const MAX: usize = 1024;

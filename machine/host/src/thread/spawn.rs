@@ -77,7 +77,7 @@ pub fn spawn(work: &'static Work) -> bool {
     const ORDINARY: c_int = 0;
     let Some(passage) = sandbox::pass() else { return false };
     let (mut thread, mut attributes) = (0, Attributes([0; 7]));
-    // We set all attributes: without them, or without a stack size, the C library reads the program's default under a
+    // We set all attributes. Without them, or without a stack size, the C library reads the program's default under a
     // lock that the calling thread may hold. The thread has ordinary priority, whichever thread creates it.
     if CREATE.load(Ordering::Relaxed).is_null() {
         prepare_to_spawn();
