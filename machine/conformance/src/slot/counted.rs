@@ -29,7 +29,7 @@ const _: () = assert!(2 * BESIDE <= WORDS);
 pub(super) const OTHER: usize = 8;
 
 /// Some way to count: where it did.
-type Count<'a> = &'a (dyn Fn(&AtomicPtr<u8>) -> Counted + Sync);
+type Count<'a> = &'a (dyn Fn(&AtomicPtr<AtomicU64>) -> Counted + Sync);
 
 /// The body of [`Operations::count`].
 pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -145,7 +145,7 @@ impl Counts {
 #[derive(Debug)]
 struct Account {
     counts: Counts,
-    meant: AtomicPtr<u8>,
+    meant: AtomicPtr<AtomicU64>,
     said: Vec<AtomicU64>,
     said_beside: AtomicU64,
 }
@@ -185,7 +185,7 @@ impl Account {
 #[derive(Debug)]
 struct Turning {
     counts: Counts,
-    meant: AtomicPtr<u8>,
+    meant: AtomicPtr<AtomicU64>,
     turns: AtomicU64,
     /// What was counted in each word when it was left.
     left: [AtomicU64; BESIDE],

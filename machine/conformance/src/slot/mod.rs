@@ -49,7 +49,7 @@ pub use replaced::replaced;
 use crate::case::operations;
 use machine::kick::{self, Refused};
 use machine::slot::{self, Counted, Mode, Pair, Stored};
-use machine::sync::{AtomicI64, AtomicPtr};
+use machine::sync::{AtomicI64, AtomicPtr, AtomicU64};
 use machine::thread;
 
 operations! {
@@ -232,7 +232,7 @@ operations! {
     ///         *(at + COUNTED_BESIDE) += 1, locked
     ///         return at, NOWHERE
     /// ```
-    count: unsafe fn(counts: &AtomicPtr<u8>) -> Counted = slot::count,
+    count: unsafe fn(counts: &AtomicPtr<AtomicU64>) -> Counted = slot::count,
 
     /// By ids: adds one to a word some way behind where the thread counted, if it is still in that slot. The machine's
     /// operation has an `OFFSET`, which here is [`counted::OTHER`].

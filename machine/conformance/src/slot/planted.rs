@@ -267,22 +267,22 @@ fn add_halves(word: &AtomicI64, amount: i64) {
     high.fetch_add(((amount - amount as i32 as i64) >> 32) as u32, Ordering::Relaxed);
 }
 
-fn count_in_two_steps(counts: &AtomicPtr<u8>) -> Counted {
+fn count_in_two_steps(counts: &AtomicPtr<AtomicU64>) -> Counted {
     let slot = own_slot();
-    let counts = counts.load(Ordering::Relaxed);
+    let counts: *mut u8 = counts.load(Ordering::Relaxed).cast();
     let at = counts.wrapping_add(slot as usize * COUNTS);
     add_one(at);
     Counted { at, slot }
 }
 
-fn count_and_look(counts: &AtomicPtr<u8>) -> Counted {
+fn count_and_look(counts: &AtomicPtr<AtomicU64>) -> Counted {
     // SAFETY: as for the machine's.
     let counted = unsafe { slot::count(counts) };
     Counted { slot: own_slot(), ..counted }
 }
 
 /// Drawn out between the look and the count, so that a handler comes in between.
-fn count_much_later(counts: &AtomicPtr<u8>) -> Counted {
+fn count_much_later(counts: &AtomicPtr<AtomicU64>) -> Counted {
     let counts = AtomicPtr::new(counts.load(Ordering::Relaxed));
     rest();
     // SAFETY: as for the machine's.

@@ -10,7 +10,7 @@ use core::arch::asm;
 
 /// Adds one to the first word of the counts of this thread's slot; returns the place. If restartable sections never
 /// complete, counts in the word [`COUNTED_BESIDE`] it instead, as if in slot [`NOWHERE`]. `counts` leads to the counts
-/// of slot 0. Signal handlers of this thread may change it before or after the operation. Only
+/// of slot 0, whatever their type. Signal handlers of this thread may change it before or after the operation. Only
 /// [`fence_all`](crate::kick::fence_all) orders the thread's later accesses after the count.
 ///
 /// # Safety
@@ -18,7 +18,7 @@ use core::arch::asm;
 /// counts for each possible slot. Only this and [`count_in`] write the word; only locked instructions write the one
 /// beside it.
 #[inline(always)]
-pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
+pub unsafe fn count<T>(counts: &AtomicPtr<T>) -> Counted {
     let words = WORDS.load(Ordering::Relaxed);
     let (at, slot): (*mut u8, u64);
     // SAFETY: the commit adds to a word of the slot. No other thread does, so adding in memory is as good as a store.

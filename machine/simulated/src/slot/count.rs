@@ -10,7 +10,7 @@ use std::ptr::with_exposed_provenance_mut;
 ///
 /// # Safety
 /// As for the host's.
-pub unsafe fn count(counts: &AtomicPtr<u8>) -> Counted {
+pub unsafe fn count<T>(counts: &AtomicPtr<T>) -> Counted {
     restartably(
         |section| {
             let slot = section.slot()?.expect("a thread that counts has a slot");
@@ -45,10 +45,10 @@ pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
 }
 
 /// Counts if no section completes.
-fn count_beside(counts: &AtomicPtr<u8>) -> Counted {
+fn count_beside<T>(counts: &AtomicPtr<T>) -> Counted {
     let slot = given::look().expect("a thread that counts has a slot");
-    let at = counts.load(Ordering::Relaxed).wrapping_add(slot as usize * COUNTS);
-    // SAFETY: each slot has counts, and the words beside those that sections count in are atomics.
+    let at = counts.load(Ordering::Relaxed).cast::<u8>().wrapping_add(slot as usize * COUNTS);
+    // SAFETY: every slot has counts, and the words beside those that sections count in are atomics.
     unsafe { (*at.wrapping_add(COUNTED_BESIDE).cast::<AtomicU64>()).fetch_add(1, Ordering::SeqCst) };
     Counted { at, slot: NOWHERE }
 }
