@@ -1,11 +1,9 @@
-//! A value that many read and somebody replaces.
+//! A value that many threads read, and some replace.
 
-use super::deferred::{Dropped, retire, take_place};
+use super::deferred::{Dropped, place, retire};
 use super::qsbr::Section;
-use super::queue::Head;
 use super::reader::{ReadGuard, read};
-use crate::caches::heap;
-use crate::caches::{OutOfMemory, enter};
+use crate::caches::{OutOfMemory, heap};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -13,9 +11,9 @@ use core::ptr::NonNull;
 use machine::sync::{AtomicPtr, Ordering};
 
 /// A value that is read without waiting, and replaced as a whole. What was replaced is dropped after a grace period: on
-/// the runtime's worker if its type has anything to drop, else it is freed by whoever replaces.
+/// the runtime's worker if its type has anything to drop, else the thread that replaces it frees it.
 ///
-/// Reading costs a section and a load, writes nothing that others read, and waits for nobody; replacing costs an
+/// Reading costs a section and a load, writes nothing that others read, and waits for no thread; replacing costs an
 /// allocation, an exchange, and what [`defer_free`](super::defer_free) or [`defer_drop`](super::defer_drop) cost.
 /// Values lie in the runtime's heap, up to some 32 KiB.
 ///
@@ -33,7 +31,7 @@ pub struct Cell<T: Send + Sync + 'static> {
     owns: PhantomData<T>,
 }
 
-// SAFETY: whoever shares a cell reads its values and puts others there, which are dropped elsewhere.
+// SAFETY: threads that share a cell read its values and put others there, which are dropped on another thread.
 unsafe impl<T: Send + Sync + 'static> Sync for Cell<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync + 'static> Send for Cell<T> {}
@@ -75,19 +73,7 @@ impl<T> fmt::Debug for NotExchanged<T> {
     }
 }
 
-fn place<T>(value: T) -> Result<NonNull<Dropped<T>>, OutOfMemory<T>> {
-    let place = if enter() { take_place::<Dropped<T>>() } else { None };
-    match place.and_then(NonNull::new) {
-        Some(place) => {
-            // SAFETY: a place for it, and ours.
-            unsafe { place.write(Dropped { head: Head::new(), value }) };
-            Ok(place)
-        }
-        None => Err(OutOfMemory(value)),
-    }
-}
-
-/// The value of a place that nobody has seen.
+/// The value of a place that no other thread has seen.
 ///
 /// # Safety
 /// The place is the caller's to give up.
@@ -110,7 +96,7 @@ impl<T: Send + Sync + 'static> Cell<T> {
     #[inline(always)]
     pub fn load(&self) -> Loaded<'_, T> {
         let section = read();
-        // Acquire pairs with the releases below: who finds a value finds it whole.
+        // Acquire pairs with the releases below: a thread that finds a value finds it whole.
         // SAFETY: there always is one.
         let value = unsafe { NonNull::new_unchecked(self.at.load(Ordering::Acquire)) };
         Loaded { value, cell: PhantomData, _section: section }
@@ -126,9 +112,9 @@ impl<T: Send + Sync + 'static> Cell<T> {
     /// Puts a value in the place of the one that is there. It comes back if there is no memory.
     pub fn store(&self, value: T) -> Result<(), OutOfMemory<T>> {
         let new = place(value)?;
-        // Release: see `load`. Acquire: whoever stored what was there is done with it.
+        // Release: see `load`. Acquire: the thread that stored what was there is done with it.
         let old = self.at.swap(new.as_ptr(), Ordering::AcqRel);
-        // SAFETY: it was there, so it is not null, and nobody finds it any more.
+        // SAFETY: it was there, so it is not null, and no reader finds it any more.
         unsafe { retire(NonNull::new_unchecked(old)) };
         Ok(())
     }
@@ -145,15 +131,15 @@ impl<T: Send + Sync + 'static> Cell<T> {
         // Before the old value is retired: a process with one thread may then free it at once.
         drop(current);
         match outcome {
-            // SAFETY: nobody finds it any more.
+            // SAFETY: no reader finds it any more.
             Ok(_) => unsafe { retire(old) },
-            // SAFETY: nobody has seen it.
+            // SAFETY: no other thread has seen it.
             Err(_) => return Err(NotExchanged::Changed(unsafe { take_back(new) })),
         }
         Ok(())
     }
 
-    /// Replaces the value by what a function makes of it. It is called again when somebody else was faster.
+    /// Replaces the value by what a function makes of it. It is called again when another thread was faster.
     pub fn update(&self, mut change: impl FnMut(&T) -> T) -> Result<(), OutOfMemory<T>> {
         loop {
             let current = self.load();
@@ -166,7 +152,7 @@ impl<T: Send + Sync + 'static> Cell<T> {
         }
     }
 
-    /// The value, without a section: nobody else has the cell.
+    /// The value, without a section: no other thread has the cell.
     pub fn get_mut(&mut self) -> &mut T {
         // SAFETY: there always is one, and it is ours as the cell is.
         unsafe { &mut (*self.at.load(Ordering::Relaxed)).value }
@@ -175,7 +161,7 @@ impl<T: Send + Sync + 'static> Cell<T> {
     /// The value, and no cell any more.
     pub fn into_inner(self) -> T {
         let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: nobody else has the cell, so nobody has the value.
+        // SAFETY: no other thread has the cell, so none has the value.
         unsafe { take_back(NonNull::new_unchecked(this.at.load(Ordering::Relaxed))) }
     }
 }

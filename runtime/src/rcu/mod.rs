@@ -1,8 +1,8 @@
 //! RCU: readers that register nothing, and grace periods.
 //!
-//! A reader *opens* a section ([`read`]) and ends it. Whoever wants to take something away first makes sure that nobody
-//! can find it any more, and then waits for a *grace period* ([`synchronize`]): when it is over, all sections that were
-//! open when it began have ended.
+//! A reader *opens* a section ([`read`]) and ends it. An updater that takes something away first makes sure that no
+//! reader can find it any more, and then waits for a *grace period* ([`synchronize`]): when it is over, all sections
+//! that were open when it began have ended.
 //!
 //! ```text
 //!   updater            unlink ─▶ synchronize ├──────── grace period ────────┤ free
@@ -12,13 +12,13 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `domain` | where sections are counted, by period and by slot, and what a fork child makes of that |
-//! | `reader` | opening and ending a section: two restartable additions, or two atomic ones |
-//! | `grace` | grace periods, which callers share |
+//! | `grace`, `sections`, `registered`, `queue`, `queues`, `worker` | what is known of each, and what needs no more |
+//! | `domain` | all of that, of the process, and what a fork child makes of it |
+//! | `reader`, `qsbr` | opening and ending a section: of any thread, and of readers that registered |
+//! | `synchronize` | steps through grace periods, which callers share |
+//! | `maintenance`, `deferred` | what is done with what waits; what callers defer |
+//! | `cell`, `typesafe` | values that are replaced, and objects that readers may look at after they were freed |
 //!
-//! Readers count in the rows of the slots where they run: `begun` in the row of the slot where a section opens, and
-//! `ended` in the same row, wherever the thread is by then. A grace period orders all running threads once
-//! (`kick::fence_all`), and then looks at each row until it has ended as many sections as it began.
 //! [docs/design/rcu.md] has the argument, and tells what is different from the sources.
 //!
 //! Source of the algorithm: counters by CPU and by period, of which the ends are read before the begins, are those of
@@ -34,20 +34,26 @@ mod cell;
 mod deferred;
 mod domain;
 mod grace;
+mod maintenance;
 pub mod qsbr;
 mod queue;
+mod queues;
 mod reader;
+mod registered;
+mod sections;
+mod synchronize;
 mod typesafe;
 mod worker;
 
 pub use cell::{Cell, Loaded, NotExchanged};
-pub use deferred::{Waiting, barrier, barrier_for, call, call_of, contention, defer_drop, defer_free, waiting};
-pub use grace::{
-    Caller, Cookie, Pace, Standing, grace_periods, is_over, set_knob, standing, start, synchronize,
-    synchronize_expedited, wait_for,
-};
+pub use deferred::{barrier, barrier_for, call, call_of, contention, defer_drop, defer_free, waiting};
+pub use grace::{Caller, Cookie, Pace};
+pub(crate) use maintenance::{has_worker, rouse_worker};
 pub use queue::Head;
+pub use queues::Waiting;
 pub use reader::{Open, ReadGuard, close, open, read};
+pub use synchronize::{
+    Standing, grace_periods, is_over, set_knob, standing, start, synchronize, synchronize_expedited, wait_for,
+};
 pub use typesafe::{Link, TypesafeBox, TypesafeCache};
-pub(crate) use typesafe::{readers_are_absent, rouse_worker, wait_for_readers};
-pub(crate) use worker::is_there as has_worker;
+pub(crate) use typesafe::{readers_are_absent, wait_for_readers};

@@ -11,7 +11,7 @@
 //!
 //! Runs at the same time: any thread, under the queue's lock. If its holder vanishes in a fork, all is as before a
 //! store or after it: nothing is there twice, `repair` counts anew, and at worst one batch that was on its way is lost
-//! in the child, and what the vanished had taken out to free it.
+//! in the child, and what vanished threads had taken out to free it.
 
 use super::grace::Cookie;
 use crate::caches::heap;
@@ -27,7 +27,7 @@ const QUEUE_RANK: u8 = 0;
 
 /// What a deferred call needs: two words, in the object that it is about or beside it. They are the runtime's until the
 /// call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Head {
     next: *mut Head,
@@ -41,13 +41,7 @@ impl Head {
     }
 }
 
-impl Default for Head {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-// SAFETY: whoever has it to himself may use it, on whatever thread.
+// SAFETY: any thread that has it alone may use it.
 unsafe impl Send for Head {}
 // SAFETY: a shared reference allows nothing.
 unsafe impl Sync for Head {}
@@ -152,9 +146,9 @@ impl State {
 #[repr(C, align(64))]
 pub(super) struct Queue {
     lock: Lock<QUEUE_RANK>,
-    /// Batches and calls of each segment that somebody has taken out to do with them what was deferred.
+    /// Batches and calls of each segment that a thread has taken out to do with them what was deferred.
     in_hands: [AtomicU32; 2],
-    // Changed under the lock, and read without it.
+    // What waits, and the most that did. Changed under the lock, and read without it.
     objects: AtomicU64,
     bytes: AtomicU64,
     most_bytes: AtomicU64,
@@ -182,17 +176,14 @@ const CALLS_AT_ONCE: u32 = 64;
 pub(super) struct Held<'a>(&'a Queue);
 
 impl Queue {
-    /// Objects that wait, at some moment.
     pub(super) fn objects(&self) -> u64 {
         self.objects.load(Ordering::Relaxed)
     }
 
-    /// Their bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that have waited.
     pub(super) fn most_bytes(&self) -> u64 {
         self.most_bytes.load(Ordering::Relaxed)
     }
@@ -203,25 +194,25 @@ impl Queue {
         self.objects.load(Ordering::Acquire) != 0 || [0, 1].into_iter().any(|segment| self.is_in_hands(segment))
     }
 
-    /// Whether somebody has anything of a segment in hands.
+    /// Whether any thread has anything of a segment in hands.
     pub(super) fn is_in_hands(&self, segment: usize) -> bool {
         // Acquire pairs with the release in `put_down`: what was freed is free.
         self.in_hands[segment].load(Ordering::Acquire) != 0
     }
 
-    /// In a fork child: whoever had anything in hands is gone, but perhaps for the calling thread, which puts down less
-    /// than nothing then.
+    /// In a fork child: threads that had anything in hands are gone, but perhaps for the calling one, which puts down
+    /// less than nothing then.
     pub(super) fn forget_hands(&self) {
         self.in_hands.iter().for_each(|hands| hands.store(0, Ordering::Relaxed));
     }
 
-    /// Somebody is done with what he took out of a segment.
+    /// A thread is done with what it took out of a segment.
     pub(super) fn put_down(&self, segment: usize) {
         let less = |hands: u32| hands.checked_sub(1);
         let _ = self.in_hands[segment].fetch_update(Ordering::Release, Ordering::Relaxed, less);
     }
 
-    /// Locks the queue. None: in a signal handler that interrupted whoever has the lock, or one that waits for it.
+    /// Locks the queue. None: in a signal handler that interrupted the lock's holder, or a thread that waits for it.
     pub(super) fn lock(&self, contention: &Contention, site: Site) -> Option<Held<'_>> {
         match self.lock.acquire(contention, site) {
             Acquired::WouldDeadlock => None,
@@ -273,8 +264,8 @@ impl Held<'_> {
         Put::Enough
     }
 
-    /// Puts an object into the open segment that no array could be given to which is laid aside: gives the slot another
-    /// array for its class, and puts the full one into the segment.
+    /// Puts an object into the open segment that the slot's magazine of retired objects had no place for: gives the
+    /// slot another magazine for its class, and puts the full one into the segment.
     ///
     /// # Safety
     /// It is the caller's to give up.
@@ -291,7 +282,7 @@ impl Held<'_> {
         let done = match slots.exchange(slot, class, batch) {
             Ok(None) => return Put::Done,
             Ok(Some(full)) => full,
-            // The thread is elsewhere by now, or the array is being taken away.
+            // The thread is elsewhere by now, or the magazine is being taken away.
             Err(batch) => batch,
         };
         self.keep(done);
@@ -310,8 +301,8 @@ impl Held<'_> {
     /// The batch of a class is not filled any more.
     fn close(&mut self, class: usize) {
         let state = self.state();
-        // First taken from there: whoever vanishes before it is in the segment loses it, and leaves it in one place at
-        // most. SAFETY: as above.
+        // First taken from there: a thread that vanishes before it is in the segment loses it, and leaves it in one
+        // place at most. SAFETY: as above.
         if let Some(batch) = unsafe { Batch::from_word(core::mem::take(&mut state.filling[class])) } {
             in_order();
             let open = state.open();
@@ -322,7 +313,7 @@ impl Held<'_> {
     /// Puts a call into the open segment.
     ///
     /// # Safety
-    /// The head is the caller's to give up, and the function may be called with it, later and by whomsoever.
+    /// The head is the caller's to give up, and the function may be called with it, later and on any thread.
     pub(super) unsafe fn put_call(
         &mut self,
         head: *mut Head,

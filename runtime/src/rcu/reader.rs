@@ -1,6 +1,7 @@
 //! Opening and ending sections.
 
-use super::domain::{Domain, TO_END};
+use super::domain::Domain;
+use super::sections::{TO_END, end_elsewhere};
 use core::marker::PhantomData;
 use machine::slot::{self, Counted};
 use machine::thread;
@@ -35,7 +36,7 @@ pub fn open() -> Open {
         return open_slow();
     }
     // SAFETY: the thread is ready: it has a slot, and there are counts for all possible ones.
-    Open(unsafe { slot::count(&Domain::of_process().counts) })
+    Open(unsafe { Domain::of_process().sections.begin_in_row() })
 }
 
 /// Ends a section.
@@ -46,7 +47,7 @@ pub fn open() -> Open {
 pub unsafe fn close(open: Open) {
     // SAFETY: passed on.
     if !unsafe { slot::count_in::<TO_END>(open.0) } {
-        Domain::end_elsewhere(open.0);
+        end_elsewhere(open.0);
     }
     // Last, as above.
     if thread::ascend() {
@@ -60,9 +61,9 @@ fn open_slow() -> Open {
     let domain = Domain::enter();
     if domain.make_ready() {
         // SAFETY: as above.
-        return Open(unsafe { slot::count(&domain.counts) });
+        return Open(unsafe { domain.sections.begin_in_row() });
     }
-    Open(domain.begin_in_lane())
+    Open(domain.sections.begin_in_lane())
 }
 
 /// A read section, which ends when this is dropped. It belongs to the thread that opened it.
@@ -72,7 +73,7 @@ pub struct ReadGuard {
     not_send: PhantomData<*mut ()>,
 }
 
-/// Opens a section that ends when the guard is dropped. What it costs, and who may call it, is as for [`open`].
+/// Opens a section that ends when the guard is dropped. Costs as much as [`open`], and may be called wherever that may.
 ///
 /// A guard that is forgotten makes every later grace period wait for ever.
 #[inline(always)]

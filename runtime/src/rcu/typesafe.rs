@@ -30,7 +30,7 @@
 //!
 //! fn replace(owner: u32, account: Option<rcu::TypesafeBox<'static, Account>>) {
 //!     if let Some(old) = TABLE[owner as usize % 64].swap(account) {
-//!         // Nobody finds it any more, and those who have found it see that it is nobody's.
+//!         // No reader finds it any more, and those that have found it see that it has no owner.
 //!         old.state.lock().unwrap().owner = None;
 //!         // Freed here, and used again at once: no grace period.
 //!     }
@@ -56,54 +56,33 @@
 //! ```
 //!
 //! Memory goes back to the heap by whole spans, after a grace period, and only then are objects dropped: by a thread of
-//! the runtime's, or by whoever trims. Until then the cache uses those spans first, so it never has more memory than
+//! the runtime's, or by one that trims. Until then the cache uses those spans first, so it never has more memory than
 //! its objects needed at their peak, however long a section stays open.
 //!
 //! Source: the Linux kernel's slab caches with `SLAB_TYPESAFE_BY_RCU`, and the rule that goes with them.
 
 use super::domain::Domain;
-use super::grace::{Caller, Cookie, Pace, start, wait_for};
+use super::grace::{Caller, Pace};
 use super::qsbr::Section;
 use super::reader::ReadGuard;
-use crate::caches::heap;
+use super::synchronize::wait_for;
 use crate::caches::{Box, Cache, Constructed, Untunable};
 use crate::counter::NoMemory;
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::{NonNull, null_mut};
 use machine::sync::{AtomicPtr, Ordering};
-use machine::{here, root, thread};
+use machine::thread;
 
 /// Whether no thread can be looking at objects of a typesafe cache. Under a shard's lock, where the domain must not be
-/// put in order: whose sections are open is the thread's own to know.
+/// put in order: each thread knows itself which sections it has open.
 pub(crate) fn readers_are_absent() -> bool {
     thread::is_alone() && !Domain::of_process().waits_for_itself()
-}
-
-/// Something waits for readers, or will.
-pub(crate) fn rouse_worker() {
-    Domain::enter().rouse(true);
 }
 
 /// Waits until threads that may be looking at such objects are not any more.
 pub(crate) fn wait_for_readers() {
     wait_for(Pace::Usual, Caller::OfLibrary);
-}
-
-/// Whether memory of any cache waits for readers.
-pub(super) fn does_any_wait() -> bool {
-    root::is_installed() && heap().central().has_waiting()
-}
-
-impl Domain {
-    /// Frees the spans that wait for readers, after a grace period, if no others wait for theirs.
-    pub(super) fn free_waiting(&self, wait: impl FnOnce()) {
-        let heap = root::is_installed().then(heap);
-        heap.inspect(|heap| heap.central().seal_waiting(|| start().number()));
-        wait();
-        let is_over = |number| self.grace.is_over(Cookie::from_number(number));
-        heap.inspect(|heap| heap.central().free_waiting(is_over, |free| heap.cpu.as_only_drainer(here!(), free)));
-    }
 }
 
 /// A cache of objects that sections may go on looking at when they are freed, and used again. See the module's rule.
@@ -162,7 +141,7 @@ impl<T: Send + Sync + 'static> Deref for TypesafeBox<'_, T> {
     }
 }
 
-/// Where readers find an object, if there is one: it belongs to whoever takes it out.
+/// Where readers find an object, if there is one: it belongs to the thread that takes it out.
 #[derive(Debug)]
 pub struct Link<'a, T: Send + Sync + 'static> {
     object: AtomicPtr<T>,
@@ -180,9 +159,9 @@ impl<'a, T: Send + Sync + 'static> Link<'a, T> {
     /// moment.
     #[inline]
     pub fn load<'s>(&self, _section: &'s ReadGuard) -> Option<&'s T> {
-        // Acquire pairs with the release in `swap`: who finds the object finds it constructed, and with what was
-        // written to it before. SAFETY: it was in use while it was here, and its memory stays such an object until the
-        // section ends, whatever becomes of it or of the cache.
+        // Acquire pairs with the release in `swap`: a reader that finds the object finds it constructed, and with what
+        // was written to it before. SAFETY: it was in use while it was here, and its memory stays such an object until
+        // the section ends, whatever becomes of it or of the cache.
         unsafe { self.object.load(Ordering::Acquire).as_ref() }
     }
 
@@ -196,7 +175,7 @@ impl<'a, T: Send + Sync + 'static> Link<'a, T> {
     /// Puts another object there, or none; returns the one that was there. Panics if the object is of another cache.
     pub fn swap(&self, object: Option<TypesafeBox<'a, T>>) -> Option<TypesafeBox<'a, T>> {
         let new = object.map_or(null_mut(), |TypesafeBox(object)| Box::into_object(object, &self.cache.0));
-        // Acquire pairs with the release of whoever put the old one there.
+        // Acquire pairs with the release of the thread that put the old one there.
         let old = self.object.swap(new, Ordering::AcqRel);
         // SAFETY: it was put here by `swap`, from this cache, and is ours now.
         NonNull::new(old).map(|old| TypesafeBox(unsafe { Box::from_object(old, &self.cache.0) }))

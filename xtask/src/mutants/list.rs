@@ -140,11 +140,11 @@ mutants! {
         "what one slot borrows no other one lends" by "array sizes"
         - "may.then(|| Shares { lent: self.lent + kib as i16, ..self })"
         + "may.then(|| Shares { lent: self.lent + 0 * kib as i16, ..self })"
-    in "runtime/src/rcu/grace.rs":
+    in "runtime/src/rcu/synchronize.rs":
         "RCU: the updater fences where it has to order all readers" by "sections in sections", "grace periods"
         - "return kick::fence_all().is_ok();"
         + "fence(Ordering::SeqCst);\n        return true;"
-    in "runtime/src/rcu/domain.rs":
+    in "runtime/src/rcu/sections.rs":
         "RCU: begins are counted before ends" by "sections in sections", "grace periods"
         - "let ended = row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire));\n                row.begun.load(Ordering::Acquire).wrapping_add(row.begun_beside.load(Ordering::Acquire)) == ended"
         + "let begun = row.begun.load(Ordering::Acquire).wrapping_add(row.begun_beside.load(Ordering::Acquire));\n                row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire)) == begun"
@@ -155,31 +155,33 @@ mutants! {
         "RCU: an end is counted where the thread is" by "sections in sections", "grace periods"
         - "if !unsafe { slot::count_in::<TO_END>(open.0) } {"
         + "let here = slot::current_if_given().unwrap_or(0) as usize;\n    let there = open.0.at.wrapping_add((here * slot::COUNTS).wrapping_sub(open.0.slot as usize * slot::COUNTS));\n    let is_in_row = open.0.slot >> 31 == 0;\n    let now = if is_in_row { Counted { at: there, slot: here as u32 } } else { open.0 };\n    if !unsafe { slot::count_in::<TO_END>(now) } {"
-    in "runtime/src/rcu/grace.rs":
+    in "runtime/src/rcu/synchronize.rs":
         "RCU: readers stay in the same period" by "hand over hand"
-        - "domain.turn();"
+        - "sections.turn();"
         + ""
         "RCU: the period that is not in use is not waited for" by "sections in sections", "grace periods"
-        - "if let Some(place) = self.first_open(domain, 1 - period) {\n                        return Step::Open(place);\n                    }"
-        + "let _ = self.first_open(domain, 1 - period);"
+        - "if let Some(place) = first_open(domain, 1 - period) {\n                    return Step::Open(place);\n                }"
+        + "let _ = first_open(domain, 1 - period);"
         "RCU: only the period that is not in use is waited for" by "sections in sections", "grace periods"
-        - "if self.first_open(domain, period).is_none() {\n                        return self.end(domain);\n                    }"
-        + "return self.end(domain);"
+        - "if first_open(domain, period).is_none() {\n                    return end(domain);\n                }"
+        + "return end(domain);"
+    in "runtime/src/rcu/grace.rs":
         "RCU: the number is read before what was unlinked is" by "sections in sections", "grace periods"
-        - "Cookie(grace.begun.0.load(Ordering::SeqCst) + 1)"
-        + "Cookie(grace.begun.0.load(Ordering::SeqCst))"
+        - "Cookie(self.begun.0.load(Ordering::SeqCst) + 1)"
+        + "Cookie(self.begun.0.load(Ordering::SeqCst))"
     in "runtime/src/rcu/reader.rs":
         "RCU forks: a section is counted as the thread's after it is in a row" by "section forks in handlers"
-        - "if thread::descend() {\n        return open_slow();\n    }\n    // SAFETY: the thread is ready: it has a slot, and there are counts for all possible ones.\n    Open(unsafe { slot::count(&Domain::of_process().counts) })"
-        + "if thread::level() <= 0 {\n        thread::descend();\n        return open_slow();\n    }\n    let counted = unsafe { slot::count(&Domain::of_process().counts) };\n    thread::descend();\n    Open(counted)"
-    in "runtime/src/rcu/grace.rs":
+        - "if thread::descend() {\n        return open_slow();\n    }\n    // SAFETY: the thread is ready: it has a slot, and there are counts for all possible ones.\n    Open(unsafe { Domain::of_process().sections.begin_in_row() })"
+        + "if thread::level() <= 0 {\n        thread::descend();\n        return open_slow();\n    }\n    let counted = unsafe { Domain::of_process().sections.begin_in_row() };\n    thread::descend();\n    Open(counted)"
+    in "runtime/src/rcu/synchronize.rs":
         "RCU forks: a step that was interrupted by a fork goes on in the child" by "section forks in handlers"
-        - "if domain.has_inherited() {\n            self.stage"
-        + "if false {\n            self.stage"
+        - "if domain.has_inherited() {\n        domain.grace.stage"
+        + "if false {\n        domain.grace.stage"
     in "runtime/src/rcu/domain.rs":
         "RCU forks: younger sections count as inherited ones" by "section forks", "section forks in handlers"
         - "if Base::of(thread::level()) == Base::Inherited && since < 0 {"
         + "if Base::of(thread::level()) == Base::Inherited {"
+    in "runtime/src/rcu/sections.rs":
         "RCU forks: in a child, rows still have the parent's sections" by "section forks", "section forks in handlers"
         - "self.slots.load(Ordering::Relaxed) as usize * COUNTS"
         + "0"
@@ -193,10 +195,11 @@ mutants! {
         "RCU deferred: what is sealed waits for the grace period before" by "deferred"
         - "state.segments[open].cookie = next().number();"
         + "state.segments[open].cookie = next().number() - 1;"
-    in "runtime/src/rcu/deferred.rs":
+    in "runtime/src/rcu/maintenance.rs":
         "RCU deferred: calls are made before their time" by "deferred"
-        - "if self.grace.is_over(held.sealed()?) { held.take_calls() } else { None }"
-        + "held.take_calls()"
+        - "take(domain, queue, Held::take_calls)"
+        + "queue.lock(&domain.deferred.contention, here!()).and_then(|mut held| held.take_calls())"
+    in "runtime/src/rcu/deferred.rs":
         "RCU deferred: what others have in hands is not waited for" by "deferred"
         - "while queue.is_in_hands(segment) {"
         + "while false {"
@@ -206,19 +209,19 @@ mutants! {
         + "kick::fence_all().is_ok()"
     in "runtime/src/rcu/worker.rs":
         "RCU deferred: the worker looks before it says that it is idle" by "worker"
-        - "worker.state.store(IDLE, Ordering::SeqCst);\n        if !domain.has_work() {"
-        + "let is_busy = domain.has_work();\n        worker.state.store(IDLE, Ordering::SeqCst);\n        if !is_busy {"
+        - "self.state.store(IDLE, Ordering::SeqCst);\n        if !has_work() {"
+        + "let is_busy = has_work();\n        self.state.store(IDLE, Ordering::SeqCst);\n        if !is_busy {"
     in "runtime/src/rcu/queue.rs":
         "RCU deferred forks: what is full is filled" by "deferred forks"
-        - "if Batch::from_word(self.state().filling[class]).is_some_and(Batch::is_full) {"
+        - "if unsafe { Batch::view_of_word(self.state().filling[class]) }.is_some_and(View::is_full) {"
         + "if false {"
-    in "runtime/src/rcu/qsbr.rs":
+    in "runtime/src/rcu/registered.rs":
         "RCU registered: a report may take back what a kick in its midst reported" by "registered"
         - "same if same == number => return,"
         + "_ => return,"
         "RCU registered: who comes back reads before that is seen" by "registered"
-        - "self.see(domain, || fence(Ordering::SeqCst));"
-        + "self.see(domain, || ());"
+        - "self.see(grace, || fence(Ordering::SeqCst));"
+        + "self.see(grace, || ());"
         "RCU registered: a kick in a section reports" by "registered"
         - "let is_outside = record.depth.load(Ordering::Relaxed) == 0;"
         + "let is_outside = true;"

@@ -1,0 +1,362 @@
+//! What is known of readers that registered: a record for each, and how they come to report.
+//!
+//! A reader's own thread writes its record. Other threads change `due` and `kicked_for` only: one that waits for a
+//! grace period raises `FLAGGED` and interrupts, and one that changes the policy changes `COUNTS`.
+
+use super::grace::{Grace, MILLISECOND};
+use crate::caches::{enter, heap};
+use crate::settings::Key;
+use core::mem::offset_of;
+use machine::sync::{
+    AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence, order_after_change, order_reads,
+};
+use machine::{code, thread};
+
+const POLICY: Key = Key::of("rcu.policy");
+const COUNTED_EACH: Key = Key::of("rcu.counted_each");
+const TILL_QS: Key = Key::of("rcu.till_qs_ms");
+
+/// How readers come to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// When they are flagged: the usual policy.
+    Flagged,
+    /// Only by [`Reader::checkpoint_always`](super::qsbr::Reader::checkpoint_always), and when they go offline.
+    None,
+    /// When they are flagged, or interrupted.
+    Kicked,
+    /// At each so many checkpoints; 1: at each.
+    Counted(u32),
+}
+
+/// As a word: zero is the usual one.
+const NONE: u32 = 1;
+const KICKED: u32 = 2;
+const COUNTED: u32 = 1 << 31;
+
+impl Policy {
+    /// The policy that `rcu.policy` names so; each `each`-th checkpoint reports under the one that counts. None: there
+    /// is none of this name.
+    pub fn named(name: &str, each: u32) -> Option<Self> {
+        POLICY.parse(name).map(|value| Self::valued(value, each))
+    }
+
+    /// That of the settings.
+    pub(crate) fn said() -> Self {
+        Self::valued(POLICY.get(), COUNTED_EACH.get() as u32)
+    }
+
+    /// By its place among the values of `rcu.policy`.
+    fn valued(value: u64, each: u32) -> Self {
+        [Policy::Flagged, Policy::Counted(each), Policy::Kicked, Policy::None][value as usize]
+    }
+
+    fn word(self) -> u32 {
+        match self {
+            Policy::Flagged => 0,
+            Policy::None => NONE,
+            Policy::Kicked => KICKED,
+            Policy::Counted(each) => COUNTED | each.clamp(1, COUNTED - 1),
+        }
+    }
+
+    fn of(word: u32) -> Self {
+        match word {
+            0 => Policy::Flagged,
+            NONE => Policy::None,
+            KICKED => Policy::Kicked,
+            _ => Policy::Counted(word & !COUNTED),
+        }
+    }
+}
+
+// What a reader's checkpoints have to look after.
+/// It is to report.
+const FLAGGED: u32 = 1;
+/// It is to count.
+const COUNTS: u32 = 2;
+
+/// What is known of a reader. Records are never freed, but used again.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Record {
+    /// What its checkpoints have to look after.
+    due: AtomicU32,
+    /// Sections that are open, if it is kickable.
+    depth: AtomicU32,
+    /// The number of the last grace period that it knows of, plus one; 0: it is offline, or no thread's.
+    seen: AtomicU64,
+    /// Checkpoints until it reports, if it counts.
+    left: AtomicU32,
+    /// Whether it may be interrupted.
+    is_kickable: AtomicU32,
+    /// When it was interrupted last, by the number of the grace period.
+    kicked_for: AtomicU64,
+    /// The id of its thread; 0: it has none.
+    owner: AtomicU64,
+    /// The kernel's number of its thread.
+    number: AtomicU32,
+    /// The generation of the process in which it was registered, or said to be still there.
+    generation: AtomicU32,
+    next: AtomicPtr<Record>,
+}
+
+// So commensal.h has it, whose checkpoints and sections are inlined.
+const _: () = assert!(offset_of!(Record, due) == 0 && offset_of!(Record, depth) == 4 && FLAGGED == 1);
+
+impl Record {
+    /// Whether a checkpoint has anything to do.
+    #[inline(always)]
+    pub(super) fn is_due(&self) -> bool {
+        self.due.load(Ordering::Relaxed) != 0
+    }
+
+    /// Counts a section that opens, of a reader that is kickable.
+    #[inline(always)]
+    pub(super) fn open_section(&self) {
+        // By this thread only, but for its own handlers, which leave it as it was.
+        self.depth.store(self.depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // The handler of this thread that comes in the section finds it open; no other thread looks.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Counts a section that ends. True: the reader was flagged or interrupted in it, and has to report.
+    #[inline(always)]
+    pub(super) fn end_section(&self) -> bool {
+        compiler_fence(Ordering::SeqCst);
+        let depth = self.depth.load(Ordering::Relaxed) - 1;
+        self.depth.store(depth, Ordering::Relaxed);
+        // The handler that comes after the next look finds it ended.
+        compiler_fence(Ordering::SeqCst);
+        // It was interrupted in the section. One that comes now finds it ended.
+        self.due.load(Ordering::Relaxed) & FLAGGED != 0 && depth == 0
+    }
+
+    /// In no section.
+    pub(super) fn report(&self, grace: &Grace) {
+        // First: a thread that raises it after this is answered by a later checkpoint.
+        if self.due.load(Ordering::Relaxed) & FLAGGED != 0 {
+            self.due.fetch_and(!FLAGGED, Ordering::Relaxed);
+        }
+        // Pairs with the fence in `synchronize::start`: see `qsbr`.
+        self.see(grace, order_reads);
+    }
+
+    pub(super) fn go_online(&self, grace: &Grace) {
+        // The store is visible before anything is read: see `qsbr`.
+        self.see(grace, || fence(Ordering::SeqCst));
+    }
+
+    fn see(&self, grace: &Grace, and_then: impl Fn()) {
+        let mut number = grace.number();
+        loop {
+            // Release: what was read in sections was read before. Pairs with the acquire in `is_quiet`.
+            self.seen.store(number + 1, Ordering::Release);
+            and_then();
+            // A kick comes once for each grace period. One on top of this may have reported a later one; or have found
+            // the reader offline here, when the thread that sent it could not see that yet.
+            match grace.number() {
+                same if same == number => return,
+                later => number = later,
+            }
+        }
+    }
+
+    pub(super) fn go_offline(&self) {
+        // Release: as in `see`.
+        self.seen.store(0, Ordering::Release);
+    }
+
+    /// It is no thread's any more.
+    pub(super) fn give_up(&self) {
+        self.is_kickable.store(0, Ordering::Relaxed);
+        self.go_offline();
+        // Release: the thread that takes it comes behind us.
+        self.owner.store(0, Ordering::Release);
+    }
+
+    fn is_quiet(&self, number: u64) -> bool {
+        // Acquire pairs with the releases above: what it read in its sections was read before.
+        let seen = self.seen.load(Ordering::Acquire);
+        seen == 0 || seen > number
+    }
+}
+
+/// All readers that registered. Zeroes: none, and the usual policy.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Registered {
+    first: AtomicPtr<Record>,
+    policy: AtomicU32,
+}
+
+impl Registered {
+    pub(super) fn policy(&self) -> Policy {
+        Policy::of(self.policy.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_policy(&self, policy: Policy) {
+        self.policy.store(policy.word(), Ordering::SeqCst);
+        // Pairs with the fence in `have_count` of a thread that registers: either we find its record, or it finds this
+        // policy.
+        order_after_change();
+        self.have_count(|| self.records());
+    }
+
+    /// Has readers count if the policy wants it, and not else. Again, if the policy changes meanwhile: the last thread
+    /// to change it, or to register, sees what both have written. A reader that counts goes on to the end of its count.
+    fn have_count<'r, R: IntoIterator<Item = &'r Record>>(&self, readers: impl Fn() -> R) {
+        loop {
+            let policy = self.policy();
+            for record in readers() {
+                match policy {
+                    Policy::Counted(_) => record.due.fetch_or(COUNTS, Ordering::SeqCst),
+                    _ => record.due.fetch_and(!COUNTS, Ordering::SeqCst),
+                };
+            }
+            // Behind the additions, and those before what another thread's policy was stored.
+            fence(Ordering::SeqCst);
+            if self.policy() == policy {
+                return;
+            }
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = &'static Record> + use<> {
+        // SAFETY: records are never freed. Acquire pairs with the release in `take_record`: they are found as they were
+        // made.
+        let first = unsafe { self.first.load(Ordering::Acquire).as_ref() };
+        // SAFETY: as above.
+        core::iter::successors(first, |record| unsafe { record.next.load(Ordering::Relaxed).as_ref() })
+    }
+
+    /// Registers a reader of the calling thread, offline. None: no memory.
+    pub(super) fn register(&self, is_kickable: bool) -> Option<&'static Record> {
+        let record = self.take_record()?;
+        record.number.store(code::thread_number(), Ordering::Relaxed);
+        record.depth.store(0, Ordering::Relaxed);
+        record.left.store(0, Ordering::Relaxed);
+        record.due.store(0, Ordering::Relaxed);
+        self.have_count(|| [record]);
+        record.is_kickable.store(is_kickable.into(), Ordering::Relaxed);
+        Some(record)
+    }
+
+    /// A record that is the calling thread's from now on. None: no memory.
+    fn take_record(&self) -> Option<&'static Record> {
+        let me = thread::id();
+        let generation = thread::generation();
+        let is_taken = |record: &&Record| {
+            record.owner.load(Ordering::Relaxed) == 0 && {
+                // Before it is seen to be a thread's: see `keep_own`.
+                record.generation.store(generation, Ordering::Relaxed);
+                // Acquire: behind the thread that had it.
+                record.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            }
+        };
+        self.records().find(is_taken).or_else(|| {
+            if !enter() {
+                return None;
+            }
+            let place = heap().page_heap().metadata.cut(size_of::<Record>(), align_of::<Record>())?;
+            // SAFETY: fresh metadata is zero, which is valid, and is never taken back.
+            let record = unsafe { &*place.cast::<Record>() };
+            record.generation.store(generation, Ordering::Relaxed);
+            record.owner.store(me, Ordering::Relaxed);
+            let link = |first| {
+                record.next.store(first, Ordering::Relaxed);
+                Some(place.cast::<Record>())
+            };
+            // Release pairs with the acquire in `records`.
+            let _ = self.first.fetch_update(Ordering::Release, Ordering::Relaxed, link);
+            Some(record)
+        })
+    }
+
+    /// In a fork child, for the thread that forked: its readers stay, and those of all others are gone.
+    pub(super) fn keep_own(&self) {
+        let generation = thread::generation();
+        for record in self.records() {
+            // In this order: whose it is since the fork is said after that generation. Acquire keeps it.
+            let owner = record.owner.load(Ordering::Acquire);
+            if owner == 0 || record.generation.load(Ordering::Relaxed) == generation {
+                continue;
+            }
+            if owner == thread::id() {
+                record.generation.store(generation, Ordering::Relaxed);
+                record.number.store(code::thread_number(), Ordering::Relaxed);
+                // The signal was the parent's.
+                record.kicked_for.store(0, Ordering::Relaxed);
+            } else {
+                record.seen.store(0, Ordering::Relaxed);
+                record.owner.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// A checkpoint of a reader that is flagged or counts.
+    pub(super) fn look_after(&self, record: &Record, grace: &Grace) {
+        if record.due.load(Ordering::Relaxed) & FLAGGED != 0 {
+            return record.report(grace);
+        }
+        // Changed by its thread only.
+        match record.left.load(Ordering::Relaxed) {
+            0 | 1 => {
+                if let Policy::Counted(each) = self.policy() {
+                    record.left.store(each, Ordering::Relaxed);
+                }
+                record.report(grace);
+            }
+            left => record.left.store(left - 1, Ordering::Relaxed),
+        }
+    }
+
+    /// The kernel's number of the thread of a reader that has not seen a grace period's number yet, which is so old. A
+    /// reader that takes long is told to report.
+    pub(super) fn first_open(&self, number: u64, age_ns: impl Fn() -> u64) -> Option<u32> {
+        let mut first = None;
+        for record in self.records().filter(|record| !record.is_quiet(number)) {
+            first = first.or(Some(record.number.load(Ordering::Relaxed)));
+            self.urge(record, number, age_ns());
+        }
+        first
+    }
+
+    fn urge(&self, record: &Record, number: u64, age_ns: u64) {
+        let threshold_ns = TILL_QS.get() * MILLISECOND;
+        let patience = match self.policy() {
+            Policy::None => return,
+            Policy::Counted(_) => 2 * threshold_ns,
+            Policy::Flagged | Policy::Kicked => threshold_ns,
+        };
+        if age_ns >= patience && record.due.load(Ordering::Relaxed) & FLAGGED == 0 {
+            record.due.fetch_or(FLAGGED, Ordering::Relaxed);
+        }
+        let is_kicked = self.policy() == Policy::Kicked
+            && age_ns >= 3 * threshold_ns
+            && record.is_kickable.load(Ordering::Relaxed) != 0;
+        // Once for each grace period.
+        if is_kicked && record.kicked_for.swap(number, Ordering::Relaxed) != number {
+            thread::interrupt(record.number.load(Ordering::Relaxed));
+        }
+    }
+
+    /// What a kick does on the thread that it was meant for. In the middle of anything.
+    pub(super) fn be_kicked(&self, grace: &Grace) {
+        let me = thread::id();
+        for record in self.records().filter(|record| record.owner.load(Ordering::Relaxed) == me) {
+            let is_outside = record.depth.load(Ordering::Relaxed) == 0;
+            let is_meant = record.is_kickable.load(Ordering::Relaxed) != 0;
+            // Else it reports at the end of its section, as it is flagged.
+            if is_meant && is_outside && record.seen.load(Ordering::Relaxed) != 0 {
+                record.report(grace);
+            }
+        }
+    }
+
+    /// Whether a reader of the calling thread is online, which a grace period would wait for.
+    pub(super) fn is_own_online(&self) -> bool {
+        let is_own = |record: &Record| record.owner.load(Ordering::Relaxed) == thread::id();
+        self.records().any(|record| is_own(record) && record.seen.load(Ordering::Relaxed) != 0)
+    }
+}

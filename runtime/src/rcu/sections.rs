@@ -1,0 +1,279 @@
+//! Where sections are counted: rows of slots, and lanes.
+//!
+//! ```text
+//!   counts ─▶ │ period 0: begun, ended, ended elsewhere, begun beside │ period 1: … │   slot 0    two lines for each
+//!             │                                                       │             │   slot 1
+//!
+//!   lanes     │ period 0: begun, ended │ period 1: … │   each marked with the generation of the process
+//! ```
+//!
+//! Where the kernel gives concurrency ids and grants kicks, a thread counts its sections in the row of its slot, by
+//! restartable additions. It takes a locked addition if it has left the slot before the section ends, or if it gets no
+//! restartable section to its end. Everywhere else, threads count in *lanes*, by locked instructions, and so do threads
+//! that have no slot.
+//!
+//! A fork child does not use rows as long as it has inherited sections (`domain`): their ends may still be counted
+//! there. In lanes, additions that carry the mark of another generation fail. The section of a thread that finds this
+//! out was open when the thread forked, and is inherited.
+
+use core::mem::offset_of;
+use core::ptr::null_mut;
+use machine::slot::{self, COUNTS, Counted, Mode};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, order_after_change};
+use machine::{kick, thread, vm};
+
+const LANES: usize = 16;
+/// Bits of a lane's word that count; its mark is above them.
+const COUNT: u64 = u32::MAX as u64;
+
+/// Whether rows are counted in.
+const UNTRIED: u32 = 0;
+const USED: u32 = 1;
+const REFUSED: u32 = 2;
+/// As long as there are inherited sections.
+const RESTING: u32 = 3;
+
+/// In [`Counted::slot`], with the generation below it: the section was counted in a lane.
+const IN_LANE: u32 = 1 << 31;
+
+/// What an opened section has that is not counted anywhere, as it is inherited.
+const UNCOUNTED: Counted = Counted { at: null_mut(), slot: IN_LANE };
+
+/// The counts of the process's sections. Zeroes are valid: no section was ever opened.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Sections {
+    /// 0 or 1: where sections are to be counted.
+    period: AtomicU32,
+    rows: AtomicU32,
+    /// Where new sections are counted, in slot 0: in one of the two periods. Ready threads read it.
+    counts: AtomicPtr<Row>,
+    /// Slot 0's of period 0; null before there are any.
+    all_counts: AtomicPtr<Row>,
+    slots: AtomicU32,
+    /// A bit for each lane in which a section was ever counted.
+    used_lanes: AtomicU32,
+    lanes: [Lane; LANES],
+}
+
+/// Sections that are not counted in rows.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Lane([Marked; 2]);
+
+/// Marked with the generation in the upper half.
+#[derive(Debug)]
+#[repr(C)]
+struct Marked {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A slot's sections of one period.
+#[derive(Debug)]
+#[repr(C)]
+struct Row {
+    /// By restartable additions only, as `ended`.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    ended_elsewhere: AtomicU64,
+    /// By threads that get no section to its end.
+    begun_beside: AtomicU64,
+}
+
+/// From where a section was begun in a row to where it ends.
+pub(super) const TO_END: i32 = offset_of!(Row, ended) as i32;
+const _: () = assert!(2 * size_of::<Row>() <= COUNTS);
+const _: () = assert!(offset_of!(Row, begun_beside) == slot::COUNTED_BESIDE);
+
+/// One place where sections are counted, as grace periods look at them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The number of a lane.
+    Lane(usize),
+    /// The row of a slot.
+    Slot(u32),
+}
+
+impl Sections {
+    /// Counts a section that opens in the row of the thread's slot.
+    ///
+    /// # Safety
+    /// The thread is ready: it has a slot, and there are counts for all possible ones.
+    #[inline(always)]
+    pub(super) unsafe fn begin_in_row(&self) -> Counted {
+        // SAFETY: passed on.
+        unsafe { slot::count(&self.counts) }
+    }
+
+    /// Lanes count for this generation of the process from now on. Before any of its sections is counted there.
+    pub(super) fn mark_lanes(&self) {
+        let mark = mark();
+        for word in self.lanes.iter().flat_map(|lane| &lane.0).flat_map(|words| [&words.begun, &words.ended]) {
+            word.store(mark, Ordering::Relaxed);
+        }
+    }
+
+    /// Threads count in rows no more, if they did.
+    pub(super) fn rest_rows(&self) {
+        let _ = self.rows.compare_exchange(USED, RESTING, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// After the last inherited section: no thread will count in the old rows.
+    pub(super) fn use_rows_again(&self) {
+        if self.rows.load(Ordering::Relaxed) == RESTING {
+            let counts = self.all_counts.load(Ordering::Relaxed).cast();
+            // SAFETY: the rows' words, which nothing uses.
+            unsafe { vm::zero(counts, self.slots.load(Ordering::Relaxed) as usize * COUNTS) };
+            // Untried: the thread that has the lock of grace periods lets readers in.
+            self.rows.store(UNTRIED, Ordering::Release);
+        }
+    }
+
+    pub(super) fn are_rows_untried(&self) -> bool {
+        self.rows.load(Ordering::Acquire) == UNTRIED
+    }
+
+    /// Lets readers use rows, if that can be, where it was not tried before. Under the lock of grace periods.
+    pub(super) fn try_rows(&self) {
+        let outcome = if self.has_rows() { USED } else { REFUSED };
+        self.counts.store(self.rows_of(self.period()), Ordering::Relaxed);
+        // Release pairs with the acquire in `uses_rows`: a thread that uses the rows finds them, and finds them zeroed.
+        self.rows.store(outcome, Ordering::Release);
+    }
+
+    #[cold]
+    fn has_rows(&self) -> bool {
+        slot::initialise();
+        if slot::mode() != Mode::ConcurrencyId || kick::register().is_err() || !thread::notice_forks() {
+            return false;
+        }
+        if self.all_counts.load(Ordering::Relaxed).is_null() {
+            let slots = slot::possible();
+            let bytes = (slots * COUNTS).next_multiple_of(vm::PAGE);
+            let Some(counts) = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite) else { return false };
+            self.slots.store(slots as u32, Ordering::Relaxed);
+            self.all_counts.store(counts.cast(), Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Whether readers may count in rows at this moment. Stays as it is while the caller has the lock of grace periods.
+    pub(super) fn uses_rows(&self) -> bool {
+        self.rows.load(Ordering::Acquire) == USED
+    }
+
+    /// Whether no section is open, and none opens without a locked instruction. Under the lock of grace periods.
+    pub(super) fn are_unused(&self) -> bool {
+        self.rows.load(Ordering::Relaxed) == UNTRIED && self.used_lanes.load(Ordering::SeqCst) == 0
+    }
+
+    fn rows_of(&self, period: usize) -> *mut Row {
+        self.all_counts.load(Ordering::Relaxed).wrapping_add(period)
+    }
+
+    /// New sections are counted in the other period from now on. Under the lock of grace periods.
+    pub(super) fn turn(&self) {
+        let period = 1 - self.period();
+        self.period.store(period as u32, Ordering::Relaxed);
+        // Release: what was unlinked before the grace period that turns here is unlinked for threads that count there.
+        self.counts.store(self.rows_of(period), Ordering::Release);
+    }
+
+    /// Where new sections are counted. Changes under the lock of grace periods only.
+    pub(super) fn period(&self) -> usize {
+        self.period.load(Ordering::Relaxed) as usize
+    }
+
+    pub(super) fn places(&self) -> usize {
+        LANES + if self.uses_rows() { self.slots.load(Ordering::Relaxed) as usize } else { 0 }
+    }
+
+    pub(super) fn place(&self, number: usize) -> Place {
+        number.checked_sub(LANES).map_or(Place::Lane(number), |slot| Place::Slot(slot as u32))
+    }
+
+    fn row(&self, slot: u32, period: usize) -> &Row {
+        let at = self.rows_of(period).wrapping_byte_add(slot as usize * COUNTS);
+        // SAFETY: every possible slot has its counts, which are never unmapped; only atomics and restartable additions
+        // change them.
+        unsafe { &*at }
+    }
+
+    /// Whether no section is open that was counted in a place and period, and that a grace period must wait for. Under
+    /// the lock of grace periods, but for reports.
+    ///
+    /// Ends are loaded first, by acquire, and each is a release behind its begin: a look that sees an end here sees its
+    /// begin below, and what was read in the section was read before. The other way round, a section that begins and
+    /// ends in between would make up for one that is open. The kernel orders a slot's threads: a look that sees the
+    /// last one's end sees those before it.
+    pub(super) fn is_quiet(&self, place: Place, period: usize) -> bool {
+        match place {
+            Place::Lane(number) if self.used_lanes.load(Ordering::Relaxed) & 1 << number == 0 => true,
+            Place::Lane(number) => {
+                let words = &self.lanes[number].0[period];
+                // Acquire pairs with the release in `end_elsewhere`. The second one orders nothing.
+                let ended = words.ended.load(Ordering::Acquire);
+                words.begun.load(Ordering::Acquire) == ended
+            }
+            Place::Slot(slot) => {
+                let row = self.row(slot, period);
+                // Acquire, both, pairs with the releases of `slot::count_in` and `end_elsewhere`. The begins order
+                // nothing.
+                let ended = row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire));
+                row.begun.load(Ordering::Acquire).wrapping_add(row.begun_beside.load(Ordering::Acquire)) == ended
+            }
+        }
+    }
+
+    /// Counts a section that opens in a lane, of a thread that has gone a level down; or it is inherited by now. If the
+    /// thread forked since it went down, and this is the child, it is both, and waited for twice.
+    pub(super) fn begin_in_lane(&self) -> Counted {
+        let mark = mark();
+        // A lane for each slot, as far as there are enough; the first one for threads that have no slot.
+        let (lane, period) = (slot::current_if_given().unwrap_or(0) as usize % LANES, self.period());
+        if self.used_lanes.load(Ordering::Relaxed) & 1 << lane == 0 {
+            // SeqCst: see `are_unused`.
+            self.used_lanes.fetch_or(1 << lane, Ordering::SeqCst);
+        }
+        let word = &self.lanes[lane].0[period].begun;
+        let is_counted = add(word, mark, Ordering::SeqCst);
+        // Pairs with the fence of a grace period: if that comes first, the section does not find what was unlinked
+        // before; if this one does, the period sees the section.
+        order_after_change();
+        if !is_counted {
+            return UNCOUNTED;
+        }
+        Counted { at: word.as_ptr().cast(), slot: IN_LANE | (mark >> 32) as u32 }
+    }
+}
+
+fn mark() -> u64 {
+    u64::from(thread::generation() & !IN_LANE) << 32
+}
+
+/// Ends a section that could not end by a restartable addition.
+#[cold]
+pub(super) fn end_elsewhere(counted: Counted) {
+    if counted.at.is_null() {
+        return;
+    }
+    // Release: what was read in the section was read before; pairs with the acquires in `is_quiet`.
+    if counted.slot & IN_LANE != 0 {
+        let mark = u64::from(counted.slot & !IN_LANE) << 32;
+        // SAFETY: it was counted in a lane, of which it is the first word.
+        let words = unsafe { &*counted.at.cast::<Marked>() };
+        // If this fails, it is an inherited section, and no lane knows of it.
+        add(&words.ended, mark, Ordering::Release);
+    } else {
+        // SAFETY: it was counted in a row.
+        let row = unsafe { &*counted.at.cast::<Row>() };
+        row.ended_elsewhere.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Adds one to a word of a lane; false if it has another mark.
+fn add(word: &AtomicU64, mark: u64, order: Ordering) -> bool {
+    let next = |seen: u64| (seen & !COUNT == mark).then(|| mark | (seen.wrapping_add(1) & COUNT));
+    word.fetch_update(order, Ordering::Relaxed, next).is_ok()
+}

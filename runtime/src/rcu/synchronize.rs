@@ -1,0 +1,292 @@
+//! Steps through grace periods, and waits for them.
+//!
+//! ```text
+//!   idle ─▶ order all readers ─▶ wait for the period that is not in use ─▶ turn ─▶ wait for the one that was ─▶ idle
+//!                                                                     └─▶ no section is there either ────────────▶
+//! ```
+//!
+//! Turning is for the sake of progress only: new sections are counted elsewhere, so that what is waited for comes to an
+//! end. A section that was open when readers were ordered may be in either period.
+//!
+//! Where the kernel refuses to order readers, as in a sandbox, waiting for their stores to arrive does
+//! ([`kick::have_stores_arrived`]): a grace period takes 20 ms more.
+
+use super::domain::{Domain, own_sections};
+use super::grace::{
+    Caller, Cookie, IDLE, MICROSECOND, MILLISECOND, ORDERING, Pace, Patience, WAITING_FOR_OLD, WAITING_FOR_REGISTERED,
+    WAITING_FOR_STORES, WAITING_FOR_TURNED,
+};
+use super::sections::Place;
+use crate::misuse::Line;
+use crate::settings::{self, Key, Refused};
+use core::fmt::Write;
+use core::panic::Location;
+use machine::sync::{Ordering, fence};
+use machine::{clock, kick, process};
+
+const MINIMUM_INTERVAL: Key = Key::of("rcu.minimum_interval_us");
+const STALL: Key = Key::of("rcu.stall_ms");
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A grace period is over.
+    Over,
+    /// The one before began too short a time ago.
+    TooEarly,
+    /// The kernel does not order readers, and what they stored may be on its way.
+    Unordered,
+    /// Sections are open that this process inherited.
+    Inherited,
+    /// A reader that registered did not report; the kernel's number of its thread.
+    Unreported(u32),
+    /// A place is not quiet.
+    Open(Place),
+}
+
+/// Goes as far as it goes without waiting. Under the lock.
+fn step(domain: &Domain, pace: Pace) -> Step {
+    let (grace, sections) = (&domain.grace, &domain.sections);
+    loop {
+        match grace.stage.load(Ordering::Relaxed) {
+            IDLE => {
+                let interval_ns = MINIMUM_INTERVAL.get() * MICROSECOND;
+                if interval_ns > 0 && pace == Pace::Usual && grace.age_ns() < interval_ns {
+                    return Step::TooEarly;
+                }
+                grace.begin();
+            }
+            ORDERING => {
+                let is_done = order_readers(domain);
+                grace.go_on_from_order(if is_done { WAITING_FOR_REGISTERED } else { WAITING_FOR_STORES });
+            }
+            WAITING_FOR_STORES => {
+                if !kick::have_stores_arrived(grace.ordered_at_ns.load(Ordering::Relaxed)) {
+                    return Step::Unordered;
+                }
+                grace.stage.store(WAITING_FOR_REGISTERED, Ordering::Relaxed);
+            }
+            WAITING_FOR_REGISTERED => {
+                // A thread that registered may have forked, too, and not said so yet.
+                if domain.has_inherited() {
+                    return Step::Inherited;
+                }
+                if let Some(thread) = domain.registered.first_open(grace.number(), || grace.age_ns()) {
+                    return Step::Unreported(thread);
+                }
+                grace.stage.store(WAITING_FOR_OLD, Ordering::Relaxed);
+            }
+            WAITING_FOR_OLD => {
+                let period = sections.period();
+                if let Some(place) = first_open(domain, 1 - period) {
+                    return Step::Open(place);
+                }
+                grace.place.store(0, Ordering::Relaxed);
+                if first_open(domain, period).is_none() {
+                    return end(domain);
+                }
+                sections.turn();
+                grace.stage.store(WAITING_FOR_TURNED, Ordering::Relaxed);
+            }
+            _ => {
+                if let Some(place) = first_open(domain, 1 - sections.period()) {
+                    return Step::Open(place);
+                }
+                return end(domain);
+            }
+        }
+    }
+}
+
+/// Orders all readers' sections: of each, either what it counted when it was opened is seen afterwards, or it sees what
+/// was written before. False: the kernel refuses.
+fn order_readers(domain: &Domain) -> bool {
+    // If no section was ever opened, a thread that opens the first one takes the lock of grace periods after us, or
+    // fences behind the bit of its lane. If that is not seen here, it comes behind the number that was raised, and does
+    // not find what was taken away before.
+    if domain.sections.are_unused() {
+        return true;
+    }
+    // Pairs with the compiler barriers of restartable additions: a full fence on each thread that runs. If it comes
+    // behind a begin, we see that; if before, the section does not find what was taken away. A fence on this thread
+    // alone would miss begins that no other thread sees yet, of threads that have read already.
+    if domain.sections.uses_rows() {
+        return kick::fence_all().is_ok();
+    }
+    // Pairs with the fence in `begin_in_lane`.
+    fence(Ordering::SeqCst);
+    true
+}
+
+/// The first place that has not been quiet yet since the stage began, in a period; goes on where it was.
+fn first_open(domain: &Domain, period: usize) -> Option<Place> {
+    let (grace, sections) = (&domain.grace, &domain.sections);
+    let first = grace.place.load(Ordering::Relaxed) as usize;
+    let open = (first..sections.places()).find(|&number| !sections.is_quiet(sections.place(number), period));
+    grace.place.store(open.unwrap_or(0) as u32, Ordering::Relaxed);
+    open.map(|number| sections.place(number))
+}
+
+fn end(domain: &Domain) -> Step {
+    // A handler may have forked on top of this step, in a section, and this be the child: then what was looked at was
+    // the parent's. If one comes after this, all that it inherits has been waited for.
+    if domain.has_inherited() {
+        domain.grace.stage.store(ORDERING, Ordering::Relaxed);
+        return Step::Inherited;
+    }
+    domain.grace.end();
+    Step::Over
+}
+
+/// Tells once in a while that a grace period takes long, and why.
+#[cold]
+fn report(domain: &Domain, waited_ns: u64, caller: Caller) {
+    let (reported_at_ns, patience_ns) = (&domain.grace.reported_at_ns, STALL.get() * MILLISECOND);
+    let (now, last) = (clock::now_ns(), reported_at_ns.load(Ordering::Relaxed));
+    if patience_ns == 0
+        || waited_ns < patience_ns
+        || now.saturating_sub(last) < patience_ns
+        || reported_at_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+    {
+        return;
+    }
+    let mut line = Line::new();
+    let _ = write!(line, "commensal: a grace period has been waited for since {} ms: ", waited_ns / MILLISECOND);
+    // What it is now: it may be another reason than a moment ago.
+    let _ = match domain.grace.if_free(|_| step(domain, Pace::Usual)) {
+        Some(Step::Open(Place::Slot(slot))) => write!(line, "a read section is open that was begun in slot {slot}"),
+        Some(Step::Open(Place::Lane(lane))) => write!(line, "a read section is open that was begun in lane {lane}"),
+        Some(Step::Unreported(thread)) => {
+            write!(line, "a reader that registered has come to no checkpoint, in thread {thread}")
+        }
+        Some(Step::Inherited) => {
+            write!(line, "read sections are open that the thread had when it forked this process")
+        }
+        Some(Step::Unordered) => {
+            write!(line, "the kernel refuses membarrier, so what readers stored has to arrive by itself")
+        }
+        Some(Step::TooEarly | Step::Over) | None => write!(line, "others are served first"),
+    };
+    let _ = writeln!(line, "; asked for at {caller}");
+    process::complain(line.as_bytes());
+}
+
+/// Sets what can be set about grace periods and what waits for them, by the name behind `rcu.` in `settings::TABLE`,
+/// also while some are under way. An error: it stays as it is.
+pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
+    settings::set("rcu", name, value)
+}
+
+/// How many grace periods have been over in this process and its ancestors.
+pub fn grace_periods() -> u64 {
+    Domain::of_process().grace.over()
+}
+
+/// How far grace periods have come, each figure as it is at some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Those that are over.
+    pub over: u64,
+    /// For how long the one under way has been waiting for readers; 0: none is.
+    pub waiting_ns: u64,
+    /// Slots and lanes in which a section is open that it is held up by.
+    pub hold_outs: u32,
+}
+
+/// How far grace periods have come: a reading without a lock.
+pub fn standing() -> Standing {
+    let domain = Domain::of_process();
+    let (grace, sections) = (&domain.grace, &domain.sections);
+    let stage = grace.stage.load(Ordering::Relaxed);
+    let waits = matches!(stage, WAITING_FOR_REGISTERED | WAITING_FOR_OLD | WAITING_FOR_TURNED);
+    // Registered readers are left out: they would have to be asked one by one.
+    let is_held_up = |&number: &usize| !sections.is_quiet(sections.place(number), 1 - sections.period());
+    let places = if waits { sections.places() } else { 0 };
+    Standing {
+        over: grace.over(),
+        waiting_ns: if waits { grace.age_ns() } else { 0 },
+        hold_outs: (0..places).filter(is_held_up).count() as u32,
+    }
+}
+
+/// Asks for a grace period: all sections that are open now will have ended when it [`is_over`]. No thread has to wait
+/// for it, but one has to ask whether it is.
+pub fn start() -> Cookie {
+    let domain = Domain::enter();
+    // What the caller unlinked comes before the number is read; pairs with the addition in `Grace::begin`: a thread
+    // that reads the number before the addition is ordered before the readers are.
+    fence(Ordering::SeqCst);
+    domain.grace.next()
+}
+
+/// Whether a grace period is over; goes a step further with one that is not. Never waits.
+pub fn is_over(cookie: Cookie) -> bool {
+    drive(Domain::enter(), cookie, Pace::Usual)
+}
+
+pub(super) fn drive(domain: &Domain, cookie: Cookie, pace: Pace) -> bool {
+    let grace = &domain.grace;
+    // The first may only end the one before.
+    (0..2).any(|_| {
+        grace.is_over(cookie) || {
+            grace.if_free(|grace| (!grace.is_over(cookie)).then(|| step(domain, pace)));
+            grace.is_over(cookie)
+        }
+    })
+}
+
+/// Waits until all sections that are open now have ended. Callers share grace periods. Must not be called in a section,
+/// nor in a signal handler that may have interrupted one: it would wait for itself, and ends the program instead.
+#[track_caller]
+pub fn synchronize() {
+    wait_for(Pace::Usual, Caller::Place(Location::caller()));
+}
+
+/// The same, awake for longer, and at once whatever the minimum interval: where some microseconds are worth a CPU's
+/// time.
+#[track_caller]
+pub fn synchronize_expedited() {
+    wait_for(Pace::Expedited, Caller::Place(Location::caller()));
+}
+
+/// What both of them are made of.
+pub fn wait_for(pace: Pace, caller: Caller) {
+    let domain = Domain::enter();
+    if domain.registered.is_own_online() {
+        die_waiting(caller, "readers in a thread that registered as one", "go offline, or wait by the reader");
+    }
+    wait_for_registered(pace, caller);
+}
+
+/// The same for a thread that registered, and is offline.
+pub(super) fn wait_for_registered(pace: Pace, caller: Caller) {
+    Domain::enter();
+    if own_sections() != 0 {
+        die_waiting(caller, "readers in a read section", "end the section before");
+    }
+    let cookie = start();
+    let mut patience = Patience::new(pace);
+    let mut asleep_since = 0;
+    loop {
+        // Again each time: a handler may have forked meanwhile, and this be the child.
+        let domain = Domain::enter();
+        let seen = domain.grace.news();
+        if drive(domain, cookie, pace) {
+            return;
+        }
+        if patience.rest(&domain.grace, seen) {
+            let now = clock::now_ns();
+            asleep_since = if asleep_since == 0 { now } else { asleep_since };
+            report(domain, now - asleep_since, caller);
+        }
+    }
+}
+
+/// The caller would wait for itself.
+#[cold]
+pub(super) fn die_waiting(caller: Caller, what: &str, advice: &str) -> ! {
+    let mut line = Line::new();
+    let _ = writeln!(line, "commensal: {caller} waits for {what}, and so for itself: {advice}");
+    process::complain(line.as_bytes());
+    process::die();
+}
