@@ -38,10 +38,12 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use machine::{root, slot, vm};
 
-/// Ids of caches in a chunk, including 0, which is no cache's: as many as size classes.
+/// Ids of caches in a chunk, including 0, which is no cache's: as many as size classes. One more is one size class
+/// more: the next of the steps in `central::size_class`.
 pub const IDS: usize = 73;
-/// Further ids that an area has room for.
-pub const FURTHER_IDS: usize = 64;
+/// Ids that lie in the first page of an area, and further ones that it has room for.
+const FIRST_IDS: usize = 73;
+const FURTHER_IDS: usize = 64;
 
 /// Bytes of the header before the first area.
 pub const HEADER: usize = 2 * vm::PAGE;
@@ -57,8 +59,8 @@ pub const SLACK: usize = vm::PAGE;
 const SHARD: usize = 40;
 const WORDS: usize = 16;
 /// Start of an area's magazine words, after the first shards and the budget.
-const WORDS_AT: usize = IDS * SHARD + 8;
-const FURTHER_SHARDS: usize = WORDS_AT + (IDS + FURTHER_IDS) * WORDS;
+const WORDS_AT: usize = FIRST_IDS * SHARD + 8;
+const FURTHER_SHARDS: usize = WORDS_AT + (FIRST_IDS + FURTHER_IDS) * WORDS;
 
 /// In a shard: the lock.
 pub const LOCK: usize = 0;
@@ -80,9 +82,10 @@ pub const ARENA: usize = 24;
 /// The watch: when to look again.
 pub const WATCH: usize = 32;
 /// The budget of the slot's magazines.
-pub const BUDGET: usize = IDS * SHARD;
+pub const BUDGET: usize = FIRST_IDS * SHARD;
 
-const _: () = assert!(WORDS_AT + IDS * WORDS <= vm::PAGE, "today's ids stay within one page");
+const _: () = assert!(WORDS_AT + FIRST_IDS * WORDS <= vm::PAGE, "today's ids stay within one page");
+const _: () = assert!(IDS <= FIRST_IDS + FURTHER_IDS);
 const _: () = assert!(FURTHER_SHARDS + FURTHER_IDS * SHARD <= slot::AREA);
 const _: () = assert!(slot::AREAS == HEADER + WORDS_AT && slot::AREA.is_multiple_of(vm::PAGE));
 const _: () = assert!(AREAS_END + vm::PAGE <= root::BOOTSTRAP_BYTES);
@@ -90,7 +93,7 @@ const _: () = assert!(AREAS_END + vm::PAGE <= root::BOOTSTRAP_BYTES);
 /// Offset of an id's shard in an area.
 #[inline]
 pub const fn shard(id: usize) -> usize {
-    if id < IDS { id * SHARD } else { FURTHER_SHARDS + (id - IDS) * SHARD }
+    if id < FIRST_IDS { id * SHARD } else { FURTHER_SHARDS + (id - FIRST_IDS) * SHARD }
 }
 
 /// A part of an area, for traces.
@@ -109,10 +112,10 @@ pub enum Part {
 /// The part at an offset in an area.
 pub fn part_of(offset: usize) -> Part {
     let word = offset.wrapping_sub(WORDS_AT);
-    let id = (0..IDS + FURTHER_IDS).find(|&id| offset.wrapping_sub(shard(id)) < SHARD);
+    let id = (0..FIRST_IDS + FURTHER_IDS).find(|&id| offset.wrapping_sub(shard(id)) < SHARD);
     match (word / WORDS, id) {
-        (id, _) if id < IDS + FURTHER_IDS && word % WORDS < 8 => Part::AllocationMagazine(id),
-        (id, _) if id < IDS + FURTHER_IDS => Part::FreeMagazine(id),
+        (id, _) if id < FIRST_IDS + FURTHER_IDS && word % WORDS < 8 => Part::AllocationMagazine(id),
+        (id, _) if id < FIRST_IDS + FURTHER_IDS => Part::FreeMagazine(id),
         (_, Some(id)) => Part::Shard(id, offset - shard(id)),
         (_, None) => Part::Other,
     }
@@ -229,7 +232,7 @@ mod tests {
     fn area_parts_of_all_ids_do_not_overlap() {
         let words = |id: usize| WORDS_AT + id * WORDS..WORDS_AT + (id + 1) * WORDS;
         let shards = |id: usize| shard(id)..shard(id) + SHARD;
-        let ids = IDS + FURTHER_IDS;
+        let ids = FIRST_IDS + FURTHER_IDS;
         let mut parts: std::vec::Vec<_> = (0..ids).flat_map(|id| [words(id), shards(id)]).collect();
         parts.push(BUDGET..BUDGET + 8);
         parts.sort_by_key(|part| part.start);

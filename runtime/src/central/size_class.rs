@@ -3,17 +3,21 @@
 //! A request above 2^k is rounded up to the next multiple of 2^k / 8. So at most 12.5 % of an object is waste, beyond
 //! the alignment to 16. Class 0 stands for large blocks and foreign memory.
 
+use crate::layout::IDS;
+
 /// Requests above this are large blocks.
-pub const LARGEST: usize = 32 << 10;
+pub const LARGEST: usize = TABLE[CLASSES - 1] as usize;
 /// Number of classes, class 0 included.
-pub const CLASSES: usize = 73;
+pub const CLASSES: usize = IDS;
 /// Bytes of a step of the table that maps a request to its class.
 pub const STEP: usize = 16;
 /// Entries of that table.
 pub const STEPS: usize = LARGEST / STEP + 1;
 
 /// Bytes of each class's objects.
-pub static SIZES: [u16; CLASSES] = sizes();
+pub static SIZES: [u16; CLASSES] = TABLE;
+
+const TABLE: [u16; CLASSES] = sizes();
 
 const fn sizes() -> [u16; CLASSES] {
     let mut sizes = [0; CLASSES];

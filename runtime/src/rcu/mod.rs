@@ -1,7 +1,7 @@
 //! RCU: readers that register nothing, and grace periods.
 //!
 //! A reader *opens* a section ([`read`]) and ends it. An updater that takes something away first makes sure that no
-//! reader can find it any more, and then waits for a *grace period* ([`synchronize`]): when it is over, all sections
+//! reader can find it any more, and then waits for a *grace period* ([`synchronize()`]): when it is over, all sections
 //! that were open when it began have ended.
 //!
 //! ```text

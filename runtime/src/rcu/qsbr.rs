@@ -171,7 +171,7 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         self.record.go_online(&Domain::enter().grace);
     }
 
-    /// Waits for a grace period; [`synchronize`](super::synchronize) would wait for this reader, too, and ends the
+    /// Waits for a grace period; [`synchronize`](fn@super::synchronize) would wait for this reader, too, and ends the
     /// program.
     #[track_caller]
     pub fn synchronize(&mut self) {
