@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   region     │ first segment │ first metadata │ header  │ areas of the slots │ page map              │
-//!              └ at 4 MiB's multiple            base      + 8 KiB              + 8 MiB + 8 KiB         2 MiB or more
+//!              └ at 4 MiB's multiple            base      + 12 KiB             + 8 MiB + 12 KiB        2 MiB or more
 //!
 //!   chunk                        │ 4 KiB slack   │ header  │ areas of the slots │
 //!                                                base
@@ -11,11 +11,12 @@
 //!                    the tiers' state, one inside the other: caches, cpu_cache, depot, central, page_heap
 //!              7936  words of the modules above them, each its own (`HeaderWord`)
 //!
-//!   area       0     shards of ids 0 to 72, 40 bytes each; that of id 0, no cache's, is the slot's own (below)
+//!   area       0     shards of ids 72 to 0, 40 bytes each; that of id 0, no cache's, is the slot's own (below)
 //!   of a slot  2920  the budget of the slot's magazines
-//!              2928  magazine words, two for each id from 0 on: allocation and free magazine; ids 0 to 72 end at 4096
-//!              5120  shards of ids 73 to 136: room for 64 more size classes
-//!              7680  unused up to 8192
+//!              2928  magazine words, two for each id from 0 to 72: allocation and free magazine
+//!              4096  the same for ids 73 to 136: room for 64 more size classes
+//!              5120  unused
+//!              5632  shards of ids 136 to 73, of the next slot; those of slot 0 end the header
 //!
 //!   shard      0     lock             central: it guards the rest, but for the load
 //!              4     capacity level   cpu_cache
@@ -41,14 +42,14 @@ use machine::{root, slot, vm};
 /// Ids of caches in a chunk, including 0, which is no cache's: as many as size classes. One more is one size class
 /// more: the next of the steps in `central::size_class`.
 pub const IDS: usize = 73;
-/// Ids that lie in the first page of an area, and further ones that it has room for.
+/// Ids that lie in the first page of an area, and all that there is room for.
 const FIRST_IDS: usize = 73;
-const FURTHER_IDS: usize = 64;
+const MOST_IDS: usize = FIRST_IDS + 64;
 
 /// Bytes of the header before the first area.
-pub const HEADER: usize = 2 * vm::PAGE;
+pub const HEADER: usize = 3 * vm::PAGE;
 /// End of the tiers' state, which begins at the base, and start of the words of the modules above.
-pub const TIERS_END: usize = HEADER - 256;
+pub const TIERS_END: usize = 2 * vm::PAGE - 256;
 const WORDS_ABOVE: usize = TIERS_END;
 /// End of the areas, and start of the page map.
 pub const AREAS_END: usize = HEADER + slot::MAX * slot::AREA;
@@ -60,7 +61,6 @@ const SHARD: usize = 40;
 const WORDS: usize = 16;
 /// Start of an area's magazine words, after the first shards and the budget.
 const WORDS_AT: usize = FIRST_IDS * SHARD + 8;
-const FURTHER_SHARDS: usize = WORDS_AT + (FIRST_IDS + FURTHER_IDS) * WORDS;
 
 /// In a shard: the lock.
 pub const LOCK: usize = 0;
@@ -76,24 +76,25 @@ pub const EMPTY: usize = 24;
 pub const LOAD: usize = 32;
 
 /// In an area: the page list.
-pub const PAGE_LIST: usize = 0;
+pub const PAGE_LIST: usize = shard(0);
 /// The magazine arena.
-pub const ARENA: usize = 24;
+pub const ARENA: usize = shard(0) + 24;
 /// The watch: when to look again.
-pub const WATCH: usize = 32;
+pub const WATCH: usize = shard(0) + 32;
 /// The budget of the slot's magazines.
 pub const BUDGET: usize = FIRST_IDS * SHARD;
 
 const _: () = assert!(WORDS_AT + FIRST_IDS * WORDS <= vm::PAGE, "today's ids stay within one page");
-const _: () = assert!(IDS <= FIRST_IDS + FURTHER_IDS);
-const _: () = assert!(FURTHER_SHARDS + FURTHER_IDS * SHARD <= slot::AREA);
+const _: () = assert!(IDS <= MOST_IDS);
+const _: () = assert!(WORDS_AT + MOST_IDS * WORDS <= slot::AREA - (MOST_IDS - FIRST_IDS) * SHARD);
 const _: () = assert!(slot::AREAS == HEADER + WORDS_AT && slot::AREA.is_multiple_of(vm::PAGE));
 const _: () = assert!(AREAS_END + vm::PAGE <= root::BOOTSTRAP_BYTES);
 
-/// Offset of an id's shard in an area.
-#[inline]
+/// Offset of an id's shard from the start of an area. Those of further ids lie before it, so that the address needs no
+/// comparison.
+#[inline(always)]
 pub const fn shard(id: usize) -> usize {
-    if id < FIRST_IDS { id * SHARD } else { FURTHER_SHARDS + (id - FIRST_IDS) * SHARD }
+    BUDGET.wrapping_sub((id + 1) * SHARD)
 }
 
 /// A part of an area, for traces.
@@ -112,11 +113,11 @@ pub enum Part {
 /// The part at an offset in an area.
 pub fn part_of(offset: usize) -> Part {
     let word = offset.wrapping_sub(WORDS_AT);
-    let id = (0..FIRST_IDS + FURTHER_IDS).find(|&id| offset.wrapping_sub(shard(id)) < SHARD);
+    let id = (0..MOST_IDS).find(|&id| offset.wrapping_sub(shard(id)) % slot::AREA < SHARD);
     match (word / WORDS, id) {
-        (id, _) if id < FIRST_IDS + FURTHER_IDS && word % WORDS < 8 => Part::AllocationMagazine(id),
-        (id, _) if id < FIRST_IDS + FURTHER_IDS => Part::FreeMagazine(id),
-        (_, Some(id)) => Part::Shard(id, offset - shard(id)),
+        (id, _) if id < MOST_IDS && word % WORDS < 8 => Part::AllocationMagazine(id),
+        (id, _) if id < MOST_IDS => Part::FreeMagazine(id),
+        (_, Some(id)) => Part::Shard(id, offset.wrapping_sub(shard(id)) % slot::AREA),
         (_, None) => Part::Other,
     }
 }
@@ -160,15 +161,15 @@ impl Region {
     /// The part of a slot's area at `offset`, as a `T`.
     #[inline]
     pub fn in_area<T>(self, slot: u32, offset: usize) -> *mut T {
-        debug_assert!((slot as usize) < slot::MAX && offset + size_of::<T>() <= slot::AREA);
-        self.base().wrapping_add(HEADER + slot as usize * slot::AREA + offset).cast()
+        debug_assert!((slot as usize) < slot::MAX);
+        self.base().wrapping_add((HEADER + slot as usize * slot::AREA).wrapping_add(offset)).cast()
     }
 
     /// The part of an id's shard in a slot at `offset`, as a `T`.
     #[inline]
     pub fn in_shard<T>(self, slot: u32, id: usize, offset: usize) -> *mut T {
         debug_assert!(id < IDS && offset + size_of::<T>() <= SHARD);
-        self.in_area(slot, shard(id) + offset)
+        self.in_area(slot, shard(id).wrapping_add(offset))
     }
 
     /// The address at an offset from the base. Magazine words store such offsets.
@@ -231,9 +232,8 @@ mod tests {
     #[test]
     fn area_parts_of_all_ids_do_not_overlap() {
         let words = |id: usize| WORDS_AT + id * WORDS..WORDS_AT + (id + 1) * WORDS;
-        let shards = |id: usize| shard(id)..shard(id) + SHARD;
-        let ids = FIRST_IDS + FURTHER_IDS;
-        let mut parts: std::vec::Vec<_> = (0..ids).flat_map(|id| [words(id), shards(id)]).collect();
+        let shards = |id: usize| shard(id) % slot::AREA..shard(id) % slot::AREA + SHARD;
+        let mut parts: std::vec::Vec<_> = (0..MOST_IDS).flat_map(|id| [words(id), shards(id)]).collect();
         parts.push(BUDGET..BUDGET + 8);
         parts.sort_by_key(|part| part.start);
         assert!(parts.windows(2).all(|pair| pair[0].end <= pair[1].start), "{parts:?}");

@@ -29,7 +29,7 @@
 /// Most slots that a process can use at once.
 pub const MAX: usize = 1024;
 /// Offset of slot 0's words from the base. They serve the runtime's caches and lie in the middle of its area.
-pub const AREAS: usize = 8192 + 2928;
+pub const AREAS: usize = 12288 + 2928;
 /// Bytes from a slot's words to the next slot's.
 pub const AREA: usize = 1 << AREA_SHIFT;
 #[doc(hidden)]
