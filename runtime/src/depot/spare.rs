@@ -66,10 +66,10 @@ impl Spare {
     ///
     /// O(n log n) for n spare magazines, without the lock.
     pub fn release(&self, locks: &LockReport) -> usize {
-        let Some(mut taken) = self.locked(locks, here!(), || self.magazines.take()) else { return 0 };
+        let Some(taken) = self.locked(locks, here!(), || self.magazines.take()) else { return 0 };
         let count = taken.iter().count();
         let bytes = (count * size_of::<Magazine>()).next_multiple_of(vm::PAGE);
-        let (mut blank, mut released) = (Stack::new(), 0);
+        let (blank, mut released) = (Stack::new(), 0);
         if count > IN_PAGE
             && let Some(scratch) = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite)
         {
@@ -80,18 +80,19 @@ impl Spare {
                 unsafe { scratch_of.add(at).write(ManuallyDrop::new(magazine)) };
             }
             // SAFETY: written above; each is taken out once by `sort_out`.
-            (taken, blank, released) = sort_out(unsafe { core::slice::from_raw_parts_mut(scratch_of, count) });
-            // SAFETY: ours, and unused from here on.
+            let all = unsafe { core::slice::from_raw_parts_mut(scratch_of, count) };
+            released = sort_out(all, &taken, &blank);
+            // SAFETY: ours, and not used from here on.
             unsafe { vm::release(scratch, bytes) };
         }
-        let put = |to: &Stack, from: Stack| {
+        let put = |to: &Stack, from: &Stack| {
             while let Some(magazine) = from.pop() {
                 to.push(magazine);
             }
         };
         self.locked(locks, here!(), || {
-            put(&self.magazines, taken);
-            put(&self.blank, blank);
+            put(&self.magazines, &taken);
+            put(&self.blank, &blank);
         });
         released
     }
@@ -114,11 +115,12 @@ impl Spare {
     }
 }
 
-/// Returns to the kernel the pages that lie whole among these magazines, which it takes out of the slice. Results: the
-/// magazines that stay, those with the pages' addresses, and bytes returned.
-fn sort_out(magazines: &mut [ManuallyDrop<Magazine>]) -> (Stack, Stack, usize) {
-    let (spare, blank, mut released) = (Stack::new(), Stack::new(), 0);
-    // SAFETY: called once for each magazine of the slice.
+/// Returns to the kernel the pages that lie whole among these magazines, which it takes out of the slice. Puts the
+/// magazines that stay on `spare`, and those with the pages' addresses on `blank`; returns the bytes. The stacks stay in
+/// place, because the simulated machine does not follow an atomic that moves while a store to it waits.
+fn sort_out(magazines: &mut [ManuallyDrop<Magazine>], spare: &Stack, blank: &Stack) -> usize {
+    let mut released = 0;
+    // SAFETY: for each magazine of the slice once.
     let take = |magazine: &ManuallyDrop<Magazine>| unsafe { Magazine::adopt(magazine.view().top()) };
     let most_pages = magazines.len() / IN_PAGE;
     let (holders, magazines) = magazines.split_at_mut(most_pages.div_ceil(MOST_POINTERS));
@@ -152,5 +154,5 @@ fn sort_out(magazines: &mut [ManuallyDrop<Magazine>]) -> (Stack, Stack, usize) {
     }
     holder.map(|last| blank.push(last));
     holders.for_each(|magazine| spare.push(magazine));
-    (spare, blank, released)
+    released
 }
