@@ -27,43 +27,60 @@ macro_rules! mutants {
 pub(super) use mutants;
 
 mutants! {
-    in "runtime/src/slab/drain.rs":
+    in "runtime/src/cpu_cache/drain.rs":
         "a drainer does not restart the slot that it drains" by "remote drain"
-        - "let restarted = kick::restart_all().is_ok();"
-        + "let restarted = true;"
+        - "let is_restarted = kick::restart_all().is_ok();"
+        + "let is_restarted = true;"
         "a drainer fences where it has to restart" by "remote drain"
-        - "let restarted = kick::restart_all().is_ok();"
-        + "let restarted = kick::fence_all().is_ok();"
+        - "let is_restarted = kick::restart_all().is_ok();"
+        + "let is_restarted = kick::fence_all().is_ok();"
+        "two drainers drain at a time" by "remote drain"
+        - "let acquired = self.cold.drain_lock.acquire(&self.depot.central.page_heap.locks().drain, site);"
+        + "let acquired = { _ = (site, self.cold.drain_lock.try_acquire()); Acquired::Clean };"
+        "a drainer that tunes a cache takes magazines out before it restarts their slots" by "cache tuning"
+        - "let is_restarted = kick::restart_all().is_ok();"
+        + "let is_restarted = why == Why::Tune || kick::restart_all().is_ok();"
+    in "runtime/src/cpu_cache/slot_word.rs":
         "a drainer does not look whether the word still has its mark" by "remote drain"
-        - "Some(array) if kept && restarted =>"
-        + "Some(array) if restarted =>"
-        "two drainers at a time" by "remote drain"
-        - "let acquired = self.slab.registry().rare.0.drain_lock.acquire(&self.slab.locks().drain, site);"
-        + "let acquired = { self.slab.registry().rare.0.drain_lock.try_acquire(); Acquired::Clean };"
-        "a cache is tuned as it would be drained before it is restarted" by "cache tuning"
-        - "let restarted = kick::restart_all().is_ok();"
-        + "let restarted = why == Why::Tune || kick::restart_all().is_ok();"
-    in "runtime/src/slab/end.rs":
-        "who ends a cache does not keep those away who go over all" by "cache creation"
-        - "self.general().as_only_drainer(here!(), end).unwrap_or(Err(Alive::Interrupting))"
-        + "end(self.general())"
-    in "runtime/src/slab/panels.rs":
+        - "if is_kept && is_restarted { word.seen(before).adopt() } else { None }"
+        + "_ = is_kept;\n            if is_restarted { word.seen(before).adopt() } else { None }"
+        "a drainer that was refused a restart puts back what it found, over what the slot's thread stored meanwhile"
+            by "refusals"
+        - "let is_kept = slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, next);"
+        + "let is_kept = if is_restarted {\n                \
+            slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, next)\n            \
+            } else {\n                \
+            slot::exchange(word.base(), word.slot, word.index(), next) == DRAINING\n            };"
+        "a thread takes a magazine out of a word that changed since it looked, so that the magazine has two owners"
+            by "depot exchange", "remote drain"
+        - "if seen.names_one() && self.replace(seen, 0) {"
+        + "if seen.names_one() && (self.replace(seen, 0) || seen.word > 0) {"
+    in "runtime/src/caches/end.rs":
+        "the thread that ends a cache does not keep threads away that go over all caches" by "cache creation"
+        - "self.cpu.as_only_drainer(here!(), end).unwrap_or(Err(Alive::Interrupting))"
+        + "end()"
+    in "runtime/src/central/chunk.rs":
         "two threads that create caches do not wait for each other" by "cache creation"
-        - "if self.lock.acquire(&slab.locks().panels, site) == Acquired::WouldDeadlock {"
-        + "if { self.lock.try_acquire(); false } {"
-    in "runtime/src/slab/survey.rs":
+        - "if self.lock.acquire(&heap.locks().caches, site) == Acquired::WouldDeadlock {"
+        + "if { _ = (heap, site, self.lock.try_acquire()); false } {"
+    in "runtime/src/caches/reading.rs":
         "a row of the slab table may be half of one cache, half of the next one" by "cache creation"
-        - "cache.is_none_or(|cache| cache.label().is_still(turn)).then_some(found)"
-        + "cache.is_none_or(|cache| cache.label().is_still(turn) || turn > 0).then_some(found)"
-    in "runtime/src/slab/put.rs":
-        "an array that could not be installed is forgotten" by "depot exchange", "page map", "remote drain"
-        - "if Self::is_drained(word) || !self.replace(slot, false, word, next.give_word()) {"
-        + "if Self::is_drained(word) || (!self.replace(slot, false, word, next.give_word()) && slot > 1 << 20) {"
-    in "runtime/src/slab/take.rs":
+        - "state.is_none_or(|state| state.label().is_still(turn)).then_some(found)"
+        + "state.is_none_or(|state| state.label().is_still(turn) || turn > 0).then_some(found)"
+    in "runtime/src/cpu_cache/overflow.rs":
+        "a thread forgets a magazine that it could not install" by "depot exchange", "page map", "remote drain"
+        - "Err(next) => self.depot.push(cache, slot, next),"
+        + "Err(next) if seen.is_draining() => self.depot.push(cache, slot, next),\n            \
+            Err(next) => _ = next.into_top(),"
+    in "runtime/src/depot/magazine.rs":
+        "a stack of magazines that gives one out does not count that" by "depot exchange", "remote drain"
+        - "self.0.store(((word / ONE - 1) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);"
+        + "self.0.store(((word / ONE) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);"
+    in "runtime/src/central/objects.rs":
         "a span that changes hands keeps its owner" by "span owners"
-        - "(*span).set_owner(own.slot);"
-        + ""
-    in "runtime/src/slab/shape.rs":
+        - "span.set_owner(slot);\n            Some(span)"
+        + "Some(span)"
+    in "runtime/src/central/shape.rs":
         "a process in which no thread has a slot divides by their number" by "heap upgrade"
         - "let slots = slot::in_use().max(1);"
         + "let slots = slot::in_use();"
@@ -108,36 +125,36 @@ mutants! {
         "an owner is replaced that came since, under a dead one's number" by "slots of the dead"
         - "((owner >> NUMBER_BITS) + 1) << NUMBER_BITS | number"
         + "owner >> NUMBER_BITS << NUMBER_BITS | number"
-    in "runtime/src/slab/object_cache.rs":
-        "a cache is shrunk by a thread that nobody noticed, so that a fork in its midst goes unnoticed, too"
+    in "runtime/src/caches/object_cache.rs":
+        "a thread that shrinks a cache does not enter the runtime first, so that it does not notice a fork"
             by "watched cache"
-        - "sharing::enter();\n        self.handle().shrink()"
-        + "crate::percpu::enter();\n        self.handle().shrink()"
-    in "runtime/src/slab/drain.rs":
-        "who empties arrays leaves out the slot that it is in by then" by "group limits"
+        - "enter();\n        heap().shrink(self.cache())"
+        + "crate::percpu::enter();\n        heap().shrink(self.cache())"
+    in "runtime/src/cpu_cache/drain.rs":
+        "a drainer leaves out the slot that it is in by then" by "group limits"
         - "let others = 0..slot::in_use();"
         + "let own = slot::current(); let others = (0..slot::in_use()).filter(|&slot| Some(slot) != own);"
-    in "runtime/src/slab/account.rs":
+    in "runtime/src/counter/account.rs":
         "a group is charged without a look at its limit" by "group limits"
         - "self.charge.limited_add(units, limit as i64)"
         + "self.charge.try_add(units).is_ok()"
     in "runtime/src/group/inner.rs":
-        "whoever makes a group's cache enters it, also over another's" by "groups"
-        - "match entry.compare_exchange(0, ours.word_of_both(), Ordering::AcqRel, Ordering::Acquire) {"
-        + "match Ok::<usize, usize>(entry.swap(ours.word_of_both(), Ordering::AcqRel)) {"
-    in "runtime/src/slab/charged.rs":
-        "who is at a limit takes back only what the group itself has in arrays" by "group limits"
+        "a thread that makes a group's cache enters it over another thread's" by "groups"
+        - "match entry.compare_exchange(0, ours.word(), Ordering::AcqRel, Ordering::Acquire) {"
+        + "match Ok::<usize, usize>(entry.swap(ours.word(), Ordering::AcqRel)) {"
+    in "runtime/src/central/charged.rs":
+        "a thread at a limit takes back only what the group itself has in magazines" by "group limits"
         - "self.tables().flat_map(Charged::caches)"
         + "self.tables().take(1).flat_map(Charged::caches)"
     in "runtime/src/group/entry.rs":
         "in a fork child, nobody says where the thread is inside that forked" by "group forks"
-        - "entries().for_each(|entry| unsafe { (*(*entry).group).users.recount() });"
+        - "entries().for_each(|entry| unsafe { recount((*entry).group) });"
         + ""
-    in "runtime/src/slab/fit.rs":
-        "a cache that falls keeps what its slot was granted" by "array sizes"
-        - "Room::of(self.slab().region(), held.slot).give_back(self.shape().beyond(level));"
-        + "let _ = (level, Room::of(self.slab().region(), held.slot));"
-        "what one slot borrows no other one lends" by "array sizes"
+    in "runtime/src/cpu_cache/resize.rs":
+        "a cache that shrinks to level 0 keeps what its slot was granted" by "array sizes"
+        - "Room::of(slot).give_back(beyond(cache.shape(), level));"
+        + "let _ = (level, Room::of(slot));"
+        "a slot borrows from the budget what no other slot lends" by "array sizes"
         - "may.then(|| Shares { lent: self.lent + kib as i16, ..self })"
         + "may.then(|| Shares { lent: self.lent + 0 * kib as i16, ..self })"
     in "runtime/src/rcu/synchronize.rs":
@@ -203,16 +220,17 @@ mutants! {
         "RCU deferred: what others have in hands is not waited for" by "deferred"
         - "while queue.is_in_hands(segment) {"
         + "while false {"
-    in "runtime/src/slab/aside.rs":
-        "RCU deferred: what is laid aside is taken away by a fence" by "deferred"
-        - "kick::restart_all().is_ok()"
-        + "kick::fence_all().is_ok()"
+    in "runtime/src/cpu_cache/drain.rs":
+        "RCU deferred: the thread that takes magazines of retired objects away fences where it has to restart"
+            by "deferred"
+        - "let is_restarted = kick::restart_all().is_ok();"
+        + "let is_restarted = if why == Why::Deferred { kick::fence_all() } else { kick::restart_all() }.is_ok();"
     in "runtime/src/rcu/worker.rs":
         "RCU deferred: the worker looks before it says that it is idle" by "worker"
         - "self.state.store(IDLE, Ordering::SeqCst);\n        if !has_work() {"
         + "let is_busy = has_work();\n        self.state.store(IDLE, Ordering::SeqCst);\n        if !is_busy {"
     in "runtime/src/rcu/queue.rs":
-        "RCU deferred forks: what is full is filled" by "deferred forks"
+        "RCU deferred forks: a child does not close a batch that is full, and fills it on" by "deferred forks"
         - "if unsafe { Batch::view_of_word(self.state().filling[class]) }.is_some_and(View::is_full) {"
         + "if false {"
     in "runtime/src/rcu/registered.rs":
@@ -232,29 +250,34 @@ mutants! {
         "RCU registered forks: the readers of all threads are a child's" by "registered forks"
         - "self.registered.keep_own();"
         + ""
-    in "runtime/src/slab/lingering.rs":
-        "RCU typesafe: memory goes back at once" by "typesafe"
-        - "!(readers.are_absent)()"
-        + "false"
-        "RCU typesafe: whoever waited frees what others have sealed" by "typesafe"
-        - "if is_over(lists.number)"
+    in "runtime/src/central/typesafe.rs":
+        "RCU typesafe: the cache frees a span at once, without a grace period" by "typesafe"
+        - "typesafe.filter(|_| !(crate::UPCALLS.readers_are_absent)())"
+        + "typesafe.filter(|_| false)"
+        "RCU typesafe: a thread that waits for the cache to be empty does not wait for others who empty it"
+            by "typesafe"
+        - "for state in self.listed() {"
+        + "for state in self.listed().filter(|state| !state.waiting.is_empty()) {"
+    in "runtime/src/central/waiting.rs":
+        "RCU typesafe: a thread that waited for a grace period frees what others have sealed since" by "typesafe"
+        - "if is_over(self.number.load(Relaxed))"
         + "if true"
-        "RCU typesafe: what lingers is taken out by two" by "typesafe"
-        - "self.first[list] = unsafe { span.as_ref() }?.next;"
-        + "_ = unsafe { span.as_ref() }?.next;"
-        "RCU typesafe: who waits for the cache to be empty does not wait for others who empty it" by "typesafe"
-        - "for cache in self.listed() {"
-        + "for cache in self.listed().filter(|cache| !cache.lingering.is_empty()) {"
-    in "runtime/src/page/span.rs":
+        "RCU typesafe: a thread that seals a list leaves the number of the last grace period there" by "typesafe"
+        - "self.number.store(start(), Relaxed);"
+        + "_ = start();"
+        "RCU typesafe: two threads take the same waiting span out" by "typesafe"
+        - "self.first[list].store(span.next(), Relaxed);"
+        + "_ = span.next();"
+    in "runtime/src/page_heap/span.rs":
         "upkeep: pages of objects in use go back with those of free ones" by "upkeep"
-        - "let is_free = index < self.total && self.is_free(self.object(index));"
-        + "let is_free = index < self.total;"
-    in "runtime/src/page/list.rs":
+        - "let is_free = index < total && self.is_free(self.object(index));"
+        + "let is_free = index < total;"
+    in "runtime/src/page_heap/list.rs":
         "upkeep: spans that leave a page list stay linked to the rest of it" by "upkeep"
-        - "(*last).next = null_mut();"
+        - "last.set_next(null_mut());"
         + ""
-    in "runtime/src/slab/keep.rs":
+    in "runtime/src/cpu_cache/idle.rs":
         "upkeep: a deserted slot's depot is emptied without the drain lock" by "upkeep"
-        - "self.as_only_drainer(here!(), |general| {"
-        + "Some(self).map(|general| {"
+        - "self.as_only_drainer(here!(), || {"
+        + "Some(()).map(|()| {"
 }
