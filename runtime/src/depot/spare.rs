@@ -116,8 +116,8 @@ impl Spare {
 }
 
 /// Returns to the kernel the pages that lie whole among these magazines, which it takes out of the slice. Puts the
-/// magazines that stay on `spare`, and those with the pages' addresses on `blank`; returns the bytes. The stacks stay in
-/// place, because the simulated machine does not follow an atomic that moves while a store to it waits.
+/// magazines that stay on `spare`, and those with the pages' addresses on `blank`; returns the bytes. The stacks stay
+/// in place, because the simulated machine does not follow an atomic that moves while a store to it waits.
 fn sort_out(magazines: &mut [ManuallyDrop<Magazine>], spare: &Stack, blank: &Stack) -> usize {
     let mut released = 0;
     // SAFETY: for each magazine of the slice once.
