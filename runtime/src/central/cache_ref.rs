@@ -9,13 +9,14 @@ use super::shape::Shape;
 use crate::counter::Account;
 use crate::layout::{self, HEADER, IDS, Region};
 use machine::slot;
-use machine::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Lock, Ordering};
+use machine::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Lock, Ordering, compiler_fence};
 
 /// Rank of a shard's lock.
 pub const SHARD_RANK: u8 = 1;
 /// Distance between the first cache numbers of two chunks.
 pub const STRIDE: u32 = 128;
 const _: () = assert!(IDS <= STRIDE as usize);
+const _: () = assert!(slot::MAX <= 64 * u32::BITS as usize);
 
 /// The slot whose shards serve threads that have no slot.
 pub const NO_SLOT: u32 = slot::MAX as u32 - 1;
@@ -27,6 +28,8 @@ pub struct ChunkHead {
     /// A slot word that names no magazine points here.
     zero: u64,
     number: AtomicU32,
+    /// A bit for each word of `used` that has any: most programs have one.
+    used_words: AtomicU32,
     /// A bit for each slot that may have magazines or non-zero shards here. A walk over all slots reads only those.
     /// Reading any other area would map a page, and the slot's first write to it would fault and interrupt all CPUs.
     used: [AtomicU64; slot::MAX / 64],
@@ -63,8 +66,8 @@ impl ChunkHead {
                 (bit < u64::BITS).then_some(bit)
             })
         };
-        let words = self.used.iter().enumerate();
-        words.flat_map(move |(at, word)| bits(word.load(Ordering::Relaxed)).map(move |bit| at as u32 * 64 + bit))
+        let words = bits(self.used_words.load(Ordering::Relaxed).into());
+        words.flat_map(move |at| bits(self.used[at as usize].load(Ordering::Relaxed)).map(move |bit| at * 64 + bit))
     }
 }
 
@@ -140,6 +143,9 @@ impl CacheRef {
         let (word, bit) = (&self.head().used[slot as usize / 64], 1 << (slot % 64));
         // Relaxed: a walk that misses a slot marked meanwhile counts as earlier, when the slot had nothing.
         if word.load(Ordering::Relaxed) & bit == 0 {
+            // First: so a fork in between leaves no slot that walks miss.
+            self.head().used_words.fetch_or(1 << (slot / 64), Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }

@@ -26,11 +26,11 @@ const _: () = assert!(UNIT.is_multiple_of(HUGE_PAGES as usize * PAGE));
 #[repr(u8)]
 pub enum Owner {
     /// None: the description waits for reuse.
-    Nobody,
+    Nobody = 0,
     /// The page heap cuts it into runs.
-    PageHeap,
+    PageHeap = 1,
     /// It is one large block.
-    Block,
+    Block = 2,
 }
 
 /// The kind of a page. Only both ends of a free run, and the first page of a run in use, have one.
@@ -159,9 +159,12 @@ impl Segment {
 
     /// Its owner.
     pub fn owner(&self) -> Owner {
-        const OWNERS: [Owner; 3] = [Owner::Nobody, Owner::PageHeap, Owner::Block];
         // Acquire pairs with the release below: a segment that has an owner is described.
-        OWNERS[usize::from(self.owner.load(Acquire))]
+        match self.owner.load(Acquire) {
+            1 => Owner::PageHeap,
+            2 => Owner::Block,
+            _ => Owner::Nobody,
+        }
     }
 
     /// Sets the owner.
