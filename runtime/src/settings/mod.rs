@@ -16,11 +16,9 @@
 //!
 //! Any thread reads and sets at any time: each value is an atomic word of its own.
 
-mod setting;
 mod table;
 
-pub use setting::{Setting, Values, When};
-pub use table::TABLE;
+pub use table::{Setting, TABLE, Values, When};
 
 use crate::observe::{Inline, Word};
 use core::ffi::CStr;
