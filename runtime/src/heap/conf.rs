@@ -39,18 +39,10 @@ pub fn apply_environment() {
     if SYSCALLS.is("libc") {
         process::map_by_library();
     }
-    if STATS.is("exit") {
-        report::print_at_exit();
-    }
-    if SLABINFO.is("exit") {
-        report::print_slabinfo_at_exit();
-    }
-    if LOCKS.is("exit") {
-        locks::print_at_exit();
-    }
-    if LOCKS.is("json") {
-        locks::print_json_at_exit();
-    }
+    print_at_exit(STATS.is("exit"), report::print);
+    print_at_exit(SLABINFO.is("exit"), report::print_slabinfo);
+    print_at_exit(LOCKS.is("exit"), locks::print);
+    print_at_exit(LOCKS.is("json"), locks::print_json);
     if let Some(text) = LOCKS_FILTER.text() {
         locks::set_filter(text);
     }
@@ -82,6 +74,13 @@ pub fn apply_environment() {
     }
     if SANDBOX.is_on() {
         sandbox::enter();
+    }
+}
+
+fn print_at_exit(is_wanted: bool, print: extern "C" fn()) {
+    if is_wanted {
+        process::keep_standard_error();
+        process::at_exit(print);
     }
 }
 

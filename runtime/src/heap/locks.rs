@@ -12,8 +12,8 @@ use crate::observe::{LockReport, Word};
 use crate::percpu::Area;
 use crate::rcu;
 use core::fmt::{self, Write};
+use machine::root;
 use machine::sync::{Contention, Waited};
-use machine::{process, root};
 
 /// The names of locks that exist without a heap.
 const OTHERS: [Word; 3] = [Word::new("rcu queue"), Word::new("counter"), Word::new("area")];
@@ -63,22 +63,14 @@ pub fn write_text(out: &mut impl Write, filter: &str) -> fmt::Result {
     table.write_text(out)
 }
 
-/// Prints the report on standard error when the program exits.
-pub fn print_at_exit() {
-    extern "C" fn at_exit() {
-        let _ = with_filter(|filter| write_text(&mut StandardError::default(), filter));
-    }
-    process::keep_standard_error();
-    process::at_exit(at_exit);
+/// Prints the report on standard error.
+pub extern "C" fn print() {
+    let _ = with_filter(|filter| write_text(&mut StandardError::default(), filter));
 }
 
-/// Prints the report as JSON on standard error when the program exits.
-pub fn print_json_at_exit() {
-    extern "C" fn at_exit() {
-        let _ = with_filter(|filter| read(filter).write_json(&mut StandardError::default()));
-    }
-    process::keep_standard_error();
-    process::at_exit(at_exit);
+/// Prints the report as JSON on standard error.
+pub extern "C" fn print_json() {
+    let _ = with_filter(|filter| read(filter).write_json(&mut StandardError::default()));
 }
 
 /// Sets the filter of the rows that are printed at exit. False: the text is too long.
@@ -87,8 +79,5 @@ pub fn set_filter(text: &str) -> bool {
 }
 
 fn with_filter<R>(show: impl FnOnce(&str) -> R) -> R {
-    match FILTER.get() {
-        Some(filter) => filter.with(show),
-        None => show(""),
-    }
+    if let Some(filter) = FILTER.get() { filter.with(show) } else { show("") }
 }

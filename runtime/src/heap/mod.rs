@@ -15,7 +15,6 @@ mod console;
 pub mod control;
 pub mod locks;
 pub mod report;
-mod services;
 pub mod statistics;
 
 use crate::caches::{Server, Special, enter, heap};
@@ -24,11 +23,11 @@ use crate::central::size_class::{self, LARGEST};
 use crate::group::{self, Core};
 use crate::misuse::{self, Found};
 pub use crate::page_heap::PAGE;
-use crate::upcalls::From;
+use crate::upcalls::{From, Rest, Visit};
+use crate::upkeep;
 use core::ptr::null_mut;
-pub use machine::process::{Error, set_error};
+pub use machine::process::{Error, keeping_errno, set_error};
 use machine::{process, root, vm};
-pub(crate) use services::maintain;
 
 /// Alignment of every block.
 pub const ALIGNMENT: usize = 16;
@@ -163,6 +162,17 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     Some((run.start, run.is_zero))
 }
 
+/// A large block, or null with ENOMEM, and whether it is known to be zero.
+fn allocate_large(bytes: usize, possible: bool) -> (*mut u8, bool) {
+    let mut is_zero = false;
+    let block = or_out_of_memory(bytes, possible, || {
+        let run = allocate_pages(bytes, ALIGNMENT)?;
+        is_zero = run.1;
+        Some(run.0)
+    });
+    (block, is_zero)
+}
+
 /// The slow path of [`free`]: the slot's magazine has no room.
 ///
 /// # Safety
@@ -190,20 +200,10 @@ unsafe extern "C" fn free_slow_for(block: *mut u8, from: usize) {
 
 /// A block of at least `bytes` zeroes; null, with ENOMEM, if there is no memory.
 pub fn allocate_zeroed(bytes: usize) -> *mut u8 {
-    if bytes <= LARGEST {
-        let block = allocate(bytes);
-        if !block.is_null() {
-            // SAFETY: the block is ours.
-            unsafe { block.write_bytes(0, bytes) };
-        }
-        return block;
-    }
-    let mut is_zero = false;
-    let block = or_out_of_memory(bytes, enter() && bytes <= isize::MAX as usize, || {
-        let run = allocate_pages(bytes, ALIGNMENT)?;
-        is_zero = run.1;
-        Some(run.0)
-    });
+    let (block, is_zero) = match bytes {
+        0..=LARGEST => (allocate(bytes), false),
+        _ => allocate_large(bytes, enter() && bytes <= isize::MAX as usize),
+    };
     if !block.is_null() && !is_zero {
         // SAFETY: the block is ours.
         unsafe { block.write_bytes(0, bytes) };
@@ -352,15 +352,10 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     if bytes > LARGEST && resize(bytes) {
         return block;
     }
-    let mut is_zero = false;
-    let new = match bytes {
-        _ if group.is_some() => allocate_beside(group, bytes),
-        0..=LARGEST => allocate(bytes),
-        _ => or_out_of_memory(bytes, true, || {
-            let run = allocate_pages(bytes, ALIGNMENT)?;
-            is_zero = run.1;
-            Some(run.0)
-        }),
+    let (new, is_zero) = match bytes {
+        _ if group.is_some() => (allocate_beside(group, bytes), false),
+        0..=LARGEST => (allocate(bytes), false),
+        _ => allocate_large(bytes, true),
     };
     if new.is_null() {
         // As above: a large block may be as small as a page.
@@ -386,6 +381,17 @@ pub fn trim(keep: usize) -> usize {
     if enter() { heap().cpu.trim(keep) } else { 0 }
 }
 
+/// The hook of the slow paths: does what is due; see [`crate::upcalls::Upcalls`].
+pub(crate) fn maintain(visit: Visit) {
+    control::poll();
+    if visit.upkeep_is_due {
+        upkeep::maintain(visit.slot, visit.from);
+    }
+    if visit.time.is_some_and(|time| heap().cpu.hook.statistics_at.is_due(time)) {
+        statistics::write_due(Rest::No);
+    }
+}
+
 /// Sets ENOMEM, and returns null.
 #[cold]
 pub fn out_of_memory() -> *mut u8 {
@@ -398,11 +404,6 @@ pub fn out_of_memory() -> *mut u8 {
 pub fn invalid() -> *mut u8 {
     process::set_error(Error::Invalid);
     null_mut()
-}
-
-/// Runs `work`, and restores errno.
-pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
-    process::keeping_errno(work)
 }
 
 /// Reports a panic of the runtime itself, and aborts.

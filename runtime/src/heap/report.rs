@@ -185,26 +185,13 @@ pub fn write_slabinfo(out: &mut impl Write) -> fmt::Result {
 }
 
 /// Prints the report on standard error.
-pub fn print() {
+pub extern "C" fn print() {
     let _ = write_text(&mut StandardError::default());
 }
 
-/// Prints the report on standard error when the program exits.
-pub fn print_at_exit() {
-    extern "C" fn at_exit() {
-        print();
-    }
-    process::keep_standard_error();
-    process::at_exit(at_exit);
-}
-
-/// Prints the slab table on standard error when the program exits.
-pub fn print_slabinfo_at_exit() {
-    extern "C" fn at_exit() {
-        let _ = write_slabinfo(&mut StandardError::default());
-    }
-    process::keep_standard_error();
-    process::at_exit(at_exit);
+/// Prints the slab table on standard error.
+pub extern "C" fn print_slabinfo() {
+    let _ = write_slabinfo(&mut StandardError::default());
 }
 
 /// Prints why the program cannot continue, and aborts.

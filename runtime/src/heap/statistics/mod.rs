@@ -19,7 +19,6 @@
 mod allowance;
 pub(super) mod read;
 mod rows;
-mod walk;
 
 use super::console::StandardError;
 use crate::caches::{enter, heap};
@@ -39,7 +38,7 @@ use core::ptr::null_mut;
 use machine::publication::{self, Place};
 use machine::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
 use machine::{clock, process, slot, thread, vm};
-use walk::{MOST_CACHES, Walk};
+use read::{MOST_CACHES, Walk};
 
 /// The processes that have a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,10 +147,6 @@ pub fn begin(who: Who) -> Result<(), &'static str> {
 /// Sets the interval of writes.
 pub fn set_interval_ms(ms: u32) {
     INTERVAL.put(ms.into());
-}
-
-fn interval_ns() -> u64 {
-    INTERVAL.get() * MILLISECOND
 }
 
 /// Writes a part if it is due; or, before a thread of the runtime rests, everything if anything has changed.
@@ -289,7 +284,7 @@ impl Inside {
         self.spend(now - began);
         let parts = self.writer.finish(now);
         self.show(&parts);
-        self.due_ns = now + interval_ns().min(now - self.first_ns);
+        self.due_ns = now + (INTERVAL.get() * MILLISECOND).min(now - self.first_ns);
         self.next_look(now)
     }
 

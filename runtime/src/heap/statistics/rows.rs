@@ -1,7 +1,6 @@
 //! The contents of the page: slots, spans and caches, a part at a time, and then the rest.
 
-use super::read::{Heap, OfGroup, OfSlot};
-use super::walk::Stage;
+use super::read::{Heap, OfGroup, OfSlot, Stage};
 use super::{Inside, Part};
 use crate::caches::{Reading, heap};
 use crate::central::{COARSE_NS, coarse_time};
