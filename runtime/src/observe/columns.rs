@@ -107,8 +107,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Table { rows: [None; MOST_ROWS], len: 0, lost: Waited { contended: 0, total_wait_ns: 0, max_wait_ns: 0 } }
     }
 
@@ -180,12 +179,6 @@ impl Table {
         let lost = format_args!("\"lost\": {{ \"contended\": {contended}, \"total_wait_ns\": {total_wait_ns} }} }}");
         out.write_str(if self.is_empty() { " " } else { "\n" })?;
         writeln!(out, "], {lost}")
-    }
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -341,16 +334,17 @@ mod tests {
         table
     }
 
-    fn text_of(table: &Table) -> String {
+    fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
         let mut text = String::new();
-        table.write_text(&mut text).expect("a string takes it");
-        text
+        write(&mut text).map(|()| text).expect("a string takes it")
+    }
+
+    fn text_of(table: &Table) -> String {
+        written(|out| table.write_text(out))
     }
 
     fn json_of(table: &Table) -> String {
-        let mut text = String::new();
-        table.write_json(&mut text).expect("a string takes it");
-        text
+        written(|out| table.write_json(out))
     }
 
     fn rows_of_json(table: &Table) -> Vec<[u64; 4]> {
@@ -406,24 +400,10 @@ text_is_in_the_columns_and_units_of_perf
 
     #[test]
     fn times_have_the_largest_unit_that_they_have_one_of() {
-        let text = |ns| {
-            let mut text = String::new();
-            write_time(&mut text, ns).map(|()| text).expect("a string takes it")
-        };
+        let text = |ns| written(|out| write_time(out, ns));
         let times = [0, 999, 1000, 1_234, 1_235, 999_994, 1_000_000, 59_999_000_000, 90_000_000_000, 5_400_000_000_000];
-        let texts = [
-            "0 ns",
-            "999 ns",
-            "1.00 us",
-            "1.23 us",
-            "1.24 us",
-            "999.99 us",
-            "1.00 ms",
-            "60.00 s ",
-            "1.50 m ",
-            "1.50 h ",
-        ];
-        assert_eq!(times.map(text), texts);
+        let texts = "0 ns,999 ns,1.00 us,1.23 us,1.24 us,999.99 us,1.00 ms,60.00 s ,1.50 m ,1.50 h ";
+        assert_eq!(times.map(text).join(","), texts);
         assert_eq!(text(u64::MAX), "5124095.58 h ");
     }
 

@@ -17,11 +17,6 @@ macro_rules! classes {
         }
 
         impl LockReport {
-            /// No waits yet.
-            pub const fn new() -> Self {
-                LockReport { $($field: Contention::new(),)* }
-            }
-
             /// The names of the classes.
             pub const NAMES: [Word; [$($name),*].len()] = [$(Word::new($name)),*];
 
@@ -56,13 +51,7 @@ classes! {
     groups: "group",
 }
 
-impl Default for LockReport {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A text that the shown rows of the report contain; empty: all are shown. Set before it is read.
+/// A text that the shown rows of the report contain; empty: all are shown. Set before it is read. Zeroes are empty.
 #[derive(Debug)]
 pub struct Filter([AtomicU8; Filter::MOST]);
 
@@ -70,17 +59,12 @@ impl Filter {
     /// The longest text, in bytes.
     pub const MOST: usize = 64;
 
-    /// A filter that shows all rows.
-    pub const fn new() -> Self {
-        Filter([const { AtomicU8::new(0) }; Self::MOST])
-    }
-
     /// Sets the text. False, without effect, if it is too long.
     pub fn set(&self, text: &str) -> bool {
-        let bytes = text.bytes().chain(core::iter::repeat(0));
-        // Relaxed: it is set when the program starts.
         let fits = text.len() <= Self::MOST;
         if fits {
+            let bytes = text.bytes().chain(core::iter::repeat(0));
+            // Relaxed: it is set when the program starts.
             self.0.iter().zip(bytes).for_each(|(place, byte)| place.store(byte, Ordering::Relaxed));
         }
         fits
@@ -91,11 +75,5 @@ impl Filter {
         let bytes = self.0.each_ref().map(|byte| byte.load(Ordering::Relaxed));
         let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         show(core::str::from_utf8(&bytes[..len]).unwrap_or(""))
-    }
-}
-
-impl Default for Filter {
-    fn default() -> Self {
-        Self::new()
     }
 }

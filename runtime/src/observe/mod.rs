@@ -5,11 +5,11 @@ pub mod figures;
 pub mod locks;
 pub mod page;
 mod shown;
-mod word;
+mod text;
 
 pub use locks::LockReport;
 pub use shown::Shown;
-pub use word::{Inline, Word};
+pub use text::{Inline, Word};
 
 use machine::sync::{AtomicU64, Ordering};
 
@@ -43,11 +43,6 @@ impl Why {
 pub struct Kicks([Events; Why::COUNT]);
 
 impl Kicks {
-    /// No kicks yet.
-    pub const fn new() -> Self {
-        Kicks([const { Events::new() }; Why::COUNT])
-    }
-
     /// Counts a kick.
     pub fn count(&self, why: Why) {
         self.0[why as usize].count();
@@ -56,12 +51,6 @@ impl Kicks {
     /// The number of kicks for a reason.
     pub fn get(&self, why: Why) -> u64 {
         self.0[why as usize].get()
-    }
-}
-
-impl Default for Kicks {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

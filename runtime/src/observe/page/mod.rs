@@ -13,13 +13,10 @@
 //!
 //! Runs at the same time: one writer; any readers, in other processes.
 
-mod row;
-mod text;
-mod version;
+mod tables;
 
-pub use row::AnyRow;
-pub use text::Text;
-pub use version::VERSION;
+pub use super::text::Text;
+pub use tables::{AnyRow, VERSION};
 
 use super::figures::{Figures, Row, TABLES};
 use core::mem::{offset_of, size_of};
@@ -296,23 +293,22 @@ impl<'a> Page<'a> {
         if !bytes.starts_with(&MARK) {
             return Err(Unreadable::Foreign);
         }
-        let page = Page(bytes);
-        if bytes.len() < offset_of!(Header, current) {
-            return Err(Unreadable::Truncated { bytes: bytes.len(), expected: size_of::<Header>() as u64 });
+        let (page, len) = (Page(bytes), bytes.len());
+        let truncated = |expected| Err(Unreadable::Truncated { bytes: len, expected });
+        if len < offset_of!(Header, current) {
+            return truncated(size_of::<Header>() as u64);
         }
         match page.u32_at(offset_of!(Header, version)) {
+            VERSION if len < size_of::<Header>() => return truncated(size_of::<Header>() as u64),
             VERSION => {}
             other => return Err(Unreadable::Version(other)),
         }
-        if bytes.len() < size_of::<Header>() {
-            return Err(Unreadable::Truncated { bytes: bytes.len(), expected: size_of::<Header>() as u64 });
-        }
         let expected = page.u64_at(offset_of!(Header, bytes));
-        if (bytes.len() as u64) < expected {
-            return Err(Unreadable::Truncated { bytes: bytes.len(), expected });
+        if (len as u64) < expected {
+            return truncated(expected);
         }
         let ends = (0..2).map(|copy| page.copy_at(copy).checked_add(size_of::<Copy>()));
-        if ends.into_iter().any(|end| end.is_none_or(|end| end > bytes.len())) {
+        if ends.into_iter().any(|end| end.is_none_or(|end| end > len)) {
             return Err(Unreadable::Damaged("a copy lies outside of the page"));
         }
         Ok(page)
