@@ -39,15 +39,15 @@ const LITTLE_PAGES: u64 = (1 << 20) / crate::page_heap::PAGE as u64;
 const FORGETS: u64 = 64;
 
 /// The history of idle pages. All-zero memory has none.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Decay {
     /// End of the quarter; 0: before the first look.
-    ends_ns: u64,
+    pub ends_ns: u64,
     quarter_ns: u64,
     /// The least so far in this quarter, and in each earlier one; each plus `given` at that time.
     current: i64,
-    least: [i64; KNOWN],
+    least: [[i64; QUARTERS]; MOST_PATIENCE as usize],
     /// Number of known quarters, and the newest one's place.
     known: u32,
     newest: u32,
@@ -83,27 +83,6 @@ pub struct Seen {
 }
 
 impl Decay {
-    /// Without history.
-    pub const fn new() -> Self {
-        Decay {
-            ends_ns: 0,
-            quarter_ns: 0,
-            current: 0,
-            least: [0; KNOWN],
-            known: 0,
-            newest: 0,
-            given: 0,
-            patience: 0,
-            calm: 0,
-            resting: 0,
-            at_stake: 0,
-            refilled: 0,
-            lately: 0,
-            handed_out: 0,
-            handed_out_before: 0,
-        }
-    }
-
     /// Records a look.
     pub fn observe(&mut self, now_ns: u64, interval_ns: u64, seen: Seen) {
         let quarter_ns = (interval_ns / QUARTERS as u64).max(1);
@@ -142,7 +121,7 @@ impl Decay {
 
     fn note(&mut self, least: i64) {
         self.newest = (self.newest + 1) % KNOWN as u32;
-        self.least[self.newest as usize] = least;
+        self.least.as_flattened_mut()[self.newest as usize] = least;
         self.known = (self.known + 1).min(KNOWN as u32);
     }
 
@@ -177,7 +156,8 @@ impl Decay {
 
     /// The least of a quarter, 0 being the newest, for the pages that are left now.
     fn of_quarter(&self, age: u32) -> i64 {
-        self.least[((self.newest + KNOWN as u32 - age) % KNOWN as u32) as usize] - self.given
+        let at = (self.newest + KNOWN as u32 - age) % KNOWN as u32;
+        self.least.as_flattened()[at as usize] - self.given
     }
 
     /// Pages that are idle for as long as patience demands.
@@ -195,11 +175,6 @@ impl Decay {
             return 0;
         }
         (0..quarters).map(|age| self.of_quarter(age)).min().unwrap_or(0).max(0) as u64
-    }
-
-    /// End of the quarter.
-    pub fn quarter_ends_ns(&self) -> u64 {
-        self.ends_ns
     }
 
     /// When more than `keep` pages will be idle if nothing else happens. None: they are now.
@@ -238,12 +213,6 @@ impl Decay {
     }
 }
 
-impl Default for Decay {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,6 +221,7 @@ mod tests {
     const LOOKS: u64 = 20;
 
     /// A load, in pages in use, on a heap that shrinks only when pages are given back.
+    #[derive(Default)]
     struct Load {
         decay: Decay,
         now_ns: u64,
@@ -264,7 +234,7 @@ mod tests {
 
     impl Load {
         fn new() -> Self {
-            Load { decay: Decay::new(), now_ns: SECOND, pages: 0, dirty: 0, refilled: 0, handed_out: 0, least: 0 }
+            Load { now_ns: SECOND, ..Load::default() }
         }
 
         fn seen(&self, least: u64) -> Seen {

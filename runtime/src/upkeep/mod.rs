@@ -6,7 +6,7 @@
 //!   and depots of caches, and the page list's surplus. No thread is woken for it.
 //! * [`step`]: serves a *deserted* slot, which no thread uses: its idle memory goes back, in its window. The
 //!   [`shepherd`], a background thread of the runtime, calls this, or an embedder does by [`tick()`].
-//! * [`decay`]: pages of free runs that were idle for an interval go back to the kernel, in bounded calls, at a bounded
+//! * `decay`: pages of free runs that were idle for an interval go back to the kernel, in bounded calls, at a bounded
 //!   rate, and more slowly if recently returned ones were needed again.
 //!
 //! A process with one thread has no shepherd: its slow paths do what is due, after its first 50 ms.
@@ -17,21 +17,19 @@
 //!
 //! Source: the kernel's `vmstat_update` and `vmstat_shepherd`, and the review of a patch to it; see [`grid`].
 
-pub mod decay;
+mod decay;
 pub mod grid;
 mod own;
-mod report;
 mod shepherd;
 mod state;
 mod step;
-mod thread;
 pub mod timetable;
 
 pub(crate) use own::maintain;
-pub use report::Report;
+pub(crate) use shepherd::before_a_thread;
+pub use shepherd::leave_to_the_last;
+pub use state::Report;
 pub use step::{step, tick};
-pub(crate) use thread::before_a_thread;
-pub use thread::leave_to_the_last;
 
 use crate::caches::{enter, heap};
 use crate::settings::{self, Refused};

@@ -1,23 +1,26 @@
-//! The state of upkeep: one value for the process, made at its first use, so that short-lived processes have none.
+//! The state of upkeep, of its shepherd, and the report on both: one value for the process, made at its first use, so
+//! that short-lived processes have none.
 //!
 //! Any threads run this at the same time. A lock without waiters protects the inside; threads that fail try again soon.
 
 use super::decay::Decay;
-use super::shepherd::Shepherd;
 use super::timetable::Timetable;
 use crate::caches::heap;
 use crate::layout::{HeaderWord, header};
 use crate::observe::Events;
+use crate::page_heap::PAGE;
+use crate::percpu;
 use crate::settings::Key;
 use core::cell::UnsafeCell;
-use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, spin_loop};
+use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, fence, spin_loop, wake_one};
+use machine::thread::{self, FIRST_GENERATION};
 use machine::{clock, slot};
 
 /// Above all others: the holder takes no other lock.
 const UPKEEP_RANK: u8 = 7;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLISECOND;
-const MIB_PAGES: u64 = (1 << 20) / crate::page_heap::PAGE as u64;
+const MIB_PAGES: u64 = (1 << 20) / PAGE as u64;
 
 pub(super) const UPKEEP: Key = Key::of("upkeep");
 const INTERVAL: Key = Key::of("upkeep.interval_ms");
@@ -157,7 +160,7 @@ impl State {
         if is_inherited {
             // The holder vanished in a fork in the middle of a change: slots join again.
             inside.table = Timetable::new();
-            inside.decay = Decay::new();
+            inside.decay = Decay::default();
         }
         inside.table.advance(now_ns, interval_ns());
         let result = work(inside);
@@ -169,6 +172,141 @@ impl State {
 
 pub(crate) fn interval_ns() -> u64 {
     INTERVAL.get() * MILLISECOND
+}
+
+pub(super) const NONE: u32 = 0;
+pub(super) const AWAKE: u32 = 1;
+pub(super) const IDLE: u32 = 2;
+/// It finishes, and another one may be created.
+pub(super) const ENDING: u32 = 3;
+/// The bits of the state; above them is the generation.
+pub(super) const STATE: u32 = 3;
+
+/// An upper bound of the time for its last instructions.
+pub(super) const MOMENT_NS: u64 = 10_000_000;
+
+/// The shepherd's state. All zeroes: there is none.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Shepherd {
+    /// The generation, times four, plus the state.
+    pub(super) state: AtomicU32,
+    /// Changes to wake it up.
+    pub(super) bell: AtomicU32,
+    /// When it can be created, in nanoseconds of the clock.
+    pub(super) not_before_ns: AtomicU64,
+    /// The first thread that wanted it, below the generation of the process.
+    first: AtomicU64,
+    /// When it ended, except for its last instructions.
+    pub(super) ended_ns: AtomicU64,
+}
+
+/// Bits of an identity that are compared.
+const IDENTITY: u32 = 40;
+
+pub(super) fn marked(state: u32) -> u32 {
+    thread::generation() << 2 | state
+}
+
+impl Shepherd {
+    pub(super) fn state(&self) -> u32 {
+        let word = self.state.load(Ordering::Relaxed);
+        if word & !STATE == marked(0) { word & STATE } else { NONE }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        matches!(self.state(), AWAKE | IDLE)
+    }
+
+    /// Whether forks allow its creation. The C library's locks are in order in a child that has created a thread. After
+    /// `_Fork` or the bare system call, vanished threads may hold them. So a child needs two threads first.
+    pub(super) fn is_possible_in_child(&self) -> bool {
+        let generation = thread::generation();
+        if generation == FIRST_GENERATION {
+            return true;
+        }
+        let mine = u64::from(generation) << IDENTITY | (thread::identity() & ((1 << IDENTITY) - 1));
+        // Relaxed: a thread that misses another one asks again.
+        let first = self.first.load(Ordering::Relaxed);
+        if first >> IDENTITY != u64::from(generation) {
+            self.first.store(mine, Ordering::Relaxed);
+        }
+        first >> IDENTITY == u64::from(generation) && first != mine
+    }
+
+    /// Wakes it if it is idle. The caller has left work for it before.
+    pub(super) fn rouse(&self) {
+        // Pairs with the fence in `rest`: if ours is first, it sees the work; otherwise we see that it is idle.
+        fence(Ordering::SeqCst);
+        if self.state() == IDLE
+            && self.state.compare_exchange(marked(IDLE), marked(AWAKE), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.ring();
+        }
+    }
+
+    /// Makes it look at once.
+    pub(super) fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::SeqCst);
+        wake_one(&self.bell);
+    }
+
+    /// Whether it is about to end, also for the kernel, or has just ended.
+    pub(super) fn is_going(&self) -> bool {
+        self.state() == ENDING || clock::now_ns().saturating_sub(self.ended_ns.load(Ordering::Relaxed)) < MOMENT_NS
+    }
+}
+
+/// Statistics of upkeep so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Whether upkeep is on.
+    pub is_on: bool,
+    /// Whether there is a shepherd.
+    pub has_shepherd: bool,
+    /// Turns that threads took in their own slots.
+    pub own_turns: u64,
+    /// Turns taken for deserted slots.
+    pub deserted_turns: u64,
+    /// Magazines emptied.
+    pub arrays: u64,
+    /// Spans moved from page lists to the page heap.
+    pub spans: u64,
+    /// Bytes returned to the kernel.
+    pub bytes: u64,
+    /// Calls that returned them.
+    pub calls: u64,
+    /// Calls that found no pages, or that the kernel refused.
+    pub refused: u64,
+    /// The longest single piece of work, including waits for locks, in nanoseconds.
+    pub longest_ns: u64,
+    /// Intervals that pages must be idle for before they go back.
+    pub patience: u32,
+}
+
+impl Report {
+    /// Reads the statistics: each figure is exact; together they are exact at rest.
+    pub fn read() -> Report {
+        let Some(state) = State::known() else {
+            return Report { is_on: UPKEEP.is_on(), patience: 1, ..Report::default() };
+        };
+        // Makes a new child notice the fork.
+        percpu::enter();
+        let counts = &state.counts;
+        Report {
+            is_on: UPKEEP.is_on(),
+            has_shepherd: state.shepherd.is_there(),
+            own_turns: counts.own.get(),
+            deserted_turns: counts.deserted.get(),
+            arrays: counts.arrays.get(),
+            spans: counts.spans.get(),
+            bytes: counts.pages.get() * PAGE as u64,
+            calls: counts.calls.get(),
+            refused: counts.refused.get(),
+            longest_ns: counts.longest_ns.get(),
+            patience: state.patience(),
+        }
+    }
 }
 
 #[cfg(test)]

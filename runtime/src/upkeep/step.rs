@@ -178,7 +178,7 @@ impl State {
         let has_any = page_heap.counts.free_dirty.get() > page_heap.kept_dirty();
         let idle_at = has_any.then(|| inside.decay.idle_at_ns(0).unwrap_or(now_ns + SECOND))?;
         // One least covers the time between two looks. So while anything happens, each quarter needs a look.
-        Some(if is_quiet { idle_at } else { idle_at.min(inside.decay.quarter_ends_ns()) })
+        Some(if is_quiet { idle_at } else { idle_at.min(inside.decay.ends_ns) })
     }
 
     /// Checks once in a round whether the process's memory is short, and notes peaks.

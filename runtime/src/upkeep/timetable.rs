@@ -37,9 +37,7 @@ const LATE_NS: u64 = 1_000_000_000;
 struct Set([u64; WORDS]);
 
 impl Set {
-    const fn new() -> Self {
-        Set([0; WORDS])
-    }
+    const EMPTY: Self = Set([0; WORDS]);
 
     fn has(&self, slot: u32) -> bool {
         self.0[slot as usize / 64] >> (slot % 64) & 1 == 1
@@ -122,8 +120,8 @@ impl Timetable {
             seen_ns: 0,
             round: 0,
             is_settling: false,
-            members: Set::new(),
-            wanted: Set::new(),
+            members: Set::EMPTY,
+            wanted: Set::EMPTY,
             last: [0; slot::MAX],
         }
     }
