@@ -16,7 +16,7 @@
 //! | `domain` | all of that, of the process, and what a fork child makes of it |
 //! | `reader`, `qsbr` | opening and ending a section: of any thread, and of readers that registered |
 //! | `synchronize` | steps through grace periods, which callers share |
-//! | `maintenance`, `deferred` | what is done with what waits; what callers defer |
+//! | `deferred` | what callers defer, and what is done with what waits |
 //! | `cell`, `typesafe` | values that are replaced, and objects that readers may look at after they were freed |
 //!
 //! [docs/design/rcu.md] has the argument, and tells what is different from the sources.
@@ -34,7 +34,6 @@ mod cell;
 mod deferred;
 mod domain;
 mod grace;
-mod maintenance;
 pub mod qsbr;
 mod queue;
 mod queues;
@@ -47,8 +46,8 @@ mod worker;
 
 pub use cell::{Cell, Loaded, NotExchanged};
 pub use deferred::{barrier, barrier_for, call, call_of, contention, defer_drop, defer_free, waiting};
+pub(crate) use deferred::{has_worker, rouse_worker};
 pub use grace::{Caller, Cookie, Pace};
-pub(crate) use maintenance::{has_worker, rouse_worker};
 pub use queue::Head;
 pub use queues::Waiting;
 pub use reader::{Open, ReadGuard, close, open, read};

@@ -1,5 +1,5 @@
 //! The worker: a thread of the runtime's own, which comes into being when something is deferred for the first time, and
-//! sees to it that all of it is freed or called in the end (`maintenance`).
+//! sees to it that all of it is freed or called in the end (`deferred`).
 //!
 //! It is *none*, *awake* or *idle*. Idle, it sleeps until a thread defers something; awake, it looks over all queues
 //! each `rcu.lazy_delay_ms`, until they are empty. When no thread defers anything for two seconds it ends, and another

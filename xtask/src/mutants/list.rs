@@ -212,11 +212,10 @@ mutants! {
         "RCU deferred: what is sealed waits for the grace period before" by "deferred"
         - "state.segments[open].cookie = next().number();"
         + "state.segments[open].cookie = next().number() - 1;"
-    in "runtime/src/rcu/maintenance.rs":
+    in "runtime/src/rcu/deferred.rs":
         "RCU deferred: calls are made before their time" by "deferred"
         - "take(domain, queue, Held::take_calls)"
         + "queue.lock(&domain.deferred.contention, here!()).and_then(|mut held| held.take_calls())"
-    in "runtime/src/rcu/deferred.rs":
         "RCU deferred: what others have in hands is not waited for" by "deferred"
         - "while queue.is_in_hands(segment) {"
         + "while false {"
