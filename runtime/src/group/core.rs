@@ -1,7 +1,8 @@
-//! The state of a group: its account, the count of threads inside, its caches, and its large blocks.
+//! The state of a group: its account, the count of threads inside, its caches, and its large blocks; and where all of
+//! these come from.
 
 use super::NAME_BYTES;
-use crate::caches::heap;
+use crate::caches::{ObjectCache, OwnCache, Wanted, heap};
 use crate::central::Charged;
 use crate::counter::Account;
 use core::cell::UnsafeCell;
@@ -87,10 +88,6 @@ pub struct Block {
     pub link: *mut *mut Block,
 }
 
-impl Block {
-    pub const BYTES: usize = size_of::<Block>();
-}
-
 #[derive(Debug)]
 pub struct List {
     lock: Lock<RANK>,
@@ -166,5 +163,42 @@ impl List {
             }
         }
         self.len.store(len, Ordering::Relaxed);
+    }
+}
+
+/// The caches that groups, their tables, and the notes of their large blocks come from.
+#[derive(Clone, Copy)]
+pub(super) struct Own(OwnCache);
+
+impl Own {
+    pub const GROUP: Self = Own(OwnCache::Group);
+    pub const TABLE: Self = Own(OwnCache::Table);
+    pub const LARGE: Self = Own(OwnCache::Large);
+
+    /// An object with any contents.
+    pub fn allocate(self) -> *mut u8 {
+        let (name, bytes): (&[u8], usize) = match self.0 {
+            OwnCache::Group => (b"group", size_of::<Core>()),
+            OwnCache::Table => (b"group/table", size_of::<Charged>()),
+            OwnCache::Large => (b"group/large", size_of::<Block>()),
+        };
+        let wanted = Wanted {
+            name,
+            bytes,
+            alignment: 64,
+            constructor: None,
+            destructor: None,
+            argument: null_mut(),
+            typesafe: false,
+        };
+        self.0.made(&wanted).map_or(null_mut(), ObjectCache::allocate)
+    }
+
+    /// The caller must own the object, which is from this cache.
+    pub unsafe fn free(self, object: *mut u8) {
+        if let Some(cache) = self.0.known() {
+            // SAFETY: passed on.
+            unsafe { cache.free(object) };
+        }
     }
 }

@@ -38,17 +38,15 @@ extern "C" fn notice() {
     percpu::enter();
 }
 
-/// Sets the count of a group in a fork child: the calling thread must be alone, and inside the group.
-unsafe fn recount(group: *const Core) {
-    // SAFETY: a group is not destroyed while the thread is inside.
-    let times = entries().filter(|&entry| unsafe { (*entry).group } == group).count();
-    // SAFETY: as above.
-    unsafe { (*group).users.set(times as u32) };
-}
-
+/// Sets the counts of all groups that the calling thread is inside, in a fork child, where it is alone.
 fn recount_all() {
-    // SAFETY: as in `recount`.
-    entries().for_each(|entry| unsafe { recount((*entry).group) });
+    // SAFETY: an entry is the thread's, and a group is not destroyed while the thread is inside; also below.
+    let group_of = |entry: *mut Entry| unsafe { (*entry).group };
+    for group in entries().map(group_of) {
+        let times = entries().filter(|&entry| group_of(entry) == group).count();
+        // SAFETY: as above.
+        unsafe { (*group).users.set(times as u32) };
+    }
 }
 
 /// The thread's entries, the innermost first.
@@ -63,7 +61,7 @@ fn entries() -> impl Iterator<Item = *mut Entry> {
 
 /// The innermost group that the calling thread is inside; null: none. It exists as long as the thread is inside.
 pub fn innermost() -> *const Core {
-    current().map_or(core::ptr::null(), |group| &raw const *group)
+    current().map_or(core::ptr::null(), core::ptr::from_ref)
 }
 
 /// [`innermost`] as a reference, for immediate use.

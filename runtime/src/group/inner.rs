@@ -1,12 +1,10 @@
 //! Creating, destroying and allocating in a group.
 
 use super::NAME_BYTES;
-use super::core::{Core, List, Users};
-use super::own::Own;
+use super::core::{Core, List, Own, Users};
 use super::register;
 use crate::caches::{ObjectCache, Wanted, enter, heap, is_plain};
-use crate::central::size_class;
-use crate::central::{CacheRef, Charged};
+use crate::central::{CacheRef, Charged, size_class};
 use crate::counter::Account;
 use crate::misuse::Line;
 use crate::page_heap::PAGE;
@@ -207,12 +205,10 @@ impl Core {
 
     /// At least `bytes` at a multiple of `alignment`, a power of two. None: no memory, or no room within the limits.
     pub fn allocate(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
-        let class = if alignment <= size_class::STEP {
-            (bytes <= size_class::LARGEST).then(|| size_class::class_for(bytes))
-        } else if alignment <= PAGE {
-            size_class::class_for_aligned(bytes, alignment)
-        } else {
-            None
+        let class = match alignment {
+            0..=size_class::STEP => (bytes <= size_class::LARGEST).then(|| size_class::class_for(bytes)),
+            ..=PAGE => size_class::class_for_aligned(bytes, alignment),
+            _ => None,
         };
         match class {
             Some(class) => self.allocate_small(class),

@@ -1,7 +1,6 @@
 //! Large blocks of a group: a block's tag points to a note, and the note to the group, under the list's lock.
 
-use super::core::{Block, Core};
-use super::own::Own;
+use super::core::{Block, Core, Own};
 use crate::caches::{enter, heap};
 use crate::page_heap::{PAGE, Run};
 use core::ptr::null_mut;

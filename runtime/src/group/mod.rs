@@ -30,7 +30,6 @@ mod core;
 mod entry;
 mod inner;
 mod large;
-mod own;
 mod owned;
 pub(crate) mod register;
 

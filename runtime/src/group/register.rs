@@ -64,17 +64,15 @@ pub(super) fn enter(group: *mut Core) {
 /// Removes a group before it is destroyed. False in a signal handler that interrupted `show`.
 pub(super) fn leave(group: *mut Core) -> bool {
     let Some(register) = known() else { return true };
-    let Some(()) = register.locked(|| {
+    let removed = register.locked(|| {
         // Relaxed: the lock orders it before the next reading.
         let entry = entries(register, group).find(|entry| entry.load(Ordering::Relaxed) == group);
         match entry {
             Some(entry) => entry.store(null_mut(), Ordering::Relaxed),
             None => drop(register.unlisted.fetch_sub(1, Ordering::Relaxed)),
         }
-    }) else {
-        return false;
-    };
-    true
+    });
+    removed.is_some()
 }
 
 /// Shows the groups, and returns how many are not listed. None in a signal handler that interrupted the lock's holder.
