@@ -77,7 +77,6 @@ fn word_of(times: u32) -> u64 {
 /// As for the spare magazines: the holder takes no other lock.
 const RANK: u8 = 2;
 
-#[derive(Debug)]
 #[repr(C)]
 pub struct Block {
     pub group: *const Core,

@@ -6,7 +6,7 @@ use super::inner::{Busy, Refused, Statistics};
 use crate::caches::OutOfMemory;
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::forget;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
@@ -74,14 +74,11 @@ impl<'p> Group<'p> {
     /// Puts a value into the group. Returns it as an error if there is no memory, or no room within the limits.
     #[inline]
     pub fn alloc<T>(&self, value: T) -> Result<Box<'_, T>, OutOfMemory<T>> {
-        match self.core().allocate(size_of::<T>(), align_of::<T>()).and_then(|place| NonNull::new(place.cast::<T>())) {
-            Some(place) => {
-                // SAFETY: the memory is ours, and of the right size and alignment.
-                unsafe { place.write(value) };
-                Ok(Box { value: place, group: PhantomData })
-            }
-            None => Err(OutOfMemory(value)),
-        }
+        let place = self.core().allocate(size_of::<T>(), align_of::<T>()).and_then(NonNull::new);
+        let Some(place) = place.map(NonNull::cast) else { return Err(OutOfMemory(value)) };
+        // SAFETY: the memory is ours, and of the right size and alignment.
+        unsafe { place.write(value) };
+        Ok(Box { value: place, group: PhantomData })
     }
 
     /// Runs `work` inside the group: the runtime's allocations by this thread belong to the group meanwhile.
@@ -93,22 +90,15 @@ impl<'p> Group<'p> {
         // SAFETY: the entry stays here until it is left; the group is borrowed; passed on.
         let is_inside = unsafe { Entry::enter(&raw mut entry, self.core()) };
         debug_assert!(is_inside, "a group that is borrowed is not destroyed");
-        let inside = Inside { entry: is_inside.then_some(&raw mut entry) };
-        let result = work();
-        drop(inside);
-        result
+        let _inside = Inside { entry: is_inside.then_some(&raw mut entry) };
+        work()
     }
 
     /// Destroys the group and frees everything in it. Returns it if children or vanished threads still use it.
     pub fn destroy(self) -> Result<(), (Self, Busy)> {
+        let this = ManuallyDrop::new(self);
         // SAFETY: the group is owned here, and its values borrow it, so there are none.
-        match unsafe { Core::destroy(self.core.as_ptr()) } {
-            Ok(()) => {
-                forget(self);
-                Ok(())
-            }
-            Err(busy) => Err((self, busy)),
-        }
+        unsafe { Core::destroy(this.core.as_ptr()) }.map_err(|busy| (ManuallyDrop::into_inner(this), busy))
     }
 }
 

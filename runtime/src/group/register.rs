@@ -16,7 +16,6 @@ pub const MOST: usize = 64;
 const RANK: u8 = 7;
 
 /// All-zero memory is an empty one.
-#[derive(Debug)]
 #[repr(C)]
 struct Register {
     /// Held to show groups, and to take one out.

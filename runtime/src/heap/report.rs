@@ -52,7 +52,8 @@ pub fn for_each_class(mut show: impl FnMut(&Cache)) {
 pub fn write_text(out: &mut impl Write) -> fmt::Result {
     let Some(figures) = process() else { return Ok(()) };
     writeln!(out, "commensal: statistics")?;
-    let (mut paragraph, now_ns, mut result) = (Paragraph::new(out), clock::now_ns(), Ok(()));
+    let (mut paragraph, now_ns, mut result) =
+        (Paragraph { out, topic: "", line: Line::new() }, clock::now_ns(), Ok(()));
     figures.for_each(|topic, name, unit, value| {
         let written = paragraph.add(topic, name, Shown { unit, value, now_ns });
         result = result.and(written);
@@ -135,12 +136,8 @@ struct Paragraph<'a, W> {
     line: Line,
 }
 
-impl<'a, W: Write> Paragraph<'a, W> {
+impl<W: Write> Paragraph<'_, W> {
     const WIDTH: usize = 100;
-
-    fn new(out: &'a mut W) -> Self {
-        Paragraph { out, topic: "", line: Line::new() }
-    }
 
     /// Adds a figure. Its name loses the topic and the unit.
     fn add(&mut self, topic: &'static str, name: &str, value: Shown) -> fmt::Result {
@@ -165,10 +162,8 @@ impl<'a, W: Write> Paragraph<'a, W> {
 
     fn end(&mut self) -> fmt::Result {
         let line = core::mem::take(&mut self.line);
-        match core::str::from_utf8(line.as_bytes()) {
-            Ok(line) if !line.is_empty() => writeln!(self.out, "{line}"),
-            _ => Ok(()),
-        }
+        let text = core::str::from_utf8(line.as_bytes()).unwrap_or_default();
+        if text.is_empty() { Ok(()) } else { writeln!(self.out, "{text}") }
     }
 }
 

@@ -159,7 +159,6 @@ pub unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head)
 }
 
 /// A value, and what it needs to wait until it is dropped.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Dropped<T> {
     head: Head,

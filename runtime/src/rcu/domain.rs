@@ -34,7 +34,6 @@ const INHERITED: i32 = -(1 << 30);
 const UNSAID: u32 = 1 << 31;
 
 /// All about sections of the process. All zero is valid, and as a process begins.
-#[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Domain {
     /// The generation that this is in order for, times two, plus one while a thread puts it in order; zero at first.

@@ -45,7 +45,6 @@ impl Cookie {
 }
 
 /// How far the grace period under way has come.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Grace {
     lock: Lock<GRACE_RANK>,
@@ -65,7 +64,6 @@ pub(super) struct Grace {
 
 /// Grace periods that have begun. In a line of its own: registered readers read it when they report, and each step
 /// writes all the rest.
-#[derive(Debug)]
 #[repr(C, align(64))]
 struct Begun(AtomicU64);
 
@@ -187,7 +185,6 @@ impl fmt::Display for Caller {
 }
 
 /// A wait: the thread is awake at first, then asleep for longer and longer.
-#[derive(Debug)]
 pub(super) struct Patience {
     glances: u32,
     sleep_ns: u64,

@@ -47,7 +47,6 @@ unsafe impl Send for Head {}
 unsafe impl Sync for Head {}
 
 /// Calls in the order in which they were deferred. Zeroes are none.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Calls {
     first: *mut Head,
@@ -105,7 +104,6 @@ impl Calls {
     }
 }
 
-#[derive(Debug)]
 #[repr(C)]
 struct Segment {
     batches: Batches,
@@ -121,7 +119,6 @@ impl Segment {
 }
 
 /// Under the lock.
-#[derive(Debug)]
 #[repr(C)]
 struct State {
     /// How often segments have changed places. The open one is the one of this number's parity.
@@ -132,17 +129,16 @@ struct State {
 }
 
 impl State {
-    fn open(&self) -> usize {
-        self.turns % 2
+    fn open(&mut self) -> &mut Segment {
+        &mut self.segments[self.turns % 2]
     }
 
     fn sealed(&self) -> usize {
-        1 - self.open()
+        1 - self.turns % 2
     }
 }
 
 /// A slot's queue. All-zero memory is an empty one.
-#[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Queue {
     lock: Lock<QUEUE_RANK>,
@@ -291,10 +287,8 @@ impl Held<'_> {
 
     /// Puts a batch into the open segment.
     pub(super) fn keep(&mut self, batch: Batch) {
-        let state = self.state();
-        let open = state.open();
         let (objects, bytes) = (batch.view().len(), heap().batch_bytes(batch.view()));
-        state.segments[open].batches.push(batch);
+        self.state().open().batches.push(batch);
         self.0.count(objects as i64, bytes as i64);
     }
 
@@ -305,8 +299,7 @@ impl Held<'_> {
         // place at most. SAFETY: as above.
         if let Some(batch) = unsafe { Batch::from_word(core::mem::take(&mut state.filling[class])) } {
             in_order();
-            let open = state.open();
-            state.segments[open].batches.push(batch);
+            state.open().batches.push(batch);
         }
     }
 
@@ -324,9 +317,7 @@ impl Held<'_> {
         let count = unsafe {
             head.write(Head { next: null_mut(), function: Some(function) });
             in_order();
-            let state = self.state();
-            let open = state.open();
-            let calls = &mut state.segments[open].calls;
+            let calls = &mut self.state().open().calls;
             calls.push(head, bytes as u64);
             calls.count
         };
@@ -346,8 +337,8 @@ impl Held<'_> {
         }
         let state = self.state();
         let open = state.open();
-        if !state.segments[open].is_empty() {
-            state.segments[open].cookie = next().number();
+        if !open.is_empty() {
+            open.cookie = next().number();
             in_order();
             state.turns += 1;
         }

@@ -14,7 +14,6 @@ const WANTED: u32 = 1;
 const TRIED: u32 = 2;
 
 /// All that waits in queues. Zeroes are valid: nothing does.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Deferred {
     /// Those of all slots but the first; null before there are any.

@@ -183,7 +183,6 @@ impl Record {
 }
 
 /// All readers that registered. Zeroes: none, and the usual policy.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Registered {
     first: AtomicPtr<Record>,

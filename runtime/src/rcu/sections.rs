@@ -40,7 +40,6 @@ const IN_LANE: u32 = 1 << 31;
 const UNCOUNTED: Counted = Counted { at: null_mut(), slot: IN_LANE };
 
 /// The counts of the process's sections. Zeroes are valid: no section was ever opened.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Sections {
     /// 0 or 1: where sections are to be counted.
@@ -57,12 +56,10 @@ pub(super) struct Sections {
 }
 
 /// Sections that are not counted in rows.
-#[derive(Debug)]
 #[repr(C, align(64))]
 struct Lane([Marked; 2]);
 
 /// Marked with the generation in the upper half.
-#[derive(Debug)]
 #[repr(C)]
 struct Marked {
     begun: AtomicU64,
@@ -70,7 +67,6 @@ struct Marked {
 }
 
 /// A slot's sections of one period.
-#[derive(Debug)]
 #[repr(C)]
 struct Row {
     /// By restartable additions only, as `ended`.

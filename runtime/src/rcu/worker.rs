@@ -29,7 +29,6 @@ const LONG_NS: u64 = 2_000_000_000;
 const LAZY_DELAY: Key = Key::of("rcu.lazy_delay_ms");
 
 /// What is known of it in this process. Zeroes: there is none.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Worker {
     state: AtomicU32,

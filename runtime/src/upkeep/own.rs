@@ -117,9 +117,7 @@ impl State {
         self.counts.longest_ns.raise(clock::now_ns() - began);
         is_more
     }
-}
 
-impl State {
     /// Does a part of the shepherd's work. Returns whether there is more.
     fn does_without_shepherd(&self, now_ns: u64) -> bool {
         self.subrelease().is_some() || give_idle_pages_back(self, now_ns, PAGES_AT_ONCE) == Left::Some
@@ -128,8 +126,6 @@ impl State {
 
 /// The slot's turn; the slot joins if it had none. If its threads come too seldom to finish it, the shepherd does.
 fn begin_turn(table: &mut Timetable, slot: u32) -> Turn {
-    if !table.is_wanted(slot) {
-        table.join(slot);
-    }
+    table.join(slot);
     table.turn(slot)
 }

@@ -27,7 +27,6 @@ const INTERVAL: Key = Key::of("upkeep.interval_ms");
 const BUDGET: Key = Key::of("upkeep.budget_mib");
 
 /// The state. All-zero memory is its beginning.
-#[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct State {
     pub(super) shepherd: Shepherd,
@@ -45,7 +44,6 @@ pub(super) struct State {
 }
 
 /// The progress of a slot's turn.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct OwnTurn {
     /// When the turn ends, in nanoseconds; 0: no turn is in progress.
@@ -57,7 +55,6 @@ pub(super) struct OwnTurn {
 // SAFETY: the inside is used under the lock; the rest is atomic, or constant.
 unsafe impl Sync for State {}
 
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Inside {
     pub(super) decay: Decay,
@@ -66,7 +63,6 @@ pub(super) struct Inside {
 }
 
 /// As in [`Report`](super::Report).
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Counts {
     pub(super) own: Events,
@@ -80,7 +76,6 @@ pub(super) struct Counts {
 }
 
 /// The number of pages that may go back now, by the budget per second.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Allowance {
     since_ns: u64,
@@ -186,7 +181,6 @@ pub(super) const STATE: u32 = 3;
 pub(super) const MOMENT_NS: u64 = 10_000_000;
 
 /// The shepherd's state. All zeroes: there is none.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shepherd {
     /// The generation, times four, plus the state.

@@ -185,11 +185,6 @@ impl Timetable {
         self.wanted.change(slot, false);
     }
 
-    /// Whether it has turns from the next round on.
-    pub fn is_wanted(&self, slot: u32) -> bool {
-        self.wanted.has(slot)
-    }
-
     /// Number of members of this round.
     pub fn members(&self) -> u32 {
         self.members.count()

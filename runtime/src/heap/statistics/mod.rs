@@ -210,12 +210,9 @@ impl State {
             let made = vm::reserve(null_mut(), BYTES, vm::Access::ReadWrite)?;
             // SAFETY: the mapping is ours.
             let is_wiped = unsafe { vm::wipe_on_fork(made, BYTES) };
-            if !is_wiped
-                || Self::place()
-                    .state
-                    .compare_exchange(null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed)
-                    .is_err()
-            {
+            let word = &Self::place().state;
+            let install = || word.compare_exchange(null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed);
+            if !is_wiped || install().is_err() {
                 // SAFETY: no other thread has seen it.
                 unsafe { vm::release(made, BYTES) };
             }
@@ -344,24 +341,17 @@ impl Inside {
         const LOCKS: usize = 80;
         let room =
             Room { caches: MOST_CACHES, slots: slot::possible().min(MOST_SLOTS), groups: register::MOST, locks: LOCKS };
-        match publication::publish(&mut self.place, room.bytes()) {
-            Ok(memory) => {
-                let mut text = [0; 16];
-                let program = process::read_file(c"/proc/self/comm", &mut text).unwrap_or(b"?");
-                let program = core::str::from_utf8(program).unwrap_or("?").trim_end();
-                // SAFETY: the memory is ours, zero, and of that size.
-                let parts = unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
-                self.show(&parts);
-                // Differs from any state, so the first write follows.
-                self.seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
-                percpu::for_process(|| process::at_exit(withdraw));
-                Ok(())
-            }
-            Err(why) => {
-                self.is_refused = true;
-                Err(why)
-            }
-        }
+        let memory = publication::publish(&mut self.place, room.bytes()).inspect_err(|_| self.is_refused = true)?;
+        let mut text = [0; 16];
+        let program = process::read_file(c"/proc/self/comm", &mut text).unwrap_or(b"?");
+        let program = core::str::from_utf8(program).unwrap_or("?").trim_end();
+        // SAFETY: the memory is ours, zero, and of that size.
+        let parts = unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
+        self.show(&parts);
+        // Differs from any state, so the first write follows.
+        self.seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
+        percpu::for_process(|| process::at_exit(withdraw));
+        Ok(())
     }
 }
 

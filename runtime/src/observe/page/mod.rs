@@ -52,7 +52,6 @@ pub struct Room {
     pub locks: usize,
 }
 
-#[derive(Debug)]
 #[repr(C)]
 struct Header {
     mark: [u8; 8],
@@ -78,7 +77,6 @@ struct Place {
     unused: u32,
 }
 
-#[derive(Debug)]
 #[repr(C)]
 struct Copy {
     /// Odd during a write.
