@@ -14,7 +14,7 @@ use machine::sync::Ordering;
 use machine::thread;
 
 /// One entry of a thread into a group. It must not move until it has ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Entry {
     group: *const Core,
@@ -125,11 +125,5 @@ impl Entry {
         // Last: from here on the group may be destroyed, and a handler of this thread must not find it.
         let _ = users.change(|times| times.checked_sub(1));
         Ok(())
-    }
-}
-
-impl Default for Entry {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -206,8 +206,8 @@ impl Core {
     /// At least `bytes` at a multiple of `alignment`, a power of two. None: no memory, or no room within the limits.
     pub fn allocate(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
         let class = match alignment {
-            0..=size_class::STEP => (bytes <= size_class::LARGEST).then(|| size_class::class_for(bytes)),
-            ..=PAGE => size_class::class_for_aligned(bytes, alignment),
+            _ if alignment <= size_class::STEP => (bytes <= size_class::LARGEST).then(|| size_class::class_for(bytes)),
+            _ if alignment <= PAGE => size_class::class_for_aligned(bytes, alignment),
             _ => None,
         };
         match class {

@@ -139,11 +139,6 @@ impl Table {
         self.len == 0
     }
 
-    /// The waits without a row.
-    pub fn lost(&self) -> Waited {
-        self.lost
-    }
-
     /// Writes the table like `perf lock contention`, a line at a time.
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
         if !self.is_empty() {
@@ -440,7 +435,7 @@ text_is_in_the_columns_and_units_of_perf
             assert_eq!(json.iter().map(|row| row[0]).sum::<u64>(), recorded.contended);
             assert_eq!(json.iter().map(|row| row[1]).sum::<u64>(), recorded.total_wait_ns);
             assert_eq!(json.iter().map(|row| row[2]).max(), Some(recorded.max_wait_ns));
-            assert_eq!(table.lost(), Waited::default());
+            assert_eq!(table.lost, Waited::default());
         }
     }
 
@@ -453,7 +448,7 @@ text_is_in_the_columns_and_units_of_perf
         let table = table_of(&contentions, "");
         let rows = rows_of_json(&table);
         assert_eq!(rows.len(), MOST_ROWS);
-        let lost = table.lost();
+        let lost = table.lost;
         assert!(lost.contended > 0);
         assert_eq!(rows.iter().map(|row| row[0]).sum::<u64>() + lost.contended, recorded.contended);
         assert_eq!(rows.iter().map(|row| row[1]).sum::<u64>() + lost.total_wait_ns, recorded.total_wait_ns);

@@ -70,10 +70,7 @@ impl<const N: usize> Text<N> {
 
 pub(super) fn as_str(bytes: &[u8]) -> &str {
     let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    match core::str::from_utf8(&bytes[..len]) {
-        Ok(text) => text,
-        Err(error) => core::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or(""),
-    }
+    bytes[..len].utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
 impl<const N: usize> fmt::Debug for Text<N> {

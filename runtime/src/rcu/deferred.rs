@@ -1,8 +1,8 @@
 //! Deferring: what is to be freed, dropped or called after a grace period, by another thread.
 //!
-//! Everything waits in the queue of the slot where it was deferred (`queues`). A thread that defers maintains its slot's
-//! queue now and then: it asks for a grace period when enough waits to be worth one, and frees a part of what has waited
-//! long enough. All else is left to the worker, and so are all calls.
+//! Everything waits in the queue of the slot where it was deferred (`queues`). A thread that defers maintains its
+//! slot's queue now and then: it asks for a grace period when enough waits to be worth one, and frees a part of what
+//! has waited long enough. All else is left to the worker, and so are all calls.
 //!
 //! Blocks of size classes are retired into a magazine of their slot first, as cheaply as they would be freed: only a
 //! thread that fills the magazine, or finds none, takes the slow path that is told of here.

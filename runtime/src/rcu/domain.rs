@@ -69,7 +69,6 @@ impl Base {
 }
 
 impl Domain {
-    /// The domain of the process.
     #[inline]
     pub(super) fn of_process() -> &'static Domain {
         // SAFETY: these bytes are used for nothing else, aligned to 64, and zeroes are valid.
@@ -203,7 +202,6 @@ impl Domain {
         });
     }
 
-    /// Whether sections are open that this process inherited.
     pub(super) fn has_inherited(&self) -> bool {
         self.inherited.load(Ordering::Acquire) != 0
     }

@@ -102,7 +102,6 @@ impl Grace {
         self.news.load(Ordering::SeqCst)
     }
 
-    /// How many grace periods are over.
     pub(super) fn over(&self) -> u64 {
         // Acquire pairs with the release in `end`: what sections did that are over is done.
         self.over.load(Ordering::Acquire)

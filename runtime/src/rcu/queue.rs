@@ -351,7 +351,6 @@ impl Held<'_> {
         (!sealed.is_empty()).then(|| Cookie::from_number(sealed.cookie))
     }
 
-    /// How often segments have changed places.
     pub(super) fn turns(&mut self) -> usize {
         self.state().turns
     }

@@ -84,7 +84,6 @@ impl Deferred {
         }
     }
 
-    /// Puts something into the slot's queue.
     pub(super) fn put(&self, put: impl FnOnce(&mut Held<'_>, u32) -> Put) -> (&Queue, Put) {
         if self.queues.load(Ordering::Relaxed).is_null() {
             self.make_queues();
@@ -173,7 +172,6 @@ impl Deferred {
         self.locked(slot, here!(), |_, held| held.keep(batch));
     }
 
-    /// Whether anything waits.
     pub(super) fn is_busy(&self) -> bool {
         self.queues().any(Queue::is_busy) || self.retire_slots().is_some_and(RetireSlots::is_used) || does_any_wait()
     }
@@ -182,7 +180,6 @@ impl Deferred {
         self.caller.load(Ordering::Relaxed) == thread::id()
     }
 
-    /// What waits; exact at rest.
     pub(super) fn waiting(&self) -> Waiting {
         let mut waiting = Waiting {
             held_up: self.held_up.load(Ordering::Relaxed),

@@ -88,7 +88,6 @@ pub(super) struct Record {
     seen: AtomicU64,
     /// Checkpoints until it reports, if it counts.
     left: AtomicU32,
-    /// Whether it may be interrupted.
     is_kickable: AtomicU32,
     /// When it was interrupted last, by the number of the grace period.
     kicked_for: AtomicU64,
@@ -105,7 +104,6 @@ pub(super) struct Record {
 const _: () = assert!(offset_of!(Record, due) == 0 && offset_of!(Record, depth) == 4 && FLAGGED == 1);
 
 impl Record {
-    /// Whether a checkpoint has anything to do.
     #[inline(always)]
     pub(super) fn is_due(&self) -> bool {
         self.due.load(Ordering::Relaxed) != 0

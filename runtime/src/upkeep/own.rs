@@ -32,8 +32,7 @@ pub(crate) fn maintain(slot: u32, from: From) {
     let now = coarse_time();
     let watch = heap().cpu.watch(slot);
     match State::known() {
-        None if watch.is_fresh() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
-        None if State::make().is_none() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
+        None if watch.is_fresh() || State::make().is_none() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
         None => watch.look_now(),
         // The thread holds a lock, and the work takes others.
         Some(_) if thread::holds_locks() => watch.look_at(now.wrapping_add(SOON)),
@@ -64,7 +63,8 @@ impl State {
         let OwnTurn { until_ns: until, place } = &self.turns[slot as usize];
         if until.load(Ordering::Relaxed) <= now_ns {
             match self.with(now_ns, |inside| begin_turn(&mut inside.table, slot)) {
-                None => return SOON,
+                // Another thread has the lock, or the slot has just joined.
+                None | Some(Turn::None) => return SOON,
                 Some(Turn::NotBeforeNs(at)) => {
                     self.shepherd.rouse();
                     return coarse_of(at.saturating_sub(now_ns));
@@ -74,8 +74,6 @@ impl State {
                     until.store(end, Ordering::Relaxed);
                     self.shepherd.rouse();
                 }
-                // It has just joined.
-                Some(Turn::None) => return SOON,
             }
         }
         let most = (LEAST_AT_ONCE * (1 + late as usize)).min(MOST_AT_ONCE);

@@ -55,7 +55,6 @@ const MILLISECOND: u64 = 1_000_000;
 /// Age, or growth in pages, at which a process other than the first makes its page.
 const LIFE_NS: u64 = 50 * MILLISECOND;
 const GROWTH: u64 = (4 << 20) / PAGE as u64;
-/// How often it is written.
 const INTERVAL: Key = Key::of("observe.interval_ms");
 /// Memory in use has changed by much if by an eighth and this many pages.
 const MUCH: u64 = (1 << 18) / PAGE as u64;
@@ -114,7 +113,6 @@ impl Seen {
     }
 }
 
-/// The result of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// The copy is complete.

@@ -296,12 +296,12 @@ impl<'a> Page<'a> {
         if len < offset_of!(Header, current) {
             return truncated(size_of::<Header>() as u64);
         }
-        match page.u32_at(offset_of!(Header, version)) {
+        match page.read(offset_of!(Header, version)) {
             VERSION if len < size_of::<Header>() => return truncated(size_of::<Header>() as u64),
             VERSION => {}
             other => return Err(Unreadable::Version(other)),
         }
-        let expected = page.u64_at(offset_of!(Header, bytes));
+        let expected: u64 = page.read(offset_of!(Header, bytes));
         if (len as u64) < expected {
             return truncated(expected);
         }
@@ -314,12 +314,12 @@ impl<'a> Page<'a> {
 
     /// The number of the process.
     pub fn process(self) -> u32 {
-        self.u32_at(offset_of!(Header, process))
+        self.read(offset_of!(Header, process))
     }
 
     /// When it was made, on the machine's monotonic clock.
     pub fn made_at_ns(self) -> u64 {
-        self.u64_at(offset_of!(Header, made_at_ns))
+        self.read(offset_of!(Header, made_at_ns))
     }
 
     /// The kernel's name of the program at that time.
@@ -334,7 +334,7 @@ impl<'a> Page<'a> {
 
     /// The latest report.
     pub fn snapshot(self) -> Result<Snapshot<'a>, Unreadable> {
-        let copy = match self.u32_at(offset_of!(Header, current)) {
+        let copy = match self.read(offset_of!(Header, current)) {
             NONE => return Err(Unreadable::Empty),
             current @ 1..=2 => current as usize - 1,
             _ => return Err(Unreadable::Damaged("there is no such copy")),
@@ -355,20 +355,12 @@ impl<'a> Page<'a> {
     }
 
     fn copy_at(self, copy: usize) -> usize {
-        let at = self.u64_at(offset_of!(Header, copies) + 8 * copy);
+        let at: u64 = self.read(offset_of!(Header, copies) + 8 * copy);
         usize::try_from(at).unwrap_or(usize::MAX)
     }
 
     fn place(self, table: usize) -> Place {
         self.read(offset_of!(Header, tables) + table * size_of::<Place>())
-    }
-
-    fn u32_at(self, at: usize) -> u32 {
-        self.read(at)
-    }
-
-    fn u64_at(self, at: usize) -> u64 {
-        self.read(at)
     }
 
     /// The value at a place within the page, of a type for which any bytes are valid.
@@ -382,7 +374,7 @@ impl<'a> Page<'a> {
 impl<'a> Snapshot<'a> {
     /// Changes when the copy is written again: a reader that copied the page meanwhile finds another value.
     pub fn turn(self) -> u64 {
-        self.page.u64_at(self.at + offset_of!(Copy, turn))
+        self.page.read(self.at + offset_of!(Copy, turn))
     }
 
     /// The turn's offset in the page.
@@ -392,17 +384,17 @@ impl<'a> Snapshot<'a> {
 
     /// When the write began, on the machine's monotonic clock.
     pub fn began_ns(self) -> u64 {
-        self.page.u64_at(self.at + offset_of!(Copy, began_ns))
+        self.page.read(self.at + offset_of!(Copy, began_ns))
     }
 
     /// When it ended.
     pub fn ended_ns(self) -> u64 {
-        self.page.u64_at(self.at + offset_of!(Copy, ended_ns))
+        self.page.read(self.at + offset_of!(Copy, ended_ns))
     }
 
     /// Time spent on writing.
     pub fn cost_ns(self) -> u64 {
-        self.page.u64_at(self.at + offset_of!(Copy, cost_ns))
+        self.page.read(self.at + offset_of!(Copy, cost_ns))
     }
 
     /// The figures of the process.
@@ -427,11 +419,11 @@ impl<'a> Snapshot<'a> {
 
     /// Rows of a table that had no room.
     pub fn lost_in(self, number: usize) -> u32 {
-        self.page.u32_at(self.at + offset_of!(Copy, lost) + 4 * number)
+        self.page.read(self.at + offset_of!(Copy, lost) + 4 * number)
     }
 
     fn rows_of(self, table: usize) -> u32 {
-        self.page.u32_at(self.at + offset_of!(Copy, rows) + 4 * table)
+        self.page.read(self.at + offset_of!(Copy, rows) + 4 * table)
     }
 }
 
@@ -506,7 +498,7 @@ mod tests {
         writer.start(40);
         writer.finish(41);
         writer.start(50);
-        assert_ne!(Page::of(bytes(&memory)).unwrap().u64_at(read.turn_at()) % 2, 0);
+        assert_ne!(Page::of(bytes(&memory)).unwrap().read::<u64>(read.turn_at()) % 2, 0);
     }
 
     #[test]
