@@ -8,7 +8,7 @@ use super::heap::Heap;
 use super::object_cache::ObjectCache;
 use crate::central::{CacheRef, Charged, NO_SLOT, NOBODY, Shape};
 use crate::cpu_cache::{Side, SlotWord, Which};
-use crate::depot::View;
+use crate::depot::{Stack, View};
 use crate::observe::Why;
 use machine::here;
 
@@ -67,18 +67,14 @@ impl Heap {
             }
         }
         let held = depot.lock(cache, slot, here!());
-        let stacks = [held.take_full(), held.take_empty()];
+        let stacks = held.take_all();
         // Spans in the ring belong to the shard that we hold.
         held.0.ring().iter().for_each(|span| span.set_owner(NOBODY));
         let spans = held.0.ring().take_all();
         self.cpu.shrink_held(&held);
         cache.load(slot).forget();
         drop(held);
-        for stack in stacks {
-            while let Some(magazine) = stack.pop() {
-                depot.keep_emptied(cache, slot, magazine);
-            }
-        }
+        stacks.into_iter().flat_map(Stack::drain).for_each(|magazine| depot.keep_emptied(cache, slot, magazine));
         for span in spans {
             // SAFETY: the span is ours, and none of its objects is in use.
             unsafe { central.free_span(cache, slot, span) };

@@ -151,13 +151,13 @@ fn object_whose_shard_is_held() {
         let taken = span.take().expect("a new span has objects");
         before = span.in_use();
         heap().cpu.depot.put_one(cache, taken);
-        assert!(heap().cpu.depot.has_deferred(), "the object waits for the next slow path");
+        assert!(!heap().cpu.depot.deferred.is_empty(), "the object waits for the next slow path");
         assert_eq!(span.in_use(), before, "the span was changed under its owner's lock");
         object = Some((span, taken as usize));
     });
     let (span, taken) = object.expect("the work was done");
     heap().cpu.put_deferred();
-    assert!(!heap().cpu.depot.has_deferred());
+    assert!(heap().cpu.depot.deferred.is_empty());
     let is_back = span.cache() == 0 || span.is_free(taken as *mut u8);
     assert!(is_back && span.in_use() == before - 1, "the object is not in its span: {span:?}");
 }

@@ -51,7 +51,7 @@ impl CpuCaches {
                 Some(magazine.sized(self.depot.central.capacity(cache, slot)))
             };
             let Some(mut magazine) = own.or_else(empty) else { break };
-            let (fitting, rest) = objects.split_at(objects.len().min(magazine.room()));
+            let (fitting, rest) = objects.split_at(objects.len().min(magazine.view().room()));
             fitting.iter().for_each(|&object| magazine.push(object));
             objects = rest;
             let full = if magazine.is_full() { Err(magazine) } else { word.put(magazine) };

@@ -147,7 +147,7 @@ impl CpuCaches {
     /// Returns deferred magazines to the spans.
     #[inline]
     pub fn put_deferred(&self) {
-        if self.depot.has_deferred() {
+        if !self.depot.deferred.is_empty() {
             self.put_all_deferred();
         }
     }
@@ -160,7 +160,7 @@ impl CpuCaches {
 
     /// The same under the drain lock.
     pub fn put_deferred_as_drainer(&self) {
-        for magazine in self.depot.take_deferred() {
+        for magazine in self.depot.deferred.take().drain() {
             if let Some(first) = magazine.view().objects().next() {
                 let cache = self.depot.central.cache_at(first).expect("an object of ours lies in a span");
                 self.depot.flush_out(cache, slot::current().unwrap_or(NO_SLOT), magazine);

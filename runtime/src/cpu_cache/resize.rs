@@ -154,7 +154,7 @@ impl CpuCaches {
         }
         let held = self.depot.lock(cache, slot, here!());
         let known = cache.level(slot);
-        if held.slot() == slot && known.load(Ordering::Relaxed) == level {
+        if held.0.slot == slot && known.load(Ordering::Relaxed) == level {
             known.store(level + 1, Ordering::Relaxed);
         } else {
             drop(held);
@@ -167,14 +167,14 @@ impl CpuCaches {
     pub(super) fn shrink_magazines(&self, cache: CacheRef, slot: u32) {
         let held = self.depot.lock(cache, slot, here!());
         // A signal handler that must not wait may get another slot's lock.
-        if held.slot() == slot {
+        if held.0.slot == slot {
             self.shrink_held(&held);
         }
     }
 
     /// The same for a held shard.
     pub fn shrink_held(&self, held: &Held) {
-        let (cache, slot) = (held.0.cache, held.slot());
+        let (cache, slot) = (held.0.cache, held.0.slot);
         let level = cache.level(slot).load(Ordering::Relaxed);
         if level > 0 {
             cache.level(slot).store(0, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::AtomicUsize as Word;
 use machine::slot::ARRAY;
-use machine::sync::{AtomicUsize, Ordering::Relaxed};
+use machine::sync::{AtomicUsize, Ordering, Ordering::Relaxed};
 
 /// A magazine that the holder of this value owns.
 #[derive(Debug)]
@@ -104,11 +104,6 @@ impl<'a> View<'a> {
     fn link(self) -> &'a Word {
         word(self.memory())
     }
-
-    /// The link that [`Magazine::set_link`] wrote.
-    pub fn next(self) -> usize {
-        self.link().load(Relaxed)
-    }
 }
 
 impl Magazine {
@@ -145,7 +140,7 @@ impl Magazine {
     /// The same magazine, which is empty, with a new capacity.
     pub fn sized(self, capacity: usize) -> Self {
         debug_assert!(self.is_empty() && (1..=MOST_POINTERS).contains(&capacity));
-        if self.capacity() == capacity {
+        if self.view().capacity() == capacity {
             return self;
         }
         let start = ManuallyDrop::new(self).memory() as usize;
@@ -154,22 +149,10 @@ impl Magazine {
         Magazine(start + bottom(capacity))
     }
 
-    /// Most pointers that it holds.
-    #[inline]
-    pub fn capacity(&self) -> usize {
-        self.view().capacity()
-    }
-
     /// Number of pointers.
     #[inline]
     pub fn len(&self) -> usize {
         self.view().len()
-    }
-
-    /// Pointers that still fit.
-    #[inline]
-    pub fn room(&self) -> usize {
-        self.view().room()
     }
 
     /// Whether it holds no pointer.
@@ -206,21 +189,16 @@ impl Magazine {
     /// For objects that go into it, which is empty, the first on top.
     pub fn filling(self) -> Filling {
         debug_assert!(self.is_empty());
-        Filling { next: self.0 + self.room() * 8, magazine: self }
+        Filling { next: self.0 + self.view().room() * 8, magazine: self }
     }
 
     /// The same magazine without its pointers. Their objects go with their spans.
     pub fn emptied(self) -> Self {
         let this = ManuallyDrop::new(self);
-        match this.capacity() {
+        match this.view().capacity() {
             0 => Magazine(this.0),
             capacity => Magazine(this.memory() as usize + bottom(capacity)),
         }
-    }
-
-    /// Links it to the magazine whose top is at an address; 0: to none.
-    pub fn set_link(&self, next: usize) {
-        self.view().link().store(next, Relaxed);
     }
 
     /// Start of its memory.
@@ -255,7 +233,7 @@ impl Filling {
 
     /// The magazine. Objects that do not fill it move down to its bottom.
     pub fn done(self) -> Magazine {
-        let (len, next) = (self.magazine.room() - self.room(), self.next);
+        let (len, next) = (self.magazine.view().room() - self.room(), self.next);
         let bottom = self.magazine.into_top();
         if next != bottom {
             let words = (1..=len).map(|index| index * 8);
@@ -316,6 +294,11 @@ impl Stack {
         })
     }
 
+    /// Pops one magazine after the other.
+    pub fn drain(self) -> impl Iterator<Item = Magazine> {
+        core::iter::from_fn(move || self.pop())
+    }
+
     /// Moves all magazines to a new stack.
     pub fn take(&self) -> Stack {
         let all = Stack(AtomicUsize::new(self.0.load(Relaxed)));
@@ -332,6 +315,38 @@ impl Stack {
 fn linked<'a>(first: usize) -> impl Iterator<Item = View<'a>> {
     let at = |top: usize| (top != 0).then_some(View { top, of: PhantomData });
     core::iter::successors(at(first), move |view| at(view.link().load(Relaxed)))
+}
+
+/// Deferred magazines: objects that signal handlers could not return. They wait for the next slow path, and count as
+/// outside of the depot. All-zero memory: empty. Runs at the same time: any thread pushes, also in signal handlers; a
+/// drainer takes all.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Deferred(AtomicUsize);
+
+impl Deferred {
+    /// Defers a magazine to the next drain, as a signal handler must not wait for a shard.
+    #[cold]
+    pub(super) fn push(&self, magazine: Magazine) {
+        let link = |first| {
+            magazine.view().link().store(first, Relaxed);
+            Some(magazine.0)
+        };
+        // Release pairs with the acquire in `take`: a thread that sees the magazine sees its link and its objects.
+        let _ = self.0.fetch_update(Ordering::Release, Relaxed, link);
+        magazine.into_top();
+    }
+
+    /// Whether no magazine is deferred.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.load(Relaxed) == 0
+    }
+
+    /// Takes all.
+    pub fn take(&self) -> Stack {
+        Stack(AtomicUsize::new(self.0.swap(0, Ordering::Acquire)))
+    }
 }
 
 /// A stack that counts its magazines in the upper bits of its word.
@@ -353,8 +368,7 @@ impl CountedStack {
     /// The topmost magazine, which another thread may own by now.
     #[inline]
     pub fn topmost(&self) -> Option<View<'_>> {
-        let top = self.0.load(Relaxed) % ONE;
-        (top != 0).then_some(View { top, of: PhantomData })
+        self.iter().next()
     }
 
     /// Pushes a magazine.

@@ -13,20 +13,13 @@
 //!
 //! It uses the central tier. Source: Bonwick and Adams, "Magazines and Vmem".
 
-mod arena;
 mod batch;
-mod deferred;
-mod flush;
 mod magazine;
-mod refill;
-mod reserve;
-mod shard;
-mod slotless;
 mod spare;
 mod tier;
+mod transfer;
 
 pub use batch::{Batch, Batches};
-pub use magazine::{Magazine, View};
-pub use reserve::Reserve;
-pub use shard::{Held, Hints};
-pub use tier::Depot;
+pub use magazine::{Magazine, Stack, View};
+pub use spare::Reserve;
+pub use tier::{Depot, Held, Hints};

@@ -1,6 +1,6 @@
-//! Empty magazines that no shard keeps. Any cache may take one, in any slot.
+//! Magazines that no shard keeps: empty ones, which any cache may take in any slot, and those of reserves.
 //!
-//! With a slot for each thread, many threads leave many of these. A trim returns pages full of spare magazines to the
+//! With a slot for each thread, many threads leave many empty ones. A trim returns pages full of spare magazines to the
 //! kernel. Such a page is *blank*: it holds nothing, not even a link, so a remaining magazine stores its address.
 //!
 //! Runs at the same time: any thread, under the lock, also in a shard's. A signal handler above its holder does
@@ -13,11 +13,11 @@ use crate::page_heap::PAGE;
 use core::mem::ManuallyDrop;
 use core::ptr::null_mut;
 use machine::slot::ARRAY;
-use machine::sync::{Acquired, Lock, Site};
+use machine::sync::{Acquired, Contention, Lock, Site};
 use machine::{here, vm};
 
-/// After the shards' rank.
-const SPARE_RANK: u8 = 2;
+/// After the shards' rank; a holder takes no further lock.
+const RANK: u8 = 2;
 
 const IN_PAGE: usize = PAGE / ARRAY;
 
@@ -25,17 +25,13 @@ const IN_PAGE: usize = PAGE / ARRAY;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Spare {
-    lock: Lock<SPARE_RANK>,
+    lock: Lock<RANK>,
     magazines: Stack,
     /// Magazines that hold addresses of blank pages.
     blank: Stack,
 }
 
 impl Spare {
-    pub const fn new() -> Self {
-        Spare { lock: Lock::new(), magazines: Stack::new(), blank: Stack::new() }
-    }
-
     /// Error: in a signal handler that must not wait.
     pub fn push(&self, locks: &LockReport, magazine: Magazine) -> Result<(), Magazine> {
         let mut rest = Some(magazine);
@@ -85,14 +81,9 @@ impl Spare {
             // SAFETY: ours, and not used from here on.
             unsafe { vm::release(scratch, bytes) };
         }
-        let put = |to: &Stack, from: &Stack| {
-            while let Some(magazine) = from.pop() {
-                to.push(magazine);
-            }
-        };
         self.locked(locks, here!(), || {
-            put(&self.magazines, &taken);
-            put(&self.blank, &blank);
+            taken.drain().for_each(|magazine| self.magazines.push(magazine));
+            blank.drain().for_each(|pages| self.blank.push(pages));
         });
         released
     }
@@ -105,14 +96,57 @@ impl Spare {
     }
 
     fn locked<R>(&self, locks: &LockReport, site: Site, work: impl FnOnce() -> R) -> Option<R> {
-        if self.lock.acquire(&locks.spare, site) == Acquired::WouldDeadlock {
-            return None;
-        }
-        let result = work();
-        // SAFETY: acquired above.
-        unsafe { self.lock.release() };
-        Some(result)
+        locked(&self.lock, &locks.spare, site, work)
     }
+}
+
+/// Magazines set aside for allocations that would otherwise fail. Zeroes: empty. Single stores make every change, so a fork leaves it in order.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Reserve {
+    lock: Lock<RANK>,
+    magazines: Stack,
+}
+
+impl Reserve {
+    /// Error: in a signal handler that must not wait.
+    pub(super) fn push(&self, locks: &LockReport, magazine: Magazine) -> Result<(), Magazine> {
+        let mut rest = Some(magazine);
+        self.locked(locks, here!(), || rest.take().map(|magazine| self.magazines.push(magazine)));
+        rest.map_or(Ok(()), Err)
+    }
+
+    /// Takes a magazine with objects out.
+    pub fn pop(&self, locks: &LockReport) -> Option<Magazine> {
+        // A stale look: a thread that misses a magazine goes on as without a reserve.
+        if self.magazines.is_empty() { None } else { self.locked(locks, here!(), || self.magazines.pop())? }
+    }
+
+    /// Objects in the reserve now.
+    pub(super) fn objects(&self, locks: &LockReport) -> usize {
+        let count = || self.magazines.iter().map(View::len).sum();
+        if self.magazines.is_empty() { 0 } else { self.locked(locks, here!(), count).unwrap_or(0) }
+    }
+
+    /// Shows each magazine, while no thread changes them.
+    pub fn for_each(&self, show: impl FnMut(View<'_>)) {
+        self.magazines.iter().for_each(show);
+    }
+
+    fn locked<R>(&self, locks: &LockReport, site: Site, work: impl FnOnce() -> R) -> Option<R> {
+        locked(&self.lock, &locks.reserves, site, work)
+    }
+}
+
+/// Runs `work` under a lock. None: in a signal handler that must not wait.
+fn locked<R>(lock: &Lock<RANK>, contention: &Contention, site: Site, work: impl FnOnce() -> R) -> Option<R> {
+    if lock.acquire(contention, site) == Acquired::WouldDeadlock {
+        return None;
+    }
+    let result = work();
+    // SAFETY: acquired above.
+    unsafe { lock.release() };
+    Some(result)
 }
 
 /// Returns to the kernel the pages that lie whole among these magazines, which it takes out of the slice. Puts the

@@ -1,20 +1,24 @@
-//! The state of the depot.
+//! The state of the depot, and what a slot has of it: its shards and its magazine arena.
+//!
+//! Runs at the same time: any thread. A shard changes under its lock, which is the central tier's. Threads look at it
+//! without the lock. Threads, also in signal handlers, take memory from an arena without a lock.
 
-use super::arena::Arena;
-use super::deferred::Deferred;
-use super::magazine::Magazine;
+use super::magazine::{CountedStack, Deferred, Magazine, Stack, View};
 use super::spare::Spare;
-use crate::central::{Central, NO_SLOT};
+use crate::central::{self, CacheRef, Central, NO_SLOT};
 use crate::layout::{self, Region};
 use crate::observe::Events;
-use machine::sync::{AtomicBool, Ordering};
+use crate::page_heap::Metadata;
+use machine::slot::ARRAY;
+use machine::sync::{AtomicBool, AtomicUsize, Ordering, Site};
 
 /// The tier. Zeroes are one that has not begun.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Depot {
     cold: Cold,
-    deferred: Deferred,
+    /// Objects that signal handlers could not return.
+    pub deferred: Deferred,
     serves_slotless: AtomicBool,
     /// The tier below.
     pub central: Central,
@@ -62,22 +66,140 @@ impl Depot {
         self.serves_slotless.load(Ordering::Relaxed)
     }
 
-    // ---- deferred magazines ----
-
-    /// Defers a magazine, whose objects count as outside of the depot, to the next drain.
-    #[cold]
-    pub(super) fn defer(&self, magazine: Magazine) {
-        self.deferred.push(magazine);
-    }
-
-    /// Whether a magazine is deferred.
+    /// Locks a slot's shard; see [`central::Central::lock`].
     #[inline]
-    pub fn has_deferred(&self) -> bool {
-        !self.deferred.is_empty()
+    pub fn lock(&self, cache: CacheRef, slot: u32, site: Site) -> Held {
+        Held(self.central.lock(cache, slot, site))
+    }
+}
+
+/// A shard whose lock is held.
+#[derive(Debug)]
+pub struct Held(pub central::Held);
+
+/// A shard without its lock: all answers may be stale.
+#[derive(Clone, Copy, Debug)]
+pub struct Hints {
+    pub(super) full: &'static CountedStack,
+    pub(super) empty: &'static CountedStack,
+}
+
+impl Hints {
+    /// Hints of a slot's shard.
+    #[inline]
+    pub fn of(cache: CacheRef, slot: u32) -> Self {
+        // SAFETY: as `layout` says.
+        unsafe { Hints { full: cache.in_shard(slot, layout::FULL), empty: cache.in_shard(slot, layout::EMPTY) } }
     }
 
-    /// Takes all deferred magazines.
-    pub fn take_deferred(&self) -> impl Iterator<Item = Magazine> {
-        self.deferred.take()
+    /// Number of full magazines.
+    #[inline]
+    pub fn full_count(self) -> usize {
+        self.full.len()
+    }
+
+    /// The topmost full magazine, which another thread may own by now.
+    pub fn topmost_full(self) -> Option<View<'static>> {
+        self.full.topmost()
+    }
+
+    /// Whether there are empty magazines.
+    pub fn has_empty(self) -> bool {
+        self.empty.topmost().is_some()
+    }
+
+    /// The full and the empty magazines. For tests, while no other thread uses the heap.
+    pub fn stacks(self) -> [&'static CountedStack; 2] {
+        [self.full, self.empty]
+    }
+}
+
+impl Held {
+    pub(super) fn stacks(&self) -> Hints {
+        Hints::of(self.0.cache, self.0.slot)
+    }
+
+    /// Pushes a magazine with objects.
+    pub fn push_full(&self, magazine: Magazine) {
+        self.stacks().full.push(magazine);
+    }
+
+    /// Pops a magazine with objects.
+    pub fn pop_full(&self) -> Option<Magazine> {
+        self.stacks().full.pop()
+    }
+
+    /// Takes all magazines, the full ones and the empty ones.
+    pub fn take_all(&self) -> [Stack; 2] {
+        self.stacks().stacks().map(CountedStack::take)
+    }
+
+    /// Keeps an empty magazine.
+    pub fn push_empty(&self, magazine: Magazine) {
+        self.stacks().empty.push(magazine);
+    }
+
+    /// An empty magazine, if the shard keeps one.
+    pub fn pop_empty(&self) -> Option<Magazine> {
+        self.stacks().empty.pop()
+    }
+}
+
+/// Magazines cut at once. The unused part is only address space.
+const AT_ONCE: usize = 16;
+/// Bits of the word that count the magazines left; above them lies the address of the next one.
+const LEFT: usize = ARRAY - 1;
+const _: () = assert!(AT_ONCE <= LEFT);
+
+/// A slot's cut but unused memory, so that threads that grow at once do not queue. All-zero memory: none. The word has each value once in a process's life, as memory
+/// is never cut twice. So a successful exchange saw no other value in between. Relaxed: no thread has written to this
+/// memory.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Arena(AtomicUsize);
+
+impl Arena {
+    /// Memory for a magazine. None: out of memory.
+    pub fn take(&self, metadata: &Metadata) -> Option<*mut u8> {
+        let mut word = self.0.load(Ordering::Relaxed);
+        while word & LEFT != 0 {
+            match self.0.compare_exchange_weak(word, word + ARRAY - 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some((word & !LEFT) as *mut u8),
+                Err(seen) => word = seen,
+            }
+        }
+        let Some(memory) = metadata.cut(AT_ONCE * ARRAY, ARRAY) else { return metadata.cut(ARRAY, ARRAY) };
+        // If another thread was faster, the rest of ours stays unused, which costs only address space.
+        let rest = (memory as usize + ARRAY) | (AT_ONCE - 1);
+        let _ = self.0.compare_exchange(word, rest, Ordering::Relaxed, Ordering::Relaxed);
+        Some(memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machine::vm;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    #[test]
+    fn memory_that_two_threads_take_is_taken_once() {
+        const BYTES: usize = 64 << 20;
+        let space = vm::reserve(core::ptr::null_mut(), BYTES, vm::Access::ReadWrite).expect("there is memory");
+        // SAFETY: zeroes are valid metadata that has not begun.
+        let metadata: Metadata = unsafe { core::mem::zeroed() };
+        // SAFETY: within the mapping, or its end.
+        metadata.begin(space, unsafe { space.add(BYTES) });
+        let arena = Arena(AtomicUsize::new(0));
+        let take = || (0..20_000).map(|_| arena.take(&metadata).expect("there is room") as usize).collect::<Vec<_>>();
+        let taken: Vec<usize> = std::thread::scope(|scope| {
+            let threads = [scope.spawn(take), scope.spawn(take)];
+            threads.into_iter().flat_map(|thread| thread.join().expect("it took")).collect()
+        });
+        assert!(
+            taken.iter().all(|at| at.is_multiple_of(ARRAY) && (space as usize..space as usize + BYTES).contains(at))
+        );
+        assert_eq!(BTreeSet::from_iter(&taken).len(), taken.len());
     }
 }
