@@ -189,7 +189,8 @@ impl CpuCaches {
     /// Drains the magazines of all slots.
     pub fn drain_magazines(&self, which: Which<'_>, why: Why) -> Drained {
         let own = self.drain_own(which);
-        let others = self.drain_others(which, why);
+        // All slots, because the thread may be in another one by now.
+        let others = self.drain_slots(which, 0..slot::in_use(), why);
         Drained { magazines: own + others.magazines, ..others }
     }
 
@@ -218,29 +219,15 @@ impl CpuCaches {
         self.words(which, slot).filter(|&word| self.drain_own_word(word)).count()
     }
 
-    /// Drains the magazines left after [`Self::drain_own`]: a dead thread's by taking its place, those of other CPUs by
-    /// kicks. This covers all slots, because the thread may be in another one by now.
-    fn drain_others(&self, which: Which<'_>, why: Why) -> Drained {
-        let others = 0..slot::in_use();
+    /// Drains the magazines of slots that other threads may use: a dead thread's by taking its place, those of other
+    /// CPUs by kicks.
+    pub(super) fn drain_slots(&self, which: Which<'_>, slots: impl Iterator<Item = u32>, why: Why) -> Drained {
         let quiet = |slot| slot::while_dead(slot, || self.drain_quiet(which, slot));
         match slot::mode() {
-            slot::Mode::PerThread => Drained { magazines: others.filter_map(quiet).sum(), refused: false },
-            slot::Mode::ConcurrencyId if kick::register().is_ok() => self.drain_marked(which, others, why),
+            slot::Mode::PerThread => Drained { magazines: slots.filter_map(quiet).sum(), refused: false },
+            slot::Mode::ConcurrencyId if kick::register().is_ok() => self.drain_marked(which, slots, why),
             slot::Mode::ConcurrencyId => Drained { magazines: 0, refused: true },
         }
-    }
-
-    /// Drains the magazines of a slot if its thread is dead.
-    pub(super) fn drain_if_dead(&self, which: Which<'_>, slot: u32) -> Drained {
-        let magazines = slot::while_dead(slot, || self.drain_quiet(which, slot)).unwrap_or(0);
-        Drained { magazines, refused: false }
-    }
-
-    /// Drains the magazines of a slot that threads may use.
-    pub(super) fn drain_slot(&self, which: Which<'_>, slot: u32, why: Why) -> Drained {
-        let is_possible = slot::mode() == slot::Mode::ConcurrencyId && kick::register().is_ok();
-        let refused = || Drained { magazines: 0, refused: true };
-        if is_possible { self.drain_marked(which, core::iter::once(slot), why) } else { refused() }
     }
 
     /// Drains the magazines of a slot that no thread can use.

@@ -11,8 +11,9 @@ use super::tier::CpuCaches;
 use crate::central::{CacheRef, Subreleased, coarse_time};
 use crate::observe::Why;
 use crate::page_heap::Occupancy;
+use core::iter;
+use machine::here;
 use machine::sync::Ordering;
-use machine::{here, slot};
 
 /// The work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,11 +58,7 @@ impl CpuCaches {
     pub fn reclaim_idle(&self, slot: u32, now: u32, idle: u32) -> Option<Reclaimed> {
         self.as_only_drainer(here!(), || {
             self.put_deferred_as_drainer();
-            let which = Which::Idle(now, idle);
-            let drained = match slot::mode() {
-                slot::Mode::ConcurrencyId => self.drain_slot(which, slot, Why::Upkeep),
-                slot::Mode::PerThread => self.drain_if_dead(which, slot),
-            };
+            let drained = self.drain_slots(Which::Idle(now, idle), iter::once(slot), Why::Upkeep);
             let mut done = Reclaimed { magazines: drained.magazines, ..Reclaimed::default() };
             for cache in self.depot.central.caches().filter(|cache| cache.is_used_in(slot)) {
                 if !cache.load(slot).is_idle(now, idle) {

@@ -7,22 +7,16 @@
 //! A slow path first takes a magazine out of its slot word by one committing store. If anything fails afterwards,
 //! because the thread migrated or another was faster, the magazine goes to the depot. So no path has to undo anything.
 
-mod bulk;
 mod drain;
-mod hook;
 mod idle;
-mod miss;
-mod overflow;
-mod refill;
 mod resize;
 mod retire;
 mod slot_word;
+mod slow_path;
 mod tier;
-mod vain_flush;
 
 pub use drain::{Drained, Which};
-pub use hook::{At, Watch};
 pub use idle::Reclaimed;
 pub use retire::RetireSlots;
 pub use slot_word::{Side, SlotWord};
-pub use tier::CpuCaches;
+pub use tier::{At, CpuCaches, Watch};

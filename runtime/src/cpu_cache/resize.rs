@@ -20,6 +20,7 @@ use crate::central::{CacheRef, HIGHEST_RATE, Path, Shape};
 use crate::depot::Held;
 use crate::layout;
 use crate::observe::Why;
+use core::iter;
 use machine::sync::{AtomicU64, Ordering};
 use machine::{clock, here, slot};
 
@@ -229,7 +230,7 @@ impl CpuCaches {
 
     /// Takes a slot's grants back and empties the magazines, under the drain lock. False: the machine refused.
     fn empty_grown(&self, slot: u32) -> bool {
-        let drained = self.drain_slot(Which::Grown, slot, Why::Idle);
+        let drained = self.drain_slots(Which::Grown, iter::once(slot), Why::Idle);
         if !drained.refused {
             let caches = self.depot.central.caches().filter(|cache| cache.is_used_in(slot));
             caches.for_each(|cache| self.shrink_magazines(cache, slot));

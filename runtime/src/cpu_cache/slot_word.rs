@@ -88,12 +88,6 @@ impl Seen {
         // SAFETY: passed on.
         self.names_one().then(|| unsafe { Magazine::adopt(self.top) })
     }
-
-    /// The raw word, for the restartable exchange of both.
-    #[inline]
-    pub(super) fn word(self) -> usize {
-        self.word
-    }
 }
 
 impl SlotWord {
@@ -221,7 +215,7 @@ impl Marked {
 /// objects, the free magazine has none, or the thread has migrated.
 pub(super) fn change_places(cache: CacheRef, allocation: Seen, free: Seen) -> Option<*mut u8> {
     // SAFETY: each slot has an area, and both words name magazines.
-    let object = unsafe { slot::change_places(cache.chunk().base(), cache.index(), allocation.word(), free.word()) };
+    let object = unsafe { slot::change_places(cache.chunk().base(), cache.index(), allocation.word, free.word) };
     (!object.is_null()).then_some(object)
 }
 
@@ -232,12 +226,4 @@ pub(super) fn change_places(cache: CacheRef, allocation: Seen, free: Seen) -> Op
 pub(super) unsafe fn push(cache: CacheRef, object: *mut u8) -> bool {
     // SAFETY: passed on; each slot has an area.
     unsafe { slot::push(cache.chunk().base(), cache.index(), object) }
-}
-
-/// Pops an object of the slot's allocation magazine, as the fast path does.
-#[inline]
-pub(super) fn pop(cache: CacheRef) -> Option<*mut u8> {
-    // SAFETY: each slot has an area in the chunk.
-    let object = unsafe { slot::pop(cache.chunk().base(), cache.index()) };
-    (!object.is_null()).then_some(object)
 }

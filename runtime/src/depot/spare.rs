@@ -100,7 +100,8 @@ impl Spare {
     }
 }
 
-/// Magazines set aside for allocations that would otherwise fail. Zeroes: empty. Single stores make every change, so a fork leaves it in order.
+/// Magazines set aside for allocations that would otherwise fail. Zeroes: empty. Single stores make every change, so a
+/// fork leaves it in order.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Reserve {

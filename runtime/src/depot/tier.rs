@@ -151,9 +151,9 @@ const AT_ONCE: usize = 16;
 const LEFT: usize = ARRAY - 1;
 const _: () = assert!(AT_ONCE <= LEFT);
 
-/// A slot's cut but unused memory, so that threads that grow at once do not queue. All-zero memory: none. The word has each value once in a process's life, as memory
-/// is never cut twice. So a successful exchange saw no other value in between. Relaxed: no thread has written to this
-/// memory.
+/// A slot's cut but unused memory, so that threads that grow at once do not queue. All-zero memory: none. The word has
+/// each value once in a process's life, as memory is never cut twice. So a successful exchange saw no other value in
+/// between. Relaxed: no thread has written to this memory.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Arena(AtomicUsize);

@@ -1,0 +1,276 @@
+//! The slow paths. Refill: the allocation magazine is empty. Overflow: the free magazine is full.
+
+use super::slot_word::{Side, SlotWord, change_places, push};
+use super::tier::CpuCaches;
+use crate::central::{CacheRef, HIGHEST_RATE, PINNED, Path, Source};
+use crate::depot::{Magazine, View};
+use crate::page_heap::{GRANULE, PAGE};
+use machine::{here, slot};
+
+/// Magazines that another slot keeps while our own spans can still give.
+const FEW: usize = 4;
+/// From so many objects on, it pays to take a magazine out of its word.
+const WORTH_A_MAGAZINE: usize = 8;
+
+impl CpuCaches {
+    // ---- refill ----
+
+    /// Pops an object of the slot's allocation magazine.
+    #[inline]
+    pub fn take(&self, cache: CacheRef) -> Option<*mut u8> {
+        // SAFETY: each slot has an area in the chunk.
+        let object = unsafe { slot::pop(cache.chunk().base(), cache.index()) };
+        (!object.is_null()).then_some(object)
+    }
+
+    /// Exchanges the slot's two magazines and pops an object, if the free magazine is at least half full and both have
+    /// full capacity. Programs that swing by a magazine live here, so it counts no miss and takes no lock.
+    #[inline(always)]
+    pub fn swap(&self, cache: CacheRef) -> Option<*mut u8> {
+        let slot = slot::current_if_given()?;
+        let [allocation, free] = Side::BOTH.map(|side| SlotWord::new(cache, slot, side).look());
+        let (taken, given) = (allocation.view()?, free.view()?);
+        let most = self.depot.central.capacity(cache, slot);
+        let worth_it = self.depot.central.miss_rate(cache, slot) == HIGHEST_RATE
+            && taken.capacity() == most
+            && given.capacity() == most
+            && given.room() <= most / 2
+            && !self.is_polled();
+        if worth_it { change_places(cache, allocation, free) } else { None }
+    }
+
+    /// An object by any way left after [`Self::swap`].
+    #[cold]
+    pub fn refill(&self, cache: CacheRef) -> Option<*mut u8> {
+        self.put_deferred();
+        let Some(slot) = slot::current() else { return self.refill_slotless(cache) };
+        let mut magazine = self.take_free_magazine(cache, slot).or_else(|| self.find_magazine(cache, slot))?;
+        let object = magazine.pop();
+        self.install(cache, slot, magazine);
+        object
+    }
+
+    fn refill_slotless(&self, cache: CacheRef) -> Option<*mut u8> {
+        if let Some(object) = self.depot.take_slotless(cache) {
+            return object;
+        }
+        let slot = self.depot.slot_or_none(None);
+        let mut magazine = self.find_magazine(cache, slot)?;
+        let object = magazine.pop();
+        let kept_bytes = self.depot.central.capacity(cache, slot) * cache.object_bytes();
+        self.depot.push_keeping(cache, slot, magazine, kept_bytes);
+        object
+    }
+
+    /// Takes the slot's free magazine to allocate from, if it is at least half as full as a refill would be.
+    fn take_free_magazine(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
+        self.miss(cache, slot, Path::Refill);
+        let word = SlotWord::new(cache, slot, Side::Free);
+        let seen = word.look();
+        let worth_it = seen.view()?.len() >= self.depot.central.capacity(cache, slot).div_ceil(2);
+        if worth_it { word.take(seen) } else { None }
+    }
+
+    /// Installs a magazine as the allocation magazine if the current one is empty, and keeps the empty one.
+    pub(super) fn install(&self, cache: CacheRef, slot: u32, magazine: Magazine) {
+        let word = SlotWord::new(cache, slot, Side::Allocation);
+        let seen = word.look();
+        let is_replaceable = seen.view().is_none_or(|old| old.is_empty()) && !seen.is_draining();
+        let old = match if is_replaceable { word.swap(seen, magazine) } else { Err(magazine) } {
+            Ok(Some(old)) => old,
+            Ok(None) => return,
+            Err(magazine) => return self.depot.push(cache, slot, magazine),
+        };
+        if !old.is_empty() {
+            // It left after we looked, and came back with objects under the same word.
+            return self.depot.push(cache, slot, old);
+        }
+        let old = old.sized(self.depot.central.capacity(cache, slot));
+        if let Err(old) = SlotWord::new(cache, slot, Side::Free).put(old) {
+            self.depot.push(cache, slot, old);
+        }
+    }
+
+    /// A magazine with objects, from the nearest place.
+    pub(super) fn find_magazine(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
+        if cache.account().is_some_and(|account| account.without_room(cache.object_bytes()).is_some()) {
+            return None;
+        }
+        let (depot, capacity) = (&self.depot, || self.depot.central.capacity(cache, slot));
+        depot
+            .pop(cache, slot)
+            .or_else(|| depot.steal(cache, slot, cache.near(slot), FEW))
+            .or_else(|| depot.fill(cache, slot, Source::Freed, capacity()))
+            .or_else(|| depot.steal(cache, slot, cache.near(slot), 0))
+            .or_else(|| depot.fill_from_any_span(cache, slot, capacity()))
+            .or_else(|| depot.steal(cache, slot, cache.distant(slot), 0))
+            .or_else(|| {
+                let stolen = depot.steal_span(cache, slot, cache.distant(slot));
+                stolen.and_then(|()| depot.fill(cache, slot, Source::Spans, capacity()))
+            })
+            .or_else(|| self.fill_before_growth(cache, slot))
+            .or_else(|| depot.fill(cache, slot, Source::NewSpan, capacity()))
+    }
+
+    /// If a new span would grow the heap: drains caches first, which may empty spans of other caches.
+    fn fill_before_growth(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
+        let pages = cache.shape().granules() as usize * GRANULE / PAGE;
+        if !self.drain_before_growth(pages, GRANULE / PAGE) {
+            return None;
+        }
+        self.depot.fill_from_any_span(cache, slot, self.depot.central.capacity(cache, slot))
+    }
+
+    // ---- overflow ----
+
+    /// Frees an object by any way left.
+    ///
+    /// # Safety
+    /// The caller owns the object, which is one of the cache's, and gives it up.
+    #[cold]
+    pub unsafe fn overflow(&self, cache: CacheRef, object: *mut u8) {
+        let Some(slot) = slot::current() else {
+            if !self.depot.put_slotless(cache, object) {
+                self.depot.put_one(cache, object);
+            }
+            return;
+        };
+        self.miss(cache, slot, Path::Overflow);
+        self.shrink();
+        let word = SlotWord::new(cache, slot, Side::Free);
+        let seen = word.look();
+        let given = seen.view();
+        if given.is_some_and(|given| !given.is_full()) {
+            // SAFETY: passed on. The thread migrated since the fast path, or another one made space.
+            if unsafe { push(cache, object) } {
+                return;
+            }
+            return self.depot.put_one(cache, object);
+        }
+        let Some(mut next) = self.magazine_with_space(cache, slot, given) else {
+            return self.depot.put_one(cache, object);
+        };
+        next.push(object);
+        match if seen.is_draining() { Err(next) } else { word.swap(seen, next) } {
+            Err(next) => self.depot.push(cache, slot, next),
+            Ok(None) => {}
+            Ok(Some(full)) if SlotWord::new(cache, slot, Side::Allocation).look().is_zero() => {
+                self.install(cache, slot, full);
+            }
+            Ok(Some(full)) => self.depot.push(cache, slot, full),
+        }
+    }
+
+    /// Frees an object that no fast path has tried.
+    ///
+    /// # Safety
+    /// As for [`Self::overflow`].
+    pub unsafe fn put(&self, cache: CacheRef, object: *mut u8) {
+        // SAFETY: passed on.
+        unsafe {
+            if !push(cache, object) {
+                self.overflow(cache, object);
+            }
+        }
+    }
+
+    /// A magazine with space: the allocation magazine, if empty or worth exchanging; else an empty one.
+    fn magazine_with_space(&self, cache: CacheRef, slot: u32, given: Option<View<'_>>) -> Option<Magazine> {
+        let capacity = || self.depot.central.capacity(cache, slot);
+        let word = SlotWord::new(cache, slot, Side::Allocation);
+        let seen = word.look();
+        if let Some(view) = seen.view()
+            && (view.is_empty() || (given.is_some() && is_worth_changing(view, capacity())))
+            && let Some(magazine) = word.take(seen)
+        {
+            return Some(if magazine.is_empty() { magazine.sized(capacity()) } else { magazine });
+        }
+        let empty = self.depot.find_empty(&self.depot.lock(cache, slot, here!()));
+        empty.map(|magazine| magazine.sized(capacity()))
+    }
+
+    /// Counts a miss of free towards shrinking, in a process without a background thread; see `central::shrinking`.
+    #[inline]
+    fn shrink(&self) {
+        let heap = &self.depot.central.page_heap;
+        let in_use = heap.counts.in_use.get() * PAGE as u64;
+        if in_use > PINNED && heap.is_alone() {
+            self.shrink_by(in_use);
+        }
+    }
+
+    #[cold]
+    fn shrink_by(&self, in_use: u64) {
+        let central = &self.depot.central;
+        let held = central.tally().bytes();
+        if central.shrinking().count(held, in_use.saturating_sub(held)) {
+            self.try_as_only_drainer(|| self.drain_at_hand());
+        }
+    }
+
+    // ---- many objects at once ----
+
+    /// Takes objects from magazines and spans; returns how many it got.
+    pub fn take_many(&self, cache: CacheRef, objects: &mut [*mut u8]) -> usize {
+        let mut taken = 0;
+        while objects.len() - taken >= WORTH_A_MAGAZINE
+            && let Some(slot) = slot::current()
+        {
+            self.miss(cache, slot, Path::Refill);
+            let word = SlotWord::new(cache, slot, Side::Allocation);
+            let seen = word.look();
+            let own = if seen.view().is_some_and(|view| !view.is_empty()) { word.take(seen) } else { None };
+            let Some(mut magazine) = own.or_else(|| self.find_magazine(cache, slot)) else { break };
+            while taken < objects.len()
+                && let Some(object) = magazine.pop()
+            {
+                objects[taken] = object;
+                taken += 1;
+            }
+            match magazine.is_empty() {
+                true => self.depot.push(cache, slot, magazine),
+                false => self.install(cache, slot, magazine),
+            }
+        }
+        taken
+    }
+
+    /// Frees many objects.
+    ///
+    /// # Safety
+    /// As for [`Self::overflow`], for each object.
+    pub unsafe fn put_many(&self, cache: CacheRef, mut objects: &[*mut u8]) {
+        while objects.len() >= WORTH_A_MAGAZINE
+            && let Some(slot) = slot::current()
+        {
+            self.miss(cache, slot, Path::Overflow);
+            let word = SlotWord::new(cache, slot, Side::Free);
+            let seen = word.look();
+            let own = if seen.view().is_some_and(|view| !view.is_full()) { word.take(seen) } else { None };
+            let empty = || {
+                let magazine = self.depot.find_empty(&self.depot.lock(cache, slot, here!()))?;
+                Some(magazine.sized(self.depot.central.capacity(cache, slot)))
+            };
+            let Some(mut magazine) = own.or_else(empty) else { break };
+            let (fitting, rest) = objects.split_at(objects.len().min(magazine.view().room()));
+            fitting.iter().for_each(|&object| magazine.push(object));
+            objects = rest;
+            let full = if magazine.is_full() { Err(magazine) } else { word.put(magazine) };
+            if let Err(magazine) = full {
+                self.depot.push(cache, slot, magazine);
+            }
+        }
+        for &object in objects {
+            // SAFETY: passed on.
+            unsafe { self.put(cache, object) };
+        }
+    }
+}
+
+/// Whether an allocation magazine has enough space to become the free magazine: a quarter. More would send magazines
+/// through the depot when a program swings by little more than a magazine; less would cost too much per object. A
+/// magazine smaller than the miss rate asks for should go to the depot.
+fn is_worth_changing(view: View<'_>, wanted: usize) -> bool {
+    let capacity = view.capacity();
+    view.room() * 4 >= capacity && capacity >= wanted
+}
