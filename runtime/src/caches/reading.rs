@@ -3,12 +3,14 @@
 //! Readings take no lock, except the page heap's for a moment; exact at rest. Runs at the same time: any thread.
 
 use super::heap::Heap;
+use super::sharing::enter;
 use crate::central::size_class::CLASSES;
 use crate::central::{CacheName, CacheRef, STRIDE, Shape};
 use crate::cpu_cache::{Side, SlotWord};
 use crate::depot::{Hints, View};
+use crate::misuse::Line;
 use crate::page_heap::{GRANULE, Span};
-use core::fmt;
+use core::fmt::{self, Write};
 use core::ops::AddAssign;
 
 /// Granules of the heap that one step looks at: 16 MiB.
@@ -78,7 +80,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    pub(super) fn of(span: &Span) -> Self {
+    fn of(span: &Span) -> Self {
         let bytes = u64::from(span.granules()) * GRANULE as u64;
         let objects = bytes / span.object_bytes().max(1) as u64;
         Spans { spans: 1, active: (!span.is_unused()).into(), bytes, objects }
@@ -182,13 +184,53 @@ impl Heap {
         rest.next().map(|cache| index_of(cache.number()))
     }
 
+    // ---- the slab table, like the kernel's /proc/slabinfo ----
+
+    /// Shows all caches that have, or had, spans, except caches that end meanwhile.
+    pub fn rows(&self, mut show: impl FnMut(&Reading)) {
+        // Holding a lock takes an identity, which a thread that only reads may lack.
+        enter();
+        let rows = self.central().caches().filter_map(|cache| self.reading(cache));
+        rows.filter(|row| row.spans.spans > 0).for_each(|row| show(&row));
+    }
+
+    /// The caches of a name.
+    pub fn caches_called(&self, name: &[u8]) -> impl Iterator<Item = CacheRef> {
+        self.central().caches().filter(move |&cache| {
+            let mut own = Line::new();
+            let size_class = || Name::SizeClass(cache.object_bytes());
+            let _ = write!(own, "{}", cache.state().map_or_else(size_class, |state| Name::Created(state.name())));
+            own.as_bytes() == name
+        })
+    }
+
+    fn reading(&self, cache: CacheRef) -> Option<Reading> {
+        self.steadily(cache, |known, shape| Reading { known, parts: parts(cache), spans: self.spans(cache, shape) })
+    }
+
+    fn spans(&self, cache: CacheRef, shape: Shape) -> Spans {
+        let mut spans = Spans::default();
+        for slot in cache.slots() {
+            // Skip a held shard: its holder is changing the counts.
+            let Some(held) = self.central().try_lock(cache, slot) else { continue };
+            held.ring().iter().for_each(|span| spans += Spans::of(span));
+        }
+        let waiting = cache.state().map_or(0, |state| self.central().count_waiting(state)) as u64;
+        let bytes = shape.granules() as u64 * GRANULE as u64;
+        let objects = bytes / shape.object_bytes().max(1) as u64;
+        spans += Spans { spans: waiting, active: 0, bytes: waiting * bytes, objects: waiting * objects };
+        spans
+    }
+
+    // ---- one cache ----
+
     /// None as in [`Self::steadily`].
     fn known(&self, cache: CacheRef) -> Option<Known> {
         self.steadily(cache, |known, _| known)
     }
 
     /// Reads a cache, with its properties and shape. None: no cache at the id, or it changed; see `central::label`.
-    pub(super) fn steadily<R>(&self, cache: CacheRef, read: impl FnOnce(Known, Shape) -> R) -> Option<R> {
+    fn steadily<R>(&self, cache: CacheRef, read: impl FnOnce(Known, Shape) -> R) -> Option<R> {
         let state = cache.state();
         let turn = match state {
             Some(state) => state.label().turn()?,
@@ -213,7 +255,7 @@ fn show_span(span: &Span, show: &mut impl FnMut(usize, Spans)) {
     }
 }
 
-pub(super) fn parts(cache: CacheRef) -> Parts {
+fn parts(cache: CacheRef) -> Parts {
     let mut parts = Parts::default();
     cache.slots().for_each(|slot| parts += part(cache, slot));
     parts

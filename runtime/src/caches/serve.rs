@@ -1,11 +1,19 @@
-//! Finds the cache that serves an allocation, on the slow path; see `class_table`.
+//! Which cache serves an allocation, on the slow path; and which one a free.
+//!
+//! Blocks of no size class are *special*. Their granules have class 0 in the page map, so their free takes the slow
+//! path. It finds their kind by their span or segment. A batch has objects that wait for a grace period.
 
 use super::debug::Debug;
 use super::heap::Heap;
 use super::object_cache::ObjectCache;
-use crate::central::CacheRef;
-use crate::central::size_class::CLASSES;
+use crate::central::size_class::{self, CLASSES};
+use crate::central::{CacheRef, MOST_POINTERS};
+use crate::depot::{Batch, View};
+use crate::misuse::{self, Found};
+use crate::page_heap::PAGE;
+use crate::upcalls::From;
 use machine::sync::Ordering;
+use machine::{here, slot};
 
 /// The server of a class.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +24,29 @@ pub enum Server {
     Other,
 }
 
+/// The kinds of special blocks.
+#[derive(Clone, Copy, Debug)]
+pub enum Special {
+    /// An object of a debug cache.
+    Watched(&'static ObjectCache, &'static Debug),
+    /// An object of another cache that a program made.
+    Object(CacheRef),
+    /// A large block, or no block.
+    Large,
+}
+
+/// The depot that gets a batch's objects.
+#[derive(Clone, Copy, Debug)]
+pub struct Home {
+    /// Its slot.
+    pub slot: u32,
+    /// Bytes of the class that the depot keeps at least.
+    pub kept_bytes: usize,
+}
+
 impl Heap {
+    // ---- allocations ----
+
     /// The server of an allocation of at most [`size_class::LARGEST`] bytes.
     #[inline]
     pub fn server_of(&self, bytes: usize) -> Server {
@@ -81,5 +111,137 @@ impl Heap {
 
     pub(super) fn may_be_large_of_group(&self) -> bool {
         self.cold.kinds.has_large_of_groups.load(Ordering::Relaxed)
+    }
+
+    // ---- special blocks ----
+
+    /// The kind of block at an address of no size class.
+    pub fn special_at(&self, block: *mut u8) -> Special {
+        let Some(cache) = self.central().cache_at(block) else { return Special::Large };
+        match ObjectCache::watching(cache) {
+            Some((cache, debug)) => Special::Watched(cache, debug),
+            None => Special::Object(cache),
+        }
+    }
+
+    /// Usable bytes of a special block; 0: there is none.
+    pub fn usable_bytes(&self, block: *mut u8) -> usize {
+        match self.special_at(block) {
+            Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0),
+            Special::Object(cache) => cache.object_bytes(),
+            Special::Large => self.page_heap().large_pages(block).map_or(0, |pages| pages * PAGE),
+        }
+    }
+
+    /// Frees a block of any kind.
+    ///
+    /// # Safety
+    /// The caller owns it and gives it up.
+    pub unsafe fn free_any(&self, block: *mut u8) {
+        // SAFETY: passed on.
+        unsafe {
+            match self.class_at(block) {
+                0 => self.free_special(block, 0),
+                class => self.cpu.put(self.class(class), block),
+            }
+        }
+    }
+
+    /// Frees a block of no size class. `from` is the caller's address.
+    ///
+    /// # Safety
+    /// If it is a block, the caller owns it and gives it up.
+    pub unsafe fn free_special(&self, block: *mut u8, from: usize) {
+        // SAFETY: passed on.
+        unsafe {
+            match self.special_at(block) {
+                Special::Watched(cache, debug) => cache.put_watched(debug, block, from),
+                Special::Object(cache) => self.cpu.put(cache, block),
+                Special::Large => self.free_large_of_any(block),
+            }
+        }
+    }
+
+    /// Frees a large block, charged to a group or not.
+    ///
+    /// # Safety
+    /// If it is a block, the caller owns it and gives it up.
+    pub unsafe fn free_large_of_any(&self, block: *mut u8) {
+        self.demand_large(block);
+        // SAFETY: passed on.
+        unsafe {
+            if self.may_be_large_of_group() {
+                (crate::UPCALLS.forget_large)(block);
+            }
+            self.free_large(block);
+        }
+    }
+
+    /// Frees a large block.
+    ///
+    /// # Safety
+    /// One begins there, and the caller owns it and gives it up.
+    pub unsafe fn free_large(&self, start: *mut u8) {
+        self.cpu.visit_own(From::Release);
+        let pages = self.page_heap().large_pages(start).unwrap_or(0);
+        self.count_large(-1, -(pages as isize));
+        // SAFETY: passed on.
+        unsafe { self.page_heap().free(start) };
+    }
+
+    /// Ends the program if no large block begins at an address.
+    pub fn demand_large(&self, block: *mut u8) {
+        let heap = self.page_heap();
+        if heap.large_pages(block).is_none() {
+            misuse::die(if heap.holds(block) { Found::Interior } else { Found::Foreign }, block);
+        }
+    }
+
+    // ---- batches ----
+
+    /// An empty batch for at most `most` objects of a class; class 0: of no class. None: no memory.
+    pub fn begin_batch(&self, class: usize, most: usize) -> Option<Batch> {
+        let (cache, depot) = (self.class(class.max(1)), &self.cpu.depot);
+        let capacity = if class == 0 { MOST_POINTERS } else { cache.shape().most() };
+        let magazine = depot.find_empty(&depot.lock(cache, depot.slot_or_none(slot::current()), here!()))?;
+        Some(Batch::new(magazine.sized(capacity.min(most).max(1))))
+    }
+
+    /// Bytes of a batch's objects.
+    pub fn batch_bytes(&self, batch: View<'_>) -> usize {
+        let mut objects = batch.objects();
+        let Some(first) = objects.next() else { return 0 };
+        match self.class_at(first) {
+            0 => self.bytes_of_special(first) + objects.map(|object| self.bytes_of_special(object)).sum::<usize>(),
+            class => size_class::size(class) * batch.len(),
+        }
+    }
+
+    /// Bytes of an object of no size class.
+    pub fn bytes_of_special(&self, object: *mut u8) -> usize {
+        self.central().cache_at(object).map_or_else(
+            || self.page_heap().large_pages(object).map_or(0, |pages| pages * crate::page_heap::PAGE),
+            |cache| cache.object_bytes(),
+        )
+    }
+
+    /// Frees a batch's objects, to the depot of `home`, if given and the thread has a slot.
+    ///
+    /// # Safety
+    /// The caller owns the objects and gives them up.
+    pub unsafe fn free_batch(&self, batch: Batch, home: Option<Home>) {
+        let (depot, mut magazine) = (&self.cpu.depot, batch.into_magazine());
+        let class = magazine.view().objects().next().map_or(0, |first| self.class_at(first));
+        let (cache, current) = (self.class(class.max(1)), slot::current());
+        let anywhere = || Home { slot: depot.slot_or_none(current), kept_bytes: 0 };
+        let Home { slot, kept_bytes } = current.and(home).unwrap_or_else(anywhere);
+        if class != 0 {
+            return depot.push_keeping(cache, slot, magazine, kept_bytes);
+        }
+        while let Some(object) = magazine.pop() {
+            // SAFETY: passed on.
+            unsafe { self.free_any(object) };
+        }
+        depot.keep_empty(&depot.lock(cache, slot, here!()), magazine);
     }
 }

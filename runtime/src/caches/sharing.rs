@@ -12,8 +12,7 @@
 //! A signal handler may fork above anything, and its child may return from it. Before that it must not make threads,
 //! which would take over what the interrupted thread is doing.
 
-use super::heap::heap;
-use super::region;
+use super::heap::{self, heap};
 use crate::percpu;
 use machine::sync::{Ordering, spin_loop};
 use machine::{clock, kick, process, root, slot, thread};
@@ -37,7 +36,7 @@ pub fn upgrade_before_a_thread() {
         // Its lookup takes a lock of the loader, so do it before any allocation may need a thread.
         thread::prepare_to_spawn();
         (crate::UPCALLS.before_a_thread)();
-        region::name();
+        heap::name();
     }
 }
 
@@ -60,7 +59,7 @@ pub fn enter() -> bool {
 /// [`enter`] without the upgrade.
 fn begin() -> bool {
     percpu::enter();
-    root::is_installed() || region::begin()
+    root::is_installed() || heap::begin()
 }
 
 #[cold]

@@ -1,9 +1,14 @@
-//! The end of a cache: all of its memory goes back at once.
+//! Changes to a whole cache: setting how much slots keep, returning memory, and its end.
 //!
-//! The cache's owner guarantees that no thread uses it. So this takes magazines without a restart, and spans without a
-//! look at their objects, unless those have destructors. The drain lock keeps walks over all caches away.
+//! Tuning replaces the magazines of all slots, in this order. It publishes the new shape, so that new magazines have
+//! it. It takes the old magazines away as `drain` does, which restarts operations on other CPUs. Then it empties them.
+//! In another order, an operation in flight could put an object into a magazine that has a new owner.
+//!
+//! At the end, all of the memory goes back at once. The cache's owner guarantees that no thread uses it. So this takes
+//! magazines without a restart, and spans without a look at their objects, unless those have destructors. The drain
+//! lock keeps walks over all caches away.
 
-use super::errors::Alive;
+use super::errors::{Alive, Untunable};
 use super::heap::Heap;
 use super::object_cache::ObjectCache;
 use crate::central::{CacheRef, Charged, NO_SLOT, NOBODY, Shape};
@@ -13,6 +18,27 @@ use crate::observe::Why;
 use machine::here;
 
 impl Heap {
+    pub(crate) fn tune(&self, cache: CacheRef, limit: usize, batch: usize) -> Result<(), Untunable> {
+        let shape = cache.shape().tuned(limit, batch).ok_or(Untunable::Numbers)?;
+        if !cache.exists() {
+            // A size class serves it.
+            return Ok(());
+        }
+        let replace = || {
+            cache.set_shape(shape);
+            self.cpu.drain_magazines(Which::One(cache), Why::Tune)
+        };
+        let drained = self.cpu.as_only_drainer(here!(), replace).ok_or(Untunable::Interrupting)?;
+        if drained.refused { Err(Untunable::Refused) } else { Ok(()) }
+    }
+
+    pub(super) fn shrink(&self, cache: CacheRef) -> usize {
+        if !cache.exists() {
+            return 0;
+        }
+        self.cpu.as_only_drainer(here!(), || self.cpu.drain(Which::One(cache), Why::Shrink)).unwrap_or(0)
+    }
+
     /// Objects of a cache that the program has; exact at rest.
     pub(super) fn alive(&self, cache: CacheRef) -> usize {
         (self.central().counted(cache) as usize).saturating_sub(in_words(cache))
