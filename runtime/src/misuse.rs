@@ -1,6 +1,6 @@
 //! The message of a program that misused the heap: one line on standard error, then abort.
 
-use core::fmt::Write;
+use core::fmt::{self, Write};
 use machine::process;
 
 /// The misuse.
@@ -26,30 +26,32 @@ pub enum Found {
 /// Reports the misuse at `address`, and aborts.
 #[cold]
 pub fn die(found: Found, address: *mut u8) -> ! {
-    let mut line = Line::new();
-    let _ = write!(line, "commensal: ");
-    let _ = match found {
+    let say = |what: fmt::Arguments<'_>| say(format_args!("commensal: {what}"));
+    match found {
         Found::DoubleFree => {
-            write!(line, "double free of {address:p}: free each object once; look for a second owner of it")
+            say(format_args!("double free of {address:p}: free each object once; look for a second owner of it"));
         }
         Found::Foreign => {
-            write!(line, "free of a foreign pointer, {address:p}: free only what malloc and its kin returned")
+            say(format_args!("free of a foreign pointer, {address:p}: free only what malloc and its kin returned"));
         }
         Found::Interior => {
-            write!(line, "free of a pointer into an object, {address:p}: free the address that malloc returned")
+            say(format_args!("free of a pointer into an object, {address:p}: free the address that malloc returned"));
         }
-        Found::OtherCache => write!(
-            line,
+        Found::OtherCache => say(format_args!(
             "{address:p} was given back to a cache that it is not from: give it to the one that allocated it"
-        ),
-        Found::Size { bytes, usable } => write!(
-            line,
+        )),
+        Found::Size { bytes, usable } => say(format_args!(
             "free of {address:p} with size {bytes}, expected about {usable}: give the size that was asked for"
-        ),
-    };
-    let _ = writeln!(line);
-    process::complain(line.as_bytes());
+        )),
+    }
     process::die()
+}
+
+/// Writes a line to standard error.
+pub fn say(text: fmt::Arguments<'_>) {
+    let mut line = Line::new();
+    let _ = writeln!(line, "{text}");
+    process::complain(line.as_bytes());
 }
 
 /// A line of text without a heap; text that does not fit is cut off.
@@ -82,7 +84,7 @@ impl Default for Line {
 }
 
 impl Write for Line {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = &mut self.text[self.length..];
         let fitting = text.len().min(room.len());
         room[..fitting].copy_from_slice(&text.as_bytes()[..fitting]);

@@ -183,15 +183,13 @@ impl<T, K: Kind> Cache<T, K> {
 
     #[cold]
     fn create(&self) -> Option<&'static ObjectCache> {
-        let argument = self.constructor.map_or(null_mut(), |constructor| constructor as *mut u8);
-        let keeps = self.constructor.is_some();
         let wanted = Wanted {
             name: self.name.as_bytes(),
             bytes: size_of::<T>().max(1),
             alignment: align_of::<T>(),
-            constructor: keeps.then_some(construct::<T> as Hook),
-            destructor: (keeps && needs_drop::<T>()).then_some(drop_object::<T> as Hook),
-            argument,
+            constructor: self.constructor.map(|_| construct::<T> as Hook),
+            destructor: self.constructor.filter(|_| needs_drop::<T>()).map(|_| drop_object::<T> as Hook),
+            argument: self.constructor.map_or(null_mut(), |constructor| constructor as *mut u8),
             typesafe: self.typesafe,
         };
         let made = ObjectCache::create(&wanted).ok()?;

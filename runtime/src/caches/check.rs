@@ -73,7 +73,7 @@ impl Check<'_> {
                 self.out -= magazine.len();
             });
             self.out -= object_cache.debug().map_or(0, |debug| debug.quarantined());
-            for span in object_cache.state().waiting_spans() {
+            for span in object_cache.state.waiting_spans() {
                 let waits = span.is_unused() && span.cache() == number && span.owner() == NOBODY;
                 assert!(waits, "a span waits that is in use, or not ours: {span:?}");
                 self.span(span);

@@ -11,7 +11,7 @@
 
 use super::debug::{Debug, Options};
 use super::errors::{Alive, COARSEST, LARGEST_OBJECT, Refused, Untunable};
-use super::heap::heap;
+use super::heap::{OWN, heap};
 use super::sharing::enter;
 use crate::central::size_class;
 use crate::central::{CacheName, CacheRef, CacheState, ChunkHead, Descriptor, Home, Hook, Shape};
@@ -49,6 +49,14 @@ pub struct Wanted<'a> {
     pub typesafe: bool,
 }
 
+impl<'a> Wanted<'a> {
+    /// A request for a cache without hooks and readers.
+    pub const fn plain(name: &'a [u8], bytes: usize, alignment: usize) -> Self {
+        let argument = null_mut();
+        Wanted { name, bytes, alignment, constructor: None, destructor: None, argument, typesafe: false }
+    }
+}
+
 /// A cache that a program created.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -59,10 +67,10 @@ pub struct ObjectCache {
     /// The size class that serves it by a rule; 0: none.
     class: AtomicUsize,
     /// Its debug state; null if no cache at its id had one.
-    debug: AtomicPtr<Debug>,
+    pub(super) debug: AtomicPtr<Debug>,
     /// Serves allocations that would fail.
     pub(super) reserve: Reserve,
-    state: CacheState,
+    pub(super) state: CacheState,
 }
 
 // SAFETY: zeroes are an object cache that only slow paths use.
@@ -86,13 +94,11 @@ impl ObjectCache {
         let is_kept = wanted.constructor.is_some() || wanted.typesafe;
         let options = if is_kept { options.without(Options::POISON) } else { options };
         if options != Options::NONE {
-            match cache.begin_debug(options, bytes, wanted.alignment) {
-                Some(whole) => cache.begin(Shape::of(whole), 0),
-                None => {
-                    heap().central().give_id_back(&cache.state);
-                    return Err(Refused::NoMemory);
-                }
-            }
+            let Some(whole) = cache.begin_debug(options, bytes, wanted.alignment) else {
+                heap().central().give_id_back(&cache.state);
+                return Err(Refused::NoMemory);
+            };
+            cache.begin(Shape::of(whole), 0);
             return Ok(cache);
         }
         match size_class::class_for_aligned(bytes, wanted.alignment) {
@@ -151,10 +157,6 @@ impl ObjectCache {
         Some((cache, cache.debug()?))
     }
 
-    pub(super) fn state(&self) -> &CacheState {
-        &self.state
-    }
-
     pub(super) fn state_ptr(&self) -> *mut CacheState {
         (&raw const self.state).cast_mut()
     }
@@ -202,11 +204,6 @@ impl ObjectCache {
         }
         // SAFETY: passed on.
         unsafe { heap().end(self.cache()) }
-    }
-
-    pub(super) fn forget(&self) {
-        self.state.forget();
-        self.end_debug();
     }
 
     /// Its name.
@@ -270,10 +267,6 @@ impl ObjectCache {
     pub(super) fn debug_place(&self) -> Option<&'static Debug> {
         // SAFETY: never freed, and made before another thread knows the cache.
         unsafe { self.debug.load(Ordering::Relaxed).as_ref() }
-    }
-
-    pub(super) fn set_debug_place(&self, debug: *mut Debug) {
-        self.debug.store(debug, Ordering::Relaxed);
     }
 
     // ---- objects ----
@@ -382,9 +375,9 @@ extern "C" fn allocate_slow_for(cache: &ObjectCache, from: usize) -> *mut u8 {
     let object = taken.or_else(attempt).or_else(|| heap.cpu.flush_and_retry(serving.object_bytes(), attempt));
     let object = object.or_else(|| heap.cpu.depot.take_reserved(serving, &cache.reserve));
     let Some(object) = object else { return out_of_memory() };
-    if runs_hooks && let Some((construct, argument)) = cache.state.constructor() {
+    if runs_hooks {
         // SAFETY: the object is raw memory of ours.
-        unsafe { construct(object, argument) };
+        unsafe { construct(&cache.state, object) };
     }
     object
 }
@@ -401,21 +394,19 @@ unsafe extern "C" fn free_slow_for(cache: &ObjectCache, object: *mut u8, from: u
         if !cache.has_slow_paths_only() {
             return cpu.overflow(serving, object);
         }
-        if let Some((destroy, argument)) = cache.state.destructor() {
-            destroy(object, argument);
-        }
+        destroy(&cache.state, object);
         cpu.put(serving, object);
     }
 }
 
-unsafe fn construct(state: &CacheState, object: *mut u8) {
+pub(super) unsafe fn construct(state: &CacheState, object: *mut u8) {
     if let Some((construct, argument)) = state.constructor() {
         // SAFETY: passed on: the memory is ours, and raw.
         unsafe { construct(object, argument) };
     }
 }
 
-unsafe fn destroy(state: &CacheState, object: *mut u8) {
+pub(super) unsafe fn destroy(state: &CacheState, object: *mut u8) {
     if let Some((destroy, argument)) = state.destructor() {
         // SAFETY: passed on.
         unsafe { destroy(object, argument) };
@@ -439,4 +430,44 @@ pub(crate) const fn is_plain(name: &[u8]) -> bool {
 fn out_of_memory() -> *mut u8 {
     process::set_error(process::Error::OutOfMemory);
     null_mut()
+}
+
+/// The runtime's own caches, for modules above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnCache {
+    /// Groups.
+    Group,
+    /// Tables of groups' caches.
+    Table,
+    /// Records of groups' large blocks.
+    Large,
+}
+
+const _: () = assert!(OwnCache::Large as usize + 1 == OWN);
+
+impl OwnCache {
+    fn place(self) -> &'static AtomicPtr<CacheState> {
+        &heap().cold.own[self as usize]
+    }
+
+    /// The cache, if it exists.
+    #[inline]
+    pub fn known(self) -> Option<&'static ObjectCache> {
+        // Acquire pairs with the release below: a thread that sees the cache finds it complete.
+        // SAFETY: object caches are never unmapped, and this one is never destroyed.
+        unsafe { self.place().load(Ordering::Acquire).as_ref() }.map(ObjectCache::of_state)
+    }
+
+    /// The cache, which this makes if needed. None: no memory.
+    pub fn made(self, wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
+        self.known().or_else(|| {
+            let made = ObjectCache::create(wanted).ok()?;
+            let ours = made.state_ptr();
+            if self.place().compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                // SAFETY: no other thread has seen ours.
+                let _ = unsafe { made.destroy() };
+            }
+            self.known()
+        })
+    }
 }

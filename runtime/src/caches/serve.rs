@@ -109,10 +109,6 @@ impl Heap {
         self.cold.kinds.has_large_of_groups.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn may_be_large_of_group(&self) -> bool {
-        self.cold.kinds.has_large_of_groups.load(Ordering::Relaxed)
-    }
-
     // ---- special blocks ----
 
     /// The kind of block at an address of no size class.
@@ -128,8 +124,7 @@ impl Heap {
     pub fn usable_bytes(&self, block: *mut u8) -> usize {
         match self.special_at(block) {
             Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0),
-            Special::Object(cache) => cache.object_bytes(),
-            Special::Large => self.page_heap().large_pages(block).map_or(0, |pages| pages * PAGE),
+            Special::Object(_) | Special::Large => self.bytes_of_special(block),
         }
     }
 
@@ -170,7 +165,7 @@ impl Heap {
         self.demand_large(block);
         // SAFETY: passed on.
         unsafe {
-            if self.may_be_large_of_group() {
+            if self.cold.kinds.has_large_of_groups.load(Ordering::Relaxed) {
                 (crate::UPCALLS.forget_large)(block);
             }
             self.free_large(block);
@@ -220,7 +215,7 @@ impl Heap {
     /// Bytes of an object of no size class.
     pub fn bytes_of_special(&self, object: *mut u8) -> usize {
         self.central().cache_at(object).map_or_else(
-            || self.page_heap().large_pages(object).map_or(0, |pages| pages * crate::page_heap::PAGE),
+            || self.page_heap().large_pages(object).map_or(0, |pages| pages * PAGE),
             |cache| cache.object_bytes(),
         )
     }

@@ -6,11 +6,10 @@
 use super::heap::heap;
 use super::object_cache::{ObjectCache, Wanted};
 use super::reading::Name;
-use crate::central::{CacheRef, Central, Hook, NOBODY, Source};
+use crate::central::{CacheRef, Central, NOBODY, Source};
 use crate::depot::Magazine;
 use crate::page_heap::Span;
 use crate::{heap as malloc, percpu};
-use core::ptr::null_mut;
 use machine::sync::{AtomicBool, AtomicU32, Ordering};
 use machine::{here, slot, test_support};
 use std::boxed::Box;
@@ -95,16 +94,7 @@ fn span_of(cache: CacheRef, slot: u32) -> (&'static Span, Magazine) {
 #[test]
 fn busy_cache_grows_its_magazines_and_keeps_them() {
     alone(|| {
-        let wanted = Wanted {
-            name: b"growing",
-            bytes: 904,
-            alignment: 8,
-            constructor: None,
-            destructor: None,
-            argument: std::ptr::null_mut(),
-            typesafe: false,
-        };
-        let cache = ObjectCache::create(&wanted).expect("there is memory");
+        let cache = ObjectCache::create(&Wanted::plain(b"growing", 904, 8)).expect("there is memory");
         let swing = |times: usize| {
             for _ in 0..times {
                 let objects: Vec<_> = (0..40).map(|_| cache.allocate()).collect();
@@ -199,9 +189,7 @@ unsafe extern "C" fn look_at_the_span(object: *mut u8, _: *mut u8) {
 fn span_whose_objects_end_is_nobodys() {
     alone(|| {
         let ends = || SPANS.each_ref().map(|spans| spans.swap(0, Ordering::Relaxed));
-        let destructor = Some(look_at_the_span as Hook);
-        let (constructor, argument, typesafe) = (None, null_mut(), false);
-        let wanted = Wanted { name: b"seen", bytes: 5000, alignment: 8, constructor, destructor, argument, typesafe };
+        let wanted = Wanted { destructor: Some(look_at_the_span), ..Wanted::plain(b"seen", 5000, 8) };
         let cache = ObjectCache::create(&wanted).expect("there is memory");
         let objects: Vec<_> = (0..100).map(|_| cache.allocate()).collect();
         // SAFETY: ours, once each.

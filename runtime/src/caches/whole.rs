@@ -79,8 +79,9 @@ impl Heap {
         }
         central.count(cache, -out);
         cache.set_shape(Shape::NONE);
-        object_cache.forget();
-        central.give_id_back(object_cache.state());
+        object_cache.state.forget();
+        object_cache.end_debug();
+        central.give_id_back(&object_cache.state);
     }
 
     /// Returns a slot's memory of a cache, even with live objects.

@@ -1,8 +1,222 @@
-//! The layout of an object in a debug cache, and the fill of its surroundings.
+//! The options of debug caches, the memory of an object, and the errors found in it.
+//!
+//! An object's record lies before it. A program that runs over the end of the previous object hits that one's red zone
+//! first, and then the record's mark.
 
-use super::options::{Damage, Found, Options};
-use super::record::Record;
-use core::slice;
+use crate::settings::Key;
+use core::{fmt, slice};
+use machine::clock;
+use machine::code::{self, Calls};
+use machine::sync::{AtomicPtr, AtomicU32, Ordering};
+
+// ---- options and errors ----
+
+const DEBUG: Key = Key::of("cache.NAME.debug");
+
+/// A debug cache's options: bits in the order of the words of `cache.NAME.debug`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options(u8);
+
+impl Options {
+    /// No option.
+    pub const NONE: Self = Options(0);
+    /// Bytes before and behind each object that the program must not write.
+    pub const REDZONE: Self = Options(1);
+    /// A fill for unused objects, which must not change, and for new ones.
+    pub const POISON: Self = Options(2);
+    /// Traces of the calls that allocated an object and freed it last.
+    pub const TRACK: Self = Options(4);
+    /// Freed objects stay unused for a while.
+    pub const QUARANTINE: Self = Options(8);
+
+    /// A cache's options in the configuration.
+    pub fn of(name: &[u8]) -> Self {
+        Options(DEBUG.of_cache(name) as u8)
+    }
+
+    /// Whether an option is set.
+    pub const fn has(self, one: Self) -> bool {
+        self.0 & one.0 != 0
+    }
+
+    /// The options without one.
+    pub fn without(self, one: Self) -> Self {
+        Options(self.0 & !one.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Damage {
+    /// Offset of the first one in the object.
+    pub first: isize,
+    pub found: u8,
+    pub expected: u8,
+    /// Their number.
+    pub count: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A write to the red zone before the object.
+    Before(Damage),
+    /// A write to the red zone behind it.
+    Behind(Damage),
+    /// A write to a free object.
+    Inside(Damage),
+    /// A write to the record.
+    Record,
+    /// A double free.
+    Twice,
+    /// A use after free.
+    AfterFree,
+    /// A free to another cache.
+    OtherCache,
+    /// A pointer into the object.
+    Interior(*mut u8),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { first, found, expected, count } = *self;
+        write!(out, "byte {first} is {found:#04x}, expected {expected:#04x}")?;
+        if count > 1 { write!(out, ", {count} bytes in all") } else { Ok(()) }
+    }
+}
+
+// ---- records ----
+
+/// Start of a record. It mixes in its address, so that a copy is not valid.
+const MARK: usize = 0xc033_e5a1_0b1e_c700;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum State {
+    /// Free, or in quarantine.
+    Free = 1,
+    /// The program has it.
+    InUse = 2,
+    /// A thread is changing its state.
+    Busy = 3,
+}
+
+/// The record. With [`Options::TRACK`], traces of its allocation and free follow.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Record {
+    mark: usize,
+    state: AtomicU32,
+    bytes: AtomicU32,
+    /// The next object in quarantine, under its lock.
+    pub next: AtomicPtr<Record>,
+}
+
+/// A call that allocated or freed an object.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Trace {
+    pub calls: Calls,
+    /// 0: never.
+    pub at_ns: u64,
+    pub thread: u32,
+}
+
+impl Trace {
+    /// A trace of this moment.
+    pub fn now(from: usize) -> Self {
+        Trace { calls: code::calls(from), at_ns: clock::now_ns(), thread: code::thread_number() }
+    }
+}
+
+impl Record {
+    /// Bytes of a record with its traces.
+    pub const fn bytes_for(options: Options) -> usize {
+        size_of::<Record>() + if options.has(Options::TRACK) { size_of::<[Trace; 2]>() } else { 0 }
+    }
+
+    /// Begins the record of a busy object.
+    ///
+    /// # Safety
+    /// For this and all that follow: an object of a debug cache lies there.
+    pub unsafe fn begin(whole: *mut u8, options: Options) {
+        // SAFETY: passed on; zeroes are valid.
+        unsafe { whole.write_bytes(0, Self::bytes_for(options)) };
+        // SAFETY: passed on.
+        let record = unsafe { &mut *whole.cast::<Record>() };
+        *record.state.get_mut() = State::Busy as u32;
+        record.mark = MARK ^ whole as usize;
+    }
+
+    /// Ends the record.
+    pub unsafe fn end(whole: *mut u8) {
+        // SAFETY: passed on.
+        unsafe { (&raw mut (*whole.cast::<Record>()).mark).write(0) };
+    }
+
+    pub unsafe fn of<'a>(whole: *mut u8) -> &'a Record {
+        // SAFETY: passed on.
+        unsafe { &*whole.cast() }
+    }
+
+    /// Whether the record is intact.
+    pub fn is_marked(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        self.mark == MARK ^ (&raw const *self) as usize && (State::Free as u32..=State::Busy as u32).contains(&state)
+    }
+
+    /// The object's state now.
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::Relaxed) {
+            1 => State::Free,
+            2 => State::InUse,
+            _ => State::Busy,
+        }
+    }
+
+    /// Makes the object busy, if it is in state `before`.
+    pub fn become_busy(&self, before: State) -> bool {
+        // Of two threads that free at once, one succeeds. Acquire pairs with the release in `settle`.
+        self.state.compare_exchange(before as u32, State::Busy as u32, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Bytes that the program asked for.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed) as usize
+    }
+
+    /// Sets the bytes that the program asked for. The caller made it busy.
+    pub fn set_bytes(&self, bytes: usize) {
+        self.bytes.store(bytes as u32, Ordering::Relaxed);
+    }
+
+    /// Ends being busy, with a trace of the call.
+    pub unsafe fn sign(&self, options: Options, state: State, from: usize) {
+        if options.has(Options::TRACK) {
+            let index = usize::from(state == State::Free);
+            // SAFETY: passed on; the record is ours while it is busy.
+            unsafe { self.traces().cast::<Trace>().add(index).write(Trace::now(from)) };
+        }
+        self.settle(state);
+    }
+
+    /// Ends being busy.
+    pub fn settle(&self, state: State) {
+        self.state.store(state as u32, Ordering::Release);
+    }
+
+    /// The trace of its allocation or free, if there is one.
+    pub unsafe fn trace(&self, options: Options, of: State) -> Option<Trace> {
+        let index = usize::from(of == State::Free);
+        // SAFETY: passed on.
+        let trace = options.has(Options::TRACK).then(|| unsafe { self.traces().cast::<Trace>().add(index).read() });
+        trace.filter(|trace| trace.at_ns != 0)
+    }
+
+    fn traces(&self) -> *mut [Trace; 2] {
+        (&raw const *self).cast_mut().wrapping_add(1).cast()
+    }
+}
+
+// ---- layouts ----
 
 /// Fills red zones of objects in use.
 pub(super) const ZONE: u8 = 0xbb;
@@ -76,11 +290,10 @@ impl Layout {
         let record = Record::bytes_for(self.options);
         // SAFETY: passed on.
         unsafe {
-            let before = changed(whole.add(record), self.lead - record, ZONE);
-            let before = before.map(|damage| Found::Before(damage.moved(record as isize - self.lead as isize)));
-            before.or_else(|| {
-                let behind = changed(self.object(whole).add(bytes), self.whole - self.lead - bytes, ZONE);
-                behind.map(|damage| Found::Behind(damage.moved(bytes as isize)))
+            let before = changed(self.object(whole), record as isize - self.lead as isize, self.lead - record, ZONE);
+            before.map(Found::Before).or_else(|| {
+                let bytes_behind = self.whole - self.lead - bytes;
+                changed(self.object(whole), bytes as isize, bytes_behind, ZONE).map(Found::Behind)
             })
         }
     }
@@ -88,23 +301,22 @@ impl Layout {
     /// Damage in a free object that is filled.
     pub unsafe fn damage_within(self, whole: *mut u8) -> Option<Found> {
         // SAFETY: passed on.
-        unsafe { changed(self.object(whole), self.whole - self.lead, FREED) }.map(Found::Inside)
+        unsafe { changed(self.object(whole), 0, self.whole - self.lead, FREED) }.map(Found::Inside)
     }
 }
 
-/// Damage in bytes that should all be `expected`.
-unsafe fn changed(start: *mut u8, bytes: usize, expected: u8) -> Option<Damage> {
+/// Damage in bytes from an offset on, which should all be `expected`.
+unsafe fn changed(object: *mut u8, offset: isize, bytes: usize, expected: u8) -> Option<Damage> {
     // SAFETY: passed on.
-    let bytes = unsafe { slice::from_raw_parts(start, bytes) };
+    let bytes = unsafe { slice::from_raw_parts(object.offset(offset), bytes) };
     let first = bytes.iter().position(|&byte| byte != expected)?;
     let count = bytes.iter().filter(|&&byte| byte != expected).count();
-    Some(Damage { first: first as isize, found: bytes[first], expected, count })
+    Some(Damage { first: offset + first as isize, found: bytes[first], expected, count })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caches::debug::options::DEBUG;
 
     #[test]
     fn debug_option_is_the_bit_of_its_word() {

@@ -14,13 +14,10 @@
 //! signal handler this is like other slow paths, except that unwinding the stack depends on the C library.
 
 mod layout;
-mod options;
-mod quarantine;
-mod record;
 mod report;
 mod state;
 mod watch;
 
-pub use options::Options;
+pub use layout::Options;
 pub use state::Debug;
 pub use watch::die_of_mixed_caches;

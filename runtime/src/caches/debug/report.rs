@@ -1,11 +1,9 @@
 //! The report on a misused object of a debug cache: the error, the place, and the calls that allocated and freed it.
 
-use super::layout::Layout;
-use super::options::{Found, Options};
-use super::record::{Record, State, Trace};
+use super::layout::{Found, Layout, Options, Record, State, Trace};
 use crate::caches::heap::heap;
 use crate::central::CacheState;
-use crate::misuse::Line;
+use crate::misuse::{Line, say};
 use core::fmt::Write;
 use machine::{clock, code, process};
 
@@ -53,11 +51,8 @@ pub(super) fn die(cache: &CacheState, layout: Layout, whole: *mut u8, found: Fou
         Found::OtherCache => write!(line, "was given back to another cache"),
         Found::AfterFree => write!(line, "is free, and was used"),
         Found::Interior(address) => {
-            write!(
-                line,
-                "was given back by {address:p}, {} bytes off",
-                address as isize - layout.object(whole) as isize
-            )
+            let off = address as isize - layout.object(whole) as isize;
+            write!(line, "was given back by {address:p}, {off} bytes off")
         }
     };
     let _ = writeln!(line, "; {}", moment.text());
@@ -71,11 +66,8 @@ pub(super) fn die(cache: &CacheState, layout: Layout, whole: *mut u8, found: Fou
     } else if let Some(before) = marked_before(layout, whole) {
         // SAFETY: an object of the cache with an intact record.
         let record = unsafe { Record::of(before) };
-        let mut line = Line::new();
-        let object = layout.object(before);
-        let _ =
-            writeln!(line, "  the object before it, {object:p} of {} bytes, may have been run over:", record.bytes());
-        process::complain(line.as_bytes());
+        let (object, bytes) = (layout.object(before), record.bytes());
+        say(format_args!("  the object before it, {object:p} of {bytes} bytes, may have been run over:"));
         tell_owners(record, layout.options);
     }
     end(layout.options)
@@ -86,11 +78,10 @@ pub(super) fn die(cache: &CacheState, layout: Layout, whole: *mut u8, found: Fou
 pub(super) fn die_of_stranger(cache: &CacheState, object: *mut u8, from: usize) -> ! {
     let mut line = Line::new();
     let _ = write!(line, "commensal: cache {}: {object:p} was given back, which is no object of it", cache.name());
-    let theirs = heap().central().cache_at(object).and_then(|theirs| theirs.state());
-    let _ = match theirs {
-        Some(theirs) => writeln!(line, ", but of cache {}", theirs.name()),
-        None => writeln!(line),
-    };
+    if let Some(theirs) = heap().central().cache_at(object).and_then(|theirs| theirs.state()) {
+        let _ = write!(line, ", but of cache {}", theirs.name());
+    }
+    let _ = writeln!(line);
     process::complain(line.as_bytes());
     code::prepare();
     tell("now", &Trace::now(from));
@@ -115,28 +106,23 @@ fn tell_owners(record: &Record, options: Options) {
 }
 
 fn tell(what: &str, trace: &Trace) {
-    let mut line = Line::new();
-    let ago_us = clock::now_ns().saturating_sub(trace.at_ns) / 1000;
-    let _ = match what {
-        "now" => writeln!(line, "  {what}, by thread {}:", trace.thread),
-        _ => writeln!(line, "  {what} by thread {}, {}.{:03} ms ago:", trace.thread, ago_us / 1000, ago_us % 1000),
-    };
-    process::complain(line.as_bytes());
+    let (thread, ago_us) = (trace.thread, clock::now_ns().saturating_sub(trace.at_ns) / 1000);
+    match what {
+        "now" => say(format_args!("  {what}, by thread {thread}:")),
+        _ => say(format_args!("  {what} by thread {thread}, {}.{:03} ms ago:", ago_us / 1000, ago_us % 1000)),
+    }
     for &call in trace.calls.iter().take_while(|&&call| call != 0) {
-        let mut line = Line::new();
-        let _ = match code::place_of(call) {
-            Some((file, offset)) => writeln!(line, "    {}+{offset:#x}", file.to_str().unwrap_or("?")),
-            None => writeln!(line, "    {call:#x}"),
-        };
-        process::complain(line.as_bytes());
+        match code::place_of(call) {
+            Some((file, offset)) => say(format_args!("    {}+{offset:#x}", file.to_str().unwrap_or("?"))),
+            None => say(format_args!("    {call:#x}")),
+        }
     }
 }
 
 fn end(options: Options) -> ! {
-    let hint: &[u8] = match options.has(Options::TRACK) {
+    process::complain(match options.has(Options::TRACK) {
         true => b"  each place is FILE+OFFSET: `addr2line -ifpe FILE OFFSET` tells its line\n",
         false => b"  with debug:track or debug:all, who allocated and freed it is told too\n",
-    };
-    process::complain(hint);
+    });
     process::die()
 }

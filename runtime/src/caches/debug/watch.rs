@@ -1,21 +1,17 @@
 //! Allocating and freeing in debug caches.
 
-use super::layout::Layout;
-use super::options::{Found, Options};
-use super::quarantine;
-use super::record::State;
+use super::layout::{Found, Layout, Options, Record, State};
 use super::report::{self, Moment};
-use super::state::Debug;
+use super::state::{Debug, MOST_BYTES};
 use crate::caches::heap::{Heap, heap};
-use crate::caches::object_cache::{ObjectCache, Wanted};
+use crate::caches::object_cache::{ObjectCache, Wanted, construct, destroy};
 use crate::caches::sharing::enter;
 use crate::central::size_class::{self, CLASSES};
 use crate::central::{CacheRef, CacheState, Home};
 use crate::misuse::{self, Line};
-use crate::page_heap::{PAGE, Span};
+use crate::page_heap::PAGE;
 use crate::percpu;
 use core::fmt::Write;
-use core::ptr::null_mut;
 use machine::sync::Ordering;
 use machine::{code, here, process, slot};
 
@@ -25,16 +21,16 @@ impl ObjectCache {
         let metadata = &heap().page_heap().metadata;
         // A destroyed cache leaves it to the next one at its id.
         let debug = self.debug_place().or_else(|| {
-            let made = metadata.cut(size_of::<Debug>(), align_of::<Debug>())?.cast::<Debug>();
-            self.set_debug_place(made);
+            let made = metadata.cut(size_of::<Debug>(), align_of::<Debug>())?.cast();
+            self.debug.store(made, Ordering::Relaxed);
             self.debug_place()
         })?;
         let layout = Layout::of(options, bytes, alignment);
-        let home = Home { begin_object: Some(begin_object), end_object: Some(end_object), ..*self.state().home() };
+        let home = Home { begin_object: Some(begin_object), end_object: Some(end_object), ..*self.state.home() };
         // SAFETY: no other thread knows the cache.
         unsafe {
             *debug.layout.get() = layout;
-            self.state().set_home(home);
+            self.state.set_home(home);
         }
         if options.has(Options::TRACK) {
             code::prepare();
@@ -59,18 +55,18 @@ impl ObjectCache {
             .or_else(|| self.release_quarantine(debug, 0).then(|| take_single(cache))?)
             .or_else(|| depot.take_reserved(cache, &self.reserve))?;
         // SAFETY: the object is ours.
-        Some(unsafe { debug.employ(self.state(), whole, bytes, from) })
+        Some(unsafe { debug.employ(&self.state, whole, bytes, from) })
     }
 
     /// Frees an object to a debug cache; ends the program at any error.
     pub(crate) fn put_watched(&self, debug: &Debug, object: *mut u8, from: usize) {
         let whole = self.watched_at(debug, object, from);
         // SAFETY: an object begins there.
-        unsafe { debug.retire(self.state(), whole, from) };
+        unsafe { debug.retire(&self.state, whole, from) };
         if debug.layout().options.has(Options::QUARANTINE) && debug.quarantine.push(heap().locks(), whole) {
             // An object in quarantine counts as free.
             heap().central().count(self.cache(), -1);
-            self.release_quarantine(debug, quarantine::MOST_BYTES);
+            self.release_quarantine(debug, MOST_BYTES);
         } else {
             heap().cpu.depot.put_one(self.cache(), whole);
         }
@@ -81,32 +77,28 @@ impl ObjectCache {
         let whole = self.watched_at(debug, object, from);
         // SAFETY: an object begins there.
         unsafe {
-            match debug.layout().record_of(whole) {
-                None => report::die(self.state(), debug.layout(), whole, Found::Record, Moment::Used(from)),
-                Some(record) if record.state() == State::Free => {
-                    report::die(self.state(), debug.layout(), whole, Found::AfterFree, Moment::Used(from))
-                }
-                Some(record) => record.bytes(),
-            }
+            let found = match debug.layout().record_of(whole) {
+                None => Found::Record,
+                Some(record) if record.state() == State::Free => Found::AfterFree,
+                Some(record) => return record.bytes(),
+            };
+            report::die(&self.state, debug.layout(), whole, found, Moment::Used(from))
         }
     }
 
     /// The start of an object's layout; ends the program if no object of the cache begins there.
     fn watched_at(&self, debug: &Debug, object: *mut u8, from: usize) -> *mut u8 {
-        let span = self.span_of(object);
-        let whole = span.and_then(|span| span.object_at(object));
-        match whole {
-            Some(whole) if debug.layout().object(whole) == object => whole,
-            Some(whole) => {
-                report::die(self.state(), debug.layout(), whole, Found::Interior(object), Moment::Used(from))
-            }
-            None => report::die_of_stranger(self.state(), object, from),
+        let Some(whole) = self.whole_at(object) else { report::die_of_stranger(&self.state, object, from) };
+        if debug.layout().object(whole) != object {
+            report::die(&self.state, debug.layout(), whole, Found::Interior(object), Moment::Used(from));
         }
+        whole
     }
 
-    fn span_of(&self, object: *mut u8) -> Option<&'static Span> {
+    fn whole_at(&self, object: *mut u8) -> Option<*mut u8> {
         // A span keeps its cache while an object of it lives.
-        heap().page_heap().span_of(object).filter(|span| span.cache() == self.cache().number())
+        let span = heap().page_heap().span_of(object).filter(|span| span.cache() == self.cache().number());
+        span?.object_at(object)
     }
 
     /// Frees the oldest objects in quarantine until at most so many bytes are left. Returns whether it freed any.
@@ -115,7 +107,7 @@ impl ObjectCache {
         while let Some(whole) = debug.quarantine.pop_beyond(heap().locks(), most_bytes, debug.layout().whole) {
             any = true;
             // SAFETY: the object is free, and ours.
-            unsafe { debug.check_unused(self.state(), whole, Moment::LeavingQuarantine) };
+            unsafe { debug.check_unused(&self.state, whole, Moment::LeavingQuarantine) };
             heap().central().count(self.cache(), 1);
             heap().cpu.depot.put_one(self.cache(), whole);
         }
@@ -132,7 +124,7 @@ impl ObjectCache {
                 for whole in span.carved().take_while(|_| span.cache() == number) {
                     let found = debug.damage(whole).filter(|&found| found != Found::Record);
                     if let Some(found) = found.filter(|_| debug.damage(whole) == found && span.cache() == number) {
-                        report::die(self.state(), debug.layout(), whole, found, Moment::AtExit);
+                        report::die(&self.state, debug.layout(), whole, found, Moment::AtExit);
                     }
                 }
             }
@@ -145,9 +137,7 @@ unsafe fn begin_object(state: &CacheState, whole: *mut u8) {
     // SAFETY: passed on: the memory is ours.
     unsafe {
         debug.begin(whole);
-        if let Some((construct, argument)) = state.constructor() {
-            construct(whole.add(debug.lead()), argument);
-        }
+        construct(state, debug.layout().object(whole));
     }
 }
 
@@ -155,10 +145,8 @@ unsafe fn end_object(state: &CacheState, whole: *mut u8) {
     let Some(debug) = debug_of(state) else { return };
     // SAFETY: passed on.
     unsafe {
-        if let Some((destroy, argument)) = state.destructor() {
-            destroy(whole.add(debug.lead()), argument);
-        }
-        debug.end(whole);
+        destroy(state, debug.layout().object(whole));
+        Record::end(whole);
     }
 }
 
@@ -181,9 +169,9 @@ fn take_single(cache: CacheRef) -> Option<*mut u8> {
 pub fn die_of_mixed_caches(object: *mut u8) -> ! {
     let cache = heap().central().cache_at(object);
     if let Some((cache, debug)) = cache.and_then(ObjectCache::watching)
-        && let Some(whole) = cache.span_of(object).and_then(|span| span.object_at(object))
+        && let Some(whole) = cache.whole_at(object)
     {
-        report::die(cache.state(), debug.layout(), whole, Found::OtherCache, Moment::Flushed);
+        report::die(&cache.state, debug.layout(), whole, Found::OtherCache, Moment::Flushed);
     }
     misuse::die(misuse::Found::OtherCache, object)
 }
@@ -205,16 +193,7 @@ impl Heap {
         let bytes = size_class::size(class);
         // Aligned requests get a class whose size is a multiple of the alignment.
         let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
-        let wanted = Wanted {
-            name,
-            bytes,
-            alignment,
-            constructor: None,
-            destructor: None,
-            argument: null_mut(),
-            typesafe: false,
-        };
-        match ObjectCache::create(&wanted) {
+        match ObjectCache::create(&Wanted::plain(name, bytes, alignment)) {
             Ok(cache) => self.watch_class(class, cache),
             Err(_) => process::complain(b"commensal: no memory to watch a size class; it is not watched\n"),
         }
