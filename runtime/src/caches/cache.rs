@@ -36,11 +36,9 @@ use core::ptr::{NonNull, null_mut};
 use machine::sync::{AtomicPtr, Ordering};
 
 /// The state of a cache's objects between uses.
-pub trait Kind: sealed::Sealed {
-    /// Whether dropping the owner drops the object.
-    #[doc(hidden)]
-    const DROPS: bool;
-}
+pub trait Kind: sealed::Sealed {}
+
+impl<K: sealed::Sealed> Kind for K {}
 
 /// Raw memory: each use begins with a value and ends with its drop.
 #[derive(Debug)]
@@ -51,17 +49,18 @@ pub struct Values;
 pub struct Constructed;
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Values {}
-    impl Sealed for super::Constructed {}
-}
+    pub trait Sealed {
+        /// Whether dropping the owner drops the object.
+        const DROPS: bool;
+    }
 
-impl Kind for Values {
-    const DROPS: bool = true;
-}
+    impl Sealed for super::Values {
+        const DROPS: bool = true;
+    }
 
-impl Kind for Constructed {
-    const DROPS: bool = false;
+    impl Sealed for super::Constructed {
+        const DROPS: bool = false;
+    }
 }
 
 /// A cache of objects of one type. It may be a static. Its first use creates it, which interrupts no other CPU.
@@ -128,6 +127,7 @@ impl<T: Send + 'static> Cache<T, Constructed> {
 
     /// Fills the empty places, while there is memory; returns how many it filled.
     pub fn get_bulk<'a>(&'a self, places: &mut [Option<Box<'a, T, Constructed>>]) -> usize {
+        const BULK: usize = 32;
         let Some(cache) = self.cache() else { return 0 };
         let mut empty = places.iter_mut().filter(|place| place.is_none());
         let mut given = 0;
@@ -147,8 +147,6 @@ impl<T: Send + 'static> Cache<T, Constructed> {
         }
     }
 }
-
-const BULK: usize = 32;
 
 impl<T, K: Kind> Cache<T, K> {
     const fn with(name: &'static str, constructor: Option<fn() -> T>, typesafe: bool) -> Self {
@@ -176,9 +174,14 @@ impl<T, K: Kind> Cache<T, K> {
     /// None: no memory.
     #[inline]
     fn cache(&self) -> Option<&'static ObjectCache> {
+        self.existing().or_else(|| self.create())
+    }
+
+    #[inline]
+    fn existing(&self) -> Option<&'static ObjectCache> {
         // Acquire pairs with the release in `create`: a thread that sees the cache finds it complete.
         // SAFETY: object caches are never unmapped.
-        unsafe { self.cache.load(Ordering::Acquire).as_ref() }.or_else(|| self.create())
+        unsafe { self.cache.load(Ordering::Acquire).as_ref() }
     }
 
     #[cold]
@@ -200,7 +203,7 @@ impl<T, K: Kind> Cache<T, K> {
                 // Do not wait for readers: this thread could be one.
                 // SAFETY: no other thread has seen ours.
                 let _ = unsafe { made.destroy_unread() };
-                // SAFETY: as in `cache`.
+                // SAFETY: as in `existing`.
                 unsafe { theirs.as_ref() }
             }
         }
@@ -236,18 +239,11 @@ impl<T, K: Kind> Cache<T, K> {
     /// Destroys the cache and returns its memory at once. Error: objects are alive, as their owners were forgotten.
     pub fn destroy(self) -> Result<(), (Self, Alive)> {
         // SAFETY: we own the cache, so no other thread uses it.
-        match self.existing().map(|cache| unsafe { cache.destroy() }) {
-            Some(Err(alive)) => Err((self, alive)),
-            _ => {
-                forget(self);
-                Ok(())
-            }
+        if let Some(Err(alive)) = self.existing().map(|cache| unsafe { cache.destroy() }) {
+            return Err((self, alive));
         }
-    }
-
-    fn existing(&self) -> Option<&'static ObjectCache> {
-        // SAFETY: as in `cache`.
-        unsafe { self.cache.load(Ordering::Acquire).as_ref() }
+        forget(self);
+        Ok(())
     }
 }
 

@@ -199,7 +199,7 @@ impl Heap {
         let (cache, depot) = (self.class(class.max(1)), &self.cpu.depot);
         let capacity = if class == 0 { MOST_POINTERS } else { cache.shape().most() };
         let magazine = depot.find_empty(&depot.lock(cache, depot.slot_or_none(slot::current()), here!()))?;
-        Some(Batch::new(magazine.sized(capacity.min(most).max(1))))
+        Some(Batch(magazine.sized(capacity.min(most).max(1))))
     }
 
     /// Bytes of a batch's objects.
@@ -225,7 +225,7 @@ impl Heap {
     /// # Safety
     /// The caller owns the objects and gives them up.
     pub unsafe fn free_batch(&self, batch: Batch, home: Option<Home>) {
-        let (depot, mut magazine) = (&self.cpu.depot, batch.into_magazine());
+        let (depot, mut magazine) = (&self.cpu.depot, batch.0);
         let class = magazine.view().objects().next().map_or(0, |first| self.class_at(first));
         let (cache, current) = (self.class(class.max(1)), slot::current());
         let anywhere = || Home { slot: depot.slot_or_none(current), kept_bytes: 0 };

@@ -64,11 +64,8 @@ fn begin() -> bool {
 
 #[cold]
 fn upgrade() {
-    if !begin() {
-        return;
-    }
-    let Some(forks_are_noticed) = thread::without_signals(make_shared) else { return };
-    if !forks_are_noticed {
+    if begin() && thread::without_signals(make_shared) == Some(false) {
+        // For kernels that wipe no memory in children (before 4.14): ordinary forks are noticed.
         percpu::for_process(|| thread::on_fork_in_child(after_fork_in_child));
     }
 }
@@ -84,9 +81,8 @@ fn make_shared() -> Option<bool> {
         }
         // In a fork child, the thread that was upgrading the parent is gone.
         let seen = sharing.upgrading.load(Ordering::Relaxed);
-        if seen != process
-            && sharing.upgrading.compare_exchange(seen, process, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        {
+        let claim = || sharing.upgrading.compare_exchange(seen, process, Ordering::Acquire, Ordering::Relaxed);
+        if seen != process && claim().is_ok() {
             break;
         }
         spin_loop();
@@ -102,7 +98,6 @@ fn make_shared() -> Option<bool> {
     Some(forks_are_noticed)
 }
 
-/// For kernels that wipe no memory in children (before 4.14): ordinary forks are noticed.
 extern "C" fn after_fork_in_child() {
     thread::declare_forked();
     percpu::enter();

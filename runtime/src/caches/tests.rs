@@ -128,51 +128,47 @@ fn busy_cache_grows_its_magazines_and_keeps_them() {
 
 #[test]
 fn object_whose_shard_is_held_is_given_back_later() {
-    alone(object_whose_shard_is_held);
-}
-
-fn object_whose_shard_is_held() {
-    let mut object = None;
-    let mut before = 0;
-    where_waiting_is_forbidden(ASKED_FOR, |cache| {
-        // The shard's holder has set up the span, so to say; no other thread looks at it.
-        let span = central().new_span(cache, ASKED_FOR).expect("there is memory");
-        cache.ring(ASKED_FOR).insert(span);
-        let taken = span.take().expect("a new span has objects");
-        before = span.in_use();
-        heap().cpu.depot.put_one(cache, taken);
-        assert!(!heap().cpu.depot.deferred.is_empty(), "the object waits for the next slow path");
-        assert_eq!(span.in_use(), before, "the span was changed under its owner's lock");
-        object = Some((span, taken as usize));
+    alone(|| {
+        let mut object = None;
+        let mut before = 0;
+        where_waiting_is_forbidden(ASKED_FOR, |cache| {
+            // The shard's holder has set up the span, so to say; no other thread looks at it.
+            let span = central().new_span(cache, ASKED_FOR).expect("there is memory");
+            cache.ring(ASKED_FOR).insert(span);
+            let taken = span.take().expect("a new span has objects");
+            before = span.in_use();
+            heap().cpu.depot.put_one(cache, taken);
+            assert!(!heap().cpu.depot.deferred.is_empty(), "the object waits for the next slow path");
+            assert_eq!(span.in_use(), before, "the span was changed under its owner's lock");
+            object = Some((span, taken as usize));
+        });
+        let (span, taken) = object.expect("the work was done");
+        heap().cpu.put_deferred();
+        assert!(heap().cpu.depot.deferred.is_empty());
+        let is_back = span.cache() == 0 || span.is_free(taken as *mut u8);
+        assert!(is_back && span.in_use() == before - 1, "the object is not in its span: {span:?}");
     });
-    let (span, taken) = object.expect("the work was done");
-    heap().cpu.put_deferred();
-    assert!(heap().cpu.depot.deferred.is_empty());
-    let is_back = span.cache() == 0 || span.is_free(taken as *mut u8);
-    assert!(is_back && span.in_use() == before - 1, "the object is not in its span: {span:?}");
 }
 
 #[test]
 fn stolen_span_belongs_to_the_shard_whose_ring_it_is_in() {
-    alone(span_that_is_taken_over);
-}
-
-fn span_that_is_taken_over() {
-    let mut taken = None;
-    where_waiting_is_forbidden(ASKED_FOR, |cache| {
-        let (span, magazine) = span_of(cache, GIVING);
-        let stolen = heap().cpu.depot.steal_span(cache, ASKED_FOR, cache.near(ASKED_FOR));
-        stolen.expect("another slot has a span to give");
-        let owner = span.owner();
-        assert_ne!(owner, ASKED_FOR, "the shard that is held got a span");
-        let first = central().lock(cache, owner, here!()).ring().giving().map(Span::as_ptr);
-        assert_eq!(first, Some(span.as_ptr()), "a span is not in its owner's ring");
-        taken = Some((owner, magazine));
+    alone(|| {
+        let mut taken = None;
+        where_waiting_is_forbidden(ASKED_FOR, |cache| {
+            let (span, magazine) = span_of(cache, GIVING);
+            let stolen = heap().cpu.depot.steal_span(cache, ASKED_FOR, cache.near(ASKED_FOR));
+            stolen.expect("another slot has a span to give");
+            let owner = span.owner();
+            assert_ne!(owner, ASKED_FOR, "the shard that is held got a span");
+            let first = central().lock(cache, owner, here!()).ring().giving().map(Span::as_ptr);
+            assert_eq!(first, Some(span.as_ptr()), "a span is not in its owner's ring");
+            taken = Some((owner, magazine));
+        });
+        let (owner, magazine) = taken.expect("the work was done");
+        percpu::enter();
+        // All objects come back. The last one frees the span, if its owner's lock guards it.
+        heap().cpu.depot.flush_out(cache(), owner, magazine);
     });
-    let (owner, magazine) = taken.expect("the work was done");
-    percpu::enter();
-    // All objects come back. The last one frees the span, if its owner's lock guards it.
-    heap().cpu.depot.flush_out(cache(), owner, magazine);
 }
 
 /// Counted by destructors: without owner, with owner.

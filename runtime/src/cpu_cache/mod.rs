@@ -8,15 +8,13 @@
 //! because the thread migrated or another was faster, the magazine goes to the depot. So no path has to undo anything.
 
 mod drain;
-mod idle;
 mod resize;
 mod retire;
 mod slot_word;
 mod slow_path;
 mod tier;
 
-pub use drain::{Drained, Which};
-pub use idle::Reclaimed;
+pub use drain::{Drained, Reclaimed, Which};
 pub use retire::RetireSlots;
 pub use slot_word::{Side, SlotWord};
 pub use tier::{At, CpuCaches, Watch};

@@ -95,7 +95,7 @@ impl RetireSlots {
         if !is_due {
             return Err(new);
         }
-        word.swap(seen, new.into_magazine()).map(|old| old.map(Batch::new)).map_err(Batch::new)
+        word.swap(seen, new.0).map(|old| old.map(Batch)).map_err(Batch)
     }
 
     /// Takes all magazines in a fork child, whose thread is in no operation. Draining ones are lost.
@@ -103,7 +103,7 @@ impl RetireSlots {
         for word in self.words() {
             // SAFETY: no other thread exists, and this one is here.
             if let Some(magazine) = unsafe { word.take_quietly() } {
-                keep(word.slot, Batch::new(magazine));
+                keep(word.slot, Batch(magazine));
             }
         }
     }
@@ -121,6 +121,6 @@ impl CpuCaches {
             }
             seen.view().is_some()
         });
-        self.take_away::<AT_ONCE>(words, Why::Deferred, |word, magazine| keep(word.slot, Batch::new(magazine)))
+        self.take_away::<AT_ONCE>(words, Why::Deferred, |word, magazine| keep(word.slot, Batch(magazine)))
     }
 }

@@ -100,7 +100,7 @@ impl CpuCaches {
     /// Writes the statistics page if due, for a thread that reaches no slow path; `rest` says if it is about to rest.
     pub fn visit_statistics(&self, rest: Rest) {
         let at = &self.hook.statistics_at;
-        if at.is_asked_for() && (rest == Rest::Soon || at.is_due(coarse_time())) {
+        if at.0.load(Relaxed) != 0 && (rest == Rest::Soon || at.is_due(coarse_time())) {
             (crate::UPCALLS.write_statistics)(rest);
         }
     }
@@ -130,7 +130,7 @@ pub struct Hook {
     /// When the statistics page is due.
     pub statistics_at: At,
     /// Whether slow paths poll for an operator's requests.
-    pub(super) is_polled: AtomicBool,
+    is_polled: AtomicBool,
 }
 
 /// A due time in coarse time. Zero: never.
@@ -147,11 +147,6 @@ impl At {
     /// Never due.
     pub fn never(&self) {
         self.0.store(0, Relaxed);
-    }
-
-    /// Whether it will ever be due.
-    pub(super) fn is_asked_for(&self) -> bool {
-        self.0.load(Relaxed) != 0
     }
 
     /// Whether it is due.
@@ -171,7 +166,7 @@ pub struct Watch {
     /// The coarse time of the next look; 0: now.
     look_at: AtomicU32,
     /// The coarse time of the last slow path in the slot.
-    pub(super) visited: AtomicU32,
+    visited: AtomicU32,
 }
 
 impl Watch {

@@ -8,19 +8,9 @@ use super::magazine::{Magazine, Stack, View};
 /// A magazine of waiting objects.
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct Batch(Magazine);
+pub struct Batch(pub Magazine);
 
 impl Batch {
-    /// Makes a batch of a magazine.
-    pub fn new(magazine: Magazine) -> Self {
-        Batch(magazine)
-    }
-
-    /// The magazine.
-    pub fn into_magazine(self) -> Magazine {
-        self.0
-    }
-
     /// The batch that [`into_word`](Self::into_word) encoded; zero is none.
     ///
     /// # Safety

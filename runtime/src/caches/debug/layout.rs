@@ -63,15 +63,10 @@ pub(super) enum Found {
     Behind(Damage),
     /// A write to a free object.
     Inside(Damage),
-    /// A write to the record.
     Record,
-    /// A double free.
     Twice,
-    /// A use after free.
     AfterFree,
-    /// A free to another cache.
     OtherCache,
-    /// A pointer into the object.
     Interior(*mut u8),
 }
 
@@ -121,14 +116,12 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// A trace of this moment.
     pub fn now(from: usize) -> Self {
         Trace { calls: code::calls(from), at_ns: clock::now_ns(), thread: code::thread_number() }
     }
 }
 
 impl Record {
-    /// Bytes of a record with its traces.
     pub const fn bytes_for(options: Options) -> usize {
         size_of::<Record>() + if options.has(Options::TRACK) { size_of::<[Trace; 2]>() } else { 0 }
     }
@@ -146,7 +139,6 @@ impl Record {
         record.mark = MARK ^ whole as usize;
     }
 
-    /// Ends the record.
     pub unsafe fn end(whole: *mut u8) {
         // SAFETY: passed on.
         unsafe { (&raw mut (*whole.cast::<Record>()).mark).write(0) };
@@ -157,13 +149,11 @@ impl Record {
         unsafe { &*whole.cast() }
     }
 
-    /// Whether the record is intact.
     pub fn is_marked(&self) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         self.mark == MARK ^ (&raw const *self) as usize && (State::Free as u32..=State::Busy as u32).contains(&state)
     }
 
-    /// The object's state now.
     pub fn state(&self) -> State {
         match self.state.load(Ordering::Relaxed) {
             1 => State::Free,
@@ -172,7 +162,6 @@ impl Record {
         }
     }
 
-    /// Makes the object busy, if it is in state `before`.
     pub fn become_busy(&self, before: State) -> bool {
         // Of two threads that free at once, one succeeds. Acquire pairs with the release in `settle`.
         self.state.compare_exchange(before as u32, State::Busy as u32, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -198,7 +187,6 @@ impl Record {
         self.settle(state);
     }
 
-    /// Ends being busy.
     pub fn settle(&self, state: State) {
         self.state.store(state as u32, Ordering::Release);
     }
@@ -254,7 +242,6 @@ impl Layout {
         whole.wrapping_add(self.lead)
     }
 
-    /// The fill of free objects.
     pub fn unused_byte(self) -> u8 {
         if self.options.has(Options::POISON) { FREED } else { ZONE }
     }
@@ -269,7 +256,6 @@ impl Layout {
         (record.is_marked() && record.bytes() <= self.bytes).then_some(record)
     }
 
-    /// Fills the red zone before the object.
     pub unsafe fn fill_before(self, whole: *mut u8) {
         let record = Record::bytes_for(self.options);
         // SAFETY: passed on.
@@ -282,7 +268,6 @@ impl Layout {
         unsafe { self.object(whole).add(first).write_bytes(with, self.whole - self.lead - first) };
     }
 
-    /// Damage around an object of so many bytes.
     pub unsafe fn damage_around(self, whole: *mut u8, bytes: usize) -> Option<Found> {
         if !self.options.has(Options::REDZONE) {
             return None;

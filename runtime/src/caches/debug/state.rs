@@ -43,23 +43,6 @@ impl Debug {
         self.quarantine.len()
     }
 
-    /// Makes a free object of fresh memory.
-    ///
-    /// # Safety
-    /// The caller owns `whole`, which is as large as the layout says.
-    pub unsafe fn begin(&self, whole: *mut u8) {
-        let layout = self.layout();
-        // SAFETY: passed on.
-        unsafe {
-            Record::begin(whole, layout.options);
-            let record = Record::of(whole);
-            record.set_bytes(layout.bytes);
-            layout.fill_before(whole);
-            layout.fill_from(whole, 0, layout.unused_byte());
-            record.settle(State::Free);
-        }
-    }
-
     /// Makes a free object one of `bytes` bytes in use.
     ///
     /// # Safety
@@ -163,7 +146,6 @@ impl Quarantine {
         self.locked(locks, here!(), |queue| if queue.len * bytes > most { queue.pop() } else { None })?
     }
 
-    /// Number of objects, at rest.
     pub fn len(&self) -> usize {
         // SAFETY: no other thread is here.
         unsafe { (*self.queue.get()).len }

@@ -134,10 +134,16 @@ impl ObjectCache {
 
 unsafe fn begin_object(state: &CacheState, whole: *mut u8) {
     let Some(debug) = debug_of(state) else { return };
-    // SAFETY: passed on: the memory is ours.
+    let layout = debug.layout();
+    // SAFETY: passed on: the memory is ours, and as large as the layout says.
     unsafe {
-        debug.begin(whole);
-        construct(state, debug.layout().object(whole));
+        Record::begin(whole, layout.options);
+        let record = Record::of(whole);
+        record.set_bytes(layout.bytes);
+        layout.fill_before(whole);
+        layout.fill_from(whole, 0, layout.unused_byte());
+        record.settle(State::Free);
+        construct(state, layout.object(whole));
     }
 }
 
