@@ -60,7 +60,7 @@ impl Check<'_> {
             let words = Side::BOTH.map(|side| SlotWord::new(cache, slot, side).look());
             words.into_iter().for_each(|seen| {
                 assert!(!seen.is_draining(), "a word of slot {slot}, cache {number}, is left draining");
-                seen.view().map(|magazine| self.magazine(magazine));
+                seen.view().into_iter().for_each(|magazine| self.magazine(magazine));
             });
             self.shard(slot);
             let has_spans = !cache.ring(slot).seems_empty();

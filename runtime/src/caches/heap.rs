@@ -55,8 +55,12 @@ pub struct Heap {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Cold {
-    /// The kinds of caches that may serve a class instead of its own.
-    pub kinds: Kinds,
+    /// Debug caches, by the class that they serve.
+    pub watching: [AtomicPtr<CacheState>; CLASSES],
+    /// Whether threads may be inside groups, whose caches serve their allocations.
+    pub has_groups: AtomicBool,
+    /// Whether a group ever had a large block.
+    pub has_large_of_groups: AtomicBool,
     /// The runtime's own caches.
     pub own: [AtomicPtr<CacheState>; OWN],
     /// Whether debug caches are checked at exit.
@@ -177,18 +181,6 @@ type ClassWord = core::sync::atomic::AtomicU8;
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct ClassTable([ClassWord; STEPS]);
-
-/// The other kinds of caches. Zeroes: none.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct Kinds {
-    /// Debug caches, by class.
-    pub watching: [AtomicPtr<CacheState>; CLASSES],
-    /// Whether threads may be inside groups, whose caches serve their allocations.
-    pub has_groups: AtomicBool,
-    /// Whether a group ever had a large block.
-    pub has_large_of_groups: AtomicBool,
-}
 
 impl ClassTable {
     pub(super) fn begin(&self) {

@@ -88,20 +88,19 @@ impl ObjectCache {
             return Err(Refused::NoMemory);
         }
         let cache = Self::claim(wanted).ok_or(Refused::NoMemory)?;
-        let Wanted { bytes, .. } = *wanted;
         let options = Options::of(wanted.name);
         // Constructed objects stay so, and memory that readers may look at is not written.
         let is_kept = wanted.constructor.is_some() || wanted.typesafe;
         let options = if is_kept { options.without(Options::POISON) } else { options };
         if options != Options::NONE {
-            let Some(whole) = cache.begin_debug(options, bytes, wanted.alignment) else {
+            let Some(whole) = cache.begin_debug(options, wanted.bytes, wanted.alignment) else {
                 heap().central().give_id_back(&cache.state);
                 return Err(Refused::NoMemory);
             };
             cache.begin(Shape::of(whole), 0);
             return Ok(cache);
         }
-        match size_class::class_for_aligned(bytes, wanted.alignment) {
+        match size_class::class_for_aligned(wanted.bytes, wanted.alignment) {
             // Its memory must not serve anything else.
             Some(class) if !wanted.typesafe && DEDICATED.of_cache(wanted.name) == 0 => cache.begin_in_class(class),
             _ => cache.begin(shape, cache.cache().index()),

@@ -59,14 +59,14 @@ impl Heap {
     /// Makes a debug cache serve a class. A thread that has just looked up the class takes one more of its own.
     pub(super) fn watch_class(&self, class: usize, cache: &'static ObjectCache) {
         // Release pairs with the acquire in `watching`.
-        self.cold.kinds.watching[class].store(cache.state_ptr(), Ordering::Release);
+        self.cold.watching[class].store(cache.state_ptr(), Ordering::Release);
         self.classes.forget(class);
     }
 
     /// The debug cache that serves a class, if there is one.
     fn watching(&self, class: usize) -> Option<(&'static ObjectCache, &'static Debug)> {
         // SAFETY: object caches are never unmapped.
-        let state = unsafe { self.cold.kinds.watching[class].load(Ordering::Acquire).as_ref() }?;
+        let state = unsafe { self.cold.watching[class].load(Ordering::Acquire).as_ref() }?;
         let cache = ObjectCache::of_state(state);
         Some((cache, cache.debug()?))
     }
@@ -75,14 +75,14 @@ impl Heap {
     pub fn begin_groups(&self) {
         (1..CLASSES).for_each(|class| self.classes.forget(class));
         self.classes.forget(0);
-        self.cold.kinds.has_groups.store(true, Ordering::Release);
+        self.cold.has_groups.store(true, Ordering::Release);
     }
 
     /// Whether groups have begun.
     #[inline]
     pub fn has_groups(&self) -> bool {
         // Acquire pairs with the release in `begin_groups`: a thread that sees it finds all of it done.
-        self.cold.kinds.has_groups.load(Ordering::Acquire)
+        self.cold.has_groups.load(Ordering::Acquire)
     }
 
     /// The fast path or an exchange of magazines, in no group, where another kind may serve the class.
@@ -106,7 +106,7 @@ impl Heap {
     /// Notes that a group has a large block: each one freed from now on may belong to a group.
     pub fn note_large_of_group(&self) {
         // Relaxed: a thread that frees a block got it from its allocator, after this store.
-        self.cold.kinds.has_large_of_groups.store(true, Ordering::Relaxed);
+        self.cold.has_large_of_groups.store(true, Ordering::Relaxed);
     }
 
     // ---- special blocks ----
@@ -165,7 +165,7 @@ impl Heap {
         self.demand_large(block);
         // SAFETY: passed on.
         unsafe {
-            if self.cold.kinds.has_large_of_groups.load(Ordering::Relaxed) {
+            if self.cold.has_large_of_groups.load(Ordering::Relaxed) {
                 (crate::UPCALLS.forget_large)(block);
             }
             self.free_large(block);

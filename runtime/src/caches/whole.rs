@@ -13,7 +13,7 @@ use super::heap::Heap;
 use super::object_cache::ObjectCache;
 use crate::central::{CacheRef, Charged, NO_SLOT, NOBODY, Shape};
 use crate::cpu_cache::{Side, SlotWord, Which};
-use crate::depot::{Stack, View};
+use crate::depot::View;
 use crate::observe::Why;
 use machine::here;
 
@@ -101,7 +101,10 @@ impl Heap {
         self.cpu.shrink_held(&held);
         cache.load(slot).forget();
         drop(held);
-        stacks.into_iter().flat_map(Stack::drain).for_each(|magazine| depot.keep_emptied(cache, slot, magazine));
+        stacks
+            .into_iter()
+            .flat_map(|stack| stack.drain())
+            .for_each(|magazine| depot.keep_emptied(cache, slot, magazine));
         for span in spans {
             // SAFETY: the span is ours, and none of its objects is in use.
             unsafe { central.free_span(cache, slot, span) };

@@ -91,8 +91,7 @@ impl RetireSlots {
     pub fn exchange(self, slot: u32, class: usize, new: Batch) -> Result<Option<Batch>, Batch> {
         let word = self.word(slot, class);
         let seen = word.look();
-        let is_due = !seen.is_draining() && seen.view().is_none_or(View::is_full);
-        if !is_due {
+        if seen.is_draining() || seen.view().is_some_and(|view| !view.is_full()) {
             return Err(new);
         }
         word.swap(seen, new.0).map(|old| old.map(Batch)).map_err(Batch)

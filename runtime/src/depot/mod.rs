@@ -20,6 +20,6 @@ mod tier;
 mod transfer;
 
 pub use batch::{Batch, Batches};
-pub use magazine::{Magazine, Stack, View};
+pub use magazine::{Magazine, View};
 pub use spare::Reserve;
 pub use tier::{Depot, Held, Hints};

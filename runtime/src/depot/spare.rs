@@ -180,14 +180,14 @@ fn sort_out(magazines: &mut [ManuallyDrop<Magazine>], spare: &Stack, blank: &Sta
             let to = match &mut holder {
                 Some(to) if !to.is_full() => to,
                 full => {
-                    full.take().map(|full| blank.push(full));
+                    full.take().into_iter().for_each(|full| blank.push(full));
                     full.insert(holders.next().expect("there is one for so many pages").sized(MOST_POINTERS))
                 }
             };
             to.push(page.memory());
         }
     }
-    holder.map(|last| blank.push(last));
+    holder.into_iter().for_each(|last| blank.push(last));
     holders.for_each(|magazine| spare.push(magazine));
     released
 }

@@ -169,7 +169,7 @@ impl Depot {
             return held;
         }
         self.central.count(cache, 1);
-        held.map(|held| self.defer_one(Held(held), object));
+        self.defer_one(Held(held?), object);
         None
     }
 

@@ -35,8 +35,9 @@ impl ObjectCache {
         if options.has(Options::TRACK) {
             code::prepare();
         }
-        if options.has(Options::REDZONE) || options.has(Options::POISON) {
-            check_at_exit();
+        let shows_damage = options.has(Options::REDZONE) || options.has(Options::POISON);
+        if shows_damage && !heap().cold.checks_at_exit.swap(true, Ordering::Relaxed) {
+            percpu::for_process(|| process::at_exit(check_now));
         }
         Some(layout.whole)
     }
@@ -186,29 +187,18 @@ impl Heap {
     /// Turns debugging on for the size classes with such rules. Earlier allocations stay as they are.
     pub fn begin_debug(&self) {
         for class in 1..CLASSES {
-            let mut name = Line::new();
-            let _ = write!(name, "malloc-{}", size_class::size(class));
-            let options = Options::of(name.as_bytes());
-            if options != Options::NONE {
-                self.begin_debug_of(class, name.as_bytes());
+            let (bytes, mut name) = (size_class::size(class), Line::new());
+            let _ = write!(name, "malloc-{bytes}");
+            if Options::of(name.as_bytes()) == Options::NONE {
+                continue;
+            }
+            // Aligned requests get a class whose size is a multiple of the alignment.
+            let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
+            match ObjectCache::create(&Wanted::plain(name.as_bytes(), bytes, alignment)) {
+                Ok(cache) => self.watch_class(class, cache),
+                Err(_) => process::complain(b"commensal: no memory to watch a size class; it is not watched\n"),
             }
         }
-    }
-
-    fn begin_debug_of(&self, class: usize, name: &[u8]) {
-        let bytes = size_class::size(class);
-        // Aligned requests get a class whose size is a multiple of the alignment.
-        let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
-        match ObjectCache::create(&Wanted::plain(name, bytes, alignment)) {
-            Ok(cache) => self.watch_class(class, cache),
-            Err(_) => process::complain(b"commensal: no memory to watch a size class; it is not watched\n"),
-        }
-    }
-}
-
-fn check_at_exit() {
-    if !heap().cold.checks_at_exit.swap(true, Ordering::Relaxed) {
-        percpu::for_process(|| process::at_exit(check_now));
     }
 }
 
