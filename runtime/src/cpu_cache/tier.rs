@@ -1,8 +1,8 @@
 //! The state of the per-CPU caches, and the hook of slow paths.
 //!
-//! Both slow paths begin in [`CpuCaches::miss`]. The hook asks: is upkeep due in the slot, is the statistics page due,
-//! may the operator ask for something? As slow paths read the clock anyway, that costs two comparisons. One call hands
-//! work that is due to the modules above.
+//! Both slow paths begin in `miss`. The hook asks: is upkeep due in the slot, is the statistics page due, may the
+//! operator ask for something? As slow paths read the clock anyway, that costs two comparisons. One call hands work
+//! that is due to the modules above.
 //!
 //! Runs at the same time: any thread. Relaxed throughout: words stand alone, and an early or late look does no harm.
 
