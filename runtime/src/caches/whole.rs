@@ -101,10 +101,7 @@ impl Heap {
         self.cpu.shrink_held(&held);
         cache.load(slot).forget();
         drop(held);
-        stacks
-            .into_iter()
-            .flat_map(|stack| stack.drain())
-            .for_each(|magazine| depot.keep_emptied(cache, slot, magazine));
+        stacks.iter().flat_map(|stack| stack.drain()).for_each(|magazine| depot.keep_emptied(cache, slot, magazine));
         for span in spans {
             // SAFETY: the span is ours, and none of its objects is in use.
             unsafe { central.free_span(cache, slot, span) };

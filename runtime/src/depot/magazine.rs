@@ -295,7 +295,7 @@ impl Stack {
     }
 
     /// Pops one magazine after the other.
-    pub fn drain(self) -> impl Iterator<Item = Magazine> {
+    pub fn drain(&self) -> impl Iterator<Item = Magazine> {
         core::iter::from_fn(move || self.pop())
     }
 
