@@ -188,7 +188,10 @@ impl Central {
             span.leave_cache();
             match span.granules() {
                 1 => self.page_heap.page_list(slot).put(span, &self.page_heap),
-                _ => self.page_heap.free_span(span),
+                _ => {
+                    span.set_next(null_mut());
+                    self.page_heap.free_spans(span.as_ptr());
+                }
             }
         }
     }

@@ -1,10 +1,16 @@
-//! Blocks with a mapping of their own: for requests that are too large, or too coarsely aligned, for segments.
+//! Large blocks: those with a mapping of their own, for requests that are too large, or too coarsely aligned, for
+//! segments; and the tags of all.
+//!
+//! A *tag* is a word that the owner of a large block ties to it while the block is in use. It lies in the description
+//! of the block's first page, where a free run has its links. Only the block's owner uses it.
 
-use super::PAGE;
 use super::free_runs::FreeRuns;
 use super::runs::{PageHeap, Run};
+use super::segment::{Kind, Owner};
 use super::segments::reserve_aligned;
-use super::sizes::UNIT;
+use super::{PAGE, UNIT};
+use core::ptr::{null_mut, with_exposed_provenance_mut};
+use machine::sync::{Ordering, compiler_fence};
 use machine::{here, vm};
 
 impl PageHeap {
@@ -13,30 +19,27 @@ impl PageHeap {
         let start = reserve_aligned(bytes, alignment)?;
         let entered = self.locked(here!(), |state| {
             let start = self.claim_or_move(state, start, (bytes, alignment), 1)?;
-            let entered = self.enter_block(state, start, bytes);
-            if entered.is_none() {
+            if self.enter_block(state, start, bytes).is_none() {
                 // SAFETY: the claim and the mapping are ours and unused.
                 unsafe {
                     self.map.give_up(self.map_start, start, 1);
                     vm::release(start, bytes);
                 }
+                return None;
             }
-            entered.map(|()| start)
+            Some(start)
         });
-        match entered {
-            Some(start) => start.map(|start| Run { start, is_zero: true }),
-            None => {
-                // SAFETY: the mapping is ours and unused.
-                unsafe { vm::release(start, bytes) };
-                None
-            }
-        }
+        let Some(start) = entered else {
+            // SAFETY: the mapping is ours and unused.
+            unsafe { vm::release(start, bytes) };
+            return None;
+        };
+        Some(Run { start: start?, is_zero: true })
     }
 
     fn enter_block(&self, state: &mut FreeRuns, start: *mut u8, bytes: usize) -> Option<()> {
         let block = self.new_description(state)?;
-        // SAFETY: the description is ours alone.
-        unsafe { (*block).begin_block(start, bytes) };
+        block.begin_block(start, bytes);
         if !self.units.insert(start, block, &self.metadata) {
             state.recycle(block);
             return None;
@@ -66,13 +69,11 @@ impl PageHeap {
     }
 
     fn forget_block(&self, state: &mut FreeRuns, start: *mut u8) -> usize {
-        let segment = (&raw const *self.segment(start)).cast_mut();
+        let segment = self.segment(start);
         self.units.remove(start);
         // SAFETY: the block's owner gives it up.
-        let bytes = unsafe {
-            self.map.give_up(self.map_start, start, 1);
-            (*segment).bytes()
-        };
+        unsafe { self.map.give_up(self.map_start, start, 1) };
+        let bytes = segment.bytes();
         state.recycle(segment);
         self.counts.in_use.subtract((bytes / PAGE) as u64);
         bytes
@@ -85,14 +86,46 @@ impl PageHeap {
         if !unsafe { vm::resize(start, old * PAGE, new * PAGE) } {
             return false;
         }
-        let segment = (&raw const *self.segment(start)).cast_mut();
-        // SAFETY: only the block's owner looks at its length.
-        unsafe { (*segment).set_bytes(new * PAGE) };
+        // Only the block's owner looks at its length.
+        self.segment(start).set_bytes(new * PAGE);
         if new > old {
             self.count_taken((new - old) as u64);
         } else {
             self.counts.in_use.subtract((old - new) as u64);
         }
+        true
+    }
+
+    /// The tag of the large block that begins at an address; null if it has none.
+    pub fn tag(&self, start: *mut u8) -> *mut u8 {
+        let Some(segment) = self.find(start) else { return null_mut() };
+        match segment.owner() {
+            Owner::Block => segment.tag.get(),
+            Owner::PageHeap => {
+                let page = segment.page(segment.page_of(start));
+                let tag = (page.next as usize) << 32 | page.previous as usize;
+                if page.kind == Kind::Tagged { with_exposed_provenance_mut(tag) } else { null_mut() }
+            }
+            Owner::Nobody => null_mut(),
+        }
+    }
+
+    /// Ties a tag to a large block. False: the block cannot have one.
+    ///
+    /// # Safety
+    /// The caller owns the large block that begins there.
+    pub unsafe fn set_tag(&self, start: *mut u8, tag: *mut u8) -> bool {
+        let Some(segment) = self.find(start) else { return false };
+        if segment.owner() == Owner::Block {
+            segment.tag.set(tag);
+            return true;
+        }
+        let page = segment.page(segment.page_of(start));
+        let word = tag.expose_provenance();
+        (page.next, page.previous) = ((word >> 32) as u32, word as u32);
+        // The run is in use at every moment, for a fork child that goes over the descriptions.
+        compiler_fence(Ordering::Release);
+        page.kind = Kind::Tagged;
         true
     }
 }

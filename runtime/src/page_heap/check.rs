@@ -10,13 +10,11 @@
 //!
 //! For tests: no other thread may be in the heap. The check takes no lock, so that a failed check leaves none held.
 
-use super::bins::LONGEST;
+use super::PAGE;
 use super::free_runs::FreeRuns;
 use super::runs::PageHeap;
-use super::segment::{Kind, Owner, Segment};
-use super::sizes::UNIT;
+use super::segment::{Kind, Owner, Page, Segment};
 use machine::sync::Ordering;
-use machine::vm::PAGE;
 
 /// Sums that the check found, in pages.
 #[derive(Debug, Default)]
@@ -38,10 +36,8 @@ impl PageHeap {
         let state = unsafe { &*self.state.get() };
         let mut found = PagesFound::default();
         for number in 1..=self.segment_count.load(Ordering::Relaxed) {
-            let (segment, _) = state.resolve(number << LONGEST.ilog2());
-            // SAFETY: the segment exists.
-            let segment = unsafe { &*segment };
-            assert_eq!(segment.number, number, "the table's entry has another number");
+            let segment = state.segment(number);
+            assert_eq!(segment.number.get(), number, "the table's entry has another number");
             if segment.owner() == Owner::PageHeap {
                 self.check_segment(segment, &mut found);
             }
@@ -66,18 +62,17 @@ impl PageHeap {
     }
 
     fn check_segment(&self, segment: &Segment, found: &mut PagesFound) {
-        for unit in 0..segment.bytes().div_ceil(UNIT) {
-            self.check_unit(segment, segment.start().wrapping_add(unit * UNIT));
-        }
-        found.reserved += segment.pages() as u64;
-        assert!(segment.low <= segment.high && segment.high <= segment.pages());
-        assert_eq!(segment.count_dirty(segment.low, segment.high - segment.low), 0, "dirty pages that were never used");
-        if segment.low == segment.high {
+        segment.units().for_each(|unit| self.check_unit(segment, unit));
+        let (low, high, pages) = (segment.low.get(), segment.high.get(), segment.pages());
+        found.reserved += u64::from(pages);
+        assert!(low <= high && high <= pages);
+        assert_eq!(segment.count_dirty(low, high - low), 0, "dirty pages that were never used");
+        if low == high {
             // The two sides have met, and their free runs may be one.
-            return check_runs(segment, 0, segment.pages(), found);
+            return check_runs(segment, 0, pages, found);
         }
-        check_runs(segment, 0, segment.low, found);
-        check_runs(segment, segment.high, segment.pages(), found);
+        check_runs(segment, 0, low, found);
+        check_runs(segment, high, pages, found);
     }
 
     fn check_unit(&self, segment: &Segment, address: *mut u8) {
@@ -89,12 +84,8 @@ impl PageHeap {
 fn check_runs(segment: &Segment, first: u32, end: u32, found: &mut PagesFound) {
     let (mut page, mut after_free) = (first, false);
     while page < end {
-        let (kind, pages) = (segment.page(page).kind, segment.page(page).pages);
-        assert!(
-            pages > 0 && pages <= end - page,
-            "a run of {pages} pages at page {page}, where {} are left",
-            end - page
-        );
+        let (&mut Page { kind, pages, .. }, left) = (segment.page(page), end - page);
+        assert!(pages > 0 && pages <= left, "a run of {pages} pages at page {page}, where {left} are left");
         let dirty = segment.count_dirty(page, pages);
         match kind {
             Kind::Free => {

@@ -47,13 +47,13 @@ impl Emergency {
 
     /// Pages of the block that begins at an address.
     pub fn pages(&self, start: *mut u8) -> Option<usize> {
-        let length = self.length_of(start)?.load(Ordering::Relaxed) as usize;
-        (length > 0).then_some(length)
+        let (_, length) = self.find(start)?;
+        Some(length.load(Ordering::Relaxed) as usize).filter(|&pages| pages > 0)
     }
 
     /// Frees the block that begins at an address, if there is one. The caller must own it.
     pub unsafe fn free(&self, start: *mut u8) {
-        let Some((arena, length)) = self.arenas().find_map(|arena| Some((arena, arena.length(start)?))) else { return };
+        let Some((arena, length)) = self.find(start) else { return };
         let pages = length.swap(0, Ordering::Relaxed) as usize;
         if pages > 0 {
             // SAFETY: passed on.
@@ -62,8 +62,9 @@ impl Emergency {
         }
     }
 
-    fn length_of(&self, start: *mut u8) -> Option<&AtomicU32> {
-        self.arenas().find_map(|arena| arena.length(start))
+    /// The arena and the length of a block.
+    fn find(&self, start: *mut u8) -> Option<(&Arena, &AtomicU32)> {
+        self.arenas().find_map(|arena| Some((arena, arena.length(start)?)))
     }
 
     fn arenas(&self) -> impl Iterator<Item = &Arena> {

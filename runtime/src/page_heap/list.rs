@@ -10,9 +10,8 @@
 //! Runs at the same time: mostly the threads of one slot; any thread may drain.
 
 use super::runs::PageHeap;
-use super::sizes::MOST_AT_ONCE;
 use super::span::Span;
-use super::{PAGE_HEAP_RANK, PAGE_LIST_RANK};
+use super::{MOST_AT_ONCE, PAGE_HEAP_RANK, PAGE_LIST_RANK};
 use crate::layout::{self, Region};
 use core::ptr::null_mut;
 use machine::here;

@@ -14,7 +14,7 @@
 //!
 //! Runs at the same time: loads anywhere; stores by the owner of a granule; claims under the page heap's lock.
 
-use super::sizes::{GRANULE_SHIFT, UNIT};
+use super::{GRANULE_SHIFT, UNIT};
 use machine::sync::{AtomicU8, AtomicU64, Ordering};
 
 /// Entries of the smallest map: of 64 GiB.

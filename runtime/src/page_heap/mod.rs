@@ -7,10 +7,8 @@
 //! * `purge` returns dirty pages of free runs to the kernel in bounded calls.
 //! * [`Metadata`]: memory for descriptions, out of line.
 
-mod bins;
 mod blocks;
 mod check;
-mod deferred;
 mod emergency;
 mod free_runs;
 mod list;
@@ -20,9 +18,7 @@ mod purge;
 mod runs;
 mod segment;
 mod segments;
-mod sizes;
 mod span;
-mod tags;
 mod units;
 
 pub use list::{Occupancy, PageList};
@@ -30,12 +26,23 @@ pub use map::PageMap;
 pub use metadata::Metadata;
 pub use purge::MOST_PURGED_AT_ONCE;
 pub use runs::{PageCounts, PageHeap, Run};
-pub use segment::{Owner, Segment};
+pub(crate) use segment::Segment;
 pub(crate) use segments::reserve_aligned;
-pub use sizes::GRANULE;
 pub use span::{Misuse, Span};
 
 pub use machine::vm::PAGE;
+
+/// log2 of the bytes that one entry of the page map covers.
+const GRANULE_SHIFT: u32 = 16;
+/// The unit of spans, and of the page map.
+pub const GRANULE: usize = 1 << GRANULE_SHIFT;
+const GRANULE_PAGES: u32 = (GRANULE / PAGE) as u32;
+/// log2 of the unit that segments are aligned to and counted in.
+const UNIT_SHIFT: u32 = 22;
+const UNIT: usize = 1 << UNIT_SHIFT;
+/// Most spans that move between a page list and the page heap in one lock hold: the largest batch.
+const MOST_AT_ONCE: u32 = 8;
+const MAX_SEGMENTS: usize = 1 << 14;
 
 /// Rank of the page heap's lock: its holder takes no other lock.
 pub const PAGE_HEAP_RANK: u8 = 3;

@@ -99,11 +99,8 @@ impl PageHeap {
     /// Takes a part with up to `most` dirty pages of a longest free run out of its bin; it counts as in use until it is
     /// put back. Returns its first byte, its pages, and the number of dirty ones.
     fn take_dirty_run(&self, state: &mut FreeRuns, most: u64, keeps_huge_whole: bool) -> Option<(*mut u8, u32, u64)> {
-        let (pointer, run) = state.unlink_longest_dirty(keeps_huge_whole)?;
-        // SAFETY: the segment exists.
-        let segment = unsafe { &*pointer };
-        let unit = if keeps_huge_whole { segment.unit_of_contents() } else { 1 };
-        let whole = run.start.next_multiple_of(unit)..run.end / unit * unit;
+        let (segment, run) = state.unlink_longest_dirty(keeps_huge_whole)?;
+        let (whole, unit) = segment.purgeable(&run, keeps_huge_whole);
         // From the end, where fresh runs are cut last: by 64 pages while all dirty ones may go, then singly.
         let (mut first, mut dirty) = (whole.end, 0);
         let mut step = unit.max(64);
@@ -116,8 +113,8 @@ impl PageHeap {
             }
             (first, dirty) = (first - pages, dirty + more);
         }
-        state.link_if_any(pointer, run.start, first - run.start);
-        state.link_if_any(pointer, whole.end, run.end - whole.end);
+        state.link(segment, run.start, first - run.start);
+        state.link(segment, whole.end, run.end - whole.end);
         let pages = whole.end - first;
         let description = segment.page(first);
         description.pages = pages;

@@ -12,16 +12,14 @@
 //!
 //! Runs at the same time: any number of threads. A handler above the lock's holder uses [`Emergency`] and defers frees.
 
-use super::bins::LONGEST;
 use super::emergency::Emergency;
-use super::free_runs::{FreeRuns, FreedRun};
+use super::free_runs::FreeRuns;
 use super::map::PageMap;
 use super::metadata::Metadata;
 use super::segment::{Kind, Owner, Segment};
-use super::sizes::{GRANULE_PAGES, MAX_SEGMENTS, MOST_AT_ONCE, UNIT};
 use super::span::Span;
 use super::units::Units;
-use super::{PAGE, PAGE_HEAP_RANK};
+use super::{GRANULE_PAGES, MAX_SEGMENTS, MOST_AT_ONCE, PAGE, PAGE_HEAP_RANK, UNIT};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
@@ -34,6 +32,14 @@ const BLOCK_PAGES: usize = (64 << 20) / PAGE;
 const WORTH_A_MAPPING: usize = (1 << 20) / PAGE;
 /// Fewest runs between two warnings that the heap is about to grow.
 const RUNS_BETWEEN_GROWTH: u64 = 64;
+
+/// A run that a signal handler freed.
+#[derive(Debug)]
+#[repr(C)]
+struct FreedRun {
+    next: *mut FreedRun,
+}
+
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -80,7 +86,7 @@ pub struct PageHeap {
     /// Whether the kernel uses huge pages without advice. Read once, because a program may forbid itself to open files.
     pub(super) prefers_huge: bool,
     /// Runs that signal handlers freed, linked through their first words.
-    pub(super) deferred: AtomicPtr<FreedRun>,
+    deferred: AtomicPtr<FreedRun>,
     /// Runs handed out at the last warning that the heap is about to grow.
     growth_told_at: AtomicU64,
     lock: Lock<PAGE_HEAP_RANK>,
@@ -109,17 +115,13 @@ impl PageHeap {
         self.map_start = map_start;
         self.prefers_huge = process::prefers_huge_pages();
         self.units.begin();
-        let table = self.metadata.cut(MAX_SEGMENTS * size_of::<AtomicPtr<Segment>>(), 64);
+        let Some(table) = self.metadata.cut(MAX_SEGMENTS * size_of::<AtomicPtr<Segment>>(), 64) else { return false };
         // SAFETY: no other thread runs yet.
         let state = unsafe { &mut *self.state.get() };
-        let Some(table) = table else { return false };
         state.segments = table.cast();
         self.segments.store(state.segments, Ordering::Relaxed);
-        let Some(first) = self.adopt_segment(state, segment.0, segment.1) else {
-            return false;
-        };
-        state.current = first;
-        true
+        state.current = self.adopt_segment(state, segment.0, segment.1);
+        state.current.is_some()
     }
 
     /// Makes the lock report, whose memory stays untouched until a thread waits for a lock. Called after
@@ -163,8 +165,7 @@ impl PageHeap {
     /// A run for a span of `granules`.
     pub fn allocate_span(&self, granules: u8) -> Option<&'static Span> {
         let pages = granules as u32 * GRANULE_PAGES;
-        let take = |state: &mut FreeRuns| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab);
-        let run = self.locked(here!(), take)??;
+        let run = self.locked(here!(), |state| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab))??;
         Some(self.make_span(run.start, granules))
     }
 
@@ -202,35 +203,14 @@ impl PageHeap {
     /// Takes linked spans without objects in use back, in one lock hold.
     ///
     /// # Safety
-    /// The caller owns the spans.
+    /// The caller owns the spans, which are in no cache, and so is the page map's class for them.
     pub unsafe fn free_spans(&self, spans: *mut Span) {
         // SAFETY: the caller owns the spans. Their links change only when they are handed out again, under the lock.
         let all = || unsafe { Span::list(spans) };
-        // SAFETY: as above; their granules leave the cache before their pages can get another owner.
-        all().for_each(|span| unsafe { self.unmake_span(span) });
         if self.locked(here!(), |state| all().for_each(|span| self.put_run(state, span.start()))).is_none() {
             all().for_each(|span| self.defer(span.start()));
         }
         self.give_excess_back();
-    }
-
-    /// The caller must own the span.
-    unsafe fn unmake_span(&self, span: &Span) {
-        span.leave_cache();
-        // SAFETY: passed on.
-        unsafe { self.enter_class(span, 0) };
-    }
-
-    /// Takes a span without objects in use back.
-    ///
-    /// # Safety
-    /// The caller owns the span.
-    pub unsafe fn free_span(&self, span: &Span) {
-        // SAFETY: the caller owns the span; its granules leave the cache before its pages can get another owner.
-        unsafe {
-            self.unmake_span(span);
-            self.free(span.start());
-        }
     }
 
     /// Enters a span's class into the page map.
@@ -257,7 +237,7 @@ impl PageHeap {
 
     /// Whether the kernel may have put a huge page at an address of ours.
     pub fn may_be_huge(&self, address: *mut u8) -> bool {
-        self.find(address).is_some_and(|segment| segment.may_be_huge)
+        self.find(address).is_some_and(|segment| segment.may_be_huge.get())
     }
 
     /// Whether an address lies in a segment of ours.
@@ -299,9 +279,7 @@ impl PageHeap {
     /// # Safety
     /// The caller owns the run, of `old` pages, and gives up the pages that shrinking removes.
     pub unsafe fn resize(&self, start: *mut u8, old: usize, new: usize) -> bool {
-        let Some(segment) = self.find(start) else {
-            return false;
-        };
+        let Some(segment) = self.find(start) else { return false };
         if segment.owner() == Owner::Block || new > BLOCK_PAGES {
             // SAFETY: passed on.
             return segment.owner() == Owner::Block && unsafe { self.resize_block(start, old, new) };
@@ -320,11 +298,7 @@ impl PageHeap {
         // Under the lock, because blocks become segments. A segment stays one until it is released.
         let granules_of = self.locked(here!(), |state| {
             let exists = number <= u64::from(self.segment_count.load(Ordering::Relaxed));
-            exists.then(|| {
-                let (segment, _) = state.resolve((number as u32) << LONGEST.ilog2());
-                // SAFETY: the segment exists.
-                unsafe { (*segment).granules() }
-            })
+            exists.then(|| state.segment(number as u32).granules())
         });
         let Some(all) = granules_of else { return Some(from) };
         let (all, end) = (all?, granule + granules);
@@ -370,8 +344,6 @@ impl PageHeap {
             self.add_segment(state, pages, alignment)?;
             state.take_fresh(pages, alignment, kind)
         })?;
-        // SAFETY: segments' descriptions are never freed.
-        let segment = unsafe { &*segment };
         let description = segment.page(page);
         // In this order, for a child that is forked in between; see the module's documentation.
         description.pages = pages;
@@ -410,7 +382,7 @@ impl PageHeap {
         let pages = segment.page(page).pages;
         self.counts.in_use.subtract(pages as u64);
         self.counts.free_dirty.add(segment.count_dirty(page, pages) as u64);
-        state.join_and_link((&raw const *segment).cast_mut(), page, pages);
+        state.join_and_link(segment, page, pages);
     }
 
     fn shrink_run(&self, state: &mut FreeRuns, start: *mut u8, new: u32) -> bool {
@@ -421,25 +393,23 @@ impl PageHeap {
             segment.page(page).pages = new;
             self.counts.in_use.subtract((old - new) as u64);
             self.counts.free_dirty.add(segment.count_dirty(page + new, old - new) as u64);
-            state.join_and_link((&raw const *segment).cast_mut(), page + new, old - new);
+            state.join_and_link(segment, page + new, old - new);
         }
         true
     }
 
     fn grow_run(&self, state: &mut FreeRuns, start: *mut u8, new: u32) -> bool {
-        let pointer = (&raw const *self.segment(start)).cast_mut();
-        // SAFETY: the segment exists, and the lock is held.
-        let segment = unsafe { &mut *pointer };
+        let segment = self.segment(start);
         let page = segment.page_of(start);
         let old = segment.page(page).pages;
         let (end, more) = (page + old, new - old);
-        let is_fresh = end == segment.low;
-        if is_fresh && more <= segment.high - segment.low {
-            segment.low += more;
+        let is_fresh = end == segment.low.get();
+        if is_fresh && more <= segment.high.get() - end {
+            segment.low.set(end + more);
         } else if end < segment.pages() && segment.page(end).kind == Kind::Free && segment.page(end).pages >= more {
             let free = segment.page(end).pages;
-            state.unlink(pointer, end);
-            state.link_if_any(pointer, end + more, free - more);
+            state.unlink(segment, end);
+            state.link(segment, end + more, free - more);
         } else {
             return false;
         }
@@ -450,11 +420,39 @@ impl PageHeap {
     }
 
     /// Our segment that holds an address, if any.
-    pub(super) fn find(&self, address: *mut u8) -> Option<&Segment> {
+    pub(super) fn find(&self, address: *mut u8) -> Option<&'static Segment> {
         self.units.find(address).filter(|segment| segment.holds(address))
     }
 
-    pub(super) fn segment(&self, start: *mut u8) -> &Segment {
+    pub(super) fn segment(&self, start: *mut u8) -> &'static Segment {
         self.find(start).expect("a run of ours lies in a segment of ours")
+    }
+
+    /// Keeps a run that a signal handler frees inside the page heap, until a thread takes the lock.
+    pub(super) fn defer(&self, start: *mut u8) {
+        let mut head = self.deferred.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the run is free and at least a page.
+            unsafe { start.cast::<FreedRun>().write(FreedRun { next: head }) };
+            // Release pairs with the acquire in `put_deferred`: a thread that sees the run also sees its link.
+            match self.deferred.compare_exchange_weak(head, start.cast(), Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
+    #[cold]
+    fn put_deferred(&self, state: &mut FreeRuns) {
+        let mut run = self.deferred.swap(null_mut(), Ordering::Acquire);
+        // SAFETY: written by `defer`.
+        while let Some(FreedRun { next }) = unsafe { run.as_ref() } {
+            let (start, next) = (run.cast::<u8>(), *next);
+            match self.segment(start).owner() {
+                Owner::Block => self.give_block_back(state, start),
+                _ => self.put_run(state, start),
+            }
+            run = next;
+        }
     }
 }

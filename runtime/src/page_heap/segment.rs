@@ -10,12 +10,12 @@
 //! them aligned without holes. Freed runs are in bins. A page is *dirty* from its first use until the kernel takes it
 //! back, so clean memory need not be zeroed. A block with its own mapping (`Owner::Block`) is a segment without pages.
 
-use super::sizes::{GRANULE, GRANULE_PAGES, UNIT};
 use super::span::{BITS_BYTES, HintPtr, HintU8, HintUsize, Span};
+use super::{GRANULE, GRANULE_PAGES, PAGE, UNIT};
+use core::cell::Cell;
 use core::ops::Range;
 use core::ptr::null_mut;
 use machine::sync::Ordering::{Acquire, Relaxed, Release};
-use machine::vm::PAGE;
 
 /// Pages of a huge page. Segments begin at multiples of two huge pages.
 const HUGE_PAGES: u32 = 512;
@@ -53,43 +53,43 @@ pub enum Kind {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Page {
-    /// Its kind.
     pub kind: Kind,
     /// Pages of the run that begins or ends here.
     pub pages: u32,
-    /// Next in the bin.
+    /// The neighbours in the bin.
     pub next: u32,
-    /// Previous in the bin.
     pub previous: u32,
 }
 
-/// The description of a segment. Threads without the lock read its extent and owner, for any address that they free.
+/// The description of a segment, which is never freed. The page heap's lock guards it. Threads without the lock read its
+/// extent and owner, for any address that they free.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Segment {
     start: HintPtr<u8>,
-    pages: u32,
+    /// Pages described.
+    pages: Cell<u32>,
     /// Its number, the upper part of its pages' handles.
-    pub number: u32,
+    pub number: Cell<u32>,
     /// First page never used, from below.
-    pub low: u32,
+    pub low: Cell<u32>,
     /// First page ever used, from above.
-    pub high: u32,
+    pub high: Cell<u32>,
     /// An [`Owner`].
     owner: HintU8,
     /// Whether the kernel may have put huge pages there by itself.
-    pub may_be_huge: bool,
-    memory: *mut u8,
-    memory_bytes: usize,
-    descriptions: *mut Page,
+    pub may_be_huge: Cell<bool>,
+    memory: Cell<*mut u8>,
+    memory_bytes: Cell<usize>,
+    descriptions: Cell<*mut Page>,
     spans: HintPtr<Span>,
-    bits: *mut u8,
-    dirty: *mut u64,
+    bits: Cell<*mut u8>,
+    dirty: Cell<*mut u64>,
     bytes: HintUsize,
     /// Next description that waits for reuse.
-    pub next: *mut Segment,
+    pub next: Cell<Option<&'static Segment>>,
     /// The tag of a block.
-    pub tag: *mut u8,
+    pub tag: Cell<*mut u8>,
 }
 
 /// The descriptions of a segment's granules.
@@ -100,7 +100,6 @@ pub struct Granules {
 }
 
 impl Granules {
-    /// Their number.
     pub fn len(self) -> usize {
         self.number
     }
@@ -125,39 +124,40 @@ impl Segment {
     }
 
     /// Describes an unused segment, in memory of an earlier use or from `cut`. False: no memory.
-    pub fn begin(&mut self, start: *mut u8, bytes: usize, cut: impl FnOnce(usize) -> Option<*mut u8>) -> bool {
+    pub fn begin(&self, start: *mut u8, bytes: usize, cut: impl FnOnce(usize) -> Option<*mut u8>) -> bool {
         debug_assert!((start as usize).is_multiple_of(UNIT) && bytes.is_multiple_of(GRANULE));
         let needed = Self::description_bytes(bytes);
-        if self.memory_bytes < needed {
+        if self.memory_bytes.get() < needed {
             let Some(memory) = cut(needed) else { return false };
-            (self.memory, self.memory_bytes) = (memory, needed);
+            self.memory.set(memory);
+            self.memory_bytes.set(needed);
         } else {
             // SAFETY: the memory is ours, and that large.
-            unsafe { self.memory.write_bytes(0, needed) };
+            unsafe { self.memory.get().write_bytes(0, needed) };
         }
         let (pages, granules) = (bytes / PAGE, bytes / GRANULE);
         self.start.store(start, Relaxed);
-        self.bytes.store(bytes, Relaxed);
-        self.pages = pages as u32;
-        (self.low, self.high) = (0, pages as u32);
-        self.spans.store(self.memory.cast(), Relaxed);
-        self.descriptions = self.memory.wrapping_add(granules * size_of::<Span>()).cast();
-        self.dirty = self.descriptions.wrapping_add(pages).cast();
-        self.bits = self.dirty.wrapping_add(pages.div_ceil(64)).cast();
+        self.set_bytes(bytes);
+        self.pages.set(pages as u32);
+        self.low.set(0);
+        self.high.set(pages as u32);
+        self.spans.store(self.memory.get().cast(), Relaxed);
+        self.descriptions.set(self.memory.get().wrapping_add(granules * size_of::<Span>()).cast());
+        self.dirty.set(self.descriptions.get().wrapping_add(pages).cast());
+        self.bits.set(self.dirty.get().wrapping_add(pages.div_ceil(64)).cast());
         self.set_owner(Owner::PageHeap);
         true
     }
 
     /// Describes a block with a mapping of its own.
-    pub fn begin_block(&mut self, start: *mut u8, bytes: usize) {
+    pub fn begin_block(&self, start: *mut u8, bytes: usize) {
         self.start.store(start, Relaxed);
-        self.pages = 0;
+        self.pages.set(0);
         self.set_bytes(bytes);
-        self.tag = null_mut();
+        self.tag.set(null_mut());
         self.set_owner(Owner::Block);
     }
 
-    /// Its owner.
     pub fn owner(&self) -> Owner {
         // Acquire pairs with the release below: a segment that has an owner is described.
         match self.owner.load(Acquire) {
@@ -167,7 +167,6 @@ impl Segment {
         }
     }
 
-    /// Sets the owner.
     pub fn set_owner(&self, owner: Owner) {
         self.owner.store(owner as u8, Release);
     }
@@ -177,12 +176,10 @@ impl Segment {
         self.bytes.load(Relaxed)
     }
 
-    /// Sets the bytes of the block.
     pub fn set_bytes(&self, bytes: usize) {
         self.bytes.store(bytes, Relaxed);
     }
 
-    /// First byte.
     pub fn start(&self) -> *mut u8 {
         self.start.load(Relaxed)
     }
@@ -192,22 +189,30 @@ impl Segment {
         (address as usize).wrapping_sub(self.start() as usize) < self.bytes()
     }
 
-    /// Pages that the kernel may have combined to one, at a multiple of as many.
-    pub fn unit_of_contents(&self) -> u32 {
-        if self.may_be_huge { HUGE_PAGES } else { 1 }
+    /// The pages of a run that may go back to the kernel, and the unit in which they go: a page, or a huge page.
+    pub fn purgeable(&self, run: &Range<u32>, keeps_huge_whole: bool) -> (Range<u32>, u32) {
+        let unit = if keeps_huge_whole && self.may_be_huge.get() { HUGE_PAGES } else { 1 };
+        (run.start.next_multiple_of(unit)..run.end / unit * unit, unit)
     }
 
-    /// Pages described.
+    /// Addresses of the units that it lies in.
+    pub fn units(&self) -> impl Iterator<Item = *mut u8> {
+        (0..self.bytes().div_ceil(UNIT)).map(|unit| self.start().wrapping_add(unit * UNIT))
+    }
+
+    /// Granules of these units. It may not fill the last one.
+    pub fn claimed_granules(&self) -> usize {
+        granules_of_units(self.bytes())
+    }
+
     pub fn pages(&self) -> u32 {
-        self.pages
+        self.pages.get()
     }
 
-    /// Address of a page.
     pub fn address(&self, page: u32) -> *mut u8 {
         self.start().wrapping_add(page as usize * PAGE)
     }
 
-    /// The page that an address lies in.
     pub fn page_of(&self, address: *mut u8) -> u32 {
         ((address as usize - self.start() as usize) / PAGE) as u32
     }
@@ -218,9 +223,9 @@ impl Segment {
         reason = "descriptions lie outside of the segment, and the lock or the run's owner guards them"
     )]
     pub fn page(&self, page: u32) -> &mut Page {
-        debug_assert!(page < self.pages);
+        debug_assert!(page < self.pages());
         // SAFETY: there are `pages` descriptions, and the caller is the only one to use this one.
-        unsafe { &mut *self.descriptions.add(page as usize) }
+        unsafe { &mut *self.descriptions.get().add(page as usize) }
     }
 
     /// The description of the span that holds an address. If none does, that of another or former span.
@@ -246,7 +251,7 @@ impl Segment {
         // SAFETY: each granule has a description, and only the run's owner changes these.
         unsafe {
             let head = self.spans.load(Relaxed).add(first);
-            (*head).describe(self.address(page), self.bits.add(first * BITS_BYTES).cast(), granules);
+            (*head).describe(self.address(page), self.bits.get().add(first * BITS_BYTES).cast(), granules);
             for inside in 1..granules as usize {
                 (*head.add(inside)).describe_inside(head);
             }
@@ -256,37 +261,35 @@ impl Segment {
 
     /// Marks pages as dirty, and returns how many were.
     pub fn mark_dirty(&self, page: u32, pages: u32) -> u32 {
-        self.change_dirty(page, pages, |word, mask| {
-            let before = (*word & mask).count_ones();
-            *word |= mask;
-            before
-        })
+        self.change_dirty(page, pages, |word, mask| *word |= mask)
     }
 
     /// Marks pages as clean, and returns how many were dirty.
     pub fn mark_clean(&self, page: u32, pages: u32) -> u32 {
-        self.change_dirty(page, pages, |word, mask| {
-            let before = (*word & mask).count_ones();
-            *word &= !mask;
-            before
-        })
+        self.change_dirty(page, pages, |word, mask| *word &= !mask)
     }
 
     /// Dirty pages in a range.
     pub fn count_dirty(&self, page: u32, pages: u32) -> u32 {
-        self.change_dirty(page, pages, |word, mask| (*word & mask).count_ones())
+        self.change_dirty(page, pages, |_, _| {})
     }
 
-    fn change_dirty(&self, page: u32, pages: u32, change: impl Fn(&mut u64, u64) -> u32) -> u32 {
-        let (mut at, end) = (page, page + pages);
-        let mut sum = 0;
+    fn change_dirty(&self, page: u32, pages: u32, change: impl Fn(&mut u64, u64)) -> u32 {
+        let (mut at, end, mut were_dirty) = (page, page + pages, 0);
         while at < end {
             let stop = (at / 64 * 64 + 64).min(end);
             let mask = (u64::MAX >> (64 - (stop - at))) << (at % 64);
             // SAFETY: one bit for each page; the page heap's lock is held.
-            sum += change(unsafe { &mut *self.dirty.add(at as usize / 64) }, mask);
+            let word = unsafe { &mut *self.dirty.get().add(at as usize / 64) };
+            were_dirty += (*word & mask).count_ones();
+            change(word, mask);
             at = stop;
         }
-        sum
+        were_dirty
     }
+}
+
+/// Granules of the units that `bytes` lie in.
+pub fn granules_of_units(bytes: usize) -> usize {
+    bytes.next_multiple_of(UNIT) / GRANULE
 }

@@ -1,11 +1,9 @@
 //! The page heap's segments: adding and releasing address space, and recovery after a fork left the lock held.
 
-use super::PAGE;
-use super::bins::LONGEST;
 use super::free_runs::FreeRuns;
 use super::runs::PageHeap;
-use super::segment::{Owner, Segment};
-use super::sizes::{GRANULE, MAX_SEGMENTS, UNIT};
+use super::segment::{Kind, Owner, Segment, granules_of_units};
+use super::{GRANULE, MAX_SEGMENTS, PAGE, UNIT};
 use crate::settings::Key;
 use machine::sync::Ordering;
 use machine::{here, vm};
@@ -33,15 +31,14 @@ impl PageHeap {
         let usual = if least > UNIT / 4 { usual / least * least } else { usual };
         let segment = self.try_segment(state, usual.max(least)).or_else(|| self.try_segment(state, least))?;
         state.close_frontier();
-        state.current = segment;
+        state.current = Some(segment);
         Some(())
     }
 
-    fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<*mut Segment> {
-        let start =
-            self.claim_or_move(state, reserve_aligned(bytes, UNIT)?, (bytes, UNIT), granules_of_units(bytes))?;
-        let is_small = self.counts.reserved.get() < SMALL_HEAP_PAGES;
-        let avoids_huge = is_small || HUGE.is("avoid");
+    fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<&'static Segment> {
+        let (start, granules) = (reserve_aligned(bytes, UNIT)?, granules_of_units(bytes));
+        let start = self.claim_or_move(state, start, (bytes, UNIT), granules)?;
+        let avoids_huge = self.counts.reserved.get() < SMALL_HEAP_PAGES || HUGE.is("avoid");
         if avoids_huge {
             // SAFETY: the mapping is ours.
             unsafe { vm::advise_huge(start, bytes, vm::Huge::Avoid) };
@@ -49,28 +46,26 @@ impl PageHeap {
         let Some(segment) = self.adopt_segment(state, start, bytes) else {
             // SAFETY: the claim and the mapping are ours and unused.
             unsafe {
-                self.map.give_up(self.map_start, start, granules_of_units(bytes));
+                self.map.give_up(self.map_start, start, granules);
                 vm::release(start, bytes);
             }
             return None;
         };
-        // SAFETY: descriptions are never freed, and the lock is held.
-        unsafe { (*segment).may_be_huge = !avoids_huge && self.prefers_huge };
+        segment.may_be_huge.set(!avoids_huge && self.prefers_huge);
         Some(segment)
     }
 
     /// The entries of the segment's granules are claimed, except the first segment's: see [`Self::claim_or_move`].
-    pub(super) fn adopt_segment(&self, state: &mut FreeRuns, start: *mut u8, bytes: usize) -> Option<*mut Segment> {
+    pub(super) fn adopt_segment(&self, state: &mut FreeRuns, start: *mut u8, bytes: usize) -> Option<&'static Segment> {
         let segment = self.new_segment(state)?;
-        // SAFETY: the description is ours alone until it is entered below.
-        let described = unsafe { (*segment).begin(start, bytes, |size| self.metadata.cut(size, 64)) };
-        if !described {
+        // The description is ours alone until it is entered below.
+        if !segment.begin(start, bytes, |size| self.metadata.cut(size, 64)) {
             state.recycle(segment);
             return None;
         }
-        for unit in 0..bytes.div_ceil(UNIT) {
-            if !self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata) {
-                (0..unit).for_each(|unit| self.units.remove(start.wrapping_add(unit * UNIT)));
+        for unit in segment.units() {
+            if !self.units.insert(unit, segment, &self.metadata) {
+                segment.units().take_while(|&entered| entered < unit).for_each(|entered| self.units.remove(entered));
                 state.recycle(segment);
                 return None;
             }
@@ -89,10 +84,10 @@ impl PageHeap {
         granules: usize,
     ) -> Option<*mut u8> {
         let (map, map_start) = (&self.map, self.map_start);
-        let (first, _) = state.resolve(1 << LONGEST.ilog2());
-        // SAFETY: the map is ours; the first segment exists. Claimed here, so that a small process touches no claims.
+        let first = state.segment(1);
+        // SAFETY: the map is ours. The first segment is claimed here, so that a small process touches no claims.
         let is_unclaimed = unsafe {
-            map.claim(map_start, (*first).start(), granules_of_units((*first).bytes()));
+            map.claim(map_start, first.start(), first.claimed_granules());
             map.is_unclaimed(map_start, start, granules)
         };
         let place = if is_unclaimed {
@@ -104,41 +99,39 @@ impl PageHeap {
             let offset = unsafe { map.find_unclaimed(map_start, granules, alignment.min(map.window())) }?;
             let step = alignment.max(map.window());
             let highest = start as usize / step * step + offset;
-            let places = (0..PLACES).filter_map(|steps| highest.checked_sub(steps * step)).filter(|&at| at > 0);
-            places.into_iter().find_map(|at| vm::reserve(at as *mut u8, bytes, vm::Access::ReadWrite))
+            let mut places = (0..PLACES).filter_map(|steps| highest.checked_sub(steps * step)).filter(|&at| at > 0);
+            places.find_map(|at| vm::reserve(at as *mut u8, bytes, vm::Access::ReadWrite))
         };
         // SAFETY: the map is ours.
         place.inspect(|&place| unsafe { map.claim(map_start, place, granules) })
     }
 
-    pub(super) fn new_description(&self, state: &mut FreeRuns) -> Option<*mut Segment> {
-        // SAFETY: descriptions are never freed, and the lock is held.
-        if let Some(spare) = unsafe { state.spare.as_mut() } {
-            state.spare = spare.next;
+    pub(super) fn new_description(&self, state: &mut FreeRuns) -> Option<&'static Segment> {
+        if let Some(spare) = state.spare {
+            state.spare = spare.next.get();
             return Some(spare);
         }
-        // Zeroes are a valid description without an owner.
-        Some(self.metadata.cut(size_of::<Segment>(), 64)?.cast())
+        // SAFETY: fresh metadata is zero, a valid description without an owner, and is never freed.
+        self.metadata.cut(size_of::<Segment>(), 64).map(|fresh| unsafe { &*fresh.cast::<Segment>() })
     }
 
     /// A description with a number, as handles of pages need it.
-    fn new_segment(&self, state: &mut FreeRuns) -> Option<*mut Segment> {
+    fn new_segment(&self, state: &mut FreeRuns) -> Option<&'static Segment> {
         let segment = self.new_description(state)?;
-        // SAFETY: the description is ours; the table has room.
-        unsafe {
-            if (*segment).number > 0 {
-                return Some(segment);
-            }
-            let number = self.segment_count.load(Ordering::Relaxed) + 1;
-            if number as usize >= MAX_SEGMENTS {
-                state.recycle(segment);
-                return None;
-            }
-            (*segment).number = number;
-            (*state.segments.add(number as usize)).store(segment, Ordering::Relaxed);
-            // Release pairs with the acquire in `for_each_span`: a thread, or a child, that counts it finds it.
-            self.segment_count.store(number, Ordering::Release);
+        if segment.number.get() > 0 {
+            return Some(segment);
         }
+        let number = self.segment_count.load(Ordering::Relaxed) + 1;
+        if number as usize >= MAX_SEGMENTS {
+            state.recycle(segment);
+            return None;
+        }
+        segment.number.set(number);
+        // SAFETY: the table has room.
+        let entry = unsafe { &*state.segments.add(number as usize) };
+        entry.store((&raw const *segment).cast_mut(), Ordering::Relaxed);
+        // Release pairs with the acquire in `for_each_span`: a thread, or a child, that counts it finds it.
+        self.segment_count.store(number, Ordering::Release);
         Some(segment)
     }
 
@@ -155,21 +148,19 @@ impl PageHeap {
 
     fn detach_empty_segment(&self, state: &mut FreeRuns) -> Option<(*mut u8, usize)> {
         // The first segment is part of the region.
-        let segment = (2..=self.segment_count.load(Ordering::Relaxed))
-            .map(|number| state.resolve(number << LONGEST.ilog2()).0)
-            .find(|&segment| segment != state.current && state.is_free(segment))?;
+        let mut segments = (2..=self.segment_count.load(Ordering::Relaxed)).map(|number| state.segment(number));
+        let segment = segments.find(|&segment| {
+            segment.owner() == Owner::PageHeap
+                && (segment.page(0).kind, segment.page(0).pages) == (Kind::Free, segment.pages())
+                && state.current.is_none_or(|current| !core::ptr::eq(segment, current))
+        })?;
         state.unlink(segment, 0);
-        // SAFETY: the segment exists, the lock is held.
-        let (start, bytes) = unsafe { ((*segment).start(), (*segment).bytes()) };
-        let pages = (bytes / PAGE) as u32;
-        // SAFETY: as above.
-        self.counts.free_dirty.subtract(unsafe { (*segment).mark_clean(0, pages) } as u64);
-        self.counts.reserved.subtract(pages as u64);
-        for unit in 0..bytes.div_ceil(UNIT) {
-            self.units.remove(start.wrapping_add(unit * UNIT));
-        }
+        let (start, bytes, pages) = (segment.start(), segment.bytes(), segment.pages());
+        self.counts.free_dirty.subtract(u64::from(segment.mark_clean(0, pages)));
+        self.counts.reserved.subtract(u64::from(pages));
+        segment.units().for_each(|unit| self.units.remove(unit));
         // SAFETY: its granules are in no span.
-        unsafe { self.map.give_up(self.map_start, start, granules_of_units(bytes)) };
+        unsafe { self.map.give_up(self.map_start, start, segment.claimed_granules()) };
         state.recycle(segment);
         Some((start, bytes))
     }
@@ -180,19 +171,17 @@ impl PageHeap {
         state.forget();
         let (mut dirty, mut reserved) = (0, 0);
         for number in 1..=self.segment_count.load(Ordering::Relaxed) {
-            let (segment, _) = state.resolve(number << LONGEST.ilog2());
-            // SAFETY: the segment exists.
-            let (owner, start, bytes) = unsafe { ((*segment).owner(), (*segment).start(), (*segment).bytes()) };
+            let segment = state.segment(number);
             // The holder may have stopped while it changed the segment's units or claims. Orphaned claims stay.
-            let enter = |unit| self.units.insert(start.wrapping_add(unit * UNIT), segment, &self.metadata);
-            match owner {
-                Owner::PageHeap if (0..bytes.div_ceil(UNIT)).all(enter) => {
+            let enter = |unit| self.units.insert(unit, segment, &self.metadata);
+            match segment.owner() {
+                Owner::PageHeap if segment.units().all(enter) => {
                     if number > 1 {
                         // SAFETY: the map is ours, and so is the segment.
-                        unsafe { self.map.claim(self.map_start, start, granules_of_units(bytes)) };
+                        unsafe { self.map.claim(self.map_start, segment.start(), segment.claimed_granules()) };
                     }
                     dirty += state.relink_segment(segment);
-                    reserved += (bytes / PAGE) as u64;
+                    reserved += u64::from(segment.pages());
                 }
                 Owner::Nobody => state.recycle(segment),
                 _ => {}
@@ -201,11 +190,6 @@ impl PageHeap {
         self.counts.free_dirty.set(dirty);
         self.counts.reserved.set(reserved);
     }
-}
-
-/// Granules of the units that a segment of `bytes` lies in; it may not fill the last one.
-fn granules_of_units(bytes: usize) -> usize {
-    bytes.next_multiple_of(UNIT) / GRANULE
 }
 
 /// Reserves memory aligned to `alignment`, a multiple of the page size, if possible near our other mappings.
@@ -227,14 +211,11 @@ pub(crate) fn reserve_aligned(bytes: usize, alignment: usize) -> Option<*mut u8>
     let all = bytes.checked_add(alignment)?;
     let start = reserve(0, all)?;
     let aligned = (start as usize).next_multiple_of(alignment) as *mut u8;
-    let (before, after) = (aligned as usize - start as usize, all - bytes - (aligned as usize - start as usize));
-    // SAFETY: the ends of a mapping that is ours.
-    unsafe {
-        if before > 0 {
-            vm::release(start, before);
-        }
-        if after > 0 {
-            vm::release(aligned.wrapping_add(bytes), after);
+    let before = aligned as usize - start as usize;
+    for (end, bytes) in [(start, before), (aligned.wrapping_add(bytes), all - bytes - before)] {
+        if bytes > 0 {
+            // SAFETY: an end of a mapping that is ours.
+            unsafe { vm::release(end, bytes) };
         }
     }
     Some(aligned)

@@ -12,7 +12,7 @@
 //! Threads without the lock read single fields as hints, which may be stale. So all fields are atomic. Accesses are
 //! relaxed: the lock orders them for its holders, and a thread reads a hint again under the lock before it acts on it.
 
-use super::sizes::GRANULE;
+use super::GRANULE;
 use machine::sync::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 // Fields for hints, on which no order depends: core's atomics, so that the simulated machine spends no step on them.

@@ -5,9 +5,9 @@
 //!
 //! Runs at the same time: lookups anywhere; one writer, which holds the page heap's lock.
 
+use super::UNIT_SHIFT;
 use super::metadata::Metadata;
 use super::segment::Segment;
-use super::sizes::UNIT_SHIFT;
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 
 const INLINE: usize = 16;
@@ -43,7 +43,7 @@ impl Units {
     }
 
     /// The segment of the unit that holds an address.
-    pub fn find(&self, address: *mut u8) -> Option<&Segment> {
+    pub fn find(&self, address: *mut u8) -> Option<&'static Segment> {
         let unit = number(address);
         // Acquire pairs with the release in `grow`: the new table's entries were written before.
         let table = self.table.load(Ordering::Acquire);
@@ -151,7 +151,7 @@ fn hash(unit: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page_heap::sizes::UNIT;
+    use crate::page_heap::UNIT;
     use std::boxed::Box;
     use std::vec;
     use std::vec::Vec;
