@@ -15,7 +15,6 @@ mod load;
 mod objects;
 mod ring;
 mod shape;
-mod shard;
 mod shrinking;
 pub mod size_class;
 mod subrelease;
@@ -33,9 +32,8 @@ pub use load::{COARSE_NS, FURTHEST, HIGHEST_RATE, Load, Path, coarse_of, coarse_
 pub use objects::{Returned, Source};
 pub use ring::Ring;
 pub use shape::{MANY_SLOTS, MOST_POINTERS, Shape};
-pub use shard::Held;
 pub use shrinking::{PINNED, Shrinking};
 pub use subrelease::Subreleased;
 pub use tally::Tally;
-pub use tier::Central;
+pub use tier::{Central, Held};
 pub use typesafe::NOBODY;

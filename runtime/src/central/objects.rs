@@ -5,8 +5,7 @@
 
 use super::cache_ref::CacheRef;
 use super::shape::MANY_SLOTS;
-use super::shard::Held;
-use super::tier::Central;
+use super::tier::{Central, Held};
 use super::typesafe::{GivenUp, NOBODY};
 use crate::misuse::{self, Found};
 use crate::page_heap::{Misuse, Span};
@@ -90,10 +89,9 @@ impl Central {
             return Returned { held: Some(held), is_put: false };
         }
         let gave = span.available() > 0;
-        match span.put(object) {
-            Ok(()) => {}
-            Err(Misuse::DoubleFree) => misuse::die(Found::DoubleFree, object),
-            Err(Misuse::NotAnObject) => misuse::die(Found::Interior, object),
+        if let Err(misuse) = span.put(object) {
+            let double = misuse == Misuse::DoubleFree;
+            misuse::die(if double { Found::DoubleFree } else { Found::Interior }, object);
         }
         if !gave {
             held.ring().remove(span);
@@ -132,13 +130,9 @@ impl Central {
                 // The span waits for readers or is about to be freed, so all its objects are free.
                 misuse::die(Found::DoubleFree, object);
             }
-            let shard = match held.take() {
-                Some(shard) if shard.slot == owner => shard,
-                other => {
-                    drop(other);
-                    self.lock(cache, owner, here!())
-                }
-            };
+            // `filter` drops, and so unlocks, another shard before this thread waits for the owner's.
+            let shard = held.filter(|shard| shard.slot == owner);
+            let shard = shard.unwrap_or_else(|| self.lock(cache, owner, here!()));
             // The owner changes only under the lock that we now hold. If it has changed before, try again.
             if span.owner() == owner {
                 return shard;
@@ -153,7 +147,7 @@ impl Central {
             return;
         }
         let held = self.lock(cache, slot, here!());
-        let (mut unused, mut waits) = (null_mut(), false);
+        let (slot, mut unused, mut waits) = (held.slot, null_mut(), false);
         for span in held.ring().iter().filter(|span| span.is_unused()) {
             match self.give_up(&held, span) {
                 GivenUp::Ours => {
@@ -164,7 +158,6 @@ impl Central {
                 GivenUp::Not => {}
             }
         }
-        let slot = held.slot;
         drop(held);
         if waits {
             (crate::UPCALLS.rouse_worker)();

@@ -99,9 +99,8 @@ impl Shape {
     /// Capacity of a magazine, in pointers. Small for cold caches, so that light use touches little fresh memory.
     pub fn batch(self, rate: u32) -> usize {
         // With a slot for each thread, many slots rest. Together they get as much as some forty slots would.
-        let rate =
-            if slot::in_use() > MANY_SLOTS && slot::mode() == slot::Mode::PerThread { rate.min(1) } else { rate };
-        self.most().min(self.byte(40) << rate)
+        let many_rest = slot::in_use() > MANY_SLOTS && slot::mode() == slot::Mode::PerThread;
+        self.most().min(self.byte(40) << if many_rest { rate.min(1) } else { rate })
     }
 
     /// Number of magazines of a capacity that a shard keeps: one for a cold cache, up to the byte budget for a hot one.
@@ -126,23 +125,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn magazines_stay_within_their_budget() {
+    fn magazines_stay_within_their_budget_and_spans_waste_at_most_an_eighth() {
         for bytes in (16..=128 << 10).step_by(8) {
             let shape = Shape::of(bytes);
             assert_eq!(shape.object_bytes(), bytes);
-            let most = shape.most();
-            assert!(
-                (2..=MOST_POINTERS).contains(&most) && (most == 2 || most * bytes <= MAGAZINE_BUDGET),
-                "{bytes} bytes"
-            );
-            assert!((1..=8).contains(&shape.byte(40)) && shape.byte(40) <= most);
-        }
-    }
-
-    #[test]
-    fn spans_waste_at_most_an_eighth() {
-        for bytes in (16..=128 << 10).step_by(8) {
-            let span = Shape::of(bytes).granules() as usize * crate::page_heap::GRANULE;
+            let (most, cold) = (shape.most(), shape.byte(40));
+            assert!((2..=MOST_POINTERS).contains(&most), "{bytes} bytes");
+            assert!(most == 2 || most * bytes <= MAGAZINE_BUDGET, "{bytes} bytes");
+            assert!((1..=8).contains(&cold) && cold <= most, "{bytes} bytes");
+            let span = shape.granules() as usize * crate::page_heap::GRANULE;
             assert!((span % bytes) * 8 <= span, "{bytes} bytes");
         }
     }

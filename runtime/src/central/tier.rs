@@ -1,31 +1,48 @@
-//! The state of the central tier, and operations on all of its caches.
+//! The state of the central tier, operations on all of its caches, and the locks of their shards.
+//!
+//! A *shard* is a slot's part of a cache, under one lock. The lock guards the spans that the slot owns and, for the tier
+//! above, the depot's magazines. Shards by slot keep a producer's and a consumer's cache lines apart. All-zero memory is
+//! an empty shard.
+//!
+//! Runs at the same time: any thread.
 
 use super::cache_ref::{CacheRef, STRIDE};
 use super::cache_state::CacheState;
 use super::chunk::{Chunks, Descriptor};
+use super::ring::Ring;
 use super::shrinking::Shrinking;
 use super::tally::Tally;
 use crate::layout::{IDS, Region};
 use crate::page_heap::PageHeap;
-use machine::sync::{AtomicPtr, Ordering};
+use machine::slot;
+use machine::sync::{Acquired, AtomicPtr, Ordering, Site};
 
 /// The tier. Zeroes are one that has not begun.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Central {
-    cold: Cold,
+    pub(super) cold: Cold,
     /// The tier below.
     pub page_heap: PageHeap,
 }
 
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Cold {
+pub(super) struct Cold {
     tally: Tally,
     chunks: Chunks,
     shrinking: Shrinking,
     /// The first cache whose spans may wait for a grace period.
-    waiting: AtomicPtr<CacheState>,
+    pub(super) waiting: AtomicPtr<CacheState>,
+}
+
+/// A shard whose lock is held.
+#[derive(Debug)]
+pub struct Held {
+    /// Its cache.
+    pub cache: CacheRef,
+    /// Its slot.
+    pub slot: u32,
 }
 
 impl Central {
@@ -77,10 +94,6 @@ impl Central {
     }
 
     // ---- how much of them a slot has ----
-
-    pub(super) fn first_waiting(&self) -> &AtomicPtr<CacheState> {
-        &self.cold.waiting
-    }
 
     /// The cache's miss rate in a slot, as [`super::Load::rate`]. Zero while the process shrinks.
     #[inline]
@@ -134,5 +147,64 @@ impl Central {
     /// Objects outside of spans and depots; exact at rest.
     pub fn counted(&self, cache: CacheRef) -> u64 {
         cache.state().map_or_else(|| self.tally().objects(cache.id()), CacheState::counted)
+    }
+
+    // ---- the locks of shards ----
+
+    /// Locks a slot's shard. A signal handler that must not wait gets the nearest free neighbour's.
+    pub fn lock(&self, cache: CacheRef, slot: u32, site: Site) -> Held {
+        let mut other = 0;
+        loop {
+            let slot = slot ^ other;
+            cache.mark_used_in(slot);
+            match cache.lock(slot).acquire(&self.page_heap.locks().shards, site) {
+                Acquired::WouldDeadlock => other = (other + 1) % slot::MAX as u32,
+                acquired => {
+                    if other != 0 {
+                        slot::count_as_used(slot);
+                    }
+                    let held = Held { cache, slot };
+                    if acquired == Acquired::Abandoned {
+                        self.repair(&held);
+                    }
+                    return held;
+                }
+            }
+        }
+    }
+
+    /// Locks a slot's shard if it is free.
+    pub fn try_lock(&self, cache: CacheRef, slot: u32) -> Option<Held> {
+        // `then`, not `then_some`: dropping a `Held` releases the lock.
+        cache.lock(slot).try_acquire().then(|| Held { cache, slot })
+    }
+
+    /// Repairs the shard after its holder vanished in a fork. Ring and spans may be half-changed.
+    #[cold]
+    fn repair(&self, held: &Held) {
+        held.ring().forget();
+        self.page_heap.for_each_span(|span| {
+            // The lock that we hold guards spans of this cache that this slot owns.
+            if span.cache() == held.cache.number() && span.owner() == held.slot {
+                span.recount();
+                // SAFETY: as above.
+                unsafe { self.page_heap.enter_class(span, held.cache.class_word()) };
+                held.ring().insert(span);
+            }
+        });
+    }
+}
+
+impl Held {
+    /// The spans that the slot owns.
+    pub fn ring(&self) -> &'static Ring {
+        self.cache.ring(self.slot)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: we hold the lock.
+        unsafe { self.cache.lock(self.slot).release() };
     }
 }

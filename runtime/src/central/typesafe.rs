@@ -3,8 +3,7 @@
 
 use super::cache_ref::{CacheRef, NO_SLOT};
 use super::cache_state::CacheState;
-use super::shard::Held;
-use super::tier::Central;
+use super::tier::{Central, Held};
 use super::waiting::Waiting;
 use crate::page_heap::Span;
 use machine::sync::{Ordering, Ordering::Relaxed};
@@ -71,13 +70,13 @@ impl Central {
             Some(ours)
         };
         // Release pairs with the acquire in `listed`: a thread that finds the cache finds its link.
-        let _ = self.first_waiting().fetch_update(Ordering::Release, Relaxed, link);
+        let _ = self.cold.waiting.fetch_update(Ordering::Release, Relaxed, link);
     }
 
     fn listed(&self) -> impl Iterator<Item = &'static CacheState> {
         // SAFETY: states are never unmapped; null ends the list.
         let at = |state: *mut CacheState| unsafe { state.as_ref() };
-        let first = at(self.first_waiting().load(Ordering::Acquire));
+        let first = at(self.cold.waiting.load(Ordering::Acquire));
         core::iter::successors(first, move |state| at(state.next_waiting.load(Relaxed)))
     }
 
