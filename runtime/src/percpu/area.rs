@@ -7,8 +7,7 @@
 //!
 //! Runs at the same time: any number of threads. One takes at a time; any number give back, also in signal handlers.
 
-use super::block::{Block, SHARED_ROWS};
-use super::head::{Area, LINE, LINES, Preparation};
+use super::block::{Area, Block, LINE, LINES, Preparation, SHARED_ROWS};
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::{NonNull, null_mut};
@@ -101,10 +100,7 @@ impl Area {
 
     /// Takes a block back that is no longer used.
     fn give_back(&'static self, block: Block) {
-        match self.preparation {
-            Preparation::OnReturn => block.wipe(block.touched_slots()),
-            Preparation::ForAll { cpus } => block.wipe(block.touched_slots().filter(|&slot| slot as usize >= cpus)),
-        }
+        block.wipe(block.touched_slots().filter(|&slot| slot as usize >= self.laid_out_for()));
         self.in_use.fetch_sub(1, Ordering::Relaxed);
         self.make_ready(block);
     }

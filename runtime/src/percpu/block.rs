@@ -16,12 +16,96 @@
 //! Runs at the same time: threads draw in their slots; the holder of the head's lock moves edges. A thread that finds
 //! the lock taken adds to `direct`. The holder's words lie in another line, so that it does not contend with them.
 
-use super::head::{Area, Head, LINE, MASK_WORDS};
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use machine::slot::{Pair, ROW, WINDOW};
-use machine::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use machine::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Contention, Lock, Ordering};
 use machine::vm;
+
+/// Rank of an area's lock: its holder then only reserves address space.
+pub const AREA_RANK: u8 = 4;
+/// Rank of a block's lock: its holder takes no other lock.
+pub const BLOCK_RANK: u8 = 5;
+pub(super) const LINE: usize = 64;
+const MASK_WORDS: usize = 3;
+/// Lines of a row: the largest block.
+pub const LINES: usize = ROW / LINE;
+
+/// When blocks are made zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparation {
+    /// On return, the touched part.
+    OnReturn,
+    /// When they are taken, for this many CPUs, like allocators of per-CPU memory.
+    ForAll {
+        /// CPUs that the memory is laid out for.
+        cpus: usize,
+    },
+}
+
+/// An area. It lies in a page of its own and is never unmapped.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Area {
+    pub(super) rows: usize,
+    pub(super) preparation: Preparation,
+    pub(super) lock: Lock<AREA_RANK>,
+    /// Under the lock: where the next block is cut in the current chunk, and the lines left there.
+    pub(super) next: AtomicUsize,
+    pub(super) lines_left: AtomicUsize,
+    pub(super) in_use: AtomicU64,
+    /// Ready blocks by lines. Any thread pushes; only the lock's holder pops, so no block returns unnoticed (ABA).
+    pub(super) ready: [AtomicPtr<Head>; LINES + 1],
+    pub(super) contention: Contention,
+    block_contention: Contention,
+}
+
+const _: () = assert!(size_of::<Area>() <= vm::PAGE);
+
+impl Area {
+    /// Number of slots that have rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn slots_a_bit(&self) -> usize {
+        slots_a_bit(self.rows)
+    }
+
+    /// The cost of waiting for the area's lock.
+    pub fn contention(&self) -> &Contention {
+        &self.contention
+    }
+
+    /// The cost of waiting for the locks of its blocks.
+    pub fn block_contention(&self) -> &Contention {
+        &self.block_contention
+    }
+
+    /// CPUs that blocks are laid out for before a thread touches them.
+    pub(super) fn laid_out_for(&self) -> usize {
+        match self.preparation {
+            Preparation::OnReturn => 0,
+            Preparation::ForAll { cpus } => cpus,
+        }
+    }
+}
+
+/// The head of a block: one line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Head {
+    pub(super) next: AtomicPtr<Head>,
+    pub(super) area: AtomicPtr<Area>,
+    pub(super) lines: AtomicU32,
+    /// Upper bound of stocks.
+    pub(super) range: AtomicU32,
+    /// A thread holds it to move edges.
+    pub lock: Lock<BLOCK_RANK>,
+    touched: [AtomicU64; MASK_WORDS],
+}
+
+const _: () = assert!(size_of::<Head>() == LINE);
 
 /// Rows before slot 0's.
 pub const SHARED_ROWS: usize = 3;
@@ -169,7 +253,7 @@ impl Block {
     /// The slots in the mask; in an eager area also all that it is laid out for.
     pub fn touched_slots(&self) -> impl Iterator<Item = u32> {
         let (slots_a_bit, rows) = (self.area().slots_a_bit(), self.area().rows());
-        let laid_out = first_bits(self.area().laid_out_for().unwrap_or(0).div_ceil(slots_a_bit));
+        let laid_out = first_bits(self.area().laid_out_for().div_ceil(slots_a_bit));
         let touched = self.head().touched.each_ref().map(|word| word.load(Ordering::Acquire));
         let words = core::array::from_fn(|word| laid_out[word] | touched[word]);
         bits(words)
@@ -179,16 +263,12 @@ impl Block {
     /// Zeroes the shared rows and the given rows of a block that is no longer used.
     pub(super) fn wipe(self, rows: impl Iterator<Item = u32>) {
         let bytes = self.row_bytes();
-        let wipe = |row: *mut u8| {
-            // SAFETY: the block's part of a row, which is no longer used.
-            unsafe { vm::zero(row, bytes) };
-        };
+        // SAFETY: the block's part of a row, which is no longer used.
+        let wipe = |row: *mut u8| unsafe { vm::zero(row, bytes) };
         rows.for_each(|slot| wipe(self.cell(0).wrapping_add(slot as usize * ROW)));
         wipe(self.cell(0).wrapping_sub(ROW));
         wipe(self.cell(0).wrapping_sub(3 * ROW));
-        for word in &self.head().touched {
-            word.store(0, Ordering::Relaxed);
-        }
+        self.head().touched.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }
 
@@ -208,6 +288,11 @@ fn first_bits(count: usize) -> [u64; MASK_WORDS] {
     })
 }
 
+/// Slots per bit of the mask, for this many rows.
+fn slots_a_bit(rows: usize) -> usize {
+    rows.div_ceil(MASK_WORDS * 64).max(1)
+}
+
 /// The amount that can still be drawn from a pair.
 #[inline]
 pub fn stock(pair: Pair) -> i64 {
@@ -223,7 +308,6 @@ pub fn total(pair: Pair) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::percpu::head::slots_a_bit;
     use std::vec::Vec;
 
     #[test]

@@ -2,11 +2,9 @@
 
 mod area;
 mod block;
-mod head;
 
 pub use area::OwnedBlock;
-pub use block::{Block, CELL, Cells, MARK, stock, total};
-pub use head::{Area, BLOCK_RANK, LINES, Preparation};
+pub use block::{Area, BLOCK_RANK, Block, CELL, Cells, LINES, MARK, Preparation, stock, total};
 
 use machine::{slot, thread};
 
