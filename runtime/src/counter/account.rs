@@ -84,12 +84,10 @@ impl Account {
 
     /// The topmost of this account and its ancestors that has no room for `bytes`.
     pub fn without_room(&self, bytes: usize) -> Option<&Account> {
-        self.chain().filter(|account| account.room() < bytes.next_multiple_of(UNIT) as u64).last()
-    }
-
-    /// Bytes that could be charged at some moment of the call.
-    fn room(&self) -> u64 {
-        self.limit().map_or(u64::MAX, |limit| limit.saturating_sub(self.charged()))
+        let needed = bytes.next_multiple_of(UNIT) as u64;
+        let is_full =
+            |account: &&Self| account.limit().is_some_and(|most| most.saturating_sub(account.charged()) < needed);
+        self.chain().filter(is_full).last()
     }
 
     /// Charges bytes to this account and its ancestors unless a limit refuses. The caller notes the peak once it has
@@ -105,9 +103,10 @@ impl Account {
         true
     }
 
-    /// Raises the peak of this account and its ancestors to the charge, where it is lower.
+    /// Raises the peak of this account and its ancestors to the charge, where it is lower. Exact to one refill, because
+    /// it sums each slot's part.
     pub fn note_peaks(&self) {
-        self.chain().for_each(Account::note_peak);
+        self.chain().for_each(|account| account.peak.raise(account.charge.sum_positive() as u64));
     }
 
     fn add_within_limit(&self, units: i64) -> bool {
@@ -127,10 +126,5 @@ impl Account {
     fn add(&self, units: i64) {
         // As in the tally: without memory, the amount is not counted.
         let _ = self.charge.try_add(units);
-    }
-
-    /// Exact to one refill, because it sums each slot's part.
-    fn note_peak(&self) {
-        self.peak.raise(self.charge.sum_positive() as u64);
     }
 }

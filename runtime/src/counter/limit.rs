@@ -70,7 +70,7 @@ impl Limit<'_> {
 /// Adds `amount`, which is positive, and returns true if the sum stays within the limit.
 #[inline]
 pub(super) fn add_within<const RANGE: i32>(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
-    // Acquire pairs with the release in `set_limit`: from then on all stock is raised within limits.
+    // Acquire pairs with the release in `add_slow`: from then on all stock is raised within limits.
     let limited = block.cells(index).state.load(Ordering::Acquire) & LIMITED != 0;
     if limited && limit.has_room_now(block, index, 0) && draw::<RANGE>(block, index, amount) {
         return true;
@@ -84,7 +84,9 @@ fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
     crate::percpu::enter();
     let mut added = false;
     let held = moving_edges(block, here!(), |edges| {
-        edges.set_limit(index);
+        // From now on this counter's stock is raised within limits only. The sum of edges includes earlier stock.
+        // Release pairs with the acquire in `add_within`.
+        edges.cells(index).state.fetch_or(LIMITED, Ordering::Release);
         added = add_direct(block, index, amount, limit);
         if !added && edges.close_all(index) {
             edges.cells(index).state.fetch_or(TIGHT, Ordering::Relaxed);
@@ -100,20 +102,13 @@ fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
 }
 
 fn add_direct(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
-    let direct = &block.direct(index);
     // Acquire: the later reads come later.
     let within = |seen| limit.has_room(block, index, seen, amount).then(|| seen.wrapping_add(amount));
     // Relaxed: see `slots::add_slow`.
-    direct.fetch_update(Ordering::Relaxed, Ordering::Acquire, within).is_ok()
+    block.direct(index).fetch_update(Ordering::Relaxed, Ordering::Acquire, within).is_ok()
 }
 
 impl Edges {
-    /// From now on this counter's stock is raised within limits only. The sum of edges includes earlier stock.
-    fn set_limit(&self, index: usize) {
-        // Release pairs with the acquire in `add_within`.
-        self.cells(index).state.fetch_or(LIMITED, Ordering::Release);
-    }
-
     /// Puts stock into the thread's slot if there is room. Ends tightness if there is room for a few stocks.
     fn loosen(self, index: usize, amount: i64, limit: &Limit) {
         const SOME: i64 = 4;
@@ -144,12 +139,13 @@ impl Edges {
                 self.left(index, slot).fetch_or(MARK, Ordering::Relaxed);
             }
             if kick::restart_all().is_err() {
-                self.unmark_all(index);
-                return false;
+                break;
             }
             self.settle(index);
         }
-        self.unmark_all(index);
+        for slot in self.touched_slots() {
+            self.left(index, slot).fetch_and(!MARK, Ordering::Relaxed);
+        }
         false
     }
 
@@ -164,12 +160,6 @@ impl Edges {
                 self.cells(index).state.fetch_sub(1, Ordering::Relaxed);
                 self.cells(index).edges.fetch_sub(stock(old), Ordering::Relaxed);
             }
-        }
-    }
-
-    fn unmark_all(self, index: usize) {
-        for slot in self.touched_slots() {
-            self.left(index, slot).fetch_and(!MARK, Ordering::Relaxed);
         }
     }
 }

@@ -3,31 +3,19 @@
 //! A [`LazyCounter`] is two words until a second thread shares it, and a per-CPU counter from then on. A [`CounterSet`]
 //! is several of them with one life. [`PerCpuCounter`] and [`PerCpuSet`] are per-CPU from the beginning.
 //!
-//! | file | contents |
-//! |---|---|
-//! | `words` | the words of a set, which thread adds where, the upgrade |
-//! | `set` | sets as types |
-//! | `slots` | counters after the upgrade: cells in the slots' rows, and their stock |
-//! | `limit` | additions within a limit |
-//! | `policy` | when a set is upgraded without an announcement |
-//! | `percpu` | counters without a lazy beginning |
-//! | `account` | charges for memory, up to a limit |
-//!
-//! Uses `percpu`, `observe` and the machine.
+//! `words` has the words of a set and says which thread adds where; `slots`, what is different after the upgrade.
 
 mod account;
 mod lazy;
 mod limit;
 mod percpu;
 mod policy;
-mod set;
 mod slots;
 mod words;
 
 pub use account::Account;
-pub use lazy::LazyCounter;
+pub use lazy::{CounterSet, LazyCounter};
 pub use percpu::{PerCpuCounter, PerCpuSet};
-pub use set::CounterSet;
 pub use words::Counters;
 
 use core::fmt;

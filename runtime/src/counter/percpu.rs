@@ -44,9 +44,7 @@ impl PerCpuCounter {
 
 /// `N` per-CPU counters in one block. Panics if an index is not below `N`.
 #[derive(Debug)]
-pub struct PerCpuSet<const N: usize> {
-    block: OwnedBlock,
-}
+pub struct PerCpuSet<const N: usize>(OwnedBlock);
 
 // SAFETY: any thread may use a block: its operations are atomic or restartable.
 unsafe impl<const N: usize> Send for PerCpuSet<N> {}
@@ -62,28 +60,28 @@ impl<const N: usize> PerCpuSet<N> {
     /// All zero, in a block of a given area. Fails if there is no memory.
     pub fn new_in(area: &'static Area) -> Result<Self, NoMemory> {
         const { assert!(N * CELL <= crate::percpu::LINES * 64, "more counters than a row has room for") };
-        area.take(N * CELL, DEFAULT_RANGE).map(|block| PerCpuSet { block }).ok_or(NoMemory)
+        area.take(N * CELL, DEFAULT_RANGE).map(PerCpuSet).ok_or(NoMemory)
     }
 
     /// Adds to a counter.
     #[inline(always)]
     pub fn add(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");
-        if !slots::draw::<DEFAULT_RANGE>(*self.block, index, amount) {
-            slots::add_slow(*self.block, index, amount);
+        if !slots::draw::<DEFAULT_RANGE>(*self.0, index, amount) {
+            slots::add_slow(*self.0, index, amount);
         }
     }
 
     /// As [`LazyCounter::read`](super::LazyCounter::read).
     pub fn read(&self, index: usize) -> Reading {
         assert!(index < N, "no counter of this index");
-        let (value, error) = slots::read(*self.block, index);
+        let (value, error) = slots::read(*self.0, index);
         Reading { value, error }
     }
 
     /// As [`LazyCounter::sum`](super::LazyCounter::sum). Sums all CPUs if the area prepares for all CPUs.
     pub fn sum(&self, index: usize) -> i64 {
         assert!(index < N, "no counter of this index");
-        slots::sum(*self.block, index)
+        slots::sum(*self.0, index)
     }
 }

@@ -299,21 +299,22 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// `index` must be below the length.
     #[cold]
     unsafe fn try_add_slow(self, index: usize, amount: i64) -> Result<(), NoMemory> {
-        if self.state() == NOBODY {
-            self.claim();
+        self.claim_if_free();
+        let state = self.state();
+        if state != thread::id() {
+            return self.try_add_elsewhere(block_of(state), index, amount);
         }
-        match self.state() {
-            // SAFETY: passed on.
-            state if state == thread::id() => unsafe { self.add_to_local(index, Amount::Any(amount)) },
-            state => return self.try_add_elsewhere(block_of(state), index, amount),
-        }
+        // SAFETY: passed on.
+        unsafe { self.add_to_local(index, Amount::Any(amount)) };
         Ok(())
     }
 
     /// Makes the calling thread the owner of a set without one. The first thread wins.
-    fn claim(self) {
-        // Relaxed: an owner publishes nothing. A thread that lost sees that at its next look.
-        let _ = self.head().state.compare_exchange(NOBODY, thread::id(), Ordering::Relaxed, Ordering::Relaxed);
+    fn claim_if_free(self) {
+        if self.state() == NOBODY {
+            // Relaxed: an owner publishes nothing. A thread that lost sees that at its next look.
+            let _ = self.head().state.compare_exchange(NOBODY, thread::id(), Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// See [`LazyCounter::add_local`](super::LazyCounter::add_local).
@@ -364,21 +365,15 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     }
 
     fn try_add_elsewhere(self, block: Option<Block>, index: usize, amount: i64) -> Result<(), NoMemory> {
-        let block = match block {
-            Some(block) => block,
-            None => match self.change_remote(index, amount, None) {
-                Changed::Done => {
-                    self.count_remote(index);
-                    return Ok(());
-                }
-                // The remote word has no room for the amount.
-                _ => {
-                    self.share()?;
-                    self.block().ok_or(NoMemory)?
-                }
-            },
-        };
-        slots::add_slow(block, index, amount);
+        if block.is_none() && matches!(self.change_remote(index, amount, None), Changed::Done) {
+            self.count_remote(index);
+            return Ok(());
+        }
+        if block.is_none() {
+            // The remote word has no room for the amount.
+            self.share()?;
+        }
+        slots::add_slow(block.or_else(|| self.block()).ok_or(NoMemory)?, index, amount);
         Ok(())
     }
 
@@ -497,9 +492,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
             self.add(index, amount);
             return true;
         }
-        if self.state() == NOBODY {
-            self.claim();
-        }
+        self.claim_if_free();
         if self.block().is_none() {
             match self.change_remote(index, amount, Some(most)) {
                 Changed::Done => {
