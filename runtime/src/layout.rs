@@ -62,27 +62,19 @@ const WORDS: usize = 16;
 /// Start of an area's magazine words, after the first shards and the budget.
 const WORDS_AT: usize = FIRST_IDS * SHARD + 8;
 
-/// In a shard: the lock.
-pub const LOCK: usize = 0;
-/// The capacity level.
-pub const LEVEL: usize = 4;
-/// The ring of spans.
-pub const RING: usize = 8;
-/// Full magazines.
-pub const FULL: usize = 16;
-/// Empty magazines.
-pub const EMPTY: usize = 24;
-/// The load.
-pub const LOAD: usize = 32;
+// Offsets in a shard.
+pub(crate) const LOCK: usize = 0;
+pub(crate) const LEVEL: usize = 4;
+pub(crate) const RING: usize = 8;
+pub(crate) const FULL: usize = 16;
+pub(crate) const EMPTY: usize = 24;
+pub(crate) const LOAD: usize = 32;
 
-/// In an area: the page list.
-pub const PAGE_LIST: usize = shard(0);
-/// The magazine arena.
-pub const ARENA: usize = shard(0) + 24;
-/// The watch: when to look again.
-pub const WATCH: usize = shard(0) + 32;
-/// The budget of the slot's magazines.
-pub const BUDGET: usize = FIRST_IDS * SHARD;
+// Offsets in an area.
+pub(crate) const PAGE_LIST: usize = shard(0);
+pub(crate) const ARENA: usize = shard(0) + 24;
+pub(crate) const WATCH: usize = shard(0) + 32;
+pub(crate) const BUDGET: usize = FIRST_IDS * SHARD;
 
 const _: () = assert!(WORDS_AT + FIRST_IDS * WORDS <= vm::PAGE, "today's ids stay within one page");
 const _: () = assert!(IDS <= MOST_IDS);
@@ -193,14 +185,11 @@ pub struct HeaderWord<T> {
 }
 
 /// The offsets of these parts.
-pub mod header {
+pub(crate) mod header {
     use super::WORDS_ABOVE;
 
-    /// The groups.
     pub const GROUPS: usize = WORDS_ABOVE;
-    /// Upkeep.
     pub const UPKEEP: usize = WORDS_ABOVE + 8;
-    /// The statistics page.
     pub const STATISTICS: usize = WORDS_ABOVE + 16;
     /// The operator's page.
     pub const CONTROL: usize = WORDS_ABOVE + 32;
@@ -209,7 +198,7 @@ pub mod header {
 }
 
 impl<T> HeaderWord<T> {
-    /// The part at an offset of [`header`].
+    /// The part at an offset of `header`.
     ///
     /// # Safety
     /// Zeroes are a valid `T`, all of which is atomic. These bytes of the header have no other user.

@@ -11,7 +11,6 @@ use crate::layout::{self, HEADER, IDS, Region};
 use machine::slot;
 use machine::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Lock, Ordering, compiler_fence};
 
-/// Rank of a shard's lock.
 pub const SHARD_RANK: u8 = 1;
 /// Distance between the first cache numbers of two chunks.
 pub const STRIDE: u32 = 128;
@@ -88,13 +87,11 @@ impl CacheRef {
         CacheRef { chunk, id: id as u32 }
     }
 
-    /// The cache that a state belongs to.
     pub fn of(state: &CacheState) -> Self {
         let (chunk, id) = state.place();
         CacheRef::new(chunk, id)
     }
 
-    /// The chunk with its words and shards.
     #[inline]
     pub fn chunk(self) -> Region {
         self.chunk
@@ -155,13 +152,11 @@ impl CacheRef {
         self.head().number.load(Ordering::Relaxed) * STRIDE + self.id
     }
 
-    /// Its current shape.
     #[inline]
     pub fn shape(self) -> Shape {
         Shape::from_word(self.head().shapes[self.id()].load(Ordering::Relaxed))
     }
 
-    /// Bytes of an object.
     #[inline]
     pub fn object_bytes(self) -> usize {
         self.shape().object_bytes()
@@ -243,7 +238,6 @@ impl CacheRef {
         unsafe { self.in_shard(slot, layout::LOCK) }
     }
 
-    /// The spans that the slot owns.
     #[inline]
     pub fn ring(self, slot: u32) -> &'static Ring {
         // SAFETY: as `layout` says.

@@ -39,16 +39,13 @@ pub struct CacheState {
     home: UnsafeCell<Home>,
 }
 
-/// The properties of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Home {
     /// Bytes that the program asked for.
     pub bytes: usize,
     /// Makes an object of raw memory.
     pub constructor: Option<Hook>,
-    /// Undoes the constructor.
     pub destructor: Option<Hook>,
-    /// Argument of both.
     pub argument: *mut u8,
     /// Whether readers may look at free objects.
     pub typesafe: bool,
@@ -78,7 +75,6 @@ impl CacheState {
         self.waiting.spans()
     }
 
-    /// The cache's properties.
     pub fn home(&self) -> &Home {
         // SAFETY: it does not change while the cache is known.
         unsafe { &*self.home.get() }
@@ -113,18 +109,15 @@ impl CacheState {
         &self.label
     }
 
-    /// Its name.
     pub fn name(&self) -> CacheName {
         self.label.name()
     }
 
-    /// The constructor and its argument.
     pub fn constructor(&self) -> Option<(Hook, *mut u8)> {
         let home = self.home();
         Some((home.constructor?, home.argument))
     }
 
-    /// The destructor and its argument.
     pub fn destructor(&self) -> Option<(Hook, *mut u8)> {
         let home = self.home();
         Some((home.destructor?, home.argument))

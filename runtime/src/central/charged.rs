@@ -35,18 +35,15 @@ fn at(pointer: &AtomicPtr<Charged>) -> Option<&Charged> {
 }
 
 impl Charged {
-    /// The entry for a class's cache.
     pub fn entry(&self, class: usize) -> &AtomicUsize {
         &self.caches[class]
     }
 
-    /// The cache that an entry names.
     pub fn cache_of(word: usize) -> Option<CacheRef> {
         // SAFETY: the word is a table's entry, and its cache lives as long as the table.
         (word != 0).then(|| unsafe { CacheRef::from_word(word) })
     }
 
-    /// Its own caches.
     pub fn caches(&self) -> impl Iterator<Item = CacheRef> {
         // Acquire pairs with the release of the thread that entered the cache, so it is found complete.
         self.caches.iter().filter_map(|entry| Self::cache_of(entry.load(Ordering::Acquire)))
@@ -67,12 +64,10 @@ impl Charged {
         self.tables().flat_map(Charged::caches)
     }
 
-    /// Whether the table is in no tree.
     pub fn is_loose(&self) -> bool {
         self.parent.load(Ordering::Relaxed).is_null()
     }
 
-    /// Links the table below another one.
     pub fn link(&self, parent: &Charged) {
         let this = (&raw const *self).cast_mut();
         self.parent.store((&raw const *parent).cast_mut(), Ordering::Relaxed);
@@ -87,7 +82,6 @@ impl Charged {
         }
     }
 
-    /// Removes the table from its tree.
     pub fn unlink(&self) {
         let Some(parent) = at(&self.parent) else { return };
         let leads_here = |word: &AtomicPtr<Charged>| core::ptr::eq(word.load(Ordering::Relaxed), self);

@@ -12,7 +12,6 @@
 use core::fmt;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Most bytes of a cache's name.
 pub const NAME_BYTES: usize = 31;
 const WORDS: usize = (NAME_BYTES + 1) / 8;
 const _: () = assert!(WORDS * 8 == NAME_BYTES + 1);
@@ -27,7 +26,6 @@ pub struct Label {
     words: [AtomicU64; WORDS],
 }
 
-/// A copy of a cache's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CacheName([u8; WORDS * 8]);
 
@@ -40,7 +38,6 @@ impl CacheName {
         CacheName(whole)
     }
 
-    /// Its text.
     pub fn as_str(&self) -> &str {
         let bytes = (self.0[NAME_BYTES] as usize).min(NAME_BYTES);
         core::str::from_utf8(&self.0[..bytes]).unwrap_or("?")

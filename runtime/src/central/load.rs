@@ -5,7 +5,6 @@
 use machine::clock;
 use machine::sync::{AtomicU32, Ordering::Relaxed};
 
-/// The highest rate.
 pub const HIGHEST_RATE: u32 = 7;
 /// Close misses that make a step of the rate. A burst of a few blocks has fewer; a busy program has hundreds in a row.
 const PARTS: u32 = 4;
@@ -29,7 +28,6 @@ const FAR: u32 = coarse_of(196_608);
 /// at one miss in [`PARTS`], and counts in the parts beyond the highest rate.
 const GLANCE_AT_CLOCK: u32 = 16;
 
-/// The slow path that missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// An allocation found the allocation magazine empty.
@@ -95,7 +93,6 @@ impl Load {
         (parts / PARTS, Some(time))
     }
 
-    /// The rate.
     #[inline]
     pub fn rate(&self) -> u32 {
         (self.rate.load(Relaxed) & RATE_BITS) / PARTS

@@ -12,7 +12,6 @@ use crate::page_heap::{Misuse, Span};
 use core::ptr::null_mut;
 use machine::{here, slot};
 
-/// Sources of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Objects that were used before, and so are likely to be resident.

@@ -61,7 +61,6 @@ impl Ring {
         }
     }
 
-    /// Removes a span of this ring.
     pub fn remove(&self, span: &Span) {
         let (next, previous) = (span.next(), span.previous());
         if next == span.as_ptr() {
@@ -100,7 +99,6 @@ impl Ring {
         spans.map(|(span, _)| span)
     }
 
-    /// Takes all spans out.
     pub fn take_all(&self) -> impl Iterator<Item = &'static Span> + use<> {
         let all = self.iter();
         self.forget();

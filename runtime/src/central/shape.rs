@@ -29,7 +29,6 @@ pub const MANY_SLOTS: u32 = 16;
 pub struct Shape(u64);
 
 impl Shape {
-    /// The shape of no cache.
     pub const NONE: Self = Shape(0);
 
     /// The shape of an untuned cache.
@@ -59,17 +58,14 @@ impl Shape {
         self.most() * (2 + self.depot_limit(HIGHEST_RATE, self.batch(HIGHEST_RATE)))
     }
 
-    /// The shape in a word of a chunk's head.
     pub const fn from_word(word: u64) -> Self {
         Shape(word)
     }
 
-    /// The word for a chunk's head.
     pub const fn word(self) -> u64 {
         self.0
     }
 
-    /// Bytes of an object.
     #[inline]
     pub const fn object_bytes(self) -> usize {
         self.0 as u32 as usize
@@ -87,7 +83,6 @@ impl Shape {
         if is_tuned { self.most() } else { (self.most() << level.min(6)).min(MOST_POINTERS) }
     }
 
-    /// Granules of a span.
     pub const fn granules(self) -> u8 {
         self.byte(48) as u8
     }

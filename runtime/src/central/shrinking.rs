@@ -29,11 +29,6 @@ pub struct Shrinking {
 }
 
 impl Shrinking {
-    /// Not shrinking.
-    pub const fn new() -> Self {
-        Shrinking { lowest: AtomicU64::new(0), left: AtomicU32::new(0) }
-    }
-
     /// Whether the process shrinks, so that magazines and the depot should be empty.
     pub fn is_on(&self) -> bool {
         self.left.load(Ordering::Relaxed) > 0
@@ -63,7 +58,7 @@ mod tests {
     #[test]
     fn shrinking_process_keeps_little_at_hand() {
         const MIB: u64 = 1 << 20;
-        let shrinking = Shrinking::new();
+        let shrinking = Shrinking { lowest: AtomicU64::new(0), left: AtomicU32::new(0) };
         let flushes =
             |held: u64, spans: u64, misses: u32| (0..misses).filter(|_| shrinking.count(held, spans - held)).count();
         assert_eq!(flushes(400 * MIB, 410 * MIB, 100), 0, "it has only grown");

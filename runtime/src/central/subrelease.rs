@@ -8,12 +8,10 @@ use machine::{here, vm};
 /// Granules of the heap that one step looks at: 16 MiB.
 const GRANULES_AT_ONCE: usize = 256;
 
-/// The work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Subreleased {
     /// Calls that returned pages to the kernel.
     pub calls: usize,
-    /// Pages returned.
     pub pages: usize,
     /// Whether recently used caches have objects for which a later call may pay.
     pub is_more: bool,

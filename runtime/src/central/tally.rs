@@ -17,7 +17,6 @@ const UNIT: usize = 8;
 /// In units. It holds some sixteen magazines of any class, so counting seldom touches what all CPUs share.
 const BYTES_RANGE: i32 = 1 << 15;
 
-/// The counters.
 #[derive(Debug)]
 pub struct Tally {
     /// Objects of each class; at class 0, large blocks.
@@ -29,7 +28,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// All zero.
     pub const fn new() -> Self {
         Tally {
             objects: CounterSet::new(),
@@ -79,7 +77,6 @@ impl Tally {
         self.objects.sum_positive(class) as u64
     }
 
-    /// Peak of [`objects`](Self::objects).
     pub fn peak_objects(&self, class: usize) -> u64 {
         self.peak_objects[class].get()
     }
@@ -89,7 +86,6 @@ impl Tally {
         self.bytes.read_positive().value as u64 * UNIT as u64
     }
 
-    /// Peak of [`bytes`](Self::bytes).
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.get() * UNIT as u64
     }

@@ -22,7 +22,6 @@ use machine::sync::{Acquired, AtomicPtr, Ordering, Site};
 #[repr(C)]
 pub struct Central {
     pub(super) cold: Cold,
-    /// The tier below.
     pub page_heap: PageHeap,
 }
 
@@ -39,9 +38,7 @@ pub(super) struct Cold {
 /// A shard whose lock is held.
 #[derive(Debug)]
 pub struct Held {
-    /// Its cache.
     pub cache: CacheRef,
-    /// Its slot.
     pub slot: u32,
 }
 
@@ -196,7 +193,6 @@ impl Central {
 }
 
 impl Held {
-    /// The spans that the slot owns.
     pub fn ring(&self) -> &'static Ring {
         self.cache.ring(self.slot)
     }

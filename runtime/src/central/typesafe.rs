@@ -52,7 +52,6 @@ impl Central {
         Some(span)
     }
 
-    /// Number of the cache's waiting spans now.
     pub fn count_waiting(&self, state: &CacheState) -> usize {
         let count = |lists: &Waiting| lists.spans().count();
         let waiting = &state.waiting;
@@ -80,7 +79,6 @@ impl Central {
         core::iter::successors(first, move |state| at(state.next_waiting.load(Relaxed)))
     }
 
-    /// Whether any span waits.
     pub fn has_waiting(&self) -> bool {
         self.listed().any(|state| !state.waiting.is_empty())
     }

@@ -16,7 +16,6 @@ use machine::vm;
 
 const ARENAS: usize = 16;
 const ARENA_PAGES: usize = 1024;
-/// Pages of the lengths.
 const LENGTH_PAGES: usize = ARENA_PAGES * size_of::<u32>() / PAGE;
 
 /// One arena; no address if there is none yet.

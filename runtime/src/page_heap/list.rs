@@ -32,7 +32,6 @@ pub struct PageList {
     head: AtomicPtr<Span>,
 }
 
-/// Whether threads may use a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occupancy {
     /// A thread uses it, or may soon.
@@ -42,7 +41,6 @@ pub enum Occupancy {
 }
 
 impl PageHeap {
-    /// The slot's page list.
     pub fn page_list(&self, slot: u32) -> &PageList {
         // SAFETY: the map lies in the region, behind the areas; these bytes of the slot's area are only used here.
         unsafe { &*Region::of_map(self.map_start).in_area(slot, layout::PAGE_LIST) }

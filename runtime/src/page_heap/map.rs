@@ -39,7 +39,6 @@ pub struct PageMap {
 }
 
 impl PageMap {
-    /// Offset of the mask.
     pub const MASK: usize = core::mem::offset_of!(PageMap, mask);
 
     /// Number of entries for a machine with `memory` bytes and a process that may have `address_space` bytes.
@@ -49,7 +48,6 @@ impl PageMap {
         (wanted.next_power_of_two()).min(1 << affordable.ilog2()) as usize
     }
 
-    /// Bytes of a map with `entries` entries.
     pub const fn bytes(entries: usize) -> usize {
         entries + entries / 8
     }
@@ -65,7 +63,6 @@ impl PageMap {
         (self.mask + 1) << GRANULE_SHIFT
     }
 
-    /// The entry for an address.
     #[inline(always)]
     pub fn index(&self, address: usize) -> usize {
         (address >> GRANULE_SHIFT) & self.mask

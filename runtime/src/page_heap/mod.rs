@@ -3,7 +3,7 @@
 //! * [`PageHeap`]: runs of pages under one ranked lock, coalesced when freed, and the segments they are cut from.
 //! * [`PageMap`]: the class of an address by one load without a lock, for the fast path of free.
 //! * [`Span`]: the description of a run that is cut into objects.
-//! * [`PageList`]: ready spans per slot, so that slots seldom meet at the page heap.
+//! * `PageList`: ready spans per slot, so that slots seldom meet at the page heap.
 //! * `purge` returns dirty pages of free runs to the kernel in bounded calls.
 //! * [`Metadata`]: memory for descriptions, out of line.
 
@@ -21,14 +21,14 @@ mod segments;
 mod span;
 mod units;
 
-pub use list::{Occupancy, PageList};
-pub use map::PageMap;
-pub use metadata::Metadata;
-pub use purge::MOST_PURGED_AT_ONCE;
-pub use runs::{PageCounts, PageHeap, Run};
+pub(crate) use list::Occupancy;
+pub(crate) use map::PageMap;
+pub(crate) use metadata::Metadata;
+pub(crate) use purge::MOST_PURGED_AT_ONCE;
+pub(crate) use runs::{PageCounts, PageHeap, Run};
 pub(crate) use segment::Segment;
 pub(crate) use segments::reserve_aligned;
-pub use span::{Misuse, Span};
+pub(crate) use span::{Misuse, Span};
 
 pub use machine::vm::PAGE;
 
@@ -45,6 +45,5 @@ const MOST_AT_ONCE: u32 = 8;
 const MAX_SEGMENTS: usize = 1 << 14;
 
 /// Rank of the page heap's lock: its holder takes no other lock.
-pub const PAGE_HEAP_RANK: u8 = 3;
-/// Rank of a page list's lock.
-pub const PAGE_LIST_RANK: u8 = 2;
+const PAGE_HEAP_RANK: u8 = 3;
+const PAGE_LIST_RANK: u8 = 2;

@@ -43,7 +43,6 @@ struct FreedRun {
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// First byte.
     pub start: *mut u8,
     /// Whether it is known to be all zero.
     pub is_zero: bool,
@@ -61,7 +60,6 @@ pub struct PageCounts {
     pub free_dirty: Events,
     /// In segments.
     pub reserved: Events,
-    /// Runs handed out.
     pub allocations: Events,
     /// Pages given back to the kernel.
     pub purged: Events,
@@ -69,12 +67,10 @@ pub struct PageCounts {
     pub refilled: Events,
 }
 
-/// The page heap.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct PageHeap {
     // Read by many threads and seldom written, because free reads the page map. So the lock begins a line.
-    /// The page map.
     pub map: PageMap,
     pub(super) map_start: *mut u8,
     locks: AtomicPtr<LockReport>,
@@ -95,7 +91,6 @@ pub struct PageHeap {
     emergency: Emergency,
     /// The memory of descriptions.
     pub metadata: Metadata,
-    /// The counts.
     pub counts: PageCounts,
     pub(super) units: Units,
     pub(super) state: UnsafeCell<FreeRuns>,
@@ -107,7 +102,6 @@ const _: () = assert!(core::mem::offset_of!(PageHeap, lock).is_multiple_of(64));
 unsafe impl Sync for PageHeap {}
 
 impl PageHeap {
-    /// Offset of the page map's mask.
     pub const MAP_MASK: usize = core::mem::offset_of!(PageHeap, map) + PageMap::MASK;
 
     /// Begins with a page map at `map_start`, a first segment, and metadata that have begun. No other thread runs yet.
@@ -162,7 +156,6 @@ impl PageHeap {
             && self.growth_told_at.compare_exchange(told_at, runs, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// A run for a span of `granules`.
     pub fn allocate_span(&self, granules: u8) -> Option<&'static Span> {
         let pages = granules as u32 * GRANULE_PAGES;
         let run = self.locked(here!(), |state| self.take_run(state, pages, GRANULE_PAGES, Kind::Slab))??;

@@ -21,7 +21,6 @@ use machine::sync::Ordering::{Acquire, Relaxed, Release};
 const HUGE_PAGES: u32 = 512;
 const _: () = assert!(UNIT.is_multiple_of(HUGE_PAGES as usize * PAGE));
 
-/// The owner of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Owner {
@@ -49,7 +48,6 @@ pub enum Kind {
     Slab,
 }
 
-/// The description of a page.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Page {
@@ -75,7 +73,6 @@ pub struct Segment {
     pub low: Cell<u32>,
     /// First page ever used, from above.
     pub high: Cell<u32>,
-    /// An [`Owner`].
     owner: HintU8,
     /// Whether the kernel may have put huge pages there by itself.
     pub may_be_huge: Cell<bool>,
@@ -92,7 +89,6 @@ pub struct Segment {
     pub tag: Cell<*mut u8>,
 }
 
-/// The descriptions of a segment's granules.
 #[derive(Clone, Copy, Debug)]
 pub struct Granules {
     first: *mut Span,
@@ -269,7 +265,6 @@ impl Segment {
         self.change_dirty(page, pages, |word, mask| *word &= !mask)
     }
 
-    /// Dirty pages in a range.
     pub fn count_dirty(&self, page: u32, pages: u32) -> u32 {
         self.change_dirty(page, pages, |_, _| {})
     }

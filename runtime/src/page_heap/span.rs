@@ -43,7 +43,6 @@ pub struct Span {
     is_subreleased: HintBool,
 }
 
-/// The misuse by a freed pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
     /// No object begins there.
@@ -68,7 +67,6 @@ impl Span {
         self.cache.store(0, Relaxed);
     }
 
-    /// First byte of the span.
     pub fn start(&self) -> *mut u8 {
         self.start.load(Relaxed)
     }
@@ -83,7 +81,6 @@ impl Span {
         self.cache.load(Acquire)
     }
 
-    /// Takes the span from its cache.
     pub fn leave_cache(&self) {
         self.cache.store(0, Relaxed);
     }
@@ -93,17 +90,14 @@ impl Span {
         self.next.load(Relaxed)
     }
 
-    /// Links the next span.
     pub fn set_next(&self, span: *mut Span) {
         self.next.store(span, Relaxed);
     }
 
-    /// The previous span in the ring that holds this one.
     pub fn previous(&self) -> *mut Span {
         self.previous.load(Relaxed)
     }
 
-    /// Links the previous span.
     pub fn set_previous(&self, span: *mut Span) {
         self.previous.store(span, Relaxed);
     }
@@ -123,12 +117,10 @@ impl Span {
         core::iter::successors(at(first), move |&(_, next)| at(next)).map(|(span, _)| span)
     }
 
-    /// Whether an address lies in the span.
     pub fn covers(&self, address: *mut u8) -> bool {
         (address as usize).wrapping_sub(self.start() as usize) < self.granules() as usize * GRANULE
     }
 
-    /// Bytes of an object.
     pub fn object_bytes(&self) -> usize {
         self.object_bytes.load(Relaxed) as usize
     }
@@ -182,7 +174,6 @@ impl Span {
         self.is_subreleased.load(Relaxed)
     }
 
-    /// Marks its free objects as subreleased.
     pub fn set_subreleased(&self) {
         self.is_subreleased.store(true, Relaxed);
     }
@@ -223,7 +214,6 @@ impl Span {
         }
     }
 
-    /// Takes an object back.
     pub fn put(&self, object: *mut u8) -> Result<(), Misuse> {
         let offset = (object as usize).wrapping_sub(self.start() as usize);
         let (index, rest) = (offset / self.object_bytes(), offset % self.object_bytes());
@@ -253,7 +243,6 @@ impl Span {
         (0..self.carved.load(Relaxed)).map(|index| self.object(index))
     }
 
-    /// Recounts the free objects.
     pub fn recount(&self) {
         self.freed.store(self.count_bits(), Relaxed);
     }
