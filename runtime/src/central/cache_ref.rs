@@ -8,6 +8,7 @@ use super::ring::Ring;
 use super::shape::Shape;
 use crate::counter::Account;
 use crate::layout::{self, HEADER, IDS, Region};
+use crate::percpu::bits;
 use machine::slot;
 use machine::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Lock, Ordering, compiler_fence};
 
@@ -56,18 +57,6 @@ impl ChunkHead {
     pub fn begin_shapes(&self, shapes: impl Iterator<Item = Shape>) {
         self.shapes[1..].iter().zip(shapes).for_each(|(word, shape)| word.store(shape.word(), Ordering::Relaxed));
     }
-
-    fn slots(&self) -> impl Iterator<Item = u32> {
-        let bits = |mut word: u64| {
-            core::iter::from_fn(move || {
-                let bit = word.trailing_zeros();
-                word &= word.wrapping_sub(1);
-                (bit < u64::BITS).then_some(bit)
-            })
-        };
-        let words = bits(self.used_words.load(Ordering::Relaxed).into());
-        words.flat_map(move |at| bits(self.used[at as usize].load(Ordering::Relaxed)).map(move |bit| at * 64 + bit))
-    }
 }
 
 /// A cache, as slow paths know it.
@@ -110,7 +99,9 @@ impl CacheRef {
 
     /// The slots that may have something of the cache, among them [`NO_SLOT`].
     pub fn slots(self) -> impl Iterator<Item = u32> + use<> {
-        self.head().slots()
+        let (head, load) = (self.head(), |word: &AtomicU64| bits([word.load(Ordering::Relaxed)]));
+        let words = bits([head.used_words.load(Ordering::Relaxed).into()]);
+        words.flat_map(move |at| load(&head.used[at]).map(move |bit| (at * 64 + bit) as u32))
     }
 
     /// The same slots without `slot`, from its next neighbour on.

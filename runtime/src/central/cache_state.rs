@@ -114,13 +114,11 @@ impl CacheState {
     }
 
     pub fn constructor(&self) -> Option<(Hook, *mut u8)> {
-        let home = self.home();
-        Some((home.constructor?, home.argument))
+        Some((self.home().constructor?, self.home().argument))
     }
 
     pub fn destructor(&self) -> Option<(Hook, *mut u8)> {
-        let home = self.home();
-        Some((home.destructor?, home.argument))
+        Some((self.home().destructor?, self.home().argument))
     }
 
     /// Whether the contents of free objects may change.

@@ -1,10 +1,10 @@
 //! The central tier: the spans of each cache, and the objects in them.
 //!
-//! A cache carves its objects from spans. Each span belongs to one slot's shard, whose lock guards it. [`Central`]
+//! A cache carves its objects from spans. Each span belongs to one slot's shard, whose lock guards it. `Central`
 //! takes ranges of objects out of a shard's spans. It returns objects to their spans, in any shard, and finds misuse.
 //!
-//! This tier uses the page heap and knows neither magazines nor the purpose of a cache. A [`CacheRef`] names a cache,
-//! and its [`Shape`] gives the size of its objects. A [`CacheState`] holds the rest for a cache that a program made.
+//! This tier uses the page heap and knows neither magazines nor the purpose of a cache. A `CacheRef` names a cache,
+//! and its `Shape` gives the size of its objects. A `CacheState` holds the rest for a cache that a program made.
 
 mod cache_ref;
 mod cache_state;

@@ -92,7 +92,7 @@ impl Central {
 
     // ---- how much of them a slot has ----
 
-    /// The cache's miss rate in a slot, as [`super::Load::rate`]. Zero while the process shrinks.
+    /// The cache's miss rate in a slot, as `Load::rate`. Zero while the process shrinks.
     #[inline]
     pub fn miss_rate(&self, cache: CacheRef, slot: u32) -> u32 {
         if self.shrinking().is_on() { 0 } else { cache.load(slot).rate() }

@@ -11,7 +11,6 @@
 //! For tests: no other thread may be in the heap. The check takes no lock, so that a failed check leaves none held.
 
 use super::PAGE;
-use super::free_runs::FreeRuns;
 use super::runs::PageHeap;
 use super::segment::{Kind, Owner, Page, Segment};
 use machine::sync::Ordering;
@@ -49,16 +48,12 @@ impl PageHeap {
                 found.blocks += 1;
             }
         });
-        self.check_sums(state, &found);
-        found
-    }
-
-    fn check_sums(&self, state: &FreeRuns, found: &PagesFound) {
         assert_eq!(state.check_valid(), found.free_runs, "free runs in bins, and found in segments");
         assert_eq!(self.counts.reserved.get(), found.reserved, "pages counted as reserved, and found in segments");
         let in_use = found.in_spans + found.in_blocks;
         assert_eq!(self.counts.in_use.get(), in_use, "pages counted as in use, and found");
         assert_eq!(self.counts.free_dirty.get(), found.free_dirty, "pages counted as free and dirty, and found");
+        found
     }
 
     fn check_segment(&self, segment: &Segment, found: &mut PagesFound) {

@@ -124,39 +124,38 @@ mod tests {
 
     #[test]
     fn an_arena_whose_blocks_are_all_free_begins_anew() {
-        machine::test_support::play(1, arena_begins_anew);
-    }
-
-    fn arena_begins_anew() {
-        let emergency = emergency();
-        for _ in 0..10 * ARENAS {
-            let blocks = [100, 400, 500].map(|pages| emergency.allocate(pages).expect("nothing else is in use"));
-            for (block, pages) in blocks.into_iter().zip([100, 400, 500]) {
-                assert_eq!(emergency.pages(block), Some(pages));
-                // SAFETY: the block is ours, and has that many pages.
-                unsafe {
-                    assert!((0..pages).all(|page| block.add(page * PAGE).read() == 0), "a used page is given again");
-                    block.write_bytes(1, pages * PAGE);
-                    emergency.free(block);
-                    emergency.free(block);
+        machine::test_support::play(1, || {
+            let emergency = emergency();
+            for _ in 0..10 * ARENAS {
+                let blocks = [100, 400, 500].map(|pages| emergency.allocate(pages).expect("nothing else is in use"));
+                for (block, pages) in blocks.into_iter().zip([100, 400, 500]) {
+                    assert_eq!(emergency.pages(block), Some(pages));
+                    // SAFETY: the block is ours, and has that many pages.
+                    unsafe {
+                        assert!(
+                            (0..pages).all(|page| block.add(page * PAGE).read() == 0),
+                            "a used page is given again"
+                        );
+                        block.write_bytes(1, pages * PAGE);
+                        emergency.free(block);
+                        emergency.free(block);
+                    }
+                    assert_eq!(emergency.pages(block), None);
                 }
-                assert_eq!(emergency.pages(block), None);
             }
-        }
-        assert_eq!(emergency.arenas().count(), 1);
+            assert_eq!(emergency.arenas().count(), 1);
+        });
     }
 
     #[test]
     fn when_all_arenas_are_used_up_there_is_nothing_more() {
-        machine::test_support::play(1, all_arenas_are_used_up);
-    }
-
-    fn all_arenas_are_used_up() {
-        let emergency = emergency();
-        let blocks: [_; ARENAS] = core::array::from_fn(|_| emergency.allocate(ARENA_PAGES - LENGTH_PAGES));
-        assert!(blocks.iter().all(Option::is_some) && emergency.allocate(1).is_none());
-        // SAFETY: the block is ours.
-        unsafe { emergency.free(blocks[3].expect("just looked")) };
-        assert_eq!(emergency.allocate(1), blocks[3]);
+        machine::test_support::play(1, || {
+            let emergency = emergency();
+            let blocks: [_; ARENAS] = core::array::from_fn(|_| emergency.allocate(ARENA_PAGES - LENGTH_PAGES));
+            assert!(blocks.iter().all(Option::is_some) && emergency.allocate(1).is_none());
+            // SAFETY: the block is ours.
+            unsafe { emergency.free(blocks[3].expect("just looked")) };
+            assert_eq!(emergency.allocate(1), blocks[3]);
+        });
     }
 }

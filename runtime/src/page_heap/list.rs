@@ -1,7 +1,7 @@
 //! Per-CPU page lists: ready empty spans of one granule in each slot, so that slots seldom meet at the page heap.
 //!
 //! A list that runs dry takes a batch, and the batch doubles. A list above its high mark returns a batch, and the batch
-//! halves. [`PageList::decay`] returns half of the spans that the list did not need since the last decay, and shrinks
+//! halves. `PageList::decay` returns half of the spans that the list did not need since the last decay, and shrinks
 //! the batch, so the high mark also follows the load down. Each lock hold, at the list and at the page heap, moves at
 //! most [`MOST_AT_ONCE`] spans, so its time is bounded.
 //!
@@ -83,7 +83,7 @@ impl PageList {
         Some(first)
     }
 
-    /// Puts an empty span on the list. Above the high mark, spans go to the page heap.
+    /// Puts an empty span, which the caller owns, on the list. Above the high mark, spans go to the page heap.
     pub unsafe fn put(&self, span: &Span, heap: &PageHeap) {
         span.set_next(null_mut());
         // SAFETY: passed on.

@@ -172,38 +172,38 @@ mod tests {
 
     #[test]
     fn claimed_entries_are_found_claimed_wherever_the_address() {
-        machine::test_support::play(1, check_claims);
-    }
-
-    fn check_claims() {
-        const UNITS: usize = 8;
-        let mut map = PageMap { mask: 0 };
-        map.begin(UNITS * UNIT_ENTRIES);
-        let memory = vec![0_u64; PageMap::bytes(UNITS * UNIT_ENTRIES) / 8].leak().as_mut_ptr().cast::<u8>();
-        let window = map.window();
-        // SAFETY: the map has room for its entries and claims.
-        let claim = |at: usize, granules| unsafe {
-            let is_free = map.is_unclaimed(memory, at as *mut u8, granules);
-            if is_free {
-                map.claim(memory, at as *mut u8, granules);
-            }
-            is_free
-        };
-        // SAFETY: as above.
-        let give_up = |at: usize, granules| unsafe { map.give_up(memory, at as *mut u8, granules) };
-        // SAFETY: as above.
-        let find = |granules, alignment| unsafe { map.find_unclaimed(memory, granules, alignment) };
-        // Over the window's end.
-        assert!(claim(7 * UNIT, 2 * UNIT_ENTRIES));
-        assert!(!claim(3 * window, 1) && !claim(7 * UNIT, UNIT_ENTRIES) && !claim(4 * UNIT, 4 * UNIT_ENTRIES));
-        let granule = UNIT + (5 << GRANULE_SHIFT);
-        assert!(claim(granule, 1) && !claim(window + granule, 1) && claim(window + granule + (1 << GRANULE_SHIFT), 1));
-        assert_eq!((find(1, UNIT), find(UNIT_ENTRIES, UNIT)), (Some(UNIT), Some(2 * UNIT)));
-        assert_eq!((find(1, 4 * UNIT), find(6 * UNIT_ENTRIES, UNIT)), (Some(4 * UNIT), None));
-        give_up(granule, 1);
-        assert!(!claim(UNIT, UNIT_ENTRIES), "the block beside it still has its claim");
-        give_up(granule + (1 << GRANULE_SHIFT), 1);
-        give_up(7 * UNIT, 2 * UNIT_ENTRIES);
-        assert!(claim(0, UNITS * UNIT_ENTRIES) && find(1, UNIT).is_none());
+        machine::test_support::play(1, || {
+            const UNITS: usize = 8;
+            let mut map = PageMap { mask: 0 };
+            map.begin(UNITS * UNIT_ENTRIES);
+            let memory = vec![0_u64; PageMap::bytes(UNITS * UNIT_ENTRIES) / 8].leak().as_mut_ptr().cast::<u8>();
+            let window = map.window();
+            // SAFETY: the map has room for its entries and claims.
+            let claim = |at: usize, granules| unsafe {
+                let is_free = map.is_unclaimed(memory, at as *mut u8, granules);
+                if is_free {
+                    map.claim(memory, at as *mut u8, granules);
+                }
+                is_free
+            };
+            // SAFETY: as above.
+            let give_up = |at: usize, granules| unsafe { map.give_up(memory, at as *mut u8, granules) };
+            // SAFETY: as above.
+            let find = |granules, alignment| unsafe { map.find_unclaimed(memory, granules, alignment) };
+            // Over the window's end.
+            assert!(claim(7 * UNIT, 2 * UNIT_ENTRIES));
+            assert!(!claim(3 * window, 1) && !claim(7 * UNIT, UNIT_ENTRIES) && !claim(4 * UNIT, 4 * UNIT_ENTRIES));
+            let granule = UNIT + (5 << GRANULE_SHIFT);
+            assert!(
+                claim(granule, 1) && !claim(window + granule, 1) && claim(window + granule + (1 << GRANULE_SHIFT), 1)
+            );
+            assert_eq!((find(1, UNIT), find(UNIT_ENTRIES, UNIT)), (Some(UNIT), Some(2 * UNIT)));
+            assert_eq!((find(1, 4 * UNIT), find(6 * UNIT_ENTRIES, UNIT)), (Some(4 * UNIT), None));
+            give_up(granule, 1);
+            assert!(!claim(UNIT, UNIT_ENTRIES), "the block beside it still has its claim");
+            give_up(granule + (1 << GRANULE_SHIFT), 1);
+            give_up(7 * UNIT, 2 * UNIT_ENTRIES);
+            assert!(claim(0, UNITS * UNIT_ENTRIES) && find(1, UNIT).is_none());
+        });
     }
 }

@@ -1,11 +1,11 @@
 //! Pages: the source of address space, the owner of each page, and runs of pages.
 //!
-//! * [`PageHeap`]: runs of pages under one ranked lock, coalesced when freed, and the segments they are cut from.
-//! * [`PageMap`]: the class of an address by one load without a lock, for the fast path of free.
-//! * [`Span`]: the description of a run that is cut into objects.
+//! * `PageHeap`: runs of pages under one ranked lock, coalesced when freed, and the segments they are cut from.
+//! * `PageMap`: the class of an address by one load without a lock, for the fast path of free.
+//! * `Span`: the description of a run that is cut into objects.
 //! * `PageList`: ready spans per slot, so that slots seldom meet at the page heap.
 //! * `purge` returns dirty pages of free runs to the kernel in bounded calls.
-//! * [`Metadata`]: memory for descriptions, out of line.
+//! * `Metadata`: memory for descriptions, out of line.
 
 mod blocks;
 mod check;

@@ -286,7 +286,7 @@ impl PageHeap {
 
     /// Shows the spans of caches among `granules` granules from `from` on: 0, or the result of the last call. None:
     /// there are no more. Each span is as it is at some moment. No segment may be released meanwhile.
-    pub fn walk_spans(&self, from: u64, granules: usize, mut show: impl FnMut(&'static Span)) -> Option<u64> {
+    pub fn walk_spans(&self, from: u64, granules: usize, show: impl FnMut(&'static Span)) -> Option<u64> {
         let (number, granule) = ((from >> 32).max(1), from as u32 as usize);
         // Under the lock, because blocks become segments. A segment stays one until it is released.
         let granules_of = self.locked(here!(), |state| {
@@ -295,7 +295,7 @@ impl PageHeap {
         });
         let Some(all) = granules_of else { return Some(from) };
         let (all, end) = (all?, granule + granules);
-        all.show_spans(granule..end, &mut show);
+        all.iter().take(end).skip(granule).filter(|span| span.begins_in_cache()).for_each(show);
         Some(if end < all.len() { number << 32 | end as u64 } else { (number + 1) << 32 })
     }
 
@@ -307,7 +307,7 @@ impl PageHeap {
         for number in 1..=count {
             // SAFETY: the table only grows, and descriptions are never freed.
             let segment = unsafe { &*(*table.add(number)).load(Ordering::Relaxed) };
-            segment.granules().show_spans(0..usize::MAX, &mut show);
+            segment.granules().iter().filter(|span| span.begins_in_cache()).for_each(&mut show);
         }
     }
 

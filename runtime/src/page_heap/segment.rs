@@ -89,29 +89,6 @@ pub struct Segment {
     pub tag: Cell<*mut u8>,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Granules {
-    first: *mut Span,
-    number: usize,
-}
-
-impl Granules {
-    pub fn len(self) -> usize {
-        self.number
-    }
-
-    /// Shows the spans of caches that begin in a range of granules.
-    pub fn show_spans(self, range: Range<usize>, show: &mut impl FnMut(&'static Span)) {
-        for granule in range.start..range.end.min(self.number) {
-            // SAFETY: each granule has a description.
-            let span = unsafe { &*self.first.add(granule) };
-            if span.granules() > 0 && span.cache() > 0 {
-                show(span);
-            }
-        }
-    }
-}
-
 impl Segment {
     /// Bytes of descriptions for a segment of `bytes`.
     pub const fn description_bytes(bytes: usize) -> usize {
@@ -235,9 +212,12 @@ impl Segment {
     }
 
     /// The descriptions of spans, one for each granule; none for a block.
-    pub fn granules(&self) -> Granules {
-        let number = if self.owner() == Owner::PageHeap { self.bytes() / GRANULE } else { 0 };
-        Granules { first: self.spans.load(Relaxed), number }
+    pub fn granules(&self) -> &'static [Span] {
+        if self.owner() != Owner::PageHeap {
+            return &[];
+        }
+        // SAFETY: each granule has a description, which is never freed.
+        unsafe { core::slice::from_raw_parts(self.spans.load(Relaxed), self.bytes() / GRANULE) }
     }
 
     /// Describes the run that begins at `page` as a span.

@@ -81,6 +81,11 @@ impl Span {
         self.cache.load(Acquire)
     }
 
+    /// Whether a span of a cache begins at the granule.
+    pub fn begins_in_cache(&self) -> bool {
+        self.granules() > 0 && self.cache() > 0
+    }
+
     pub fn leave_cache(&self) {
         self.cache.store(0, Relaxed);
     }

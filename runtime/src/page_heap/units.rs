@@ -158,27 +158,25 @@ mod tests {
 
     #[test]
     fn what_was_entered_is_found_and_nothing_else() {
-        machine::test_support::play(1, what_was_entered_is_found);
-    }
-
-    fn what_was_entered_is_found() {
-        let memory = vec![0u64; 1 << 16].leak();
-        // SAFETY: both are valid when all zero.
-        let (metadata, mut units): (Metadata, Box<Units>) =
-            unsafe { (core::mem::zeroed(), Box::new(core::mem::zeroed())) };
-        metadata.begin(memory.as_mut_ptr().cast(), memory.as_mut_ptr_range().end.cast());
-        units.begin();
-        let address = |unit: usize| (unit * UNIT + 123) as *mut u8;
-        let segment = |unit: usize| (unit * 64 + 64) as *const Segment;
-        let inserted: Vec<usize> = (0..1000).map(|n| n * n + 7).collect();
-        for &unit in &inserted {
-            assert!(units.insert(address(unit), segment(unit), &metadata));
-        }
-        for unit in 0..2000 {
-            let found = units.find(address(unit)).map(|found| found as *const Segment);
-            assert_eq!(found, inserted.contains(&unit).then(|| segment(unit)), "unit {unit}");
-        }
-        units.remove(address(7));
-        assert!(units.find(address(7)).is_none() && units.find(address(8)).is_some());
+        machine::test_support::play(1, || {
+            let memory = vec![0u64; 1 << 16].leak();
+            // SAFETY: both are valid when all zero.
+            let (metadata, mut units): (Metadata, Box<Units>) =
+                unsafe { (core::mem::zeroed(), Box::new(core::mem::zeroed())) };
+            metadata.begin(memory.as_mut_ptr().cast(), memory.as_mut_ptr_range().end.cast());
+            units.begin();
+            let address = |unit: usize| (unit * UNIT + 123) as *mut u8;
+            let segment = |unit: usize| (unit * 64 + 64) as *const Segment;
+            let inserted: Vec<usize> = (0..1000).map(|n| n * n + 7).collect();
+            for &unit in &inserted {
+                assert!(units.insert(address(unit), segment(unit), &metadata));
+            }
+            for unit in 0..2000 {
+                let found = units.find(address(unit)).map(|found| found as *const Segment);
+                assert_eq!(found, inserted.contains(&unit).then(|| segment(unit)), "unit {unit}");
+            }
+            units.remove(address(7));
+            assert!(units.find(address(7)).is_none() && units.find(address(8)).is_some());
+        });
     }
 }

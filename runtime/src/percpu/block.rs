@@ -255,8 +255,7 @@ impl Block {
         let (slots_a_bit, rows) = (self.area().slots_a_bit(), self.area().rows());
         let laid_out = first_bits(self.area().laid_out_for().div_ceil(slots_a_bit));
         let touched = self.head().touched.each_ref().map(|word| word.load(Ordering::Acquire));
-        let words = core::array::from_fn(|word| laid_out[word] | touched[word]);
-        bits(words)
+        bits(laid_out.into_iter().zip(touched).map(|(laid_out, touched)| laid_out | touched))
             .flat_map(move |bit| (bit * slots_a_bit..((bit + 1) * slots_a_bit).min(rows)).map(|slot| slot as u32))
     }
 
@@ -272,12 +271,14 @@ impl Block {
     }
 }
 
-fn bits(words: [u64; MASK_WORDS]) -> impl Iterator<Item = usize> {
-    words.into_iter().enumerate().flat_map(|(index, word)| {
-        let rest = core::iter::successors((word != 0).then_some(word), |rest| {
-            Some(rest & (rest - 1)).filter(|&rest| rest != 0)
-        });
-        rest.map(move |rest| index * 64 + rest.trailing_zeros() as usize)
+/// The numbers of the bits that are set in words.
+pub(crate) fn bits(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
+    words.into_iter().enumerate().flat_map(|(index, mut word)| {
+        core::iter::from_fn(move || {
+            let bit = word.trailing_zeros() as usize;
+            word &= word.wrapping_sub(1);
+            (bit < 64).then_some(index * 64 + bit)
+        })
     })
 }
 
