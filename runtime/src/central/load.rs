@@ -14,6 +14,7 @@ const UNIT: u32 = RATE_BITS + 1;
 /// Nanoseconds in a unit of [`coarse_time`].
 pub const COARSE_NS: u64 = 384;
 const _: () = assert!(UNIT as u64 * COARSE_NS == 12_288);
+const _: () = assert!(UNIT.is_power_of_two() && HIGHEST_RATE * PARTS <= RATE_BITS, "rate and time share a word");
 /// The longest delay before another look, in units of coarse time: some minutes.
 pub const FURTHEST: u32 = 1 << 30;
 /// A miss at most this long after the last one adds a part: 12 µs.
@@ -181,11 +182,5 @@ mod tests {
                 assert!((since..=since + UNIT).contains(&found), "{found} at {now}, missed {later} later");
             }
         }
-    }
-
-    #[test]
-    fn rate_and_time_share_a_word() {
-        assert_eq!(UNIT.next_power_of_two(), UNIT);
-        assert_eq!((HIGHEST_RATE * PARTS) & !RATE_BITS, 0);
     }
 }

@@ -1,8 +1,8 @@
 //! The state of the central tier, operations on all of its caches, and the locks of their shards.
 //!
-//! A *shard* is a slot's part of a cache, under one lock. The lock guards the spans that the slot owns and, for the tier
-//! above, the depot's magazines. Shards by slot keep a producer's and a consumer's cache lines apart. All-zero memory is
-//! an empty shard.
+//! A *shard* is a slot's part of a cache, under one lock. It guards the spans that the slot owns and, for the tier
+//! above, the depot's magazines. Shards by slot keep a producer's and a consumer's cache lines apart. Zeroes are an
+//! empty shard.
 //!
 //! Runs at the same time: any thread.
 

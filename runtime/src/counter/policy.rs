@@ -12,18 +12,12 @@
 //! | 2 | 64 | 300 ns / (10 − 2) ns for two threads that alternate, and some for reading |
 //! | 8 | 16 | 300 ns / (60 − 2) ns, and some for reading |
 
-/// A line of the table: applies from `slots` slots in use on.
-struct Line {
-    slots: u32,
-    additions: u32,
-}
-
-const TABLE: [Line; 3] =
-    [Line { slots: 0, additions: 1024 }, Line { slots: 2, additions: 64 }, Line { slots: 8, additions: 16 }];
+/// The table: the slots in use from which a line applies, and its remote additions.
+const TABLE: [(u32, u32); 3] = [(0, 1024), (2, 64), (8, 16)];
 
 /// Whether to upgrade a counter after `additions` by threads that do not own it, in a process that uses `slots` slots.
 pub(super) fn upgrades(slots: u32, additions: u32) -> bool {
-    TABLE.iter().rev().find(|line| line.slots <= slots).is_some_and(|line| additions >= line.additions)
+    TABLE.iter().rev().find(|(from, _)| *from <= slots).is_some_and(|(_, enough)| additions >= *enough)
 }
 
 #[cfg(test)]

@@ -59,8 +59,8 @@ pub struct Page {
     pub previous: u32,
 }
 
-/// The description of a segment, which is never freed. The page heap's lock guards it. Threads without the lock read its
-/// extent and owner, for any address that they free.
+/// The description of a segment, never freed, under the page heap's lock. Threads without the lock read its extent and
+/// owner, for any address that they free.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Segment {
@@ -173,11 +173,6 @@ impl Segment {
         (0..self.bytes().div_ceil(UNIT)).map(|unit| self.start().wrapping_add(unit * UNIT))
     }
 
-    /// Granules of these units. It may not fill the last one.
-    pub fn claimed_granules(&self) -> usize {
-        granules_of_units(self.bytes())
-    }
-
     pub fn pages(&self) -> u32 {
         self.pages.get()
     }
@@ -262,9 +257,4 @@ impl Segment {
         }
         were_dirty
     }
-}
-
-/// Granules of the units that `bytes` lie in.
-pub fn granules_of_units(bytes: usize) -> usize {
-    bytes.next_multiple_of(UNIT) / GRANULE
 }

@@ -2,7 +2,7 @@
 
 use super::free_runs::FreeRuns;
 use super::runs::PageHeap;
-use super::segment::{Kind, Owner, Segment, granules_of_units};
+use super::segment::{Kind, Owner, Segment};
 use super::{GRANULE, MAX_SEGMENTS, PAGE, UNIT};
 use crate::settings::Key;
 use machine::sync::Ordering;
@@ -87,7 +87,7 @@ impl PageHeap {
         let first = state.segment(1);
         // SAFETY: the map is ours. The first segment is claimed here, so that a small process touches no claims.
         let is_unclaimed = unsafe {
-            map.claim(map_start, first.start(), first.claimed_granules());
+            map.claim(map_start, first.start(), granules_of_units(first.bytes()));
             map.is_unclaimed(map_start, start, granules)
         };
         let place = if is_unclaimed {
@@ -160,7 +160,7 @@ impl PageHeap {
         self.counts.reserved.subtract(u64::from(pages));
         segment.units().for_each(|unit| self.units.remove(unit));
         // SAFETY: its granules are in no span.
-        unsafe { self.map.give_up(self.map_start, start, segment.claimed_granules()) };
+        unsafe { self.map.give_up(self.map_start, start, granules_of_units(segment.bytes())) };
         state.recycle(segment);
         Some((start, bytes))
     }
@@ -178,7 +178,7 @@ impl PageHeap {
                 Owner::PageHeap if segment.units().all(enter) => {
                     if number > 1 {
                         // SAFETY: the map is ours, and so is the segment.
-                        unsafe { self.map.claim(self.map_start, segment.start(), segment.claimed_granules()) };
+                        unsafe { self.map.claim(self.map_start, segment.start(), granules_of_units(segment.bytes())) };
                     }
                     dirty += state.relink_segment(segment);
                     reserved += u64::from(segment.pages());
@@ -190,6 +190,11 @@ impl PageHeap {
         self.counts.free_dirty.set(dirty);
         self.counts.reserved.set(reserved);
     }
+}
+
+/// Granules of the units that a segment of `bytes` lies in; it may not fill the last one.
+fn granules_of_units(bytes: usize) -> usize {
+    bytes.next_multiple_of(UNIT) / GRANULE
 }
 
 /// Reserves memory aligned to `alignment`, a multiple of the page size, if possible near our other mappings.

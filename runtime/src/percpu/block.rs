@@ -68,10 +68,6 @@ impl Area {
         self.rows
     }
 
-    fn slots_a_bit(&self) -> usize {
-        slots_a_bit(self.rows)
-    }
-
     /// The cost of waiting for the area's lock.
     pub fn contention(&self) -> &Contention {
         &self.contention
@@ -242,7 +238,7 @@ impl Block {
 
     /// Adds a slot to the mask. The caller does so before it writes the first pair of the slot's row.
     pub fn touch(&self, slot: u32) {
-        let bit = slot as usize / self.area().slots_a_bit();
+        let bit = slot as usize / slots_a_bit(self.area().rows);
         let (word, bit) = (&self.head().touched[bit / 64], 1 << (bit % 64));
         if word.load(Ordering::Relaxed) & bit == 0 {
             // Release pairs with the acquire in `touched_slots`: no other thread's additions to the slot come before.
@@ -252,7 +248,7 @@ impl Block {
 
     /// The slots in the mask; in an eager area also all that it is laid out for.
     pub fn touched_slots(&self) -> impl Iterator<Item = u32> {
-        let (slots_a_bit, rows) = (self.area().slots_a_bit(), self.area().rows());
+        let (slots_a_bit, rows) = (slots_a_bit(self.area().rows), self.area().rows);
         let laid_out = first_bits(self.area().laid_out_for().div_ceil(slots_a_bit));
         let touched = self.head().touched.each_ref().map(|word| word.load(Ordering::Acquire));
         bits(laid_out.into_iter().zip(touched).map(|(laid_out, touched)| laid_out | touched))
