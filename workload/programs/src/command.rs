@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use crate::frame::Scale;
-use crate::kernels::short_lived;
+use crate::kernels::processes;
 use crate::table::{KERNELS, PROBES, find};
 
 /// Runs the kernel or probe that the arguments name, and prints its checksum as 16 hexadecimal digits, or the probe's
@@ -32,14 +32,14 @@ fn dispatch(prefix: &[&str], arguments: &[String]) -> Result<(), String> {
     let (name, rest) = arguments.split_first().ok_or_else(|| format!("no name is given; expected {}", names()))?;
     if let Some(kernel) = find(name) {
         let scale = scale(rest)?;
-        print(kernel.run(scale, &mut |number| short_lived::spawned(prefix, number)));
+        print(kernel.run(scale, &mut |number| processes::spawned(prefix, number)));
         return Ok(());
     }
     if let Some(probe) = PROBES.iter().find(|probe| probe.name == name) {
         return (probe.run)(rest).map_err(|why| format!("{name}: {why}"));
     }
-    if name == short_lived::CHILD {
-        print(short_lived::child_sum(child_number(rest)?));
+    if name == processes::CHILD {
+        print(processes::child_sum(child_number(rest)?));
         return Ok(());
     }
     Err(format!("the name is `{name}`; expected {}", names()))

@@ -1,7 +1,7 @@
 //! The table of the kernels, and that of the probes.
 
 use crate::frame::Scale;
-use crate::kernels::{foreign, handover, large, larson, lifetimes, shell, short_lived, threads, trees};
+use crate::kernels::{lifetimes, processes, threads};
 use crate::probes::{pair, placed, swing};
 
 /// One kernel.
@@ -41,21 +41,21 @@ pub const KERNELS: &[Kernel] = &[
     alone("lifo", "a stack of blocks that grows and shrinks", lifetimes::lifo),
     alone("fifo", "a queue of blocks: the oldest goes first", lifetimes::fifo),
     alone("random", "random blocks of a big table are replaced", lifetimes::random),
-    alone("middle", "buffers of 32 KiB to 1 MiB are replaced", large::middle),
-    alone("large", "buffers of 1 MiB to 16 MiB are replaced", large::large),
-    alone("realloc", "buffers grow by half, from 32 bytes to 1 MiB", large::growing),
-    alone("larson", "threads inherit the blocks of threads that ended", larson::run),
-    alone("producer-consumer", "one thread allocates, another frees", handover::pair),
-    alone("producers-consumers", "four threads allocate, four others free", handover::several),
-    alone("trees", "threads build and drop trees of mixed sizes", trees::run),
-    alone("foreign", "threads free each other's blocks of 8 to 16,000 bytes", foreign::run),
+    alone("middle", "buffers of 32 KiB to 1 MiB are replaced", lifetimes::middle),
+    alone("large", "buffers of 1 MiB to 16 MiB are replaced", lifetimes::large),
+    alone("realloc", "buffers grow by half, from 32 bytes to 1 MiB", lifetimes::growing),
+    alone("larson", "threads inherit the blocks of threads that ended", threads::larson),
+    alone("producer-consumer", "one thread allocates, another frees", threads::pair),
+    alone("producers-consumers", "four threads allocate, four others free", threads::several),
+    alone("trees", "threads build and drop trees of mixed sizes", threads::trees),
+    alone("foreign", "threads free each other's blocks of 8 to 16,000 bytes", threads::foreign),
     alone("threads-in-turn", "thousands of threads come, allocate and go", threads::in_turn),
     alone("idle-threads", "64 threads free what they had, and sleep", threads::idle),
-    alone("shell", "a process that forks and reads pipes, as a shell does", shell::run),
+    alone("shell", "a process that forks and reads pipes, as a shell does", processes::shell),
     Kernel {
         name: "short-lived",
         about: "processes that start, read a configuration and end",
-        run: Run::WithChildren(short_lived::run),
+        run: Run::WithChildren(processes::short_lived),
     },
 ];
 
@@ -102,7 +102,7 @@ mod tests {
         let scale = Scale::from_percent(2).expect("it is in range");
         let checksums = || -> String {
             let line =
-                |kernel: &Kernel| format!("{} {:016x}\n", kernel.name, kernel.run(scale, &mut short_lived::child_sum));
+                |kernel: &Kernel| format!("{} {:016x}\n", kernel.name, kernel.run(scale, &mut processes::child_sum));
             KERNELS.iter().map(line).collect()
         };
         assert_eq!(checksums(), CHECKSUMS, "these are found, those are in tests/checksums.txt");
@@ -113,7 +113,7 @@ mod tests {
     fn names_are_kebab_case_and_distinct() {
         let mut names: Vec<&str> = KERNELS.iter().map(|kernel| kernel.name).collect();
         names.extend(PROBES.iter().map(|probe| probe.name));
-        names.push(short_lived::CHILD);
+        names.push(processes::CHILD);
         assert!(names.iter().all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '-')));
         let count = names.len();
         names.sort_unstable();

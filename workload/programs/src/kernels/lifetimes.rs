@@ -1,4 +1,5 @@
-//! Blocks whose lifetimes are nested, queued or random, in one thread.
+//! One thread: blocks whose lifetimes are nested, queued or random, and buffers of tens of kilobytes and more, every page of
+//! which is written, as images, columns and files have them.
 
 use std::collections::VecDeque;
 
@@ -59,4 +60,49 @@ pub fn random(scale: Scale) -> u64 {
 
 fn small(rng: &mut Rng, tag: u64) -> Block {
     Block::new(mixed_size(rng, 16, 1024), tag)
+}
+
+/// Runs of pages that an allocator may keep for the next one.
+pub fn middle(scale: Scale) -> u64 {
+    replaced(scale.of(100_000), 64, 32 << 10, 1 << 20)
+}
+
+/// Buffers that allocators get from the kernel and give back to it.
+pub fn large(scale: Scale) -> u64 {
+    replaced(scale.of(1500), 12, 1 << 20, 16 << 20)
+}
+
+/// Replaces a random one of the buffers in each step: the tags of those that went.
+fn replaced(steps: u64, buffers: usize, min: usize, max: usize) -> u64 {
+    let mut rng = Rng::with_seed(4);
+    let mut table: Vec<Option<Block>> = (0..buffers).map(|_| None).collect();
+    let mut sum = 0;
+    for step in 0..steps {
+        let slot = &mut table[rng.usize(0..buffers)];
+        sum = slot.take().map_or(sum, |old| mix(sum, old.tag()));
+        let mut new = Block::new(mixed_size(&mut rng, min, max), step);
+        new.touch();
+        *slot = Some(new);
+    }
+    table.iter().flatten().fold(sum, |sum, block| mix(sum, block.tag()))
+}
+
+const GROWING: usize = 32;
+const FIRST: usize = 32;
+const LAST: usize = 1 << 20;
+
+/// Buffers that grow by half with realloc, as a reader of a file of unknown length has them, until they start anew.
+pub fn growing(scale: Scale) -> u64 {
+    let mut rng = Rng::with_seed(5);
+    let mut buffers: Vec<Block> = (0..GROWING).map(|tag| Block::new(FIRST, tag as u64)).collect();
+    let mut sum = 0;
+    for step in 0..scale.of(120_000) {
+        let old = buffers.swap_remove(rng.usize(0..GROWING));
+        sum = mix(sum, old.tag());
+        let size = old.size() + old.size() / 2;
+        let mut new = if size <= LAST { old.resized(size) } else { Block::new(FIRST, step) };
+        new.touch();
+        buffers.push(new);
+    }
+    sum
 }

@@ -1,18 +1,18 @@
-//! Threads that come and go, and threads that had memory and sleep: what an allocator sets up for a thread, and keeps
-//! for it.
+//! Several threads: they come and go, sleep, free each other's blocks, hand them over, or keep trees of them.
 
 use std::collections::VecDeque;
-use std::sync::Barrier;
-use std::sync::mpsc::channel;
+use std::mem;
+use std::sync::mpsc::{SyncSender, channel, sync_channel};
+use std::sync::{Barrier, Mutex};
 use std::thread::{self, JoinHandle};
 
 use fastrand::Rng;
 
-use crate::frame::{Block, Scale, mix, mixed_size};
+use crate::frame::{Block, Scale, in_threads, mix, mixed_size};
 
-const THREADS: u64 = 5_000;
+const IN_TURN: u64 = 5_000;
 const ALIVE: usize = 3;
-const BLOCKS: u64 = 768;
+const BLOCKS_OF_THREAD: u64 = 768;
 /// One block in eight outlives its thread.
 const LEFT: usize = 8;
 
@@ -21,11 +21,11 @@ const LEFT: usize = 8;
 pub fn in_turn(scale: Scale) -> u64 {
     let mut alive: VecDeque<JoinHandle<Vec<Block>>> = VecDeque::with_capacity(ALIVE);
     let mut sum = 0;
-    for seed in 0..scale.of(THREADS) {
+    for seed in 0..scale.of(IN_TURN) {
         if alive.len() == ALIVE {
             sum = bury(sum, alive.pop_front());
         }
-        alive.push_back(thread::spawn(move || live(seed, BLOCKS)));
+        alive.push_back(thread::spawn(move || live(seed, BLOCKS_OF_THREAD)));
     }
     while !alive.is_empty() {
         sum = bury(sum, alive.pop_front());
@@ -85,4 +85,149 @@ fn filled(sum: u64, pass: u64) -> u64 {
         bytes += size;
     }
     inherit(sum, blocks)
+}
+
+const SWAPPING: u64 = 4;
+const ROUNDS: u64 = 8000;
+const SWAPPED: u64 = 100;
+const PLACES: usize = 16;
+const SWAPPED_SIZES: std::ops::RangeInclusive<usize> = Block::MIN_SIZE..=16_000;
+
+/// Threads that free each other's blocks of 8 to 16,000 bytes, after rpmalloc's benchmark: each allocates a batch, leaves
+/// it at a common place, and frees the batch that it finds there. The sum of all tags. Which thread finds which batch is
+/// up to the scheduler; the sum is not.
+pub fn foreign(scale: Scale) -> u64 {
+    let places: Vec<Mutex<Vec<Block>>> = (0..PLACES).map(|_| Mutex::default()).collect();
+    let of = |batch: Vec<Block>| batch.iter().map(Block::tag).fold(0, u64::wrapping_add);
+    let freed = in_threads(SWAPPING, |seed| {
+        let mut rng = Rng::with_seed(seed);
+        let mut sum: u64 = 0;
+        for _ in 0..scale.of(ROUNDS) {
+            let batch = (0..SWAPPED).map(|_| Block::new(rng.usize(SWAPPED_SIZES), rng.u64(..))).collect();
+            let place = &places[rng.usize(0..PLACES)];
+            let found = mem::replace(&mut *place.lock().expect("no thread panicked"), batch);
+            sum = sum.wrapping_add(of(found));
+        }
+        sum
+    });
+    let left = places.into_iter().map(|place| of(place.into_inner().expect("no thread panicked")));
+    left.fold(freed, u64::wrapping_add)
+}
+
+/// Fewer for the pair, whose two threads wait for each other's caches and locks all the time.
+const BATCHES_OF_PAIR: u64 = 50_000;
+const BATCHES_OF_SEVERAL: u64 = 80_000;
+const BATCH: u64 = 128;
+const BATCHES_UNDER_WAY: usize = 16;
+
+/// One thread allocates and another frees, with a bounded queue of batches between them, after xmalloc-test.
+pub fn pair(scale: Scale) -> u64 {
+    hand_over(1, scale.of(BATCHES_OF_PAIR))
+}
+
+/// Four threads of each kind, more than most machines have CPUs to spare: threads are preempted with work half done.
+pub fn several(scale: Scale) -> u64 {
+    hand_over(4, scale.of(BATCHES_OF_SEVERAL / 4))
+}
+
+/// The sum of all tags, which does not depend on who consumes what.
+fn hand_over(pairs: u64, batches_each: u64) -> u64 {
+    let (sender, receiver) = sync_channel(BATCHES_UNDER_WAY);
+    let receiver = Mutex::new(receiver);
+    thread::scope(|scope| {
+        for seed in 0..pairs {
+            let sender = sender.clone();
+            scope.spawn(move || produce(sender, seed, batches_each));
+        }
+        // Or the consumers would wait for us.
+        drop(sender);
+        in_threads(pairs, |_| {
+            // The lock is held while a batch is taken, not while it is freed.
+            let next = || receiver.lock().expect("no consumer panicked").recv().ok();
+            std::iter::from_fn(next).flatten().map(|block: Block| block.tag()).fold(0, u64::wrapping_add)
+        })
+    })
+}
+
+fn produce(queue: SyncSender<Vec<Block>>, seed: u64, batches: u64) {
+    let mut rng = Rng::with_seed(seed);
+    for _ in 0..batches {
+        let batch = (0..BATCH).map(|_| Block::new(mixed_size(&mut rng, 16, 512), rng.u64(..))).collect();
+        queue.send(batch).expect("the consumers wait for us");
+    }
+}
+
+const LANES: u64 = 2;
+const GENERATIONS: u64 = 250;
+const INHERITED: usize = 2000;
+const REPLACED: u64 = 60_000;
+const INHERITED_SIZES: std::ops::Range<usize> = 16..1000;
+
+/// A server whose threads hand their blocks over to their successors, after Larson and Krishnan, "Memory allocation for
+/// long-running server applications" (1998). Two threads run at a time; each replaces random blocks of its inheritance,
+/// most of which a thread allocated that is gone. The sum of what the threads made of their tags. Each lane waits for its generations, one after the other.
+pub fn larson(scale: Scale) -> u64 {
+    in_threads(LANES, |lane| {
+        let mut rng = Rng::with_seed(lane);
+        let mut blocks: Vec<Block> =
+            (0..INHERITED).map(|tag| Block::new(rng.usize(INHERITED_SIZES), tag as u64)).collect();
+        let mut sum: u64 = 0;
+        for generation in 0..scale.of(GENERATIONS) {
+            let rng = Rng::with_seed(generation * LANES + lane);
+            let (mixed, left) = thread::spawn(move || serve(blocks, rng)).join().expect("a generation ends");
+            sum = sum.wrapping_add(mixed);
+            blocks = left;
+        }
+        sum
+    })
+}
+
+/// One thread's life: what it made of the tags, and the blocks that it leaves.
+fn serve(mut blocks: Vec<Block>, mut rng: Rng) -> (u64, Vec<Block>) {
+    let mut sum = 0;
+    for step in 0..REPLACED {
+        let slot = &mut blocks[rng.usize(0..INHERITED)];
+        sum = mix(sum, slot.tag());
+        *slot = Block::new(rng.usize(INHERITED_SIZES), step);
+    }
+    (sum, blocks)
+}
+
+const GARDENERS: u64 = 3;
+const TREES: usize = 64;
+const REBUILT: u64 = 16_000;
+const DEEPEST: u32 = 8;
+
+struct Node {
+    block: Block,
+    children: Vec<Node>,
+}
+
+/// Threads that each keep some trees, drop one at random and build another. Nodes have mixed sizes, and a tree goes from
+/// its leaves upwards. The sum of what each thread found in the trees that it dropped.
+pub fn trees(scale: Scale) -> u64 {
+    in_threads(GARDENERS, |seed| {
+        let mut rng = Rng::with_seed(seed);
+        let mut trees: Vec<Node> = (0..TREES).map(|_| build(&mut rng, 1)).collect();
+        let mut sum = 0;
+        for _ in 0..scale.of(REBUILT) {
+            let depth = rng.u32(1..=DEEPEST);
+            let slot = &mut trees[rng.usize(0..TREES)];
+            sum = slot.walk(sum);
+            *slot = build(&mut rng, depth);
+        }
+        sum
+    })
+}
+
+fn build(rng: &mut Rng, depth: u32) -> Node {
+    let block = Block::new(mixed_size(rng, 16, 512), rng.u64(..));
+    let children = if depth == 0 { 0 } else { rng.usize(1..=3) };
+    Node { block, children: (0..children).map(|_| build(rng, depth - 1)).collect() }
+}
+
+impl Node {
+    fn walk(&self, sum: u64) -> u64 {
+        self.children.iter().fold(mix(sum, self.block.tag()), |sum, child| child.walk(sum))
+    }
 }
