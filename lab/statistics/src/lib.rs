@@ -4,15 +4,13 @@
 //! within a block is looked at, as its logarithm (a ratio and its inverse are then as far from "no difference"). The estimate is the
 //! median of these, robust against the one run that a daemon disturbed. Its interval is a bootstrap's (`bootstrap`). Whether
 //! there is a difference at all is decided by an exact test that assumes nothing but that the order within a block was drawn
-//! by lot (`signed_rank`), corrected for the number of arms (`holm`). What the run was too short to see is told (`power`),
-//! and whether the arms kept their distance throughout (`drift`).
+//! by lot (`signed_rank`), corrected for the number of arms (`holm`). What the run was too short to see is told
+//! (`detectable`), and whether the arms kept their distance throughout (`drift`).
 //!
 //! Every function is pure; what needs chance takes a generator.
 
 mod bootstrap;
 mod drift;
-mod holm;
-mod power;
 mod signed_rank;
 
 use fastrand::Rng;
@@ -66,7 +64,7 @@ pub fn log_ratios(baseline: &[f64], candidate: &[f64], resolution: f64) -> Vec<f
 /// Compares several candidates with one baseline: each has its log-ratios, all of the same blocks.
 pub fn compare(candidates: &[Vec<f64>], rng: &mut Rng) -> Vec<Comparison> {
     let tests: Vec<_> = candidates.iter().map(|ratios| signed_rank::test(ratios)).collect();
-    let corrected = holm::correct(&tests.iter().map(|test| test.p).collect::<Vec<_>>());
+    let corrected = signed_rank::holm(&tests.iter().map(|test| test.p).collect::<Vec<_>>());
     // The strictest of Holm's levels, since it is not known beforehand which candidate will meet it.
     let level = LEVEL / candidates.len() as f64;
     let critical = candidates.first().and_then(|ratios| Signs::of_distinct(ratios.len()).critical(level));
@@ -81,7 +79,7 @@ pub fn compare(candidates: &[Vec<f64>], rng: &mut Rng) -> Vec<Comparison> {
             ratio: middle.exp(),
             interval: interval(ratios, RESAMPLES, rng).map(f64::exp),
             p,
-            detectable: critical.map(|critical| power::detectable(ratios, critical, POWER, rng).exp_m1()),
+            detectable: critical.map(|critical| signed_rank::detectable(ratios, critical, POWER, rng).exp_m1()),
             drift: drift::of(ratios),
             verdict,
         }

@@ -10,9 +10,10 @@
 //! (Flipping signs under the median itself would waste blocks: whatever lies below the median in size can be flipped without
 //! moving it, so that ten blocks could not show more than p = 0.03.)
 
+use fastrand::Rng;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::ranks;
+use super::{median, ranks};
 
 /// Counting takes the third power of it.
 const COUNTED: usize = 200;
@@ -112,6 +113,73 @@ impl Signs {
     }
 }
 
+/// Corrects the values of several tests, which are several chances to be wrong; in the order given.
+///
+/// Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6 (1979).
+/// The least p is multiplied by the number of tests, the next one by one less, and so on, and none is less than one before
+/// it: the chance that any difference is reported where there is none stays below the level.
+pub fn holm(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&one, &other| values[one].total_cmp(&values[other]));
+    let mut corrected = vec![0.0; values.len()];
+    let mut least = 0.0f64;
+    for (place, at) in order.into_iter().enumerate() {
+        least = least.max(values[at] * (values.len() - place) as f64).min(1.0);
+        corrected[at] = least;
+    }
+    corrected
+}
+
+/// Runs that are drawn for a smallest detectable effect.
+const RUNS: usize = 300;
+/// Halvings of the range in which the effect is looked for.
+const STEPS: usize = 9;
+
+/// The smallest log-ratio that a test finds with probability `power`, if it finds whatever has a sum of signed ranks of
+/// `critical`: what a run was too short, or the machine too noisy, to see.
+///
+/// It is found by trying: the log-ratios, shifted so that their median is 0, are the noise of this machine; runs of the same
+/// length are drawn from it, an effect is added, and the test is asked. So no shape of the noise has to be assumed.
+pub fn detectable(ratios: &[f64], critical: i64, power: f64, rng: &mut Rng) -> f64 {
+    let noise = noise(ratios);
+    let widest = noise.iter().fold(0.0f64, |widest, value| widest.max(value.abs()));
+    // The same runs for every effect, so that a larger one is never found less often.
+    let runs: Vec<Vec<f64>> =
+        (0..RUNS).map(|_| (0..noise.len()).map(|_| noise[rng.usize(..noise.len())]).collect()).collect();
+    let mut shifted = vec![0.0; noise.len()];
+    let mut found = |effect: f64| {
+        let found = runs.iter().filter(|run| {
+            shifted.iter_mut().zip(*run).for_each(|(shifted, value)| *shifted = value + effect);
+            sum(&mut shifted) >= critical
+        });
+        found.count() as f64 >= power * RUNS as f64
+    };
+    // An effect above all noise leaves no sign but its own.
+    let (mut missed, mut seen) = (0.0, widest);
+    for _ in 0..STEPS {
+        let middle = (missed + seen) / 2.0;
+        if found(middle) { seen = middle } else { missed = middle }
+    }
+    seen
+}
+
+/// The ratios without their median, and as wide as they are around the true one, from which a few are always nearer to their
+/// own median.
+fn noise(ratios: &[f64]) -> Vec<f64> {
+    let middle = median(&mut ratios.to_vec());
+    let count = ratios.len() as f64;
+    let widening = (count / (count - 1.0)).sqrt();
+    ratios.iter().map(|ratio| (ratio - middle) * widening).collect()
+}
+
+/// Twice the sum of the signed ranks, where equal sizes rank in any order. Reorders the values.
+fn sum(values: &mut [f64]) -> i64 {
+    values.sort_unstable_by(|one, other| one.abs().total_cmp(&other.abs()));
+    let signed =
+        |(rank, value): (usize, &f64)| if *value < 0.0 { -2 * (rank as i64 + 1) } else { 2 * (rank as i64 + 1) };
+    values.iter().enumerate().map(signed).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,5 +231,20 @@ mod tests {
         let mut values: Vec<f64> = (1..=20).map(|at| 0.01 + 0.0001 * f64::from(at)).collect();
         values[7] = -50.0;
         assert!(test(&values).p < 0.01);
+    }
+
+    /// Holm's own steps: 4 · 0.005, 3 · 0.01, then 2 · 0.03, and 0.04, which may not be less than 0.06.
+    #[test]
+    fn steps_down_and_never_back() {
+        let corrected = holm(&[0.01, 0.04, 0.03, 0.005]);
+        let expected = [0.03, 0.06, 0.06, 0.02];
+        assert!(corrected.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-15), "{corrected:?}");
+    }
+
+    #[test]
+    fn one_alone_stays_and_none_is_above_one() {
+        assert_eq!(holm(&[0.3]), [0.3]);
+        assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+        assert_eq!(holm(&[]), [0.0; 0]);
     }
 }

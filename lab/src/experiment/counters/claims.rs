@@ -1,6 +1,6 @@
 //! What the document says, held against what was measured; and what follows besides.
 
-use super::shared::{TWO_THREADS, by_two};
+use super::object::{TWO_THREADS, by_two};
 use super::work::{GIT, GITSOURCE, KERNBENCH, MAKE, of_work};
 use super::{CACHED, CPUS, EAGER, FORMS, LAZY, MAIN_CPUS, MERGED, UPDATES, at_cpus, with_updates};
 use crate::experiment::figures::Figures;
@@ -187,14 +187,14 @@ fn percent(part: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{example, life, shared};
+    use super::super::{example, object};
     use super::*;
 
     /// The example's arms take 1000, 500, 50, 5 and 5 in all metrics.
     fn parts() -> Vec<Part> {
         let rows =
             CPUS.into_iter().map(at_cpus).chain(UPDATES[1..].iter().map(|updates| with_updates(MAIN_CPUS, *updates)));
-        vec![example(&life::METRICS, rows), example(&[shared::TOTAL], [by_two(MAIN_CPUS)].into_iter())]
+        vec![example(&object::LIFE, rows), example(&[object::TOTAL], [by_two(MAIN_CPUS)].into_iter())]
     }
 
     #[test]

@@ -2,21 +2,14 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `life` | a. an object is created, updated and destroyed |
-//! | `shared` | b. two threads share it |
+//! | `object` | a. an object is created, updated and destroyed; b. two threads share it; d. reading and summing |
 //! | `update` | c. one update |
-//! | `look` | d. reading and summing |
-//! | `spawn` | e. fork and exec of a program that does nothing |
-//! | `work` | f. longer real work: make, git |
+//! | `work` | e. fork and exec of a program that does nothing; f. longer real work: make, git |
 //!
-//! `claims` holds what was measured against the document, and `curves` draws it. Parts a to d run the command's own probe.
+//! `claims` holds what was measured against the document. Parts a to d run the command's own probe.
 
 mod claims;
-mod curves;
-mod life;
-mod look;
-mod shared;
-mod spawn;
+mod object;
 mod update;
 mod work;
 
@@ -51,8 +44,7 @@ const PER_CPU: &str = "per-cpu";
 pub struct Counters;
 
 /// All parts. The last two start programs, which a simulated machine has none of.
-const PARTS: [Measure; 6] =
-    [life::measure, shared::measure, update::measure, look::measure, spawn::measure, work::measure];
+const PARTS: [Measure; 6] = [object::life, object::shared, update::measure, object::look, work::spawn, work::work];
 const SIMULATED_PARTS: usize = 4;
 
 impl Experiment for Counters {

@@ -1,5 +1,4 @@
-//! Part f: longer real work, as kernbench and gitsource were: a C project is compiled by `make -j2`, and a shell does what a test
-//! suite does with git. Both are made here, so that every machine does the same.
+//! Parts e and f: programs, which are started under the malloc. One does nothing, the others do longer real work.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,18 +8,65 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::spawn::{eager_and_lazy, settings};
-use super::{Blocks, EAGER, LAZY, MAIN_CPUS, Measured, Part, measured};
-use crate::arm::{Arm, GLIBC};
+use super::{Blocks, EAGER, LAZY, MAIN_CPUS, Measured, Part, at_cpus, library, measured};
+use crate::analysis::Analysis;
+use crate::arm::{Arm, COMMENSAL, GLIBC};
 use crate::blocks::Subject;
+use crate::experiment::startup::{self, SYSTEM_TIME};
 use crate::experiment::{LAZY_COUNTERS, Setting};
 use crate::json::{Compared, Documented};
 use crate::metric::{CPU, SYSTEM, USER, WALL};
 use crate::parameters::Parameters;
-use crate::process::Program;
-use crate::report;
-use crate::suite;
-use crate::table;
+use crate::process::{Program, Run};
+use crate::sheet::Sheet;
+use crate::{machine, report, suite, table};
+
+const BLOCKS_OF_SPAWN: Blocks = Blocks::of(12, 150);
+/// The main number and what the document has besides.
+const CPUS_OF_SPAWN: [u64; 3] = [2, 80, MAIN_CPUS];
+
+/// This malloc laid out at the start, for as many CPUs as a row says, and the same with its usual settings. None without the library.
+fn eager_and_lazy(setting: &Setting) -> Option<[Arm; 2]> {
+    let library = library(setting)?;
+    let with = |name: &str, settings: &str| Arm::commensal(name, library, Some(settings.to_owned()));
+    Some([with(EAGER, "lazy:off"), with(LAZY, "lazy:on")])
+}
+
+/// What a row asks for of both.
+fn settings(cpus: u64) -> Option<String> {
+    Some(format!("possible_cpus:{cpus}"))
+}
+
+/// Part e: fork and exec of a program that does nothing, in a loop on one CPU, as the document has it: under this malloc,
+/// lazy, and laid out for all CPUs at the start; under every installed peer; and with nothing preloaded.
+pub fn spawn(setting: &Setting) -> Result<Measured> {
+    let Some(ours) = eager_and_lazy(setting) else { return Ok(Measured::default()) };
+    let others = setting.arms.iter().filter(|arm| arm.name != COMMENSAL).cloned();
+    let arms: Vec<Arm> = ours.into_iter().chain(others).collect();
+    let subject = |cpus| Subject { parameters: at_cpus(cpus), settings: settings(cpus), ..startup::subject() };
+    let analysis = measured(setting, CPUS_OF_SPAWN.map(subject).into(), &arms, BLOCKS_OF_SPAWN, machine::quiet_cpu())?;
+    let title = "e. Fork and exec of a program that does nothing, on one CPU".to_owned();
+    Ok(Part { title, sheets: sheets(&analysis), analysis, plots: report::usual_plots, document: document_of_spawn }
+        .into())
+}
+
+/// Wall time, and the parts of processor time.
+fn sheets(analysis: &Analysis) -> Vec<Sheet> {
+    if analysis.measured.blocks == 0 {
+        return Vec::new();
+    }
+    let metrics = analysis.measured.rows[0].metrics.iter().enumerate();
+    let times = metrics.filter(|(_, metric)| metric.unit == "s");
+    times.map(|(metric, _)| table::of_subjects(analysis, metric)).collect()
+}
+
+fn document_of_spawn(of: &Compared) -> Option<Documented> {
+    let is_it = of.baseline.name == EAGER && of.candidate.name == LAZY && *of.metric == startup::SYSTEM;
+    let cpus = of.parameters.number("possible_cpus").filter(|_| is_it)?;
+    let (_, value) = SYSTEM_TIME.into_iter().find(|(cores, _)| *cores == cpus)?;
+    let figure = format!("system time of fork, {cpus} cores");
+    Some(Documented { source: LAZY_COUNTERS.to_owned(), figure, value })
+}
 
 const BLOCKS: Blocks = Blocks::of(7, 40);
 pub const MAKE: &str = "make";
@@ -43,7 +89,9 @@ pub fn of_work(name: &str) -> Parameters {
     Parameters::of_workload(name).with("possible_cpus", MAIN_CPUS)
 }
 
-pub fn measure(setting: &Setting) -> Result<Measured> {
+/// Part f: longer real work, as kernbench and gitsource were: a C project is compiled by `make -j2`, and a shell does what a
+/// test suite does with git. Both are made here, so that every machine does the same.
+pub fn work(setting: &Setting) -> Result<Measured> {
     let mut done = Measured::default();
     let Some(ours) = eager_and_lazy(setting) else { return Ok(done) };
     let size = if setting.quick { QUICK } else { USUAL };
@@ -74,7 +122,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     Ok(done)
 }
 
-fn costs(run: &crate::process::Run, _: &str) -> Option<Vec<f64>> {
+fn costs(run: &Run, _: &str) -> Option<Vec<f64>> {
     let cost = run.cost;
     Some(vec![cost.user_s + cost.system_s, cost.system_s, cost.user_s, cost.wall_s])
 }
@@ -171,6 +219,20 @@ fn git(place: &Path, size: &Size) -> Result<Program> {
 mod tests {
     use super::*;
     use std::process::{Command, Output};
+
+    #[test]
+    fn the_document_has_two_machines() {
+        let [eager, lazy] = ["eager", "lazy"].map(|name| Arm::commensal(name, "/l.so", None));
+        let said = |baseline, candidate, metric, cpus| {
+            document_of_spawn(&Compared { baseline, candidate, metric, parameters: &at_cpus(cpus) })
+                .map(|said| said.value)
+        };
+        assert_eq!(said(&eager, &lazy, &startup::SYSTEM, 80), Some(0.94));
+        assert_eq!(said(&eager, &lazy, &startup::SYSTEM, 256), Some(0.89));
+        assert_eq!(said(&eager, &lazy, &startup::SYSTEM, 2), None);
+        assert_eq!(said(&lazy, &eager, &startup::SYSTEM, 80), None);
+        assert_eq!(said(&eager, &lazy, &WALL, 80), None);
+    }
 
     const SMALL: Size = Size { files: 2, commits: 3 };
 
