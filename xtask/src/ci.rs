@@ -2,14 +2,14 @@
 //!
 //! `.ci/run` installs what Debian offers and then comes here, so that CI and a developer run the same list. What takes longer than CI may is in `nightly`.
 
-use std::io;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::time::Instant;
 
+use crate::library::{self, ended_well, succeeds};
 use crate::mutants::{self, Choice};
 use crate::torture::{self, Build};
-use crate::{book, golden, header, reference, size, tidy};
+use crate::{book, golden, header, reference, tidy};
 
 /// Of the list of mutations, others at each commit.
 const MUTANTS: usize = 3;
@@ -23,7 +23,7 @@ const STEPS: [(&str, Step); 10] = [
     ("fmt", |root, _| fmt(root)),
     ("clippy", |root, _| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tidy", |root, _| tidy::run(root)),
-    ("build", |root, release| release.wait().and_then(|()| size::run(root))),
+    ("build", |root, release| release.wait().and_then(|()| library::check_size(root))),
     ("golden", |root, _| golden::run(root, false)),
     ("header", |root, _| header::run(root, false)),
     ("docs", |root, _| reference::run(root, false).and_then(|()| book::run(root))),
@@ -92,20 +92,6 @@ fn fmt(root: &Path) -> Result<(), String> {
     cargo(root, &["fmt", "--all", "--check"])?;
     let apart = ["lab/starter/main.rs", "lab/empty/lib.rs", "lab/words/lib.rs", "examples/greeter/src/main.rs"];
     succeeds(Command::new("rustfmt").args(["--check", "--edition", "2024"]).args(apart).current_dir(root))
-}
-
-/// Whether a command ends well; else an error that names it.
-pub fn succeeds(command: &mut Command) -> Result<(), String> {
-    let status = command.status();
-    ended_well(&format!("{command:?}"), status)
-}
-
-fn ended_well(command: &str, status: io::Result<ExitStatus>) -> Result<(), String> {
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{command} ended with {status}")),
-        Err(error) => Err(format!("{command} cannot be run: {error}")),
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::committed;
+use crate::reference;
 
 /// The header's place, from the root.
 pub const FILE: &str = "malloc/include/commensal.h";
@@ -25,7 +25,7 @@ const SOURCES: [&str; 9] = [
 
 /// Generates the header, and compares it with the committed one or writes it.
 pub fn run(root: &Path, bless: bool) -> Result<(), String> {
-    committed::settle(root, FILE, &generate(root)?, bless, "header")?;
+    reference::settle(root, FILE, &generate(root)?, bless, "header")?;
     println!("header: {FILE} is what {} say", SOURCES.join(" and "));
     Ok(())
 }

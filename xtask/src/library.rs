@@ -1,7 +1,13 @@
-//! The release library and the command, as users have them.
+//! The release library and the command, as users have them, and what must be so: they are not too large, the simulated machine
+//! does not change the library, and the command brings one.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
+use std::{fs, io};
+
+use toml_edit::{Array, DocumentMut};
+
+use crate::tree;
 
 /// What cargo made of the malloc package.
 pub struct Library {
@@ -26,16 +32,132 @@ pub fn command(root: &Path) -> Result<PathBuf, String> {
 fn release(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = own.ancestors().nth(2).ok_or("xtask does not lie in a target directory")?;
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release"])
-        .args(packages)
-        .arg("--target-dir")
-        .arg(target)
-        .current_dir(root)
-        .status()
-        .map_err(|error| format!("cargo cannot be started: {error}"))?;
-    if !status.success() {
-        return Err(format!("cargo build ended with {status}"));
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--release"]).args(packages).arg("--target-dir").arg(target);
+    succeeds(command.current_dir(root)).map(|()| target.join("release"))
+}
+
+/// What `cargo build --release` makes, and how many bytes it may have.
+const LIMITS: [(&str, u64); 2] = [("libcommensal.so", 600_000), ("commensal", 10_000_000)];
+
+/// Builds the library and the command, and holds them against the limits.
+pub fn check_size(root: &Path) -> Result<(), String> {
+    let built = command(root)?;
+    for (name, limit) in LIMITS {
+        let path = built.with_file_name(name);
+        let file = fs::metadata(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+        println!("size: {}", judge(name, file.len(), limit)?);
     }
-    Ok(target.join("release"))
+    Ok(())
+}
+
+fn judge(name: &str, bytes: u64, limit: u64) -> Result<String, String> {
+    let said = format!("{name} has {bytes} bytes, at most {limit} are allowed");
+    if bytes <= limit { Ok(said) } else { Err(said) }
+}
+
+/// The packages that the library is made of.
+const MADE_OF: [&str; 3] = ["machine/host", "runtime", "malloc"];
+const FILES: [&str; 2] = ["libcommensal.so", "libcommensal.a"];
+
+/// Does the simulated machine change what is shipped? The library is built in a copy of the tree, and again in one that holds
+/// nothing but what it is made of: both must be the same, byte for byte.
+pub fn check_alone(root: &Path) -> Result<(), String> {
+    let place = root.join("target/alone");
+    // One tree after the other at the same place: debug information has paths.
+    let tree = place.join("tree");
+    if tree.exists() {
+        fs::remove_dir_all(&tree).map_err(|error| format!("{} cannot be removed: {error}", tree.display()))?;
+    }
+    tree::copy(root, &tree)?;
+    build_in(&tree, &place.join("with"))?;
+    strip_down(&tree)?;
+    build_in(&tree, &place.join("without"))?;
+    for file in FILES {
+        let [with, without] = ["with", "without"].map(|target| fs::read(place.join(target).join("release").join(file)));
+        match (with, without) {
+            (Ok(with), Ok(without)) if with == without => println!("alone: {file} is the same, {} bytes", with.len()),
+            (Ok(with), Ok(without)) => {
+                let at = with.iter().zip(&without).position(|(one, other)| one != other);
+                let (long, short) = (with.len(), without.len());
+                return Err(format!(
+                    "{file} differs from byte {at:?} on: {long} bytes in this tree, {short} by itself"
+                ));
+            }
+            _ => return Err(format!("there is no {file} to compare")),
+        }
+    }
+    Ok(())
+}
+
+/// Leaves what the library is made of.
+fn strip_down(tree: &Path) -> Result<(), String> {
+    for folder in ["manifests", "machine/simulated", "exploration", "lab", "cli", "workload", "machine/conformance"] {
+        fs::remove_dir_all(tree.join(folder)).map_err(|error| format!("{folder} cannot be removed: {error}"))?;
+    }
+    let path = tree.join("Cargo.toml");
+    let text = fs::read_to_string(&path).map_err(|error| format!("Cargo.toml cannot be read: {error}"))?;
+    let mut manifest: DocumentMut = text.parse().map_err(|error| format!("Cargo.toml is not TOML: {error}"))?;
+    for (key, members) in [("members", &MADE_OF[..]), ("default-members", &["malloc"])] {
+        manifest["workspace"][key] = toml_edit::value(members.iter().copied().collect::<Array>());
+    }
+    if let Some(profiles) = manifest["profile"]["dev"].as_table_mut() {
+        // These are of packages that are gone.
+        profiles.remove("package");
+    }
+    fs::write(&path, manifest.to_string()).map_err(|error| format!("Cargo.toml cannot be written: {error}"))
+}
+
+fn build_in(tree: &Path, target: &Path) -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--quiet", "--release", "--package", "malloc", "--target-dir"]);
+    let output =
+        command.arg(target).current_dir(tree).output().map_err(|error| format!("cargo cannot be started: {error}"))?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// The command as `cargo install` makes it has no library beside it: it must bring its own. Installs it below
+/// `target/installed`, and runs it where nobody tells it of a library.
+pub fn check_installed(root: &Path) -> Result<(), String> {
+    let place = root.join("target/installed");
+    let mut install = Command::new(env!("CARGO"));
+    install.args(["install", "--quiet", "--force", "--locked", "--path", "cli", "--root"]).arg(&place);
+    succeeds(install.current_dir(root))?;
+    let command = place.join("bin/commensal");
+    let alone = |arguments: &[&str]| {
+        let mut command = Command::new(&command);
+        command.args(arguments).env_remove("COMMENSAL_LIBRARY").env("XDG_CACHE_HOME", place.join("cache"));
+        succeeds(&mut command)
+    };
+    alone(&["run", "--", "grep", "-q", "/commensal/libcommensal-", "/proc/self/maps"])?;
+    // And what starts programs, and the programs themselves.
+    alone(&["compare", "--quick", "--blocks", "1", "--arm", "a="])?;
+    println!("installed: it brings its library");
+    Ok(())
+}
+
+/// Whether a command ends well; else an error that names it.
+pub fn succeeds(command: &mut Command) -> Result<(), String> {
+    let status = command.status();
+    ended_well(&format!("{command:?}"), status)
+}
+
+/// The same of a command that has ended.
+pub fn ended_well(command: &str, status: io::Result<ExitStatus>) -> Result<(), String> {
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command} ended with {status}")),
+        Err(error) => Err(format!("{command} cannot be run: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn artefact_above_its_limit_is_refused() {
+        assert!(judge("libcommensal.so", 600_000, 600_000).is_ok());
+        assert!(judge("libcommensal.so", 600_001, 600_000).unwrap_err().contains("600001 bytes"));
+    }
 }

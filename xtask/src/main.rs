@@ -5,24 +5,18 @@
 //! `mutants`, `torture` and `valgrind` take longer than CI may, and are what `nightly` runs, with all of the tests' effort. Every check has a test in which it finds a
 //! planted violation. `targets` measures what has to be reached (bench/). `install` puts the library where C and C++ programs find it.
 
-mod alone;
 mod book;
 mod ci;
-mod commit;
-mod committed;
-mod copy;
 mod equal_arms;
 mod golden;
 mod header;
 mod install;
-mod installed;
 mod library;
 mod markdown;
 mod mutants;
 mod nightly;
 mod reference;
 mod simulated_manifests;
-mod size;
 mod tidy;
 mod tokens;
 mod torture;
@@ -144,7 +138,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root()),
         Task::Tiers => tidy::tiers::print(&root()),
         Task::Golden { bless } => golden::run(&root(), bless),
-        Task::Size => size::run(&root()),
+        Task::Size => library::check_size(&root()),
         Task::Header { bless } => header::run(&root(), bless),
         Task::Reference { bless } => reference::run(&root(), bless),
         Task::Book => book::run(&root()),
@@ -162,9 +156,9 @@ fn main() -> ExitCode {
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
         Task::Valgrind => valgrind::run(&root()),
         Task::Manifests => simulated_manifests::run(&root()),
-        Task::Alone => alone::run(&root()),
+        Task::Alone => library::check_alone(&root()),
         Task::Targets { options } => targets(&root(), &options),
-        Task::Installed => installed::run(&root()),
+        Task::Installed => library::check_installed(&root()),
         Task::Ci => ci::run(&root()),
         Task::Nightly { only, quick } => nightly::run(&root(), &only, if quick { Amount::Quick } else { Amount::Full }),
     };

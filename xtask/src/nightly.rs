@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::commit;
+use crate::tree;
 
 pub const PAGE: &str = "docs/nightly.md";
 const LOGS: &str = "target/nightly";
@@ -123,7 +123,7 @@ pub fn run(root: &Path, only: &[String], amount: Amount) -> Result<(), String> {
             figures: (step.figures)(&said),
             minutes: format!("{:.1}{}", minutes(took), if amount == Amount::Quick { " (quick)" } else { "" }),
             date: today(),
-            commit: commit::name(root),
+            commit: tree::state(root),
         });
         if step.name == "targets" {
             page.targets = table(&said).map(|line| format!("{line}\n")).collect();

@@ -1,10 +1,10 @@
-//! The texts of the project, and what checks find wrong in them.
+//! The texts of the project, what checks find wrong in them, which commit they are, and copies of the tree, to be changed and
+//! built.
 
-use std::fmt;
-use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::{fmt, fs, io};
 
-use crate::commit;
 use crate::tokens::{self, Token};
 
 /// One text file; the path is relative to the root, with slashes.
@@ -82,7 +82,7 @@ impl Tree {
 
 /// The files that git tracks or would track below `root`, from there, in their order.
 pub fn paths(root: &Path) -> Result<Vec<String>, String> {
-    let listed = commit::git(root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let listed = git(root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let listed = listed.ok_or("git lists no files; expected a git repository")?;
     // Some may be tracked and deleted.
     let there = listed.split('\0').filter(|path| !path.is_empty() && root.join(path).is_file());
@@ -106,6 +106,56 @@ impl fmt::Display for Violation {
     }
 }
 
+/// The commit's hash, of 40 digits.
+pub fn commit(root: &Path) -> Result<String, String> {
+    git(root, &["rev-parse", "HEAD"]).ok_or_else(|| "found no commit; expected a git repository".into())
+}
+
+/// The commit's first digits, and whether the sources were changed since.
+pub fn state(root: &Path) -> String {
+    let commit = git(root, &["rev-parse", "--short", "HEAD"]).unwrap_or_else(|| "unknown".into());
+    let changed = git(root, &["status", "--porcelain", "--untracked-files=no"]).is_some_and(|lines| !lines.is_empty());
+    if changed { format!("{commit}, changed") } else { commit }
+}
+
+/// What git says; none if it fails.
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Copies the tree as git sees it, but for hidden files. What is there already and the same keeps its time, so that cargo builds only
+/// what changed; what the tree no longer has goes.
+pub fn copy(root: &Path, to: &Path) -> Result<(), String> {
+    let cannot = |error| format!("{} cannot be made a copy: {error}", to.display());
+    fs::create_dir_all(to).and_then(|()| remove_left_over(root, to)).map_err(cannot)?;
+    let is_hidden = |path: &String| path.split('/').any(|part| part.starts_with('.'));
+    for path in paths(root)?.iter().filter(|path| !is_hidden(path)) {
+        let (source, place) = (root.join(path), to.join(path));
+        if fs::read(&place).ok() != fs::read(&source).ok() {
+            let folder = place.parent().map_or(Ok(()), fs::create_dir_all);
+            folder
+                .and_then(|()| fs::copy(&source, &place))
+                .map_err(|error| format!("{path} cannot be copied: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the files of a folder that another one has not.
+fn remove_left_over(other: &Path, folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let twin = other.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            remove_left_over(&twin, &path)?;
+        } else if !twin.exists() {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +172,53 @@ mod tests {
         let tree = Tree::read(&crate::root()).unwrap();
         assert!(tree.has("xtask/src/tree.rs") && tree.has(".cargo/config.toml"));
         assert!(!tree.has("target") && !tree.has(".git/HEAD"));
+    }
+
+    /// Whole spans of objects of the next class after those that there are, by two threads, and back.
+    const PROGRAM: &str = r#"
+        use commensal::{central::size_class::CLASSES, heap};
+
+        fn main() {
+            const BYTES: usize = 36 << 10;
+            assert_eq!((CLASSES, heap::check::check_valid(|_| ()).objects), (74, 0));
+            let work = || {
+                let blocks: Vec<_> = (0..250u8).map(|index| (heap::allocate(BYTES - 4000 + usize::from(index)), index)).collect();
+                for &(block, index) in &blocks {
+                    assert_eq!(unsafe { heap::usable_bytes(block) }, BYTES);
+                    unsafe { block.write_bytes(index, BYTES) };
+                }
+                for (block, index) in blocks {
+                    assert!((0..BYTES).all(|at| unsafe { block.add(at).read() } == index));
+                    unsafe { heap::free(block) };
+                }
+            };
+            for _ in 0..3 {
+                [(); 2].map(|()| std::thread::spawn(work)).map(|thread| thread.join().expect("no thread fails"));
+            }
+            assert_eq!(heap::check::check_valid(|_| ()).objects, 0);
+        }
+    "#;
+
+    /// One number says how many size classes there are.
+    #[test]
+    fn copy_with_one_more_size_class_serves_it() -> Result<(), String> {
+        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/added-class");
+        let tree = place.join("tree");
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &tree)?;
+        let write =
+            |path: &str, text: &str| fs::write(tree.join(path), text).map_err(|error| format!("{path}: {error}"));
+        let layout = fs::read_to_string(tree.join("runtime/src/layout.rs")).map_err(|error| error.to_string())?;
+        let changed = layout.replace("pub const IDS: usize = 73;", "pub const IDS: usize = 74;");
+        assert_ne!(layout, changed, "the number is where it was");
+        write("runtime/src/layout.rs", &changed)?;
+        fs::create_dir_all(tree.join("added/src")).map_err(|error| error.to_string())?;
+        write("added/src/main.rs", PROGRAM)?;
+        let manifest = "[package]\nname = \"added\"\nedition = \"2024\"\n[dependencies]\nruntime.path = \"../runtime\"\n[workspace]\n";
+        write("added/Cargo.toml", manifest)?;
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["run", "--offline", "--manifest-path"]).arg(tree.join("added/Cargo.toml"));
+        let output = cargo.arg("--target-dir").arg(place.join("target")).output().map_err(|error| error.to_string())?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use list::Mutant;
 
-use crate::{commit, copy};
+use crate::tree;
 
 /// What a protocol may take to find a mutation, and what it goes on without one.
 const SECONDS: &str = "180";
@@ -41,7 +41,7 @@ impl Choice<'_> {
         let chosen: Vec<&Mutant> = match self {
             Choice::All => all,
             Choice::Named(words) => all.into_iter().filter(|mutant| mutant.what.contains(words)).collect(),
-            Choice::Rotating(count) => rotated(&commit::hash(root)?, *count, all.len()).map(|at| all[at]).collect(),
+            Choice::Rotating(count) => rotated(&tree::commit(root)?, *count, all.len()).map(|at| all[at]).collect(),
         };
         match self {
             Choice::Named(words) if chosen.is_empty() => {
@@ -154,7 +154,7 @@ impl Copy {
     fn of(root: &Path) -> Result<Self, String> {
         let place = root.join("target/mutants");
         let copy = Copy { tree: place.join("tree"), target: place.join("target") };
-        copy::tree(root, &copy.tree)?;
+        tree::copy(root, &copy.tree)?;
         Ok(copy)
     }
 

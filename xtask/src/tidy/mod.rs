@@ -4,10 +4,8 @@
 
 mod book;
 mod citations;
-mod finished;
 mod imports;
-mod machine_paths;
-mod manifests;
+mod lines;
 mod portable;
 mod size;
 pub mod tiers;
@@ -25,11 +23,11 @@ const CHECKS: [(&str, Check); 11] = [
     ("files open with their purpose", size::check_opening),
     ("file length", size::check_length),
     ("line width", size::check_width),
-    ("nothing is switched off", finished::check),
-    ("dependencies are explained", manifests::check),
+    ("nothing is switched off", lines::check_finished),
+    ("dependencies are explained", lines::check_manifests),
     ("cited names exist", citations::check),
     ("the book holds together", book::check),
-    ("no paths of one machine", machine_paths::check),
+    ("no paths of one machine", lines::check_paths),
     ("the simulated machine runs what is shipped", simulated_manifests::check),
 ];
 
