@@ -5,7 +5,7 @@ use std::path::Path;
 use lab::arm::{self, Arm};
 
 use crate::conf;
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::library::Library;
 
 /// Splits `NAME=VALUE`; for clap.
@@ -66,11 +66,10 @@ fn configured(library: &Library, settings: &[(String, String)]) -> Vec<Arm> {
 
 /// A library that the loader takes. One that has a peer's name is that peer.
 fn named_library(name: &str, library: &str) -> Result<Arm, Failure> {
-    let usage = |line: String| Failure::new(Status::Usage, line);
     // A relative path would mean another file wherever the program changes its directory.
     let path = if library.contains('/') {
         std::fs::canonicalize(library).map_err(|error| {
-            usage(format!("--with {name}: {library} cannot be found ({error}); expected a shared library"))
+            Failure::usage(format!("--with {name}: {library} cannot be found ({error}); expected a shared library"))
         })?
     } else {
         library.into()
@@ -78,7 +77,7 @@ fn named_library(name: &str, library: &str) -> Result<Arm, Failure> {
     let is_peer = arm::PEERS.iter().any(|peer| peer.name == name);
     match arm::loaded(Path::new(&path)).map_err(Failure::of)? {
         Ok(path) => Ok(Arm { is_peer, ..Arm::preloading(name, path) }),
-        Err(why) => Err(usage(format!("--with {name}: the loader does not take {library} ({why})"))),
+        Err(why) => Err(Failure::usage(format!("--with {name}: the loader does not take {library} ({why})"))),
     }
 }
 
@@ -87,7 +86,7 @@ fn check_names(arms: &[Arm]) -> Result<(), Failure> {
         let control = arms[0].again().name;
         if arms[..at].iter().any(|other| other.name == arm.name) || arm.name == control {
             let line = format!("there are two arms with the name {}; give one of them another name", arm.name);
-            return Err(Failure::new(Status::Usage, line));
+            return Err(Failure::usage(line));
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ use lab::report::{self, Chapter, Section};
 use lab::suite::{self, Missing, Programs};
 use lab::{json, table};
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::library::Library;
 use crate::{arms, conf, elf, inspect, places, preload, program};
 
@@ -202,7 +202,7 @@ fn plan(request: &Compare, subjects: usize) -> Plan {
 /// Whether the input can be read again and again.
 fn check_input(request: &Compare) -> Result<(), Failure> {
     let Some(path) = &request.input else { return Ok(()) };
-    let usage = |why: String| Failure::new(Status::Usage, format!("--input {} {why}", path.display()));
+    let usage = |why: String| Failure::usage(format!("--input {} {why}", path.display()));
     let metadata = std::fs::metadata(path).map_err(|error| usage(format!("cannot be read ({error})")))?;
     if !metadata.is_file() {
         return Err(usage(

@@ -34,6 +34,11 @@ impl Failure {
         Self { status, line }
     }
 
+    /// Bad usage of the command line.
+    pub fn usage(line: impl Into<String>) -> Self {
+        Self::new(Status::Usage, line)
+    }
+
     /// The command could not do its part.
     pub fn ours(line: impl Into<String>) -> Self {
         Self::new(Status::Ours, line)

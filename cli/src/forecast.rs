@@ -15,7 +15,7 @@ use lab::profile::Profile;
 use lab::report::{self, Chapter};
 use lab::table;
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::lab::Lab;
 use crate::places;
 
@@ -30,14 +30,15 @@ pub const USUAL: &str = "x86-256";
 /// Measures this machine's costs, and writes them.
 pub fn calibrated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
     let Some(out) = &request.out else {
-        let line = "calibrate writes a profile; say where by --out FILE.toml";
-        return Err(Failure::new(Status::Usage, line));
+        return Err(Failure::usage("calibrate writes a profile; say where by --out FILE.toml"));
     };
     if out.extension().is_none_or(|extension| extension != "toml") {
-        let line = format!("--out {}: a profile's name ends with .toml, by which it is known", out.display());
-        return Err(Failure::new(Status::Usage, line));
+        return Err(Failure::usage(format!(
+            "--out {}: a profile's name ends with .toml, by which it is known",
+            out.display()
+        )));
     }
-    let written = |error| Failure::new(Status::Usage, format!("--out {} cannot be written ({error})", out.display()));
+    let written = |error| Failure::usage(format!("--out {} cannot be written ({error})", out.display()));
     // Before anything is measured that could be lost.
     std::fs::OpenOptions::new().append(true).create(true).open(out).map_err(written)?;
     let scratch = places::scratch("commensal-lab-")?;
@@ -192,5 +193,5 @@ fn is_good(here: &[Here], curves: &[Held]) -> bool {
 }
 
 fn usage(error: anyhow::Error) -> Failure {
-    Failure::new(Status::Usage, format!("--profile: {error:#}"))
+    Failure::usage(format!("--profile: {error:#}"))
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use programs::hackbench::{Contexts, Hackbench, MOST_BYTES};
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 
 /// The words that it is called by.
 pub const WORDS: [&str; 2] = ["lab", "hackbench"];
@@ -87,7 +87,7 @@ pub fn main(words: impl Iterator<Item = String>) -> Result<ExitCode, Failure> {
     let options = match parse(words) {
         Ok(options) => options,
         Err(error) if !error.use_stderr() => error.exit(),
-        Err(error) => return Err(Failure::new(Status::Usage, crate::one_line(&error.to_string()))),
+        Err(error) => return Err(Failure::usage(crate::one_line(&error.to_string()))),
     };
     let bench = bench(&options);
     // Flushed before tasks are created, which would have it in their buffers, too.

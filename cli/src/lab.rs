@@ -13,7 +13,7 @@ use lab::profile::Profile;
 use lab::sheet::{Sheet, Side};
 use lab::{report, table};
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::{arms, forecast, merge, places};
 
 /// Reproduce what documents report about the kernel, here
@@ -92,7 +92,7 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
     }
     if let Some(file) = request.files.first() {
         let line = format!("found '{}'; expected no more than one name: only `lab merge` takes files", file.display());
-        return Err(Failure::new(Status::Usage, line));
+        return Err(Failure::usage(line));
     }
     if [CALIBRATE, VALIDATE, FORECAST].contains(&request.name.as_str()) {
         return of_model(request);
@@ -103,19 +103,18 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
 /// Those that are chosen, from these answers and what is missing.
 pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure> {
     if request.out.is_some() {
-        return Err(Failure::new(Status::Usage, "--out is where `lab calibrate` writes a profile; leave it out"));
+        return Err(Failure::usage("--out is where `lab calibrate` writes a profile; leave it out"));
     }
     let chosen = ALL.iter().filter(|experiment| request.name == EVERY || request.name == experiment.name());
     let mut chosen: Vec<&dyn Experiment> = chosen.copied().collect();
     if request.json.is_some() && chosen.len() > 1 {
-        let line = "--json holds one experiment; name one, or use --report, which has them all";
-        return Err(Failure::new(Status::Usage, line));
+        return Err(Failure::usage("--json holds one experiment; name one, or use --report, which has them all"));
     }
     if request.cpus.is_some() {
         let without: Vec<&str> = chosen.iter().filter(|it| !it.title().simulates).map(|it| it.name()).collect();
         if without.len() == chosen.len() {
             let line = format!("--cpus: {} cannot be simulated; leave --cpus out", without.join(", "));
-            return Err(Failure::new(Status::Usage, line));
+            return Err(Failure::usage(line));
         }
         without.iter().for_each(|name| eprintln!("commensal: {name} cannot be simulated, and is left out"));
         chosen.retain(|it| it.title().simulates);
@@ -171,10 +170,7 @@ fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
         ("--shard", request.shard.is_some() && request.name != FORECAST),
     ];
     if let Some((option, _)) = without.into_iter().find(|(_, is_there)| *is_there) {
-        return Err(Failure::new(
-            Status::Usage,
-            format!("{option} means nothing to `lab {}`; leave it out", request.name),
-        ));
+        return Err(Failure::usage(format!("{option} means nothing to `lab {}`; leave it out", request.name)));
     }
     let interrupt = interrupt()?;
     let done = match (request.name.as_str(), request.shard) {
@@ -191,7 +187,7 @@ fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
 fn machine(request: &Lab) -> Result<Machine, Failure> {
     let Some(cpus) = request.cpus else {
         return match request.profile {
-            Some(_) => Err(Failure::new(Status::Usage, "--profile is of a simulated machine; say --cpus N, too")),
+            Some(_) => Err(Failure::usage("--profile is of a simulated machine; say --cpus N, too")),
             None => Ok(Machine::host()),
         };
     };
@@ -199,7 +195,7 @@ fn machine(request: &Lab) -> Result<Machine, Failure> {
     let profile = match request.profile.as_deref() {
         Some(SIMPLE) => None,
         Some(name) => {
-            let wrong = |error| Failure::new(Status::Usage, format!("--profile: {error:#}"));
+            let wrong = |error| Failure::usage(format!("--profile: {error:#}"));
             Profile::find(name).map_err(wrong)?;
             Some(name)
         }

@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use failure::{Failure, Status};
+use failure::Failure;
 
 /// A malloc for Linux programs that costs next to nothing until a second thread shares it.
 ///
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
         match Cli::try_parse() {
             Ok(cli) => act(cli),
             Err(error) if !error.use_stderr() => error.exit(),
-            Err(error) => Err(Failure::new(Status::Usage, one_line(&error.to_string()))),
+            Err(error) => Err(Failure::usage(one_line(&error.to_string()))),
         }
     };
     outcome.unwrap_or_else(|failure| {

@@ -8,13 +8,13 @@ use ::lab::experiment::{self, Experiment, Setting};
 use ::lab::part::{Merged, Part, Request, Runs, merge};
 use ::lab::process::Interrupt;
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::lab::{self, FORECAST, Lab};
 use crate::{forecast, places};
 
 /// Makes the part of an experiment.
 pub fn make(request: &Lab, experiment: &dyn Experiment, setting: &Setting, shard: Shard) -> Result<ExitCode, Failure> {
-    let usage = |line: &str| Failure::new(Status::Usage, format!("--shard: {line}"));
+    let usage = |line: &str| Failure::usage(format!("--shard: {line}"));
     if !setting.machine.is_simulated() {
         return Err(usage("only what is simulated says the same everywhere; say --cpus N, too"));
     }
@@ -52,7 +52,7 @@ pub fn forecast(request: &Lab, interrupt: &Interrupt, shard: Shard) -> Result<Ex
 
 /// Where the part goes.
 fn place(request: &Lab) -> Result<&Path, Failure> {
-    let usage = |line: &str| Failure::new(Status::Usage, format!("--shard: {line}"));
+    let usage = |line: &str| Failure::usage(format!("--shard: {line}"));
     if request.report.is_some() {
         return Err(usage("a part has no page; leave --report to `lab merge`"));
     }
@@ -88,15 +88,15 @@ pub fn merged(request: &Lab) -> Result<ExitCode, Failure> {
     ];
     if let Some((option, _)) = without.into_iter().find(|(_, is_there)| *is_there) {
         let line = format!("{option} means nothing to `lab merge`: the parts say what was asked for; leave it out");
-        return Err(Failure::new(Status::Usage, line));
+        return Err(Failure::usage(line));
     }
-    let usage = |error: anyhow::Error| Failure::new(Status::Usage, format!("{error:#}"));
+    let usage = |error: anyhow::Error| Failure::usage(format!("{error:#}"));
     let parts = request.files.iter().map(|path| Part::read(path)).collect::<Result<Vec<_>, _>>().map_err(usage)?;
     match merge(parts).map_err(usage)? {
         Merged::Runs(asked, figures) => evaluate(request, asked, &Answers::given(figures)),
         Merged::Exploration(explored) => {
             if request.report.is_some() {
-                return Err(Failure::new(Status::Usage, "an exploration has no page; leave --report out"));
+                return Err(Failure::usage("an exploration has no page; leave --report out"));
             }
             places::check(request.json.as_deref(), None)?;
             places::show(&explored.text(), request.json.as_deref())?;

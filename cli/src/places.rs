@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 
 /// Whether a result and a report can be written; makes the report's directory.
 pub fn check(json: Option<&Path>, report: Option<&Path>) -> Result<(), Failure> {
-    let usage = |line: String| Failure::new(Status::Usage, line);
     if let Some(path) = json.filter(|path| path.as_os_str() != "-") {
         std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|error| {
-            usage(format!(
+            Failure::usage(format!(
                 "--json {} cannot be written ({error}); expected a file in a directory that exists",
                 path.display()
             ))
@@ -20,7 +19,7 @@ pub fn check(json: Option<&Path>, report: Option<&Path>) -> Result<(), Failure> 
     }
     if let Some(directory) = report {
         std::fs::create_dir_all(directory).map_err(|error| {
-            usage(format!("--report {} cannot be made ({error}); expected a directory", directory.display()))
+            Failure::usage(format!("--report {} cannot be made ({error}); expected a directory", directory.display()))
         })?;
     }
     Ok(())

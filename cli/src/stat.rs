@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use watch::{json, left, process, reference, server, text};
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::places;
 
 /// Show what a process under the library says of itself, or all of them in a list
@@ -76,8 +76,7 @@ pub fn slabinfo(request: &Slabinfo) -> Result<ExitCode, Failure> {
 }
 
 fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
-    let at =
-        server::address(address).map_err(|error| Failure::new(Status::Usage, format!("--prometheus: {error:#}")))?;
+    let at = server::address(address).map_err(|error| Failure::usage(format!("--prometheus: {error:#}")))?;
     // One that is named has to be there at first; later it may go, and then is shown no more.
     pid.map(process::find).transpose().map_err(Failure::of)?;
     let ready = |at: SocketAddr| {

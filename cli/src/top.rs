@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use watch::process;
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::stat;
 
 /// Watch processes under the library: memory, caches, slots, groups, locks, kicks, upkeep, grace periods
@@ -49,6 +49,6 @@ pub fn top(request: &Top) -> Result<ExitCode, Failure> {
     // One that is not there, or says nothing, is no reason to change the screen.
     request.pid.map(process::find).transpose().map_err(Failure::of)?;
     watch::view::show(request.pid, Duration::from_secs_f64(request.delay), !request.no_color)
-        .map_err(|error| Failure::new(Status::Usage, format!("{error:#}")))?;
+        .map_err(|error| Failure::usage(format!("{error:#}")))?;
     Ok(ExitCode::SUCCESS)
 }

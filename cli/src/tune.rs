@@ -15,7 +15,7 @@ use clap::Args;
 use commensal::heap::control::{MARK, NAME_BYTES, OFFSETS, REFUSED, REFUSED_BY_KERNEL};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, fcntl_add_seals, flock, memfd_create};
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 
 /// What the file is called where descriptors are listed.
 const FILE: &str = "commensal-control";
@@ -62,7 +62,7 @@ pub fn setting(page: &OwnedFd) -> String {
 pub fn tune(request: &Tune) -> Result<ExitCode, Failure> {
     let failed = |what: String| Failure::ours(what);
     if request.cache.len() > NAME_BYTES {
-        return Err(Failure::new(Status::Usage, format!("no cache has a name of {} letters", request.cache.len())));
+        return Err(Failure::usage(format!("no cache has a name of {} letters", request.cache.len())));
     }
     let page = open(request.pid).map_err(failed)?;
     // Two operators ask one after the other.

@@ -3,14 +3,14 @@
 mod cache;
 mod counters;
 mod grace;
-mod kicks;
-mod primitives;
-mod sections;
 mod stagger;
 
-use super::workload::Threads;
 use super::workload::caches::Source;
 use super::workload::counters::Calls;
+use super::workload::kicks::{Happened, Kick, groups, replacements};
+use super::workload::primitives::{Primitive, primitive_ns};
+use super::workload::sections::Sections;
+use super::workload::{self, Threads};
 use core::ops::RangeInclusive;
 
 /// What the machine has to give.
@@ -43,10 +43,10 @@ pub fn measure(probe: &str, words: &[&str], machine: &impl Machine) -> Result<Ve
         "counters" => counters::measure(words, machine),
         "cache" => cache::measure(words, machine),
         "grace" => grace::measure(words, machine),
-        "primitives" => primitives::measure(words, machine),
-        "sections" => sections::measure(words, machine),
+        "primitives" => primitives(words, machine),
+        "sections" => sections(words, machine),
         "stagger" => stagger::measure(words, machine),
-        _ => kicks::measure(words, machine),
+        _ => kicks(words, machine),
     }
 }
 
@@ -71,4 +71,64 @@ fn number(what: &str, word: &str, most: usize) -> Result<usize, String> {
 fn number_in(what: &str, word: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
     let number = word.parse().ok().filter(|number| range.contains(number));
     number.ok_or_else(|| format!("the {what} is `{word}`; expected {} to {}", range.start(), range.end()))
+}
+
+const EXPECTED_OF_KICKS: &str =
+    "groups GROUPS BUSY ARM or replace TIMES BUSY, where so many threads are busy meanwhile";
+/// The most groups, and replacements.
+const MOST_TIMES: usize = 1_000_000;
+
+/// One arm of one row of `lab kicks`.
+fn kicks(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, String> {
+    // Whether they can be counted at all is known beforehand.
+    machine.interrupts()?;
+    let interrupts = || machine.interrupts().unwrap_or(0);
+    let figures = match *words {
+        ["groups", many, busy, arm] => {
+            let (many, kick, busy) = (times(many)?, named(arm, &Kick::ALL, Kick::word)?, busy_threads(busy)?);
+            groups(many, kick, (busy, &machine.threads(busy + 1)?), &interrupts).map(|of| {
+                let mut figures = happened(of.happened);
+                figures.extend([of.first_object_ns, of.warm_first_object_ns, of.teardown_ns as f64 / 1e9]);
+                figures
+            })
+        }
+        ["replace", many, busy] => {
+            let (many, busy) = (times(many)?, busy_threads(busy)?);
+            replacements(many, (busy, &machine.threads(busy + 1)?), &interrupts).map(happened)
+        }
+        _ => return Err(format!("the arguments are {words:?}; expected {EXPECTED_OF_KICKS}")),
+    };
+    figures.ok_or_else(|| {
+        format!("{words:?} gave no figures: there is no memory for it, or the kernel refuses membarrier")
+    })
+}
+
+fn happened(of: Happened) -> Vec<f64> {
+    let own = (of.interrupts as f64 - of.background).max(0.0);
+    vec![of.kicks as f64, own, of.background, of.elapsed_ns as f64 / 1e9]
+}
+
+fn times(word: &str) -> Result<usize, String> {
+    number("number of groups or replacements", word, MOST_TIMES)
+}
+
+fn busy_threads(word: &str) -> Result<u32, String> {
+    Ok(number_in("number of busy threads", word, 0..=MOST_THREADS)? as u32)
+}
+
+/// A machine's own operations, for profiles.
+fn primitives(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, String> {
+    let [word] = *words else { return Err(format!("the arguments are {words:?}; expected the name of a primitive")) };
+    let primitive = named(word, &Primitive::ALL, Primitive::word)?;
+    let threads = machine.threads(primitive.threads())?;
+    let taken = primitive_ns(primitive, &threads).ok_or("there is no memory for it, or the machine refuses")?;
+    Ok(vec![taken])
+}
+
+/// Readers, and one that waits for them.
+fn sections(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, String> {
+    let [count] = *words else { return Err(format!("the arguments are {words:?}; expected THREADS")) };
+    let count = threads(count)?;
+    let Sections { section_ns, synchronize_ns } = workload::sections::sections((count, &machine.threads(count)?));
+    Ok(vec![section_ns, synchronize_ns])
 }

@@ -22,11 +22,27 @@ impl Machine for Host {
     type Threads = Pinned;
 
     fn threads(&self, count: u32) -> Result<Pinned, String> {
-        pinned(count)
+        let allowed =
+            sched_getaffinity(None).map_err(|error| format!("cannot ask for the CPUs to run on ({error})"))?;
+        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+        if cpus.len() < count as usize {
+            return Err(format!("{count} threads at once need as many CPUs, and there is {}", cpus.len()));
+        }
+        Ok(Pinned { cpus })
     }
 
+    /// Of whichever library is preloaded.
     fn calls(&self) -> Result<Calls, String> {
-        calls()
+        let [add, share, sum] =
+            [function(c"cm_counter_add")?, function(c"cm_counter_share")?, function(c"cm_counter_sum")?];
+        // SAFETY: they are what the header says of them, and a counter has as many words.
+        unsafe {
+            Ok(Calls {
+                add: mem::transmute::<Function, AddFunction>(add),
+                share: mem::transmute::<Function, ShareFunction>(share),
+                sum: mem::transmute::<Function, SumFunction>(sum),
+            })
+        }
     }
 
     fn general_calls(&self, bytes: usize) -> Result<impl Source, String> {
@@ -38,8 +54,32 @@ impl Machine for Host {
         Ok(GeneralCalls { allocate, free, bytes })
     }
 
+    /// Of whichever library is preloaded. It stays.
     fn cache_calls(&self, bytes: usize, has_constructor: bool) -> Result<impl Source, String> {
-        cache_calls(bytes, has_constructor)
+        type Create = unsafe extern "C" fn(*const c_char, usize, usize, *const CacheOptions) -> *mut u8;
+        let [create, allocate, free] =
+            [function(c"cm_cache_create")?, function(c"cm_cache_alloc")?, function(c"cm_cache_free")?];
+        let constructor = has_constructor.then_some(construct as Hook);
+        let options = CacheOptions {
+            constructor,
+            destructor: None,
+            argument: null_mut(),
+            limit: 0,
+            batch: 0,
+            typesafe_by_rcu: false,
+        };
+        // SAFETY: they are what the header says of them.
+        unsafe {
+            let cache = mem::transmute::<Function, Create>(create)(c"context".as_ptr(), bytes, 0, &options);
+            if cache.is_null() {
+                return Err(format!("no cache could be made ({})", std::io::Error::last_os_error()));
+            }
+            Ok(CacheCalls {
+                allocate: mem::transmute::<Function, unsafe extern "C" fn(*mut u8) -> *mut u8>(allocate),
+                free: mem::transmute::<Function, Hook>(free),
+                cache,
+            })
+        }
     }
 
     fn resident(&self) -> Result<u64, String> {
@@ -66,34 +106,6 @@ struct CacheOptions {
     typesafe_by_rcu: bool,
 }
 
-/// A cache of whichever library is preloaded. It stays.
-fn cache_calls(bytes: usize, has_constructor: bool) -> Result<CacheCalls, String> {
-    type Create = unsafe extern "C" fn(*const c_char, usize, usize, *const CacheOptions) -> *mut u8;
-    let [create, allocate, free] =
-        [function(c"cm_cache_create")?, function(c"cm_cache_alloc")?, function(c"cm_cache_free")?];
-    let constructor = has_constructor.then_some(construct as Hook);
-    let options = CacheOptions {
-        constructor,
-        destructor: None,
-        argument: null_mut(),
-        limit: 0,
-        batch: 0,
-        typesafe_by_rcu: false,
-    };
-    // SAFETY: they are what the header says of them.
-    unsafe {
-        let cache = mem::transmute::<Function, Create>(create)(c"context".as_ptr(), bytes, 0, &options);
-        if cache.is_null() {
-            return Err(format!("no cache could be made ({})", std::io::Error::last_os_error()));
-        }
-        Ok(CacheCalls {
-            allocate: mem::transmute::<Function, unsafe extern "C" fn(*mut u8) -> *mut u8>(allocate),
-            free: mem::transmute::<Function, Hook>(free),
-            cache,
-        })
-    }
-}
-
 /// The sum of what the kernel says of each mapping; it is exact, which the short form of it is not.
 fn resident() -> Result<u64, String> {
     let file = "/proc/self/smaps_rollup";
@@ -114,20 +126,6 @@ fn sum_of_calls(said: &str) -> Option<u64> {
     Some(line.split_whitespace().skip(1).filter_map(|count| count.parse::<u64>().ok()).sum())
 }
 
-/// The counters of whichever library is preloaded.
-fn calls() -> Result<Calls, String> {
-    let [add, share, sum] =
-        [function(c"cm_counter_add")?, function(c"cm_counter_share")?, function(c"cm_counter_sum")?];
-    // SAFETY: they are what the header says of them, and a counter has as many words.
-    unsafe {
-        Ok(Calls {
-            add: mem::transmute::<Function, AddFunction>(add),
-            share: mem::transmute::<Function, ShareFunction>(share),
-            sum: mem::transmute::<Function, SumFunction>(sum),
-        })
-    }
-}
-
 /// The address of one, of whatever type.
 pub type Function = *mut libc::c_void;
 
@@ -144,15 +142,6 @@ pub fn function(name: &CStr) -> Result<Function, String> {
 /// Threads that stay where they are: the scheduler might put two that wait for each other on one CPU.
 pub struct Pinned {
     cpus: Vec<usize>,
-}
-
-fn pinned(threads: u32) -> Result<Pinned, String> {
-    let allowed = sched_getaffinity(None).map_err(|error| format!("cannot ask for the CPUs to run on ({error})"))?;
-    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
-    if cpus.len() < threads as usize {
-        return Err(format!("{threads} threads at once need as many CPUs, and there is {}", cpus.len()));
-    }
-    Ok(Pinned { cpus })
 }
 
 impl Threads for Pinned {
