@@ -3,14 +3,12 @@
 //! Each run of a case is a process with its own seed. `COMMENSAL_TEST_EFFORT` multiplies the number of runs of each
 //! case.
 
-mod runner;
-
+use machine::simulation::{Place, Rates, Settings, self, simulate};
 use machine::simulation::explore::Plan;
-use machine::simulation::worker::{self, Exit};
-use machine::simulation::{Rates, Settings, simulate};
+use machine::simulation::worker::{Exit, self};
 use machine::slot::Mode;
-use runner::Simulated;
-use simulated_conformance::{Case, cases};
+use simulated_conformance::{Case, Ended, Fork, Job, Placement, Runner, cases};
+use simulated_conformance::runner::Child;
 use std::io::Write;
 use std::time::Duration;
 
@@ -46,7 +44,7 @@ fn run(case: &Case, mode: Mode, seed: u64, steps: u64) -> Result<String, String>
             let store_buffer = if seed.is_multiple_of(4) { 0 } else { 4 };
             let most_ns = if case.planted.is_some() { MOST_NS_IF_PLANTED } else { MOST_NS };
             let settings =
-                Settings { cpus: runner::CPUS, seed, mode, store_buffer, most_steps, most_ns, ..Settings::default() };
+                Settings { cpus: CPUS, seed, mode, store_buffer, most_steps, most_ns, ..Settings::default() };
             let strategy = PLANS[seed as usize % PLANS.len()].strategy(seed);
             let report = simulate(settings, Some(strategy), || (case.run)(&Simulated { mode, seed, steps }));
             let outcome = report.outcome.unwrap_or_else(|failure| Err(failure.to_string()));
@@ -126,4 +124,70 @@ fn no_case_is_left_out() {
     let left_out: Vec<_> =
         cases().filter(|case| !MODULES.contains(&case.name.split("::").next().unwrap_or(""))).collect();
     assert!(left_out.is_empty(), "these cases belong to no module that is tested: {left_out:?}");
+}
+
+/// Few, so that threads meet.
+const CPUS: usize = 4;
+
+/// One run of one case: its threads are coroutines, which a strategy disturbs between any two steps.
+#[derive(Clone, Copy, Debug)]
+struct Simulated {
+    mode: Mode,
+    seed: u64,
+    /// How many a body goes on for.
+    steps: u64,
+}
+
+impl Runner for Simulated {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn width(&self) -> usize {
+        CPUS + 2
+    }
+
+    fn slots(&self) -> usize {
+        match self.mode {
+            Mode::ConcurrencyId => CPUS + 1,
+            // Those of earlier runs come into use again, but not at once.
+            Mode::PerThread => 4 * self.width(),
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        simulation::steps() < self.steps
+    }
+
+    fn pause(&self) {
+        simulation::pause();
+    }
+
+    fn run(&self, placement: Placement, jobs: Vec<Job<'_>>, interrupt: Option<&(dyn Fn() + Sync)>) {
+        let place = |number: usize| match placement {
+            Placement::Apart => Place::On(number % CPUS),
+            Placement::Moved | Placement::Anywhere => Place::Anywhere,
+        };
+        let jobs = jobs.into_iter().enumerate();
+        let jobs = jobs.map(|(number, job)| (Box::new(job) as simulation::Job<'_>, place(number))).collect();
+        simulation::run(jobs, interrupt);
+    }
+
+    fn run_without_slot(&self, job: Job<'_>) -> bool {
+        simulation::run_without_slot(job);
+        true
+    }
+
+    fn fork(&self, fork: Fork, child: Child<'_>) -> Ended {
+        match simulation::fork(fork == Fork::Ordinary, child) {
+            simulation::Ended::Well => Ended::Well,
+            simulation::Ended::Found(what) => Ended::Found(what),
+            simulation::Ended::Died(_) => Ended::Died,
+            simulation::Ended::Hung(_) => Ended::Hung,
+        }
+    }
 }

@@ -9,7 +9,7 @@
 
 use super::Operations;
 use super::cached::under_restarts;
-use super::memory::Memory;
+use super::region::Memory;
 use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Places, Runner, alone};
 use machine::slot::{self, COUNTED_BESIDE, COUNTS, Counted, NOWHERE};

@@ -1,16 +1,163 @@
-//! draw and replace_pair: threads draw from a cell, and fill it up.
+//! draw, replace_pair and store_pair: threads draw from a cell, fill it up, and close it while others draw.
 //!
 //! Step by step on one thread, then on all at once: threads migrate, handlers that draw interrupt them, and one thread
-//! restarts all slots repeatedly. [`super::stock`] says how a wrong draw is found.
+//! restarts all slots repeatedly. Each row of the cell has a *stock*, of which an account is kept.
+//!
+//! ```text
+//!   total of a row = edge − (left − WINDOW)          a draw adds its amount; a refill moves left and edge by the same
+//!   Σ totals       = Σ amounts that draw said yes to
+//! ```
+//!
+//! A draw that is lost, done twice, or done in a row that another thread draws from makes the sums differ. One thread
+//! at a time moves the edge of a row, as [`Operations::replace_pair`] demands; a second one does something else.
 
 use super::Operations;
-use super::cached::under_restarts;
-use super::rows::{MARK, RANGE, Rows};
-use super::stock::Stock;
-use crate::case::{Outcome, ensure};
-use crate::runner::{Runner, alone};
+use super::cached::{interrupts, under_restarts};
+use super::rows::{MARK, RANGE, Rows, total};
+use crate::case::{Findings, Outcome, demand, ensure};
+use crate::runner::{Placement, Runner, alone, crowd, random};
+use machine::clock;
 use machine::slot::{Mode, Pair, Stored, WINDOW};
-use machine::sync::{AtomicI64, Ordering};
+use machine::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+/// Draws between two looks at the clock.
+const BURST: usize = 64;
+
+/// A cell with its account.
+#[derive(Debug)]
+pub struct Stock<'a> {
+    /// Where it lies.
+    pub rows: Rows,
+    operations: &'a Operations,
+    /// For each row, whether somebody moves its edge.
+    moving: Vec<AtomicBool>,
+    drawn: AtomicI64,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    refilled: AtomicU64,
+    findings: Findings,
+}
+
+impl<'a> Stock<'a> {
+    /// A zeroed cell, of which nothing can be drawn.
+    pub fn new(operations: &'a Operations) -> Result<Self, String> {
+        let rows = Rows::new()?;
+        let moving = (0..=rows.last()).map(|_| AtomicBool::new(false)).collect();
+        let [accepted, refused, refilled] = [const { AtomicU64::new(0) }; 3];
+        let drawn = AtomicI64::new(0);
+        Ok(Stock { rows, operations, moving, drawn, accepted, refused, refilled, findings: Findings::new() })
+    }
+
+    /// What was found so far.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// Puts something in all rows, while nobody works.
+    pub fn fill(&self, runner: &dyn Runner) {
+        let mut random = random(runner, usize::MAX >> 2);
+        self.rows.slots().for_each(|slot| self.rows.prepare(slot, refill(Pair { left: 0, edge: 0 }, &mut random)));
+    }
+
+    /// What a signal handler does: one draw.
+    pub fn interrupt(&self, amount: i64) {
+        if self.draw(amount) {
+            // Relaxed: read when the threads have ended.
+            self.drawn.fetch_add(amount, Ordering::Relaxed);
+            self.accepted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Draws as long as the runner goes on; if `refills`, what was drawn is filled up.
+    pub fn work(&self, runner: &dyn Runner, thread: usize, refills: bool) {
+        let mut random = random(runner, thread);
+        let (mut drawn, mut accepted, mut refused) = (0, 0, 0);
+        while runner.goes_on() && self.findings.none() {
+            for _ in 0..BURST {
+                // Mostly by one, so that many are drawn between two refusals.
+                let most = if random.u8(0..8) == 0 { RANGE as i64 } else { 1 };
+                let amount = random.i64(-most..=most);
+                if self.draw(amount) {
+                    drawn += amount;
+                    accepted += 1;
+                } else {
+                    refused += 1;
+                }
+                if refills && random.bool() {
+                    self.refill_own(&mut random);
+                }
+            }
+        }
+        // Relaxed: read when the threads have ended.
+        self.drawn.fetch_add(drawn, Ordering::Relaxed);
+        self.accepted.fetch_add(accepted, Ordering::Relaxed);
+        self.refused.fetch_add(refused, Ordering::Relaxed);
+    }
+
+    fn draw(&self, amount: i64) -> bool {
+        // SAFETY: every slot has a row; amounts are at most RANGE, which is far below the window's half.
+        unsafe { (self.operations.draw)(self.rows.cell(), amount) }
+    }
+
+    fn refill_own(&self, random: &mut fastrand::Rng) {
+        let Some(slot) = (self.operations.current)() else { return };
+        let replace = || {
+            let old = self.load(slot);
+            // SAFETY: every slot has a row; nobody else moves this edge.
+            unsafe { (self.operations.replace_pair)(self.rows.cell(), slot, old.left, refill(old, random)) }
+        };
+        let done = self.moving_edge(slot, replace) == Some(Stored::Done);
+        self.refilled.fetch_add(done as u64, Ordering::Relaxed);
+    }
+
+    /// Writes a pair in a row without drawers, after it was closed with `old` in it, during a move of its edge.
+    pub fn open(&self, slot: u32, old: Pair, random: &mut fastrand::Rng) {
+        // SAFETY: every slot has a row; nobody draws from a marked cell, and nobody else moves this edge.
+        unsafe { (self.operations.store_pair)(self.rows.cell(), slot, refill(old, random)) };
+    }
+
+    /// The pair in any row.
+    pub fn load(&self, slot: u32) -> Pair {
+        // SAFETY: every slot has a row.
+        unsafe { (self.operations.load_pair)(self.rows.cell(), slot) }
+    }
+
+    /// Does what moves the edge in a row, unless somebody else does.
+    pub fn moving_edge<R>(&self, slot: u32, work: impl FnOnce() -> R) -> Option<R> {
+        let moving = &self.moving[slot as usize];
+        // Acquire pairs with the release below: who comes next sees the pair as it was left.
+        if moving.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let result = work();
+        moving.store(false, Ordering::Release);
+        Some(result)
+    }
+
+    /// Nobody runs: what is in the rows is what was not drawn. Returns what was done.
+    pub fn account(&self) -> Result<String, String> {
+        self.findings.outcome()?;
+        let pairs = || self.rows.slots().map(|slot| (slot, self.rows.pair(slot)));
+        let outside = pairs().find(|(_, pair)| pair.left != 0 && !is_open(*pair));
+        ensure!(outside.is_none(), "draws and refills have left {outside:?}, of which nothing can be drawn");
+        let (kept, drawn) = (pairs().map(|(_, pair)| total(pair)).sum::<i64>(), self.drawn.load(Ordering::Relaxed));
+        ensure!(kept == drawn, "draws that sum to {drawn} were accepted, and the rows say {kept}");
+        let [accepted, refused, refilled] =
+            [&self.accepted, &self.refused, &self.refilled].map(|count| count.load(Ordering::Relaxed));
+        ensure!(accepted > 0 && refused > 0, "{accepted} draws were accepted, and {refused} refused");
+        Ok(format!("{accepted} draws accepted, {refused} refused, {refilled} refills"))
+    }
+}
+
+/// The same total with something else left.
+fn refill(old: Pair, random: &mut fastrand::Rng) -> Pair {
+    let left = random.i64(0..RANGE as i64);
+    Pair { left: WINDOW + left as u64, edge: total(Pair { left: old.left & !MARK, ..old }) + left }
+}
+
+fn is_open(pair: Pair) -> bool {
+    (WINDOW..WINDOW + RANGE as u64).contains(&pair.left)
+}
 
 /// The body of [`Operations::draw`], which relies on no other operation.
 pub fn drawn(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -127,4 +274,86 @@ fn one_replaces(rows: &Rows, operations: &Operations) -> Result<(), String> {
     let others: Vec<u32> = others.collect();
     ensure!(others.is_empty(), "pairs changed in rows {others:?}, and were not to be replaced");
     Ok(())
+}
+
+/// Threads that close cells.
+const CLOSERS: usize = 2;
+/// One in so many closings makes no restart.
+const REFUSED: u32 = 4;
+/// Closings before others are let run.
+const CLOSINGS: usize = 16;
+/// How long a cell stays closed at most.
+const CLOSED_NS: u64 = 20_000;
+
+/// The body of the protocol of [`Operations::draw`]: threads close cells while others draw, and open them again. No thread
+/// draws from a closed cell, however long it stays closed. Some closings are given up without a restart, as if it were
+/// refused.
+pub fn marked(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let stock = Stock::new(operations)?;
+    stock.fill(runner);
+    let (workers, turn) = (runner.width(), AtomicI64::new(0));
+    let closer = Closer { stock: &stock, operations, closed: AtomicU64::new(0), lost: AtomicU64::new(0) };
+    let job = |thread| {
+        (operations.current)();
+        if thread < workers { stock.work(runner, thread, true) } else { closer.work(runner, thread) }
+    };
+    let handler = || stock.interrupt(turn.fetch_add(1, Ordering::Relaxed) % 2 * 2 - 1);
+    runner.run(Placement::Moved, crowd(workers + CLOSERS, &job), interrupts(runner, &handler));
+    let (closed, lost) = (closer.closed.into_inner(), closer.lost.into_inner());
+    let account = stock.account()?;
+    ensure!(closed > 0, "no cell could be closed; {lost} marks were lost");
+    Ok(format!("{account}; {closed} cells closed, {lost} marks lost"))
+}
+
+struct Closer<'a> {
+    stock: &'a Stock<'a>,
+    operations: &'a Operations,
+    closed: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Closer<'_> {
+    fn work(&self, runner: &dyn Runner, thread: usize) {
+        let mut random = random(runner, thread);
+        while runner.goes_on() && self.stock.findings().none() {
+            for _ in 0..CLOSINGS {
+                let slot = random.u32(0..(self.operations.in_use)().max(1));
+                self.stock.moving_edge(slot, || self.close(slot, &mut random));
+            }
+            runner.pause();
+        }
+    }
+
+    fn close(&self, slot: u32, random: &mut fastrand::Rng) {
+        let left = self.stock.rows.left(slot);
+        // AcqRel: what threads drew before is in the pair that we read below. Relaxed would do on this machine, whose
+        // read-modify-writes are fences, and whose restart is one.
+        let old = left.fetch_or(MARK, Ordering::AcqRel);
+        if random.u32(0..REFUSED) == 0 {
+            // Relaxed: whoever draws next reads this word only.
+            left.fetch_and(!MARK, Ordering::Relaxed);
+            return;
+        }
+        let restarted = (self.operations.restart)(slot);
+        demand!(self.stock.findings(), restarted.is_ok(), "a restart was refused", slot);
+        let closed = self.stock.load(slot);
+        if closed.left & MARK == 0 {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.stay_closed(slot, old, closed, random);
+        self.stock.open(slot, closed, random);
+        self.closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Nobody changes a closed pair.
+    fn stay_closed(&self, slot: u32, old: u64, closed: Pair, random: &mut fastrand::Rng) {
+        let what = "a cell is not as it was when it was closed: slot, left before, left after";
+        demand!(self.stock.findings(), closed.left == old | MARK, what, slot, old, closed.left);
+        let end = clock::now_ns() + random.u64(0..CLOSED_NS);
+        while clock::now_ns() < end {}
+        let now = self.stock.load(slot);
+        let what = "a closed cell was drawn from: slot, left before, left after";
+        demand!(self.stock.findings(), now == closed, what, slot, closed.left, now.left);
+    }
 }

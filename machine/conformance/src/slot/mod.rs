@@ -30,21 +30,17 @@ mod counted;
 mod drained;
 mod drawn;
 mod held_up;
-mod marked;
-mod memory;
 mod owners;
 mod paired;
 mod planted;
 mod region;
-mod replaced;
 mod rows;
-mod stock;
 mod tokens;
 mod words;
 
 pub use cached::{popped, pushed};
+pub use owners::replaced;
 pub use planted::{CASES, RESTARTS_OF_ALL};
-pub use replaced::replaced;
 
 use crate::case::operations;
 use machine::kick::{self, Refused};

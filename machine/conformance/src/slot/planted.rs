@@ -5,9 +5,7 @@
 
 use super::region::{DRAINING, WORDS};
 use super::rows::{MARK, RANGE};
-use super::{
-    Operations, added, adopted, counted, drained, drawn, held_up, marked, paired, popped, pushed, replaced, words,
-};
+use super::{Operations, added, adopted, counted, drained, drawn, held_up, paired, popped, pushed, replaced, words};
 use crate::case::{BY_IDS, PER_THREAD};
 use machine::kick;
 use machine::slot::{self, AREA, AREAS, ARRAY, COUNTS, Counted, MAX, Mode, Pair, ROW, Stored, WINDOW};
@@ -90,7 +88,7 @@ crate::cases! {
         "the same slot for all threads" { draw: |cell, amount| draw_in(cell, 1, amount) }
         "no window" { draw: draw_anything }
     }
-    "slot::draw while cells are closed" in BY_IDS => marked::marked, {
+    "slot::draw while cells are closed" in BY_IDS => drawn::marked, {
         "sees no marks" { draw: draw_past_marks }
     }
     "slot::replace_pair" => drawn::refilled, {

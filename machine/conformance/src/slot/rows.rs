@@ -9,7 +9,7 @@
 //! There is a row for each slot that can ever be. The operations under test access the words in their own way;
 //! everything else uses relaxed atomics. A test prepares rows, and reads them, before or after threads run.
 
-use super::memory::Memory;
+use super::region::Memory;
 use machine::slot::{self, Mode, Pair, ROW, WINDOW};
 use machine::sync::{AtomicI64, AtomicU64, Ordering};
 use std::ops::Range;

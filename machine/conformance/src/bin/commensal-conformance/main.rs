@@ -11,24 +11,21 @@
 //!
 //! The process starts with one thread, the case's first one: some operations treat the main thread differently.
 
-mod arguments;
 mod cases;
-mod disturbance;
-mod entries;
-mod filter;
-mod fork;
 mod host;
-mod registration;
 
-use arguments::{Arguments, Cli};
 use clap::Parser;
 use conformance::Case;
+use host::Host;
+use machine::slot::Mode;
+use std::env;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if cli.list {
-        cases::all().filter(|case| case.fits(arguments::mode())).for_each(list);
+        cases::all().filter(|case| case.fits(mode())).for_each(list);
         return ExitCode::SUCCESS;
     }
     match cli.arguments() {
@@ -50,7 +47,7 @@ const GRACE: u32 = 600;
 const GRACE_IF_PLANTED: u32 = 1;
 
 fn run(arguments: &Arguments) -> ExitCode {
-    let host = host::Host::new(arguments);
+    let host = Host::new(arguments);
     let grace = if arguments.case.planted.is_some() { GRACE_IF_PLANTED } else { GRACE };
     // A signal, not a thread: cases start with one.
     // SAFETY: no effects on memory.
@@ -66,4 +63,81 @@ fn run(arguments: &Arguments) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// How long a body that could go on for ever does, in seconds.
+const SECONDS: f64 = 0.15;
+/// What multiplies that.
+const EFFORT_VARIABLE: &str = "COMMENSAL_TEST_EFFORT";
+/// What turns restartable sequences off in the C library.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+const FALLBACK: &str = "glibc.pthread.rseq=0";
+
+/// Runs one case of the conformance suite in this process.
+#[derive(Parser)]
+#[command(name = "commensal-conformance")]
+struct Cli {
+    /// Print the cases of this mode: name and what is planted, parted by tabs
+    #[arg(long)]
+    list: bool,
+    /// The case
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+    /// What is wrong with the operation
+    #[arg(long, value_name = "WHAT")]
+    planted: Option<String>,
+    /// For how long a body goes on that could go on for ever
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// What random choices start from; otherwise the time tells
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// A case to run, and how.
+struct Arguments {
+    case: &'static Case,
+    mode: Mode,
+    seconds: f64,
+    seed: u64,
+}
+
+impl Arguments {
+    /// The command that does the same again.
+    fn replay(&self) -> String {
+        let tunables = if self.mode == Mode::PerThread { format!("{TUNABLES}={FALLBACK} ") } else { String::new() };
+        let planted = self.case.planted.map(|what| format!(" --planted '{what}'")).unwrap_or_default();
+        let release = if cfg!(debug_assertions) { "" } else { "--release " };
+        format!(
+            "{tunables}cargo run -q {release}-p conformance -- '{}'{planted} --seconds {} --seed {}",
+            self.case.name, self.seconds, self.seed
+        )
+    }
+}
+
+/// The mode that the environment asks for.
+fn mode() -> Mode {
+    let is_fallback = env::var(TUNABLES).is_ok_and(|value| value.contains(FALLBACK));
+    if is_fallback { Mode::PerThread } else { Mode::ConcurrencyId }
+}
+
+impl Cli {
+    /// The case that is named, with what the environment says.
+    fn arguments(self) -> Result<Arguments, String> {
+        let mode = mode();
+        let effort = env::var(EFFORT_VARIABLE).map_or(Ok(1.0), |text| text.parse());
+        let effort: f64 = effort.map_err(|error| format!("{EFFORT_VARIABLE}: {error}"))?;
+        let (name, planted) = (self.name.unwrap_or_default(), self.planted.as_deref());
+        let case = cases::all().find(|case| case.name == name && case.planted == planted && case.fits(mode));
+        let case = case.ok_or_else(|| {
+            let what = planted.map(|what| format!(" with '{what}' planted")).unwrap_or_default();
+            format!("there is no case '{name}'{what} in mode {mode:?}; --list names all")
+        })?;
+        let seconds = self.seconds.unwrap_or(SECONDS * effort);
+        Ok(Arguments { case, mode, seconds, seed: self.seed.unwrap_or_else(moment) })
+    }
+}
+
+fn moment() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64 & 0xffff_ffff)
 }
