@@ -4,6 +4,7 @@
 //! A program is compiled into a file of the process's own and then renamed, so that test processes that run at
 //! the same time never see half a program.
 
+use crate::subject::Library;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,6 +25,12 @@ pub fn program(name: &str) -> PathBuf {
 /// The same as a shared library.
 pub fn shared_library(name: &str, output: &str, flags: &[&str]) -> PathBuf {
     variant(name, &format!("{output}.so"), &[&["-shared", "-fPIC"], flags].concat())
+}
+
+/// The allocator of `c/broken.c` with a defect, or "NONE".
+pub fn broken(defect: &str) -> Library {
+    let output = format!("broken_{}", defect.to_lowercase());
+    Library::at(shared_library("broken", &output, &[&format!("-DDEFECT={defect}")]))
 }
 
 /// The program `output`, made from the source `name` with more flags; libraries among them come last.

@@ -4,24 +4,19 @@
 //! what fails them is the defect.
 
 use dropin::check::check;
-use dropin::compile;
-use dropin::subject::{Library, Mode};
+use dropin::compile::broken;
+use dropin::subject::Mode;
 use std::time::Duration;
-
-fn allocator(defect: &str) -> Library {
-    let output = format!("broken_{}", defect.to_lowercase());
-    Library::at(compile::shared_library("broken", &output, &[&format!("-DDEFECT={defect}")]))
-}
 
 /// The check holds for the sound allocator; under the defect it fails with this text in its report.
 fn found(defect: &str, line: &str, text: &str) {
-    check(line).verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
+    check(line).verdict(&broken("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
     found_by_a_strict_check(defect, line, text);
 }
 
 /// As `found`, for a check that even the sound allocator, which keeps its chunks, doesn't pass.
 fn found_by_a_strict_check(defect: &str, line: &str, text: &str) {
-    match check(line).verdict(&allocator(defect), Mode::Normal) {
+    match check(line).verdict(&broken(defect), Mode::Normal) {
         Ok(outcome) => panic!("{}", outcome.report(&format!("`{line}` misses the defect {defect}"))),
         Err(report) => assert!(report.contains(text), "`{line}` fails under {defect} for another reason: {report}"),
     }
@@ -61,7 +56,7 @@ defects! {
 
 #[test]
 fn a_lock_that_a_forked_child_finds_taken() {
-    check("fork storm 300 fork").verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
+    check("fork storm 300 fork").verdict(&broken("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
     // Whatever is slow may count as hanging here.
     found_by_a_strict_check("LOCKED", "fork storm 1500 fork 2", "a child of fork hangs");
 }
@@ -69,14 +64,14 @@ fn a_lock_that_a_forked_child_finds_taken() {
 #[test]
 fn a_lock_that_a_signal_handler_finds_taken() {
     let timer = check("signals timer 0.5");
-    timer.verdict(&allocator("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
+    timer.verdict(&broken("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
     let report =
-        timer.limit(Duration::from_secs(2)).verdict(&allocator("LOCKED"), Mode::Normal).expect_err("a hang was missed");
+        timer.limit(Duration::from_secs(2)).verdict(&broken("LOCKED"), Mode::Normal).expect_err("a hang was missed");
     assert!(report.contains("TimedOut"), "it fails for another reason: {report}");
 }
 
 #[test]
 fn misuse_that_nobody_notices() {
-    let outcome = check("misuse interior 5000000").outcome(&allocator("NONE"), Mode::Normal);
+    let outcome = check("misuse interior 5000000").outcome(&broken("NONE"), Mode::Normal);
     assert!(outcome.stdout.contains("not found"), "{}", outcome.report("the sound allocator reports misuse"));
 }

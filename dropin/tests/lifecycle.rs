@@ -1,4 +1,5 @@
-//! Threads, forks, signals, libraries that come and go, and what happens before main and after it.
+//! Threads, forks, signals, libraries that come and go, what happens before main and after it, and memory: it goes back to the
+//! kernel when it is free, and serves again before new memory is asked for.
 
 use dropin::check::{check, promised, watched};
 use dropin::in_both_modes;
@@ -45,6 +46,19 @@ in_both_modes! {
     thread_of_the_library_beside_a_pthread_create_of_the_program: promised("wraps under_lock");
     mappings_by_functions_of_the_program: |mode| check("wraps mappings").env("COMMENSAL_CONF", "syscalls:libc").holds(mode);
     loaded_at_run_time: super::loaded_at_run_time;
+
+    small_blocks_go_back: promised("memory returns 48");
+    middling_blocks_go_back: promised("memory returns 1500");
+    larger_blocks_go_back: promised("memory returns 100000");
+    large_blocks_go_back: promised("memory returns 5000000");
+    small_blocks_go_back_without_a_call: promised("memory alone 48");
+    blocks_of_many_sizes_go_back_without_a_call: promised("memory alone 0");
+    larger_blocks_go_back_without_a_call: promised("memory alone 100000");
+    large_blocks_go_back_without_a_call: promised("memory alone 5000000");
+    small_blocks_are_reused: "memory reuse 64";
+    larger_blocks_are_reused: "memory reuse 30000";
+    large_blocks_are_reused: "memory reuse 3000000";
+    memory_serves_all_sizes: promised("memory recycle");
 }
 
 fn by_mode<T>(mode: Mode, normal: T, fallback: T) -> T {

@@ -4,9 +4,10 @@
 //! run has an empty folder of its own and a fixed environment. The first run, without the library, must
 //! succeed: it says what is right.
 
+use dropin::compile::broken;
 use dropin::run::{End, Outcome, Run};
 use dropin::subject::{self, Library, Mode};
-use dropin::{compile, folder, scratch, skips};
+use dropin::{folder, scratch, skips};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -150,23 +151,18 @@ fn every_skip_is_of_a_test() {
 
 // -- The comparison can fail. --
 
-fn defective(defect: &str) -> Library {
-    let output = format!("broken_{}", defect.to_lowercase());
-    Library::at(compile::shared_library("broken", &output, &[&format!("-DDEFECT={defect}")]))
-}
-
 #[test]
 fn a_sound_allocator_agrees() {
-    compare("sh", &defective("NONE")).unwrap_or_else(|report| panic!("{report}"));
+    compare("sh", &broken("NONE")).unwrap_or_else(|report| panic!("{report}"));
 }
 
 #[test]
 fn a_line_too_many_is_found() {
-    let report = compare("sh", &defective("CHATTY")).expect_err("more output was missed");
+    let report = compare("sh", &broken("CHATTY")).expect_err("more output was missed");
     assert!(report.contains("something else"), "it fails for another reason: {report}");
 }
 
 #[test]
 fn another_status_is_found() {
-    compare("sh", &defective("CHANGES_STATUS")).expect_err("another exit status was missed");
+    compare("sh", &broken("CHANGES_STATUS")).expect_err("another exit status was missed");
 }

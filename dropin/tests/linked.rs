@@ -1,0 +1,180 @@
+//! The functions of `commensal.h`, as C and C++ programs use them: linked with the shared library and with the archive, in both
+//! modes.
+
+use dropin::linked::{ended, ends_with, holds};
+use dropin::run::{End, Run};
+use dropin::subject::{self, Library, Linkage, Mode};
+use dropin::{compile, in_both_modes};
+
+in_both_modes! {
+    counter_layout: |mode| holds(mode, "counter layout");
+    counter_values: |mode| holds(mode, "counter values");
+    counter_without_memory: |mode| holds(mode, "counter memory");
+    counter_index_out_of_range: super::counter_index_out_of_range;
+    counter_members_of_objects: |mode| holds(mode, "counter_cxx objects");
+    counter_around_main: super::counter_around_main;
+
+    cache_basics: |mode| holds(mode, "cache basics");
+    cache_hooks: |mode| holds(mode, "cache hooks");
+    cache_served_by_general_classes: |mode| drop(ended(mode, "cache general", "cache.*.dedicated:off,cache.own.dedicated:on"));
+    cache_wrong_rules: super::cache_wrong_rules;
+    cache_table_at_exit: super::cache_table_at_exit;
+    cache_given_to_another: |mode| ends_with(mode, "cache mixed_up", "was given back to a cache that it is not from");
+
+    group_basics: |mode| holds(mode, "group basics");
+    group_nesting: |mode| holds(mode, "group nesting");
+    group_own: |mode| holds(mode, "group own");
+    group_faults: |mode| holds(mode, "group faults");
+
+    rcu_basics: |mode| holds(mode, "rcu basics");
+    rcu_list: |mode| holds(mode, "rcu list");
+    rcu_deferred: |mode| holds(mode, "rcu deferred");
+    rcu_registered: |mode| holds(mode, "rcu registered");
+    rcu_forks: |mode| holds(mode, "rcu forks");
+    rcu_sandboxed: |mode| holds(mode, "rcu sandboxed");
+    rcu_main_that_leaves: super::rcu_main_that_leaves;
+
+    upkeep_settings: |mode| holds(mode, "upkeep settings");
+    upkeep_leaves: |mode| holds(mode, "upkeep leaves");
+    upkeep_user: |mode| holds(mode, "upkeep user");
+
+    locks_none: |mode| holds(mode, "locks none");
+    locks_known: |mode| holds(mode, "locks known");
+    locks_busy: |mode| holds(mode, "locks busy");
+    locks_forks: |mode| holds(mode, "locks forks");
+    locks_text_at_exit: super::locks_text_at_exit;
+    locks_json_at_exit: super::locks_json_at_exit;
+    locks_filters: super::locks_filters;
+    locks_wrong_settings: super::locks_wrong_settings;
+}
+
+/// For each function the first index that is too large; for one of them the largest, too.
+fn counter_index_out_of_range(mode: Mode) {
+    const FUNCTIONS: &str =
+        "add sub add_local add_remote read read_positive sum sum_positive compare limited_add set reset";
+    for function in FUNCTIONS.split_whitespace() {
+        ends_with(mode, &format!("counter index {function}"), "counter 3 of a set of 3: give an index below 3");
+    }
+    let text = format!("counter {} of a set of 3: give an index below 3", usize::MAX);
+    ends_with(mode, &format!("counter index add {}", usize::MAX), &text);
+}
+
+/// Destructors of global objects run after main; the last of them says that it found what all others added.
+fn counter_around_main(mode: Mode) {
+    for outcome in ended(mode, "counter_cxx around_main", "") {
+        let counted = outcome.stdout.contains("both destructors were counted");
+        assert!(counted, "{}", outcome.report("destructors were not counted"));
+    }
+}
+
+/// The columns of /proc/slabinfo, as its header says them: what 300 objects of 1000 bytes need, of which seven are left.
+fn cache_table_at_exit(mode: Mode) {
+    for outcome in ended(mode, "cache table", "slabinfo:exit") {
+        let mut lines = outcome.stderr.lines().skip_while(|line| !line.starts_with("slabinfo - version: 2.1"));
+        let header = lines.nth(1).unwrap_or_else(|| panic!("{}", outcome.report("no table")));
+        assert!(header.contains("<active_objs> <num_objs> <objsize> <objperslab> <pagesperslab>"), "{header}");
+        let row = lines
+            .find(|line| line.starts_with("contexts/used"))
+            .unwrap_or_else(|| panic!("{}", outcome.report("no row")));
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let number = |index: usize| words[index].parse::<u64>().unwrap_or_else(|_| panic!("column {index}: {row}"));
+        assert_eq!((number(1), &words[3..6]), (7, &["1008", "65", "16"][..]), "{row}");
+        assert_eq!(words[7..11], ["tunables", "60", "20", "0"], "{row}");
+        assert!((1..=5).contains(&number(14)) && number(2) == 65 * number(14), "{row}");
+    }
+}
+
+/// They are named, with what would be right, and the program runs as without them.
+fn cache_wrong_rules(mode: Mode) {
+    for outcome in ended(mode, "cache basics", "cache.test.dedicated:perhaps,cache.test.dedicatd:off") {
+        for said in [
+            "cache.test.dedicated cannot be 'perhaps': expected off or on; ignored",
+            "unknown key 'cache.test.dedicatd': did you mean 'cache.NAME.dedicated'? ignored",
+        ] {
+            assert!(outcome.stderr.contains(said), "{}", outcome.report(&format!("{said:?} was not said")));
+        }
+    }
+}
+
+fn rcu_main_that_leaves(mode: Mode) {
+    for outcome in ended(mode, "rcu main_leaves", "") {
+        assert_eq!(outcome.stdout, "an exit handler ran\n", "{}", outcome.report("exit handlers did not run"));
+    }
+}
+
+/// Threads that were in it leave it by a pointer that the kernel reads, and end in functions of its.
+#[test]
+fn plugin_with_the_archive_inside_stays_when_it_is_closed() {
+    if !subject::is_commensal() {
+        return;
+    }
+    let flags =
+        [vec!["-shared".into(), "-fPIC".into(), "-Wl,--exclude-libs,ALL".into()], Linkage::Static.flags()].concat();
+    let plugin = compile::with_commensal_header("archive_plugin", "archive_plugin.so", &flags);
+    for mode in [Mode::Normal, Mode::Fallback] {
+        let run = Run::new(compile::program("dlopen")).args(["closed".into(), plugin.clone().into_os_string()]);
+        run.with(&Library::none(), mode).ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
+    }
+}
+
+const HEAD: &str = " contended   total wait     max wait     avg wait         type   caller";
+const NOBODY: &str = "commensal: no lock was contended";
+
+/// What a program that ends well says on standard error.
+fn said(mode: Mode, line: &str, conf: &str) -> Vec<String> {
+    ended(mode, line, conf).iter().map(|outcome| outcome.stderr.to_string()).collect()
+}
+
+/// Three waits of 10 to 30 ms each, by one caller.
+fn locks_text_at_exit(mode: Mode) {
+    for said in said(mode, "locks known", "locks:exit") {
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[..2], [HEAD, ""], "{said}");
+        let row = lines
+            .iter()
+            .find(|line| line.ends_with("drain   cpu_cache::tier::CpuCaches::drain_all"))
+            .expect("a row of who trimmed");
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let ms = |index: usize| words[index].parse::<f64>().unwrap_or_else(|_| panic!("column {index}: {row}"));
+        assert_eq!((words[0], words[2], words[4], words[6]), ("3", "ms", "ms", "ms"), "{row}");
+        let (total, max, avg) = (ms(1), ms(3), ms(5));
+        assert!((15.0..=total).contains(&max) && (total / 3.0 - avg).abs() < 0.02, "{row}");
+    }
+    assert!(said(mode, "locks none", "locks:exit").iter().all(|said| said.trim_end() == NOBODY));
+}
+
+fn locks_json_at_exit(mode: Mode) {
+    for said in said(mode, "locks known", "locks:json") {
+        let is_whole = said.starts_with("{ \"locks\": [\n  { \"contended\": 3, \"total_wait_ns\": ")
+            && said.contains("\"type\": \"drain\", \"caller\": \"cpu_cache::tier::CpuCaches::drain_all\" }")
+            && said.ends_with("], \"lost\": { \"contended\": 0, \"total_wait_ns\": 0 } }\n");
+        assert!(is_whole, "{said}");
+    }
+    let nothing = "{ \"locks\": [ ], \"lost\": { \"contended\": 0, \"total_wait_ns\": 0 } }\n";
+    assert!(said(mode, "locks none", "locks:json").iter().all(|said| said == nothing));
+}
+
+fn locks_filters(mode: Mode) {
+    for (filter, is_shown) in [("drain", true), ("CpuCaches::drain_a", true), ("quarantine", false)] {
+        for said in said(mode, "locks known", &format!("locks:exit,locks.filter:{filter}")) {
+            let rows = said.lines().skip(2).count();
+            let expected = format!("{NOBODY} whose type or caller contains '{filter}'");
+            assert!(if is_shown { rows == 1 } else { said.trim_end() == expected }, "{filter}: {said}");
+        }
+    }
+}
+
+/// They are named, with what would be right, and the program runs as without them.
+fn locks_wrong_settings(mode: Mode) {
+    let long = "z".repeat(65);
+    for said in said(mode, "locks none", &format!("locks:perhaps,locks.filter:{long},lockz:exit,locks:off")) {
+        let expected = [
+            "locks cannot be 'perhaps': expected off, exit or json; ignored".to_owned(),
+            format!("locks.filter cannot be '{long}': expected a text of 1 to 64 bytes; ignored"),
+            "unknown key 'lockz': did you mean 'locks'? ignored".to_owned(),
+        ];
+        let found: Vec<&str> =
+            said.lines().map(|line| line.trim_start_matches("commensal: COMMENSAL_CONF: ")).collect();
+        assert_eq!(found, expected);
+    }
+}
