@@ -3,12 +3,12 @@
 //! Each run of a case is a process with its own seed. `COMMENSAL_TEST_EFFORT` multiplies the number of runs of each
 //! case.
 
-use machine::simulation::{Place, Rates, Settings, self, simulate};
 use machine::simulation::explore::Plan;
-use machine::simulation::worker::{Exit, self};
+use machine::simulation::worker::{self, Exit};
+use machine::simulation::{self, Place, Rates, Settings, simulate};
 use machine::slot::Mode;
-use simulated_conformance::{Case, Ended, Fork, Job, Placement, Runner, cases};
 use simulated_conformance::runner::Child;
+use simulated_conformance::{Case, Ended, Fork, Job, Placement, Runner, cases};
 use std::io::Write;
 use std::time::Duration;
 

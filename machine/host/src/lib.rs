@@ -36,7 +36,6 @@ macro_rules! process_state {
 
 pub mod clock;
 pub mod code;
-mod error;
 pub mod fault;
 pub mod kick;
 pub mod process;

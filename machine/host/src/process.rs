@@ -1,7 +1,7 @@
 //! The process: its environment and limits, its messages, and its death.
 
-pub use crate::error::Error;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+pub use crate::syscall::Error;
 use crate::{sandbox, syscall};
 use core::ffi::{CStr, c_char, c_int};
 

@@ -8,7 +8,7 @@
 //! | shared with the host | the simulated machine's own |
 //! |---|---|
 //! | `sync/{lock, order}.rs`, `thread/identity.rs` | atomics, fences, system calls, `thread/block.rs` |
-//! | `slot/{fallback, layout, number, words}.rs` | `slot/{restartable, row, given}.rs` |
+//! | `slot/{fallback, layout, number, words}.rs` | `slot/{restartable, section, given}.rs` |
 //! | [`kick`], [`vm`], [`root`], [`sandbox`], [`fault`], [`code`] | [`clock`], [`process`], [`publication`] |
 //!
 //! While no simulation runs on its host thread, an operation has its plain meaning: atomics are core's, system calls
@@ -39,8 +39,6 @@ pub mod clock;
 #[path = "../../host/src/code.rs"]
 pub mod code;
 mod engine;
-#[path = "../../host/src/error.rs"]
-mod error;
 #[path = "../../host/src/fault.rs"]
 pub mod fault;
 #[path = "../../host/src/kick.rs"]

@@ -1,6 +1,6 @@
 //! The simulated process: its environment and limits, its messages, and its death.
 
-pub use crate::error::Error;
+pub use crate::syscall::Error;
 use crate::{engine, sandbox, syscall};
 use core::ffi::CStr;
 use std::io::Write;

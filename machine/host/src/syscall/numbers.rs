@@ -46,3 +46,17 @@ impl Errno {
     pub const NOT_PERMITTED: Errno = Errno(1);
     pub const NO_SUCH_PROCESS: Errno = Errno(3);
 }
+
+/// Why a call failed, by Linux's numbers: for the C library's `errno`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Error {
+    /// Try again.
+    Again = 11,
+    /// Out of memory.
+    OutOfMemory = 12,
+    /// In use.
+    Busy = 16,
+    /// Invalid argument.
+    Invalid = 22,
+}

@@ -1,9 +1,11 @@
 //! The thread's slot, as the simulated kernel or, in fallback mode, the thread's own block has it.
 
+use super::layout::MAX;
 use super::number::{Mode, mode};
-use super::plain;
 use crate::engine::{self, Access};
 use crate::thread;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Does nothing: operations ask [`read`] in each mode.
 pub fn begin(_: Mode) {}
@@ -23,7 +25,7 @@ pub fn look() -> Option<u32> {
     let by_ids = mode_is_ids();
     match engine::here() {
         Some(here) if by_ids || here.with(|engine| engine.has_no_slot()) => here.with(|engine| engine.slot()),
-        None if by_ids => Some(plain::own_slot()),
+        None if by_ids => Some(own_slot()),
         // SAFETY: the word is this thread's own.
         _ => Some(unsafe { *thread::fallback_slot() }),
     }
@@ -44,5 +46,54 @@ pub fn kernel_gives_concurrency_ids() -> bool {
     match engine::here() {
         Some(here) => here.with(|engine| engine.gives_ids()),
         None => std::env::var(TUNABLES).map_or(true, |value| !value.contains(OFF)),
+    }
+}
+
+/// Outside simulations each host thread has a slot, and a section is atomic because a restart waits for its end. Only
+/// simulations have signal handlers and forks in the middle of a section.
+static TAKEN: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
+/// A section runs in the slot.
+static BUSY: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
+
+/// Frees the slot when the thread ends.
+struct Own(Cell<Option<usize>>);
+
+thread_local! {
+    static OWN: Own = const { Own(Cell::new(None)) };
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0.get() {
+            TAKEN[slot].store(false, Ordering::Release);
+        }
+    }
+}
+
+/// The slot of this host thread.
+pub fn own_slot() -> u32 {
+    OWN.with(|own| {
+        let slot = own.0.get().unwrap_or_else(take);
+        own.0.set(Some(slot));
+        slot as u32
+    })
+}
+
+fn take() -> usize {
+    let free = |slot: &usize| !TAKEN[*slot].swap(true, Ordering::Acquire);
+    (0..MAX).find(free).expect("as many slots as host threads")
+}
+
+/// Marks the start or end of a section in this host thread's slot, which orders the section's accesses.
+pub fn set_busy(busy: bool) {
+    BUSY[own_slot() as usize].store(busy, Ordering::SeqCst);
+}
+
+/// Waits until all running sections are over.
+pub fn wait_for_sections() {
+    for (slot, busy) in BUSY.iter().enumerate() {
+        while slot as u32 != own_slot() && busy.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
     }
 }

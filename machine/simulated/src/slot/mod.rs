@@ -1,6 +1,5 @@
 //! Slots: the index of per-CPU data, and the restartable operations on it. The host's module documents them.
 
-mod count;
 #[path = "../../../host/src/slot/fallback.rs"]
 mod fallback;
 mod given;
@@ -8,26 +7,25 @@ mod given;
 mod layout;
 #[path = "../../../host/src/slot/number.rs"]
 mod number;
-mod plain;
 mod restartable;
-mod row;
 mod section;
 #[path = "../../../host/src/slot/words.rs"]
 mod words;
 
-pub use count::{count, count_in};
+pub(crate) use given::wait_for_sections;
 pub use layout::{AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, MAX, NOWHERE, Pair, ROW, Stored, WINDOW};
 pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
 };
-pub(crate) use plain::wait_for_sections;
 
 pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static str)> {
     number::names_of_state().chain(fallback::names_of_state())
 }
 
-pub use restartable::{change_places, compare_store, pop, push};
-pub use row::{draw, load_pair, local_add, local_increment, replace_pair, store_pair};
+pub use restartable::{
+    change_places, compare_store, count, count_in, draw, load_pair, local_add, local_increment, pop, push,
+    replace_pair, store_pair,
+};
 #[doc(hidden)]
 pub use section::{Aborted, Section, restartably};
 pub use words::{compare_exchange, exchange, load};

@@ -1,7 +1,7 @@
 //! A restartable section: steps of the simulated CPU that begin again if the thread was preempted, moved, interrupted
 //! or restarted between them. The last step, the commit, takes effect or does not.
 
-use super::{given, plain};
+use super::given;
 use crate::engine::{self, Access, Here};
 
 /// The section must begin again.
@@ -31,7 +31,7 @@ impl Section {
         let section = Section(engine::here());
         match section.0 {
             Some(here) => here.with(|engine| engine.set_section(true)),
-            None => plain::set_busy(true),
+            None => given::set_busy(true),
         }
         section
     }
@@ -39,7 +39,7 @@ impl Section {
     fn end(self) {
         match self.0 {
             Some(here) => here.with(|engine| engine.set_section(false)),
-            None => plain::set_busy(false),
+            None => given::set_busy(false),
         }
     }
 
