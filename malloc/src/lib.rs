@@ -9,14 +9,12 @@ mod cxx;
 mod group;
 mod loaded;
 mod locks;
-mod namespaces;
-mod prctl;
+mod process;
 mod rcu;
 mod rcu_reader;
 mod sandbox;
 mod stdlib;
 mod upkeep;
-mod vfork;
 
 /// The library's version, for the command to read from the file.
 #[allow(non_upper_case_globals, reason = "a symbol for C")]

@@ -2,7 +2,8 @@
 //!
 //! What `counter.rs` says of itself holds here too.
 
-use commensal::heap;
+use crate::cache::failed;
+use commensal::heap::{self, Error};
 use commensal::machine::slot::Counted;
 use commensal::rcu::{self, Caller, Cookie, Head, Open, Pace};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -171,11 +172,5 @@ pub unsafe extern "C" fn cm_rcu_count_waiting(waiting: *mut RcuWaiting) {
 pub unsafe extern "C" fn cm_rcu_set(name: *const c_char, value: u32) -> c_int {
     // SAFETY: passed on: a string.
     let name = unsafe { CStr::from_ptr(name) };
-    match name.to_str().map(|name| rcu::set_knob(name, value)) {
-        Ok(Ok(())) => 0,
-        _ => {
-            heap::invalid();
-            -1
-        }
-    }
+    if matches!(name.to_str().map(|name| rcu::set_knob(name, value)), Ok(Ok(()))) { 0 } else { failed(Error::Invalid) }
 }

@@ -2,7 +2,8 @@
 //!
 //! What `counter.rs` says of itself holds here too.
 
-use commensal::heap;
+use crate::cache::failed;
+use commensal::heap::Error;
 use commensal::upkeep::{self, Report};
 use core::ffi::{CStr, c_char, c_int};
 
@@ -62,12 +63,10 @@ pub unsafe extern "C" fn cm_upkeep_report(report: *mut UpkeepFigures) {
 pub unsafe extern "C" fn cm_upkeep_set(name: *const c_char, value: u32) -> c_int {
     // SAFETY: passed on: a string.
     let name = unsafe { CStr::from_ptr(name) };
-    match name.to_str().map(|name| upkeep::set_knob(name, value)) {
-        Ok(Ok(())) => 0,
-        _ => {
-            heap::invalid();
-            -1
-        }
+    if matches!(name.to_str().map(|name| upkeep::set_knob(name, value)), Ok(Ok(()))) {
+        0
+    } else {
+        failed(Error::Invalid)
     }
 }
 
