@@ -14,7 +14,6 @@ mod forks;
 mod groups;
 mod heaps;
 mod locks;
-mod names;
 mod protocol;
 mod qsbr;
 mod rcu;

@@ -1,10 +1,11 @@
 //! What a protocol is, and how it is explored.
 
-use crate::names;
+use commensal::layout::{self, HEADER, Part};
+use machine::root;
 use machine::simulation::explore::{Finding, Outcome, Plan, Replayed, Run, Searched, Subject, Until, Verdict};
 use machine::simulation::worker::Progress;
-use machine::simulation::{Defect, Deviation, Rates, Settings};
-use machine::slot::Mode;
+use machine::simulation::{self, Defect, Deviation, Rates, Settings};
+use machine::slot::{AREA, MAX, Mode};
 
 /// A body on the simulated machine, and on what machines it is explored.
 #[derive(Debug)]
@@ -116,7 +117,7 @@ impl Protocol {
     fn with_subject<R>(&self, canary: Option<Canary>, twice_one_in: u64, work: impl FnOnce(&Subject<'_>) -> R) -> R {
         let settings = |seed| self.settings(seed, canary);
         let body = |seed| {
-            names::of_heap();
+            name_heap();
             (self.body)(seed)
         };
         work(&Subject { name: self.name, settings: &settings, body: &body, plans: &self.plans(), twice_one_in })
@@ -173,5 +174,27 @@ pub fn find(name: &str) -> Result<&'static Protocol, String> {
     crate::protocols().find(|protocol| protocol.name == name).ok_or_else(|| {
         let names: Vec<&str> = crate::protocols().map(|protocol| protocol.name).collect();
         format!("found no protocol '{name}'; expected one of: {}", names.join(", "))
+    })
+}
+
+/// Says what lies where in the runtime's region, for traces.
+fn name_heap() {
+    simulation::set_namer(|at| {
+        // SAFETY: reads a pointer, plainly: who asks for names makes no steps.
+        let base = unsafe { root::BASE.as_ptr().read_volatile() };
+        name(at.checked_sub(base.addr())?)
+    });
+}
+
+/// The name of an offset in the region.
+fn name(offset: usize) -> Option<String> {
+    let Some(within) = offset.checked_sub(HEADER) else { return Some(format!("runtime+{offset:#x}")) };
+    let (slot, within) = (within / AREA, within % AREA);
+    let part = layout::part_of(within);
+    (slot < MAX).then(|| match part {
+        Part::AllocationMagazine(id) => format!("slot {slot}.allocation[{id}]"),
+        Part::FreeMagazine(id) => format!("slot {slot}.free[{id}]"),
+        Part::Shard(id, offset) => format!("slot {slot}.shard[{id}]+{offset}"),
+        Part::Other => format!("slot {slot}+{within:#x}"),
     })
 }

@@ -1,14 +1,19 @@
 //! What is measured within one process: `bench probe NAME WORDS…` does it and prints the figures.
 
 mod blocks;
-mod groups;
-mod locks;
 mod prose;
 mod rcu;
 mod recorder;
 mod timing;
 
+use std::hint::black_box;
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
+use commensal::group::Group;
+use commensal::machine::sync::{Acquired, Contention, Lock};
+use commensal::machine::{here, thread};
+use timing::{best_ns, mean_ns};
 
 /// This program's first word when it is a probe.
 pub const WORD: &str = "probe";
@@ -18,10 +23,10 @@ type Probe = (&'static str, &'static str, fn(&[&str]) -> Result<Vec<f64>>);
 
 const ALL: [Probe; 10] = [
     ("crowd", "THREADS: ns of a malloc and a free, by a thread beside so many", blocks::crowd),
-    ("full-group", "GROUPS: ns of an allocation that a full group refuses, so many alive", groups::full),
+    ("full-group", "GROUPS: ns of an allocation that a full group refuses, so many alive", full_group),
     ("handover", "BYTES THREADS: ns of a block that one thread allocates and another frees", blocks::handover),
     ("idle", "THREADS KB: kB resident of threads that allocated so much each, freed it and sleep", blocks::idle),
-    ("lock", "ARM: ns of taking and giving back a lock that nobody else wants", locks::pass),
+    ("lock", "ARM: ns of taking and giving back a lock that nobody else wants", pass),
     ("many", "BYTES COUNT: how many blocks there may be", blocks::many),
     ("prose", "FILE…: words a sentence, percent of sentences over 30 words, stumbles per 100 words", prose::figures),
     ("rcu", "read 0|1 ARM, synchronize ARM, checkpoint ARM or retire ARM: ns of one", rcu::figures),
@@ -45,6 +50,51 @@ fn number(word: &str) -> Result<usize> {
     word.parse().ok().filter(|number| *number > 0).with_context(|| format!("found `{word}`; expected a number above 0"))
 }
 
+const BUDGET: Duration = Duration::from_millis(100);
+const BYTES: usize = 64;
+
+/// A full group of the runtime, which is inside of this program, beside many that have something.
+fn full_group(words: &[&str]) -> Result<Vec<f64>> {
+    let [groups] = words else { bail!("found {words:?}") };
+    let group = || Group::new("tenant").ok().context("no more groups");
+    let groups = (0..number(groups)?).map(|_| group()).collect::<Result<Vec<_>>>()?;
+    let alive: Vec<_> = groups.iter().map(|group| group.alloc([0_u8; BYTES]).ok()).collect();
+    let full = group()?;
+    full.set_limit(Some(1 << 16));
+    // Until it is full.
+    let held: Vec<_> = std::iter::from_fn(|| full.alloc([0_u8; BYTES]).ok()).collect();
+    let ns = mean_ns(BUDGET, 3, || assert!(full.alloc([0_u8; BYTES]).is_err(), "the group is full"));
+    drop((held, alive));
+    Ok(vec![ns])
+}
+
+const ROUNDS: usize = 1000;
+const PASSES: u64 = 4000;
+
+/// A lock of the runtime's that nobody else wants: with what would account for a wait, and without.
+fn pass(words: &[&str]) -> Result<Vec<f64>> {
+    thread::enter();
+    let (lock, contention) = (Lock::<3>::new(), Contention::new());
+    let (lock, contention) = (black_box(&lock), black_box(&contention));
+    let ns = match words {
+        ["without-accounting"] => pass_ns(lock, || lock.try_acquire()),
+        ["with-accounting"] => pass_ns(lock, || lock.acquire(contention, here!()) == Acquired::Clean),
+        _ => bail!("found {words:?}; expected with-accounting or without-accounting"),
+    };
+    Ok(vec![ns])
+}
+
+#[inline(never)]
+fn pass_ns(lock: &Lock<3>, acquire: impl Fn() -> bool) -> f64 {
+    best_ns(ROUNDS, PASSES, |passes| {
+        for _ in 0..passes {
+            assert!(acquire(), "nobody else has the lock");
+            // SAFETY: acquired above.
+            unsafe { lock.release() };
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +108,11 @@ mod tests {
         assert!(told(&["rcu", "read", "0", "dinner"]).contains("dinner"));
         assert!(told(&["lock", "dinner"]).contains("dinner"));
         assert!(told(&["recorder", "1", "dinner"]).contains("dinner"));
+    }
+
+    #[test]
+    fn full_group_refuses() {
+        assert_eq!(full_group(&["3"]).expect("it is refused").len(), 1);
+        assert!(full_group(&["many"]).is_err());
     }
 }
