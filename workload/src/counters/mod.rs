@@ -12,14 +12,12 @@
 //! | file | what is measured |
 //! |---|---|
 //! | `object` | nothing: the forms as types, and how many bytes each touches |
-//! | `life` | create, update, destroy |
+//! | `life` | create, update, destroy; reading and summing |
 //! | `shared` | the same with a second thread, and the upgrade alone |
 //! | `update` | one update, against plain and atomic words |
 //! | `word` | nothing: these words and counters, as types |
-//! | `look` | reading and summing |
 
 mod life;
-mod look;
 mod object;
 mod shared;
 mod update;
@@ -27,8 +25,7 @@ mod word;
 
 use commensal::percpu::{Area, Preparation};
 
-pub use life::{Life, life};
-pub use look::{Look, look};
+pub use life::{Life, Look, life, look};
 pub use object::{COUNTERS, Object, Separate, Together, Waiting};
 pub use shared::{shared_ns, upgrade_ns};
 pub use update::{Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns};
