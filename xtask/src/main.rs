@@ -21,7 +21,6 @@ mod tidy;
 mod tokens;
 mod torture;
 mod tree;
-mod valgrind;
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -154,7 +153,7 @@ fn main() -> ExitCode {
         }
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
-        Task::Valgrind => valgrind::run(&root()),
+        Task::Valgrind => torture::run_under_valgrind(&root()),
         Task::Manifests => simulated_manifests::run(&root()),
         Task::Alone => library::check_alone(&root()),
         Task::Targets { options } => targets(&root(), &options),
