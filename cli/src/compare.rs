@@ -21,7 +21,7 @@ use lab::{json, table};
 
 use crate::failure::Failure;
 use crate::library::Library;
-use crate::{arms, conf, elf, inspect, places, preload, program};
+use crate::{arms, conf, elf, inspect, places, program};
 
 /// Of a program whose blocks nobody has counted: a minute of them, but neither too few to show anything nor more than it takes.
 const USUAL: Budget = Budget { seconds: &[(60.0, 40), (5.0, 200)], least: 10 };
@@ -153,7 +153,7 @@ fn subjects(request: &Compare) -> Result<Vec<Subject>, Failure> {
 /// Why arms may not be what they are called.
 fn warnings(program: &Path) -> Result<Vec<String>, Failure> {
     let mut told = Vec::new();
-    for variable in [preload::VARIABLE, conf::VARIABLE] {
+    for variable in [conf::PRELOAD, conf::VARIABLE] {
         if std::env::var_os(variable).is_some() {
             told.push(format!("{variable} of the environment is not passed on: arms must differ in nothing else"));
         }

@@ -1,9 +1,13 @@
-//! Merging `--conf`, `--stats`, `--slabinfo` and `--locks` into COMMENSAL_CONF.
+//! The environment under which the loader puts the library into a program: LD_PRELOAD, and COMMENSAL_CONF, into which `--conf`,
+//! `--stats`, `--slabinfo` and `--locks` are merged.
 //!
-//! The syntax is `key:value,key:value`. Only the shape is checked here: the library that is preloaded names what it does not know.
+//! The syntax of the latter is `key:value,key:value`. Only the shape is checked here: the library that is preloaded names what it
+//! does not know.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::Command;
 
 use commensal::settings::Key;
 
@@ -78,6 +82,39 @@ fn key(item: &[u8]) -> &[u8] {
     item.split(|&byte| byte == b':').next().unwrap_or(item)
 }
 
+/// The environment variable that the loader reads.
+pub const PRELOAD: &str = "LD_PRELOAD";
+
+/// Lets `command`, and whatever it starts, run under `library` with the settings `given` on top of the inherited ones.
+pub fn preload(command: &mut Command, library: &Path, given: &[&str]) {
+    let inherited = std::env::var_os(PRELOAD);
+    command.env(PRELOAD, prepended(library, inherited.as_deref()));
+    let settings = std::env::var_os(VARIABLE);
+    if let Some(settings) = merge(settings.as_deref(), given) {
+        command.env(VARIABLE, settings);
+    }
+}
+
+/// Lets `command` run with the default settings under `library`, or under none, whatever the user's environment says:
+/// what is compared must differ in the library alone.
+pub fn preload_alone(command: &mut Command, library: Option<&Path>) {
+    command.env_remove(VARIABLE);
+    match library {
+        Some(library) => command.env(PRELOAD, library),
+        None => command.env_remove(PRELOAD),
+    };
+}
+
+/// The library first: of two allocators that are preloaded, the loader binds the first.
+fn prepended(library: &Path, inherited: Option<&OsStr>) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(others) = inherited.filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,5 +176,13 @@ mod tests {
         for wrong in ["", "a", "a:", ":1", "a:1,"] {
             assert!(parse(wrong).unwrap_err().contains("is not KEY:VALUE"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn other_preloads_stay_behind_the_library() {
+        let library = Path::new("/lib/c.so");
+        assert_eq!(prepended(library, None), "/lib/c.so");
+        assert_eq!(prepended(library, Some(OsStr::new(""))), "/lib/c.so");
+        assert_eq!(prepended(library, Some(OsStr::new("a.so b.so"))), "/lib/c.so:a.so b.so");
     }
 }

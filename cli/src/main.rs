@@ -2,7 +2,7 @@
 //!
 //! `commensal run -- CMD` starts a program under the library; `commensal` alone is a tour that shows what the library
 //! does on this machine. The files, in the order in which `run` needs them: `program` finds the program, `inspect` tells
-//! whether the library can reach it, `library` finds the library, `conf` merges settings, `preload` writes the
+//! whether the library can reach it, `library` finds the library, `conf` merges settings and writes the
 //! environment, `sigpipe` undoes what Rust's start-up changed, and `run` executes. `failure` holds the exit statuses. `doctor`
 //! says which mode the library is in on this machine.
 
@@ -21,14 +21,12 @@ mod lab;
 mod library;
 mod merge;
 mod places;
-mod preload;
 mod probe;
 mod program;
 mod run;
 mod settings;
 mod sigpipe;
 mod stat;
-mod top;
 mod tour;
 mod tune;
 
@@ -56,7 +54,7 @@ enum Action {
     Lab(lab::Lab),
     Doctor(doctor::Doctor),
     Tune(tune::Tune),
-    Top(top::Top),
+    Top(stat::Top),
     Stat(stat::Stat),
     Slabinfo(stat::Slabinfo),
 }
@@ -113,7 +111,7 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Action::Lab(request)) => lab::lab(&request),
         Some(Action::Doctor(request)) => doctor::doctor(&request),
         Some(Action::Tune(request)) => tune::tune(&request),
-        Some(Action::Top(request)) => top::top(&request),
+        Some(Action::Top(request)) => stat::top(&request),
         Some(Action::Stat(request)) => stat::stat(&request),
         Some(Action::Slabinfo(request)) => stat::slabinfo(&request),
     }

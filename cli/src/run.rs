@@ -13,7 +13,6 @@ use crate::conf;
 use crate::failure::Failure;
 use crate::inspect;
 use crate::library::Library;
-use crate::preload;
 use crate::program;
 use crate::sigpipe;
 use crate::tune;
@@ -89,7 +88,7 @@ fn prepare(request: &Run) -> Result<Command, Failure> {
     let observe = conf::observe_this_process(std::env::var_os(conf::VARIABLE).as_deref(), &settings);
     let settings: Vec<String> = settings.into_iter().chain(control).chain(observe).collect();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    preload::apply(&mut command, &library.path, &settings);
+    conf::preload(&mut command, &library.path, &settings);
     // It stays open in the program.
     std::mem::forget(page);
     sigpipe::pass_on(&mut command);

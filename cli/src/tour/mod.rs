@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use crate::elf;
 use crate::failure::{Failure, Status};
 use crate::library::Library;
-use crate::{arms, places, preload, program};
+use crate::{arms, conf, places, program};
 
 const INTRODUCTION: &str = "\
 Commensal is a malloc for Linux programs: a table for one, and for every CPU once a second thread comes.
@@ -119,7 +119,7 @@ fn show_startup(tour: &Tour) -> Result<(), Failure> {
 fn check_loaded(library: &Library) -> Result<(), Failure> {
     let mut command = Command::new("cat");
     command.arg("/proc/self/maps").stdin(Stdio::null());
-    preload::apply_alone(&mut command, Some(&library.path));
+    conf::preload_alone(&mut command, Some(&library.path));
     let output = command.output().map_err(|error| trouble("run cat", &error))?;
     let maps = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && maps.contains(&*library.path.to_string_lossy()) {
