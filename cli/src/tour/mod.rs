@@ -1,16 +1,16 @@
 //! `commensal` without arguments: what the library does on this machine, in under 90 seconds.
 //!
-//! Everything that is printed was measured in this run, by the lab's rules: `jobs` runs programs with and without the library and
-//! compares what they print, the experiment `startup` measures what it costs a program that does nothing, `pair` one malloc and one
-//! free, and one `run --stats` shows the statistics. The report goes to standard output, progress to standard error.
+//! Everything that is printed was measured in this run, by the lab's rules: `compared` runs programs with and without
+//! the library, compares what they print, and times one malloc and one free; the experiment `startup` measures what the
+//! library costs a program that does nothing, and one `run --stats` shows the statistics. The report goes to standard
+//! output, progress to standard error.
 
 /// Prints a line; leaves if nobody reads it any more.
 macro_rules! say {
     ($($words:tt)*) => { $crate::places::say(&format!($($words)*))? };
 }
 
-mod jobs;
-mod pair;
+mod compared;
 
 use std::ffi::OsString;
 use std::io;
@@ -74,9 +74,9 @@ fn walk(interrupt: Interrupt) -> Result<ExitCode, Failure> {
     let start = Instant::now();
     say!("{INTRODUCTION}\n{}\n", Machine::host());
     let tour = prepare(interrupt)?;
-    let same = jobs::report(&tour)?;
+    let same = compared::jobs(&tour)?;
     show_startup(&tour)?;
-    pair::report(&tour)?;
+    compared::pair(&tour)?;
     show_statistics(&tour)?;
     say!("{}", what_next(&tour.library.path));
     say!("\nThe tour took {:.0} s.", start.elapsed().as_secs_f64());
