@@ -1,8 +1,8 @@
-//! The environment under which the loader puts the library into a program: LD_PRELOAD, and COMMENSAL_CONF, into which `--conf`,
-//! `--stats`, `--slabinfo` and `--locks` are merged.
+//! The environment under which the loader puts the library into a program: LD_PRELOAD, and COMMENSAL_CONF, into which
+//! `--conf`, `--stats`, `--slabinfo` and `--locks` are merged.
 //!
-//! The syntax of the latter is `key:value,key:value`. Only the shape is checked here: the library that is preloaded names what it
-//! does not know.
+//! The syntax of the latter is `key:value,key:value`. Only the shape is checked here: the library that is preloaded
+//! names what it does not know.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

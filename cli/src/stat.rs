@@ -1,4 +1,5 @@
-//! `commensal stat`, `commensal slabinfo` and `commensal top`: what processes say of themselves, once, to whoever scrapes, or live.
+//! `commensal stat`, `commensal slabinfo` and `commensal top`: what processes say of themselves, once, to whoever
+//! scrapes, or live.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! What `cargo xtask install` installs: found by pkg-config and by CMake, wherever it was moved, and enough for the examples in C;
-//! and the package in `examples/greeter`, which the book shows: built as its readers build it, and run.
+//! What `cargo xtask install` installs: found by pkg-config and by CMake, wherever it was moved, and enough for the
+//! examples in C; and the package in `examples/greeter`, which the book shows: built as its readers build it, and run.
 
 use dropin::run::{End, Outcome, Run};
 use dropin::subject::{self, Library, Mode};

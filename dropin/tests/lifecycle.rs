@@ -1,5 +1,5 @@
-//! Threads, forks, signals, libraries that come and go, what happens before main and after it, and memory: it goes back to the
-//! kernel when it is free, and serves again before new memory is asked for.
+//! Threads, forks, signals, libraries that come and go, what happens before main and after it, and memory: it goes back
+//! to the kernel when it is free, and serves again before new memory is asked for.
 
 use dropin::check::{check, promised, watched};
 use dropin::in_both_modes;

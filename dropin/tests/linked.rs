@@ -1,5 +1,5 @@
-//! The functions of `commensal.h`, as C and C++ programs use them: linked with the shared library and with the archive, in both
-//! modes.
+//! The functions of `commensal.h`, as C and C++ programs use them: linked with the shared library and with the archive,
+//! in both modes.
 
 use dropin::linked::{ended, ends_with, holds};
 use dropin::run::{End, Run};

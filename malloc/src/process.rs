@@ -1,4 +1,5 @@
-//! Functions about processes, which the library sees to before the kernel does: `prctl`, `unshare`, `setns` and `vfork`.
+//! Functions about processes, which the library sees to before the kernel does: `prctl`, `unshare`, `setns` and
+//! `vfork`.
 
 use crate::sandbox::cm_sandbox_enter;
 use commensal::machine::{process, slot};
@@ -6,8 +7,9 @@ use commensal::upkeep;
 use core::arch::naked_asm;
 use core::ffi::c_int;
 
-/// Linux's, by which programs say that they are about to forbid themselves system calls. Before a program allows itself filters, or installs one, the library comes into plain
-/// mode: not where a child of `vfork` does, which runs in memory of a program that does not. In C it has a variable number of arguments, which on this machine are passed like these.
+/// Linux's, by which programs say that they are about to forbid themselves system calls. Before a program allows itself
+/// filters, or installs one, the library comes into plain mode: not where a child of `vfork` does, which runs in memory
+/// of a program that does not. In C it has a variable number of arguments, which on this machine are passed like these.
 ///
 /// # Safety
 /// As the kernel has it.
@@ -25,7 +27,8 @@ pub unsafe extern "C" fn prctl(option: c_int, second: usize, third: usize, fourt
 /// How often it is looked whether a thread that was joined has ended: for a millisecond.
 const LOOKS: u32 = 20;
 
-/// Linux's, which the kernel refuses to processes with several threads: one of them must not be ours. So before the call the library's background thread ends, if the program has one thread left.
+/// Linux's, which the kernel refuses to processes with several threads: one of them must not be ours. So before the
+/// call the library's background thread ends, if the program has one thread left.
 #[unsafe(no_mangle)]
 pub extern "C" fn unshare(flags: c_int) -> c_int {
     upkeep::leave_to_the_last(LOOKS);
@@ -43,9 +46,9 @@ pub extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
 const CPU_OF_CHILD: i32 = -3;
 
 /// The system call, whose child runs in the memory and as the thread of its parent, and may allocate in a program with
-/// threads. The kernel does not abort restartable sequences of the child, so it must begin none: its word for its CPU says
-/// "none", as a thread's does that the kernel refused to register, and each operation takes the way without sequences. The
-/// kernel writes the word again for the parent, or the parent itself does, if the kernel saw no change.
+/// threads. The kernel does not abort restartable sequences of the child, so it must begin none: its word for its CPU
+/// says "none", as a thread's does that the kernel refused to register, and each operation takes the way without
+/// sequences. The kernel writes the word again for the parent, or the parent itself does, if the kernel saw no change.
 ///
 /// The return address stays in a register, as the child goes on in the caller's frame and overwrites it on the stack.
 ///

@@ -1,5 +1,5 @@
-//! The release library and the command, as users have them, and what must be so: they are not too large, the simulated machine
-//! does not change the library, and the command brings one.
+//! The release library and the command, as users have them, and what must be so: they are not too large, the simulated
+//! machine does not change the library, and the command brings one.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -60,8 +60,8 @@ fn judge(name: &str, bytes: u64, limit: u64) -> Result<String, String> {
 const MADE_OF: [&str; 3] = ["machine/host", "runtime", "malloc"];
 const FILES: [&str; 2] = ["libcommensal.so", "libcommensal.a"];
 
-/// Does the simulated machine change what is shipped? The library is built in a copy of the tree, and again in one that holds
-/// nothing but what it is made of: both must be the same, byte for byte.
+/// Does the simulated machine change what is shipped? The library is built in a copy of the tree, and again in one that
+/// holds nothing but what it is made of: both must be the same, byte for byte.
 pub fn check_alone(root: &Path) -> Result<(), String> {
     let place = root.join("target/alone");
     // One tree after the other at the same place: debug information has paths.

@@ -1,7 +1,7 @@
 //! The book's reference: settings and statistics, as the command says them by the tables that the library itself works with.
 //!
-//! The pages are committed, so that whoever reads them needs no tool, and held against what would be made now; and so are the
-//! short table of settings in README.md, and the C header.
+//! The pages are committed, so that whoever reads them needs no tool, and held against what would be made now; and so
+//! are the short table of settings in README.md, and the C header.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Tests that are hard on what they test: RCU's torture test for as long as one likes, of which runtime/tests/torture/main.rs
-//! tells how to read what it prints, and the simulated machine's under Valgrind.
+//! Tests that are hard on what they test: RCU's torture test for as long as one likes, of which
+//! runtime/tests/torture/main.rs tells how to read what it prints, and the simulated machine's under Valgrind.
 
 use std::path::Path;
 use std::process::Command;
@@ -57,8 +57,8 @@ const SKIPPED: [&str; 2] = ["mappings_grow_where_there_is_room_and_shrink", "pag
 /// A simulated thread that reads what was freed: only Valgrind sees that.
 const PLANTED: &str = "planted_read";
 
-/// Runs the simulated machine's own tests under Valgrind, about ten minutes: it is unsafe code with stacks of its own, and no
-/// compiler checks it.
+/// Runs the simulated machine's own tests under Valgrind, about ten minutes: it is unsafe code with stacks of its own,
+/// and no compiler checks it.
 pub fn run_under_valgrind(root: &Path) -> Result<(), String> {
     let found = Command::new("valgrind").arg("--version").output();
     if !found.is_ok_and(|output| output.status.success()) {

@@ -1,5 +1,5 @@
-//! The texts of the project, what checks find wrong in them, which commit they are, and copies of the tree, to be changed and
-//! built.
+//! The texts of the project, what checks find wrong in them, which commit they are, and copies of the tree, to be
+//! changed and built.
 
 use std::path::Path;
 use std::process::Command;

@@ -117,8 +117,8 @@ pub struct Run {
     pub left_running: bool,
 }
 
-/// Ctrl-C, and the other signals that end a program from outside, as something that can be polled for and asked: the first that
-/// arrived. Clones watch the same.
+/// Ctrl-C, and the other signals that end a program from outside, as something that can be polled for and asked: the
+/// first that arrived. Clones watch the same.
 #[derive(Clone)]
 pub struct Interrupt {
     signal: Arc<AtomicUsize>,

@@ -115,9 +115,9 @@ impl Signs {
 
 /// Corrects the values of several tests, which are several chances to be wrong; in the order given.
 ///
-/// Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6 (1979).
-/// The least p is multiplied by the number of tests, the next one by one less, and so on, and none is less than one before
-/// it: the chance that any difference is reported where there is none stays below the level.
+/// Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6
+/// (1979). The least p is multiplied by the number of tests, the next one by one less, and so on, and none is less than
+/// one before it: the chance that any difference is reported where there is none stays below the level.
 pub fn holm(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&one, &other| values[one].total_cmp(&values[other]));
@@ -138,8 +138,9 @@ const STEPS: usize = 9;
 /// The smallest log-ratio that a test finds with probability `power`, if it finds whatever has a sum of signed ranks of
 /// `critical`: what a run was too short, or the machine too noisy, to see.
 ///
-/// It is found by trying: the log-ratios, shifted so that their median is 0, are the noise of this machine; runs of the same
-/// length are drawn from it, an effect is added, and the test is asked. So no shape of the noise has to be assumed.
+/// It is found by trying: the log-ratios, shifted so that their median is 0, are the noise of this machine; runs of the
+/// same length are drawn from it, an effect is added, and the test is asked. So no shape of the noise has to be
+/// assumed.
 pub fn detectable(ratios: &[f64], critical: i64, power: f64, rng: &mut Rng) -> f64 {
     let noise = noise(ratios);
     let widest = noise.iter().fold(0.0f64, |widest, value| widest.max(value.abs()));

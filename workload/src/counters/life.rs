@@ -1,5 +1,5 @@
-//! A task with one thread: an object is created, its owner updates it, and it is destroyed. And how long reading and summing
-//! takes of a counter that several CPUs added to.
+//! A task with one thread: an object is created, its owner updates it, and it is destroyed. And how long reading and
+//! summing takes of a counter that several CPUs added to.
 
 use super::object::bytes_touched;
 use super::{COUNTERS, Form, Object, Visit};

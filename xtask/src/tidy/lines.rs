@@ -1,5 +1,5 @@
-//! What no line may say: no test is switched off, and no example; no file names a directory of the machine on which it was
-//! written; and every dependency in a Cargo.toml says in a comment what it is for.
+//! What no line may say: no test is switched off, and no example; no file names a directory of the machine on which it
+//! was written; and every dependency in a Cargo.toml says in a comment what it is for.
 
 use crate::tree::{File, Tree, Violation};
 

@@ -1,5 +1,5 @@
-//! Parts a, b and d: the object, by possible CPUs or updates. It lives and dies, two threads share it, and its counters are read.
-//! Their plots have a curve for each form.
+//! Parts a, b and d: the object, by possible CPUs or updates. It lives and dies, two threads share it, and its counters
+//! are read. Their plots have a curve for each form.
 
 use anyhow::Result;
 
@@ -116,8 +116,8 @@ fn rows_of_look() -> impl Iterator<Item = (u64, u64, Parameters)> {
     few.chain(MORE_SLOTS.into_iter().map(|slots| (MAIN_CPUS, slots, at_cpus(MAIN_CPUS).with("touched_slots", slots))))
 }
 
-/// Part d: reading and summing a counter after its upgrade. An eager one looks at the rows of all CPUs, one from a cache of
-/// ready blocks at those that were touched.
+/// Part d: reading and summing a counter after its upgrade. An eager one looks at the rows of all CPUs, one from a
+/// cache of ready blocks at those that were touched.
 pub fn look(setting: &Setting) -> Result<Measured> {
     let subject = |(cpus, slots, parameters): (u64, u64, Parameters)| {
         probe(setting, &format!("counters look {cpus} {slots}"), parameters, &LOOK)

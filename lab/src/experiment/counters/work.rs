@@ -37,8 +37,8 @@ fn settings(cpus: u64) -> Option<String> {
     Some(format!("possible_cpus:{cpus}"))
 }
 
-/// Part e: fork and exec of a program that does nothing, in a loop on one CPU, as the document has it: under this malloc,
-/// lazy, and laid out for all CPUs at the start; under every installed peer; and with nothing preloaded.
+/// Part e: fork and exec of a program that does nothing, in a loop on one CPU, as the document has it: under this
+/// malloc, lazy, and laid out for all CPUs at the start; under every installed peer; and with nothing preloaded.
 pub fn spawn(setting: &Setting) -> Result<Measured> {
     let Some(ours) = eager_and_lazy(setting) else { return Ok(Measured::default()) };
     let others = setting.arms.iter().filter(|arm| arm.name != COMMENSAL).cloned();
@@ -89,8 +89,8 @@ pub fn of_work(name: &str) -> Parameters {
     Parameters::of_workload(name).with("possible_cpus", MAIN_CPUS)
 }
 
-/// Part f: longer real work, as kernbench and gitsource were: a C project is compiled by `make -j2`, and a shell does what a
-/// test suite does with git. Both are made here, so that every machine does the same.
+/// Part f: longer real work, as kernbench and gitsource were: a C project is compiled by `make -j2`, and a shell does
+/// what a test suite does with git. Both are made here, so that every machine does the same.
 pub fn work(setting: &Setting) -> Result<Measured> {
     let mut done = Measured::default();
     let Some(ours) = eager_and_lazy(setting) else { return Ok(done) };

@@ -285,9 +285,9 @@ const CLOSINGS: usize = 16;
 /// How long a cell stays closed at most.
 const CLOSED_NS: u64 = 20_000;
 
-/// The body of the protocol of [`Operations::draw`]: threads close cells while others draw, and open them again. No thread
-/// draws from a closed cell, however long it stays closed. Some closings are given up without a restart, as if it were
-/// refused.
+/// The body of the protocol of [`Operations::draw`]: threads close cells while others draw, and open them again. No
+/// thread draws from a closed cell, however long it stays closed. Some closings are given up without a restart, as if
+/// it were refused.
 pub fn marked(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let stock = Stock::new(operations)?;
     stock.fill(runner);

@@ -1,5 +1,5 @@
-//! One thread: blocks whose lifetimes are nested, queued or random, and buffers of tens of kilobytes and more, every page of
-//! which is written, as images, columns and files have them.
+//! One thread: blocks whose lifetimes are nested, queued or random, and buffers of tens of kilobytes and more, every
+//! page of which is written, as images, columns and files have them.
 
 use std::collections::VecDeque;
 

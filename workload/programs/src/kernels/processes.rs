@@ -10,9 +10,9 @@ const LINES: u64 = 1200;
 const WORDS: u64 = 40;
 const VARIABLES: u64 = 50;
 
-/// A process that forks and reads pipes, as a shell does for `a=$(turn $(generate))`: the child of a child writes words,
-/// the child turns each round, and the shell keeps the answer in a variable. Every process works with memory that it has
-/// from its parent, so that what a child frees or allocates copies pages. The checksum of all answers.
+/// A process that forks and reads pipes, as a shell does for `a=$(turn $(generate))`: the child of a child writes
+/// words, the child turns each round, and the shell keeps the answer in a variable. Every process works with memory
+/// that it has from its parent, so that what a child frees or allocates copies pages. The checksum of all answers.
 pub fn shell(scale: Scale) -> u64 {
     let mut variables: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     (0..scale.of(LINES)).fold(0, |sum, line| {
@@ -72,10 +72,10 @@ compile = cc ${flags} -c
 link = cc -shared -L${libdir} -o ${libdir}/${library}
 ";
 
-/// Short-lived processes, one after the other, as configure scripts and build systems have them: most of what they ask of
-/// an allocator is to start. The children are this program itself, started again; so the time holds their fork, exec and
-/// dynamic linking, which no allocator can spare. `child` has a child with the given number do its work, and returns its checksum. In the real program that
-/// is [`spawned`]; a test may call [`child_sum`] in its own process.
+/// Short-lived processes, one after the other, as configure scripts and build systems have them: most of what they ask
+/// of an allocator is to start. The children are this program itself, started again; so the time holds their fork, exec
+/// and dynamic linking, which no allocator can spare. `child` has a child with the given number do its work, and
+/// returns its checksum. In the real program that is [`spawned`]; a test may call [`child_sum`] in its own process.
 pub fn short_lived(scale: Scale, child: &mut dyn FnMut(u64) -> u64) -> u64 {
     (0..scale.of(CHILDREN)).fold(0, |sum, number| mix(sum, child(number)))
 }
@@ -91,8 +91,8 @@ pub fn spawned(prefix: &[&str], number: u64) -> u64 {
     u64::from_str_radix(text.trim_end(), 16).unwrap_or_else(|_| panic!("{command:?} printed {text:?}, not a checksum"))
 }
 
-/// What a child does, a small tool that reads a configuration, expands its variables, formats names, sorts them and prints
-/// a checksum: that of its sorted targets.
+/// What a child does, a small tool that reads a configuration, expands its variables, formats names, sorts them and
+/// prints a checksum: that of its sorted targets.
 pub fn child_sum(number: u64) -> u64 {
     let settings: BTreeMap<String, String> = CONFIGURATION
         .lines()

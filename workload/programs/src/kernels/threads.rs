@@ -93,9 +93,9 @@ const SWAPPED: u64 = 100;
 const PLACES: usize = 16;
 const SWAPPED_SIZES: std::ops::RangeInclusive<usize> = Block::MIN_SIZE..=16_000;
 
-/// Threads that free each other's blocks of 8 to 16,000 bytes, after rpmalloc's benchmark: each allocates a batch, leaves
-/// it at a common place, and frees the batch that it finds there. The sum of all tags. Which thread finds which batch is
-/// up to the scheduler; the sum is not.
+/// Threads that free each other's blocks of 8 to 16,000 bytes, after rpmalloc's benchmark: each allocates a batch,
+/// leaves it at a common place, and frees the batch that it finds there. The sum of all tags. Which thread finds which
+/// batch is up to the scheduler; the sum is not.
 pub fn foreign(scale: Scale) -> u64 {
     let places: Vec<Mutex<Vec<Block>>> = (0..PLACES).map(|_| Mutex::default()).collect();
     let of = |batch: Vec<Block>| batch.iter().map(Block::tag).fold(0, u64::wrapping_add);
@@ -165,7 +165,8 @@ const INHERITED_SIZES: std::ops::Range<usize> = 16..1000;
 
 /// A server whose threads hand their blocks over to their successors, after Larson and Krishnan, "Memory allocation for
 /// long-running server applications" (1998). Two threads run at a time; each replaces random blocks of its inheritance,
-/// most of which a thread allocated that is gone. The sum of what the threads made of their tags. Each lane waits for its generations, one after the other.
+/// most of which a thread allocated that is gone. The sum of what the threads made of their tags. Each lane waits for
+/// its generations, one after the other.
 pub fn larson(scale: Scale) -> u64 {
     in_threads(LANES, |lane| {
         let mut rng = Rng::with_seed(lane);
@@ -203,8 +204,8 @@ struct Node {
     children: Vec<Node>,
 }
 
-/// Threads that each keep some trees, drop one at random and build another. Nodes have mixed sizes, and a tree goes from
-/// its leaves upwards. The sum of what each thread found in the trees that it dropped.
+/// Threads that each keep some trees, drop one at random and build another. Nodes have mixed sizes, and a tree goes
+/// from its leaves upwards. The sum of what each thread found in the trees that it dropped.
 pub fn trees(scale: Scale) -> u64 {
     in_threads(GARDENERS, |seed| {
         let mut rng = Rng::with_seed(seed);

@@ -1,9 +1,9 @@
 //! All cases on this machine: those of every machine, and those that only the host has.
 //!
-//! Some operations exist on the host only: kicks that a filter refuses, and malloc's entry points, which do what pop and
-//! push do behind two table lookups. `take_body!` finds the take word by a size, `put_body!` by the pointer's bits above
-//! 16. A region's header gets tables that map sizes and pointers to any word. Each pointer that is pushed gets its word's
-//! index into those bits, which tokens leave free.
+//! Some operations exist on the host only: kicks that a filter refuses, and malloc's entry points, which do what pop
+//! and push do behind two table lookups. `take_body!` finds the take word by a size, `put_body!` by the pointer's bits
+//! above 16. A region's header gets tables that map sizes and pointers to any word. Each pointer that is pushed gets
+//! its word's index into those bits, which tokens leave free.
 //!
 //! ```text
 //!   base ─▶ 1024 zeroes │ TABLE: byte n = n │ MAP: byte n = n │ MASK
@@ -139,8 +139,8 @@ unsafe fn put(base: *mut u8, index: usize, object: *mut u8) -> bool {
     !WAS_REFUSED.replace(outer)
 }
 
-/// Refuses a system call by a filter, as a container might: makes it fail with this error number, for the calling thread and the threads that it creates. Returns
-/// false if filters are not available.
+/// Refuses a system call by a filter, as a container might: makes it fail with this error number, for the calling
+/// thread and the threads that it creates. Returns false if filters are not available.
 pub fn refuse(call: libc::c_long, error: libc::c_int) -> bool {
     const NUMBER: u32 = 0;
     let statement = |code: u32, k: u32, skip: u8| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };

@@ -1,5 +1,5 @@
-//! The host's runner: threads of the operating system, which are moved from CPU to CPU, and interrupted by signals, while
-//! they work; and fork children, which say what they found within their time.
+//! The host's runner: threads of the operating system, which are moved from CPU to CPU, and interrupted by signals,
+//! while they work; and fork children, which say what they found within their time.
 
 use crate::Arguments;
 use conformance::runner::{Child, Job};
@@ -238,9 +238,9 @@ unsafe extern "C" {
 /// What goes through the pipe: a text's address and length, both zero if all was well.
 type Message = [[u8; size_of::<usize>()]; 2];
 
-/// Runs `child` in a fork child, which may take so many seconds. Between the fork and its end, the child calls nothing that
-/// could wait for a thread that it does not have. It reports static text by its address, through a pipe: the child is a
-/// copy, so the address is valid here.
+/// Runs `child` in a fork child, which may take so many seconds. Between the fork and its end, the child calls nothing
+/// that could wait for a thread that it does not have. It reports static text by its address, through a pipe: the child
+/// is a copy, so the address is valid here.
 fn fork_child(kind: Fork, child: Child<'_>, limit: u32) -> Ended {
     let (mut reader, writer) = io::pipe().expect("a pipe can be made");
     let process = match kind {
