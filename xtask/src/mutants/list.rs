@@ -55,7 +55,7 @@ mutants! {
             by "depot exchange", "remote drain"
         - "if seen.names_one() && self.replace(seen, 0) {"
         + "if seen.names_one() && (self.replace(seen, 0) || seen.word > 0) {"
-    in "runtime/src/caches/end.rs":
+    in "runtime/src/caches/whole.rs":
         "the thread that ends a cache does not keep threads away that go over all caches" by "cache creation"
         - "self.cpu.as_only_drainer(here!(), end).unwrap_or(Err(Alive::Interrupting))"
         + "end()"
@@ -67,7 +67,7 @@ mutants! {
         "a row of the slab table may be half of one cache, half of the next one" by "cache creation"
         - "state.is_none_or(|state| state.label().is_still(turn)).then_some(found)"
         + "state.is_none_or(|state| state.label().is_still(turn) || turn > 0).then_some(found)"
-    in "runtime/src/cpu_cache/overflow.rs":
+    in "runtime/src/cpu_cache/slow_path.rs":
         "a thread forgets a magazine that it could not install" by "depot exchange", "page map", "remote drain"
         - "Err(next) => self.depot.push(cache, slot, next),"
         + "Err(next) if seen.is_draining() => self.depot.push(cache, slot, next),\n            \
@@ -132,8 +132,8 @@ mutants! {
         + "crate::percpu::enter();\n        heap().shrink(self.cache())"
     in "runtime/src/cpu_cache/drain.rs":
         "a drainer leaves out the slot that it is in by then" by "group limits"
-        - "let others = 0..slot::in_use();"
-        + "let own = slot::current(); let others = (0..slot::in_use()).filter(|&slot| Some(slot) != own);"
+        - "let others = self.drain_slots(which, 0..slot::in_use(), why);"
+        + "let (own, all) = (slot::current(), 0..slot::in_use());\n        let others = self.drain_slots(which, all.filter(|&slot| Some(slot) != own), why);"
     in "runtime/src/counter/account.rs":
         "a group is charged without a look at its limit" by "group limits"
         - "self.charge.limited_add(units, limit as i64)"
@@ -275,8 +275,8 @@ mutants! {
         "upkeep: spans that leave a page list stay linked to the rest of it" by "upkeep"
         - "last.set_next(null_mut());"
         + ""
-    in "runtime/src/cpu_cache/idle.rs":
+    in "runtime/src/cpu_cache/drain.rs":
         "upkeep: a deserted slot's depot is emptied without the drain lock" by "upkeep"
-        - "self.as_only_drainer(here!(), || {"
-        + "Some(()).map(|()| {"
+        - "self.as_only_drainer(here!(), || {\n            self.put_deferred_as_drainer();"
+        + "Some(()).map(|()| {\n            self.put_deferred_as_drainer();"
 }
