@@ -8,7 +8,6 @@ use super::ring::Ring;
 use super::shape::Shape;
 use crate::counter::Account;
 use crate::layout::{self, HEADER, IDS, Region};
-use crate::percpu::bits;
 use machine::slot;
 use machine::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Lock, Ordering, compiler_fence};
 
@@ -57,6 +56,20 @@ impl ChunkHead {
     pub fn begin_shapes(&self, shapes: impl Iterator<Item = Shape>) {
         self.shapes[1..].iter().zip(shapes).for_each(|(word, shape)| word.store(shape.word(), Ordering::Relaxed));
     }
+
+    /// The next used slot after `slot`, or else the first one.
+    fn used_after(&self, slot: u32) -> Option<u32> {
+        let load = |word: u32| self.used[word as usize].load(Ordering::Relaxed);
+        let rest = load(slot / 64) & (!1 << (slot % 64));
+        if rest != 0 {
+            return Some((slot & !63) + rest.trailing_zeros());
+        }
+        let words = self.used_words.load(Ordering::Relaxed);
+        let later = words & (!1 << (slot / 64));
+        let word = if later == 0 { words } else { later }.trailing_zeros();
+        // A word is marked before its first bit is. Then its last slot will do, which has nothing.
+        (words != 0).then(|| word * 64 + load(word).trailing_zeros().min(63))
+    }
 }
 
 /// A cache, as slow paths know it.
@@ -99,15 +112,25 @@ impl CacheRef {
 
     /// The slots that may have something of the cache, among them [`NO_SLOT`].
     pub fn slots(self) -> impl Iterator<Item = u32> + use<> {
-        let (head, load) = (self.head(), |word: &AtomicU64| bits([word.load(Ordering::Relaxed)]));
-        let words = bits([head.used_words.load(Ordering::Relaxed).into()]);
-        words.flat_map(move |at| load(&head.used[at]).map(move |bit| (at * 64 + bit) as u32))
+        self.slots_after(NO_SLOT)
     }
 
     /// The same slots without `slot`, from its next neighbour on.
     fn others(self, slot: u32) -> impl Iterator<Item = u32> + use<> {
-        let behind = self.slots().skip_while(move |&other| other <= slot);
-        behind.chain(self.slots().take_while(move |&other| other < slot))
+        self.slots_after(slot).take_while(move |&other| other != slot)
+    }
+
+    /// The same slots, each once, from the next neighbour of `start` on.
+    fn slots_after(self, start: u32) -> impl Iterator<Item = u32> + use<> {
+        let (head, mut at, mut distances) = (self.head(), start, 0..slot::MAX as u32);
+        core::iter::from_fn(move || {
+            at = head.used_after(at)?;
+            let distance = at.wrapping_sub(start + 1) % slot::MAX as u32;
+            distances.contains(&distance).then(|| {
+                distances.start = distance + 1;
+                at
+            })
+        })
     }
 
     /// The first `NEAR` of the other slots.
@@ -252,5 +275,33 @@ impl CacheRef {
     /// Whether a thread holds the shard's lock now.
     pub fn is_held(self, slot: u32) -> bool {
         self.lock(slot).is_held()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// Planted bugs that were seen here: the first word after a wrap left out; the start twice.
+    #[test]
+    fn used_slots_are_walked_once_in_order_from_any_start() {
+        // SAFETY: all-zero memory is a chunk without caches.
+        let chunk: Chunk = unsafe { core::mem::zeroed() };
+        // SAFETY: the chunk's head is all that is used.
+        let cache = CacheRef::new(unsafe { Region::at((&raw const chunk).cast_mut().cast()) }, 1);
+        assert_eq!(cache.slots().count() + cache.others(7).count(), 0);
+        let mut used = Vec::new();
+        for slot in [70, 0, 63, 64, NO_SLOT, 500, 5] {
+            cache.mark_used_in(slot);
+            used.push(slot);
+            used.sort();
+            assert_eq!(cache.slots().collect::<Vec<_>>(), used);
+            for start in [0, 1, 5, 63, 64, 69, 70, 499, 501, NO_SLOT] {
+                let (before, after): (Vec<_>, Vec<_>) =
+                    used.iter().filter(|&&used| used != start).partition(|&&used| used < start);
+                assert_eq!(cache.others(start).collect::<Vec<_>>(), [after, before].concat(), "from {start}");
+            }
+        }
     }
 }

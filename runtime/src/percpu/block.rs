@@ -268,7 +268,7 @@ impl Block {
 }
 
 /// The numbers of the bits that are set in words.
-pub(crate) fn bits(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
+fn bits(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
     words.into_iter().enumerate().flat_map(|(index, mut word)| {
         core::iter::from_fn(move || {
             let bit = word.trailing_zeros() as usize;
