@@ -162,34 +162,33 @@ impl Heap {
     /// # Safety
     /// If it is a block, the caller owns it and gives it up.
     pub unsafe fn free_large_of_any(&self, block: *mut u8) {
-        self.demand_large(block);
+        let pages = self.demand_large(block);
         // SAFETY: passed on.
         unsafe {
             if self.cold.has_large_of_groups.load(Ordering::Relaxed) {
                 (crate::UPCALLS.forget_large)(block);
             }
-            self.free_large(block);
+            self.free_large(block, pages);
         }
     }
 
     /// Frees a large block.
     ///
     /// # Safety
-    /// One begins there, and the caller owns it and gives it up.
-    pub unsafe fn free_large(&self, start: *mut u8) {
+    /// One of so many pages begins there, and the caller owns it and gives it up.
+    pub unsafe fn free_large(&self, start: *mut u8, pages: usize) {
         self.cpu.visit_own(From::Release);
-        let pages = self.page_heap().large_pages(start).unwrap_or(0);
         self.count_large(-1, -(pages as isize));
         // SAFETY: passed on.
         unsafe { self.page_heap().free(start) };
     }
 
-    /// Ends the program if no large block begins at an address.
-    pub fn demand_large(&self, block: *mut u8) {
+    /// Pages of the large block that begins at an address. Ends the program if none does.
+    pub fn demand_large(&self, block: *mut u8) -> usize {
         let heap = self.page_heap();
-        if heap.large_pages(block).is_none() {
-            misuse::die(if heap.holds(block) { Found::Interior } else { Found::Foreign }, block);
-        }
+        heap.large_pages(block).unwrap_or_else(|| {
+            misuse::die(if heap.holds(block) { Found::Interior } else { Found::Foreign }, block)
+        })
     }
 
     // ---- batches ----

@@ -123,7 +123,7 @@ impl Core {
                 next = Some(behind);
                 if !start.is_null() {
                     self.account.charge_anyway(-((pages * PAGE) as isize));
-                    heap().free_large(start);
+                    heap().free_large(start, heap().demand_large(start));
                 }
                 Own::LARGE.free(note.cast());
             }
