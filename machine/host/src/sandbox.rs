@@ -1,7 +1,7 @@
 //! Sandboxes: system-call filters that may be present, and the calls that they allow.
 //!
 //! A program cannot ask for a filter, because the filter may kill it for that call. So code that learns of a coming
-//! filter says so before, by [`enter`]. From then on, kicks and calls that are not [usual](crate::syscall::is_usual)
+//! filter says so before, by [`enter`]. From then on, kicks and calls that are not usual
 //! fail here. This lasts for ever, also in fork children, as filters do. Runs at the same time: all threads.
 
 use crate::sync::{AtomicBool, AtomicU32, Ordering, wait};

@@ -33,7 +33,7 @@ const LEAST_STEP: usize = 8;
 /// A request for a new cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Its name; cut after [`NAME_BYTES`](crate::central::NAME_BYTES).
+    /// Its name; cut after `NAME_BYTES`.
     pub name: &'a [u8],
     /// Bytes of an object.
     pub bytes: usize,

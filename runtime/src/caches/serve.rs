@@ -186,9 +186,8 @@ impl Heap {
     /// Pages of the large block that begins at an address. Ends the program if none does.
     pub fn demand_large(&self, block: *mut u8) -> usize {
         let heap = self.page_heap();
-        heap.large_pages(block).unwrap_or_else(|| {
-            misuse::die(if heap.holds(block) { Found::Interior } else { Found::Foreign }, block)
-        })
+        heap.large_pages(block)
+            .unwrap_or_else(|| misuse::die(if heap.holds(block) { Found::Interior } else { Found::Foreign }, block))
     }
 
     // ---- batches ----

@@ -121,7 +121,7 @@ impl Heap {
     /// Ends all caches of a table, even with live objects, and unlinks it. False: a signal handler must not wait.
     ///
     /// # Safety
-    /// As for [`Self::end`], for each cache; and no thread uses their objects.
+    /// As for `Self::end`, for each cache; and no thread uses their objects.
     pub unsafe fn end_charged(&self, table: &Charged) -> bool {
         let end = || {
             self.cpu.put_deferred_as_drainer();

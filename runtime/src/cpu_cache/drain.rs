@@ -231,7 +231,7 @@ impl CpuCaches {
         })
     }
 
-    /// Returns free pages to the kernel; see [`crate::central::Central::subrelease`].
+    /// Returns free pages to the kernel; see `crate::central::Central::subrelease`.
     pub fn subrelease(&self, from: u64, idle: u32, done: &mut Subreleased) -> Option<u64> {
         let now = coarse_time();
         // As the only drainer, so that no cache ends and no segment is released.

@@ -51,7 +51,7 @@ impl Depot {
         unsafe { &*Region::of_process().in_area(slot, layout::ARENA) }
     }
 
-    /// The slot whose shard serves a thread: its own, or [`NO_SLOT`] for threads without one.
+    /// The slot whose shard serves a thread: its own, or `NO_SLOT` for threads without one.
     pub fn slot_or_none(&self, slot: Option<u32>) -> u32 {
         slot.unwrap_or_else(|| {
             if !self.serves_slotless.load(Ordering::Relaxed) {
@@ -61,12 +61,12 @@ impl Depot {
         })
     }
 
-    /// Whether any thread has used the shards of [`NO_SLOT`].
+    /// Whether any thread has used the shards of `NO_SLOT`.
     pub fn serves_slotless(&self) -> bool {
         self.serves_slotless.load(Ordering::Relaxed)
     }
 
-    /// Locks a slot's shard; see [`central::Central::lock`].
+    /// Locks a slot's shard; see `central::Central::lock`.
     #[inline]
     pub fn lock(&self, cache: CacheRef, slot: u32, site: Site) -> Held {
         Held(self.central.lock(cache, slot, site))

@@ -75,7 +75,7 @@ impl Depot {
         self.fill_from_any_span(cache, slot, capacity).or_else(new)
     }
 
-    /// Moves a span with objects to give to the slot's shard; see [`crate::central::Central::steal_span`].
+    /// Moves a span with objects to give to the slot's shard; see `crate::central::Central::steal_span`.
     pub fn steal_span(&self, cache: CacheRef, slot: u32, others: impl Iterator<Item = u32>) -> Option<()> {
         self.central.steal_span(&self.lock(cache, slot, here!()).0, others)
     }

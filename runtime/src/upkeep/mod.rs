@@ -5,7 +5,7 @@
 //! * `own`: a thread on a slow path in its slot's window takes the turn, a part at a time: it returns unused magazines
 //!   and depots of caches, and the page list's surplus. No thread is woken for it.
 //! * [`step`]: serves a *deserted* slot, which no thread uses: its idle memory goes back, in its window. The
-//!   [`shepherd`], a background thread of the runtime, calls this, or an embedder does by [`tick()`].
+//!   `shepherd`, a background thread of the runtime, calls this, or an embedder does by [`tick()`].
 //! * `decay`: pages of free runs that were idle for an interval go back to the kernel, in bounded calls, at a bounded
 //!   rate, and more slowly if recently returned ones were needed again.
 //!

@@ -74,7 +74,7 @@ fn cpus() -> usize {
 }
 
 /// The calling thread's slot now. With concurrency ids it may change before use, which the operations check. None: the
-/// thread has none and must do without. Call [`thread::enter`] before.
+/// thread has none and must do without. Call `thread::enter` before.
 #[inline]
 pub fn current() -> Option<u32> {
     let slot = given::read()?;
@@ -86,7 +86,7 @@ pub fn current() -> Option<u32> {
     Some(slot)
 }
 
-/// [`current`], but none also for a thread that would need a slot first: it needs no [`thread::enter`].
+/// [`current`], but none also for a thread that would need a slot first: it needs no `thread::enter`.
 #[inline]
 pub fn current_if_given() -> Option<u32> {
     given::read().filter(|&slot| slot != 0 || mode() == Mode::ConcurrencyId)
