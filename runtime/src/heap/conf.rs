@@ -23,16 +23,11 @@ const SANDBOX: Key = Key::of("sandbox");
 const SYSCALLS: Key = Key::of("syscalls");
 const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
-/// Makes the heap, then reads the environment and applies it, once, when the program starts. Allocates nothing.
-///
-/// A heap asks the kernel about the machine when it begins. So it begins here, because the program may forbid such
-/// system calls by a filter of its own before its first allocation.
+/// Reads the environment and applies it, once, when the program starts. Allocates nothing.
 pub fn apply_environment() {
-    let has_heap = enter();
-    // Where the kernel gives no slots, the thread asks for its number first.
-    slot::current();
+    let is_asked = !settings::is_environment_empty() && enter();
     name();
-    if !has_heap || settings::is_environment_empty() {
+    if !is_asked {
         return;
     }
     settings::read_environment(|what| complain(format_args!("{what} ignored")));
