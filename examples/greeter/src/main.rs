@@ -14,10 +14,10 @@ static GLOBAL: Commensal = Commensal;
 use std::io::Write;
 use std::thread;
 
+use commensal::caches::{Cache, Constructed};
 use commensal::counter::LazyCounter;
 use commensal::group::Group;
 use commensal::rcu;
-use commensal::caches::{Cache, Constructed};
 
 const WORKERS: usize = 4;
 const REQUESTS: usize = 25_000;
