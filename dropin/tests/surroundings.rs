@@ -38,8 +38,7 @@ in_both_modes! {
     membarrier_refused_at_work: "seccomp late membarrier=1";
     everything_refused_at_work: "seccomp late membarrier=1,rseq=1,madvise=1,mremap=1";
     process_that_shuts_itself_in: "seccomp closed";
-    process_that_shuts_itself_in_before_it_allocates:
-        |mode| check("seccomp closed_first").env("COMMENSAL_CONF", "sandbox:on").holds(mode);
+    process_that_shuts_itself_in_before_it_allocates: "seccomp closed_first";
     threads_that_are_shut_in: "seccomp closed_threads";
     threads_that_are_shut_in_unseen: |mode| check("seccomp closed_unseen").env("COMMENSAL_CONF", "sandbox:on").holds(mode);
     watched_when_it_is_shut_in: watched("seccomp closed_threads");

@@ -3,26 +3,23 @@
 use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Fork, Placement, Runner, alone, crowd};
 use core::ptr::null_mut;
-use machine::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use machine::sync::{AtomicPtr, AtomicUsize, Ordering};
 use machine::{clock, root, thread, vm};
 
-/// What makes a region, or gives none.
-pub type Make<'a> = &'a mut dyn FnMut() -> Option<*mut u8>;
-
 operations! {
-    /// Makes the region, once.
+    /// Publishes a region, once.
     ///
     /// ```text
-    /// install(make):
-    ///     without interrupts, one thread at a time:       a handler does not wait for a thread that it interrupts
-    ///         if not installed and make() gives a region: base = it; installed
-    ///     return installed
+    /// install(region):
+    ///     atomically: if one is installed: return false
+    ///                 base = region
+    ///     return true
     /// ```
     ///
-    /// `make` does not install, and the process does not fork meanwhile: it has no second thread yet that could.
-    install: fn(Make<'_>) -> bool = |make| root::install(make),
+    /// It waits for nobody: handlers may call it, and the process may fork meanwhile.
+    install: fn(region: *mut u8) -> bool = root::install,
 
-    /// The region, with all that was written to it in `make`; before, zeroes that must not be written.
+    /// The region, with all that was written to it before it was installed; before, zeroes that must not be written.
     base: fn() -> *mut u8 = root::base,
 
     /// Whether a region was installed at some moment of the call.
@@ -52,12 +49,17 @@ crate::cases! {
     "root::base" => zero_at_first, {
         "not zero" { base: planted::somewhere }
     }
-    "root::install" => made_once, {
-        // The second maker does not wait for the first one.
-        "makes two" { install: planted::install_at_once, base: planted::base, is_installed: planted::is_installed }
-        // A handler waits for the thread that it interrupts.
-        "lets handlers in" {
-            install: planted::install_in_turn, base: planted::base, is_installed: planted::is_installed
+    "root::install" => installed_once, {
+        // The last one that was made is the region.
+        "does not compare" {
+            install: |area| (planted::AREA.store(area, Ordering::Release), true).1,
+            base: planted::base, is_installed: planted::is_installed
+        }
+        "looks, then stores" {
+            install: planted::look_then_store, base: planted::base, is_installed: planted::is_installed
+        }
+        "before it is ready" {
+            install: planted::offer_early, base: planted::base, is_installed: planted::is_installed
         }
     }
     "root::domain" => kept, {
@@ -114,62 +116,27 @@ pub fn kept(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} bytes", root::DOMAIN_BYTES))
 }
 
-/// The body of [`Operations::install`]: it fails once, then all threads do it at the same time, and handlers, too.
-pub fn made_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    const MARK: usize = 0x5e7;
-    const TIMES: usize = 10;
-    // Long enough for others, and for handlers, to come meanwhile.
-    const MAKING_NS: u64 = 40_000_000;
-    const INTERRUPTS: usize = 50;
-    ensure!(!(operations.install)(&mut || None), "no region was made, and it was installed");
-    ensure!(!(operations.is_installed)(), "no region was made, and one is installed");
-    let before = (operations.base)().addr();
-    let (made, interrupts, findings) = (AtomicUsize::new(0), AtomicUsize::new(0), Findings::new());
-    let make = || {
-        let page = vm::reserve(null_mut(), vm::PAGE, vm::Access::ReadWrite)?;
-        made.fetch_add(1, Ordering::Relaxed);
-        let end = clock::now_ns() + MAKING_NS;
-        while clock::now_ns() < end && interrupts.load(Ordering::Relaxed) < INTERRUPTS {}
-        // SAFETY: the page is ours until it is installed.
-        unsafe { page.cast::<usize>().write_volatile(MARK) };
-        Some(page)
-    };
-    let look = || {
-        let base = (operations.base)();
-        // SAFETY: it is readable, before and after.
-        let mark = unsafe { base.cast::<usize>().read_volatile() };
-        demand!(findings, base.addr() == before || mark == MARK, "the region was seen before it was made", mark);
-        base.addr()
-    };
-    let work = || {
-        look();
-        demand!(findings, (operations.install)(&mut || make()), "the region could not be made");
-        demand!(findings, (operations.is_installed)(), "the region was made, and is not installed");
-        demand!(findings, look() != before, "the region was installed, and is not at the base");
-    };
-    let job = |_| (0..TIMES).for_each(|_| work());
-    let handler = || {
-        interrupts.fetch_add(1, Ordering::Relaxed);
-        work();
-    };
-    runner.run(Placement::Anywhere, crowd(runner.width(), &job), Some(&handler));
-    findings.outcome()?;
-    let made = made.into_inner();
-    ensure!(made == 1, "{made} regions were made");
-    Ok(format!("one region for {} threads", runner.width()))
+/// The body of [`Operations::install`].
+pub fn installed_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let region = || if (operations.is_installed)() { (operations.base)() } else { null_mut() };
+    published_once(runner, operations.install, &region)
 }
 
-/// The body of [`Operations::offer_area`] and [`Operations::area`]: all threads offer one at the same time, and
-/// handlers, too.
+/// The body of [`Operations::offer_area`] and [`Operations::area`].
 pub fn offered_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    published_once(runner, operations.offer_area, &operations.area)
+}
+
+/// All threads publish an area at the same time, and handlers, too; `area` is null before.
+fn published_once(runner: &dyn Runner, publish: fn(*mut u8) -> bool, area: &(dyn Fn() -> *mut u8 + Sync)) -> Outcome {
     const TIMES: usize = 10;
     // An area is a page here, of which these words hold its address.
     const ENDS: [usize; 2] = [0, vm::PAGE / 8 - 1];
-    ensure!((operations.area)().is_null(), "a new process has an area already");
+    ensure!(area().is_null(), "a new process has an area already");
     let (findings, accepted, arrived) = (Findings::new(), AtomicUsize::new(0), AtomicUsize::new(0));
     let (seen, threads) = (AtomicUsize::new(0), runner.width());
     let look = || {
-        let area: *mut usize = (operations.area)().cast();
+        let area: *mut usize = area().cast();
         if !area.is_null() {
             // SAFETY: areas are pages that stay, and are not written any more.
             let ends = ENDS.map(|word| unsafe { area.add(word).read() });
@@ -185,7 +152,7 @@ pub fn offered_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
             // SAFETY: the page is ours until it is offered.
             unsafe { page.cast::<usize>().add(word).write(page.addr()) };
         }
-        let done = (operations.offer_area)(page);
+        let done = publish(page);
         accepted.fetch_add(done as usize, Ordering::Relaxed);
         if !done {
             // SAFETY: the page was refused, so it is still ours.
@@ -210,7 +177,7 @@ pub fn offered_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("one of more than {}", threads * TIMES))
 }
 
-/// Wrong roots. They keep the machine's own base as the stand-in, and areas of their own.
+/// Wrong roots. They keep the machine's own base as the stand-in, and one area of their own.
 mod planted {
     use super::*;
 
@@ -230,40 +197,18 @@ mod planted {
         (&raw const WORDS.0).cast_mut().cast()
     }
 
-    static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
-
-    pub(super) fn base() -> *mut u8 {
-        let base = BASE.load(Ordering::Acquire);
-        if base.is_null() { root::base() } else { base }
-    }
-
-    pub(super) fn is_installed() -> bool {
-        base() != root::base()
-    }
-
-    pub(super) fn install_at_once(make: Make<'_>) -> bool {
-        if BASE.load(Ordering::Acquire).is_null()
-            && let Some(made) = make()
-        {
-            BASE.store(made, Ordering::Release);
-        }
-        !BASE.load(Ordering::Acquire).is_null()
-    }
-
-    pub(super) fn install_in_turn(make: Make<'_>) -> bool {
-        static BUSY: AtomicBool = AtomicBool::new(false);
-        while BUSY.swap(true, Ordering::Acquire) {
-            core::hint::spin_loop();
-        }
-        let done = install_at_once(make);
-        BUSY.store(false, Ordering::Release);
-        done
-    }
-
     pub(super) static AREA: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
     pub(super) fn area() -> *mut u8 {
         AREA.load(Ordering::Acquire)
+    }
+
+    pub(super) fn base() -> *mut u8 {
+        if area().is_null() { root::base() } else { area() }
+    }
+
+    pub(super) fn is_installed() -> bool {
+        !area().is_null()
     }
 
     fn linger() {

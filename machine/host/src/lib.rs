@@ -34,6 +34,13 @@ macro_rules! process_state {
     ($($state:item)*) => { $($state)* };
 }
 
+/// Process state that the library's start writes: in `.data`, on a page that the loader has touched already.
+macro_rules! early_state {
+    ($($(#[$text:meta])* static $name:ident: $type:ty = $value:expr;)*) => {
+        $($(#[$text])* #[unsafe(link_section = ".data")] static $name: $type = $value;)*
+    };
+}
+
 pub mod clock;
 pub mod code;
 pub mod fault;

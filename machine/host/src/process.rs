@@ -195,11 +195,17 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Whether the kernel gives huge pages to programs that did not ask.
+/// Whether the kernel gives huge pages to programs that did not ask; looked up once.
 pub fn prefers_huge_pages() -> bool {
-    let mut text = [0; 64];
-    let setting = read_file(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
-    setting.is_some_and(|setting| setting.starts_with(b"[always]"))
+    const NO: u64 = 1;
+    const YES: u64 = 2;
+    early_state! { static PREFERS: AtomicU64 = AtomicU64::new(0); }
+    let prefers = once(&PREFERS, || {
+        let mut text = [0; 64];
+        let setting = read_file(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
+        if setting.is_some_and(|setting| setting.starts_with(b"[always]")) { YES } else { NO }
+    });
+    prefers == YES
 }
 
 /// Shows use and limit, in bytes, of each limited control group of the process: its own first, then the ancestors.
@@ -251,23 +257,30 @@ fn read_number(parts: &[&str]) -> Option<u64> {
     core::str::from_utf8(read_file(path, &mut text)?).ok()?.trim().parse().ok()
 }
 
-/// Bytes of the machine's memory.
+/// Bytes of the machine's memory; the kernel is asked once.
 pub fn memory() -> u64 {
     const TOTAL: usize = 4;
     const UNIT: usize = 13;
-    let mut information = [0_u64; 14];
-    // SAFETY: the kernel writes 112 bytes.
-    let _ = unsafe { syscall::call(syscall::SYSINFO, [information.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) };
-    information[TOTAL].saturating_mul(information[UNIT] & u64::from(u32::MAX))
+    early_state! { static MEMORY: AtomicU64 = AtomicU64::new(0); }
+    once(&MEMORY, || {
+        let mut information = [0_u64; 14];
+        // SAFETY: the kernel writes 112 bytes.
+        let _ = unsafe { syscall::call(syscall::SYSINFO, [information.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) };
+        information[TOTAL].saturating_mul(information[UNIT] & u64::from(u32::MAX))
+    })
 }
 
-/// Most bytes of address space for the process; `u64::MAX`: no limit.
-pub fn address_space_limit() -> u64 {
-    const ADDRESS_SPACE: usize = 9;
-    let mut limit = [u64::MAX; 2];
-    // SAFETY: the kernel writes the two limits.
-    let _ = unsafe { syscall::call(syscall::PRLIMIT, [0, ADDRESS_SPACE, 0, limit.as_mut_ptr() as usize, 0, 0]) };
-    limit[0]
+/// An answer that stays the same; 0: not asked yet.
+fn once(answer: &AtomicU64, ask: impl FnOnce() -> u64) -> u64 {
+    // Relaxed: threads that ask at the same time store the same.
+    match answer.load(Ordering::Relaxed) {
+        0 => {
+            let new = ask();
+            answer.store(new, Ordering::Relaxed);
+            new
+        }
+        known => known,
+    }
 }
 
 #[cfg(test)]

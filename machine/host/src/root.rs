@@ -11,10 +11,10 @@
 //!        └─▶ the region, once `install` has been called
 //! ```
 //!
-//! Runs at the same time: readers on each CPU; of several threads that install, one succeeds.
+//! Runs at the same time: readers on each CPU; of several threads and handlers that install, one succeeds.
 
-use crate::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
-use crate::{process, slot, thread, vm};
+use crate::sync::{AtomicPtr, Ordering};
+use crate::{slot, vm};
 use core::cell::UnsafeCell;
 
 /// Bytes of the stand-in. A runtime may read, but not write, below this offset before it installs its region.
@@ -31,8 +31,6 @@ unsafe impl<const BYTES: usize> Sync for Zeroes<BYTES> {}
 static BOOTSTRAP: Zeroes<BOOTSTRAP_BYTES> = Zeroes(UnsafeCell::new([0; BOOTSTRAP_BYTES]));
 
 process_state! {
-    /// The process in which a thread makes the region; 0: none.
-    static MAKING: AtomicU32 = AtomicU32::new(0);
     #[doc(hidden)]
     pub static BASE: AtomicPtr<u8> = AtomicPtr::new(BOOTSTRAP.0.get().cast());
     static AREA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -60,27 +58,12 @@ pub fn area() -> *mut u8 {
     AREA.load(Ordering::Acquire)
 }
 
-/// Makes the region by `make` and publishes it, once. False: `make` failed; the next call tries again. A signal handler
-/// that allocates waits for this. A fork child does not wait, and loses what a parent's thread has made.
+/// Publishes a region that is ready. False: there is one already. Waits for nobody and blocks no signals, so the first
+/// allocation of a program that has forbidden itself such calls needs none.
 #[cold]
-pub fn install(make: impl FnOnce() -> Option<*mut u8>) -> bool {
-    thread::without_signals(|| {
-        // Here, where no handler forks any more: the child would have the parent's.
-        let process = process::id();
-        // Acquire pairs with the release below: a second try sees the results of the first one.
-        let mut expected = 0;
-        while let Err(other) = MAKING.compare_exchange(expected, process, Ordering::Acquire, Ordering::Relaxed) {
-            expected = if other == process { 0 } else { other };
-            spin_loop();
-        }
-        if !is_installed()
-            && let Some(base) = make()
-        {
-            BASE.store(base, Ordering::Release);
-        }
-        MAKING.store(0, Ordering::Release);
-        is_installed()
-    })
+pub fn install(region: *mut u8) -> bool {
+    // Release pairs with the acquire in `base`. Relaxed on failure: the caller loads anew.
+    BASE.compare_exchange(BOOTSTRAP.0.get().cast(), region, Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
 /// Bytes of the [`domain`].

@@ -11,7 +11,7 @@ use crate::{clock, process};
 const LONGEST_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = 100_000;
 
-process_state! {
+early_state! {
     static IS_ON: AtomicBool = AtomicBool::new(false);
     /// Threads in an unusual call, or about to check for one.
     static PASSING: AtomicU32 = AtomicU32::new(0);

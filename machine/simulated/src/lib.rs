@@ -34,6 +34,9 @@ macro_rules! process_state {
         }
     };
 }
+macro_rules! early_state {
+    ($($state:tt)*) => { process_state! { $($state)* } };
+}
 
 pub mod clock;
 #[path = "../../host/src/code.rs"]

@@ -101,8 +101,3 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
 pub fn memory() -> u64 {
     16 << 30
 }
-
-/// Bytes of address space for the process: no limit.
-pub fn address_space_limit() -> u64 {
-    u64::MAX
-}

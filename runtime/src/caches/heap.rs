@@ -15,8 +15,9 @@ use crate::cpu_cache::CpuCaches;
 use crate::layout::{self, AREAS_END, HEADER, Region};
 use crate::observe::LockReport;
 use crate::page_heap::{PAGE, PageHeap, PageMap, Segment, reserve_aligned};
-use crate::percpu::{Area, Preparation};
+use crate::percpu::{self, Area, Preparation};
 use core::mem::offset_of;
+use core::ptr::null_mut;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use machine::{process, root, slot, vm};
 
@@ -210,29 +211,42 @@ const FIRST_METADATA: usize = 512 << 10;
 
 const _: () = assert!(Segment::description_bytes(FIRST_SEGMENT) + (256 << 10) <= FIRST_METADATA);
 
-/// Makes the region and installs it. False: no address space.
+/// Asks for what the heap has to know of the machine and of this thread, when the library begins: the program may have
+/// forbidden itself these calls when it allocates for the first time. [`begin`] makes only calls about mappings.
+pub fn prepare() {
+    percpu::enter();
+    slot::initialise();
+    slot::current();
+    process::memory();
+    process::prefers_huge_pages();
+}
+
+/// Makes the region and installs it, unless another thread or a handler was faster. False: no address space.
 #[cold]
 pub(super) fn begin() -> bool {
-    root::install(|| {
-        let entries = PageMap::entries_for(process::memory(), process::address_space_limit());
-        let bytes = FIRST_SEGMENT + FIRST_METADATA + AREAS_END + PageMap::bytes(entries);
-        let segment = reserve_aligned(bytes, UNIT)?;
-        let metadata = segment.wrapping_add(FIRST_SEGMENT);
-        let base = metadata.wrapping_add(FIRST_METADATA);
-        // The last magazine's worth of metadata stays unused, because a draining slot word names it.
-        let extent = (metadata, base.wrapping_sub(2 * slot::ARRAY));
-        // SAFETY: the mapping is fresh and ours; zeroes are a valid heap.
-        unsafe {
-            vm::advise_huge(segment, bytes, vm::Huge::Avoid);
-            let map = base.wrapping_add(AREAS_END);
-            if !(*base.cast::<Heap>()).begin((map, entries), extent, (segment, FIRST_SEGMENT)) {
-                vm::release(segment, bytes);
-                return None;
-            }
+    slot::initialise();
+    let fits = |bytes| {
+        let probe = vm::reserve(null_mut(), bytes, vm::Access::None);
+        // SAFETY: the mapping is fresh and ours.
+        probe.is_some_and(|probe| unsafe { vm::release(probe, bytes) })
+    };
+    let entries = PageMap::entries_for(process::memory(), fits);
+    let bytes = FIRST_SEGMENT + FIRST_METADATA + AREAS_END + PageMap::bytes(entries);
+    let Some(segment) = reserve_aligned(bytes, UNIT) else { return root::is_installed() };
+    let metadata = segment.wrapping_add(FIRST_SEGMENT);
+    let base = metadata.wrapping_add(FIRST_METADATA);
+    // The last magazine's worth of metadata stays unused, because a draining slot word names it.
+    let extent = (metadata, base.wrapping_sub(2 * slot::ARRAY));
+    // SAFETY: the mapping is fresh and ours until it is installed; zeroes are a valid heap.
+    unsafe {
+        vm::advise_huge(segment, bytes, vm::Huge::Avoid);
+        let map = base.wrapping_add(AREAS_END);
+        let is_made = (*base.cast::<Heap>()).begin((map, entries), extent, (segment, FIRST_SEGMENT));
+        if !(is_made && root::install(base)) {
+            vm::release(segment, bytes);
         }
-        slot::initialise();
-        Some(base)
-    })
+    }
+    root::is_installed()
 }
 
 /// Names the region's mapping, at the start and before the second thread; later the process may forbid the call.

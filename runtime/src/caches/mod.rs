@@ -20,7 +20,7 @@ pub use check::CachesFound;
 pub use debug::Options;
 pub(crate) use debug::die_of_mixed_caches;
 pub use errors::{Alive, COARSEST, LARGEST_OBJECT, Refused, Untunable};
-pub use heap::{Heap, Sharing, heap, lay_out, name};
+pub use heap::{Heap, Sharing, heap, lay_out, name, prepare};
 pub(crate) use object_cache::is_plain;
 pub use object_cache::{ObjectCache, OwnCache, Wanted};
 #[doc(hidden)]

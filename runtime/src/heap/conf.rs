@@ -3,7 +3,7 @@
 
 use super::statistics::{self, Who};
 use super::{control, locks, report};
-use crate::caches::{enter, heap, lay_out, name};
+use crate::caches::{enter, heap, lay_out, name, prepare};
 use crate::misuse::Line;
 use crate::rcu::qsbr::{self, Policy};
 use crate::sandbox;
@@ -25,6 +25,7 @@ const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
 /// Reads the environment and applies it, once, when the program starts. Allocates nothing.
 pub fn apply_environment() {
+    prepare();
     let is_asked = !settings::is_environment_empty() && enter();
     name();
     if !is_asked {

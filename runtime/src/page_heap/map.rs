@@ -25,8 +25,8 @@ const USUAL: usize = 2 * LEAST;
 const FULL: usize = 1 << (47 - GRANULE_SHIFT);
 /// A map covers the machine's memory this many times, because segments may hold more than memory.
 const TIMES_MEMORY: u64 = 4;
-/// A map takes at most one part in this many of the process's address space.
-const SHARE: u64 = 16;
+/// A map takes at most one part in this many of the address space that is left to the process.
+const SHARE: usize = 16;
 /// Entries of a unit: their claims are one word.
 const UNIT_ENTRIES: usize = UNIT >> GRANULE_SHIFT;
 const _: () = assert!(UNIT_ENTRIES == u64::BITS as usize);
@@ -41,11 +41,14 @@ pub struct PageMap {
 impl PageMap {
     pub const MASK: usize = core::mem::offset_of!(PageMap, mask);
 
-    /// Number of entries for a machine with `memory` bytes and a process that may have `address_space` bytes.
-    pub fn entries_for(memory: u64, address_space: u64) -> usize {
+    /// Number of entries for a machine with `memory` bytes, where `fits` tells whether so much address space is left.
+    pub fn entries_for(memory: u64, fits: impl Fn(usize) -> bool) -> usize {
         let wanted = (memory.saturating_mul(TIMES_MEMORY) >> GRANULE_SHIFT).clamp(USUAL as u64, FULL as u64);
-        let affordable = (address_space / SHARE).max(LEAST as u64);
-        (wanted.next_power_of_two()).min(1 << affordable.ilog2()) as usize
+        let mut entries = wanted.next_power_of_two() as usize;
+        while entries > LEAST && !fits(entries * SHARE) {
+            entries /= 2;
+        }
+        entries
     }
 
     pub const fn bytes(entries: usize) -> usize {
@@ -156,17 +159,17 @@ mod tests {
     fn map_covers_memory_four_times_within_the_limit() {
         const GIB: u64 = 1 << 30;
         for (memory, limit, covered) in [
-            (GIB, u64::MAX, 128 * GIB),
-            (24 * GIB, u64::MAX, 128 * GIB),
-            (33 * GIB, u64::MAX, 256 * GIB),
-            (u64::MAX, u64::MAX, GIB << 17),
+            (GIB, usize::MAX, 128 * GIB),
+            (24 * GIB, usize::MAX, 128 * GIB),
+            (33 * GIB, usize::MAX, 256 * GIB),
+            (u64::MAX, usize::MAX, GIB << 17),
             (24 * GIB, 40 << 20, 128 * GIB),
             (24 * GIB, 20 << 20, 64 * GIB),
             (24 * GIB, 0, 64 * GIB),
-            (GIB << 10, GIB, GIB << 12),
+            (GIB << 10, 1 << 30, GIB << 12),
         ] {
-            let entries = PageMap::entries_for(memory, limit);
-            assert_eq!((entries as u64) << GRANULE_SHIFT, covered, "{memory} bytes of memory, at most {limit}");
+            let entries = PageMap::entries_for(memory, |bytes| bytes <= limit);
+            assert_eq!((entries as u64) << GRANULE_SHIFT, covered, "{memory} bytes of memory, {limit} left");
         }
     }
 

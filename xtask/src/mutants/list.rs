@@ -97,24 +97,14 @@ mutants! {
         "a lock counts no more before a sleeper was woken" by "lock ranks"
         - "if word & WAITERS != 0 {\n            wake_one(&self.word);\n        }\n        Self::uncount_held();"
         + "Self::uncount_held();\n        if word & WAITERS != 0 {\n            wake_one(&self.word);\n        }"
-    in "machine/host/src/root.rs":
-        "a fork child waits for the thread of its parent that made the heap" by "fork", "fork in handlers"
-        - "expected = if other == process { 0 } else { other };"
-        + "let _ = other; expected = 0;"
-        "whoever makes the heap asks for its process before handlers can fork no more" by "fork in handlers"
-        - "    thread::without_signals(|| {\n        // Here, where no handler forks any more: the child would have the parent's.\n        let process = process::id();"
-        + "    let process = process::id();\n    thread::without_signals(|| {"
     in "machine/host/src/thread/identity.rs":
         "a fork child does not know that the threads of its parent are gone" by "fork", "fork in handlers"
         - "GONE.store(NEXT_IDENTITY.load(Ordering::Relaxed) - 1, Ordering::Relaxed);"
         + "GONE.load(Ordering::Relaxed);"
     in "machine/host/src/root.rs":
-        "two threads make the region" by "heap upgrade"
-        - "while let Err(other) = MAKING.compare_exchange("
-        + "if let Err(other) = MAKING.compare_exchange("
-        "whoever waited for the region makes another one" by "heap upgrade"
-        - "if !is_installed()\n"
-        + "if AREA.load(Ordering::Relaxed).is_null()\n"
+        "a second region replaces the first one" by "heap upgrade"
+        - "BASE.compare_exchange(BOOTSTRAP.0.get().cast(), region, Ordering::Release, Ordering::Relaxed).is_ok()"
+        + "{ BASE.store(region, Ordering::Release); true }"
     in "machine/host/src/slot/fallback.rs":
         "a thread adopts a dead one's slot that another one adopts at the same time" by "generations"
         - "owner.compare_exchange(old, after(old, me), Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(slot)"

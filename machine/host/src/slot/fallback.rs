@@ -57,7 +57,7 @@ pub(super) fn adopt_slot() -> Option<u32> {
         }
     }
     let me = if thread::is_alone() { FIRST_THREAD } else { own_number() };
-    if thread::tid() == process::id() {
+    if me == FIRST_THREAD || thread::tid() == process::id() {
         // The thread that forked, or the first one ever: it has no slot yet.
         CLAIMED.store(thread::generation(), Ordering::Relaxed);
     }

@@ -5,7 +5,7 @@ use super::{fallback, given};
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::syscall;
 
-process_state! {
+early_state! {
     /// [`UNDECIDED`], or 1 + the number of the [`Mode`].
     static MODE: AtomicU32 = AtomicU32::new(UNDECIDED);
     static CHOSEN: AtomicBool = AtomicBool::new(false);
