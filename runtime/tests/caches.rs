@@ -79,7 +79,7 @@ fn objects_are_disjoint_aligned_and_writable_to_their_last_byte() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn cache_with_invalid_options_is_refused() {
     alone(|| {
         let refusal = |wanted: &Wanted<'_>| ObjectCache::create(wanted).err();
         assert_eq!(refusal(&wanted(0, 8)), Some(Refused::Size));
@@ -98,7 +98,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_cache_with_live_objects_stays() {
+fn cache_with_live_objects_is_not_destroyed() {
     alone(|| {
         let cache = create(48, 16);
         let objects: Vec<_> = (0..300).map(|_| cache.allocate()).collect();
@@ -213,7 +213,7 @@ fn bulk_forms_give_each_object_once() {
 }
 
 #[test]
-fn what_was_set_aside_cannot_fail() {
+fn prefilled_cache_allocates_when_memory_runs_out() {
     alone(|| {
         const SET_ASIDE: usize = 200;
         let cache = create(10_000, 8);
@@ -236,7 +236,7 @@ fn what_was_set_aside_cannot_fail() {
 }
 
 #[test]
-fn there_may_be_many_caches_and_creating_them_kicks_nobody() {
+fn many_caches_are_created_and_destroyed_without_a_kick() {
     const MANY: usize = if cfg!(debug_assertions) { 1000 } else { 10_000 };
     alone(|| {
         let before = kick::counts();
@@ -303,7 +303,7 @@ fn crowd(cache: &ObjectCache, times: usize, meanwhile: &(dyn Fn(usize) + Sync)) 
 const TIMES: usize = if cfg!(debug_assertions) { 20 } else { 2000 };
 
 #[test]
-fn a_cache_can_be_tuned_while_it_is_in_use() {
+fn cache_in_use_can_be_tuned() {
     alone(|| {
         let cache = create(64, 8);
         let sizes = [(250, 125), (2, 1), (64, 16), (1000, 100), (1, 1)];
@@ -316,7 +316,7 @@ fn a_cache_can_be_tuned_while_it_is_in_use() {
 }
 
 #[test]
-fn a_cache_can_be_shrunk_while_it_is_in_use() {
+fn cache_in_use_can_be_shrunk() {
     alone(|| {
         let cache = create(3000, 8);
         crowd(cache, TIMES, &|_| {
@@ -327,7 +327,7 @@ fn a_cache_can_be_shrunk_while_it_is_in_use() {
 }
 
 #[test]
-fn a_typed_cache_drops_values_and_keeps_what_is_constructed() {
+fn typed_cache_drops_values_and_keeps_constructed_objects() {
     alone(|| {
         let drops = AtomicUsize::new(0);
         struct Counted<'a>(&'a AtomicUsize);
@@ -383,7 +383,7 @@ fn shown() -> Vec<(String, usize)> {
 }
 
 #[test]
-fn the_slab_table_shows_no_cache_that_never_was() {
+fn slab_table_shows_only_caches_that_existed() {
     const KINDS: [(&str, usize); 2] = [("of-large-objects-and-a-long-name", 3008), ("of-small-ones", 96)];
     let come_and_go = |kind: usize| {
         let (name, bytes) = KINDS[kind];
@@ -435,7 +435,7 @@ fn threads_that_meet_at_the_first_use_share_one_cache() {
 }
 
 #[test]
-fn a_value_comes_back_where_there_is_no_memory() {
+fn typed_cache_without_memory_returns_the_value() {
     alone(|| {
         fault::arm(Point::Reserve, Plan::Always { skip: 0 });
         let cache = Cache::<[u8; 10 << 10]>::new("hungry");

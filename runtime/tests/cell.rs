@@ -34,7 +34,7 @@ impl Drop for Pair {
 }
 
 #[test]
-fn what_was_loaded_stays_and_no_update_is_lost() {
+fn cell_keeps_loaded_values_and_loses_no_update() {
     in_both_modes(|| {
         const UPDATERS: u64 = 3;
         const UPDATES: u64 = 20_000;

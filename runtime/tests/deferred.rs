@@ -59,7 +59,7 @@ fn blocks_are_freed_after_the_section_and_not_before() {
 }
 
 #[test]
-fn all_is_freed_and_called_without_anybody_asking() {
+fn deferred_work_is_done_without_further_calls() {
     in_both_modes(|| {
         static CALLED: AtomicU32 = AtomicU32::new(0);
         have_threads();
@@ -189,7 +189,7 @@ fn threads() -> Vec<String> {
 }
 
 #[test]
-fn a_process_that_defers_nothing_has_no_worker_and_one_that_does_has_one() {
+fn worker_exists_once_and_only_where_something_is_deferred() {
     in_both_modes(|| {
         let has_worker = || threads().iter().filter(|name| *name == "commensal-rcu").count();
         drop(rcu::read());
@@ -218,7 +218,7 @@ fn registrations() -> libc::c_long {
 }
 
 #[test]
-fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
+fn first_deferral_beside_busy_threads_does_not_register() {
     child::alone(|| {
         let end = AtomicBool::new(false);
         let registered = thread::scope(|scope| {
@@ -253,7 +253,7 @@ fn the_first_who_defers_beside_threads_at_work_waits_for_no_kernel() {
 }
 
 #[test]
-fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
+fn deferred_bytes_stay_bounded_while_a_reader_holds_out() {
     in_both_modes(|| {
         const UPDATERS: u64 = 4;
         const HOLD_OUT: Duration = Duration::from_millis(300);
@@ -301,7 +301,7 @@ fn no_more_waits_than_is_promised_while_a_reader_holds_out() {
 
 /// What ends the program with a message.
 #[test]
-fn who_waits_for_itself_or_defers_what_is_none_of_the_heap_is_told_so() {
+fn deferral_misuse_ends_the_program_with_a_message() {
     unsafe extern "C" fn waits(_: *mut Head) {
         rcu::barrier();
     }

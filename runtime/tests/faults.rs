@@ -117,7 +117,7 @@ fn any_one_reservation_may_fail() {
 }
 
 #[test]
-fn all_reservations_may_fail_from_some_on() {
+fn heap_with_all_later_reservations_failing_stays_whole() {
     run_all("always");
 }
 

@@ -162,7 +162,7 @@ fn faults() -> i64 {
 
 /// A page that is read before it is written faults twice, and the second time interrupts all CPUs that the process runs on.
 #[test]
-fn the_places_of_caches_are_written_before_they_are_read() {
+fn cache_descriptions_are_written_before_they_are_read() {
     const CACHES: usize = 1000;
     let create = || {
         let (name, argument) = (b"places".as_slice(), std::ptr::null_mut());

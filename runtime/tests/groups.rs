@@ -87,7 +87,7 @@ fn names_are_looked_at() {
 }
 
 #[test]
-fn a_thread_inside_allocates_there_and_nobody_else() {
+fn group_is_charged_only_by_threads_inside() {
     alone(|| {
         let (outer, inner) = (group("outer"), group("inner"));
         let sizes = [1, 100, 5000, 32_768, 40_000, 300_000];
@@ -146,7 +146,7 @@ fn entries_may_end_in_any_order() {
 }
 
 #[test]
-fn a_limit_is_reached_and_never_passed() {
+fn group_limit_is_reached_and_never_passed() {
     const OBJECT: usize = 96;
     const MOST: usize = 1000;
     alone(|| {
@@ -176,7 +176,7 @@ fn a_limit_is_reached_and_never_passed() {
 }
 
 #[test]
-fn a_limit_holds_for_many_threads_at_once() {
+fn group_limit_holds_for_many_threads_at_once() {
     const OBJECT: usize = 256;
     const MOST: usize = 600;
     const THREADS: usize = 4;
@@ -212,7 +212,7 @@ fn a_limit_holds_for_many_threads_at_once() {
 }
 
 #[test]
-fn two_threads_race_for_the_first_cache() {
+fn threads_racing_for_a_groups_first_cache_create_one() {
     alone(|| {
         for _ in 0..50 {
             let group = group("raced");
@@ -339,7 +339,7 @@ fn zeroed_and_aligned_blocks_are_the_groups_too() {
 }
 
 #[test]
-fn a_group_that_is_in_use_is_not_destroyed() {
+fn group_in_use_is_not_destroyed() {
     alone(|| {
         let group = group("busy");
         let mut entry = Entry::new();
@@ -359,7 +359,7 @@ fn a_group_that_is_in_use_is_not_destroyed() {
 }
 
 #[test]
-fn a_million_objects_go_at_once() {
+fn group_with_a_million_objects_is_destroyed_at_once() {
     // Simulated machines are slower.
     let many = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
     alone(|| {
@@ -376,7 +376,7 @@ fn a_million_objects_go_at_once() {
 }
 
 #[test]
-fn an_idle_group_is_small() {
+fn idle_group_takes_at_most_512_bytes() {
     const MANY: usize = 100_000;
     alone(|| {
         let bytes = || report::process().map_or(0, |process| process.run_bytes + process.metadata_bytes);

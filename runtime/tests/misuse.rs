@@ -82,7 +82,7 @@ const CRIMES: [(&str, &str, fn()); 15] = [
 ];
 
 #[test]
-fn each_misuse_ends_the_program_by_a_line_that_names_it() {
+fn misuse_aborts_with_one_line_that_names_it() {
     if let Some(case) = child::case() {
         let (_, _, commit) = CRIMES.iter().find(|(crime, ..)| *crime == case).expect("it is in the table");
         commit();
@@ -145,7 +145,7 @@ mod watched {
     }
 
     #[test]
-    fn an_overrun_leads_to_its_owners() {
+    fn overrun_report_names_the_functions_that_owned_the_object() {
         if child::case().is_some() {
             let mut tally = make_tally();
             // SAFETY: it is not safe; that is the point.

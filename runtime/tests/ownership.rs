@@ -3,6 +3,6 @@
 //! After a change of the compiler: `TRYBUILD=overwrite cargo test -p runtime --test ownership`, and read the difference.
 
 #[test]
-fn what_has_one_owner_taken_twice_does_not_compile() {
+fn single_owner_taken_twice_does_not_compile() {
     trybuild::TestCases::new().compile_fail("tests/ownership/*.rs");
 }

@@ -34,7 +34,7 @@ fn must_show<S: Subject>(expected: &[Violation], subject: impl Fn() -> S) {
 }
 
 #[test]
-fn one_program_in_a_shared_process() {
+fn heap_in_a_shared_process_agrees_with_the_model() {
     hold(1.0, operations(200), |program| {
         become_shared();
         run_one(Heap, program)

@@ -91,7 +91,7 @@ fn grace_periods_are_as_short_as_the_policy_wants_them() {
 }
 
 #[test]
-fn a_kick_in_a_section_waits_for_its_end() {
+fn grace_period_after_a_kick_waits_for_the_kicked_section() {
     act_out(|| {
         qsbr::set_policy(Policy::Kicked).unwrap();
         for inner in [false, true] {
@@ -127,7 +127,7 @@ fn a_kick_in_a_section_waits_for_its_end() {
 }
 
 #[test]
-fn what_was_found_stays_under_every_policy() {
+fn loaded_value_stays_valid_under_each_policy() {
     act_out(|| {
         const READERS: usize = 3;
         const ROUNDS: u64 = 300;
@@ -180,7 +180,7 @@ fn what_was_found_stays_under_every_policy() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn taken_signal_and_wait_for_oneself_are_refused() {
     extern "C" fn mine(_: libc::c_int) {}
     match child::case().as_deref() {
         Some("signal") => {

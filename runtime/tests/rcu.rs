@@ -71,7 +71,7 @@ fn synchronize_beside_a_section_of(hold_ms: u64) {
 }
 
 #[test]
-fn who_waits_kicks_once_however_long_it_takes() {
+fn grace_period_kicks_at_most_once_however_long_it_takes() {
     alone(|| {
         rcu::synchronize();
         let (made, refused) = kick::counts();
@@ -87,7 +87,7 @@ fn who_waits_kicks_once_however_long_it_takes() {
 }
 
 #[test]
-fn who_waits_long_is_told_why() {
+fn stalled_grace_period_reports_the_open_section() {
     if child::case().is_some() {
         let start = Instant::now();
         // The second one waits for longer than it may without a word.
@@ -109,7 +109,7 @@ fn who_waits_long_is_told_why() {
 }
 
 #[test]
-fn who_waits_for_itself_is_told_so() {
+fn synchronize_in_a_read_section_ends_the_program() {
     if child::case().is_some() {
         let _section = rcu::read();
         return rcu::synchronize();

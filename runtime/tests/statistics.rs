@@ -247,7 +247,7 @@ fn written_meanwhile(least: usize, long: Duration) -> (Vec<u64>, Vec<u64>) {
 
 /// Whoever comes along slow paths writes it, often enough and not too often.
 #[test]
-fn it_is_written_again_and_again() {
+fn statistics_page_is_rewritten_no_sooner_than_its_interval() {
     // Without upkeep: the shepherd writes what has changed before it rests, however soon that is.
     in_child("observe:on,observe.interval_ms:20,upkeep:off", || {
         const INTERVAL_NS: u64 = 20_000_000;
@@ -260,7 +260,7 @@ fn it_is_written_again_and_again() {
 
 /// However often it shall be written, that takes no more than one part in 400.
 #[test]
-fn it_takes_no_more_than_its_share() {
+fn statistics_page_costs_at_most_its_share_of_the_time() {
     in_child("observe:on", || {
         // More often than anybody may ask for by a setting.
         statistics::set_interval_ms(1);
@@ -337,7 +337,7 @@ fn children_have_their_own() {
 
 /// A child that exits in an orderly way takes its own with it, and not its parent's.
 #[test]
-fn an_orderly_exit_removes_it() {
+fn statistics_page_is_removed_by_an_orderly_exit() {
     in_child("observe:on", || {
         free(blocks(10_000, |_| 1000));
         statistics::write_now();
@@ -360,7 +360,7 @@ fn an_orderly_exit_removes_it() {
 
 /// Who is killed leaves what he said last.
 #[test]
-fn a_crash_leaves_it() {
+fn statistics_page_survives_a_crash() {
     let body = || {
         let kept = blocks(10_000, |_| 1000);
         statistics::write_now();
@@ -391,7 +391,7 @@ const AT_LEAST: Duration = Duration::from_millis(40);
 
 /// Others than the process that is named have one when they have lived for a while.
 #[test]
-fn the_short_lived_have_none() {
+fn short_lived_process_has_no_statistics_page() {
     in_child("observe:1", || {
         let after = |moment| has_one_after(moment, || free(blocks(1000, |_| 1000)));
         let passed = after(*BEGAN.get().expect("it has begun"));
@@ -416,7 +416,7 @@ fn at_the_start_there_is_none() {
 
 /// Who holds much has one before.
 #[test]
-fn who_holds_much_has_one_soon() {
+fn process_that_holds_much_has_a_statistics_page_early() {
     in_child("observe:on", || {
         // Each child begins anew. Where others have the CPU, one may live for a while before it comes to hold much.
         let is_early = || {
@@ -476,7 +476,7 @@ fn without_room_the_program_goes_on() {
 
 /// Threads allocate, groups come and go, and whatever is read meanwhile is whole.
 #[test]
-fn it_can_be_read_at_any_time() {
+fn statistics_page_is_whole_whenever_it_is_read() {
     in_child("observe:on,observe.interval_ms:20", || {
         const THREADS: usize = 4;
         let (stop, together) = (AtomicBool::new(false), Barrier::new(THREADS + 1));

@@ -171,12 +171,12 @@ fn act_out(prepare: impl FnOnce(&mut Command) -> &mut Command) {
 }
 
 #[test]
-fn with_concurrency_ids() {
+fn heap_under_stress_with_concurrency_ids_stays_whole() {
     act_out(|command| command);
 }
 
 #[test]
-fn in_fallback_mode() {
+fn heap_under_stress_in_fallback_mode_stays_whole() {
     act_out(|command| command.envs([child::FALLBACK]));
     assert!(child::case().is_none() || slot::mode() == slot::Mode::PerThread);
 }

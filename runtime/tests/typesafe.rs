@@ -98,7 +98,7 @@ fn memory_stays_below_its_peak_while_a_section_is_open() {
 }
 
 #[test]
-fn a_cache_that_goes_waits_for_its_readers() {
+fn typesafe_cache_drop_waits_for_its_readers() {
     in_both_modes(|| {
         // In safe Rust nobody could look at objects of a cache that another thread ends; in C anybody can.
         let cache = Box::into_raw(Box::new(TypesafeCache::new("passing", Object::new)));
@@ -132,7 +132,7 @@ fn a_cache_that_goes_waits_for_its_readers() {
 }
 
 #[test]
-fn who_ends_a_cache_in_his_own_section_is_told_so() {
+fn typesafe_cache_dropped_in_own_section_ends_the_program() {
     if child::case().is_some() {
         have_threads();
         let cache = TypesafeCache::new("passing", Object::new);
@@ -178,7 +178,7 @@ fn rules_that_would_harm_readers_are_not_followed() {
 }
 
 #[test]
-fn what_is_constructed_is_constructed_once_whatever_is_watched() {
+fn watched_cache_constructs_objects_once() {
     if child::case().is_some() {
         let cache = Cache::constructed("object", Object::new);
         // A watched cache keeps no spare memory.

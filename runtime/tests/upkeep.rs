@@ -43,7 +43,7 @@ fn sleeps_of(number: &str) -> Option<u64> {
 
 /// A server that peaks and goes idle: nobody comes along a slow path any more.
 #[test]
-fn a_peak_is_back_by_itself() {
+fn pages_of_a_peak_go_back_by_themselves() {
     with_settings("upkeep.interval_ms:100", &[None], || {
         const LIVE: usize = 32 * MIB;
         let before = resident();
@@ -60,7 +60,7 @@ fn a_peak_is_back_by_itself() {
 
 /// What nobody comes along for goes after one and a half intervals, wherever in a round that is. Time is what the embedder says it is.
 #[test]
-fn what_idles_in_a_slot_goes_in_time() {
+fn idle_slot_is_emptied_within_two_intervals() {
     const INTERVAL_NS: u64 = 100_000_000;
     with_settings("upkeep.interval_ms:100,upkeep.shepherd:off", &[None], || {
         let mut longest = 0;
@@ -114,7 +114,7 @@ fn pages_of_what_idled_in_a_slot_go_with_it() {
 
 /// Whoever waits for the shepherd waits for nothing where all is empty: it sleeps until somebody comes.
 #[test]
-fn an_idle_process_is_not_woken() {
+fn idle_process_is_not_woken() {
     with_settings("upkeep.interval_ms:20", &child::MODES, || {
         after_a_peak(4 * MIB, 20 * MIB, Duration::from_millis(200), || {
             let number = match &shepherds()[..] {
@@ -144,7 +144,7 @@ fn an_idle_process_is_not_woken() {
 }
 
 #[test]
-fn whoever_holds_little_gets_no_shepherd() {
+fn process_that_holds_little_gets_no_shepherd() {
     with_settings("upkeep.interval_ms:10", &[None], || {
         thread::spawn(|| {
             for _ in 0..300 {
@@ -160,7 +160,7 @@ fn whoever_holds_little_gets_no_shepherd() {
 
 /// Without a shepherd an embedder's thread does the same, when it is told to come.
 #[test]
-fn an_embedder_ticks_in_place_of_the_shepherd() {
+fn embedder_tick_replaces_the_shepherd() {
     with_settings("upkeep.interval_ms:50,upkeep.shepherd:off", &[None], || {
         const LIVE: usize = 10 * MIB;
         let before = resident();
@@ -198,7 +198,7 @@ fn nothing_goes_back_where_it_is_off() {
 
 /// A load that swings within an interval, or a few, keeps its pages, once it is known.
 #[test]
-fn a_load_that_swings_keeps_its_pages() {
+fn swinging_load_keeps_its_pages() {
     with_settings("upkeep.interval_ms:50", &[None], || {
         const TRIES: usize = 20;
         thread::spawn(|| ()).join().expect("no panic");
@@ -230,7 +230,7 @@ fn memory_of_groups() -> Vec<(u64, u64)> {
 
 /// A group of its own, with a limit, where the kernel lets us make one.
 #[test]
-fn the_limit_of_a_control_group_is_obeyed_by_who_is_in_it() {
+fn control_group_limit_is_found_by_a_member() {
     const LIMIT: u64 = 1 << 30;
     if child::case().is_some() {
         let found = memory_of_groups();
@@ -263,7 +263,7 @@ fn the_limit_of_a_control_group_is_obeyed_by_who_is_in_it() {
 
 /// What the kernel says of the process's control group, read again by other means.
 #[test]
-fn the_limit_of_a_control_group_is_found() {
+fn control_group_limit_is_found() {
     let groups = fs::read_to_string("/proc/self/cgroup").expect("the kernel tells");
     let of_first = groups.lines().find_map(|line| line.split_once(":memory:"));
     let folder = match of_first {
@@ -345,7 +345,7 @@ fn check(&(block, words, mark): &(*mut u64, usize, u64)) {
 
 /// A child does not take its parent's shepherd for its own.
 #[test]
-fn a_child_gets_a_shepherd_of_its_own() {
+fn forked_child_gets_a_shepherd_of_its_own() {
     with_settings("upkeep.interval_ms:20", &child::MODES, || {
         // From time to time somebody allocates; who comes first, and finds that there is much, makes it.
         let comes = || {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Somebody has locked a page and freed it as it is: that is no reason to keep the rest, nor the page.
 #[test]
-fn a_lock_on_a_page_that_was_freed_keeps_nothing() {
+fn locked_page_after_free_keeps_no_memory() {
     with_settings("upkeep.interval_ms:20,keep:0", &[None], || {
         let before = resident();
         thread::spawn(|| {
@@ -40,7 +40,7 @@ fn a_lock_on_a_page_that_was_freed_keeps_nothing() {
 
 /// Who locks all of its memory wants no page to come in late.
 #[test]
-fn a_process_that_locks_all_memory_keeps_it() {
+fn process_with_all_memory_locked_keeps_its_pages() {
     with_settings("upkeep.interval_ms:20,keep:0", &[None], || {
         // SAFETY: it changes no memory.
         if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {

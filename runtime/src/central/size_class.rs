@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_request_fits_the_smallest_class_that_holds_it() {
+    fn request_gets_the_smallest_size_class_that_holds_it() {
         assert_eq!(size(CLASSES - 1), LARGEST);
         for bytes in 0..=LARGEST {
             let class = class_for(bytes);

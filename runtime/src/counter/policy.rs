@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_read_from_its_last_line_that_fits() {
+    fn upgrade_follows_the_last_table_row_that_fits() {
         assert!(!upgrades(1, 1023) && upgrades(1, 1024));
         assert!(!upgrades(2, 63) && upgrades(2, 64) && upgrades(7, 64));
         assert!(!upgrades(8, 15) && upgrades(8, 16) && upgrades(1024, 16));

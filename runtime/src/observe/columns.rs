@@ -417,7 +417,7 @@ text_is_in_the_columns_and_units_of_perf
     }
 
     #[test]
-    fn the_longest_is_no_more_than_the_sum_and_the_average_is_that_of_the_sum() {
+    fn contention_rows_agree_on_count_total_longest_and_average() {
         for seed in 1..20 {
             let contentions = [const { Contention::new() }; 3];
             let recorded = record_at_random(&contentions, &many_sites()[..10], 200, seed);
@@ -440,7 +440,7 @@ text_is_in_the_columns_and_units_of_perf
     }
 
     #[test]
-    fn what_has_no_room_is_told() {
+    fn contention_without_room_is_reported_as_lost() {
         // More sites than a class has places, and more rows than the table has.
         let contentions = [const { Contention::new() }; MOST_ROWS / PLACES + 1];
         let recorded = record_at_random(&contentions, &many_sites(), 4000, 1);
@@ -470,7 +470,7 @@ text_is_in_the_columns_and_units_of_perf
     }
 
     #[test]
-    fn a_filter_looks_at_type_and_caller() {
+    fn lock_filter_matches_type_and_caller() {
         let contentions = [const { Contention::new() }; 3];
         let sites = many_sites();
         contentions.iter().for_each(|contention| sites[..3].iter().for_each(|&site| contention.record(site, 5)));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_whose_blocks_are_all_free_begins_anew() {
+    fn emergency_arena_with_all_blocks_free_is_reused_zeroed() {
         machine::test_support::play(1, || {
             let emergency = emergency();
             for _ in 0..10 * ARENAS {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_arenas_are_used_up_there_is_nothing_more() {
+    fn emergency_heap_when_full_refuses_until_a_block_is_freed() {
         machine::test_support::play(1, || {
             let emergency = emergency();
             let blocks: [_; ARENAS] = core::array::from_fn(|_| emergency.allocate(ARENA_PAGES - LENGTH_PAGES));

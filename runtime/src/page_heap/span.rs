@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_object_is_given_once_and_again_after_it_was_freed() {
+    fn span_gives_each_object_once_and_again_after_free() {
         for object_bytes in [16, 48, 1024, 3584] {
             let (span, _bits) = span_of(object_bytes);
             let objects: Vec<_> = core::iter::from_fn(|| span.take()).collect();

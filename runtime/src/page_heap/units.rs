@@ -157,7 +157,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn what_was_entered_is_found_and_nothing_else() {
+    fn unit_table_finds_exactly_what_was_inserted() {
         machine::test_support::play(1, || {
             let memory = vec![0u64; 1 << 16].leak();
             // SAFETY: both are valid when all zero.

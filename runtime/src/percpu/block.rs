@@ -308,7 +308,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn a_mask_names_its_bits() {
+    fn slot_mask_yields_its_set_bits() {
         assert_eq!(bits([0, 0, 0]).count(), 0);
         assert_eq!(bits([1 | 1 << 63, 0, 1 << 5]).collect::<Vec<_>>(), [0, 63, 133]);
         assert_eq!(first_bits(65), [u64::MAX, 1, 0]);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_says_what_went_through_it() {
+    fn pair_total_is_edge_minus_unused_credit() {
         assert_eq!(total(Pair { left: 0, edge: 0 }), 0);
         assert_eq!(total(Pair { left: WINDOW + 5, edge: 12 }), 7);
         assert_eq!(total(Pair { left: (WINDOW + 5) | MARK, edge: 12 }), 7);

@@ -45,7 +45,7 @@ fn complaints(conf: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_row_has_a_key_of_its_own_and_a_default_that_it_takes() {
+fn settings_rows_have_unique_keys_and_valid_defaults() {
     let keys: HashSet<&str> = TABLE.iter().map(|row| row.key).collect();
     assert_eq!(keys.len(), TABLE.len());
     for row in TABLE {
@@ -57,7 +57,7 @@ fn every_row_has_a_key_of_its_own_and_a_default_that_it_takes() {
 }
 
 #[test]
-fn every_value_of_every_row_is_understood() {
+fn settings_parser_understands_each_value_of_each_row() {
     for (place, (row, compact)) in TABLE.iter().zip(&ROWS).enumerate() {
         assert_eq!((row.key, row.values), (&*compact.key, compact.values()));
         for (text, value) in examples(row.values) {

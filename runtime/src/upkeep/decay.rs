@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_for_an_interval_goes_back_once() {
+    fn pages_idle_for_an_interval_go_back_once() {
         let mut load = Load::new();
         load.use_for(10_000, 3.0);
         assert_eq!(load.use_for(1000, 0.99), 0, "not yet");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peak_within_the_interval_needs_stays() {
+    fn pages_needed_by_a_peak_within_the_interval_stay() {
         let mut load = Load::new();
         let given: u64 = (0..50).map(|_| load.use_for(10_000, 0.3) + load.use_for(1000, 0.5)).sum();
         assert_eq!(given, 0);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_comes_to_rest_is_forgiven() {
+    fn decay_patience_after_a_long_calm_returns_to_one() {
         let mut load = Load::new();
         for _ in 0..10 {
             load.use_for(10_000, 1.0);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_when_pages_will_be_idle() {
+    fn decay_tells_when_pages_will_be_idle() {
         let mut load = Load::new();
         load.use_for(10_000, 3.0);
         load.use_for(1000, 0.1);

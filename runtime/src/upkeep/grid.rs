@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_posted_formula_has_the_periods_that_reviewers_found() {
+    fn posted_formula_has_the_periods_that_reviewers_found() {
         let period = |cpu| posted_period(SECOND, cpu, 72) as f64 / SECOND as f64;
         assert_eq!(format(period(71)), "1.986");
         let rate: f64 = (0..72).map(|cpu| 1.0 / period(cpu)).sum::<f64>() / 72.0;

@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allowance_is_of_the_time_that_passed_and_bounded() {
+    fn allowance_grows_with_time_up_to_a_bound() {
         let mut allowance = Allowance { since_ns: 0, pages: 0 };
         assert_eq!(allowance.refill(100 * SECOND, 1000), 250, "a rest of a hundred seconds");
         allowance.take(200);

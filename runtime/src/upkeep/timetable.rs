@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_missed_a_turn_is_served_in_the_next_one() {
+    fn slot_that_missed_its_turn_is_served_in_the_next_one() {
         let mut table = with([3, 70, 1000].into_iter());
         table.run(3);
         for (third, errand) in [
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_deserted_is_served_in_its_turn_and_others_are_looked_at_again() {
+    fn deserted_slot_is_served_in_its_turn_and_others_later() {
         let mut table = with([3, 70, 1000].into_iter());
         table.run(3);
         let third = |third: u64| 6 * SECOND + third * SECOND / 3;
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_handed_over_is_served_at_once() {
+    fn handed_over_turn_is_served_at_once() {
         let mut table = with(0..2);
         table.run(0);
         table.advance(6 * SECOND, SECOND);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_would_run_again_too_soon_skips_a_round() {
+    fn slot_that_ran_too_recently_skips_a_round() {
         let mut table = with(0..4);
         table.advance(6 * SECOND + 3 * SECOND / 4, SECOND);
         table.run(3);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_is_followed() {
+    fn timetable_after_a_clock_jump_follows_the_new_time() {
         let mut table = with(0..2);
         table.advance(6 * SECOND, SECOND);
         table.run(0);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_changes_stretches_what_is_left_of_the_round() {
+    fn interval_change_stretches_the_rest_of_the_round() {
         let mut table = with(0..2);
         table.advance(6 * SECOND + SECOND / 4, SECOND);
         table.advance(6 * SECOND + SECOND / 4, 60 * SECOND);

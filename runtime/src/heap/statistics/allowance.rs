@@ -42,7 +42,7 @@ mod tests {
     /// A process that was stopped during a write writes again soon after it continues.
     /// Planted bug that was seen here: no bound of the time owed.
     #[test]
-    fn what_was_stopped_for_hours_is_not_silent_for_days() {
+    fn allowance_after_a_long_stop_owes_a_bounded_pause() {
         const HOUR: u64 = 3_600_000 * MILLISECOND;
         let mut allowance = Allowance::default();
         for stopped in [10 * MILLISECOND, 1000 * MILLISECOND, HOUR] {

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn page_after_each_write_reads_the_new_snapshot() {
         let (memory, mut writer) = page();
         let read = || Page::of(bytes(&memory)).unwrap();
         assert_eq!((read().process(), read().program().as_str(), read().made_at_ns()), (7, "prog", 1));
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn who_crashes_while_he_writes_leaves_the_copy_before() {
+    fn page_with_an_unfinished_write_keeps_the_copy_before() {
         let (memory, mut writer) = page();
         write(&mut writer, 10);
         for at in [20, 30] {
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_any_bytes_is_read_or_refused() {
+    fn page_with_any_byte_changed_is_read_or_refused() {
         let (memory, mut writer) = page();
         write(&mut writer, 10);
         let whole = bytes(&memory).to_vec();
