@@ -174,7 +174,7 @@ mod tests {
 
     /// All blocks agree on both candidates, so that p is the least that there is, twice.
     #[test]
-    fn the_control_is_no_candidate() {
+    fn control_is_not_counted_as_a_candidate() {
         let analysis = example::analysis(&[""]);
         let wall = &analysis.rows[0][0].comparisons;
         let least = statistics::least_p(analysis.measured.blocks);

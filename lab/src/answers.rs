@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_job_is_in_one_shard() {
+    fn job_is_in_exactly_one_shard() {
         for of in 1..8 {
             for total in [0, 1, 5, 100] {
                 let shards: Vec<Shard> = (1..=of).map(|index| Shard { index, of }).collect();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn all_shards_are_wanted_and_each_once() {
+    fn shards_missing_or_given_twice_are_refused() {
         let judged = |texts: &[&str]| {
             let shards: Vec<Shard> = texts.iter().map(|text| shard(text)).collect();
             Shard::are_all(&shards).map_err(|error| error.to_string())
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_made_once_and_known_from_then_on() {
+    fn listed_run_is_made_once_and_known_from_then_on() {
         let place = tempfile::tempdir().unwrap();
         let (command, interrupt) = (printer(place.path()), Interrupt::never().unwrap());
         let answers = Answers::default();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_fails_says_so_and_the_others_are_kept() {
+    fn failed_run_is_reported_and_gives_no_answer() {
         let place = tempfile::tempdir().unwrap();
         let answers = Answers::default();
         answers.list(|| Ok([3, 13].map(|number: i32| answers.of(&words(&number.to_string()), 1)))).unwrap();

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loader_finds_what_it_can_load_and_says_why_not() {
+    fn loader_finds_a_library_or_says_why_not() {
         let libc = loaded(Path::new("libc.so.6")).unwrap().unwrap();
         assert!(libc.is_absolute() && libc.exists(), "{}", libc.display());
         assert_eq!(loaded(&libc).unwrap().unwrap(), libc);
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn every_peer_is_found_or_missing() {
+    fn peers_are_each_found_or_absent() {
         let (arms, absent) = peers().unwrap();
         assert_eq!(arms.len() + absent.len(), PEERS.len());
         assert!(arms.iter().all(|arm| arm.is_peer && arm.library.as_ref().unwrap().exists()));
     }
 
     #[test]
-    fn an_arm_replaces_what_the_user_had() {
+    fn arm_replaces_preload_and_settings_of_the_environment() {
         let under = |arm: &Arm, also| {
             let mut program = Program::new("/bin/true", ["true"]);
             program.environment =
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_may_be_a_word() {
+    fn arm_that_is_a_word_is_passed_as_an_argument() {
         let arm = Arm::told("lazy and cached", "lazy-and-cached");
         let mut program = Program::new("/bin/true", ["true", "256"]);
         arm.again().apply(&mut program, None);

@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn each_block_has_every_arm_once_and_the_baseline_twice_in_an_order_of_its_own() {
+    fn block_runs_arms_once_and_baseline_twice_in_its_own_order() {
         let (measured, log) = logged("true", Plan::of(Length::Blocks(12), 5), 3);
         assert_eq!((measured.blocks, log.len()), (12, 13 * 4));
         assert_eq!(log[..4], ["arm:0", "arm:0", "arm:1", "arm:2"], "the first block is in order");
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_a_seed_for_all_arms_and_the_next_one_another() {
+    fn block_gives_all_arms_one_seed_and_the_next_block_another() {
         let place = tempfile::tempdir().unwrap();
         let log = place.path().join("log");
         let script = format!("echo $0 $1 >> {}", log.display());
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_that_fails_runs_no_more_and_the_others_do() {
+    fn failed_arm_is_not_run_again_and_the_others_are() {
         let (measured, log) = logged("[ $COMMENSAL_CONF != arm:1 ]", Plan::of(Length::Blocks(3), 1), 3);
         assert_eq!(log.iter().filter(|arm| *arm == "arm:1").count(), 1);
         let row = &measured.rows[0];
@@ -523,14 +523,14 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_that_crashes_is_not_run_again() {
+    fn crashed_baseline_is_not_run_again() {
         let (measured, log) = logged("kill -SEGV $$", Plan::of(Length::Blocks(5), 1), 2);
         assert_eq!((log.len(), measured.blocks), (1, 0));
         assert!(measured.rows[0].findings[0].what.contains("SIGSEGV"));
     }
 
     #[test]
-    fn a_budget_gives_short_blocks_more() {
+    fn budget_gives_more_blocks_when_blocks_are_short() {
         let budget = Budget { seconds: &[(60.0, 40), (5.0, 200)], least: 10 };
         let blocks = |seconds| budget.blocks(Duration::from_secs_f64(seconds));
         assert_eq!((blocks(100.0), blocks(3.0), blocks(1.0), blocks(0.05), blocks(0.001)), (10, 20, 40, 100, 200));
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_simulated_runs_once_under_each_arm() {
+    fn simulated_subject_runs_once_under_each_arm() {
         let plan = Plan { warm_ups: 0, ..Plan::of(Length::Blocks(2), 1) };
         let (measured, log) = logged("true", plan, 2);
         assert_eq!((measured.blocks, log.len()), (2, 2 * 2));
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_may_ask_for_settings_and_has_as_many_figures_as_metrics() {
+    fn row_applies_its_settings_and_needs_a_figure_per_metric() {
         let arms = [Arm { settings: Some("lazy:off".to_owned()), ..Arm::glibc() }];
         let script = Program::new("/bin/sh", ["sh", "-c", "test $COMMENSAL_CONF = lazy:off,possible_cpus:2"]);
         let subject = |read: fn(&Run, &str) -> Option<Vec<f64>>| Subject {

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_everywhere_is_no_finding() {
+    fn equal_output_under_all_arms_is_not_a_finding() {
         assert_eq!(told(&[&["echo a", "echo a"], &["echo a"], &["echo a"]]), [""; 0]);
     }
 
@@ -259,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_by_itself_is_not_held_against_an_arm() {
+    fn output_that_differs_each_time_is_held_against_no_arm() {
         let told = told(&[&["echo $$", "echo $$"], &["echo $$"], &["echo x"]]);
         assert_eq!(told.len(), 1);
         assert!(told[0].contains("each time"), "{told:?}");
     }
 
     #[test]
-    fn a_baseline_that_crashes_ends_it() {
+    fn baseline_has_failed_after_a_crash_or_differing_ends() {
         assert!(witnessed(&[&["kill -SEGV $$"]]).baseline_failed());
         assert!(!witnessed(&[&["exit 1"]]).baseline_failed());
         assert!(witnessed(&[&["exit 1", "exit 0"]]).baseline_failed());
@@ -274,7 +274,7 @@ mod tests {
 
     /// Whoever ran first would be accused, where chance decides.
     #[test]
-    fn what_fails_under_the_baseline_too_is_held_against_no_arm() {
+    fn failure_under_the_baseline_too_is_held_against_no_arm() {
         let told = witnessed(&[&["exit 0", "exit 1"], &["exit 0"], &["exit 0", "exit 1"]]).findings();
         let faults: Vec<&str> = told.iter().filter(|told| told.is_fault).map(|told| told.arm.as_str()).collect();
         assert_eq!(faults, ["base"]);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_run_printed_is_not_what_the_program_prints() {
+    fn output_of_a_failed_run_is_not_the_reference() {
         let told = told(&[&["echo a", "echo half; exit 1"], &["echo a"], &["echo b"]]);
         assert!(told.iter().any(|told| told.contains("other printed something else")), "{told:?}");
         assert!(!told.iter().any(|told| told.contains("each time")), "{told:?}");

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_asked_about_arms_metric_and_row() {
+    fn document_is_asked_about_arms_metric_and_row() {
         let analysis = example::analysis(&["store", "larson"]);
         let document: Document = |of| {
             let is_it = of.candidate.name == "ours" && of.metric.name == "wall_s" && of.baseline.name == "glibc";

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_lists_have_numbers_and_ranges() {
+    fn kernel_cpu_list_is_read_with_numbers_and_ranges() {
         assert!(names("0-1,8", 1) && names("0-1,8", 8) && names("3", 3));
         assert!(!names("0-1,8", 2) && !names("", 0) && !names("13", 3));
     }

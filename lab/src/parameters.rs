@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn one_row_has_no_name() {
+    fn parameters_of_a_nameless_workload_are_empty() {
         assert_eq!(Parameters::of_workload(""), Parameters::default());
         assert_eq!(Parameters::default().to_string(), "");
     }

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_would_not_have_explored_does_not_count() {
+    fn merged_parts_count_only_runs_up_to_the_first_finding() {
         let all = merged(vec![explored("3/3", Some(25), 6), explored("1/3", None, 10), explored("2/3", Some(14), 5)]);
         let protocol = all.unwrap().protocols.remove(0);
         assert_eq!((protocol.runs, protocol.steps, protocol.found.unwrap().at), (15, 150, 14));

@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shipped_is_complete() {
+    fn shipped_profiles_are_complete_and_survive_a_round_trip() {
         for name in Profile::names() {
             let profile = Profile::find(name).unwrap_or_else(|error| panic!("{error:#}"));
             assert!(!profile.about.is_empty(), "{name}");
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_named() {
+    fn profile_error_names_what_is_wrong() {
         let text = SHIPPED[0].1;
         let told = |text: &str| format!("{:#}", Profile::parse(text).expect_err("it is wrong"));
         for (from, to, named) in [

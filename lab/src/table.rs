@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn one_subject() {
+    fn table_of_one_subject_matches_the_snapshot() {
         let analysis = example::analysis(&[""]);
         insta::assert_snapshot!(shown(&of_subject(&analysis, 0)) + LEGEND + &notes(&analysis));
     }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_says_so() {
+    fn short_run_notes_that_it_is_short() {
         let mut analysis = example::analysis(&[""]);
         analysis.measured.blocks = 3;
         analysis.measured.interrupted = true;

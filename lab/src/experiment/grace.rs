@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_policies_differ_in_is_drawn() {
+    fn plots_of_policies_show_the_metrics_they_differ_in() {
         let [working, holding] = &parts([1.0; 4], [50.0; 4])[..] else { panic!("two parts") };
         let drawn = plots_of_files(&working.analysis);
         let titles = ["operations per second", "grace periods per second", "most bytes that waited"];

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_one_ratio() {
+    fn document_of_kicks_has_one_ratio() {
         let [create, replace] = <[_; 2]>::try_from(forms([ON_CREATE, ON_REPLACE])).unwrap();
         let parameters = &SIZE.parameters(SIZE.groups);
         let said = |candidate, metric| document(&Compared { baseline: &create, candidate, metric, parameters });
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_costs_is_told() {
+    fn remarks_tell_what_one_kick_costs() {
         let remarks = remarks(&parts(3000.0, 500.0, 9_900.0), &SIZE);
         assert_eq!(remarks.len(), 3);
         assert!(remarks[0].contains("kick on replace only 500 ns and 500 ns"), "{}", remarks[0]);

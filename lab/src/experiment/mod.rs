@@ -319,14 +319,14 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_does_not_hold_is_printed_as_such() {
+    fn claim_that_does_not_hold_is_printed_as_no() {
         let found = Claim::of("less", "0.9", Some(("1.2".to_owned(), 1.2)), Some(false));
         let text = claims(&[found, Claim::of("less", "0.9", None, None)]).to_string();
         assert!(text.contains("1.2                –   NO\n") && text.contains("cannot be told"), "{text}");
     }
 
     #[test]
-    fn what_was_too_short_to_see_a_claim_says_nothing_of_it() {
+    fn claim_below_the_detectable_effect_is_left_open() {
         let compared = |verdict, detectable| Comparison { verdict, detectable, ..example_comparison() };
         assert_eq!(holds(&compared(Verdict::Less, Some(0.5)), 0.94), Some(true));
         assert_eq!(holds(&compared(Verdict::More, None), 0.94), Some(false));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_disagrees_is_printed_as_it_is() {
+    fn prediction_that_disagrees_is_printed_as_no() {
         let prediction = Prediction {
             claim: "kicks".into(),
             band: [0.8, 0.95],

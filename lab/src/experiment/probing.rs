@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_stands_behind_the_probes_name() {
+    fn simulated_machine_is_named_after_the_probe() {
         assert_eq!(words("cache pair 1", None).join(" "), "workload cache pair 1");
         assert_eq!(
             words("cache pair 1", Some("2@x.toml".into())).join(" "),

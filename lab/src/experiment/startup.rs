@@ -141,7 +141,7 @@ mod tests {
     use crate::parameters::Parameters;
 
     #[test]
-    fn the_document_is_about_lazy_and_eager_set_up() {
+    fn document_of_startup_compares_lazy_with_eager() {
         let peer = Arm { is_peer: true, ..Arm::preloading("peer", "/peer.so") };
         let ours = Arm::commensal(COMMENSAL, "/ours.so", None);
         let said = |baseline: &Arm, candidate: &Arm, metric: &Metric| {

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_never_met_is_told_from_who_did() {
+    fn threads_that_never_met_are_told_from_those_that_did() {
         let met = |latency: f64| {
             let truth = Profile::find("here-2").unwrap().with("cluster.latency", latency);
             let known = Known { truth, parts: Cell::new(0) };

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_made_a_curve_is_found_again_and_nothing_else_is_looked_at() {
+    fn fit_recovers_costs_from_its_own_points_only() {
         let profile = Profile::find("xeon-448").unwrap();
         let truth = profile.with("cluster.latency", 81.0).with("cluster.service", 13.0);
         let points = [2, 8, 64].map(|threads| (threads, model(&truth, threads)));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fitted_is_said() {
+    fn fit_names_the_cost_that_cannot_be_fitted() {
         let profile = Profile::find("xeon-448").unwrap();
         let points = vec![(2, 1e9), (8, 100.0), (64, 1000.0)];
         let model = |profile: &Profile, _, threads: &[u32]| Ok(vec![model(profile, threads[0])]);

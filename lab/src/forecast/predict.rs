@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_not_told() {
+    fn cost_without_influence_is_left_out() {
         let all = vec![
             sensitive("hit", 0.98, 1.03),
             sensitive("turn", 1.8, 0.9),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn each_figure_carries_its_band_and_says_that_it_is_simulated() {
+    fn predicted_figures_carry_bands_and_say_simulated() {
         let band = Band { value: 20.0, low: 10.0, high: 4000.0 };
         let prediction = Prediction {
             name: "x86-256".to_owned(),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_threads_stands_in_the_line() {
+    fn probe_line_contains_the_number_of_threads() {
         assert_eq!(told("cache pair N 64 general", 8), "cache pair 8 64 general");
         assert!(ROWS.iter().all(|(_, line, _)| line.matches('N').count() == 1));
     }

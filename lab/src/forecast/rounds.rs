@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_asked_once_in_a_round() {
+    fn probe_is_asked_once_in_a_round() {
         let asked = Asked(RefCell::default());
         let rounds = Rounds::of(["a", "b", "a", "sections 2"], 3, &asked).unwrap();
         assert_eq!(asked.0.borrow().join(" "), ["a b sections 2"; 3].join(" "));

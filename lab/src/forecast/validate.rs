@@ -369,7 +369,7 @@ mod tests {
 
     /// What repeats a probe that is fitted is none of the tests.
     #[test]
-    fn what_is_held_against_this_machine_is_partly_new() {
+    fn tests_on_this_machine_use_probes_that_no_fit_has_seen() {
         let fitted = |line: &str| super::super::calibrate::FITTED.iter().any(|(_, fitted)| *fitted == line);
         for (what, probe, _, role, of) in HERE {
             assert!(of.is_some() == (role == Fitted) && of.is_none_or(fitted), "{what}");

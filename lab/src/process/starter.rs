@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_tells_its_end_and_what_it_printed() {
+    fn run_tells_its_end_and_output() {
         let mut starter = starter();
         let (run, printed) = ran(&mut starter, "echo a; echo b >&2; exit 3");
         assert_eq!(run.end, End::Exited(3));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_is_told() {
+    fn program_that_cannot_be_started_is_told() {
         let mut starter = starter();
         let run = starter.run(&Program::new("/etc/passwd", ["x"]), PATIENCE).unwrap().unwrap();
         assert_eq!(run.end, End::NotStarted(libc::EACCES));
@@ -333,7 +333,7 @@ mod tests {
 
     /// What `wait4` says starts at what the parent had: with this process as the parent, `true` would seem to have megabytes.
     #[test]
-    fn the_peak_of_a_small_program_is_its_own() {
+    fn peak_of_a_small_program_excludes_its_parent() {
         let ballast = vec![1u8; 64 << 20];
         let mut starter = starter();
         let run = starter.run(&Program::new("/bin/true", ["true"]), PATIENCE).unwrap().unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_killed_with_all_that_it_started() {
+    fn hanging_program_is_killed_with_its_children() {
         let mut starter = starter();
         let hanging = shell("setsid sleep 10077 & sleep 10078 & sleep 10079");
         let run = starter.run(&hanging, Duration::from_millis(300)).unwrap().unwrap();
@@ -367,14 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn what_prints_without_end_is_ended() {
+    fn program_that_prints_without_end_is_ended() {
         let mut starter = starter();
         let run = starter.run(&shell("while :; do echo no end; done"), PATIENCE).unwrap().unwrap();
         assert_eq!(run.end, End::PrintedTooMuch(OUTPUT_LIMIT_BYTES));
     }
 
     #[test]
-    fn what_is_left_running_is_ended_and_told() {
+    fn process_left_running_is_ended_and_told() {
         let mut starter = starter();
         let (run, _) = ran(&mut starter, "setsid sleep 10076 & exit 0");
         assert!(run.left_running);

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_of_a_plot_is_in_the_style() {
+    fn plot_colours_are_all_in_the_style() {
         for arm in 0..plot::ARM_COLOURS {
             assert_eq!(STYLE.matches(&format!("--arm{arm}:")).count(), 2, "by day and by night");
         }

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trend_is_found_and_a_swing_is_not() {
+    fn drift_is_shown_for_a_trend_and_not_for_a_swing() {
         let rising: Vec<f64> = (0..20).map(f64::from).collect();
         assert!(of(&rising).correlation == 1.0 && of(&rising).p < 1e-15);
         assert!(of(&rising[..8]).p > 1e-5 && of(&rising[..4]).p == 1.0);

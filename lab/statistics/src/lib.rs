@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_has_a_direction() {
+    fn difference_has_a_direction() {
         let down: Vec<f64> = (0..20).map(|at| -0.1 - 0.001 * f64::from(at)).collect();
         let up: Vec<f64> = down.iter().map(|ratio| -ratio).collect();
         let compared = compare(&[down, up], &mut Rng::with_seed(1));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_p_is_that_of_blocks_that_all_agree() {
+    fn least_p_is_that_of_blocks_that_all_agree() {
         for blocks in 1..12 {
             let all_agree: Vec<f64> = (1..=blocks).map(|at| at as f64).collect();
             assert_eq!(test(&all_agree).p, least_p(blocks));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_critical_sum_is_the_first_that_is_unlikely_enough() {
+    fn critical_sum_is_the_first_that_is_unlikely_enough() {
         let signs = Signs::of_distinct(10);
         let critical = signs.critical(0.05).unwrap();
         // Sums of an even number of odd terms: the next one below is two away, and doubled ranks double that.
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wild_block_does_not_outvote_the_rest() {
+    fn wild_block_does_not_outvote_the_rest() {
         let mut values: Vec<f64> = (1..=20).map(|at| 0.01 + 0.0001 * f64::from(at)).collect();
         values[7] = -50.0;
         assert!(test(&values).p < 0.01);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_stays_and_none_is_above_one() {
+    fn holm_keeps_a_single_p_and_caps_at_one() {
         assert_eq!(holm(&[0.3]), [0.3]);
         assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
         assert_eq!(holm(&[]), [0.0; 0]);

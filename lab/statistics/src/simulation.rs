@@ -71,7 +71,7 @@ fn five_percent_are_found_in_three_percent_noise() {
 }
 
 #[test]
-fn the_interval_holds_the_truth_and_the_detectable_effect_is_detected() {
+fn interval_holds_the_truth_and_finds_the_detectable_effect() {
     let mut rng = Rng::with_seed(6);
     let (mut held, mut detectable) = (0, Vec::new());
     const RUNS: usize = 300;

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn no_difference_is_confirmed_only_by_who_could_have_seen_one() {
+    fn claim_of_no_difference_needs_power_to_see_one() {
         let some = |verdict, detectable, ratio| {
             let analysis = crate::example::analysis(&[""]);
             shows_none(&Comparison { verdict, detectable, ratio, ..analysis.rows[0][0].comparisons[2].unwrap() })

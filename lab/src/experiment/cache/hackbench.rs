@@ -135,7 +135,7 @@ mod tests {
 
     /// The shared notes on the document give the means, the difference and its permutation p.
     #[test]
-    fn the_documents_table_says_what_it_is_said_to_say() {
+    fn documented_table_has_the_means_and_p_of_the_notes() {
         let mean = |of| seconds(of).iter().sum::<f64>() / RUNS as f64;
         assert!((mean(KMALLOC) - 0.133_225_806_451_613).abs() < 1e-9, "{}", mean(KMALLOC));
         assert!((mean(KMEM_CACHE) - 0.135_870_967_741_935).abs() < 1e-9, "{}", mean(KMEM_CACHE));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_line_is_read() {
+    fn hackbench_time_is_read_from_its_usual_line() {
         let run = Run {
             end: End::Exited(0),
             cost: Cost { wall_s: 0.5, user_s: 0.1, system_s: 0.2, ..Cost::default() },

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_its_own_parameters() {
+    fn pair_rows_have_distinct_parameters() {
         let rows: Vec<Row> = of_one_thread().into_iter().chain(of_two_threads()).collect();
         let names: Vec<String> = rows.iter().map(|(parameters, ..)| parameters.to_string()).collect();
         assert!(names.iter().enumerate().all(|(at, name)| !names[..at].contains(name)), "{names:?}");

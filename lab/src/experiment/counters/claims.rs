@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_objection_is_told_in_parts_of_the_gain() {
+    fn objection_is_told_in_parts_of_the_gain() {
         let claims = claims(&parts());
         let told: Vec<_> = claims.iter().filter(|claim| claim.claim.starts_with("objection")).collect();
         assert_eq!(told.len(), 4);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_cannot_be_told() {
+    fn claim_without_a_measurement_is_left_open() {
         let parts = parts();
         let claims = claims(&parts);
         assert_eq!(claims.len(), 10);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_cpus_cannot_tell_is_said() {
+    fn remarks_on_two_cpus_say_what_cannot_be_told() {
         let remarks = remarks(&parts(), &Machine::host());
         assert!(remarks.iter().any(|line| line.contains("cannot be told")));
         assert!(remarks.iter().any(|line| line.contains("eager") && line.contains("updates")), "{remarks:?}");

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_goes_through_each_number_once() {
+    fn curve_goes_through_each_number_once() {
         let part = example(&LIFE, rows_of_life().map(|(cpus, updates)| with_updates(cpus, updates)));
         let of_cpus =
             curves(&part.analysis, 2, |row| row.number("possible_cpus").filter(|_| row.number("updates").is_none()));

@@ -137,7 +137,7 @@ mod tests {
     use crate::report::plot::count_of_dots;
 
     #[test]
-    fn every_row_has_its_own_parameters() {
+    fn update_rows_have_distinct_parameters() {
         for rows in [of_owner(), of_upgraded(), of_paths()] {
             let names: Vec<String> = rows.iter().map(|(parameters, _)| parameters.to_string()).collect();
             assert!(
@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn there_are_two_kinds_of_words() {
+    fn plain_and_atomic_words_differ() {
         assert_ne!(PLAIN_WORDS, ATOMIC_WORDS);
     }
 
     #[test]
-    fn each_row_has_a_dot_for_each_arm() {
+    fn plot_of_updates_has_a_dot_for_each_row_and_arm() {
         let part = example(&[UPGRADED], of_upgraded().into_iter().map(|(parameters, _)| parameters));
         let figures = dots(&part.analysis, 0);
         let [figure] = &figures[..] else { panic!("one plot") };

@@ -221,7 +221,7 @@ mod tests {
     use std::process::{Command, Output};
 
     #[test]
-    fn the_document_has_two_machines() {
+    fn document_of_spawn_has_figures_for_two_machines() {
         let [eager, lazy] = ["eager", "lazy"].map(|name| Arm::commensal(name, "/l.so", None));
         let said = |baseline, candidate, metric, cpus| {
             document_of_spawn(&Compared { baseline, candidate, metric, parameters: &at_cpus(cpus) })
@@ -252,7 +252,7 @@ mod tests {
 
     /// It prints the same each time, which is what it is held to under every arm; so does the next.
     #[test]
-    fn the_project_compiles() {
+    fn generated_project_compiles() {
         if !are_there(&["cc", "make"]) {
             return;
         }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_repository_is_sound() {
+    fn generated_repository_gives_the_same_output_twice() {
         if !are_there(&["git"]) {
             return;
         }
@@ -276,13 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_nowhere() {
+    fn missing_program_is_not_found() {
         assert!(suite::find("sh").is_some_and(|shell| shell.is_absolute()));
         assert_eq!(suite::find("no-such-program"), None);
     }
 
     #[test]
-    fn the_document_has_two_programs() {
+    fn document_of_work_has_figures_for_two_programs() {
         let [eager, lazy] = ["eager", "lazy"].map(|name| Arm::commensal(name, "/l.so", None));
         let said = |metric, parameters: &Parameters| {
             document(&Compared { baseline: &eager, candidate: &lazy, metric, parameters }).map(|said| said.value)

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fitted_and_what_is_predicted_is_near_within_a_factor() {
+    fn fitted_and_predicted_claims_hold_within_a_factor() {
         let parts = |aligned, posted| [part([aligned, 1.0, posted, 1.0], &[Row::usual(0, false)])];
         for (aligned, is_near) in [(1700.0, true), (440.0, true), (1800.0, false), (430.0, false)] {
             assert_eq!(holds(&parts(aligned, 1.0), "with KASAN, aligned, fitted: drains"), Some(is_near), "{aligned}");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grid_is_held_against_what_was_asked_for() {
+    fn grid_claim_holds_at_the_factor_that_was_asked_for() {
         for (column, least) in [(0, 7.5), (1, 1.8)] {
             let words = format!("{}, at equal run rate: times fewer", COLUMNS[column].words);
             let parts = |aligned: f64| [part([aligned, 9.0, 9.0, 10.0], &[Row::usual(column, true)])];
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_says_nothing_of_other_machines() {
+    fn claim_on_another_machine_is_left_open() {
         let few = Size { cpus: 8, threads: 8, ..SIZE };
         let parts = [part([872.0, 9.0, 872.0 * POSTED_RATE, 9.0], &[Row::usual(0, false)])];
         for words in ["with KASAN, aligned, fitted: drains", "posted: runs"] {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_run_says_who_was_ahead() {
+    fn comparison_of_worst_runs_tells_which_way_is_ahead() {
         let ahead = |grid| holds(&[part([9.0, 9.0, 9.0, grid], &[Row::swept(1, 4.0)])], "most holds");
         assert_eq!([ahead(0.99), ahead(0.996), ahead(2.0)], [Some(true), Some(false), Some(false)]);
         let shared = |posted| holds(&[part([9.0, 9.0, posted, 10.0], &[Row::odd_off(0)])], "contentions as posted");

@@ -339,7 +339,7 @@ mod tests {
     const SIZE: Size = Size { is_simulated: true, cpus: 72, threads: 72, interval_us: SECOND_US };
 
     #[test]
-    fn the_document_compares_its_patch_with_what_was_before() {
+    fn document_of_stagger_compares_posted_with_aligned() {
         let [aligned, _, posted, grid] = <[_; 4]>::try_from(forms(ARMS)).unwrap();
         let said = |candidate, metric, row: Row| {
             let parameters = &row.parameters();
