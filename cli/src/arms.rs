@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_belongs_to_one_arm() {
+    fn arm_names_given_twice_are_refused() {
         let arms = |names: &[&str]| names.iter().map(|name| Arm::preloading(*name, "/l.so")).collect::<Vec<_>>();
         assert!(check_names(&arms(&["a", "b"])).is_ok());
         assert!(check_names(&arms(&["a", "b", "a"])).is_err());

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_given_wins() {
+    fn setting_given_twice_takes_the_last_value() {
         assert_eq!(merged("", &["stats:off,a:1", STATS_AT_EXIT]), "a:1,stats:exit");
     }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_observed_unless_somebody_says_otherwise() {
+    fn program_is_observed_unless_settings_say_otherwise() {
         let own = format!("observe:{}", std::process::id());
         let set = |inherited: &str, given: &[&str]| {
             let given: Vec<String> = given.iter().map(|text| (*text).to_owned()).collect();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_has_no_comma_and_fits() {
+    fn lock_filter_with_a_comma_or_too_long_is_refused() {
         assert_eq!(parse_filter("runs::PageHeap::free").as_deref(), Ok("runs::PageHeap::free"));
         assert!(parse_filter("zone,drain").unwrap_err().contains("has a comma"));
         assert!(parse_filter(&"z".repeat(64)).is_ok());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_without_key_or_value_is_named() {
+    fn setting_without_key_or_value_is_named() {
         assert!(parse("a:1,b:2").is_ok());
         for wrong in ["", "a", "a:", ":1", "a:1,"] {
             assert!(parse(wrong).unwrap_err().contains("is not KEY:VALUE"), "{wrong}");

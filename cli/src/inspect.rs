@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interpreter_that_names_itself_ends_the_search() {
+    fn interpreter_that_names_itself_ends_the_search() {
         let script = tempfile::NamedTempFile::new().unwrap();
         fs::write(script.path(), format!("#!{}\n", script.path().display())).unwrap();
         assert_eq!(executed_file(script.path()), script.path());

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_looked_up_in_path_and_a_path_is_not() {
+    fn program_name_is_looked_up_in_path_and_a_path_is_not() {
         assert!(resolve(OsStr::new("sh")).unwrap().ends_with("sh"));
         assert_eq!(resolve(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
         let missing = resolve(OsStr::new("./sh")).unwrap_err();

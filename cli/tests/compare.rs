@@ -75,7 +75,7 @@ fn allocators_that_do_one_thing_wrong_are_found_out() {
 }
 
 #[test]
-fn the_same_settings_twice_show_no_difference() {
+fn equal_arms_show_no_difference() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("result.json");
     let mut command = commensal();
@@ -154,7 +154,7 @@ fn input_is_given_to_every_run() {
 }
 
 #[test]
-fn a_run_goes_on_until_the_interval_is_narrow() {
+fn compare_goes_on_until_the_interval_is_narrow() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("result.json");
     let mut command = commensal();
@@ -165,7 +165,7 @@ fn a_run_goes_on_until_the_interval_is_narrow() {
 }
 
 #[test]
-fn an_interrupt_shows_what_is_known_so_far() {
+fn interrupted_compare_shows_what_is_known_so_far() {
     use std::os::unix::process::ExitStatusExt;
     let place = tempfile::tempdir().unwrap();
     let (log, json) = (place.path().join("log"), place.path().join("result.json"));
@@ -184,14 +184,14 @@ fn an_interrupt_shows_what_is_known_so_far() {
 }
 
 #[test]
-fn a_missing_program_is_127_and_one_line() {
+fn compare_of_a_missing_program_ends_with_127_and_one_line() {
     let done = commensal().args(["compare", "--", "/no/such/program"]).output().unwrap();
     let expected = "commensal: /no/such/program does not exist; expected a program, check the path\n";
     assert_eq!((done.status.code(), text(&done.stderr).as_str()), (Some(127), expected));
 }
 
 #[test]
-fn a_static_program_is_warned_about() {
+fn static_program_is_warned_about() {
     let place = tempfile::tempdir().unwrap();
     let program = place.path().join("static");
     compile("int main(void) { return 0; }", &program, &["-static"]);
@@ -200,7 +200,7 @@ fn a_static_program_is_warned_about() {
 }
 
 #[test]
-fn a_program_that_brings_an_allocator_is_told_of() {
+fn program_that_brings_an_allocator_is_warned_about() {
     let place = tempfile::tempdir().unwrap();
     let (library, program) = (place.path().join("libjemalloc.so.2"), place.path().join("guest"));
     compile("int guest(void) { return 0; }", &library, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
@@ -212,7 +212,7 @@ fn a_program_that_brings_an_allocator_is_told_of() {
 }
 
 #[test]
-fn what_the_environment_preloads_is_in_no_arm_and_told() {
+fn preload_of_the_environment_is_dropped_and_told() {
     let mut command = commensal();
     command.env("LD_PRELOAD", "libm.so.6").env("COMMENSAL_CONF", "keep:1");
     let script = "[ -z \"$COMMENSAL_CONF\" ] && ! grep -q libm /proc/self/maps";
@@ -233,7 +233,7 @@ fn output_that_may_differ_is_not_compared() {
 
 /// It would stop: its process group is not the terminal's.
 #[test]
-fn a_program_that_wants_the_terminal_has_none() {
+fn measured_program_that_wants_the_terminal_has_none() {
     let command = format!(
         "{} compare --arm a= --blocks 1 -- sh -c 'if read x < /dev/tty; then echo read; else echo none; fi'",
         env!("CARGO_BIN_EXE_commensal")
@@ -241,14 +241,14 @@ fn a_program_that_wants_the_terminal_has_none() {
     let mut on_terminal = Command::new("script");
     on_terminal.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null());
     let Ok(done) = common::as_commensal(&mut on_terminal).output() else {
-        return common::skip("a_program_that_wants_the_terminal_has_none", "there is no program script");
+        return common::skip("measured_program_that_wants_the_terminal_has_none", "there is no program script");
     };
     assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
 }
 
 /// Closing a terminal must leave nothing behind.
 #[test]
-fn what_is_measured_ends_with_the_command() {
+fn measured_program_ends_with_the_command() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("process");
     let script = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 10000", file.display());

@@ -264,7 +264,7 @@ fn costs_that_were_measured_can_be_simulated_with() {
 
 /// Bands and the word stand beside every figure.
 #[test]
-fn what_is_forecast_is_said_to_be_simulated() {
+fn forecast_is_labelled_as_simulated() {
     let place = tempfile::tempdir().unwrap();
     let done = lab("forecast --profile here-2 --json -", [("--report", place.path())]);
     assert!(text(&done.stderr).contains("CPUs, simulated") && text(&done.stderr).contains("halved"));
@@ -289,7 +289,7 @@ fn what_is_forecast_is_said_to_be_simulated() {
 /// The figures of published curves follow from the sources, not from the machine. A machine of which all CPUs are told to be near each other cannot say what was
 /// published of one with eight sockets, whatever is fitted.
 #[test]
-fn the_model_is_held_against_points_that_no_fit_has_seen() {
+fn model_is_validated_on_points_that_no_fit_has_seen() {
     let flat = ["other", "far"].into_iter().fold(Profile::find("xeon-448").unwrap(), |profile, distance| {
         let near = |what: &str| profile.cost(&format!("cluster.{what}")).value;
         let [latency, service] = [near("latency"), near("service")];

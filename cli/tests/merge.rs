@@ -71,7 +71,7 @@ fn parts_are_of_what_says_the_same_everywhere() {
 
 /// What Slurm and Kubernetes would start, started by hand.
 #[test]
-fn what_batch_engines_start_makes_parts() {
+fn cluster_scripts_make_parts_that_merge() {
     let place = tempfile::tempdir().unwrap();
     let cluster = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cluster");
     // The explorer is another package's: here its place is taken by a command that writes where it is told.

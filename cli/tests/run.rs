@@ -20,7 +20,7 @@ void _start(void) { __asm__("mov $60, %eax\n mov $7, %edi\n syscall"); }
 const STATIC: [&str; 3] = ["-static", "-nostdlib", "-ffreestanding"];
 
 #[test]
-fn the_exit_status_is_the_programs() {
+fn exit_status_is_that_of_the_program() {
     for status in [0, 1, 7, 255] {
         let done = commensal_does(&["run", "--", "sh", "-c", &format!("exit {status}")]);
         assert_eq!(done.status.code(), Some(status));
@@ -29,7 +29,7 @@ fn the_exit_status_is_the_programs() {
 }
 
 #[test]
-fn a_signal_that_ends_the_program_is_seen() {
+fn signal_that_ends_the_program_is_passed_on() {
     for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11)] {
         let done = commensal_does(&["run", "--", "sh", "-c", &format!("kill -{name} $$")]);
         assert_eq!(done.status.signal(), Some(number));
@@ -37,7 +37,7 @@ fn a_signal_that_ends_the_program_is_seen() {
 }
 
 #[test]
-fn the_program_takes_the_place_of_the_command() {
+fn program_replaces_the_command_in_its_process() {
     let child = commensal().args(["run", "sh", "-c", "echo $$"]).stdout(Stdio::piped()).spawn().unwrap();
     let id = child.id();
     assert_eq!(text(&child.wait_with_output().unwrap().stdout), format!("{id}\n"));
@@ -63,7 +63,7 @@ fn signal_dispositions_and_mask_pass_through() {
 }
 
 #[test]
-fn a_missing_program_is_127_and_one_line() {
+fn run_of_a_missing_program_ends_with_127_and_one_line() {
     for name in ["no-such-program", "./no/such/program"] {
         let done = commensal_does(&["run", "--", name]);
         assert_eq!(done.status.code(), Some(127));
@@ -72,7 +72,7 @@ fn a_missing_program_is_127_and_one_line() {
 }
 
 #[test]
-fn a_program_that_cannot_be_executed_is_126_and_one_line() {
+fn program_that_cannot_be_executed_ends_with_126_and_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("plain");
     fs::write(&plain, "text").unwrap();
@@ -87,7 +87,7 @@ fn a_program_that_cannot_be_executed_is_126_and_one_line() {
 }
 
 #[test]
-fn the_library_is_loaded_first() {
+fn library_is_loaded_first() {
     let maps = commensal_does(&["run", "--", "cat", "/proc/self/maps"]);
     assert!(text(&maps.stdout).contains(library().canonicalize().unwrap().to_str().unwrap()));
     let list = commensal()
@@ -158,7 +158,7 @@ fn scripts_run_by_their_interpreter() {
 }
 
 #[test]
-fn a_static_program_runs_and_is_named() {
+fn static_program_runs_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("fixed");
     compile(STATIC_SOURCE, &program, &STATIC);
@@ -173,9 +173,9 @@ fn a_static_program_runs_and_is_named() {
 }
 
 #[test]
-fn a_set_user_id_program_is_named_when_the_bit_takes_effect() {
+fn set_user_id_program_is_named_when_the_bit_takes_effect() {
     if !rustix::process::getuid().is_root() {
-        return skip("a_set_user_id_program_is_named_when_the_bit_takes_effect", "only root can give a file away");
+        return skip("set_user_id_program_is_named_when_the_bit_takes_effect", "only root can give a file away");
     }
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("id");
@@ -191,9 +191,9 @@ fn a_set_user_id_program_is_named_when_the_bit_takes_effect() {
 }
 
 #[test]
-fn a_program_with_file_capabilities_is_named() {
+fn program_with_file_capabilities_is_named() {
     if !rustix::process::getuid().is_root() {
-        return skip("a_program_with_file_capabilities_is_named", "only root can give capabilities");
+        return skip("program_with_file_capabilities_is_named", "only root can give capabilities");
     }
     // The least that an unprivileged user needs: the command, the library and the program where all may read.
     let folder = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ fn a_program_with_file_capabilities_is_named() {
 }
 
 #[test]
-fn a_library_that_is_missing_or_none_is_125_and_one_line() {
+fn missing_or_invalid_library_ends_with_125_and_one_line() {
     for wrong in ["/no/such/libcommensal.so", "/etc/passwd"] {
         let done = commensal().env("COMMENSAL_LIBRARY", wrong).args(["run", "true"]).output().unwrap();
         assert_eq!(done.status.code(), Some(125));
@@ -231,7 +231,7 @@ fn a_library_that_is_missing_or_none_is_125_and_one_line() {
 }
 
 #[test]
-fn a_library_of_another_version_is_named_and_used() {
+fn library_of_another_version_is_named_and_used() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("libcommensal.so");
     compile("const char commensal_version[] = \"0.0.1\";", &other, &["-shared", "-fPIC"]);
@@ -241,7 +241,7 @@ fn a_library_of_another_version_is_named_and_used() {
 }
 
 #[test]
-fn a_library_in_a_directory_with_a_space_is_copied_to_the_cache() {
+fn library_in_a_directory_with_a_space_is_copied_to_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let spaced = folder.path().join("with space");
     fs::create_dir(&spaced).unwrap();

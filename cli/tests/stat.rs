@@ -53,7 +53,7 @@ fn row<'a>(rows: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_process_is_told_as_it_is() {
+fn stat_shows_a_running_process_as_it_is() {
     let place = Place::new();
     let watched = place.start(16, 50_000, 20);
     let pid = watched.pid().to_string();
@@ -97,7 +97,7 @@ fn a_process_is_told_as_it_is() {
 }
 
 #[test]
-fn all_processes_are_in_the_list() {
+fn list_contains_all_processes() {
     let place = Place::new();
     let (one, other) = (place.start(8, 0, 20), place.start(2, 0, 20));
     for args in [["stat", "--json", ""], ["top", "--once", "--json"]] {
@@ -125,7 +125,7 @@ fn all_processes_are_in_the_list() {
 }
 
 #[test]
-fn a_process_that_crashed_has_left_its_page() {
+fn crashed_process_leaves_its_page() {
     let place = Place::new();
     let mut watched = place.start(4, 1000, 20);
     let pid = watched.pid();
@@ -190,7 +190,7 @@ fn run_elsewhere(place: &Place, many: usize) {
 }
 
 #[test]
-fn a_process_that_ends_in_an_orderly_way_leaves_nothing() {
+fn process_after_an_orderly_end_leaves_nothing() {
     let place = Place::new();
     let mut watched = place.start(1, 0, 20);
     let pid = watched.pid();
@@ -205,7 +205,7 @@ fn a_process_that_ends_in_an_orderly_way_leaves_nothing() {
 }
 
 #[test]
-fn a_process_that_executes_something_else_is_replaced() {
+fn process_that_executes_something_else_is_replaced() {
     let place = Place::new();
     let mut child = Watched::start(&mut place.command(&["run", "--", "env", "-i", "sleep", "1000"]));
     let pid = child.pid();
@@ -222,7 +222,7 @@ fn a_process_that_executes_something_else_is_replaced() {
 
 /// Its page grows old, and it has no mappings that anybody can look at: it is there all the same.
 #[test]
-fn a_process_whose_main_thread_has_ended_runs_on() {
+fn process_without_its_main_thread_is_running() {
     const SOURCE: &str = r#"
         #include <poll.h>
         #include <pthread.h>
@@ -263,7 +263,7 @@ fn a_process_whose_main_thread_has_ended_runs_on() {
 }
 
 #[test]
-fn a_process_that_says_nothing_is_named() {
+fn process_without_a_page_is_named() {
     let place = Place::new();
     let nobodys = NOBODYS.to_string();
     let own = std::process::id().to_string();
@@ -293,7 +293,7 @@ fn a_process_that_says_nothing_is_named() {
 
 /// Commands that are about it refuse it, and the others show what is whole.
 #[test]
-fn what_is_no_page_is_named_and_nothing_is_lost() {
+fn damaged_page_is_named_and_others_are_shown() {
     let place = Place::new();
     let mut watched = place.start(1, 0, 20);
     let good = watched.pid();
@@ -319,9 +319,9 @@ fn what_is_no_page_is_named_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_page_is_for_its_user_and_root() {
+fn page_is_readable_by_its_user_and_root_only() {
     if !rustix::process::getuid().is_root() {
-        return skip("a_page_is_for_its_user_and_root", "only root can be somebody else");
+        return skip("page_is_readable_by_its_user_and_root_only", "only root can be somebody else");
     }
     // The least that an unprivileged user needs: the command and the library where all may read.
     let folder = tempfile::tempdir().unwrap();
@@ -411,7 +411,7 @@ fn has(metrics: &str, sample: &str) -> bool {
 }
 
 #[test]
-fn who_scrapes_is_served_until_the_command_is_interrupted() {
+fn scrapes_are_served_until_the_command_is_interrupted() {
     let place = Place::new();
     let mut one = place.start(4, 0, 20);
     let other = place.start(1, 0, 20);

@@ -71,10 +71,10 @@ fn opened(terminal: &Terminal, watched: &Watched, before: &str, options: &str) -
 }
 
 #[test]
-fn one_process_is_shown_and_keys_change_what_is_shown() {
+fn top_shows_one_process_and_follows_keys() {
     let place = Place::new();
     let watched = place.start(64, 50_000, 20);
-    let Some(terminal) = Terminal::open("one_process_is_shown_and_keys_change_what_is_shown", XTERM, &place) else {
+    let Some(terminal) = Terminal::open("top_shows_one_process_and_follows_keys", XTERM, &place) else {
         return;
     };
     opened(&terminal, &watched, "", "");
@@ -117,10 +117,10 @@ fn one_process_is_shown_and_keys_change_what_is_shown() {
 }
 
 #[test]
-fn all_processes_are_shown_and_one_is_opened() {
+fn top_shows_all_processes_and_opens_one() {
     let place = Place::new();
     let (small, large) = (place.start(8, 0, 20), place.start(32, 0, 20));
-    let Some(terminal) = Terminal::open("all_processes_are_shown_and_one_is_opened", XTERM, &place) else { return };
+    let Some(terminal) = Terminal::open("top_shows_all_processes_and_opens_one", XTERM, &place) else { return };
     terminal.resize(110, 24);
     terminal.start("", "top --delay 0.2");
     terminal.wait_for("the list", |screen| screen.contains("commensal top: ") && screen.matches(NAME).count() >= 2);
@@ -170,10 +170,10 @@ fn pausing_leaves_everything_as_it_is() {
 }
 
 #[test]
-fn the_screen_follows_the_terminals_size() {
+fn screen_follows_the_size_of_the_terminal() {
     let place = Place::new();
     let watched = place.start(64, 0, 20);
-    let Some(terminal) = Terminal::open("the_screen_follows_the_terminals_size", XTERM, &place) else { return };
+    let Some(terminal) = Terminal::open("screen_follows_the_size_of_the_terminal", XTERM, &place) else { return };
     opened(&terminal, &watched, "", "");
     let first = redacted(&terminal.screen(), watched.pid());
     for (columns, lines) in [(40, 10), (132, 43), (20, 5), (80, 24)] {
@@ -238,10 +238,10 @@ fn any_terminal_will_do_with_colours_where_it_has_some() {
 }
 
 #[test]
-fn the_terminal_is_as_before_however_it_ends() {
+fn terminal_is_restored_however_top_ends() {
     let place = Place::new();
     let watched = place.start(4, 0, 20);
-    let Some(terminal) = Terminal::open("the_terminal_is_as_before_however_it_ends", XTERM, &place) else { return };
+    let Some(terminal) = Terminal::open("terminal_is_restored_however_top_ends", XTERM, &place) else { return };
     let before = terminal.shell("stty -a");
     assert!(before.contains(" echo ") && before.contains(" icanon "), "{before}");
     terminal.enter("echo what was there");
@@ -270,9 +270,9 @@ fn the_terminal_is_as_before_however_it_ends() {
 }
 
 #[test]
-fn a_process_that_ends_stays_on_the_screen() {
+fn ended_process_stays_on_the_screen() {
     let place = Place::new();
-    let name = "a_process_that_ends_stays_on_the_screen";
+    let name = "ended_process_stays_on_the_screen";
     let ends: [fn(&mut Watched); 2] = [Watched::kill, Watched::finish];
     for end in ends {
         let mut watched = place.start(16, 0, 20);
@@ -292,9 +292,11 @@ fn a_process_that_ends_stays_on_the_screen() {
 }
 
 #[test]
-fn a_process_that_is_not_there_changes_no_screen() {
+fn top_of_a_missing_process_leaves_the_screen_alone() {
     let place = Place::new();
-    let Some(terminal) = Terminal::open("a_process_that_is_not_there_changes_no_screen", XTERM, &place) else { return };
+    let Some(terminal) = Terminal::open("top_of_a_missing_process_leaves_the_screen_alone", XTERM, &place) else {
+        return;
+    };
     terminal.start("", &format!("top {NOBODYS}"));
     terminal.wait_for("why not", |screen| {
         screen.replace('\n', "").contains("there is no process 5000000, and none that left a statistics page")

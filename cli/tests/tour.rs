@@ -28,7 +28,7 @@ fn left_behind(folder: &Path) -> usize {
 
 /// With the planted fault: a program that notices the library and prints it.
 #[test]
-fn the_tour_compares_what_is_there_and_names_what_is_not() {
+fn tour_compares_what_is_installed_and_names_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = tour(folder.path());
     let sum = folder.path().join("bin/cksum");
@@ -44,7 +44,7 @@ fn the_tour_compares_what_is_there_and_names_what_is_not() {
 
 /// Without it, up to what it says of that.
 #[test]
-fn an_interrupted_tour_leaves_nothing_behind() {
+fn interrupted_tour_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = tour(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);

@@ -26,7 +26,7 @@ fn tune(words: &[&str]) -> (Option<i32>, String) {
 
 /// Children inherit the setting, and not the page: whatever they have behind its descriptor stays as it is.
 #[test]
-fn a_file_of_a_childs_is_not_taken_for_the_page() {
+fn file_behind_the_descriptor_in_a_child_stays_as_it_is() {
     let place = Place::new();
     let file = place.path().join("empty");
     // In the child the descriptor is one of an empty file: to map that is to die. It still is there when the child executes another program.
@@ -38,7 +38,7 @@ fn a_file_of_a_childs_is_not_taken_for_the_page() {
 }
 
 #[test]
-fn a_running_program_is_tuned() {
+fn running_program_is_tuned() {
     let place = Place::new();
     let watched = place.start(1, 1000, 20);
     let pid = watched.pid().to_string();
@@ -57,14 +57,14 @@ fn a_running_program_is_tuned() {
 }
 
 #[test]
-fn a_program_that_rests_does_not_come_along() {
+fn resting_program_does_not_pick_up_the_tuning() {
     let started = resting(RESTING);
     let (status, said) = tune(&[&started.pid().to_string(), "malloc-32", "16", "4", "--wait", "0"]);
     assert!(status == Some(125) && said.contains("did not come along"), "{said}");
 }
 
 #[test]
-fn what_cannot_be_tuned_is_told() {
+fn process_that_cannot_be_tuned_is_told() {
     let mut sleeper = Watched::start(Command::new("sleep").arg("10000"));
     let pid = sleeper.pid().to_string();
     let (status, said) = tune(&[&pid, "malloc-32", "16", "4"]);
@@ -75,7 +75,7 @@ fn what_cannot_be_tuned_is_told() {
 }
 
 #[test]
-fn what_a_program_starts_is_not_tuned_in_its_place() {
+fn child_of_a_resting_program_is_not_tuned_in_its_place() {
     let script = format!("awk 'BEGIN {{ for (i = 0; i < 100000; i++) a[i] = i }}'; {RESTING}");
     let started = resting(&script);
     let (status, said) = tune(&[&started.pid().to_string(), "malloc-32", "16", "4", "--wait", "0"]);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_is_written_once_and_read_back() {
+    fn cached_library_is_written_once_and_read_back() {
         let cache = tempfile::tempdir().unwrap();
         let directory = cache.path().join("a/b");
         let first = store_in(&directory, b"one").unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_replaced() {
+    fn damaged_library_in_the_cache_is_replaced() {
         let cache = tempfile::tempdir().unwrap();
         let path = store_in(cache.path(), b"whole").unwrap();
         fs::write(&path, b"who").unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_or_a_link_is_refused() {
+    fn cache_directory_open_to_others_or_a_link_is_refused() {
         let cache = tempfile::tempdir().unwrap();
         let open = cache.path().join("open");
         fs::create_dir(&open).unwrap();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loader_takes_plain_paths_only() {
+    fn library_path_that_is_not_plain_needs_quoting() {
         assert!(!needs_quoting(Path::new("/home/me/target/release/libcommensal.so")));
         for path in ["/home/my projects/l.so", "/a:b/l.so", "/$LIB/l.so", "/a\tb/l.so"] {
             assert!(needs_quoting(Path::new(path)), "{path}");

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sought_is_found() {
+    fn descent_finds_the_times_that_were_sought() {
         let target = [30_000.0, 900.0, 2_000_000.0f64];
         let far = |times: &[f64]| Ok(times.iter().zip(target).map(|(time, of)| (time / of).ln().powi(2)).sum());
         let found = descend(vec![HOLD_NS, HOLD_NS, OTHERS_HOLD_NS], far).unwrap();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_fitted_does_not_count() {
+    fn fit_error_ignores_columns_that_are_not_fitted() {
         assert_eq!(column(&["872", "199430", "0"]), Some([872.0, 199.43, 0.0]));
         assert!(column(&["872", "199430"]).is_none() && column(&["872", "-1", "0"]).is_none());
         assert_eq!(error(&[872.0, 199.43, 7.0], &[872.0, 199.43, 0.0]), 0.0);

@@ -157,7 +157,7 @@ mod tests {
 
     /// What was deferred goes back to where it was deferred, in whole arrays: so slots do not meet where it is freed, however short grace periods are.
     #[test]
-    fn nobody_waits_for_a_depot_that_gets_its_own_back() {
+    fn depot_that_gets_its_own_back_is_not_contended() {
         let contended = |hands_back: &str| {
             let words = ["files", "23", "500", "1000", "256", "1", "1", hands_back, "counted"];
             simulated::measured(24, "grace", &words).unwrap()[5]
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_fitted_is_named() {
+    fn fit_words_that_are_wrong_are_named() {
         for (line, named) in [
             ("72 12 1000000 300000 872 199430", "for each column CONTENDED"),
             ("72 12 1000000 300000", "for each column CONTENDED"),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn each_prints_as_many_figures_as_it_has() {
+    fn probe_prints_as_many_figures_as_it_has() {
         for (line, figures) in [
             ("counters life 8 64 eager", 5),
             ("counters upgrade 8 lazy", 1),

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_columns_are_summed() {
+    fn interrupt_counts_are_summed_over_all_columns() {
         let said = "           CPU0       CPU1\n RES:    7    8   Rescheduling interrupts\n CAL:    100    23   Function call interrupts\n";
         assert_eq!(sum_of_calls(said), Some(123));
         assert_eq!(sum_of_calls("IPI1:  5  6  7       Function call interrupts\n"), Some(18), "as on aarch64");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_of_a_cache_are_those_of_the_header() {
+    fn cache_options_are_those_of_the_header() {
         let header = include_str!("../../../../malloc/include/commensal.h");
         let members = header.split("typedef struct cm_cache_options {").nth(1).unwrap().split('}').next().unwrap();
         let members = members.lines().filter_map(|line| line.strip_suffix(';')?.rsplit([' ', '*']).next());

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again() {
+    fn simulated_increments_repeat_the_same_time() {
         let [first, second] = [taken(Operation::AtomicIncrement, 100), taken(Operation::AtomicIncrement, 100)];
         assert_eq!(first.to_bits(), second.to_bits());
     }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_give_the_same_figures() {
+    fn simulated_probe_repeats_the_same_figures() {
         for line in [
             "counters life 80 8 eager",
             "counters shared 80 8 lazy-and-cached",
@@ -168,7 +168,7 @@ mod tests {
 
     /// The slow paths move whole arrays, and share no line.
     #[test]
-    fn two_threads_that_swing_by_several_arrays_are_as_fast_as_one() {
+    fn slow_path_by_whole_magazines_scales_to_two_threads() {
         let pair = |threads| measured_on(8, &format!("cache pair {threads} 64 small-arrays")).unwrap()[0];
         let (one, two) = (pair(1), pair(2));
         assert!(two < 1.2 * one, "{one} ns alone, {two} ns each of two");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_has_not_is_said() {
+    fn simulated_probe_names_what_the_machine_lacks() {
         for (cpus, line, named) in [
             (1, "counters others atomic", "2 threads at once"),
             (2, "counters called own", "no library in C"),
