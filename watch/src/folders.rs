@@ -110,7 +110,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn only_directories_that_are_private_are_looked_at() {
+    fn directory_that_is_not_private_is_not_trusted() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("commensal");
         fs::create_dir(&folder).unwrap();

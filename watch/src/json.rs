@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_as_it_is() {
+    fn process_has_all_its_figures_in_json() {
         let value = of(&sample::process(101, 1));
         let of_process =
             ["pid", "program", "state", "command", "threads", "resident_bytes"].map(|key| value[key].clone());
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_that_is_no_more_the_kernel_knows_nothing() {
+    fn gone_process_has_null_for_what_the_kernel_knows() {
         let gone = Process { state: State::Gone, kernel: None, ..sample::process(7, 0) };
         let value = all(&[gone], &[anyhow::anyhow!("cut off").context("/run/3")]);
         let of_kernel = ["command", "threads", "resident_bytes"].map(|key| value["processes"][0][key].clone());

@@ -127,7 +127,7 @@ mod tests {
 
     /// Whoever upgrades is told in a line what the version before has left, and of it, too, only the last ones stay.
     #[test]
-    fn what_another_version_left_is_told_in_a_line() {
+    fn pages_of_another_version_are_told_in_one_line() {
         let folder = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
         let write = |pid: u32, version: u32, age: u64| {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn in_directories_of_others_nothing_is_removed() {
+    fn page_in_a_directory_of_others_is_not_removed() {
         if !geteuid().is_root() {
             return eprintln!("left out: only root looks at directories of others");
         }

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_exported() {
+    fn exposition_has_the_figures_of_the_pages() {
         let text = text(Scrape { processes: processes(), gone: 3, unreadable: 4 }).unwrap();
         let found = |name: &str, labels: &[(&str, &str)]| value(&text, name, labels);
         assert_eq!(
@@ -245,7 +245,7 @@ mod tests {
 
     /// A counter's samples end in `_total`, and the unit stands at the end of the family's name.
     #[test]
-    fn each_figure_is_one_metric_of_its_kind_and_unit() {
+    fn metric_of_each_figure_has_its_kind_and_unit() {
         let text = text(Scrape { processes: processes(), ..Scrape::default() }).unwrap();
         let mut names = HashSet::new();
         for table in TABLES.iter().chain([&OF_KERNEL]) {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_an_exposition_too() {
+    fn exposition_without_processes_is_complete() {
         let text = text(Scrape::default()).unwrap();
         assert!(text.contains("\ncommensal_processes 0\n") && text.ends_with("\n# EOF\n"), "{text}");
     }

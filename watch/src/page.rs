@@ -183,7 +183,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn what_is_no_page_is_named() {
+    fn file_that_is_not_a_page_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("17");
         let said = |contents: &[u8]| {
@@ -200,7 +200,7 @@ mod tests {
 
     /// Its owner may append whatever he likes, or have it be said to be as long.
     #[test]
-    fn of_what_is_no_part_of_a_page_nothing_is_kept() {
+    fn bytes_beyond_the_page_are_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("17");
         let whole = sample::page(17, 1000, 0);
@@ -220,13 +220,13 @@ mod tests {
 
     /// With twice as many caches and slots as a process makes room for: that there are more of them must not be overlooked here.
     #[test]
-    fn the_longest_page_is_no_longer_than_that() {
+    fn longest_page_is_below_the_limit() {
         let room = Room { caches: 2 * 288, slots: 2 * 256, groups: 64, locks: 80 };
         assert!((room.bytes() as u64) < MOST_BYTES, "{}", room.bytes());
     }
 
     #[test]
-    fn a_terminal_does_nothing_that_is_in_a_path() {
+    fn control_characters_in_a_path_are_not_printed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("\u{1b}[2J\n17");
         for contents in [&b"hello"[..], &[0; 64]] {
@@ -238,7 +238,7 @@ mod tests {
 
     /// Nor is anybody waited for: a pipe has no writer.
     #[test]
-    fn what_is_no_file_is_not_read() {
+    fn page_that_is_not_a_regular_file_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("1")).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_of_the_version_that_its_reader_knows_and_whole() {
+    fn page_of_another_version_or_damaged_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("17");
         let whole = sample::page(17, 1000, 0);
@@ -282,7 +282,7 @@ mod tests {
 
     /// A copy that is written while it is read is none.
     #[test]
-    fn a_page_that_changes_is_copied_again() {
+    fn page_that_changes_is_copied_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("17");
         let mut bytes = sample::page(17, 1000, 0);
@@ -308,7 +308,7 @@ mod tests {
 
     /// A process writes as it does, in bursts: both copies change while they are read. What was read is of one moment all the same.
     #[test]
-    fn what_was_read_is_of_one_moment() {
+    fn page_is_read_as_of_one_moment() {
         const ROOM: Room = Room { caches: 64, slots: 64, groups: 2, locks: 2 };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("17");

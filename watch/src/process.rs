@@ -337,7 +337,7 @@ mod tests {
     use std::ptr::null_mut;
 
     #[test]
-    fn a_process_is_told_from_others_of_its_number() {
+    fn process_is_told_from_others_of_its_number() {
         let folder = tempfile::tempdir().unwrap();
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id();
@@ -369,7 +369,7 @@ mod tests {
 
     /// A process that is said to have begun too late would be another one than the one that made its page.
     #[test]
-    fn a_process_began_no_later_than_it_is_said_to_have() {
+    fn start_of_a_process_is_never_told_too_late() {
         const S: u64 = 1_000_000_000;
         // Between two looks at clocks a second passes.
         let now = Cell::new(10 * S);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_whose_main_thread_has_ended_is_there_as_long_as_others() {
+    fn process_without_its_main_thread_lives_while_others_run() {
         let ended = [('Z', 1), ('Z', 0), ('X', 1), ('X', 2)];
         assert!(ended.into_iter().all(|(state, threads)| is_over(state, threads)));
         assert!([('Z', 2), ('R', 1), ('S', 7)].into_iter().all(|(state, threads)| !is_over(state, threads)));
@@ -390,7 +390,7 @@ mod tests {
 
     /// A user may put into his directory what he likes: pages of processes of others, and of his own that have none.
     #[test]
-    fn in_directories_of_others_a_page_is_of_who_has_it_mapped() {
+    fn page_in_a_directory_of_others_is_of_who_maps_it() {
         if !geteuid().is_root() {
             return eprintln!("left out: only root looks at directories of others");
         }
@@ -417,7 +417,7 @@ mod tests {
 
     /// A fork child has its parent's page mapped, under the parent's name.
     #[test]
-    fn a_page_that_is_found_by_its_mapping_has_the_name_of_its_process() {
+    fn page_found_by_its_mapping_needs_the_name_of_its_process() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("commensal");
         fs::create_dir(&folder).unwrap();
@@ -444,7 +444,7 @@ mod tests {
 
     /// Half of them have said nothing for long: then it is looked at whether they have their pages mapped still.
     #[test]
-    fn a_look_reads_a_few_times_for_each_process() {
+    fn listing_reads_a_few_files_for_each_process() {
         const MOST_READS: u64 = 15;
         let folder = tempfile::tempdir().unwrap();
         let mut children: Vec<_> = (0..20).map(|_| Command::new("sleep").arg("1000").spawn().unwrap()).collect();
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_counted_once() {
+    fn gone_process_is_counted_once() {
         let process = |pid, state| Process { state, ..sample::process(pid, 0) };
         let mut counted = Gone::default();
         assert_eq!(counted.with(&[process(1, State::Gone), process(2, State::Running)]), 1);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_again_is_told_why_pages_cannot_be_read() {
+    fn lookup_by_number_reports_only_its_unreadable_page() {
         let folder = tempfile::tempdir().unwrap();
         let folders = [folder.path().to_owned()];
         let many = |pid| {
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_users_pages_of_one_number_the_one_that_runs_is_meant() {
+    fn page_number_of_two_users_means_the_running_process() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let own = std::process::id();
         let mut folders = [one.path().to_owned(), other.path().to_owned()];
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_told_from_who_is_not_there() {
+    fn process_without_a_page_is_told_from_a_missing_one() {
         let said = |pid| format!("{:#}", find_in(&[], pid).unwrap_err());
         assert!(said(NOBODY).starts_with("there is no process 5000000"), "{}", said(NOBODY));
         assert!(said(std::process::id()).contains("has no statistics page"), "{}", said(std::process::id()));

@@ -254,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_said() {
+    fn text_that_cannot_be_made_is_answered_with_500() {
         let (head, body) = ask(server(|listener| serve(listener, 1, || None)), "GET /metrics");
         assert!(head.starts_with("HTTP/1.1 500 ") && head.contains("text/plain") && body.contains("cannot"), "{head}");
     }
 
     #[test]
-    fn who_says_nothing_or_does_not_listen_holds_up_nobody() {
+    fn silent_or_deaf_client_does_not_delay_others() {
         const DEAF: usize = 2;
         let looked = Arc::new(AtomicUsize::new(0));
         let times = Arc::clone(&looked);
@@ -317,7 +317,7 @@ mod tests {
 
     /// Who takes a little of the answer now and then goes as well.
     #[test]
-    fn an_answer_has_so_much_time_and_no_more() {
+    fn answer_to_a_slow_reader_is_cut_off_in_time() {
         let at = server(|listener| serve(listener, 1, || Some("x".repeat(LONG))));
         let mut slow = start(at, "GET /metrics HTTP/1.1\r\n\r\n");
         let mut heard = vec![0; 128 << 10];
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_more_than_a_head_reads_the_answer() {
+    fn client_that_sends_a_body_reads_the_answer() {
         let at = server(|listener| serve(listener, 10, || Some(TEXT.to_owned())));
         let body = "x".repeat(100_000);
         let ask = |head: &str, body: &str| said(at, &format!("{head}\r\n\r\n{body}"));
@@ -361,7 +361,7 @@ mod tests {
 
     /// Who goes on to send is not listened to for ever.
     #[test]
-    fn who_sends_without_an_end_is_closed_on() {
+    fn client_that_sends_without_end_is_closed() {
         let at = server(|listener| serve(listener, 10, || Some(TEXT.to_owned())));
         let mut endless = start(at, "POST / HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n");
         let begun = Instant::now();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_panics_has_its_place_no_longer() {
+    fn text_that_panics_gives_up_its_place() {
         let times = AtomicUsize::new(0);
         let text = move || match times.fetch_add(1, Ordering::SeqCst) {
             0 => panic!("a test's"),

@@ -56,7 +56,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_port_is_one_of_this_machine_alone() {
+    fn bare_port_binds_to_the_loopback_address() {
         let read = |text| address(text).map(|address| address.to_string()).map_err(|error| error.to_string());
         for (text, expected) in [
             ("9464", "127.0.0.1:9464"),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_somebody_has_is_named() {
+    fn port_in_use_is_named() {
         let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = other.local_addr().unwrap();
         let said = format!("{:#}", serve(at, Default::default, |_| panic!("it is taken")).unwrap_err());

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn all_processes_in_a_list() {
+    fn list_of_processes_matches_the_snapshot() {
         insta::assert_snapshot!(timeless(&list(&[sample::process(101, 0), gone()])));
         assert!(list(&[]).contains("start one by `commensal run -- PROGRAM`"));
     }

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_does_nothing_that_is_in_a_name() {
+    fn control_characters_in_a_name_are_not_printed() {
         assert_eq!(word("größe \u{1b}[2Jx\n"), "größe ?[2Jx?");
     }
 }

@@ -56,7 +56,7 @@ fn model() -> Model {
 }
 
 #[test]
-fn all_processes() {
+fn list_screen_matches_the_snapshot() {
     assert_snapshot!(text(&model(), PLAIN, 80, 24));
 }
 
@@ -117,7 +117,7 @@ fn help_and_filter() {
 }
 
 #[test]
-fn no_screen_is_too_small() {
+fn view_draws_on_a_screen_of_any_size() {
     let mut model = model();
     for (width, height) in [(1, 1), (3, 2), (10, 4), (40, 10), (79, 23), (300, 100)] {
         for keys in ["", "?", " ", "1", "2", "3", "4", "5", "6"] {
@@ -211,7 +211,7 @@ fn processes_come_and_go() {
 }
 
 #[test]
-fn one_that_has_ended_is_said_to_be_gone_with_what_it_said_last() {
+fn ended_process_is_shown_as_gone_with_its_last_figures() {
     let mut model = Model::new(Some(101), 1000);
     model.take(vec![sample::process(101, 0)], Vec::new());
     // A page that cannot be read just now says nothing of its process.
@@ -254,7 +254,7 @@ fn groups_of_one_name_have_rates_of_their_own() {
 }
 
 #[test]
-fn of_two_processes_of_one_number_each_has_its_own_history() {
+fn processes_of_one_number_have_their_own_history() {
     let mut model = Model::new(None, 1000);
     let other =
         || Process { said: Copied::from_bytes(sample::page_made_at(8, 101, 1000, 1)), ..sample::process(101, 0) };
@@ -271,7 +271,7 @@ fn of_two_processes_of_one_number_each_has_its_own_history() {
 
 /// Each column sorts, both ways round, by what its cells are.
 #[test]
-fn all_columns_of_all_tables_sort() {
+fn table_columns_all_sort_both_ways() {
     let mut model = model();
     letters(&mut model, "r");
     press(&mut model, &[KeyCode::End, KeyCode::Enter]);
