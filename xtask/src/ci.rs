@@ -100,7 +100,7 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn a_step_that_fails_ends_the_run_with_its_name() {
+    fn failed_step_ends_the_run_with_its_name() {
         let done = RefCell::new(Vec::new());
         let steps = [("one", "true"), ("two", "exit 3"), ("three", "true")];
         let outcome = run_steps(&steps, |script| {

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_in_twenty_is_expected_and_three_are_too_many() {
+    fn differences_of_equal_arms_beyond_the_bounds_are_too_many() {
         let (expected, spread) = bounds(400);
         assert_eq!(expected, 20.0);
         assert!(60.0 > expected + spread && 2.0 < expected - spread && 26.0 < expected + spread);

@@ -47,7 +47,7 @@ mod tests {
 
     /// The generator leaves out what it does not understand.
     #[test]
-    fn every_exported_function_is_in_the_header_with_its_comment() {
+    fn exported_functions_are_all_in_the_header_with_a_comment() {
         let root = crate::root();
         let header = generate(&root).unwrap();
         let mut functions = 0;

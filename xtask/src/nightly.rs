@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_keeps_what_other_steps_said() {
+    fn nightly_page_keeps_the_rows_of_other_steps() {
         let row = |step: &str, minutes: &str| Row {
             step: step.into(),
             result: "passed".into(),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_is_told_and_has_its_log() {
+    fn failed_step_is_told_and_has_its_log() {
         let step = step("fails", ["cargo no-such-command"; 2], tests, [0.0; 2]);
         let log = std::env::temp_dir().join(format!("commensal-xtask-nightly-{}", std::process::id()));
         let (passed, said, _) = make(&crate::root(), &step, Amount::Quick, &log, "", 0.0, 0.0).unwrap();

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_differs_is_found_with_the_line() {
+    fn file_that_differs_is_found_with_the_line() {
         let text = "int a(void);\nint b(void);\n";
         assert!(compare("x.h", text, text, "header").is_ok());
         let said = compare("x.h", "int a(void);\nint c(void);\n", text, "header").unwrap_err();

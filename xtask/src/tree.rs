@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_project_is_read_without_its_build_products() {
+    fn tree_is_read_without_build_products() {
         let tree = Tree::read(&crate::root()).unwrap();
         assert!(tree.has("xtask/src/tree.rs") && tree.has(".cargo/config.toml"));
         assert!(!tree.has("target") && !tree.has(".git/HEAD"));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_of_symbols_is_read() {
+    fn listing_of_symbols_is_read() {
         let listing = "0000000000001000 0000000000000056 T malloc\n0000000000002000 0000000000000010 W free@@V1\n\
                        0000000000003000 0000000000000006 R commensal_version\n";
         let expected = [("malloc", 0x1000..0x1056), ("free", 0x2000..0x2010)];
@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_within_the_function_is_followed() {
+    fn jump_within_the_function_is_followed() {
         let skipping = ["jmp    1003 <malloc+0x3>", "ud2", "ud2", "bnd ret"];
         assert_eq!(path(&skipping, &[]).unwrap().len(), 2);
     }
 
     #[test]
-    fn the_conditional_jumps_with_the_given_numbers_are_taken() {
+    fn conditional_jumps_with_the_given_numbers_are_taken() {
         let branching = ["jne    1002 <malloc+0x2>", "ret", "js     1005 <malloc+0x5>", "nop", "ret", "ret"];
         assert_eq!(path(&branching, &[]).unwrap().len(), 2);
         assert_eq!(path(&branching, &[1]).unwrap().len(), 4);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fast_path_is_refused() {
+    fn code_that_is_not_a_fast_path_is_refused() {
         let planted: [(&[&str], &str); 6] = [
             (&["call   2000 <slow>", "ret"], "makes a call"),
             (&["jmp    2000 <slow>", "ret"], "runs out of its code"),

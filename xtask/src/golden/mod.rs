@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_a_name_is_followed_over_its_jumps() {
+    fn named_path_is_followed_over_its_jumps() {
         let (symbols, code) = library();
         assert_eq!(count(&other_path(8), &symbols, &code).unwrap(), other_path(3));
         let straight = Golden { name: "add".to_owned(), taken: Vec::new(), ..other_path(8) };
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_count_is_found_with_its_path() {
+    fn changed_count_is_found_with_its_path() {
         let (symbols, code) = library();
         let present = [count(&golden(3, 22), &symbols, &code).unwrap()];
         assert_eq!(present, [golden(2, 22)]);
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn a_count_above_the_limit_is_refused_even_when_blessing() {
+    fn count_above_the_limit_is_refused_even_when_blessing() {
         let (symbols, code) = library();
         assert!(count(&golden(2, 1), &symbols, &code).unwrap_err().contains("at most 1"));
     }
 
     #[test]
-    fn the_file_is_read_as_it_is_written() {
+    fn golden_file_is_read_as_it_is_written() {
         let both = Golden { taken: vec![1, 3], ..other_path(7) };
         let lines = [golden(20, 22), other_path(8), both];
         assert_eq!(parse(&render(&lines)).unwrap(), lines);

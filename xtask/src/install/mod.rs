@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destdir_stands_for_the_root() {
+    fn destdir_stands_for_the_root() {
         let placed = |prefix: &str, destdir: Option<&str>| placed(Path::new(prefix), destdir.map(Path::new));
         assert_eq!(placed("/usr/local", None).unwrap(), Path::new("/usr/local"));
         assert_eq!(placed("/usr/local", Some("/tmp/package")).unwrap(), Path::new("/tmp/package/usr/local"));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_takes_the_place_of_an_older_one_as_another_file() {
+    fn installed_file_replaces_an_older_one_as_a_new_file() {
         use std::os::unix::fs::MetadataExt;
         let folder = std::env::temp_dir().join(format!("commensal-xtask-install-{}", std::process::id()));
         let path = folder.join("lib/libx.so");

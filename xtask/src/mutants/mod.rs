@@ -228,7 +228,7 @@ mod tests {
 
     /// The list is of use only as long as it fits the sources.
     #[test]
-    fn each_mutation_has_its_place_in_the_sources() {
+    fn mutations_all_fit_the_sources() {
         for mutant in mutants() {
             let source = fs::read_to_string(crate::root().join(mutant.file)).unwrap();
             let mutated = mutate(mutant, &source).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_twice_is_refused() {
+    fn mutation_of_text_that_occurs_twice_is_refused() {
         let mutant = Mutant { what: "", file: "", from: "a", to: "b", protocols: &[] };
         assert!(mutate(&mutant, "a a").is_err() && mutate(&mutant, "").is_err());
         assert_eq!(mutate(&mutant, "xax").unwrap(), "xbx");

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_together_is_accepted() {
+    fn book_that_holds_together_is_accepted() {
         let text = "[c](c.md), [it](c.md#two-words), [here](#top), ![d](d.svg), [out](https://example.org/x)\n# Top\n\
                     `examples/x.c`, `mm/vmstat.c`, `[x](gone.md)`\n```c\n{{#include ../../examples/x.c:main}}\n```\n\
                     ```console\n$ cat [x](gone.md)\n```\n{{#include ../../examples/x.c:1:2}}\n";
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_leads_nowhere_is_found() {
+    fn links_and_includes_that_lead_nowhere_are_found() {
         for (text, what) in [
             ("[c](gone.md)", "links to gone.md, which is not there"),
             ("![c](gone.svg)", "links to gone.svg"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_may_link_to_anything_that_is_there() {
+    fn readme_may_link_to_anything_that_is_there() {
         let source = "#[test]\nfn what_was_found_stays_there() {}";
         let found = |text: &str| check(&Tree::of([(README, text), ("examples/x.c", ""), ("a.rs", source)])).len();
         assert_eq!(found("[x](examples/x.c) and `what_was_found_stays_there`"), 0);

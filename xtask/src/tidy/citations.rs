@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_may_be_cited() {
+    fn citation_of_what_exists_is_accepted() {
         let text = "`runtime/src/page/zone.rs`, `runtime/`, `Zone`, `Zone::take_run`, `take_run(n)`, `COMMENSAL_CONF`,\n\
                     `cargo run --release`, `target/release/x`, `/proc/self/maps`, `a + b`, [zone](runtime/src/page/zone.rs#L1),\n\
                     [out](https://example.org/x)\n```\n`nothing_here`\n```\n";
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_found() {
+    fn citation_of_what_does_not_exist_is_found() {
         let planted = [
             "`runtime/src/page/gone.rs`",
             "`zone.rs`",

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_without_a_comment_is_found() {
+    fn dependency_without_a_comment_is_found() {
         assert_eq!(unexplained("[dependencies]\n# Parses.\na = \"1\"\nb = { version = \"1\" }\n"), [4]);
         assert_eq!(unexplained("[target.'cfg(unix)'.dev-dependencies]\nb = \"1\"\n"), [2]);
         assert_eq!(unexplained("[workspace.dependencies]\nb = \"1\"\n"), [2]);

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn each_forbidden_thing_is_found_in_both_folders() {
+    fn forbidden_code_is_found_in_both_folders() {
         let planted = [
             "fn f() { syscall(1) }",
             "fn f() { unsafe { core::arch::asm!(\"nop\") } }",

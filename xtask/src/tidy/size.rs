@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_purpose_is_found() {
+    fn file_without_purpose_is_found() {
         let tree = Tree::of([("a.rs", "//! Good.\n"), ("b.rs", "// Bad.\n"), ("c.rs", "")]);
         let paths: Vec<String> = check_opening(&tree).into_iter().map(|violation| violation.path).collect();
         assert_eq!(paths, ["b.rs", "c.rs"]);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_found() {
+    fn long_file_is_found() {
         let long = "//! Long.\n".repeat(MAX_LINES + 1);
         let tree = Tree::of([("a.rs", &long), ("b.rs", "//! Short.\n"), ("c.md", &long), (header::FILE, &long)]);
         assert_eq!(found(check_length, &tree), ["a.rs"]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_line_is_found_in_the_core() {
+    fn wide_line_in_the_core_is_found() {
         let (wide, fits) = ("é".repeat(MAX_WIDTH + 1), "é".repeat(MAX_WIDTH));
         let tree = Tree::of([("cli/a.rs", &wide), ("machine/b.rs", &wide), ("runtime/src/c.rs", &fits)]);
         assert_eq!(found(check_width, &tree), ["machine/b.rs"]);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_of_a_tier_above_is_found_however_it_is_named() {
+    fn import_of_a_tier_above_is_found_however_it_is_named() {
         let planted = [
             "use crate::caches::Cache;",
             "use crate::{page_heap::{Zone}, caches::{c}};",
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_no_tier_is_found() {
+    fn module_or_use_outside_all_tiers_is_found() {
         assert_eq!(said_of(upward, "use crate::Everything;").len(), 1);
         assert_eq!(said(upward, &["page_heap/zone.rs use crate::Commensal;", "global.rs "]).len(), 1);
         assert_eq!(said(upward, &["elsewhere/mod.rs "]).len(), 1);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_a_use_is_found_but_in_tests() {
+    fn code_that_hides_a_use_is_found_except_in_tests() {
         let planted = [
             "struct S { a: AtomicPtr<u8> }",
             "fn f() { AtomicPtr::<()>::new(p) }",
