@@ -120,7 +120,7 @@ fn find(mode: Mode, module: &str) {
 simulated_conformance::tests! { pass, find }
 
 #[test]
-fn no_case_is_left_out() {
+fn cases_all_belong_to_a_tested_module() {
     let left_out: Vec<_> =
         cases().filter(|case| !MODULES.contains(&case.name.split("::").next().unwrap_or(""))).collect();
     assert!(left_out.is_empty(), "these cases belong to no module that is tested: {left_out:?}");

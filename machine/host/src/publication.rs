@@ -299,7 +299,7 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn what_is_shown_is_in_the_file_until_it_is_withdrawn() {
+    fn published_memory_is_in_the_file_until_it_is_withdrawn() {
         let mut place = Place::nowhere();
         let memory = publish(&mut place, 8192).expect("there is a directory");
         let path = PathBuf::from(OsStr::from_bytes(place.path().to_bytes()));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_variable_names_comes_first_if_it_can_be_one() {
+    fn directory_of_the_variable_comes_first_if_it_is_usable() {
         let long = std::format!("/{}", "x".repeat(LONGEST_NAMED));
         let found = |named| {
             candidates(7, named).map(|path| std::string::String::from(path.as_str())).collect::<std::vec::Vec<_>>()

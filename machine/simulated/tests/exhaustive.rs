@@ -119,7 +119,7 @@ fn pops_twice(is_tagged: bool) -> (bool, Exhausted) {
 }
 
 #[test]
-fn a_stack_without_a_tag_pops_a_node_twice() {
+fn stack_without_a_tag_pops_a_node_twice() {
     let (twice, exhausted) = pops_twice(false);
     assert!(twice && !exhausted.is_complete, "{exhausted:?}");
     let (twice, exhausted) = pops_twice(true);
@@ -127,7 +127,7 @@ fn a_stack_without_a_tag_pops_a_node_twice() {
 }
 
 #[test]
-fn a_plain_write_under_a_waiting_store_is_found() {
+fn plain_write_under_a_waiting_store_is_found() {
     let main = || {
         let word = AtomicU64::new(0);
         word.store(1, Ordering::Relaxed);

@@ -39,7 +39,7 @@ fn count(lost: fn(u64) -> Outcome) -> Outcome {
 }
 
 #[test]
-fn a_lost_addition_is_found_and_shortened() {
+fn lost_addition_is_found_and_shortened() {
     let finding = found(|_| count(|less| Err(format!("counted {less}"))));
     assert!(finding.what.starts_with("counted "), "{finding}");
     // One has to come between the other's load and store.
@@ -51,7 +51,7 @@ fn a_lost_addition_is_found_and_shortened() {
 }
 
 #[test]
-fn a_shortened_run_fails_again() {
+fn shortened_run_fails_again() {
     let finding = found(|_| count(|less| Err(format!("counted {less}"))));
     let settings = |seed| Settings { seed, ..Settings::default() };
     let body = |_| count(|less| Err(format!("counted {less}")));
@@ -101,7 +101,7 @@ fn deadlocks_and_endless_waits_are_findings() {
 }
 
 #[test]
-fn a_body_that_is_not_the_same_twice_is_a_finding() {
+fn body_that_is_not_the_same_twice_is_a_finding() {
     thread_local! {
         static TIMES: Cell<u64> = const { Cell::new(0) };
     }

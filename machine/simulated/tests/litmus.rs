@@ -54,13 +54,13 @@ fn store_buffering(left: impl Fn() + Sync, right: impl Fn() + Sync) -> BTreeSet<
 }
 
 #[test]
-fn one_fence_is_not_enough() {
+fn store_buffering_with_one_fence_is_still_seen() {
     assert!(store_buffering(|| fence(Ordering::SeqCst), || {}).contains(&(0, 0)));
     assert!(store_buffering(|| fence(Ordering::SeqCst), || compiler_fence(Ordering::SeqCst)).contains(&(0, 0)));
 }
 
 #[test]
-fn a_fence_for_all_forbids_it_with_compiler_barriers_on_the_other_side() {
+fn fence_for_all_with_compiler_barriers_forbids_reordering() {
     let all = || kick::fence_all().expect("membarrier is there");
     let seen = store_buffering(all, || compiler_fence(Ordering::SeqCst));
     assert_eq!(seen, BTreeSet::from([(0, 1), (1, 0), (1, 1)]));
@@ -133,7 +133,7 @@ fn appended(looks_inside: bool, seed: u64) -> (usize, usize) {
 }
 
 #[test]
-fn a_restartable_push_without_the_id_check_is_caught() {
+fn restartable_push_without_the_id_check_is_caught() {
     let differ = |looks_inside| {
         (0..300)
             .filter(|&seed| {

@@ -9,7 +9,7 @@ use std::cell::Cell;
 const QUIET: Rates = Rates { switch: 0, drain: 0, ..Rates::QUIET };
 
 #[test]
-fn a_thread_that_is_moved_is_on_another_cpu() {
+fn preempted_thread_moves_to_another_cpu() {
     let settings = Settings { cpus: 8, keeps_trace: true, ..Settings::default() };
     let rates = Rates { migrate: 6000, ..QUIET };
     let report = simulate(settings, Some(Box::new(Random::new(1, rates))), || {
@@ -32,7 +32,7 @@ fn a_thread_that_is_moved_is_on_another_cpu() {
 
 /// Where time is what decides, a timer goes off when it is due, though another CPU computes for long meanwhile.
 #[test]
-fn who_sleeps_wakes_in_time_while_another_computes() {
+fn sleeping_thread_wakes_in_time_while_another_computes() {
     let woke = Cell::new(0);
     let settings = Settings { cpus: 2, ..Settings::default() };
     let report = simulate(settings, None, || {
@@ -96,7 +96,7 @@ fn section_that_is_interrupted_at_each_step_is_given_up() {
 
 /// Where time is what decides, threads wait for lines; in a child of another thread nobody does.
 #[test]
-fn nobody_waits_for_a_line_in_a_child_whose_parents_threads_did() {
+fn forked_child_inherits_no_waits_for_lines() {
     let report = simulate(Settings { cpus: 3, ..Settings::default() }, None, || {
         let word = AtomicU64::new(0);
         let add = || {
@@ -125,7 +125,7 @@ fn nobody_waits_for_a_line_in_a_child_whose_parents_threads_did() {
 
 /// It was woken, and is not there yet; that its CPU is busy meanwhile makes it come no sooner.
 #[test]
-fn who_is_woken_comes_as_long_after_that_on_a_busy_cpu() {
+fn woken_thread_arrives_no_sooner_on_a_busy_cpu() {
     let woke = Cell::new(0);
     let costs = Costs { wake_up: 50_000 * NS, ..Costs::SIMPLE };
     let report = simulate(Settings { cpus: 1, costs, ..Settings::default() }, None, || {

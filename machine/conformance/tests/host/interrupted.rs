@@ -111,7 +111,7 @@ fn exit_status(child: i32) -> Option<i32> {
 }
 
 #[test]
-fn a_wait_that_is_interrupted_by_a_fork_goes_on_in_the_child() {
+fn wait_interrupted_by_a_fork_goes_on_in_the_child() {
     assert_eq!(acquired_in_a_child(Middle::acquire, PATIENCE), Some(Acquired::Abandoned));
 }
 

@@ -11,7 +11,7 @@ use std::process::{Command, ExitStatus, Output};
 conformance::tests! { pass, find }
 
 #[test]
-fn no_case_is_left_out() {
+fn cases_all_belong_to_a_tested_module() {
     for mode in [Mode::ConcurrencyId, Mode::PerThread] {
         let left_out: Vec<_> = cases(mode).into_iter().filter(|case| !MODULES.contains(&case.module())).collect();
         assert!(left_out.is_empty(), "these cases belong to no module that is tested: {left_out:?}");

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_gets_it_until_others_have_their_turn() {
+    fn arbiter_prefers_the_nearest_until_others_have_their_turn() {
         assert_eq!(order(6, &[6, 4, 2, 0, 1], 8), [0, 6, 4, 2, 1, 6, 0, 4], "four clusters have one each");
         assert_eq!(order(6, &[6, 0, 1], 9), [0, 1, 0, 6, 6, 6, 1, 0, 1], "two have three");
         assert_eq!(order(u32::MAX, &[6, 2, 0, 1], 5), [0, 1, 0, 1, 0], "for ever");
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_stays() {
+    fn arbiter_keeps_a_line_in_the_only_waiting_cluster() {
         assert_eq!(order(2, &[0, 1], 6), [0, 1, 0, 1, 0, 1]);
     }
 
     #[test]
-    fn whoever_came_first_gets_it_from_memory() {
+    fn arbiter_of_a_line_in_memory_serves_the_first_to_ask() {
         let mut queue = Queue::new(4);
         assert!(queue.is_empty() && queue.take(&Costs::SIMPLE, None).is_none());
         [(7, 3), (1, 2), (5, 9)]

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_line_pays_for_a_hit() {
+    fn cached_line_costs_a_hit() {
         let mut lines = lines();
         assert_eq!(takes(&mut lines, load(0), 0, 0), 61, "from memory");
         assert_eq!(takes(&mut lines, load(8), 0, 100), 1, "the same line");
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_makes_one_way_after_the_other() {
+    fn line_wanted_by_several_cpus_goes_to_one_after_the_other() {
         assert_eq!(turns(&mut lines(), 4, store(0)), [(1, 121), (2, 181), (3, 241)]);
     }
 
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_line_keeps_it_for_as_long_as_its_grip_is() {
+    fn line_stays_with_its_cpu_for_the_grip() {
         let ways = [Way { latency: 60 * NS, service: 20 * NS }; 5];
         let costs = Costs { fault: 0, memory: 10 * NS, grip: 50 * NS, ways, ..Costs::SIMPLE };
         let mut lines = lines_at(costs, 2);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_is_as_long_as_cpus_are_far_from_each_other() {
+    fn line_takes_longer_between_cpus_that_are_farther_apart() {
         let way = |ns| Way { latency: ns * NS, service: ns * NS };
         let topology = Topology { threads: 2, has_siblings_last: false, cores: 2, clusters: 2, near_sockets: 2 };
         let ways = [way(10), way(20), way(30), way(40), way(50)];
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_what_others_have_waits_for_the_farthest() {
+    fn write_to_a_shared_line_waits_for_the_farthest_cpu() {
         let way = |ns| Way { latency: ns * NS, service: ns * NS };
         let topology = Topology { threads: 1, has_siblings_last: false, cores: 2, clusters: 1, near_sockets: 2 };
         let ways = [way(10), way(20), way(30), way(40), way(50)];

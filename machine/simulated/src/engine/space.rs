@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_room_is_given_again() {
+    fn unmapped_room_is_reused_lowest_first() {
         let mut space = Space::new();
         let (first, second, third) = (map(&mut space, 2), map(&mut space, 3), map(&mut space, 1));
         assert_eq!([second, third].map(|at| at - first), [2 * PAGE, 5 * PAGE]);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_space_is_empty() {
+    fn next_space_after_a_drop_is_empty() {
         let mut first = Space::new();
         let at = map(&mut first, 1);
         fill(at, 1);

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_needed_goes() {
+    fn minimise_removes_what_is_not_needed() {
         let needed = [17, 40, 41];
         let fails = |schedule: &[Deviation]| needed.iter().all(|step| steps(schedule).contains(step));
         let found = minimise(&schedule(0..100), LONG, fails).expect("the whole one fails");
@@ -77,18 +77,18 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_by_itself_needs_nothing() {
+    fn minimise_of_an_unconditional_failure_keeps_no_deviation() {
         assert_eq!(minimise(&schedule(0..10), LONG, |_| true), Some(Vec::new()));
         assert_eq!(minimise(&[], LONG, |_| true), Some(Vec::new()));
     }
 
     #[test]
-    fn what_does_not_fail_again_is_no_schedule() {
+    fn minimise_without_a_second_failure_returns_nothing() {
         assert_eq!(minimise(&schedule(0..10), LONG, |_| false), None);
     }
 
     #[test]
-    fn the_time_is_bounded_and_what_is_left_fails() {
+    fn minimise_out_of_time_returns_a_schedule_that_fails() {
         let fails = |schedule: &[Deviation]| {
             std::thread::sleep(Duration::from_millis(2));
             steps(schedule).contains(&300)
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runs_are_bounded() {
+    fn minimise_bounds_its_runs() {
         let mut runs = 0;
         let all = schedule(0..1000);
         let found = minimise(&all, LONG, |schedule| {
