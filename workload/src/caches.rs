@@ -310,7 +310,7 @@ mod tests {
     use crate::threads::OfStd;
 
     #[test]
-    fn every_source_gives_objects() {
+    fn sources_all_give_objects() {
         fn is_measured(source: &impl Source) {
             let times = [solo_ns(source), pair_ns(source, (1, &OfStd)), pair_ns(source, (2, &OfStd))];
             assert!(times.iter().all(|time| time.is_some_and(|time| time > 0.0)), "{times:?}");
@@ -321,7 +321,7 @@ mod tests {
 
     /// Raw memory where constructed objects were promised is found out.
     #[test]
-    fn what_is_not_constructed_has_no_figures() {
+    fn cache_that_does_not_construct_has_no_figures() {
         let source = Dedicated::of(CONSTRUCTED_BYTES).unwrap();
         assert!(constructed(&source, true).is_none());
         let made = constructed(&source, false).unwrap();

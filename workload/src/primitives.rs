@@ -233,7 +233,7 @@ mod tests {
     use crate::threads::OfStd;
 
     #[test]
-    fn each_takes_some_time() {
+    fn primitives_all_take_some_time() {
         for primitive in Primitive::ALL {
             let time = primitive_ns(primitive, &OfStd).unwrap_or_else(|| panic!("{primitive:?} was refused"));
             assert!(
@@ -245,7 +245,7 @@ mod tests {
 
     /// Otherwise a few lines would be looked at again and again, and be near.
     #[test]
-    fn every_line_comes_once_in_a_period() {
+    fn memory_walk_visits_each_line_once_in_a_period() {
         let lines = DISTANT / LINE;
         assert!(lines.is_power_of_two());
         with_memory(DISTANT, |memory| {

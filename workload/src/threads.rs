@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_goes_on_before_all_have_come() {
+    fn meeting_releases_threads_when_all_have_come() {
         const ROUNDS: u32 = 100;
         let (meeting, came) = (Meeting::of(3), AtomicU32::new(0));
         OfStd.run(3, &|_| {

@@ -123,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_best_round_counts() {
+    fn floor_is_the_best_round() {
         let mut calls = 0;
         let floor = floor_ns(|tasks| {
             calls += 1;

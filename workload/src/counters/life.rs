@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_counts_right_and_leaves_no_block_in_use() {
+    fn counter_forms_all_count_right_and_leave_no_block_in_use() {
         for form in Form::ALL {
             for cpus in [2, 256, 512] {
                 let area = form.area(cpus).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_that_are_written() {
+    fn bytes_told_are_those_that_are_written() {
         for form in [Form::Eager, Form::Merged, Form::Cached] {
             for cpus in [2, 80, 300] {
                 let (bytes, size, blocks) = form.visit(Bytes(form.area(cpus).unwrap()));

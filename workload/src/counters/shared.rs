@@ -125,7 +125,7 @@ mod tests {
 
     /// The sums are looked at in each task, and so are the blocks in use.
     #[test]
-    fn every_form_counts_what_two_threads_add() {
+    fn counter_forms_all_count_what_two_threads_add() {
         struct Sum(&'static Area);
         impl Visit for Sum {
             type Out = i64;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_takes_a_block_and_gives_it_back() {
+    fn upgraded_counter_gives_its_block_back() {
         for form in [Form::Lazy, Form::LazyAndCached] {
             assert!(upgrade_ns(form, 80).is_some_and(|time| time > 0.0), "{form:?}");
         }
@@ -152,7 +152,7 @@ mod tests {
 
     /// Both threads draw from the blocks of an upgraded object: nobody is the owner any more.
     #[test]
-    fn a_shared_object_is_upgraded() {
+    fn shared_object_is_upgraded() {
         struct Blocks(&'static Area);
         impl Visit for Blocks {
             type Out = (u64, u64);

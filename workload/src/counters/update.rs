@@ -195,7 +195,7 @@ mod tests {
 
     /// Each looks at its sums at the end.
     #[test]
-    fn every_arm_counts_right() {
+    fn update_arms_all_count_right() {
         let is_time = |time: Option<f64>| time.is_some_and(|time| time > 0.0);
         for updates in Updates::ALL {
             for turns in Turns::ALL {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_wrong_has_no_figures() {
+    fn words_that_count_wrong_have_no_figures() {
         let words = [const { Lossy }; IN_TURN];
         assert_eq!((own_ns::<false>(&words), own_ns::<true>(&words)), (None, None));
         assert_eq!((others_ns(|| Lossy, &OfStd), together_ns(&Lossy, (2, &OfStd), CHUNK)), (None, None));

@@ -159,7 +159,7 @@ mod tests {
     const LOAD: Load = Load { gap_ns: 1_000_000, hold_ns: 1, others_hold_ns: 0, latency_ns: 1, paused: 0 };
 
     #[test]
-    fn what_is_drawn_is_as_said() {
+    fn random_draws_have_the_given_mean() {
         let mut chance = Chance::of(7, 0);
         const DRAWS: u64 = 100_000;
         let mean = (0..DRAWS).map(|_| chance.around(300)).sum::<u64>() as f64 / DRAWS as f64;
@@ -170,7 +170,7 @@ mod tests {
 
     /// Whatever goes back has come before.
     #[test]
-    fn a_burst_leaves_on_the_list_what_it_took() {
+    fn burst_leaves_on_the_list_what_it_took() {
         let mut pages = Pages::of(LOAD, 1_000_000_000, 1, 3);
         for _ in 0..1000 {
             let (before, more) = (pages.surplus(), pages.burst());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_pauses_for_so_many_intervals() {
+    fn load_pauses_for_the_given_share_of_intervals() {
         let interval = 1_000_000_000;
         let pages = Pages::of(Load { paused: 60, ..LOAD }, interval, 1, 3);
         let active = (0..10_000).filter(|&at| pages.is_active(at * interval + 5)).count();

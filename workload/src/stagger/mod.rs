@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_rests_strands_pages_until_it_is_queued() {
+    fn resting_cpu_strands_at_most_two_batches() {
         let (figures, _) = of(Way::Grid, Shepherd::Grid, 60);
         assert!(figures.stranded_pages <= 2 * BATCH, "{figures:?}");
         assert!(figures.drains_per_interval < f64::from(SIZE.cpus), "{figures:?}");

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_but_the_posted_one_have_a_period_of_one_interval() {
+    fn turns_other_than_posted_have_a_period_of_one_interval() {
         for way in [Way::Aligned, Way::Skew, Way::Grid] {
             for (online, cpus) in [(Online::All, 1), (Online::All, 72), (Online::Even, 72), (Online::Even, 7)] {
                 for turns in turns(arm(way, online), cpus) {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_shares_a_window_of_the_grid() {
+    fn grid_windows_of_two_cpus_never_overlap() {
         for (online, cpus) in [(Online::All, 72), (Online::Even, 72), (Online::Even, 71)] {
             let all = turns(arm(Way::Grid, online), cpus);
             let mut dues: Vec<u64> = all.iter().map(|turns| dues(turns, 1)[0] % SECOND).collect();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_skew_wraps_within_the_interval() {
+    fn skew_wraps_within_the_interval() {
         let all = turns(arm(Way::Skew, Online::All), 168);
         let due = |cpu: usize| dues(&all[cpu], 1)[0];
         assert_eq!([due(0), due(1), due(83)], [SECOND, SECOND - 3 * JIFFY, JIFFY]);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn who_rested_is_queued_at_once_or_in_a_window() {
+    fn rested_cpu_is_queued_at_once_or_in_a_window() {
         let queued = |shepherd| {
             let all = turns(Arm { shepherd, ..arm(Way::Posted, Online::All) }, 72);
             all.iter().map(|turns| turns.queued(3 * SECOND + 5)).collect::<Vec<u64>>()
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_very_late_goes_on_from_then() {
+    fn very_late_turn_goes_on_from_the_time_it_ran() {
         let turns = turns(arm(Way::Posted, Online::All), 72)[36];
         assert_eq!(turns.next(SECOND, SECOND + JIFFY), SECOND * 5 / 2);
         assert_eq!(turns.next(SECOND, 2 * SECOND + 1), SECOND * 7 / 2);

@@ -285,7 +285,7 @@ mod tests {
         Hackbench { pipes: true, threads: true, groups: 2, pairs: 3, loops: 5, bytes: 100, contexts: Contexts::Tasks };
 
     #[test]
-    fn every_message_arrives() {
+    fn messages_all_arrive() {
         for (pipes, contexts) in [(true, Contexts::Tasks), (false, Contexts::Messages)] {
             let bench = Hackbench { pipes, contexts, ..SMALL };
             assert!(bench.run().is_ok_and(|time| time > Duration::ZERO), "{bench:?}");
@@ -295,7 +295,7 @@ mod tests {
 
     /// A message that is too short for its receiver leaves that waiting, until the senders are gone.
     #[test]
-    fn a_task_that_fails_is_told_of() {
+    fn failed_task_is_reported() {
         let (reader, writer) = SMALL.channel().unwrap();
         let (mut reader, writers) = (reader, [writer]);
         let short = Hackbench { pairs: 1, loops: 1, bytes: 99, ..SMALL };
