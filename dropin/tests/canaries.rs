@@ -33,36 +33,36 @@ macro_rules! defects {
 
 defects! {
     // Blocks that say themselves how long they are may also lead astray when they are overwritten.
-    a_block_handed_out_twice: found("TWICE", "threads together 20", "");
-    a_misaligned_block:
+    block_handed_out_twice_is_found: found("TWICE", "threads together 20", "");
+    misaligned_block_is_found:
         found("MISALIGNED", "abi sizes", "misaligned"),
         found("MISALIGNED", "abi alignments", "misaligned");
-    memory_that_is_never_used_again:
+    memory_never_reused_is_found:
         found("LEAKS", "memory reuse 64", "memory is not reused"),
         found("LEAKS", "threads in_turn 3000", "memory is not reused"),
         found("LEAKS", "threads left_behind", "memory is not reused");
-    memory_that_does_not_go_back:
+    memory_never_returned_is_found:
         found("KEEPS", "memory returns 5000000", "memory is kept"),
         found_by_a_strict_check("NONE", "memory returns 48", "memory is kept");
-    memory_that_calloc_leaves_dirty: found("DIRTY", "threads together 20", "calloc(1, ");
-    a_product_that_overflows: found("OVERFLOWS", "abi huge", "calloc");
-    an_errno_that_free_changes: found("EATS_ERRNO", "abi errno", "set errno to");
-    contents_that_realloc_loses: found("FORGETS", "abi realloc", "after realloc");
-    a_usable_size_that_is_too_large: found("BOASTS", "abi sizes", "CHECK");
-    a_full_address_space_that_crashes: found("ABORTS_WHEN_FULL", "limits lowered", "Signalled");
-    a_process_that_ends_otherwise: found("CHANGES_STATUS", "abi zero", "Exited(9)");
-    another_library_than_expected: found_by_a_strict_check("NONE", "abi names elsewhere", "comes from");
+    memory_left_dirty_by_calloc_is_found: found("DIRTY", "threads together 20", "calloc(1, ");
+    product_that_overflows_is_found: found("OVERFLOWS", "abi huge", "calloc");
+    errno_changed_by_free_is_found: found("EATS_ERRNO", "abi errno", "set errno to");
+    contents_lost_by_realloc_are_found: found("FORGETS", "abi realloc", "after realloc");
+    usable_size_that_is_too_large_is_found: found("BOASTS", "abi sizes", "CHECK");
+    crash_in_a_full_address_space_is_found: found("ABORTS_WHEN_FULL", "limits lowered", "Signalled");
+    process_with_another_exit_status_is_found: found("CHANGES_STATUS", "abi zero", "Exited(9)");
+    library_other_than_expected_is_found: found_by_a_strict_check("NONE", "abi names elsewhere", "comes from");
 }
 
 #[test]
-fn a_lock_that_a_forked_child_finds_taken() {
+fn lock_held_in_a_forked_child_is_found() {
     check("fork storm 300 fork").verdict(&broken("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
     // Whatever is slow may count as hanging here.
     found_by_a_strict_check("LOCKED", "fork storm 1500 fork 2", "a child of fork hangs");
 }
 
 #[test]
-fn a_lock_that_a_signal_handler_finds_taken() {
+fn lock_held_in_a_signal_handler_is_found() {
     let timer = check("signals timer 0.5");
     timer.verdict(&broken("NONE"), Mode::Normal).unwrap_or_else(|report| panic!("{report}"));
     let report =
@@ -71,7 +71,7 @@ fn a_lock_that_a_signal_handler_finds_taken() {
 }
 
 #[test]
-fn misuse_that_nobody_notices() {
+fn misuse_that_goes_unnoticed_is_told_as_not_found() {
     let outcome = check("misuse interior 5000000").outcome(&broken("NONE"), Mode::Normal);
     assert!(outcome.stdout.contains("not found"), "{}", outcome.report("the sound allocator reports misuse"));
 }

@@ -119,29 +119,29 @@ fn example_says(name: &str, answer: &str) {
 }
 
 #[test]
-fn the_example_is_built_by_pkg_config() {
+fn example_of_a_counter_is_built_by_pkg_config() {
     example_says("counter", ANSWER);
 }
 
 #[test]
-fn the_example_of_a_list_is_built_by_pkg_config() {
+fn example_of_a_list_is_built_by_pkg_config() {
     let costs: String = (0..4).map(|network| format!("network {network} costs 101\n")).collect();
     example_says("rcu_list", &format!("{costs}0 lookups found what is gone\n"));
 }
 
 #[test]
-fn the_example_of_a_typesafe_cache_is_built_by_pkg_config() {
+fn example_of_a_typesafe_cache_is_built_by_pkg_config() {
     example_says("rcu_typesafe", "0 accounts are open\nsomething was paid in, 0 of it was lost\n");
 }
 
 #[test]
-fn the_example_of_a_tenant_is_built_by_pkg_config() {
+fn example_of_a_tenant_is_built_by_pkg_config() {
     // The book shows the same file.
     example_says("tenant", include_str!("../../examples/tenant.txt"));
 }
 
 #[test]
-fn a_static_program_is_built_by_pkg_config() {
+fn static_program_is_built_by_pkg_config() {
     const SCRIPT: &str =
         "cc -static $ROOT/examples/counter.c $(pkg-config --static --cflags --libs commensal) -o counter
         ./counter";
@@ -206,7 +206,7 @@ fn built() -> PathBuf {
 }
 
 #[test]
-fn the_rust_package_says_what_the_book_shows() {
+fn rust_package_says_what_the_book_shows() {
     if !subject::is_commensal() {
         return;
     }

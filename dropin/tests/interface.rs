@@ -10,7 +10,7 @@ in_both_modes! {
     zero_sizes: "abi zero";
     huge_sizes: "abi huge";
     errno: "abi errno";
-    all_sizes: "abi sizes";
+    sizes_to_70000: "abi sizes";
     alignments: "abi alignments";
     realloc: "abi realloc";
     sized_free: promised("abi sized");
@@ -72,7 +72,7 @@ fn needs_libc_and_the_loader_only() {
 /// The loader writes addresses into what it protects afterwards: each page of it is one that every process pays for when it starts. (Tables of texts,
 /// which are addresses, had once made it two.)
 #[test]
-fn what_the_loader_relocates_and_protects_is_one_page() {
+fn relocated_and_protected_data_is_one_page() {
     let Some(outcome) = readelf("--segments") else { return };
     // Type, offset, virtual and physical address, size in the file and in memory.
     let fields = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();

@@ -131,7 +131,7 @@ fn empty_folder(name: &str) -> PathBuf {
 
 /// No script is forgotten.
 #[test]
-fn every_script_is_a_test() {
+fn scripts_are_all_tests() {
     let files = std::fs::read_dir(folder().join("programs")).expect("the scripts are there");
     let stem = |path: &Path| path.file_stem().expect("a script has a name").to_string_lossy().into_owned();
     let scripts: BTreeSet<String> = files.map(|file| stem(&file.expect("a folder can be listed").path())).collect();
@@ -141,7 +141,7 @@ fn every_script_is_a_test() {
 
 /// A name that no test has excuses nothing and hides a mistake.
 #[test]
-fn every_skip_is_of_a_test() {
+fn skips_all_name_a_test() {
     let others = ["c++", "cmake", "pkg-config", "readelf", "set-user-id"];
     for (name, _) in skips::listed() {
         let known = NAMES.contains(&name.as_str()) || others.contains(&name.as_str());
@@ -152,12 +152,12 @@ fn every_skip_is_of_a_test() {
 // -- The comparison can fail. --
 
 #[test]
-fn a_sound_allocator_agrees() {
+fn sound_allocator_agrees() {
     compare("sh", &broken("NONE")).unwrap_or_else(|report| panic!("{report}"));
 }
 
 #[test]
-fn a_line_too_many_is_found() {
+fn surplus_line_of_output_is_found() {
     let report = compare("sh", &broken("CHATTY")).expect_err("more output was missed");
     assert!(report.contains("something else"), "it fails for another reason: {report}");
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 in_both_modes! {
-    the_mode_is_what_it_says: super::the_mode_is_what_it_says;
+    mode_is_what_it_says: super::mode_is_what_it_says;
 
     limit_64_mib: |mode| exhaust(mode, "-v", 64, &[64, 4096, 100_000, 1 << 20, 4 << 20]);
     limit_256_mib: |mode| exhaust(mode, "-v", 256, &[4096, 10 << 20]);
@@ -64,7 +64,7 @@ in_both_modes! {
     set_user_id_program: super::set_user_id_program;
     unknown_key: super::unknown_key;
     laid_out_for_many_cpus: super::laid_out_for_many_cpus;
-    no_memory_to_be_laid_out_in: super::no_memory_to_be_laid_out_in;
+    eager_layout_without_memory_is_told_and_goes_on: super::eager_layout_without_memory_is_told_and_goes_on;
     statistics_tell_peaks: super::statistics_tell_peaks;
     strange_configurations: super::strange_configurations;
 }
@@ -74,7 +74,7 @@ fn holds(outcome: Outcome) -> Outcome {
 }
 
 /// The fallback would prove nothing if restartable sequences were still there.
-fn the_mode_is_what_it_says(mode: Mode) {
+fn mode_is_what_it_says(mode: Mode) {
     let name = subject::library().name();
     let outcome = holds(Run::new(compile::program("whoami")).args([name]).with(subject::library(), mode));
     let rseq = if mode == Mode::Fallback { "rseq off" } else { "rseq on" };
@@ -209,7 +209,7 @@ fn laid_out_for_many_cpus(mode: Mode) {
 }
 
 /// It says so, and goes on: under some limit, below those that are wide enough and above those under which nothing runs.
-fn no_memory_to_be_laid_out_in(mode: Mode) {
+fn eager_layout_without_memory_is_told_and_goes_on(mode: Mode) {
     if !subject::is_commensal() {
         return;
     }
