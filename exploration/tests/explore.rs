@@ -93,7 +93,7 @@ tests! {
 }
 
 #[test]
-fn each_protocol_is_tested_and_has_a_canary() {
+fn protocols_are_all_tested_and_have_canaries() {
     for protocol in protocols() {
         assert!(TESTED.contains(&protocol.name) && !protocol.canaries.is_empty(), "{}", protocol.name);
     }

@@ -23,7 +23,7 @@ fn exhaust(small: &Small) -> Option<String> {
 }
 
 #[test]
-fn every_schedule_of_small_bodies_keeps_what_counters_promise() {
+fn counters_keep_their_promises_in_each_small_schedule() {
     let wrong: Vec<String> = thread::scope(|scope| {
         let all: Vec<_> = SMALL.iter().map(|small| scope.spawn(|| exhaust(small))).collect();
         all.into_iter().filter_map(|one| one.join().expect("a thread that waits for its process")).collect()

@@ -106,13 +106,13 @@ mod tests {
     use commensal::machine::sync::Waited;
 
     #[test]
-    fn a_row_has_what_its_fields_say() {
+    fn lock_row_has_what_its_fields_say() {
         let row = Row::new("page list", here!(), Waited { contended: 3, total_wait_ns: 100, max_wait_ns: 50 });
         let row = LockRow::from(row);
         let numbers = [row.contended, row.total_wait_ns, row.max_wait_ns, row.avg_wait_ns];
         assert_eq!(numbers, [3, 100, 50, 33]);
         assert!(row.r#type.iter().map(|&byte| byte as u8).eq(*b"page list\0\0\0\0\0\0\0"));
-        let caller = b"locks::tests::a_row_has_what_its_fields_say\0";
+        let caller = b"locks::tests::lock_row_has_what_its_fields_say\0";
         assert!(row.caller.iter().zip(caller).all(|(&found, &expected)| found as u8 == expected));
         assert_eq!(text_of::<4>("too long"), text_of::<4>("too"));
     }

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_probe_has_its_figures() {
+    fn block_probes_have_their_figures() {
         assert_eq!(many(&["1000", "50"]).expect("there is memory"), [50.0]);
         assert_eq!(handover(&["64", "2"]).expect("it runs").len(), 1);
         assert!(handover(&["64", "3"]).is_err() && handover(&["4", "2"]).is_err());
