@@ -140,6 +140,8 @@ struct Buffers {
     start: Line,
     /// Twice the round, plus one if the fast side saw `y`.
     answer: Line,
+    /// Lines that the other side wrote last. Stores to them keep that to `x` in the CPU's buffer for longer.
+    ahead: [Line; 8],
 }
 
 /// The body of [`Operations::fence_all`]. Instead of going back to zero, `x` and `y` are numbers of rounds.
@@ -164,6 +166,7 @@ fn fast_side(runner: &dyn Runner, buffers: &Buffers) {
                 _ => runner.pause(),
             }
         }
+        buffers.ahead.iter().for_each(|line| line.0.store(round, Ordering::Relaxed));
         buffers.x.0.store(round, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         let seen = buffers.y.0.load(Ordering::Relaxed) == round;
@@ -180,6 +183,7 @@ fn slow_side(runner: &dyn Runner, buffers: &Buffers, fence: Fence<'_>, findings:
         // As many steps as the other side's reading of `start` may take: mostly few.
         let range = 2 << random.u32(0..7);
         let steps = random.u32(0..range);
+        buffers.ahead.iter().for_each(|line| line.0.store(0, Ordering::Relaxed));
         buffers.start.0.store(round, Ordering::Release);
         (0..steps).for_each(|_| core::hint::spin_loop());
         buffers.y.0.store(round, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use super::region::{Array, Region};
 use crate::case::{Outcome, demand, ensure};
 use crate::runner::{Child, Fork, Placement, Runner, alone, crowd, random};
 use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use machine::{slot, thread};
+use machine::{code, slot, thread};
 
 const ARRAYS: usize = 12;
 /// Threads that live at the same time.
@@ -145,6 +145,8 @@ pub(super) fn forgotten(runner: &dyn Runner, operations: &Operations) -> Outcome
     let _region = Region::new(1, slot::ARRAY)?;
     thread::enter();
     let own = (operations.current)();
+    // The parent's number is known.
+    code::thread_number();
     let child: Child<'_> = &mut || {
         (operations.forget_number)();
         (operations.claim)();
