@@ -22,7 +22,7 @@ pub use numbers::*;
 #[inline]
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
     if let Some(place) = place_of(number)
-        && IS_BY_LIBRARY.load(Ordering::Relaxed)
+        && IS_BY_LIBRARY.load(Ordering::Acquire)
     {
         // SAFETY: passed on.
         return unsafe { call_library(place, arguments) };
@@ -60,7 +60,7 @@ pub fn go_by_library() {
         function.store(unsafe { dlsym(null_mut(), name.as_ptr()) }, Ordering::Relaxed);
     }
     let are_there = FUNCTIONS.iter().all(|function| !function.load(Ordering::Relaxed).is_null());
-    // Release: a thread that sees the flag sees the functions.
+    // Release pairs with the acquire in `call`: a thread that sees the flag sees the functions.
     IS_BY_LIBRARY.store(are_there, Ordering::Release);
 }
 
@@ -68,7 +68,7 @@ pub fn go_by_library() {
 unsafe fn call_library(place: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, Errno> {
     type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
     // SAFETY: a function with at most so many arguments, all integers or addresses.
-    let function = unsafe { transmute::<*mut c_void, Function>(FUNCTIONS[place].load(Ordering::Acquire)) };
+    let function = unsafe { transmute::<*mut c_void, Function>(FUNCTIONS[place].load(Ordering::Relaxed)) };
     process::keeping_errno(|| {
         // SAFETY: passed on.
         let result = unsafe { function(a, b, c, d, e, f) };
