@@ -7,7 +7,7 @@ use machine::{clock, code, thread};
 
 operations! {
     /// Says what threads do that [`interrupt`](Self::interrupt) interrupts, from now on. False: none can be.
-    on_interrupt: fn(handler: fn()) -> bool = thread::on_interrupt,
+    on_interrupt: fn(handler: &'static fn()) -> bool = thread::on_interrupt,
 
     /// Interrupts a thread of the process, by the number that `code::thread_number` returned there. It may be gone.
     ///
@@ -33,7 +33,7 @@ crate::cases! {
     "thread::interrupt" => interrupted, {
         "nobody" { interrupt: |_| () }
         "the one who asks" { interrupt: |_| thread::interrupt(code::thread_number()) }
-        "another handler" { on_interrupt: |_| thread::on_interrupt(|| ()) }
+        "another handler" { on_interrupt: |_| thread::on_interrupt(&(nothing as fn())) }
     }
     "thread::may_be_in_handler" => told, {
         "never" { may_be_in_handler: || false }
@@ -45,17 +45,20 @@ crate::cases! {
 static TIMES: AtomicU64 = AtomicU64::new(0);
 static WHERE: AtomicU64 = AtomicU64::new(0);
 
+fn note() {
+    WHERE.store(thread::identity(), Ordering::Relaxed);
+    TIMES.fetch_add(1, Ordering::Release);
+}
+
+fn nothing() {}
+
 /// The body of both operations.
 pub fn interrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const ROUNDS: u64 = 20;
     const PATIENCE_NS: u64 = 1_000_000_000;
     let findings = Findings::new();
     let (number, identity, done) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU32::new(0));
-    let handler = || {
-        WHERE.store(thread::identity(), Ordering::Relaxed);
-        TIMES.fetch_add(1, Ordering::Release);
-    };
-    ensure!((operations.on_interrupt)(handler), "no thread can be interrupted");
+    ensure!((operations.on_interrupt)(&(note as fn())), "no thread can be interrupted");
     let job = |which: usize| {
         if which == 0 {
             identity.store(thread::identity(), Ordering::Relaxed);

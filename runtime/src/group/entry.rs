@@ -87,7 +87,7 @@ impl Entry {
         enter();
         if !heap().has_groups() {
             // Before any thread is inside, so that a child knows.
-            thread::when_forked(recount_all);
+            thread::when_forked(&(recount_all as fn()));
             thread::on_fork_in_child(notice);
             heap().begin_groups();
         }

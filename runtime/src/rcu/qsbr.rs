@@ -50,7 +50,7 @@ pub struct SignalInUse;
 
 /// Sets the policy, for all readers, those that are registered already too. Error: it stays as it was.
 pub fn set_policy(policy: Policy) -> Result<(), SignalInUse> {
-    if policy == Policy::Kicked && !thread::on_interrupt(be_kicked) {
+    if policy == Policy::Kicked && !thread::on_interrupt(&(be_kicked as fn())) {
         return Err(SignalInUse);
     }
     Domain::enter().registered.set_policy(policy);

@@ -44,21 +44,20 @@ process_state! {
     static GENERATION: AtomicU32 = AtomicU32::new(FIRST_GENERATION);
     static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(1);
     static GONE: AtomicU64 = AtomicU64::new(0);
-    static WHEN_FORKED: AtomicPtr<()> = AtomicPtr::new(null_mut());
+    static WHEN_FORKED: AtomicPtr<fn()> = AtomicPtr::new(null_mut());
 }
 
 /// Sets work for the thread that forked, to be run by [`forked`] when it notices that it is in a child.
-pub fn when_forked(work: fn()) {
-    WHEN_FORKED.store(work as *mut (), Ordering::Release);
+pub fn when_forked(work: &'static fn()) {
+    WHEN_FORKED.store((&raw const *work).cast_mut(), Ordering::Release);
 }
 
 /// Runs the work of [`when_forked`].
 #[cold]
 pub fn forked() {
-    let work = WHEN_FORKED.load(Ordering::Acquire);
-    if !work.is_null() {
-        // SAFETY: it is a function of this type.
-        unsafe { core::mem::transmute::<*mut (), fn()>(work)() };
+    // SAFETY: null, or what `when_forked` was given.
+    if let Some(work) = unsafe { WHEN_FORKED.load(Ordering::Acquire).as_ref() } {
+        work();
     }
 }
 

@@ -26,27 +26,24 @@ unsafe extern "C" {
     fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int;
 }
 
-/// A `fn()`, or null.
-static HANDLER: AtomicPtr<()> = AtomicPtr::new(null_mut());
+static HANDLER: AtomicPtr<fn()> = AtomicPtr::new(null_mut());
 
 extern "C" fn be_interrupted(_: c_int) {
-    let handler = HANDLER.load(Ordering::Relaxed);
-    if !handler.is_null() {
-        // SAFETY: stored by `on_interrupt`.
-        let handler = unsafe { core::mem::transmute::<*mut (), fn()>(handler) };
+    // SAFETY: null, or what `on_interrupt` was given.
+    if let Some(handler) = unsafe { HANDLER.load(Ordering::Relaxed).as_ref() } {
         process::keeping_errno(handler);
     }
 }
 
 /// Sets the work of threads that [`interrupt`] interrupts. False: the program uses that signal (SIGURG).
-pub fn on_interrupt(handler: fn()) -> bool {
+pub fn on_interrupt(handler: &'static fn()) -> bool {
     let ours = be_interrupted as extern "C" fn(c_int) as usize;
     let mut old = Action { handler: 0, mask: [0; 16], flags: 0, restorer: 0 };
     // SAFETY: asks for the action.
     if unsafe { sigaction(SIGNAL, null(), &mut old) } != 0 || !(NOBODYS.contains(&old.handler) || old.handler == ours) {
         return false;
     }
-    HANDLER.store(handler as *mut (), Ordering::Relaxed);
+    HANDLER.store((&raw const *handler).cast_mut(), Ordering::Relaxed);
     let new = Action { handler: ours, flags: RESTART | ON_STACK, ..old };
     // SAFETY: the handler lives as long as the process, and does what a handler may.
     old.handler == ours || unsafe { sigaction(SIGNAL, &new, null_mut()) } == 0

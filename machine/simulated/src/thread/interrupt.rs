@@ -3,9 +3,9 @@
 use crate::engine;
 
 /// Sets the work of threads that [`interrupt`] interrupts. False outside of simulations: none can be.
-pub fn on_interrupt(handler: fn()) -> bool {
+pub fn on_interrupt(handler: &'static fn()) -> bool {
     engine::here().is_some_and(|here| {
-        here.with(|engine| engine.on_kick(handler));
+        here.with(|engine| engine.on_kick(*handler));
         true
     })
 }
