@@ -310,7 +310,7 @@ pub(crate) fn has_worker() -> bool {
 
 /// Something waits for readers, or will.
 pub(crate) fn rouse_worker() {
-    Domain::enter().worker.rouse(true, &WORK);
+    Domain::enter().worker.rouse(Put::Enough, &WORK);
 }
 
 /// After something was put into a queue.
@@ -319,7 +319,7 @@ fn has_put(domain: &Domain, queue: &Queue, put: Put) {
     if put == Put::Enough {
         maintain(domain, queue, Pace::Usual);
     }
-    domain.worker.rouse(put == Put::Enough, &WORK);
+    domain.worker.rouse(put, &WORK);
     if is_above(queue, 100) {
         hold_up(domain, queue);
     }
@@ -333,12 +333,16 @@ fn is_above(queue: &Queue, percent: u64) -> bool {
 /// case, and frees all of it.
 fn maintain(domain: &Domain, queue: &Queue, pace: Pace) {
     let is_urgent = pace == Pace::Expedited;
-    let is_worth = |queue: &Queue| queue.objects() >= LAZY_LIMIT.get() || queue.bytes() >= LAZY_KIB.get() << 10;
+    let is_worth = || queue.objects() >= LAZY_LIMIT.get() || queue.bytes() >= LAZY_KIB.get() << 10;
     let Some(mut held) = queue.lock(&domain.deferred.contention, here!()) else { return };
-    held.seal(is_urgent, is_worth, start);
+    if is_urgent {
+        held.seal_all(start);
+    } else if is_worth() {
+        held.seal(start);
+    }
     let Some(cookie) = held.sealed() else { return };
     drop(held);
-    let is_needed = is_urgent || is_worth(queue);
+    let is_needed = is_urgent || is_worth();
     if if is_needed { drive(domain, cookie, pace) } else { domain.grace.is_over(cookie) } {
         free_from(domain, queue, if is_urgent { u64::MAX } else { BATCH_LIMIT.get() });
     }
@@ -406,7 +410,7 @@ fn free_all(domain: &Domain, caller: Caller) {
     deferred.take_retired();
     for queue in deferred.queues().filter(|queue| queue.objects() != 0) {
         if let Some(mut held) = queue.lock(&deferred.contention, here!()) {
-            held.seal(true, |_| true, start);
+            held.seal_all(start);
         }
     }
     free_waiting(domain, || wait_for(Pace::Usual, caller));

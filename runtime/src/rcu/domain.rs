@@ -130,7 +130,10 @@ impl Domain {
                 {
                     return false;
                 }
-                self.begin_generation(seen == 0);
+                self.sections.mark_lanes();
+                if seen != 0 {
+                    self.begin_in_child();
+                }
                 // Release pairs with the acquires here and in `enter`: a thread that sees the generation finds all as
                 // it is for it.
                 self.state.store(current, Ordering::Release);
@@ -144,11 +147,7 @@ impl Domain {
     }
 
     /// With the state busy, and without signals.
-    fn begin_generation(&self, is_first: bool) {
-        self.sections.mark_lanes();
-        if is_first {
-            return;
-        }
+    fn begin_in_child(&self) {
         self.grace.begin_anew();
         self.worker.begin_anew();
         self.deferred.begin_anew();

@@ -97,7 +97,7 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
     /// Registers a reader, online. Takes some 100 ns, and longer the more threads are registered.
     pub fn register() -> Result<Self, NoMemory> {
         let domain = Domain::enter();
-        let record = domain.registered.register(KICKABLE).ok_or(NoMemory)?;
+        let record = domain.registered.register::<KICKABLE>().ok_or(NoMemory)?;
         record.go_online(&domain.grace);
         Ok(Reader { record, not_send: PhantomData })
     }

@@ -325,19 +325,21 @@ impl Held<'_> {
         if count.is_multiple_of(CALLS_AT_ONCE) { Put::Enough } else { Put::Done }
     }
 
-    /// Gives the open segment the next grace period's number, if it holds anything and the other one is empty: with
-    /// all, or only if what waits is `worth` it, and then without batches that are not full.
-    pub(super) fn seal(&mut self, with_all: bool, worth: impl FnOnce(&Queue) -> bool, next: impl FnOnce() -> Cookie) {
-        let state = self.state();
-        if !state.segments[state.sealed()].is_empty() || !(with_all || worth(self.0)) {
-            return;
-        }
-        if with_all {
+    /// Seals the open segment, unless the sealed one holds anything. Batches that are not full go with it.
+    pub(super) fn seal_all(&mut self, next: impl FnOnce() -> Cookie) {
+        if self.sealed().is_none() {
             (0..CLASSES).for_each(|class| self.close(class));
+            self.seal(next);
         }
+    }
+
+    /// Seals the open segment without batches that are not full, unless it is empty or the sealed one holds anything:
+    /// gives it the next grace period's number.
+    pub(super) fn seal(&mut self, next: impl FnOnce() -> Cookie) {
+        let is_free = self.sealed().is_none();
         let state = self.state();
         let open = state.open();
-        if !open.is_empty() {
+        if is_free && !open.is_empty() {
             open.cookie = next().number();
             in_order();
             state.turns += 1;

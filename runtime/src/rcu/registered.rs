@@ -228,14 +228,14 @@ impl Registered {
     }
 
     /// Registers a reader of the calling thread, offline. None: no memory.
-    pub(super) fn register(&self, is_kickable: bool) -> Option<&'static Record> {
+    pub(super) fn register<const KICKABLE: bool>(&self) -> Option<&'static Record> {
         let record = self.take_record()?;
         record.number.store(code::thread_number(), Ordering::Relaxed);
         record.depth.store(0, Ordering::Relaxed);
         record.left.store(0, Ordering::Relaxed);
         record.due.store(0, Ordering::Relaxed);
         self.have_count(|| [record]);
-        record.is_kickable.store(is_kickable.into(), Ordering::Relaxed);
+        record.is_kickable.store(KICKABLE.into(), Ordering::Relaxed);
         Some(record)
     }
 

@@ -11,6 +11,7 @@
 //! either side, so at least one sees the other.
 
 use super::grace::MILLISECOND;
+use super::queue::Put;
 use crate::percpu;
 use crate::settings::Key;
 use machine::sync::{AtomicU32, Ordering, order_after_change, wait, wake_one};
@@ -49,15 +50,16 @@ impl Worker {
         self.is_urgent.store(0, Ordering::Relaxed);
     }
 
-    /// After something was put into a queue: wakes the worker if it is idle, and makes it if there is none.
+    /// After something was put into a queue: wakes the worker if it is idle, and makes it if there is none. If the last
+    /// try to make it failed, only a thread that has put [`Put::Enough`] tries again.
     #[inline]
-    pub(super) fn rouse(&self, may_try_again: bool, work: &'static Work) {
+    pub(super) fn rouse(&self, put: Put, work: &'static Work) {
         // Pairs with the one in `rest`: see above. The change was to the queue's lock.
         order_after_change();
         match self.state.load(Ordering::SeqCst) {
             AWAKE => {}
             IDLE => self.wake(),
-            FAILED if !may_try_again => {}
+            FAILED if put != Put::Enough => {}
             _ => self.make(work),
         }
     }
